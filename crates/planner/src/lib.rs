@@ -1,1 +1,3 @@
-//! Placeholder of the first commit.
+//! Placeholder until the planner lands.
+pub mod kernel;
+pub use kernel::ConvOp;
