@@ -135,7 +135,7 @@ fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>, Error> {
     }
     shapes.extend(dims.chunks(4).map(<[usize]>::to_vec));
     let Some(first) = fields.first() else { return Ok(None) };
-    if shapes.len() != tops.len() || dims.len() % 4 != 0 {
+    if shapes.len() != tops.len() || !dims.len().is_multiple_of(4) {
         let message = "each input needs one input_shape, or four times input_dim";
         return Err(net.error_at("input", message));
     }

@@ -223,7 +223,7 @@ fn regularization(solver: &mut Reader<'_>) -> Result<Regularization, Error> {
 fn clip_gradients(solver: &mut Reader<'_>) -> Result<Option<f32>, Error> {
     let limit = solver.get_or("clip_gradients", -1.0)?;
     // Caffe takes any negative number for "do not clip"; 0 would keep the net from learning anything.
-    solver.check("clip_gradients", limit < 0.0 || limit > 0.0, "above 0, or -1 not to clip")?;
+    solver.check("clip_gradients", !limit.is_nan() && limit != 0.0, "above 0, or -1 not to clip")?;
     Ok((limit > 0.0).then_some(limit))
 }
 
