@@ -1,1 +1,4 @@
-//! Placeholder of the first commit.
+//! Nets, schedules, memory plans, layers, solvers, data and snapshots.
+
+pub mod data;
+pub mod snapshot;
