@@ -155,8 +155,8 @@ pub trait Layer: Send {
         unreachable!("a layer that declares no gradient has no backward pass")
     }
 
-    /// The convolution inside, for planning.
-    fn convolution(&mut self) -> Option<&mut dyn PlannedLayer> {
+    /// The layer as one whose kernels are planned, if it is a convolution.
+    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
         None
     }
 
@@ -181,12 +181,36 @@ pub trait PlannedLayer {
     /// The kernel of `op`, named after `layer`.
     fn kernel(&self, layer: &str, op: ConvOp) -> Kernel;
 
-    /// Fixes how `op` will run.
+    /// Fixes how `op` will run, with a workspace that begins `offset` elements into the scratch of its step. Returns the
+    /// elements of workspace it takes.
     ///
     /// # Errors
     /// A configuration that does not fit the kernel, or names an unknown algorithm.
-    fn install(&mut self, op: ConvOp, configuration: &Configuration, threads: usize) -> Result<(), BoxError>;
+    fn install(
+        &mut self,
+        device: &Device,
+        op: ConvOp,
+        configuration: &Configuration,
+        offset: usize,
+    ) -> Result<usize, BoxError>;
+}
 
-    /// Elements of workspace that the installed configuration of `op` needs.
-    fn workspace_len(&self, op: ConvOp) -> usize;
+/// What layers are built with, besides their specification.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Where the net runs.
+    pub device: Device,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Made-up images in the place of data sets.
+    pub synthetic: Option<SyntheticData>,
+}
+
+/// Made-up images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyntheticData {
+    /// Channels, height and width; taken from the layer's `crop_size` and the like if not given.
+    pub shape: Option<[usize; 3]>,
+    /// Labels lie below this.
+    pub classes: usize,
 }
