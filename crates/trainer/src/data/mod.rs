@@ -14,6 +14,7 @@ mod decode;
 mod error;
 mod idx;
 mod image_data;
+mod jpeg;
 mod loader;
 mod mean_file;
 mod open;
