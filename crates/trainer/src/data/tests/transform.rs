@@ -1,7 +1,10 @@
 //! Crop, mirror, mean, scale and resize, number by number.
 
+use std::path::{Path, PathBuf};
+
 use crate::data::resize::Resizer;
 use crate::data::{Draw, Misfit, Phase, Sample, Transform, TransformOptions, TransformScratch};
+use crate::spec::{Mean, TransformParams};
 
 /// Pixel value = 100 channel + 10 row + column.
 fn sample(shape: [usize; 3]) -> Sample {
@@ -148,4 +151,25 @@ fn resizing_agrees_with_the_bilinear_formula() {
             );
         }
     }
+}
+
+#[test]
+fn the_words_of_a_net_file_become_options() {
+    let params =
+        |mean| TransformParams { resize: Some(28), crop_size: Some(24), mirror: true, mean, scale: 0.5 };
+    let options = |mean| TransformOptions::from_spec(&params(mean), |file| Path::new("models").join(file));
+    let expected = TransformOptions {
+        scale: 0.5,
+        mirror: true,
+        crop_size: Some(24),
+        resize: Some([28, 28]),
+        ..TransformOptions::default()
+    };
+    assert_eq!(options(Mean::Zero), expected);
+    assert_eq!(
+        options(Mean::Values(vec![1.0])),
+        TransformOptions { mean_values: vec![1.0], ..expected.clone() }
+    );
+    let mean_file = Some(PathBuf::from("models/mean"));
+    assert_eq!(options(Mean::File("mean".to_owned())), TransformOptions { mean_file, ..expected });
 }
