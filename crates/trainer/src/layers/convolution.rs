@@ -7,12 +7,14 @@ use cudnn_layers::{
     conv::{ConvOp, Runner, profile::kernel_id},
 };
 use planner::{Configuration, Kernel};
+use std::time::{Duration, Instant};
 use tensor::{Accumulate, ConvGeometry, Device, Shape, ViewMut};
 
 /// A kernel's configuration, and where its workspace begins in the scratch of its step.
 struct Installed {
     runner: Runner,
     offset: usize,
+    elapsed: Duration,
 }
 
 /// y = x ⋆ w + b. Backward needs x.
@@ -32,18 +34,20 @@ impl Convolution {
     }
 
     fn run(
-        &self,
+        &mut self,
         device: &Device,
         op: ConvOp,
         operands: [tensor::View<'_>; 2],
         (out, accumulate): (ViewMut<'_>, Accumulate),
         scratch: &mut ViewMut<'_>,
     ) -> Result<(), BoxError> {
-        let Installed { runner, offset } = self.installed[op as usize]
-            .as_ref()
+        let Installed { runner, offset, elapsed } = self.installed[op as usize]
+            .as_mut()
             .ok_or_else(|| format!("the {op} kernel was not planned"))?;
-        let workspace = scratch.slice(*offset..offset + runner.workspace_len());
+        let start = Instant::now();
+        let workspace = scratch.slice(*offset..*offset + runner.workspace_len());
         runner.run(device, operands, out, accumulate, workspace);
+        *elapsed += start.elapsed();
         Ok(())
     }
 }
@@ -133,7 +137,11 @@ impl PlannedLayer for Convolution {
     ) -> Result<usize, BoxError> {
         let runner = Runner::new(device, op, self.geometry(), configuration)?;
         let len = runner.workspace_len();
-        self.installed[op as usize] = Some(Installed { runner, offset });
+        self.installed[op as usize] = Some(Installed { runner, offset, elapsed: Duration::ZERO });
         Ok(len)
+    }
+
+    fn take_time(&mut self, op: ConvOp) -> Option<Duration> {
+        Some(std::mem::take(&mut self.installed[op as usize].as_mut()?.elapsed))
     }
 }

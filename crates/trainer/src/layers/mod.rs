@@ -7,6 +7,7 @@
 use crate::{error::BoxError, spec::Filler};
 use cudnn_layers::conv::ConvOp;
 use planner::{Configuration, Kernel};
+use std::time::Duration;
 use tensor::{Accumulate, Device, Shape, View, ViewMut};
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
@@ -193,6 +194,9 @@ pub trait PlannedLayer {
         configuration: &Configuration,
         offset: usize,
     ) -> Result<usize, BoxError>;
+
+    /// How long the kernel of `op` has run since this was last asked; `None` if it is not installed.
+    fn take_time(&mut self, op: ConvOp) -> Option<Duration>;
 }
 
 /// What layers are built with, besides their specification.

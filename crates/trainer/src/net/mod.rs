@@ -15,6 +15,7 @@ use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node};
 use planner::{Kernel, Plan, WorkspacePolicy};
 use schedule::{Pass, Step};
+use std::time::Duration;
 use tensor::{Device, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
@@ -185,6 +186,18 @@ impl Net {
             true => Scratch::Segment(Span { offset: start, len: end - start }),
             false => Scratch::Transient(end),
         }))
+    }
+
+    /// How long each installed kernel has run since this was last asked.
+    pub fn take_kernel_times(&mut self) -> Vec<(String, ConvOp, Duration)> {
+        let mut times = Vec::new();
+        for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
+            if let Some(planned) = layer.planned() {
+                let of = |op| Some((node.name.clone(), op, planned.take_time(op)?));
+                times.extend(ConvOp::ALL.into_iter().filter_map(of));
+            }
+        }
+        times
     }
 
     /// The scratch of a step.
