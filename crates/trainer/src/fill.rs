@@ -23,8 +23,8 @@ pub fn fill(values: &mut [f32], shape: &Shape, filler: Filler, seed: u64, name: 
     }
 }
 
-/// FNV-1a: any fixed hash will do, but it must never change.
-fn stream(name: &str) -> u64 {
+/// The stream of random numbers that belongs to `name`. FNV-1a: any fixed hash will do, but it must never change.
+pub(crate) fn stream(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
