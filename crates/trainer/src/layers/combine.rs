@@ -90,13 +90,17 @@ impl Concat {
 impl Layer for Concat {
     fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
         let first = &bottoms[0];
-        let axis = first.axis(i64::from(self.axis)).ok_or_else(|| format!("there is no axis {} in {first}", self.axis))?;
+        let axis = first
+            .axis(i64::from(self.axis))
+            .ok_or_else(|| format!("there is no axis {} in {first}", self.axis))?;
         let others = |shape: &Shape| {
             let mut dims = shape.dims().to_vec();
             (axis < dims.len()).then(|| dims.remove(axis));
             dims
         };
-        if let Some(other) = bottoms.iter().find(|shape| shape.rank() != first.rank() || others(shape) != others(first)) {
+        if let Some(other) =
+            bottoms.iter().find(|shape| shape.rank() != first.rank() || others(shape) != others(first))
+        {
             return Err(format!("the bottoms may differ along axis {axis} only, unlike {first} and {other}"));
         }
         let mut dims = first.dims().to_vec();

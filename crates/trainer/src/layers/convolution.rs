@@ -41,9 +41,8 @@ impl Convolution {
         (out, accumulate): (ViewMut<'_>, Accumulate),
         scratch: &mut ViewMut<'_>,
     ) -> Result<(), BoxError> {
-        let Installed { runner, offset, elapsed } = self.installed[op as usize]
-            .as_mut()
-            .ok_or_else(|| format!("the {op} kernel was not planned"))?;
+        let Installed { runner, offset, elapsed } =
+            self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
         let start = Instant::now();
         let workspace = scratch.slice(*offset..*offset + runner.workspace_len());
         runner.run(device, operands, out, accumulate, workspace);

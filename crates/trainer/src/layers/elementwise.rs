@@ -48,7 +48,9 @@ impl Layer for Relu {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         match io.top_diffs.first() {
-            Some(_) => activation::backward(device, self.slope, io.tops[0], io.top_diff(), dx.diff, dx.accumulate),
+            Some(_) => {
+                activation::backward(device, self.slope, io.tops[0], io.top_diff(), dx.diff, dx.accumulate)
+            }
             None => activation::backward_in_place(device, self.slope, io.tops[0], dx.diff),
         }
         Ok(())

@@ -28,7 +28,8 @@ impl Layer for InnerProductLayer {
         let (n, inputs, outputs) = (x.count_before(axis), x.count_from(axis), p.num_output);
         self.extents = Some(InnerProduct { n, inputs, outputs, transpose: p.transpose });
         let filter = if p.transpose { [inputs, outputs] } else { [outputs, inputs] };
-        let blob = |dims: &[usize], filler| ParamDeclaration { shape: Shape::new(dims), filler, learned: true };
+        let blob =
+            |dims: &[usize], filler| ParamDeclaration { shape: Shape::new(dims), filler, learned: true };
         let mut top = x.dims()[..axis].to_vec();
         top.push(outputs);
         Ok(Declaration {

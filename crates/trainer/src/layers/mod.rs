@@ -245,7 +245,10 @@ pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result
     };
     let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
     if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
-        return Err(fault(format!("a loss_weight has no effect on a layer of type {}", layer.kind.type_name())));
+        return Err(fault(format!(
+            "a loss_weight has no effect on a layer of type {}",
+            layer.kind.type_name()
+        )));
     }
     registry(net, layer, options).map_err(|error| fault(error.to_string()))
 }

@@ -92,9 +92,20 @@ impl Layer for BatchNorm {
         let saved =
             Saved { mean: io.saved.slice(0..channels), inv_std: io.saved.slice(channels..2 * channels) };
         let gradients = affine_gradients(io.param_diffs, io.scratch, channels);
-        let dx = io.bottom_diffs.remove(0).map(|dx| (dx.diff, dx.accumulate));
+        let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let gamma = io.params.first().copied();
-        batch_norm::backward(device, &extents, self.statistics, io.bottoms[0], saved, gamma, dy, dx, gradients);
+        batch_norm::backward(
+            device,
+            &extents,
+            self.statistics,
+            io.bottoms[0],
+            saved,
+            gamma,
+            dy,
+            dx.diff,
+            dx.accumulate,
+            gradients,
+        );
         Ok(())
     }
 }

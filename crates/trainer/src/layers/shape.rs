@@ -57,7 +57,7 @@ fn reshaped(params: &ReshapeParams, x: &Shape) -> Result<Shape, String> {
     dims.extend(&x.dims()[end..]);
     if let Some(inferred) = params.dims.iter().position(|&dim| dim == -1) {
         let known: usize = dims.iter().product();
-        if x.count() % known != 0 {
+        if !x.count().is_multiple_of(known) {
             return Err(format!("the extents {dims:?} do not divide {x}"));
         }
         dims[first + inferred] = x.count() / known;
