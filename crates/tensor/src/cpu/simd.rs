@@ -189,29 +189,46 @@ impl Lanes for Avx512 {
     /// First within each 128-bit quarter (pairs of rows, then pairs of pairs), then the quarters as a 4 x 4 matrix.
     #[inline(always)]
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
-        let avx = self.0.avx512f;
-        let (ps, pd) = (|v: Self::V| pulp::cast(v), |v: Self::V| pulp::cast(v));
-        let pairs: [Self::V; LANES] = std::array::from_fn(|i| {
-            let (a, b) = (ps(rows[i & !1]), ps(rows[i | 1]));
-            pulp::cast(if i & 1 == 0 { avx._mm512_unpacklo_ps(a, b) } else { avx._mm512_unpackhi_ps(a, b) })
-        });
+        let [mut pairs, mut fours, mut halves, mut columns] = [rows; 4];
+        for i in 0..8 {
+            [pairs[2 * i], pairs[2 * i + 1]] = self.unpack_singles(rows[2 * i], rows[2 * i + 1]);
+        }
         // Quarter `q` of `fours[4 * g + j]` holds column `4 * q + j` of rows `4 * g..4 * g + 4`.
-        let fours: [Self::V; LANES] = std::array::from_fn(|i| {
-            let first = i & !3 | (i >> 1 & 1);
-            let (a, b) = (pd(pairs[first]), pd(pairs[first + 2]));
-            pulp::cast(if i & 1 == 0 { avx._mm512_unpacklo_pd(a, b) } else { avx._mm512_unpackhi_pd(a, b) })
-        });
-        let even = |a, b| pulp::cast(avx._mm512_shuffle_f32x4::<0b10_00_10_00>(ps(a), ps(b)));
-        let odd = |a, b| pulp::cast(avx._mm512_shuffle_f32x4::<0b11_01_11_01>(ps(a), ps(b)));
-        let halves: [Self::V; LANES] = std::array::from_fn(|i| {
-            let (j, upper) = (i & 3, i & 8);
-            let (a, b) = (fours[upper + j], fours[upper + 4 + j]);
-            if i & 4 == 0 { even(a, b) } else { odd(a, b) }
-        });
-        std::array::from_fn(|i| {
-            let (a, b) = (halves[i & 7], halves[8 + (i & 7)]);
-            if i & 8 == 0 { even(a, b) } else { odd(a, b) }
-        })
+        for i in 0..8 {
+            let first = 2 * i - i % 2;
+            [fours[2 * i], fours[2 * i + 1]] = self.unpack_doubles(pairs[first], pairs[first + 2]);
+        }
+        for i in 0..8 {
+            let j = i + i / 4 * 4;
+            [halves[j], halves[j + 4]] = self.split_quarters(fours[j], fours[j + 4]);
+        }
+        for i in 0..8 {
+            [columns[i], columns[i + 8]] = self.split_quarters(halves[i], halves[i + 8]);
+        }
+        columns
+    }
+}
+
+// Not closures: those would be compiled on their own, without the instruction set.
+#[cfg(target_arch = "x86_64")]
+impl Avx512 {
+    #[inline(always)]
+    fn unpack_singles(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
+        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
+        [pulp::cast(avx._mm512_unpacklo_ps(a, b)), pulp::cast(avx._mm512_unpackhi_ps(a, b))]
+    }
+    #[inline(always)]
+    fn unpack_doubles(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
+        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
+        [pulp::cast(avx._mm512_unpacklo_pd(a, b)), pulp::cast(avx._mm512_unpackhi_pd(a, b))]
+    }
+    /// The even and the odd quarters of `a` followed by those of `b`.
+    #[inline(always)]
+    fn split_quarters(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
+        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
+        let even = avx._mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+        let odd = avx._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b);
+        [pulp::cast(even), pulp::cast(odd)]
     }
 }
 
@@ -263,10 +280,20 @@ impl Lanes for Avx2 {
     /// Four 8 x 8 matrices, the two off the diagonal changing places.
     #[inline(always)]
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
-        let quadrant =
-            |row: usize, half: usize| self.transpose8(std::array::from_fn(|i| rows[row + i][half]));
-        let [top, bottom] = [0, 8].map(|row| [quadrant(row, 0), quadrant(row, 1)]);
-        std::array::from_fn(|i| [top[i >> 3][i & 7], bottom[i >> 3][i & 7]])
+        let mut columns = rows;
+        for half in 0..2 {
+            for quadrant in 0..2 {
+                let mut block = [rows[0][0]; 8];
+                for i in 0..8 {
+                    block[i] = rows[8 * quadrant + i][half];
+                }
+                let block = self.transpose8(block);
+                for i in 0..8 {
+                    columns[8 * half + i][quadrant] = block[i];
+                }
+            }
+        }
+        columns
     }
 }
 
@@ -275,24 +302,24 @@ impl Avx2 {
     #[inline(always)]
     fn transpose8(self, rows: [pulp::f32x8; 8]) -> [pulp::f32x8; 8] {
         let avx = self.0.avx;
-        let (ps, pd) = (|v: pulp::f32x8| pulp::cast(v), |v: pulp::f32x8| pulp::cast(v));
-        let pairs: [pulp::f32x8; 8] = std::array::from_fn(|i| {
-            let (a, b) = (ps(rows[i & !1]), ps(rows[i | 1]));
-            pulp::cast(if i & 1 == 0 { avx._mm256_unpacklo_ps(a, b) } else { avx._mm256_unpackhi_ps(a, b) })
-        });
-        let fours: [pulp::f32x8; 8] = std::array::from_fn(|i| {
-            let first = i & !3 | (i >> 1 & 1);
-            let (a, b) = (pd(pairs[first]), pd(pairs[first + 2]));
-            pulp::cast(if i & 1 == 0 { avx._mm256_unpacklo_pd(a, b) } else { avx._mm256_unpackhi_pd(a, b) })
-        });
-        std::array::from_fn(|i| {
-            let (a, b) = (ps(fours[i & 3]), ps(fours[4 + (i & 3)]));
-            pulp::cast(if i & 4 == 0 {
-                avx._mm256_permute2f128_ps::<0x20>(a, b)
-            } else {
-                avx._mm256_permute2f128_ps::<0x31>(a, b)
-            })
-        })
+        let [mut pairs, mut fours, mut columns] = [rows; 3];
+        for i in 0..4 {
+            let (a, b) = (pulp::cast(rows[2 * i]), pulp::cast(rows[2 * i + 1]));
+            pairs[2 * i] = pulp::cast(avx._mm256_unpacklo_ps(a, b));
+            pairs[2 * i + 1] = pulp::cast(avx._mm256_unpackhi_ps(a, b));
+        }
+        for i in 0..4 {
+            let first = 2 * i - i % 2;
+            let (a, b) = (pulp::cast(pairs[first]), pulp::cast(pairs[first + 2]));
+            fours[2 * i] = pulp::cast(avx._mm256_unpacklo_pd(a, b));
+            fours[2 * i + 1] = pulp::cast(avx._mm256_unpackhi_pd(a, b));
+        }
+        for i in 0..4 {
+            let (a, b) = (pulp::cast(fours[i]), pulp::cast(fours[i + 4]));
+            columns[i] = pulp::cast(avx._mm256_permute2f128_ps::<0x20>(a, b));
+            columns[i + 4] = pulp::cast(avx._mm256_permute2f128_ps::<0x31>(a, b));
+        }
+        columns
     }
 }
 
