@@ -1,1 +1,6 @@
-//! Placeholder of the first commit.
+//! Nets, schedules, memory plans, layers, solvers, data and snapshots.
+
+pub mod data;
+pub mod prototxt;
+pub mod snapshot;
+pub mod spec;

@@ -1,0 +1,158 @@
+//! The measurements of one device.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{InvalidMeasurement, ProfileError};
+use crate::json_lines::Record;
+use crate::kernel::{Kernel, KernelId};
+use crate::micro::Measurement;
+use crate::policy::BatchSizePolicy;
+
+/// What a profiler reports when it cannot measure.
+pub type ProfilerError = Box<dyn Error + Send + Sync>;
+
+/// Whoever can run convolution kernels on a device and time them.
+pub trait Profiler {
+    /// Measures every algorithm that can run `kernel` on `micro_batch` samples; those that cannot are left out, and
+    /// an empty list says that none can. Workspaces are never limited here: the limit is the plan's affair, and a
+    /// table serves every limit.
+    ///
+    /// # Errors
+    /// When the device fails; profiling then stops.
+    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError>;
+}
+
+/// Where and how a cost table was measured, as free text for the reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceHeader {
+    /// The device, such as the CPU's or GPU's model name.
+    pub name: String,
+    /// Version of the library whose algorithms were measured.
+    pub library_version: String,
+    /// Number of threads, where that matters.
+    pub threads: String,
+    /// When.
+    pub date: String,
+    /// The command that made the table.
+    pub command: String,
+}
+
+/// How far profiling has come; given before each measurement and once at the end.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Measurements made.
+    pub done: usize,
+    /// Measurements to be made in all.
+    pub total: usize,
+    /// What is measured next: the first kernel of its kind and the micro-batch size. `None` at the end.
+    pub next: Option<(&'a Kernel, u32)>,
+}
+
+/// The measurements of (kernel, micro-batch size, algorithm) on one device. Serialises, in JSON lines too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Record", try_from = "Record")]
+pub struct CostTable {
+    /// Where the numbers come from.
+    pub device: DeviceHeader,
+    groups: BTreeMap<KernelId, BTreeMap<u32, Vec<Measurement>>>,
+}
+
+impl CostTable {
+    /// An empty table of a device.
+    pub fn new(device: DeviceHeader) -> CostTable {
+        CostTable { device, groups: BTreeMap::new() }
+    }
+
+    /// Measures what `policy` needs for `kernels` and the table does not have yet: identical kernels once, and for
+    /// each the largest size first, so that a profiler's buffers never grow.
+    ///
+    /// # Errors
+    /// When the profiler fails or returns an impossible measurement. What was measured before stays in the table.
+    pub fn profile(
+        &mut self,
+        kernels: &[Kernel],
+        policy: BatchSizePolicy,
+        profiler: &mut dyn Profiler,
+        mut progress: impl FnMut(Progress<'_>),
+    ) -> Result<(), ProfileError> {
+        let missing = self.missing(kernels, policy);
+        let total = missing.len();
+        for (done, &(kernel, micro_batch)) in missing.iter().enumerate() {
+            progress(Progress { done, total, next: Some((kernel, micro_batch)) });
+            let measured = profiler.measure(&kernel.id, micro_batch);
+            let stored = measured.and_then(|rows| Ok(self.insert(kernel.id, micro_batch, rows)?));
+            let (name, id) = (kernel.to_string(), kernel.id);
+            stored.map_err(|source| ProfileError { kernel: name, id, micro_batch, source })?;
+        }
+        progress(Progress { done: total, total, next: None });
+        Ok(())
+    }
+
+    /// What [`profile`](CostTable::profile) would measure, in its order.
+    pub fn missing<'a>(&self, kernels: &'a [Kernel], policy: BatchSizePolicy) -> Vec<(&'a Kernel, u32)> {
+        let mut seen = BTreeSet::new();
+        let mut missing = Vec::new();
+        for kernel in kernels {
+            for micro_batch in policy.sizes(kernel.mini_batch).into_iter().rev() {
+                let known = self.measurements(&kernel.id, micro_batch).is_some();
+                if !known && seen.insert((kernel.id, micro_batch)) {
+                    missing.push((kernel, micro_batch));
+                }
+            }
+        }
+        missing
+    }
+
+    /// Stores the measurements of one kernel and size, in place of any it had.
+    ///
+    /// # Errors
+    /// When a measurement is about another size, or a time or error is negative or not finite.
+    pub fn insert(
+        &mut self,
+        kernel: KernelId,
+        micro_batch: u32,
+        measurements: Vec<Measurement>,
+    ) -> Result<(), InvalidMeasurement> {
+        measurements.iter().try_for_each(|measurement| measurement.validate(micro_batch))?;
+        self.groups.entry(kernel).or_default().insert(micro_batch, measurements);
+        Ok(())
+    }
+
+    /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can run it.
+    pub fn measurements(&self, kernel: &KernelId, micro_batch: u32) -> Option<&[Measurement]> {
+        self.sizes(kernel)?.get(&micro_batch).map(Vec::as_slice)
+    }
+
+    /// All measurements of a kernel by size.
+    pub(crate) fn sizes(&self, kernel: &KernelId) -> Option<&BTreeMap<u32, Vec<Measurement>>> {
+        self.groups.get(kernel)
+    }
+
+    /// Every measured (kernel, size) with its measurements, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&KernelId, u32, &[Measurement])> {
+        self.groups.iter().flat_map(|(kernel, sizes)| {
+            sizes.iter().map(move |(&micro_batch, rows)| (kernel, micro_batch, rows.as_slice()))
+        })
+    }
+
+    /// Number of measured (kernel, size) pairs.
+    pub fn len(&self) -> usize {
+        self.groups.values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+}
+
+/// A recorded table stands in for the device it was measured on.
+impl Profiler for CostTable {
+    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+        let found = self.measurements(kernel, micro_batch).map(<[Measurement]>::to_vec);
+        found.ok_or_else(|| format!("the table of {} does not have it", self.device.name).into())
+    }
+}

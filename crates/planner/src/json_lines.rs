@@ -1,0 +1,112 @@
+//! Cost tables as JSON lines: a header, then one line per kernel and size, so that tables can be compared, appended to
+//! and shipped as text.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::cost_table::{CostTable, DeviceHeader};
+use crate::error::{CostTableError, InvalidMeasurement};
+use crate::kernel::KernelId;
+use crate::micro::Measurement;
+
+/// Number of the format, in the header of every table.
+const FORMAT: u32 = 1;
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    cost_table: u32,
+    device: DeviceHeader,
+}
+
+/// Every other line.
+#[derive(Clone, Serialize, Deserialize)]
+struct Group {
+    kernel: KernelId,
+    micro_batch: u32,
+    measurements: Vec<Measurement>,
+}
+
+/// A table as one value, for formats whose maps need text as keys.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Record {
+    device: DeviceHeader,
+    groups: Vec<Group>,
+}
+
+impl CostTable {
+    /// The table as JSON lines, in a fixed order.
+    pub fn to_json_lines(&self) -> String {
+        let mut lines = json(&Header { cost_table: FORMAT, device: self.device.clone() });
+        for group in groups(self) {
+            lines += &json(&group);
+        }
+        lines
+    }
+
+    /// Reads what [`to_json_lines`](CostTable::to_json_lines) wrote. Empty lines are skipped; of two lines about the
+    /// same kernel and size the later one counts, so that a table may be corrected by appending.
+    ///
+    /// # Errors
+    /// With the number of the line that is broken, not a header, of another format, or impossible.
+    pub fn from_json_lines(text: &str) -> Result<CostTable, CostTableError> {
+        let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+        let mut lines = numbered.filter(|(_, line)| !line.trim().is_empty());
+        let (number, first) =
+            lines.next().ok_or_else(|| CostTableError { line: 1, reason: "the header is missing".into() })?;
+        let header: Header = parse(number, first)?;
+        if header.cost_table != FORMAT {
+            let reason = format!("format {} is unknown, this version reads {FORMAT}", header.cost_table);
+            return Err(CostTableError { line: number, reason });
+        }
+        let mut table = CostTable::new(header.device);
+        for (line, text) in lines {
+            let group: Group = parse(line, text)?;
+            insert(&mut table, group).map_err(|error| CostTableError { line, reason: error.to_string() })?;
+        }
+        Ok(table)
+    }
+}
+
+fn groups(table: &CostTable) -> impl Iterator<Item = Group> {
+    table.iter().map(|(&kernel, micro_batch, rows)| Group {
+        kernel,
+        micro_batch,
+        measurements: rows.to_vec(),
+    })
+}
+
+fn insert(table: &mut CostTable, group: Group) -> Result<(), InvalidMeasurement> {
+    table.insert(group.kernel, group.micro_batch, group.measurements)
+}
+
+fn json(value: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(value).expect("plain data with text keys is always valid JSON");
+    line.push('\n');
+    line
+}
+
+fn parse<T: DeserializeOwned>(line: usize, text: &str) -> Result<T, CostTableError> {
+    serde_json::from_str(text).map_err(|error| {
+        // serde_json sees one line only: its own "line 1" would mislead.
+        let message = error.to_string();
+        let what = message.split(" at line ").next().unwrap_or_default();
+        CostTableError { line, reason: format!("{what} (column {})", error.column()) }
+    })
+}
+
+impl From<CostTable> for Record {
+    fn from(table: CostTable) -> Record {
+        Record { groups: groups(&table).collect(), device: table.device }
+    }
+}
+
+impl TryFrom<Record> for CostTable {
+    type Error = InvalidMeasurement;
+
+    fn try_from(record: Record) -> Result<CostTable, InvalidMeasurement> {
+        let mut table = CostTable::new(record.device);
+        record.groups.into_iter().try_for_each(|group| insert(&mut table, group))?;
+        Ok(table)
+    }
+}

@@ -1,0 +1,291 @@
+//! The exact method for WD: a multiple-choice knapsack by dynamic programming over an expanding core.
+//!
+//! The idea is Pisinger's ("A minimal algorithm for the multiple-choice knapsack problem", 1995). The relaxed solution
+//! is already almost optimal, and a group whose hull steps are worth clearly more or less than the price of a byte
+//! keeps its place in it. So start from the relaxed solution and let the groups change their pick one after the other,
+//! those closest to the price first. A state is a (workspace, time) of all groups, those that have not had their turn
+//! at their relaxed picks; it may exceed the total as long as later groups can give bytes back. A state dies when
+//! another is as good, or when even the best rate at which the *remaining* groups turn bytes into time cannot beat
+//! the best division found. As groups leave, that rate gets worse, and usually nothing is left after a few of them.
+
+use crate::dp::faster;
+use crate::plan::DivisionReport;
+use crate::relaxation::{Point, Relaxation};
+use crate::units::Bytes;
+
+/// One way to serve a group: what it costs in time and workspace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alternative {
+    /// Time in milliseconds, finite.
+    pub time_ms: f64,
+    /// Bytes of the total it takes.
+    pub workspace: Bytes,
+}
+
+/// One alternative of every group, together within the total.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    /// The index of each group's alternative.
+    pub picks: Vec<usize>,
+    /// Sum of their times.
+    pub time_ms: f64,
+    /// Time that no division can beat: the linear relaxation.
+    pub lower_bound_ms: f64,
+    /// Time of the greedy division.
+    pub greedy_ms: f64,
+    /// Alternatives of all groups together: the binary variables of the ILP.
+    pub binaries: usize,
+}
+
+impl Division {
+    /// Sum of the picked workspaces.
+    pub fn workspace(&self, groups: &[Vec<Alternative>]) -> Bytes {
+        std::iter::zip(groups, &self.picks).map(|(group, &pick)| group[pick].workspace).sum()
+    }
+
+    /// The same bounds around other picks.
+    pub(crate) fn with_picks(self, groups: &[Vec<Alternative>], picks: Vec<usize>) -> Division {
+        let time_ms = std::iter::zip(groups, &picks).map(|(group, &pick)| group[pick].time_ms).sum();
+        Division { picks, time_ms, ..self }
+    }
+
+    pub(crate) fn report(&self) -> DivisionReport {
+        let Division { lower_bound_ms, greedy_ms, binaries, .. } = *self;
+        DivisionReport { lower_bound_ms, greedy_ms, binaries }
+    }
+
+    fn new(groups: &[Vec<Alternative>], relaxation: &Relaxation, positions: &[usize]) -> Division {
+        Division {
+            picks: relaxation.picks(positions),
+            time_ms: relaxation.time_ms(positions),
+            lower_bound_ms: relaxation.lower_bound_ms,
+            greedy_ms: relaxation.time_ms(&relaxation.greedy),
+            binaries: groups.iter().map(Vec::len).sum(),
+        }
+    }
+}
+
+/// The fastest division of `total` among `groups`; `None` if a group is empty or the least workspaces do not fit.
+pub fn divide_exact(groups: &[Vec<Alternative>], total: Bytes) -> Option<Division> {
+    let relaxation = Relaxation::new(groups, total)?;
+    let positions = Search::new(&relaxation).run();
+    Some(Division::new(groups, &relaxation, &positions))
+}
+
+/// The greedy division along the convex hulls: not optimal, within its bounds.
+pub(crate) fn divide_greedily(groups: &[Vec<Alternative>], total: Bytes) -> Option<Division> {
+    let relaxation = Relaxation::new(groups, total)?;
+    Some(Division::new(groups, &relaxation, &relaxation.greedy))
+}
+
+/// Another position for a group, as a difference to its relaxed one (or that itself: no difference).
+struct Offer {
+    workspace: i64,
+    time_ms: f64,
+    position: usize,
+}
+
+/// A group that may have to leave its relaxed position.
+struct CoreGroup {
+    group: usize,
+    offers: Vec<Offer>,
+    rates: Rates,
+}
+
+/// All groups' workspace and time after some of them have changed their position.
+#[derive(Clone, Copy)]
+struct State {
+    workspace: i64,
+    time_ms: f64,
+    change: Change,
+}
+
+/// That a group took a position, and where the change before that is noted.
+#[derive(Clone, Copy)]
+struct Change {
+    before: usize,
+    group: usize,
+    position: usize,
+}
+
+/// What stands before the first change.
+const NO_CHANGE: usize = usize::MAX;
+
+/// What the groups still to come can do: the most milliseconds saved per byte taken, the fewest lost per byte given.
+#[derive(Clone, Copy)]
+struct Rates {
+    best_saving: f64,
+    least_loss: f64,
+}
+
+struct Search<'r> {
+    relaxation: &'r Relaxation,
+    /// Best time known, at first that of the greedy division.
+    best_ms: f64,
+    /// The last change that led to it, if the search found it.
+    best: Option<Change>,
+    /// The changes of all surviving states: paths back to the relaxed solution.
+    changes: Vec<Change>,
+}
+
+impl<'r> Search<'r> {
+    fn new(relaxation: &'r Relaxation) -> Search<'r> {
+        let best_ms = relaxation.time_ms(&relaxation.greedy);
+        Search { relaxation, best_ms, best: None, changes: Vec::new() }
+    }
+
+    /// The positions of the fastest division.
+    fn run(mut self) -> Vec<usize> {
+        let core = self.core();
+        let root = self.root();
+        let mut states = vec![(root.0, root.1, NO_CHANGE)];
+        for (group, rates) in std::iter::zip(&core, remaining_rates(&core)) {
+            let survivors = undominated(self.reach(group, &states, rates));
+            states.clear();
+            for state in survivors {
+                states.push((state.workspace, state.time_ms, self.changes.len()));
+                self.changes.push(state.change);
+            }
+        }
+        self.positions()
+    }
+
+    /// Workspace and time of the relaxed positions.
+    fn root(&self) -> (i64, f64) {
+        let Relaxation { fronts, base, .. } = self.relaxation;
+        let workspace = std::iter::zip(fronts, base).map(|(front, &at)| front[at].workspace).sum();
+        (workspace, self.relaxation.time_ms(base))
+    }
+
+    /// The groups that the best known division leaves in doubt, those nearest to the price of a byte first.
+    fn core(&self) -> Vec<CoreGroup> {
+        let groups = std::iter::zip(&self.relaxation.fronts, &self.relaxation.base).enumerate();
+        let mut core: Vec<CoreGroup> = groups
+            .map(|(group, (front, &base))| CoreGroup::new(group, self.offers(front, base)))
+            .filter(|group| group.offers.len() > 1)
+            .collect();
+        let price = self.relaxation.price;
+        let distance =
+            |group: &CoreGroup| (price - group.rates.best_saving).min(group.rates.least_loss - price);
+        core.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+        core
+    }
+
+    /// The positions of a group that may be part of a better division, its relaxed one among them.
+    fn offers(&self, front: &[Point], base: usize) -> Vec<Offer> {
+        let offer = |(position, point): (usize, &Point)| Offer {
+            workspace: point.workspace - front[base].workspace,
+            time_ms: point.time_ms - front[base].time_ms,
+            position,
+        };
+        let offers = front.iter().enumerate().map(offer);
+        offers.filter(|offer| offer.position == base || self.may_improve(offer)).collect()
+    }
+
+    /// Whether a division with this offer can still beat the best known: its workspace at the price of a byte, on
+    /// top of the lower bound.
+    fn may_improve(&self, offer: &Offer) -> bool {
+        let penalty_ms = offer.time_ms + self.relaxation.price * offer.workspace as f64;
+        faster(self.relaxation.lower_bound_ms + penalty_ms, self.best_ms)
+    }
+
+    /// Every state that `group` can make of `states` and that is not hopeless. Notes the best division on the way.
+    fn reach(&mut self, group: &CoreGroup, states: &[(i64, f64, usize)], rates: Rates) -> Vec<State> {
+        let mut reached = Vec::with_capacity(states.len() * group.offers.len());
+        for offer in &group.offers {
+            // The best known division may have improved since the core was made.
+            if offer.workspace != 0 && !self.may_improve(offer) {
+                continue;
+            }
+            for &(workspace, time_ms, before) in states {
+                let change = Change { before, group: group.group, position: offer.position };
+                let workspace = workspace.saturating_add(offer.workspace);
+                let state = State { workspace, time_ms: time_ms + offer.time_ms, change };
+                if workspace <= self.relaxation.total && faster(state.time_ms, self.best_ms) {
+                    self.best_ms = state.time_ms;
+                    self.best = Some(change);
+                }
+                if faster(self.bound_ms(&state, rates), self.best_ms) {
+                    reached.push(state);
+                }
+            }
+        }
+        reached
+    }
+
+    /// Time that nothing following from `state` can beat: free bytes spent, or missing bytes bought, at the best rate
+    /// that the remaining groups have.
+    fn bound_ms(&self, state: &State, rates: Rates) -> f64 {
+        let free = self.relaxation.total.saturating_sub(state.workspace);
+        if free >= 0 {
+            state.time_ms - free as f64 * rates.best_saving
+        } else {
+            state.time_ms - free as f64 * rates.least_loss
+        }
+    }
+
+    /// The greedy positions, or those of the better division that was found.
+    fn positions(&self) -> Vec<usize> {
+        let Some(best) = self.best else { return self.relaxation.greedy.clone() };
+        let mut positions = self.relaxation.base.clone();
+        let mut change = Some(&best);
+        while let Some(&Change { before, group, position }) = change {
+            positions[group] = position;
+            change = self.changes.get(before);
+        }
+        positions
+    }
+}
+
+impl CoreGroup {
+    fn new(group: usize, offers: Vec<Offer>) -> CoreGroup {
+        let mut rates = Rates::NONE;
+        for offer in offers.iter().filter(|offer| offer.workspace != 0) {
+            // Time falls as workspace rises, so this is positive for either sign.
+            let rate = -offer.time_ms / offer.workspace as f64;
+            if offer.workspace > 0 {
+                rates.best_saving = rates.best_saving.max(rate);
+            } else {
+                rates.least_loss = rates.least_loss.min(rate);
+            }
+        }
+        CoreGroup { group, offers, rates }
+    }
+}
+
+impl Rates {
+    /// Nothing to save and nothing to give back.
+    const NONE: Rates = Rates { best_saving: 0.0, least_loss: f64::INFINITY };
+}
+
+/// For every group of the core, what those after it can do.
+fn remaining_rates(core: &[CoreGroup]) -> Vec<Rates> {
+    let mut rest = Rates::NONE;
+    let mut rates: Vec<Rates> = core
+        .iter()
+        .rev()
+        .map(|group| {
+            let after = rest;
+            rest.best_saving = rest.best_saving.max(group.rates.best_saving);
+            rest.least_loss = rest.least_loss.min(group.rates.least_loss);
+            after
+        })
+        .collect();
+    rates.reverse();
+    rates
+}
+
+/// The states that are faster than every one with less workspace.
+fn undominated(mut states: Vec<State>) -> Vec<State> {
+    // Every offer contributed a sorted run, which a stable sort merges.
+    states.sort_by(|a, b| a.workspace.cmp(&b.workspace).then(a.time_ms.total_cmp(&b.time_ms)));
+    let mut fastest_ms = f64::INFINITY;
+    states.retain(|state| {
+        let better = faster(state.time_ms, fastest_ms);
+        if better {
+            fastest_ms = state.time_ms;
+        }
+        better
+    });
+    states
+}
