@@ -100,5 +100,5 @@ fn channels([n, c, h, w]: [usize; 4]) -> AxisExtents {
 
 fn check(lrn: &Lrn, shape: [usize; 4], lens: [usize; 3]) {
     assert!(lrn.size % 2 == 1 && lrn.size <= MAX_SIZE, "a neighbourhood of {}", lrn.size);
-    assert_eq!(lens, [shape.iter().product(); 3], "lengths for the shape {shape:?}");
+    assert_eq!(lens, [shape.iter().product::<usize>(); 3], "lengths for the shape {shape:?}");
 }
