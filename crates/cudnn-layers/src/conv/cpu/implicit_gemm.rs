@@ -3,12 +3,14 @@
 mod axis;
 mod correlate;
 mod filter;
+mod filter_gradient;
 mod patch;
 mod turn;
 
 use super::{CpuAlgorithm, Operands};
 use crate::conv::ConvOp;
 use correlate::Correlation;
+use filter_gradient::FilterGradient;
 use tensor::{Accumulate, ConvGeometry, Cpu};
 
 /// The algorithm of cuDNN's names, for every geometry.
@@ -33,12 +35,12 @@ impl CpuAlgorithm for ImplicitGemm {
     }
 
     fn workspace_len(&self, op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<usize> {
-        match op {
+        Some(match op {
             ConvOp::Forward | ConvOp::BackwardData => {
-                Some(Correlation::new(op, g, self.prepared).workspace_len(threads))
+                Correlation::new(op, g, self.prepared).workspace_len(threads)
             }
-            ConvOp::BackwardFilter => None,
-        }
+            ConvOp::BackwardFilter => FilterGradient::new(g, threads, self.prepared).workspace_len(threads),
+        })
     }
 
     fn run(
@@ -50,6 +52,14 @@ impl CpuAlgorithm for ImplicitGemm {
         accumulate: Accumulate,
         workspace: &mut [f32],
     ) {
-        Correlation::new(op, g, self.prepared).run(cpu, operands, accumulate, workspace);
+        match op {
+            ConvOp::Forward | ConvOp::BackwardData => {
+                Correlation::new(op, g, self.prepared).run(cpu, operands, accumulate, workspace);
+            }
+            ConvOp::BackwardFilter => {
+                FilterGradient::new(g, cpu.threads(), self.prepared)
+                    .run(cpu, operands, accumulate, workspace);
+            }
+        }
     }
 }
