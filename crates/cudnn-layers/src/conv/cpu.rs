@@ -1,6 +1,12 @@
 //! The CPU's convolution algorithms.
 
-mod winograd;
+    &[
+        &implicit_gemm::IMPLICIT_GEMM,
+        &implicit_gemm::IMPLICIT_PRECOMP_GEMM,
+        winograd::FUSED_2X2,
+        winograd::FUSED_4X4,
+        winograd::NONFUSED_4X4,
+    ]
 
 use super::ConvOp;
 use std::fmt;
@@ -47,5 +53,11 @@ pub struct Operands<'a> {
 
 /// Every algorithm, the one that always applies first.
 pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
-    &[winograd::FUSED_2X2, winograd::FUSED_4X4, winograd::NONFUSED_4X4]
+    &[
+        &implicit_gemm::IMPLICIT_GEMM,
+        &implicit_gemm::IMPLICIT_PRECOMP_GEMM,
+        winograd::FUSED_2X2,
+        winograd::FUSED_4X4,
+        winograd::NONFUSED_4X4,
+    ]
 }
