@@ -1,5 +1,7 @@
 //! The CPU's convolution algorithms.
 
+pub mod fft;
+
 use super::ConvOp;
 use std::fmt;
 use tensor::{Accumulate, ConvGeometry, Cpu};
@@ -45,5 +47,5 @@ pub struct Operands<'a> {
 
 /// Every algorithm, the one that always applies first.
 pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
-    &[]
+    &[&fft::FFT_TILING, &fft::FFT_TILING_16]
 }
