@@ -73,8 +73,11 @@ pub fn divide_ilp<S: Solver>(
 ) -> Result<Division, DivideError> {
     let bounds = divide_greedily(groups, total).ok_or(DivideError::Infeasible(total))?;
     let mut variables = ProblemVariables::new();
-    let binaries: Vec<Vec<Variable>> =
-        groups.iter().map(|group| variables.add_vector(variable().binary(), group.len())).collect();
+    // Starting from the greedy division, which is almost optimal, a solver can discard most branches at once.
+    let mut binary = |is_greedy: bool| variables.add(variable().binary().initial(u8::from(is_greedy)));
+    let binaries: Vec<Vec<Variable>> = std::iter::zip(groups, &bounds.picks)
+        .map(|(group, &greedy)| (0..group.len()).map(|index| binary(index == greedy)).collect())
+        .collect();
     let alternatives = || binaries.iter().flatten().zip(groups.iter().flatten());
     let time: Expression = alternatives().map(|(&binary, choice)| choice.time_ms * binary).sum();
     // In MiB: solvers check constraints to about 1e-8, which is then far below a byte.

@@ -10,11 +10,15 @@
 //! Algorithms differ in speed, in the workspace they need and in rounding error, and say all three honestly.
 
 pub mod cpu;
+pub mod profile;
 pub mod reference;
+pub mod run;
 #[cfg(test)]
 mod tests;
 
 pub use planner::ConvOp;
+pub use profile::{CpuProfiler, ProfileOptions};
+pub use run::{Runner, RunnerError};
 
 /// Lengths of `a`, `b` and `out` in elements (see the module's table).
 pub fn operand_lens(op: ConvOp, g: &tensor::ConvGeometry) -> [usize; 3] {

@@ -39,6 +39,7 @@ impl Cifar10 {
         for path in paths {
             set.append(path)?;
         }
+        set.records.shrink_to_fit();
         set.check_labels(CLASSES)?;
         Ok(set)
     }

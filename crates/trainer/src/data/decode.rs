@@ -1,12 +1,13 @@
 //! JPEG and PNG files to planar bytes.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Cursor, Seek};
 use std::path::Path;
 
-use image::{DynamicImage, ImageReader};
+use image::{DynamicImage, ImageFormat, ImageReader};
 
 use super::Sample;
+use super::jpeg::is_complete;
 use super::resize::Resizer;
 
 /// Caffe takes its images from OpenCV, whose channel order is blue, green, red.
@@ -23,7 +24,12 @@ pub(super) struct Decoding {
 
 /// Decodes a file into the pixels and the shape of `sample`; an error is the reason, without the file's name.
 pub(super) fn decode_into(path: &Path, decoding: Decoding, sample: &mut Sample) -> Result<(), String> {
-    let image = open(path)?.decode().map_err(|error| one_line(&error.to_string()))?;
+    let bytes = fs::read(path).map_err(unreadable)?;
+    let reader = guess(Cursor::new(&bytes))?;
+    if reader.format() == Some(ImageFormat::Jpeg) && !is_complete(&bytes) {
+        return Err("the JPEG image is truncated".to_owned());
+    }
+    let image = reader.decode().map_err(|error| one_line(&error.to_string()))?;
     let from = [image.height() as usize, image.width() as usize];
     if from.contains(&0) {
         return Err("the image has no pixels".to_owned());
@@ -38,19 +44,23 @@ pub(super) fn decode_into(path: &Path, decoding: Decoding, sample: &mut Sample) 
 
 /// Height and width of an image, from its header.
 pub(super) fn dimensions(path: &Path) -> Result<[usize; 2], String> {
-    let (width, height) = open(path)?.into_dimensions().map_err(|error| one_line(&error.to_string()))?;
+    let file = File::open(path).map_err(unreadable)?;
+    let reader = guess(BufReader::new(file))?;
+    let (width, height) = reader.into_dimensions().map_err(|error| one_line(&error.to_string()))?;
     Ok([height as usize, width as usize])
 }
 
 /// The format is told by the content: photo collections are full of JPEG files named `.png`.
-fn open(path: &Path) -> Result<ImageReader<BufReader<File>>, String> {
-    let file = File::open(path).map_err(|error| format!("cannot read the image: {error}"))?;
-    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
-    let reader = reader.map_err(|error| format!("cannot read the image: {error}"))?;
-    if reader.format().is_none() {
-        return Err("the file is neither JPEG nor PNG".to_owned());
+fn guess<R: BufRead + Seek>(reader: R) -> Result<ImageReader<R>, String> {
+    let reader = ImageReader::new(reader).with_guessed_format().map_err(unreadable)?;
+    match reader.format() {
+        Some(ImageFormat::Jpeg | ImageFormat::Png) => Ok(reader),
+        _ => Err("the file is neither JPEG nor PNG".to_owned()),
     }
-    Ok(reader)
+}
+
+fn unreadable(error: std::io::Error) -> String {
+    format!("cannot read the image: {error}")
 }
 
 fn interleave(image: DynamicImage, is_color: bool) -> (Vec<u8>, &'static [usize]) {

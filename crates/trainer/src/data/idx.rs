@@ -154,6 +154,7 @@ fn read_idx<const D: usize>(path: &Path, magic: u32, what: &str) -> Result<([usi
         return Err(length(expected));
     }
     bytes.drain(..header_bytes);
+    bytes.shrink_to_fit();
     Ok((dims, bytes))
 }
 

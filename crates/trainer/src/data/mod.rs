@@ -12,8 +12,10 @@
 mod cifar;
 mod decode;
 mod error;
+mod from_spec;
 mod idx;
 mod image_data;
+mod jpeg;
 mod loader;
 mod mean_file;
 mod open;
@@ -25,6 +27,7 @@ mod synthetic;
 mod tests;
 mod transform;
 
+pub use crate::spec::Phase;
 pub use cifar::Cifar10;
 pub use error::{DataError, Misfit};
 pub use idx::Idx;
@@ -34,15 +37,6 @@ pub use mean_file::MeanImage;
 pub use open::open_source;
 pub use synthetic::Synthetic;
 pub use transform::{Draw, Transform, TransformOptions, TransformScratch};
-
-/// Which half of an experiment the samples are for: it selects the files of a folder and how images are cropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// Training: crops at random.
-    Train,
-    /// Testing: crops the centre.
-    Test,
-}
 
 /// One labelled image, as read: planar bytes, not yet transformed.
 ///

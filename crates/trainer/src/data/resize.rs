@@ -50,6 +50,9 @@ impl Resizer {
         let start = dst.len();
         dst.resize(start + channels * dst_height * dst_width, 0);
         let planes = &mut dst[start..];
+        if [src_height, src_width] == [dst_height, dst_width] {
+            return deinterleave(src, order, planes);
+        }
         self.columns.clear();
         self.columns.extend(taps(src_width, dst_width));
         for (y, row) in taps(src_height, dst_height).enumerate() {
@@ -87,6 +90,15 @@ impl Resizer {
                 (self.blended[tap.near * channels + channel], self.blended[tap.far * channels + channel]);
             let sum = a * (ONE - tap.weight) + b * tap.weight;
             *out = ((sum + (1 << (2 * FRACTION_BITS - 1))) >> (2 * FRACTION_BITS)) as u8;
+        }
+    }
+}
+
+/// The same pixels, channel by channel.
+fn deinterleave(src: &[u8], order: &[usize], planes: &mut [u8]) {
+    for (plane, &channel) in planes.chunks_exact_mut(src.len() / order.len()).zip(order) {
+        for (out, pixel) in plane.iter_mut().zip(src.chunks_exact(order.len())) {
+            *out = pixel[channel];
         }
     }
 }

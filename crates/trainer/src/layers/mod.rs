@@ -4,9 +4,24 @@
 //! before anything runs it declares what it produces and what its backward pass will need to see again
 //! ([`Declaration`]); at each step it is handed exactly that ([`Forward`], [`Backward`]).
 
-use crate::{error::BoxError, spec::Filler};
+mod combine;
+mod convolution;
+mod elementwise;
+mod inner_product;
+mod lrn;
+mod norm;
+mod pooling;
+mod shape;
+mod softmax;
+mod source;
+
+use crate::{
+    error::{BoxError, NetError},
+    spec::{Filler, LayerKind, LayerSpec, NetSpec},
+};
 use cudnn_layers::conv::ConvOp;
 use planner::{Configuration, Kernel};
+use std::time::Duration;
 use tensor::{Accumulate, Device, Shape, View, ViewMut};
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
@@ -155,8 +170,8 @@ pub trait Layer: Send {
         unreachable!("a layer that declares no gradient has no backward pass")
     }
 
-    /// The convolution inside, for planning.
-    fn convolution(&mut self) -> Option<&mut dyn PlannedLayer> {
+    /// The layer as one whose kernels are planned, if it is a convolution.
+    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
         None
     }
 
@@ -181,12 +196,89 @@ pub trait PlannedLayer {
     /// The kernel of `op`, named after `layer`.
     fn kernel(&self, layer: &str, op: ConvOp) -> Kernel;
 
-    /// Fixes how `op` will run.
+    /// Fixes how `op` will run, with a workspace that begins `offset` elements into the scratch of its step. Returns the
+    /// elements of workspace it takes.
     ///
     /// # Errors
     /// A configuration that does not fit the kernel, or names an unknown algorithm.
-    fn install(&mut self, op: ConvOp, configuration: &Configuration, threads: usize) -> Result<(), BoxError>;
+    fn install(
+        &mut self,
+        device: &Device,
+        op: ConvOp,
+        configuration: &Configuration,
+        offset: usize,
+    ) -> Result<usize, BoxError>;
 
-    /// Elements of workspace that the installed configuration of `op` needs.
-    fn workspace_len(&self, op: ConvOp) -> usize;
+    /// How long the kernel of `op` has run since this was last asked; `None` if it is not installed.
+    fn take_time(&mut self, op: ConvOp) -> Option<Duration>;
+}
+
+/// What layers are built with, besides their specification.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Where the net runs.
+    pub device: Device,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Made-up images in the place of data sets.
+    pub synthetic: Option<SyntheticData>,
+}
+
+/// Made-up images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyntheticData {
+    /// Channels, height and width; taken from the layer's `crop_size` and the like if not given.
+    pub shape: Option<[usize; 3]>,
+    /// Labels lie below this.
+    pub classes: usize,
+}
+
+/// The layer that `layer`, one of `net`'s, describes.
+///
+/// # Errors
+/// Data that cannot be opened; the message names the layer and its line.
+pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, NetError> {
+    let fault = |message: String| NetError::Layer {
+        location: layer.location.clone(),
+        layer: layer.name.clone(),
+        message,
+    };
+    let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
+    if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
+        return Err(fault(format!("a loss_weight has no effect on a layer of type {}", layer.kind.type_name())));
+    }
+    registry(net, layer, options).map_err(|error| fault(error.to_string()))
+}
+
+/// Every layer type there is.
+fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, BoxError> {
+    use LayerKind as Kind;
+    let (phase, seed) = (net.state.phase, options.seed);
+    Ok(match &layer.kind {
+        Kind::Input(params) => Box::new(source::FilledData::input(layer, params, seed)),
+        Kind::DummyData(params) => Box::new(source::FilledData::dummy(layer, params, seed)),
+        Kind::Data(params) => source::data((net, layer), params, options)?,
+        Kind::ImageData(params) => source::image_data((net, layer), params, options)?,
+        Kind::Convolution(params) => Box::new(convolution::Convolution::new(params.clone())),
+        Kind::InnerProduct(params) => Box::new(inner_product::InnerProductLayer::new(params.clone())),
+        Kind::ReLU(params) => Box::new(elementwise::Relu::new(*params)),
+        Kind::Dropout(params) => {
+            let seed = crate::fill::stream(&layer.name) ^ seed;
+            Box::new(elementwise::DropoutLayer::new(params.ratio, seed, phase))
+        }
+        Kind::Pooling(params) => Box::new(pooling::Pooling::new(*params)),
+        Kind::LRN(params) => Box::new(lrn::LrnLayer::new(*params)),
+        Kind::BatchNorm(params) => Box::new(norm::BatchNorm::new(*params, phase)),
+        Kind::Scale(params) => Box::new(norm::Scale::new(*params)),
+        Kind::Eltwise(params) => Box::new(combine::Eltwise::new(params.clone())),
+        Kind::Concat(params) => Box::new(combine::Concat::new(*params)),
+        Kind::Split => Box::new(combine::Split::new(layer.tops.len())),
+        Kind::Softmax(params) => Box::new(softmax::Softmax::new(*params)),
+        Kind::SoftmaxWithLoss(params) => {
+            Box::new(softmax::SoftmaxWithLoss::new(*params, layer.loss_weight(0)))
+        }
+        Kind::Accuracy(params) => Box::new(softmax::Accuracy::new(*params)),
+        Kind::Flatten(params) => Box::new(shape::Reshape::Flatten(*params)),
+        Kind::Reshape(params) => Box::new(shape::Reshape::Replace(params.clone())),
+    })
 }

@@ -81,18 +81,21 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Connects `layers`, made from `spec.layers` one by one, checking shapes on the way.
+    /// Connects `layers`, made from `spec.layers` one by one, checking shapes on the way. Without `backward`, no node
+    /// gets a backward pass.
     ///
     /// # Errors
     /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, a shape that does not
     /// fit, a shared parameter of another shape.
-    pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>]) -> Result<Self, NetError> {
+    pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>], backward: bool) -> Result<Self, NetError> {
         let mut builder = Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
             builder.add(layer_spec, layer.as_mut())?;
         }
         let mut graph = builder.graph;
-        graph.find_gradients(spec);
+        if backward {
+            graph.find_gradients(spec);
+        }
         graph.alias_in_place(spec);
         Ok(graph)
     }
@@ -180,6 +183,10 @@ impl Builder<'_> {
     fn add(&mut self, spec: &LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
         let index = self.graph.nodes.len();
         let bottoms = spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(twice) = (1..bottoms.len()).find(|&i| bottoms[..i].contains(&bottoms[i])) {
+            let name = &spec.bottoms[twice];
+            return Err(fault(spec, format!("bottom '{name}' stands twice; give one of them a Split of its own")));
+        }
         let shapes: Vec<Shape> = bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
         let declaration = layer.declare(&shapes).map_err(|message| fault(spec, message))?;
         let params = self.params(spec, &declaration.params)?;
