@@ -1,12 +1,8 @@
 //! The CPU's convolution algorithms.
 
-    &[
-        &implicit_gemm::IMPLICIT_GEMM,
-        &implicit_gemm::IMPLICIT_PRECOMP_GEMM,
-        winograd::FUSED_2X2,
-        winograd::FUSED_4X4,
-        winograd::NONFUSED_4X4,
-    ]
+pub mod fft;
+pub mod implicit_gemm;
+pub mod winograd;
 
 use super::ConvOp;
 use std::fmt;
@@ -59,5 +55,7 @@ pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
         winograd::FUSED_2X2,
         winograd::FUSED_4X4,
         winograd::NONFUSED_4X4,
+        &fft::FFT_TILING,
+        &fft::FFT_TILING_16,
     ]
 }
