@@ -1,6 +1,7 @@
 //! The host's processor as a device: a pool of threads, SIMD, matrix products.
 
 pub mod block_gemm;
+pub mod gather_gemm;
 pub mod gemm;
 pub mod parallel;
 pub mod simd;

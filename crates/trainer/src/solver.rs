@@ -53,7 +53,9 @@ pub enum TrainError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The loss is no longer a number.
-    #[error("the loss is {loss} at iteration {iteration}: the training has diverged (a lower base_lr may help)")]
+    #[error(
+        "the loss is {loss} at iteration {iteration}: the training has diverged (a lower base_lr may help)"
+    )]
     Diverged {
         /// The loss.
         loss: f64,
@@ -272,8 +274,7 @@ impl Solver {
     fn clipping(&self) -> f32 {
         let Some(limit) = self.spec.clip_gradients else { return 1.0 };
         let diffs = self.layout.nets[0].params.iter().filter_map(|spans| spans.diff);
-        let squares: f64 =
-            diffs.map(|span| sgd::sum_of_squares(&self.device, self.arena.view(span))).sum();
+        let squares: f64 = diffs.map(|span| sgd::sum_of_squares(&self.device, self.arena.view(span))).sum();
         let norm = squares.sqrt();
         if norm > f64::from(limit) { (f64::from(limit) / norm) as f32 } else { 1.0 }
     }
@@ -312,7 +313,11 @@ pub fn test(
     let means = sums.into_iter().map(|sum| sum / iterations as f64);
     let outputs = net.outputs().zip(means);
     Ok(outputs
-        .map(|(output, value)| TestOutput { name: output.name.to_owned(), value, loss_weight: output.loss_weight })
+        .map(|(output, value)| TestOutput {
+            name: output.name.to_owned(),
+            value,
+            loss_weight: output.loss_weight,
+        })
         .collect())
 }
 

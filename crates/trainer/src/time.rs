@@ -137,7 +137,9 @@ impl Timing {
             observe(index, ms(time));
             let times = self.net.take_kernel_times();
             for (kernel, samples) in self.plan.kernels.iter().zip(&mut kernels) {
-                let this = times.iter().find(|(name, op, _)| (name, *op) == (&kernel.kernel.name, kernel.kernel.id.op));
+                let this = times
+                    .iter()
+                    .find(|(name, op, _)| (name, *op) == (&kernel.kernel.name, kernel.kernel.id.op));
                 samples.extend(this.map(|&(_, _, time)| time));
             }
         }
@@ -146,7 +148,8 @@ impl Timing {
 
     /// Forward and backward, timed together, then the update, timed apart.
     fn iteration(&mut self, arena: &mut Arena, number: u64, clock: &mut Clock) -> Result<Duration, NetError> {
-        let (layout, iteration) = (&self.layout.nets[0], Iteration { number, accumulate: Accumulate::Replace });
+        let (layout, iteration) =
+            (&self.layout.nets[0], Iteration { number, accumulate: Accumulate::Replace });
         let start = Instant::now();
         self.net.forward(layout, arena, iteration, |step, time| clock.add(step, time))?;
         let forward = start.elapsed();
@@ -170,7 +173,12 @@ impl Timing {
         };
         for spans in &self.layout.nets[0].params {
             if let (Some(diff), Some(history)) = (spans.diff, spans.history) {
-                crate::solver::update_parameter(self.net.device(), &update, arena, [diff, history, spans.data]);
+                crate::solver::update_parameter(
+                    self.net.device(),
+                    &update,
+                    arena,
+                    [diff, history, spans.data],
+                );
             }
         }
     }

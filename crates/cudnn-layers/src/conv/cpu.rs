@@ -1,5 +1,7 @@
 //! The CPU's convolution algorithms.
 
+mod winograd;
+
 use super::ConvOp;
 use std::fmt;
 use tensor::{Accumulate, ConvGeometry, Cpu};
@@ -45,5 +47,5 @@ pub struct Operands<'a> {
 
 /// Every algorithm, the one that always applies first.
 pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
-    &[]
+    &[winograd::FUSED_2X2, winograd::FUSED_4X4, winograd::NONFUSED_4X4]
 }

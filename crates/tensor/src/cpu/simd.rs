@@ -70,6 +70,32 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         unsafe { *to.cast::<[f32; LANES]>() = self.to_array(v) };
     }
 
+    /// The first `count` lanes (at most sixteen) from consecutive elements of any alignment, the others zero.
+    ///
+    /// # Safety
+    /// `from` must be valid for reading `count` elements.
+    #[inline(always)]
+    unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
+        let mut lanes = [0.0; LANES];
+        // SAFETY: the caller promises `count` readable elements; the array holds sixteen and `count` is cut to that.
+        unsafe { std::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), count.min(LANES)) };
+        self.load(&lanes)
+    }
+
+    /// Stores the first `count` lanes (at most sixteen) to consecutive elements of any alignment.
+    ///
+    /// # Safety
+    /// `to` must be valid for writing `count` elements.
+    #[inline(always)]
+    unsafe fn store_partial(self, to: *mut f32, v: Self::V, count: usize) {
+        let lanes = self.to_array(v);
+        // SAFETY: the caller promises `count` writable elements; the array holds sixteen and `count` is cut to that.
+        unsafe { std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, count.min(LANES)) };
+    }
+
+    /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
+
     /// All lanes zero.
     #[inline(always)]
     fn zero(self) -> Self::V {
@@ -150,6 +176,60 @@ impl Lanes for Avx512 {
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         self.0.max_f32x16(a, b)
     }
+    #[inline(always)]
+    unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
+        // SAFETY: masked lanes are not accessed, and the caller promises the others.
+        pulp::cast(unsafe { self.0.avx512f._mm512_maskz_loadu_ps(first_lanes(count), from) })
+    }
+    #[inline(always)]
+    unsafe fn store_partial(self, to: *mut f32, v: Self::V, count: usize) {
+        // SAFETY: masked lanes are not accessed, and the caller promises the others.
+        unsafe { self.0.avx512f._mm512_mask_storeu_ps(to, first_lanes(count), pulp::cast(v)) };
+    }
+    /// First within each 128-bit quarter (pairs of rows, then pairs of pairs), then the quarters as a 4 x 4 matrix.
+    #[inline(always)]
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
+        let [mut pairs, mut fours, mut halves, mut columns] = [rows; 4];
+        for i in 0..8 {
+            [pairs[2 * i], pairs[2 * i + 1]] = self.unpack_singles(rows[2 * i], rows[2 * i + 1]);
+        }
+        // Quarter `q` of `fours[4 * g + j]` holds column `4 * q + j` of rows `4 * g..4 * g + 4`.
+        for i in 0..8 {
+            let first = 2 * i - i % 2;
+            [fours[2 * i], fours[2 * i + 1]] = self.unpack_doubles(pairs[first], pairs[first + 2]);
+        }
+        for i in 0..8 {
+            let j = i + i / 4 * 4;
+            [halves[j], halves[j + 4]] = self.split_quarters(fours[j], fours[j + 4]);
+        }
+        for i in 0..8 {
+            [columns[i], columns[i + 8]] = self.split_quarters(halves[i], halves[i + 8]);
+        }
+        columns
+    }
+}
+
+// Not closures: those would be compiled on their own, without the instruction set.
+#[cfg(target_arch = "x86_64")]
+impl Avx512 {
+    #[inline(always)]
+    fn unpack_singles(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
+        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
+        [pulp::cast(avx._mm512_unpacklo_ps(a, b)), pulp::cast(avx._mm512_unpackhi_ps(a, b))]
+    }
+    #[inline(always)]
+    fn unpack_doubles(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
+        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
+        [pulp::cast(avx._mm512_unpacklo_pd(a, b)), pulp::cast(avx._mm512_unpackhi_pd(a, b))]
+    }
+    /// The even and the odd quarters of `a` followed by those of `b`.
+    #[inline(always)]
+    fn split_quarters(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
+        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
+        let even = avx._mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+        let odd = avx._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b);
+        [pulp::cast(even), pulp::cast(odd)]
+    }
 }
 
 /// Two 256-bit registers.
@@ -197,6 +277,57 @@ impl Lanes for Avx2 {
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         [self.0.max_f32x8(a[0], b[0]), self.0.max_f32x8(a[1], b[1])]
     }
+    /// Four 8 x 8 matrices, the two off the diagonal changing places.
+    #[inline(always)]
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
+        let mut columns = rows;
+        for half in 0..2 {
+            for quadrant in 0..2 {
+                let mut block = [rows[0][0]; 8];
+                for i in 0..8 {
+                    block[i] = rows[8 * quadrant + i][half];
+                }
+                let block = self.transpose8(block);
+                for i in 0..8 {
+                    columns[8 * half + i][quadrant] = block[i];
+                }
+            }
+        }
+        columns
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Avx2 {
+    #[inline(always)]
+    fn transpose8(self, rows: [pulp::f32x8; 8]) -> [pulp::f32x8; 8] {
+        let avx = self.0.avx;
+        let [mut pairs, mut fours, mut columns] = [rows; 3];
+        for i in 0..4 {
+            let (a, b) = (pulp::cast(rows[2 * i]), pulp::cast(rows[2 * i + 1]));
+            pairs[2 * i] = pulp::cast(avx._mm256_unpacklo_ps(a, b));
+            pairs[2 * i + 1] = pulp::cast(avx._mm256_unpackhi_ps(a, b));
+        }
+        for i in 0..4 {
+            let first = 2 * i - i % 2;
+            let (a, b) = (pulp::cast(pairs[first]), pulp::cast(pairs[first + 2]));
+            fours[2 * i] = pulp::cast(avx._mm256_unpacklo_pd(a, b));
+            fours[2 * i + 1] = pulp::cast(avx._mm256_unpackhi_pd(a, b));
+        }
+        for i in 0..4 {
+            let (a, b) = (pulp::cast(fours[i]), pulp::cast(fours[i + 4]));
+            columns[i] = pulp::cast(avx._mm256_permute2f128_ps::<0x20>(a, b));
+            columns[i + 4] = pulp::cast(avx._mm256_permute2f128_ps::<0x31>(a, b));
+        }
+        columns
+    }
+}
+
+/// A mask of the first `count` lanes.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn first_lanes(count: usize) -> u16 {
+    ((1u32 << count.min(LANES)) - 1) as u16
 }
 
 /// An array, for the compiler to vectorise as it can.
@@ -250,6 +381,10 @@ impl Lanes for Portable {
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         Self::zip(a, b, f32::max)
     }
+    #[inline(always)]
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
+        std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
+    }
 }
 
 #[cfg(test)]
@@ -271,7 +406,15 @@ mod tests {
                 l.neg_mul_add(a, b, c),
                 l.max(a, b),
             ];
-            results.map(|v| l.to_array(v)).to_vec()
+            let rows = std::array::from_fn(|i| l.load(&std::array::from_fn(|j| (16 * i + j) as f32)));
+            let mut partial = [-1.0; LANES];
+            // SAFETY: five of sixteen elements are read and written.
+            unsafe { l.store_partial(partial.as_mut_ptr(), l.load_partial([7.0; 5].as_ptr(), 5), 5) };
+            let mut all = results.map(|v| l.to_array(v)).to_vec();
+            all.extend(l.transpose(rows).map(|v| l.to_array(v)));
+            // SAFETY: five elements are read.
+            all.extend([partial, l.to_array(unsafe { l.load_partial([3.0; 5].as_ptr(), 5) })]);
+            all
         }
     }
 
@@ -281,6 +424,9 @@ mod tests {
         let portable = AllOps.call(Portable);
         assert_eq!(portable[3][5], 1.0 * 3.0 + 25.0);
         assert_eq!(portable[4][5], 25.0 - 1.0 * 3.0);
+        assert_eq!(portable[6 + 3][11], (16 * 11 + 3) as f32, "transposed");
+        assert_eq!((portable[22][4], portable[22][5]), (7.0, -1.0), "stored in part");
+        assert_eq!((portable[23][4], portable[23][5]), (3.0, 0.0), "loaded in part");
         #[cfg(target_arch = "x86_64")]
         {
             if let Some(v3) = pulp::x86::V3::try_new() {

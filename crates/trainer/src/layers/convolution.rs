@@ -3,7 +3,7 @@
 use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, PlannedLayer};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
-    bias,
+    AxisExtents, bias,
     conv::{ConvOp, Runner, profile::kernel_id},
 };
 use planner::{Configuration, Kernel};
@@ -41,9 +41,8 @@ impl Convolution {
         (out, accumulate): (ViewMut<'_>, Accumulate),
         scratch: &mut ViewMut<'_>,
     ) -> Result<(), BoxError> {
-        let Installed { runner, offset, elapsed } = self.installed[op as usize]
-            .as_mut()
-            .ok_or_else(|| format!("the {op} kernel was not planned"))?;
+        let Installed { runner, offset, elapsed } =
+            self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
         let start = Instant::now();
         let workspace = scratch.slice(*offset..*offset + runner.workspace_len());
         runner.run(device, operands, out, accumulate, workspace);
@@ -93,7 +92,7 @@ impl Layer for Convolution {
         let y = (io.tops[0].reborrow(), Accumulate::Replace);
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
-            bias::forward(device, [g.n, g.k, g.out_pixels()], b, io.tops[0].reborrow());
+            bias::forward_in_place(device, &channels(&g), b, io.tops[0].reborrow());
         }
         Ok(())
     }
@@ -107,7 +106,7 @@ impl Layer for Convolution {
             self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
         }
         if let Some(db) = param_diffs.next().flatten() {
-            bias::backward(device, [g.n, g.k, g.out_pixels()], dy, db.diff, db.accumulate);
+            bias::backward(device, &channels(&g), dy, db.diff, db.accumulate);
         }
         if let Some(dx) = io.bottom_diffs.pop().flatten() {
             let dx = (dx.diff, dx.accumulate);
@@ -144,4 +143,9 @@ impl PlannedLayer for Convolution {
     fn take_time(&mut self, op: ConvOp) -> Option<Duration> {
         Some(std::mem::take(&mut self.installed[op as usize].as_mut()?.elapsed))
     }
+}
+
+/// y seen from its channels.
+fn channels(g: &ConvGeometry) -> AxisExtents {
+    AxisExtents { outer: g.n, axis: g.k, inner: g.out_pixels() }
 }

@@ -8,7 +8,8 @@ use crate::{
     error::BoxError,
     fill::fill,
     spec::{
-        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec, TransformParams,
+        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec,
+        TransformParams,
     },
 };
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::{Solver, TrainError};
 use crate::snapshot::{
-    NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_tensors, save_solver_state,
-    save_tensors, state_path, weights_path,
+    NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_tensors,
+    save_solver_state, save_tensors, state_path, weights_path,
 };
 use std::{
     collections::BTreeMap,

@@ -1,0 +1,97 @@
+//! Measures the CPU's convolution algorithms on the layers of AlexNet and ResNet-18 (and two 1x1 of ResNet-50).
+//!
+//! ```text
+//! cargo run --release -p cudnn-layers --example conv_bench -- <layer> <algorithm> <threads> [mini-batch] [operation]
+//! ```
+//!
+//! `<layer>` is a name of [`LAYERS`] or `all`, `<algorithm>` and `[operation]` any part of a name or `all`; the mini-batch
+//! is 16 unless given. GF/s counts the operations of a direct convolution, taps on the padding included.
+
+use cudnn_layers::conv::{
+    ConvOp,
+    cpu::{CpuAlgorithm, Operands, algorithms},
+    operand_lens,
+};
+use std::time::{Duration, Instant};
+use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Span, testing::random};
+
+/// A layer: name, input channels, image, output channels, filter, stride, padding; images and filters are square.
+type Layer = (&'static str, usize, usize, usize, usize, usize, usize);
+
+const LAYERS: [Layer; 18] = [
+    ("conv1", 3, 224, 64, 11, 4, 2),
+    ("conv1-227", 3, 227, 96, 11, 4, 0),
+    ("conv2", 64, 27, 192, 5, 1, 2),
+    ("conv3", 192, 13, 384, 3, 1, 1),
+    ("conv4", 384, 13, 256, 3, 1, 1),
+    ("conv5", 256, 13, 256, 3, 1, 1),
+    ("r3", 3, 224, 64, 7, 2, 3),
+    ("r64", 64, 56, 64, 3, 1, 1),
+    ("r64-128", 64, 56, 128, 3, 2, 1),
+    ("r64-128-1x1", 64, 56, 128, 1, 2, 0),
+    ("r128", 128, 28, 128, 3, 1, 1),
+    ("r128-256", 128, 28, 256, 3, 2, 1),
+    ("r128-256-1x1", 128, 28, 256, 1, 2, 0),
+    ("r256", 256, 14, 256, 3, 1, 1),
+    ("r256-512", 256, 14, 512, 3, 2, 1),
+    ("r512", 512, 7, 512, 3, 1, 1),
+    ("r50-64-256", 64, 56, 256, 1, 1, 0),
+    ("r50-1024-256", 1024, 14, 256, 1, 1, 0),
+];
+
+const OPS: [ConvOp; 3] = [ConvOp::Forward, ConvOp::BackwardData, ConvOp::BackwardFilter];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let arg = |index: usize, default: &str| args.get(index).map_or(default, String::as_str).to_owned();
+    let (layer, algorithm, op) = (arg(0, "all"), arg(1, "all"), arg(4, "all"));
+    let number = |index, default: &str| {
+        arg(index, default).parse().unwrap_or_else(|_| panic!("{:?} is not a number", arg(index, default)))
+    };
+    let (cpu, mini_batch) = (Cpu::new(number(2, "2")), number(3, "16"));
+    let chosen = |wanted: &str, name: &str| wanted == "all" || name.contains(wanted);
+
+    println!("{:13} {:14} {:28} {:>9} {:>7} {:>9}", "layer", "operation", "algorithm", "ms", "GF/s", "MiB");
+    for (name, c, image, k, filter, stride, pad) in LAYERS {
+        if layer != "all" && layer != name {
+            continue;
+        }
+        let g = ConvGeometry::new([mini_batch, c, image, image], k, [filter; 2]);
+        let g = g.stride([stride; 2]).pad([pad; 2]);
+        for op in OPS.into_iter().filter(|each| chosen(&op, &format!("{each:?}"))) {
+            for each in algorithms().iter().filter(|each| chosen(&algorithm, each.name())) {
+                let Some(len) = each.workspace_len(op, &g, cpu.threads()) else { continue };
+                let ms = median_ms(*each, &cpu, op, &g, len);
+                println!(
+                    "{name:13} {:14} {:28} {ms:9.3} {:7.1} {:9.3}",
+                    format!("{op:?}"),
+                    each.name(),
+                    g.flops() / ms / 1e6,
+                    len as f64 * 4.0 / f64::from(1 << 20)
+                );
+            }
+        }
+    }
+}
+
+/// The median of at least five runs (a quarter of a second of them) after one that warms up.
+fn median_ms(algorithm: &dyn CpuAlgorithm, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, len: usize) -> f64 {
+    let [a, b, out] = operand_lens(op, g);
+    let (a, b, mut out) = (random(a, 1), random(b, 2), vec![0.0; out]);
+    let mut arena = Arena::new(len);
+    let mut workspace = arena.view_mut(Span { offset: 0, len });
+    let mut run_ms = || {
+        let start = Instant::now();
+        let operands = Operands { a: &a, b: &b, out: &mut out };
+        algorithm.run(cpu, op, g, operands, Accumulate::Replace, workspace.host());
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    run_ms();
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while times.len() < 5 || start.elapsed() < Duration::from_millis(250) {
+        times.push(run_ms());
+    }
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
