@@ -56,17 +56,13 @@ def our_command(arguments):
     return [str(part) for part in command + ["--iterations", arguments.steps] + arguments.ours]
 
 
-def per_step(value):
-    """A time per step from one side's report: a list with every step, or the average over them."""
-    return value if isinstance(value, list) else [value]
+def our_step_ms(report):
+    """Steps of forward, backward and update; our report has the update as an average."""
+    return [iteration + report["update_ms"] for iteration in report["iterations_ms"]]
 
 
-def step_ms(result):
-    """Steps of forward, backward and update; the update's median stands for each where it is not listed by step."""
-    both, update = per_step(result["forward_backward_ms"]), per_step(result["update_ms"])
-    if len(update) != len(both):
-        update = [statistics.median(update)] * len(both)
-    return [sum(parts) for parts in zip(both, update)]
+def their_step_ms(report):
+    return [sum(parts) for parts in zip(report["forward_backward_ms"], report["update_ms"])]
 
 
 def measure(arguments):
@@ -77,10 +73,10 @@ def measure(arguments):
     for number in range(arguments.rounds):
         print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
         done = subprocess.run(our_command(arguments), stdout=subprocess.PIPE, text=True, check=True)
-        rounds["microbatch"].append(step_ms(json.loads(done.stdout)))
+        rounds["microbatch"].append(our_step_ms(json.loads(done.stdout)))
         for way in ways:
             (result,) = pytorch.in_child(arguments, way)
-            rounds[way].append(step_ms(result))
+            rounds[way].append(their_step_ms(result))
             identities = {key: result[key] for key in ("processor", "torch", "torchvision")}
     return rounds, identities
 
