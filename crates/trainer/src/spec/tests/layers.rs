@@ -53,7 +53,14 @@ fn convolution_refuses_what_cannot_work() {
     let cases = [
         ("kernel_size: 3", "convolution_param.num_output is missing"),
         ("num_output: 0 kernel_size: 3", "convolution_param.num_output is 0, but must be at least 1"),
-        ("num_output: -4 kernel_size: 3", "convolution_param.num_output is -4, expected an integer from 0"),
+        (
+            "num_output: -4 kernel_size: 3",
+            "convolution_param.num_output is -4, expected an integer from 0 to 2147483647",
+        ),
+        (
+            "num_output: 4294967296 kernel_size: 3",
+            "convolution_param.num_output is 4294967296, expected an integer from 0 to 2147483647",
+        ),
         ("num_output: 4", "convolution_param.kernel_size is missing"),
         ("num_output: 4 kernel_size: 0", "convolution_param.kernel_size is 0, but must be at least 1"),
         ("num_output: 4 kernel_h: 3", "convolution_param.kernel_w is missing"),
@@ -68,7 +75,10 @@ fn convolution_refuses_what_cannot_work() {
             "num_output: 4 kernel_size: 3 dilation: 0",
             "convolution_param.dilation is 0, but must be at least 1",
         ),
-        ("num_output: 4 kernel_size: 3 pad: -1", "convolution_param.pad is -1, expected an integer from 0"),
+        (
+            "num_output: 4 kernel_size: 3 pad: -1",
+            "convolution_param.pad is -1, expected an integer from 0 to 2147483647",
+        ),
         (
             "num_output: 4 kernel_size: 3 group: 3",
             "convolution_param.group is 3, but must be a divisor of num_output, 4",
