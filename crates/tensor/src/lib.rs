@@ -1,1 +1,39 @@
-//! Placeholder of the first commit.
+//! Shapes, geometry, views, the arena, and the CPU device with its primitives.
+//!
+//! This crate knows nothing of layers or planning. Everything above it works on [`View`] and [`ViewMut`]: runs of `f32`
+//! in some device's memory, handed out by one [`Arena`]. Only the code of a backend looks inside a view.
+//!
+//! | on the CPU | will be, on a GPU |
+//! | --- | --- |
+//! | [`Cpu`]: a pool of threads | a CUDA context and its streams |
+//! | [`Arena`]: one aligned allocation | one device allocation |
+//! | [`View::host`] | a device pointer |
+
+pub mod arena;
+pub mod cpu;
+pub mod device;
+pub mod dtype;
+pub mod geometry;
+pub mod rng;
+pub mod shape;
+pub mod testing;
+pub mod view;
+
+pub use arena::{Access, Arena, ArenaError, Lease, Span};
+pub use cpu::Cpu;
+pub use device::Device;
+pub use dtype::Dtype;
+pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
+pub use shape::Shape;
+pub use view::{View, ViewMut};
+
+/// What an operation does with its output: overwrite it or add to it.
+///
+/// Every backward pass takes this explicitly. cuDNN's `alpha`/`beta` never appear above the file that calls cuDNN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Accumulate {
+    /// The output's old values are ignored.
+    Replace,
+    /// The result is added to the output's old values.
+    Add,
+}

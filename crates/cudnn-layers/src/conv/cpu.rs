@@ -1,0 +1,49 @@
+//! The CPU's convolution algorithms.
+
+use super::ConvOp;
+use std::fmt;
+use tensor::{Accumulate, ConvGeometry, Cpu};
+
+/// One algorithm on the CPU, for some or all operations and geometries.
+///
+/// An implementation is stateless: whatever it needs between its stages lies in the workspace.
+pub trait CpuAlgorithm: Sync + fmt::Debug {
+    /// The name used in tables, plans and cost tables, in cuDNN's spelling where cuDNN has the algorithm.
+    fn name(&self) -> &'static str;
+
+    /// Typical largest error over the largest output, against exact arithmetic: the accuracy class.
+    fn max_error(&self) -> f32;
+
+    /// Elements (`f32`) of workspace needed on `threads` threads, or `None` where the algorithm does not apply. What is
+    /// said here is exact: `run` touches no other memory of a size that grows with the operands.
+    fn workspace_len(&self, op: ConvOp, geometry: &ConvGeometry, threads: usize) -> Option<usize>;
+
+    /// Computes `out` from `a` and `b` (their meaning: see [`super`]). `workspace` has at least
+    /// [`CpuAlgorithm::workspace_len`] elements, aligned to a cache line, holding anything, NaN included; slices have
+    /// exactly the lengths of the geometry. With [`Accumulate::Replace`] `out` holds anything.
+    fn run(
+        &self,
+        cpu: &Cpu,
+        op: ConvOp,
+        geometry: &ConvGeometry,
+        operands: Operands<'_>,
+        accumulate: Accumulate,
+        workspace: &mut [f32],
+    );
+}
+
+/// The operands of one call; which is which, says the table in [`super`].
+#[derive(Debug)]
+pub struct Operands<'a> {
+    /// `x` or `dy`.
+    pub a: &'a [f32],
+    /// The filter `w`, or `dy`.
+    pub b: &'a [f32],
+    /// `y`, `dx` or `dw`.
+    pub out: &'a mut [f32],
+}
+
+/// Every algorithm, the one that always applies first.
+pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
+    &[]
+}

@@ -1,0 +1,30 @@
+//! Convolution: several algorithms for each of its three operations.
+//!
+//! | operation | `a` | `b` | `out` |
+//! | --- | --- | --- | --- |
+//! | [`ConvOp::Forward`] | `x: n, c, h, w` | filter `w: k, c/groups, r, s` | `y: n, k, p, q` |
+//! | [`ConvOp::BackwardData`] | `dy: n, k, p, q` | filter `w` | `dx: n, c, h, w` |
+//! | [`ConvOp::BackwardFilter`] | `x` | `dy` | `dw: k, c/groups, r, s` |
+//!
+//! with `y[n][k][p][q] = sum over c, r, s of x[n][c][p*stride + r*dilation - pad][q*stride + s*dilation - pad] * w[k][c][r][s]`.
+//! Algorithms differ in speed, in the workspace they need and in rounding error, and say all three honestly.
+
+pub mod cpu;
+pub mod profile;
+pub mod reference;
+pub mod run;
+#[cfg(test)]
+mod tests;
+
+pub use planner::ConvOp;
+pub use profile::{CpuProfiler, ProfileOptions};
+pub use run::{Runner, RunnerError};
+
+/// Lengths of `a`, `b` and `out` in elements (see the module's table).
+pub fn operand_lens(op: ConvOp, g: &tensor::ConvGeometry) -> [usize; 3] {
+    match op {
+        ConvOp::Forward => [g.x_len(), g.w_len(), g.y_len()],
+        ConvOp::BackwardData => [g.y_len(), g.w_len(), g.x_len()],
+        ConvOp::BackwardFilter => [g.x_len(), g.y_len(), g.w_len()],
+    }
+}

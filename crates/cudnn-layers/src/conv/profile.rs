@@ -1,0 +1,186 @@
+//! Measuring every algorithm of a kernel on this machine.
+
+use super::cpu::{CpuAlgorithm, Operands, algorithms};
+use super::run::workspace_bytes;
+use super::{ConvOp, operand_lens};
+use planner::{Bytes, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError};
+use std::time::{Duration, Instant};
+use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Span, arena::ALIGNMENT};
+
+/// How long and how often a call is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfileOptions {
+    /// Fewest timed calls after the warm-up.
+    pub repeats: usize,
+    /// Timed calls go on until they have taken this long together, so that short ones are averaged over more.
+    pub at_least: Duration,
+    /// Algorithms that need more workspace than this are not tried: what no limit will ever admit need not be timed.
+    pub largest_workspace: Bytes,
+}
+
+impl Default for ProfileOptions {
+    fn default() -> Self {
+        Self { repeats: 3, at_least: Duration::from_millis(2), largest_workspace: Bytes(2 << 30) }
+    }
+}
+
+/// Most timed calls of one measurement, however short they are.
+const MOST_REPEATS: usize = 25;
+
+/// A call that takes this many times as long as one that needs no more workspace will not be chosen; its warm-up is
+/// measurement enough.
+const HOPELESS: u32 = 2;
+
+/// Measures kernels on the CPU, on operands of its own that no one else sees.
+#[derive(Debug)]
+pub struct CpuProfiler {
+    cpu: Cpu,
+    options: ProfileOptions,
+}
+
+impl CpuProfiler {
+    /// A profiler for the threads of `cpu`.
+    pub fn new(cpu: Cpu, options: ProfileOptions) -> Self {
+        Self { cpu, options }
+    }
+
+    /// The median time of a call, after a warm-up; only the warm-up's if `hopeless` says so of it.
+    fn time(&self, mut call: impl FnMut(), hopeless: impl Fn(Duration) -> bool) -> Duration {
+        let warm_up = timed(&mut call);
+        if hopeless(warm_up) {
+            return warm_up;
+        }
+        let mut times = Vec::with_capacity(MOST_REPEATS);
+        let mut total = Duration::ZERO;
+        while times.len() < self.options.repeats
+            || (total < self.options.at_least && times.len() < MOST_REPEATS)
+        {
+            times.push(timed(&mut call));
+            total += times[times.len() - 1];
+        }
+        times.sort_unstable();
+        times[times.len() / 2]
+    }
+}
+
+impl Profiler for CpuProfiler {
+    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+        let (op, geometry) = (kernel.op, geometry(&kernel.shape, micro_batch).validate()?);
+        let mut candidates: Vec<(&dyn CpuAlgorithm, usize)> = algorithms()
+            .iter()
+            .filter_map(|&algorithm| {
+                Some((algorithm, algorithm.workspace_len(op, &geometry, self.cpu.threads())?))
+            })
+            .filter(|&(_, len)| workspace_bytes(len) <= self.options.largest_workspace)
+            .collect();
+        // Smallest workspace first: whatever comes later has to be faster to be of use.
+        candidates.sort_by_key(|&(_, len)| len);
+        let largest = candidates.last().map_or(0, |&(_, len)| len);
+        let mut bench = Bench::new(op, geometry, largest);
+        let mut best = Duration::MAX;
+        let mut measurements = Vec::with_capacity(candidates.len());
+        for (algorithm, len) in candidates {
+            let cpu = self.cpu.clone();
+            let time = cpu
+                .run(|| self.time(|| bench.call(&self.cpu, algorithm, len), |time| time / HOPELESS > best));
+            best = best.min(time);
+            measurements.push(Measurement {
+                algorithm: algorithm.name().into(),
+                micro_batch,
+                time_ms: time.as_secs_f64() * 1e3,
+                workspace: workspace_bytes(len),
+                max_error: algorithm.max_error(),
+                deterministic: true,
+            });
+        }
+        Ok(measurements)
+    }
+}
+
+fn timed(call: &mut impl FnMut()) -> Duration {
+    let start = Instant::now();
+    call();
+    start.elapsed()
+}
+
+/// Throw-away operands and workspace of one kernel, in one arena.
+struct Bench {
+    op: ConvOp,
+    geometry: ConvGeometry,
+    arena: Arena,
+    spans: [Span; 3],
+    workspace: usize,
+}
+
+impl Bench {
+    fn new(op: ConvOp, geometry: ConvGeometry, workspace_len: usize) -> Self {
+        let mut end = 0;
+        let spans = operand_lens(op, &geometry).map(|len| {
+            let span = Span { offset: end, len };
+            end += len.next_multiple_of(ALIGNMENT);
+            span
+        });
+        let mut bench = Self { op, geometry, arena: Arena::new(end + workspace_len), spans, workspace: end };
+        // Values of training's size: zeros would be unrealistically cheap for some processors, denormals dear.
+        for span in &bench.spans[..2] {
+            let values = bench.arena.view_mut(*span).into_host();
+            values
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, value)| *value = ((i * 7919) % 1024) as f32 / 1024.0 - 0.5);
+        }
+        bench
+    }
+
+    fn call(&mut self, cpu: &Cpu, algorithm: &dyn CpuAlgorithm, workspace_len: usize) {
+        use tensor::{Access::*, Lease};
+        let workspace = Span { offset: self.workspace, len: workspace_len };
+        let [a, b, out] = self.spans;
+        let leases = self.arena.lease(&[(a, Read), (b, Read), (out, Write), (workspace, Write)]);
+        let leases = <[Lease<'_>; 4]>::try_from(leases.expect("spans side by side")).expect("four requests");
+        let [Lease::Read(a), Lease::Read(b), Lease::Write(out), Lease::Write(workspace)] = leases else {
+            unreachable!("leases come in the order of the requests")
+        };
+        let operands = Operands { a: a.host(), b: b.host(), out: out.into_host() };
+        algorithm.run(cpu, self.op, &self.geometry, operands, Accumulate::Replace, workspace.into_host());
+    }
+}
+
+/// The convolution of `micro_batch` samples that a planner's shape describes.
+pub fn geometry(shape: &ConvShape, micro_batch: u32) -> ConvGeometry {
+    let extent = |value: u32| value as usize;
+    ConvGeometry {
+        n: extent(micro_batch),
+        c: extent(shape.c),
+        h: extent(shape.h),
+        w: extent(shape.w),
+        k: extent(shape.k),
+        r: extent(shape.r),
+        s: extent(shape.s),
+        pad: shape.pad.map(extent),
+        stride: shape.stride.map(extent),
+        dilation: shape.dilation.map(extent),
+        groups: extent(shape.groups),
+    }
+}
+
+/// What identifies the kernel of `op` on this geometry, whatever its mini-batch.
+///
+/// # Panics
+/// If an extent exceeds 32 bits.
+pub fn kernel_id(op: ConvOp, g: &ConvGeometry) -> KernelId {
+    let extent = |value: usize| u32::try_from(value).expect("extents of images and filters fit in 32 bits");
+    let shape = ConvShape {
+        c: extent(g.c),
+        h: extent(g.h),
+        w: extent(g.w),
+        k: extent(g.k),
+        r: extent(g.r),
+        s: extent(g.s),
+        pad: g.pad.map(extent),
+        stride: g.stride.map(extent),
+        dilation: g.dilation.map(extent),
+        groups: extent(g.groups),
+    };
+    KernelId { op, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw }
+}

@@ -1,0 +1,52 @@
+//! The host's processor as a device: a pool of threads, SIMD, matrix products.
+
+pub mod block_gemm;
+pub mod gemm;
+pub mod parallel;
+pub mod simd;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::{fmt, sync::Arc};
+
+pub use parallel::SharedMut;
+
+/// A pool of threads. Cheap to clone; clones share the pool.
+///
+/// Results never depend on the number of threads: work is cut by index, and every output value is computed by one
+/// task in a fixed order.
+#[derive(Clone)]
+pub struct Cpu {
+    pool: Arc<ThreadPool>,
+}
+
+impl Cpu {
+    /// A pool of `threads` threads (at least one).
+    ///
+    /// # Panics
+    /// If the operating system refuses to start a thread.
+    pub fn new(threads: usize) -> Self {
+        let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
+        Self { pool: Arc::new(pool.expect("the operating system starts a handful of threads")) }
+    }
+
+    /// A pool of as many threads as the operating system offers this process.
+    pub fn all_threads() -> Self {
+        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    /// Runs `body` on a thread of the pool. Parallel loops started inside it need not wake the pool anew.
+    pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(body)
+    }
+}
+
+impl fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cpu({} threads)", self.threads())
+    }
+}

@@ -1,0 +1,191 @@
+//! Small matrix products on operands that already lie in cache, without packing.
+//!
+//! This is the inner loop of the convolution algorithms. They choose the layout of their own scratch, so the packing pass
+//! of a general product would only copy what is already in order; and they call it inside their own SIMD region.
+
+use super::simd::{LANES, Lanes};
+use crate::Accumulate;
+
+/// Rows and vectors of a register tile: 8 x 3 accumulators, 3 vectors of `b` and a broadcast fill the 32 registers of
+/// AVX-512.
+const TILE_ROWS: usize = 8;
+const TILE_VECTORS: usize = 3;
+
+/// The left operand: element `(row, p)` lies at `row * row_stride + p * step`.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    /// The elements.
+    pub elements: &'a [f32],
+    /// Distance between rows.
+    pub row_stride: usize,
+    /// Distance between consecutive terms of the sum.
+    pub step: usize,
+}
+
+/// `c[row][col] (+)= sum over p of a(row, p) * b[p][col]` for `m` rows, `n` columns and `k` terms.
+///
+/// Rows of `b` lie `b_stride` apart and rows of `c` lie `c_stride` apart; `n` is a multiple of [`LANES`]. Each output is
+/// summed in the order of `p`, whatever the blocking.
+///
+/// # Panics
+/// If `n` is no multiple of [`LANES`] or an operand does not fit its slice.
+#[inline(always)]
+pub fn block_gemm<L: Lanes>(
+    lanes: L,
+    [m, n, k]: [usize; 3],
+    a: Left<'_>,
+    (b, b_stride): (&[f32], usize),
+    (c, c_stride): (&mut [f32], usize),
+    accumulate: Accumulate,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(n.is_multiple_of(LANES), "{n} columns are no multiple of {LANES}");
+    assert!((m - 1) * c_stride + n <= c.len(), "the product does not fit its slice");
+    if k > 0 {
+        assert!(
+            (m - 1) * a.row_stride + (k - 1) * a.step < a.elements.len(),
+            "the left operand is too short"
+        );
+        assert!((k - 1) * b_stride + n <= b.len(), "the right operand is too short");
+    }
+    let add = accumulate == Accumulate::Add;
+    let mut col = 0;
+    while col < n {
+        let vectors = ((n - col) / LANES).min(TILE_VECTORS);
+        let mut row = 0;
+        while row < m {
+            let rows = (m - row).min(TILE_ROWS);
+            // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it.
+            unsafe {
+                let tile = Tile {
+                    k,
+                    a: a.elements.as_ptr().add(row * a.row_stride),
+                    a_row: a.row_stride,
+                    a_step: a.step,
+                    b: b.as_ptr().add(col),
+                    b_stride,
+                    c: c.as_mut_ptr().add(row * c_stride + col),
+                    c_stride,
+                    add,
+                };
+                match vectors {
+                    3 => tile.run_rows::<L, 3>(lanes, rows),
+                    2 => tile.run_rows::<L, 2>(lanes, rows),
+                    _ => tile.run_rows::<L, 1>(lanes, rows),
+                }
+            }
+            row += rows;
+        }
+        col += vectors * LANES;
+    }
+}
+
+/// One register tile of a product.
+#[derive(Clone, Copy)]
+struct Tile {
+    k: usize,
+    a: *const f32,
+    a_row: usize,
+    a_step: usize,
+    b: *const f32,
+    b_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+    add: bool,
+}
+
+impl Tile {
+    /// # Safety
+    /// As for [`Tile::run`], with `rows` rows, at most [`TILE_ROWS`].
+    #[inline(always)]
+    unsafe fn run_rows<L: Lanes, const V: usize>(self, lanes: L, rows: usize) {
+        // SAFETY: the number of rows is the one promised by the caller.
+        unsafe {
+            match rows {
+                8 => self.run::<L, 8, V>(lanes),
+                7 => self.run::<L, 7, V>(lanes),
+                6 => self.run::<L, 6, V>(lanes),
+                5 => self.run::<L, 5, V>(lanes),
+                4 => self.run::<L, 4, V>(lanes),
+                3 => self.run::<L, 3, V>(lanes),
+                2 => self.run::<L, 2, V>(lanes),
+                _ => self.run::<L, 1, V>(lanes),
+            }
+        }
+    }
+
+    /// # Safety
+    /// `R` rows and `V` vectors at the pointers, with `k` terms at the given strides, must be valid: `a` and `b` for
+    /// reading, `c` for writing and overlapping neither.
+    #[inline(always)]
+    unsafe fn run<L: Lanes, const R: usize, const V: usize>(self, lanes: L) {
+        // SAFETY: every address below is one of those that the caller promised.
+        unsafe {
+            let mut sums = [[lanes.zero(); V]; R];
+            if self.add {
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    for (vector, sum) in sums.iter_mut().enumerate() {
+                        *sum = lanes.load_ptr(self.c.add(row * self.c_stride + vector * LANES));
+                    }
+                }
+            }
+            let (mut a, mut b) = (self.a, self.b);
+            for _ in 0..self.k {
+                let right: [L::V; V] = std::array::from_fn(|vector| lanes.load_ptr(b.add(vector * LANES)));
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let left = lanes.splat(*a.add(row * self.a_row));
+                    for (sum, &right) in sums.iter_mut().zip(&right) {
+                        *sum = lanes.mul_add(left, right, *sum);
+                    }
+                }
+                a = a.wrapping_add(self.a_step);
+                b = b.wrapping_add(self.b_stride);
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                for (vector, &sum) in sums.iter().enumerate() {
+                    lanes.store_ptr(self.c.add(row * self.c_stride + vector * LANES), sum);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::{WithLanes, dispatch};
+
+    struct Multiply<'a>([usize; 3], Left<'a>, (&'a [f32], usize), (&'a mut [f32], usize), Accumulate);
+    impl WithLanes for Multiply<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn call<L: Lanes>(self, lanes: L) {
+            block_gemm(lanes, self.0, self.1, self.2, self.3, self.4);
+        }
+    }
+
+    /// Small integers: exact whatever the instruction set.
+    #[test]
+    fn every_tile_shape_is_exact() {
+        for (m, n, k) in [(1, 16, 1), (7, 48, 5), (8, 64, 9), (9, 80, 3), (21, 112, 2), (3, 32, 0)] {
+            let (b_stride, c_stride) = (n + 3, n + 5);
+            let a: Vec<f32> = (0..m * k.max(1)).map(|i| (i % 7) as f32 - 3.0).collect();
+            let b: Vec<f32> = (0..k.max(1) * b_stride).map(|i| (i % 5) as f32 - 2.0).collect();
+            // The left operand once row by row and once column by column.
+            for (row_stride, step) in [(k, 1), (1, m)] {
+                for (accumulate, start) in [(Accumulate::Replace, 0.0), (Accumulate::Add, 4.0)] {
+                    let mut c = vec![4.0; m * c_stride];
+                    let left = Left { elements: &a, row_stride, step };
+                    dispatch(Multiply([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate));
+                    for (row, col) in (0..m).flat_map(|row| (0..c_stride).map(move |col| (row, col))) {
+                        let dot = |p: usize| a[row * row_stride + p * step] * b[p * b_stride + col];
+                        let expected = if col < n { start + (0..k).map(dot).sum::<f32>() } else { 4.0 };
+                        assert_eq!(c[row * c_stride + col], expected, "{m}x{n}x{k} at {row},{col}");
+                    }
+                }
+            }
+        }
+    }
+}

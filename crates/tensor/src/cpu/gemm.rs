@@ -1,0 +1,159 @@
+//! Matrix products, by the `gemm` crate.
+
+use super::Cpu;
+use crate::Accumulate;
+use gemm::Parallelism;
+
+/// A matrix in a slice: element `(i, j)` lies at `i * row_stride + j * col_stride`.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    /// The elements.
+    pub elements: &'a [f32],
+    /// Distance between rows.
+    pub row_stride: usize,
+    /// Distance between columns.
+    pub col_stride: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// A dense row-major matrix of `cols` columns.
+    pub fn rows(elements: &'a [f32], cols: usize) -> Self {
+        Self { elements, row_stride: cols, col_stride: 1 }
+    }
+
+    /// The transpose.
+    pub fn t(self) -> Self {
+        Self { elements: self.elements, row_stride: self.col_stride, col_stride: self.row_stride }
+    }
+}
+
+/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart, on all threads of `cpu`.
+///
+/// # Panics
+/// If a slice is too short for its extents.
+pub fn gemm(
+    cpu: &Cpu,
+    [m, n, k]: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    c: &mut [f32],
+    c_stride: usize,
+    accumulate: Accumulate,
+) {
+    if cpu.threads() == 1 {
+        return multiply([m, n, k], a, b, c, c_stride, accumulate, Parallelism::None);
+    }
+    let threads = Parallelism::Rayon(cpu.threads());
+    cpu.run(|| multiply([m, n, k], a, b, c, c_stride, accumulate, threads));
+}
+
+/// As [`gemm`], on the calling thread alone: for use inside a task.
+///
+/// # Panics
+/// If a slice is too short for its extents.
+pub fn gemm_single(
+    extents: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    c: &mut [f32],
+    c_stride: usize,
+    accumulate: Accumulate,
+) {
+    multiply(extents, a, b, c, c_stride, accumulate, Parallelism::None);
+}
+
+fn multiply(
+    [m, n, k]: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    c: &mut [f32],
+    c_stride: usize,
+    accumulate: Accumulate,
+    parallelism: Parallelism,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    check(a, m, k);
+    check(b, k, n);
+    assert!(n <= c_stride && (m - 1) * c_stride + n <= c.len(), "the product does not fit its slice");
+    // SAFETY: the three checks above show that every element addressed with these extents and strides lies inside its
+    // slice; `c` is borrowed mutably, so it overlaps neither operand.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c.as_mut_ptr(),
+            1,
+            c_stride as isize,
+            accumulate == Accumulate::Add,
+            a.elements.as_ptr(),
+            a.col_stride as isize,
+            a.row_stride as isize,
+            b.elements.as_ptr(),
+            b.col_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+fn check(matrix: Matrix<'_>, rows: usize, cols: usize) {
+    let last = |extent: usize, stride: usize| extent.saturating_sub(1) * stride;
+    let needed =
+        if rows * cols == 0 { 0 } else { last(rows, matrix.row_stride) + last(cols, matrix.col_stride) + 1 };
+    assert!(needed <= matrix.elements.len(), "a {rows} x {cols} operand does not fit its slice");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small integers: exact in f32 whatever the order of summation.
+    #[test]
+    fn products_transposes_and_accumulation_are_exact() {
+        let (m, n, k) = (5, 7, 11);
+        let a: Vec<f32> = (0..m * k).map(|i| (i % 7) as f32 - 3.0).collect();
+        let b: Vec<f32> = (0..n * k).map(|i| (i % 5) as f32 - 2.0).collect();
+        for threads in [1, 2] {
+            for accumulate in [Accumulate::Replace, Accumulate::Add] {
+                let mut c = vec![1.0; m * 9];
+                // b is stored as n x k and used transposed; rows of c are 9 apart.
+                gemm(
+                    &Cpu::new(threads),
+                    [m, n, k],
+                    Matrix::rows(&a, k),
+                    Matrix::rows(&b, k).t(),
+                    &mut c,
+                    9,
+                    accumulate,
+                );
+                for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                    let dot: f32 = (0..k).map(|p| a[i * k + p] * b[j * k + p]).sum();
+                    let start = if accumulate == Accumulate::Add { 1.0 } else { 0.0 };
+                    assert_eq!(c[i * 9 + j], dot + start);
+                }
+                assert_eq!(c[7], 1.0, "padding between rows stays untouched");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "does not fit its slice")]
+    fn a_short_operand_is_refused() {
+        gemm_single(
+            [2, 2, 2],
+            Matrix::rows(&[0.0; 3], 2),
+            Matrix::rows(&[0.0; 4], 2),
+            &mut [0.0; 4],
+            2,
+            Accumulate::Add,
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! Parallel loops over numbered tasks.
+
+use super::Cpu;
+use crate::arena::ALIGNMENT;
+use rayon::prelude::*;
+use std::{
+    marker::PhantomData,
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+impl Cpu {
+    /// Calls `task(index)` for every index below `tasks`. Threads take indices as they become free, so tasks may differ
+    /// in length; which thread runs a task must not matter to its result.
+    pub fn for_each(&self, tasks: usize, task: impl Fn(usize) + Sync) {
+        self.for_each_with(tasks, &mut vec![(); self.threads()], |index, ()| task(index));
+    }
+
+    /// As [`Cpu::for_each`], lending each thread its own equal, aligned piece of `scratch` (see
+    /// [`Cpu::scratch_piece`]). A piece holds whatever the thread's last task left in it.
+    pub fn for_each_scratch(
+        &self,
+        tasks: usize,
+        scratch: &mut [f32],
+        task: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
+        let piece = self.scratch_piece(scratch.len());
+        let mut pieces: Vec<&mut [f32]> = if piece == 0 {
+            (0..self.threads()).map(|_| Default::default()).collect()
+        } else {
+            scratch.chunks_exact_mut(piece).take(self.threads()).collect()
+        };
+        self.for_each_with(tasks, &mut pieces, |index, piece| task(index, piece));
+    }
+
+    /// Elements of scratch that each thread gets of `len` in all: a multiple of [`ALIGNMENT`].
+    pub fn scratch_piece(&self, len: usize) -> usize {
+        len / self.threads() / ALIGNMENT * ALIGNMENT
+    }
+
+    /// Calls `task(index, chunk)` for every run of `chunk` elements of `elements` (the last may be shorter).
+    pub fn for_each_chunk(
+        &self,
+        elements: &mut [f32],
+        chunk: usize,
+        task: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
+        if self.threads() == 1 || elements.len() <= chunk {
+            elements.chunks_mut(chunk.max(1)).enumerate().for_each(|(index, chunk)| task(index, chunk));
+        } else {
+            self.run(|| {
+                elements.par_chunks_mut(chunk).enumerate().for_each(|(index, chunk)| task(index, chunk));
+            });
+        }
+    }
+
+    fn for_each_with<S: Send>(&self, tasks: usize, state: &mut [S], task: impl Fn(usize, &mut S) + Sync) {
+        if state.len() == 1 || tasks <= 1 {
+            (0..tasks).for_each(|index| task(index, &mut state[0]));
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        self.run(|| {
+            state.par_iter_mut().with_max_len(1).for_each(|state| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= tasks {
+                        break;
+                    }
+                    task(index, state);
+                }
+            });
+        });
+    }
+}
+
+/// A slice whose disjoint parts are written by several threads.
+#[derive(Clone, Copy)]
+pub struct SharedMut<'a> {
+    base: *mut f32,
+    len: usize,
+    lifetime: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: the only way to the elements is `slice`, whose caller promises that parts in use at a time are disjoint.
+unsafe impl Send for SharedMut<'_> {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for SharedMut<'_> {}
+
+impl<'a> SharedMut<'a> {
+    /// Shares `elements` among tasks until the borrow ends.
+    pub fn new(elements: &'a mut [f32]) -> Self {
+        Self { base: elements.as_mut_ptr(), len: elements.len(), lifetime: PhantomData }
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements `range`.
+    ///
+    /// # Safety
+    /// While the result lives, no other live slice from this value (on any thread) may share an element with it.
+    ///
+    /// # Panics
+    /// If the range lies outside the slice.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn slice(&self, range: Range<usize>) -> &'a mut [f32] {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} lies outside {} elements",
+            self.len
+        );
+        // SAFETY: the range lies inside the borrowed slice; the caller promises that nothing else uses it meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(range.start), range.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_runs_once_with_its_own_scratch() {
+        for threads in [1, 2, 3] {
+            let cpu = Cpu::new(threads);
+            let (mut out, mut scratch) = (vec![0.0; 100], vec![0.0; threads * 32]);
+            let shared = SharedMut::new(&mut out);
+            cpu.for_each_scratch(100, &mut scratch, |index, piece| {
+                assert_eq!(piece.len(), 32);
+                piece.fill(index as f32);
+                // SAFETY: every task writes the one element of its own index.
+                let one = unsafe { shared.slice(index..index + 1) };
+                one[0] += piece.iter().sum::<f32>() / 32.0;
+            });
+            assert!(out.iter().enumerate().all(|(index, &value)| value == index as f32));
+        }
+    }
+
+    #[test]
+    fn chunks_are_numbered_and_the_last_may_be_short() {
+        let mut elements = vec![0.0; 10];
+        Cpu::new(2)
+            .for_each_chunk(&mut elements, 4, |index, chunk| chunk.fill((index * 10 + chunk.len()) as f32));
+        assert_eq!(elements, [4.0, 4.0, 4.0, 4.0, 14.0, 14.0, 14.0, 14.0, 22.0, 22.0]);
+    }
+
+    #[test]
+    fn empty_scratch_is_no_obstacle() {
+        let cpu = Cpu::new(2);
+        let count = AtomicUsize::new(0);
+        cpu.for_each_scratch(5, &mut [], |_, piece| {
+            assert!(piece.is_empty());
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(count.into_inner(), 5);
+    }
+}

@@ -1,0 +1,333 @@
+//! The extents of convolutions and poolings, checked once.
+
+use thiserror::Error;
+
+/// Why a geometry was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum GeometryError {
+    /// An extent, stride or dilation of zero.
+    #[error("{what} must be at least 1")]
+    Zero {
+        /// The name of the offending extent.
+        what: &'static str,
+    },
+    /// `groups` does not divide both channel counts.
+    #[error("{groups} groups do not divide {c} input and {k} output channels")]
+    Groups {
+        /// Groups asked for.
+        groups: usize,
+        /// Input channels.
+        c: usize,
+        /// Output channels.
+        k: usize,
+    },
+    /// The window is larger than the padded image.
+    #[error(
+        "a window of {window} (dilation included) does not fit an image of {image} with padding {pad} on each side"
+    )]
+    Window {
+        /// Extent of the dilated window.
+        window: usize,
+        /// Extent of the image.
+        image: usize,
+        /// Padding on each side.
+        pad: usize,
+    },
+    /// Caffe's pooling asks for a padding smaller than the window.
+    #[error("pooling needs a padding ({pad}) smaller than its window ({window})")]
+    PoolPadding {
+        /// Padding on each side.
+        pad: usize,
+        /// Extent of the window.
+        window: usize,
+    },
+}
+
+/// A two-dimensional convolution of a mini-batch (cross-correlation, as in every deep-learning library).
+///
+/// Operands: `x` is `n, c, h, w`; the filter `w` is `k, c / groups, r, s`; `y` is `n, k, out_h, out_w`. Pairs are
+/// `[vertical, horizontal]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvGeometry {
+    /// Samples.
+    pub n: usize,
+    /// Input channels.
+    pub c: usize,
+    /// Input height.
+    pub h: usize,
+    /// Input width.
+    pub w: usize,
+    /// Output channels.
+    pub k: usize,
+    /// Filter height.
+    pub r: usize,
+    /// Filter width.
+    pub s: usize,
+    /// Zero padding on each side.
+    pub pad: [usize; 2],
+    /// Step between windows.
+    pub stride: [usize; 2],
+    /// Step between the taps of a window.
+    pub dilation: [usize; 2],
+    /// Groups: output channels of one group see the input channels of that group only.
+    pub groups: usize,
+}
+
+impl ConvGeometry {
+    /// A convolution of `x: [n, c, h, w]` with `k` filters of `[r, s]`, stride 1, no padding, no dilation, one group.
+    pub fn new(x: [usize; 4], k: usize, filter: [usize; 2]) -> Self {
+        let [n, c, h, w] = x;
+        let [r, s] = filter;
+        Self { n, c, h, w, k, r, s, pad: [0, 0], stride: [1, 1], dilation: [1, 1], groups: 1 }
+    }
+
+    /// The same with padding on each side.
+    pub fn pad(self, pad: [usize; 2]) -> Self {
+        Self { pad, ..self }
+    }
+
+    /// The same with a stride.
+    pub fn stride(self, stride: [usize; 2]) -> Self {
+        Self { stride, ..self }
+    }
+
+    /// The same with a dilation.
+    pub fn dilation(self, dilation: [usize; 2]) -> Self {
+        Self { dilation, ..self }
+    }
+
+    /// The same with groups.
+    pub fn groups(self, groups: usize) -> Self {
+        Self { groups, ..self }
+    }
+
+    /// The same convolution of another number of samples: a micro-batch of it.
+    pub fn with_batch(self, n: usize) -> Self {
+        Self { n, ..self }
+    }
+
+    /// Checks that every extent is positive, that groups divide the channels and that the window fits.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn validate(self) -> Result<Self, GeometryError> {
+        let extents = [
+            (self.n, "the mini-batch"),
+            (self.c, "the number of input channels"),
+            (self.h.min(self.w), "the image's height and width"),
+            (self.k, "the number of output channels"),
+            (self.r.min(self.s), "the kernel size"),
+            (self.stride[0].min(self.stride[1]), "the stride"),
+            (self.dilation[0].min(self.dilation[1]), "the dilation"),
+            (self.groups, "the number of groups"),
+        ];
+        if let Some(&(_, what)) = extents.iter().find(|(extent, _)| *extent == 0) {
+            return Err(GeometryError::Zero { what });
+        }
+        if !self.c.is_multiple_of(self.groups) || !self.k.is_multiple_of(self.groups) {
+            return Err(GeometryError::Groups { groups: self.groups, c: self.c, k: self.k });
+        }
+        for (image, window, pad) in
+            [(self.h, self.window()[0], self.pad[0]), (self.w, self.window()[1], self.pad[1])]
+        {
+            if window > image + 2 * pad {
+                return Err(GeometryError::Window { window, image, pad });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Extents of the dilated window.
+    pub fn window(&self) -> [usize; 2] {
+        [self.dilation[0] * (self.r - 1) + 1, self.dilation[1] * (self.s - 1) + 1]
+    }
+
+    /// Output height (rounded down, as in Caffe and cuDNN).
+    pub fn out_h(&self) -> usize {
+        (self.h + 2 * self.pad[0] - self.window()[0]) / self.stride[0] + 1
+    }
+
+    /// Output width (rounded down).
+    pub fn out_w(&self) -> usize {
+        (self.w + 2 * self.pad[1] - self.window()[1]) / self.stride[1] + 1
+    }
+
+    /// Pixels of one output channel.
+    pub fn out_pixels(&self) -> usize {
+        self.out_h() * self.out_w()
+    }
+
+    /// Elements of one sample of `x`.
+    pub fn x_sample(&self) -> usize {
+        self.c * self.h * self.w
+    }
+
+    /// Elements of one sample of `y`.
+    pub fn y_sample(&self) -> usize {
+        self.k * self.out_pixels()
+    }
+
+    /// Elements of `x`.
+    pub fn x_len(&self) -> usize {
+        self.n * self.x_sample()
+    }
+
+    /// Elements of `y`.
+    pub fn y_len(&self) -> usize {
+        self.n * self.y_sample()
+    }
+
+    /// Elements of the filter.
+    pub fn w_len(&self) -> usize {
+        self.k * self.taps()
+    }
+
+    /// Multiplications per output value: the length of the reduction of a forward pass.
+    pub fn taps(&self) -> usize {
+        self.c / self.groups * self.r * self.s
+    }
+
+    /// Floating-point operations of a direct convolution, padding included: two for each multiply-add.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.y_len() as f64 * self.taps() as f64
+    }
+}
+
+/// How a pooling's output extent is rounded when the windows do not tile the padded image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// Caffe's default: the last window may hang over the edge.
+    #[default]
+    Ceil,
+    /// Windows that would hang over are dropped.
+    Floor,
+}
+
+/// A two-dimensional pooling. Pairs are `[vertical, horizontal]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolGeometry {
+    /// Samples.
+    pub n: usize,
+    /// Channels.
+    pub c: usize,
+    /// Input height.
+    pub h: usize,
+    /// Input width.
+    pub w: usize,
+    /// Window.
+    pub window: [usize; 2],
+    /// Padding on each side.
+    pub pad: [usize; 2],
+    /// Step between windows.
+    pub stride: [usize; 2],
+    /// Rounding of the output extents.
+    pub rounding: Rounding,
+}
+
+impl PoolGeometry {
+    /// Checks that extents are positive, the padding is smaller than the window and the window fits.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn validate(self) -> Result<Self, GeometryError> {
+        let extents = [
+            (self.n.min(self.c), "the mini-batch and the number of channels"),
+            (self.h.min(self.w), "the image's height and width"),
+            (self.window[0].min(self.window[1]), "the pooling window"),
+            (self.stride[0].min(self.stride[1]), "the stride"),
+        ];
+        if let Some(&(_, what)) = extents.iter().find(|(extent, _)| *extent == 0) {
+            return Err(GeometryError::Zero { what });
+        }
+        for (axis, image) in [self.h, self.w].into_iter().enumerate() {
+            let (window, pad) = (self.window[axis], self.pad[axis]);
+            if pad >= window {
+                return Err(GeometryError::PoolPadding { pad, window });
+            }
+            if window > image + 2 * pad {
+                return Err(GeometryError::Window { window, image, pad });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Output height.
+    pub fn out_h(&self) -> usize {
+        self.out(0, self.h)
+    }
+
+    /// Output width.
+    pub fn out_w(&self) -> usize {
+        self.out(1, self.w)
+    }
+
+    /// Caffe's rule: round up, then drop a last window that would start beyond the image and its leading padding.
+    fn out(&self, axis: usize, image: usize) -> usize {
+        let (pad, stride) = (self.pad[axis], self.stride[axis]);
+        let span = image + 2 * pad - self.window[axis];
+        let out = match self.rounding {
+            Rounding::Ceil => span.div_ceil(stride) + 1,
+            Rounding::Floor => span / stride + 1,
+        };
+        if pad > 0 && (out - 1) * stride >= image + pad { out - 1 } else { out }
+    }
+
+    /// Elements of the input.
+    pub fn x_len(&self) -> usize {
+        self.n * self.c * self.h * self.w
+    }
+
+    /// Elements of the output.
+    pub fn y_len(&self) -> usize {
+        self.n * self.c * self.out_h() * self.out_w()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alexnet_conv1_and_pool1() {
+        let conv1 = ConvGeometry::new([256, 3, 227, 227], 96, [11, 11]).stride([4, 4]).validate().unwrap();
+        assert_eq!((conv1.out_h(), conv1.out_w(), conv1.taps()), (55, 55, 363));
+        let pool1 = pool(55, 3, 0, 2, Rounding::Ceil);
+        assert_eq!((pool1.out_h(), pool1.out_w()), (27, 27));
+    }
+
+    #[test]
+    fn ceil_mode_drops_a_window_that_starts_in_the_trailing_padding() {
+        // 4 pixels, window 2, stride 2, padding 1: windows start at -1, 1, 3; a fourth at 5 would see only padding.
+        assert_eq!(pool(4, 2, 1, 2, Rounding::Ceil).out_h(), 3);
+        assert_eq!(pool(112, 3, 0, 2, Rounding::Ceil).out_h(), 56);
+        assert_eq!(pool(112, 3, 0, 2, Rounding::Floor).out_h(), 55);
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_computed() {
+        let conv = ConvGeometry::new([1, 3, 8, 8], 4, [3, 3]);
+        assert_eq!(conv.groups(2).validate(), Err(GeometryError::Groups { groups: 2, c: 3, k: 4 }));
+        assert_eq!(conv.stride([0, 1]).validate(), Err(GeometryError::Zero { what: "the stride" }));
+        assert_eq!(
+            conv.dilation([4, 1]).validate(),
+            Err(GeometryError::Window { window: 9, image: 8, pad: 0 })
+        );
+        assert!(matches!(
+            pool(8, 2, 2, 2, Rounding::Ceil).validate(),
+            Err(GeometryError::PoolPadding { .. })
+        ));
+    }
+
+    fn pool(image: usize, window: usize, pad: usize, stride: usize, rounding: Rounding) -> PoolGeometry {
+        PoolGeometry {
+            n: 1,
+            c: 1,
+            h: image,
+            w: image,
+            window: [window; 2],
+            pad: [pad; 2],
+            stride: [stride; 2],
+            rounding,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What tests share: random operands, comparisons, and the tolerances with their reasons.
+
+use rand::RngExt;
+
+/// Largest distance allowed between an `f32` sum of `terms` products and the exact one, relative to the largest
+/// reference value.
+///
+/// Rounding errors of a sum of random signs grow like the square root of its length; 6e-8 is half a unit in the last
+/// place, and the factor 8 covers unlucky draws over thousands of outputs. If this trips, suspect the code first.
+pub fn sum_tolerance(terms: usize) -> f64 {
+    8.0 * 6e-8 * (terms.max(16) as f64).sqrt()
+}
+
+/// `len` values drawn uniformly from [-1, 1), the same for the same seed.
+pub fn random(len: usize, seed: u64) -> Vec<f32> {
+    let mut rng = crate::rng::stream(seed, 0);
+    (0..len).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+/// Largest absolute difference divided by the largest absolute reference value.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn max_error(actual: &[f32], reference: &[f64]) -> f64 {
+    assert_eq!(actual.len(), reference.len());
+    let largest = reference.iter().fold(f64::MIN_POSITIVE, |largest, value| largest.max(value.abs()));
+    let distance = actual.iter().zip(reference).fold(0.0f64, |worst, (&actual, &reference)| {
+        let distance = (f64::from(actual) - reference).abs();
+        if distance.is_nan() { f64::INFINITY } else { worst.max(distance) }
+    });
+    distance / largest
+}
+
+/// Asserts [`max_error`] to be at most `tolerance`.
+///
+/// # Panics
+/// With both numbers if it is not.
+pub fn assert_close(actual: &[f32], reference: &[f64], tolerance: f64, what: &str) {
+    let error = max_error(actual, reference);
+    assert!(error <= tolerance, "{what}: error {error:.3e} exceeds {tolerance:.3e}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_relative_to_the_largest_reference_and_nan_is_the_worst() {
+        assert_eq!(max_error(&[1.0, 2.5], &[1.0, 2.0]), 0.25);
+        assert_eq!(max_error(&[f32::NAN, 2.0], &[1.0, 2.0]), f64::INFINITY);
+        assert_eq!(random(4, 7), random(4, 7));
+        assert_ne!(random(4, 7), random(4, 8));
+    }
+}

@@ -1,0 +1,174 @@
+//! The IDX format of MNIST and its relatives: one file of images, one of labels, each plain or gzipped.
+//!
+//! Layout (big-endian): two zero bytes, the element type (8 = unsigned byte), the number of dimensions, then each
+//! dimension as a `u32`, then the elements. Images have three dimensions (magic number 0x803), labels one (0x801).
+//! Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits".
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{DataError, Dataset, Phase, Sample};
+
+const IMAGES_MAGIC: u32 = 0x803;
+const LABELS_MAGIC: u32 = 0x801;
+
+/// Grey images and labels of an IDX pair, held in memory.
+#[derive(Clone, Debug)]
+pub struct Idx {
+    pixels: Vec<u8>,
+    labels: Vec<u8>,
+    shape: [usize; 3],
+    labels_path: PathBuf,
+}
+
+impl Idx {
+    /// Opens a file of images and the file of its labels; each may be gzipped, whatever its name.
+    ///
+    /// # Errors
+    /// Either file is unreadable, not IDX, truncated or too long, or the two differ in their count.
+    pub fn open(images: &Path, labels: &Path) -> Result<Self, DataError> {
+        let ([count, height, width], pixels) = read_idx::<3>(images, IMAGES_MAGIC, "images")?;
+        let ([label_count], label_bytes) = read_idx::<1>(labels, LABELS_MAGIC, "labels")?;
+        if count != label_count {
+            return Err(DataError::Counts {
+                images_path: images.to_owned(),
+                images: count,
+                labels_path: labels.to_owned(),
+                labels: label_count,
+            });
+        }
+        if pixels.is_empty() {
+            return Err(DataError::format(
+                images,
+                format!("holds no pixels ({count} images of {height}x{width})"),
+            ));
+        }
+        Ok(Self { pixels, labels: label_bytes, shape: [1, height, width], labels_path: labels.to_owned() })
+    }
+
+    /// Opens what a `source` names: the file of images, whose labels lie beside it under the usual name (`images` and
+    /// `idx3` replaced by `labels` and `idx1`), or a folder with `train-images…` and `t10k-images…` for the phases.
+    ///
+    /// # Errors
+    /// No such files, and those of [`Idx::open`].
+    pub fn open_source(source: &Path, phase: Phase) -> Result<Self, DataError> {
+        let images = if source.is_dir() { find_images(source, phase)? } else { source.to_owned() };
+        let labels = labels_beside(&images)?;
+        Self::open(&images, &labels)
+    }
+}
+
+impl Dataset for Idx {
+    fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    fn classes(&self) -> usize {
+        self.labels.iter().max().map_or(0, |&label| usize::from(label) + 1)
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        u32::from(self.labels[index])
+    }
+
+    fn place(&self, index: usize) -> String {
+        format!("{} (sample {index})", self.labels_path.display())
+    }
+
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
+        let [_, height, width] = self.shape;
+        let bytes = height * width;
+        sample.set(&self.pixels[index * bytes..][..bytes], self.shape, self.label(index));
+        Ok(())
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        (self.pixels.capacity() + self.labels.capacity()) as u64
+    }
+}
+
+/// True if the bytes begin like a file of IDX images.
+pub(super) fn is_idx_images(head: &[u8]) -> bool {
+    head.get(..4) == Some(&IMAGES_MAGIC.to_be_bytes())
+}
+
+/// The first file of a folder, by name, that holds the images of a phase.
+fn find_images(folder: &Path, phase: Phase) -> Result<PathBuf, DataError> {
+    let prefix = match phase {
+        Phase::Train => "train-images",
+        Phase::Test => "t10k-images",
+    };
+    let entries = fs::read_dir(folder).map_err(DataError::read(folder))?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
+    let named = |path: &PathBuf| {
+        path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(prefix))
+    };
+    let found = paths.map_err(DataError::read(folder))?.into_iter().filter(named).min();
+    found.ok_or_else(|| {
+        DataError::format(folder, format!("holds neither {prefix}-idx3-ubyte(.gz) nor the files of CIFAR-10"))
+    })
+}
+
+fn labels_beside(images: &Path) -> Result<PathBuf, DataError> {
+    let name = images.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let labels = name.replace("images", "labels").replace("idx3", "idx1");
+    if labels == name {
+        let reason = "cannot tell which file holds its labels, for its name has no \"images\" in it";
+        return Err(DataError::format(images, reason));
+    }
+    let same = images.with_file_name(&labels);
+    // One of the pair may have been decompressed by hand.
+    let other = match labels.strip_suffix(".gz") {
+        Some(plain) => images.with_file_name(plain),
+        None => images.with_file_name(labels + ".gz"),
+    };
+    Ok(if !same.exists() && other.exists() { other } else { same })
+}
+
+/// Reads the `D` dimensions and the elements of an IDX file of bytes.
+fn read_idx<const D: usize>(path: &Path, magic: u32, what: &str) -> Result<([usize; D], Vec<u8>), DataError> {
+    let mut bytes = read_maybe_gzip(path)?;
+    let header_bytes = 4 + 4 * D;
+    let length = |expected| DataError::Length { path: path.to_owned(), expected, found: bytes.len() as u64 };
+    if bytes.len() < 4 {
+        return Err(length(header_bytes as u64));
+    }
+    let found = be_u32(&bytes, 0);
+    if found != magic {
+        let reason = format!("expected the magic number {magic:#010x} of IDX {what}, found {found:#010x}");
+        return Err(DataError::format(path, reason));
+    }
+    if bytes.len() < header_bytes {
+        return Err(length(header_bytes as u64));
+    }
+    let dims = std::array::from_fn(|d| be_u32(&bytes, 4 + 4 * d) as usize);
+    let elements = dims.iter().fold(1_u64, |product: u64, &dim: &usize| product.saturating_mul(dim as u64));
+    let expected = elements.saturating_add(header_bytes as u64);
+    if expected != bytes.len() as u64 {
+        return Err(length(expected));
+    }
+    bytes.drain(..header_bytes);
+    bytes.shrink_to_fit();
+    Ok((dims, bytes))
+}
+
+fn be_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Reads a whole file, decompressed if it begins with gzip's magic number.
+pub(super) fn read_maybe_gzip(path: &Path) -> Result<Vec<u8>, DataError> {
+    let bytes = fs::read(path).map_err(DataError::read(path))?;
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return Ok(bytes);
+    }
+    let mut plain = Vec::new();
+    flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain).map_err(DataError::read(path))?;
+    Ok(plain)
+}

@@ -1,0 +1,122 @@
+//! Labelled images on their way from disk into the first blob of a net.
+//!
+//! | step | type | what it does |
+//! | --- | --- | --- |
+//! | read | [`Dataset`]: [`Idx`], [`Cifar10`], [`ImageData`], [`Synthetic`] | one sample as planar bytes (channel, row, column) |
+//! | transform | [`Transform`] | resize, crop, mirror, (pixel - mean) * scale, as Caffe's `transform_param` |
+//! | assemble | [`Loader`] | whole mini-batches, in order or shuffled, prepared ahead by a background thread |
+//!
+//! Everything random is a function of (seed, number of samples consumed so far): see [`Loader::position`]. A run that is
+//! resumed from a position therefore sees exactly the numbers that the uninterrupted run would have seen.
+
+mod cifar;
+mod decode;
+mod error;
+mod from_spec;
+mod idx;
+mod image_data;
+mod jpeg;
+mod loader;
+mod mean_file;
+mod open;
+mod order;
+mod prefetch;
+mod resize;
+mod synthetic;
+#[cfg(test)]
+mod tests;
+mod transform;
+
+pub use crate::spec::Phase;
+pub use cifar::Cifar10;
+pub use error::{DataError, Misfit};
+pub use idx::Idx;
+pub use image_data::{ImageData, ImageOptions};
+pub use loader::{Loader, LoaderOptions};
+pub use mean_file::MeanImage;
+pub use open::open_source;
+pub use synthetic::Synthetic;
+pub use transform::{Draw, Transform, TransformOptions, TransformScratch};
+
+/// One labelled image, as read: planar bytes, not yet transformed.
+///
+/// Reused from one [`Dataset::read_into`] to the next, so that sets held in memory are read without allocating.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Pixels in the order channel, row, column; `shape[0] * shape[1] * shape[2]` of them. Colour images read from
+    /// JPEG and PNG have their channels in Caffe's order: blue, green, red.
+    pub pixels: Vec<u8>,
+    /// Channels, height, width.
+    pub shape: [usize; 3],
+    /// Class, counted from 0.
+    pub label: u32,
+}
+
+impl Sample {
+    fn set(&mut self, pixels: &[u8], shape: [usize; 3], label: u32) {
+        self.pixels.clear();
+        self.pixels.extend_from_slice(pixels);
+        (self.shape, self.label) = (shape, label);
+    }
+}
+
+/// A finite, indexed set of labelled images. Reading is a pure function of the index, from any thread.
+///
+/// An `index` must be below [`len`](Dataset::len); a larger one is a mistake of the caller and panics.
+pub trait Dataset: Send + Sync {
+    /// Number of samples.
+    fn len(&self) -> usize;
+
+    /// Channels, height and width of a sample after decoding. Sets whose images differ in size (an [`ImageData`]
+    /// without `new_height`) answer for their first image.
+    fn shape(&self) -> [usize; 3];
+
+    /// Number of classes: by definition of the set, or its largest label + 1.
+    fn classes(&self) -> usize;
+
+    /// The label of a sample, without reading its pixels.
+    fn label(&self, index: usize) -> u32;
+
+    /// Where a sample comes from, for error messages: file, and line or number in it.
+    fn place(&self, index: usize) -> String;
+
+    /// Reads a sample over the contents of `sample`.
+    ///
+    /// # Errors
+    /// The file cannot be read or decoded.
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError>;
+
+    /// Bytes that the set keeps in memory for as long as it lives.
+    fn resident_bytes(&self) -> u64;
+
+    /// Whether reading a sample is work (decoding a file) that pays to spread over threads.
+    fn is_decoded(&self) -> bool {
+        false
+    }
+
+    /// True for a set without samples, which no constructor of this module returns.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads a sample.
+    ///
+    /// # Errors
+    /// As [`read_into`](Dataset::read_into).
+    fn read(&self, index: usize) -> Result<Sample, DataError> {
+        let mut sample = Sample::default();
+        self.read_into(index, &mut sample)?;
+        Ok(sample)
+    }
+
+    /// Verifies that every label is below `classes`, the number of outputs of the net's classifier.
+    ///
+    /// # Errors
+    /// [`DataError::Label`], naming the first sample that is out of range.
+    fn check_labels(&self, classes: usize) -> Result<(), DataError> {
+        let wrong = (0..self.len()).find(|&index| self.label(index) as usize >= classes);
+        wrong.map_or(Ok(()), |index| {
+            Err(DataError::Label { place: self.place(index), label: self.label(index), classes })
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! The background thread of a loader.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use super::DataError;
+use super::loader::BatchSource;
+
+/// A mini-batch on its way between the threads; the same few go round and round.
+struct Buffer {
+    data: Vec<f32>,
+    labels: Vec<f32>,
+}
+
+/// A running thread with the two channels that buffers travel through. Both hold all buffers there are, so that neither
+/// side waits to send, and the thread notices the end of its loader after one mini-batch at most.
+pub(super) struct Worker {
+    filled: Option<Receiver<Result<Buffer, DataError>>>,
+    empty: Option<SyncSender<Buffer>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts a thread that fills mini-batches from `position` on, `ahead` of them in advance.
+    pub(super) fn start(source: &Arc<BatchSource>, position: u64, ahead: usize) -> Result<Self, DataError> {
+        let (empty, empties) = sync_channel::<Buffer>(ahead);
+        let (fulls, filled) = sync_channel(ahead);
+        for _ in 0..ahead {
+            let buffer =
+                Buffer { data: vec![0.0; source.data_len()], labels: vec![0.0; source.mini_batch()] };
+            empty.send(buffer).expect("the receiver is in this function");
+        }
+        let source = Arc::clone(source);
+        let work = move || {
+            let mut cursor = source.cursor(position);
+            while let Ok(mut buffer) = empties.recv() {
+                let filling = source.fill(&mut cursor, &mut buffer.data, &mut buffer.labels);
+                let failed = filling.is_err();
+                if fulls.send(filling.map(|()| buffer)).is_err() || failed {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("data-prefetch".to_owned()).spawn(work);
+        Ok(Self {
+            filled: Some(filled),
+            empty: Some(empty),
+            thread: Some(thread.map_err(DataError::Thread)?),
+        })
+    }
+
+    /// Waits for the next mini-batch and copies it out. A worker that fails has ended and is not given back.
+    pub(super) fn take(mut self, data: &mut [f32], labels: &mut [f32]) -> Result<Self, DataError> {
+        let received = self.filled.as_ref().expect("present until dropped").recv();
+        let Ok(result) = received else {
+            // The thread is gone without a word: a panic in a data set, which is not ours to hide.
+            let panic = self
+                .thread
+                .take()
+                .expect("present until dropped")
+                .join()
+                .expect_err("only a panic ends it so");
+            std::panic::resume_unwind(panic);
+        };
+        let buffer = result?;
+        data.copy_from_slice(&buffer.data);
+        labels.copy_from_slice(&buffer.labels);
+        // If the thread has ended meanwhile, the next `recv` tells why.
+        let _ = self.empty.as_ref().expect("present until dropped").send(buffer);
+        Ok(self)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Closing both channels ends the thread; then wait, so that no reader outlives its loader.
+        self.filled = None;
+        self.empty = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

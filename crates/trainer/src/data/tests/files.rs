@@ -1,0 +1,211 @@
+//! IDX and CIFAR-10 files, sound and damaged, and the synthetic set.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{digits, idx_bytes};
+use crate::data::{Cifar10, Dataset, Idx, Phase, Synthetic, open_source};
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn the_shipped_digits_are_complete() {
+    for (phase, len, first_label) in [(Phase::Train, 1197, None), (Phase::Test, 300, Some(8))] {
+        let set = Idx::open_source(&digits(), phase).unwrap();
+        assert_eq!((set.len(), set.shape(), set.classes()), (len, [1, 8, 8], 10));
+        let mut counts = [0; 10];
+        (0..len).for_each(|index| counts[set.label(index) as usize] += 1);
+        assert!(counts.iter().all(|&count| count > len / 20), "{counts:?}");
+        if let Some(label) = first_label {
+            assert_eq!(set.read(0).unwrap().label, label);
+        }
+        set.check_labels(10).unwrap();
+    }
+}
+
+#[test]
+fn the_first_digit_is_the_first_of_the_file() {
+    let first = Idx::open_source(&digits(), Phase::Train).unwrap().read(0).unwrap();
+    assert_eq!(
+        first.pixels[..16],
+        [0, 0, 0xaf, 0xff, 0xef, 0x30, 0, 0, 0, 0x50, 0xff, 0xbf, 0xaf, 0xcf, 0, 0]
+    );
+}
+
+#[test]
+fn idx_pairs_are_found_by_name_and_read_plain_or_gzipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = idx_bytes(0x803, &[2, 2, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    let labels = idx_bytes(0x801, &[2], &[4, 0]);
+    let at = |name: &str| folder.path().join(name);
+    for (images_name, labels_name, gzip_images, gzip_labels) in [
+        ("a-images-idx3-ubyte", "a-labels-idx1-ubyte", false, false),
+        ("b-images.idx3-ubyte.gz", "b-labels.idx1-ubyte.gz", true, true),
+        ("c-images-idx3-ubyte", "c-labels-idx1-ubyte.gz", false, true),
+        ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte", false, true), // told by content, not by name
+    ] {
+        fs::write(at(images_name), if gzip_images { gzip(&images) } else { images.clone() }).unwrap();
+        fs::write(at(labels_name), if gzip_labels { gzip(&labels) } else { labels.clone() }).unwrap();
+        let set = open_source(&at(images_name), Phase::Test).unwrap();
+        assert_eq!((set.len(), set.shape(), set.classes()), (2, [1, 2, 3], 5), "{images_name}");
+        let sample = set.read(1).unwrap();
+        assert_eq!((&sample.pixels[..], sample.label), (&[7, 8, 9, 10, 11, 12][..], 0));
+    }
+    assert_eq!(open_source(folder.path(), Phase::Train).unwrap().len(), 2);
+    let error = open_source(folder.path(), Phase::Test).err().unwrap().to_string();
+    assert!(error.contains("t10k-images"), "{error}");
+}
+
+/// Opens the two byte strings as an IDX pair; the error as text.
+fn idx_error(images: &[u8], labels: &[u8]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (images_path, labels_path) = (folder.path().join("images"), folder.path().join("labels"));
+    fs::write(&images_path, images).unwrap();
+    fs::write(&labels_path, labels).unwrap();
+    Idx::open(&images_path, &labels_path).err().map_or_else(String::new, |error| error.to_string())
+}
+
+#[test]
+fn damaged_idx_files_are_refused_with_the_name_of_the_file() {
+    let images = idx_bytes(0x803, &[2, 2, 2], &[0; 8]);
+    let labels = idx_bytes(0x801, &[2], &[0, 1]);
+    assert_eq!(idx_error(&images, &labels), "");
+    let table: [(&[u8], &[u8], &str); 9] = [
+        (&labels, &labels, "images: expected the magic number 0x00000803 of IDX images, found 0x00000801"),
+        (&images, &images, "labels: expected the magic number 0x00000801 of IDX labels, found 0x00000803"),
+        (&images[..3], &labels, "images must hold 16 bytes for what its header announces, but holds 3"),
+        (&images[..12], &labels, "images must hold 16 bytes"),
+        (&images[..23], &labels, "images must hold 24 bytes for what its header announces, but holds 23"),
+        (
+            &[&images[..], &[0]].concat(),
+            &labels,
+            "images must hold 24 bytes for what its header announces, but holds 25",
+        ),
+        (&images, &idx_bytes(0x801, &[3], &[0; 3]), "images holds 2 images, but "),
+        (&idx_bytes(0x803, &[u32::MAX; 3], &[]), &labels, "images must hold 18446744073709551615 bytes"),
+        (&idx_bytes(0x803, &[0, 2, 2], &[]), &idx_bytes(0x801, &[0], &[]), "images: holds no pixels"),
+    ];
+    for (images, labels, expected) in table {
+        let error = idx_error(images, labels);
+        assert!(error.contains(expected), "{error:?} does not contain {expected:?}");
+    }
+}
+
+#[test]
+fn every_truncation_of_a_gzipped_file_is_an_error() {
+    let images = gzip(&idx_bytes(0x803, &[2, 2, 2], &[1, 2, 3, 4, 5, 6, 7, 8]));
+    let labels = idx_bytes(0x801, &[2], &[0, 1]);
+    for length in 0..images.len() {
+        assert_ne!(idx_error(&images[..length], &labels), "", "length {length}");
+    }
+    assert_eq!(idx_error(&images, &labels), "");
+}
+
+#[test]
+fn labels_beyond_the_classes_of_the_net_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("train-images"), idx_bytes(0x803, &[3, 1, 1], &[0; 3])).unwrap();
+    fs::write(folder.path().join("train-labels"), idx_bytes(0x801, &[3], &[1, 9, 7])).unwrap();
+    let set = open_source(folder.path(), Phase::Train).unwrap();
+    set.check_labels(10).unwrap();
+    let error = set.check_labels(9).unwrap_err().to_string();
+    assert!(
+        error.ends_with("train-labels (sample 1): label 9 is out of range, the classes are 0 to 8"),
+        "{error}"
+    );
+}
+
+fn cifar_records(labels: &[u8]) -> Vec<u8> {
+    let record =
+        |&label: &u8| std::iter::once(label).chain((0..3072).map(move |pixel| (pixel / 16) as u8 ^ label));
+    labels.iter().flat_map(record).collect()
+}
+
+fn write_cifar(folder: &Path) {
+    for batch in 1..=5_u8 {
+        let records = cifar_records(&[batch, batch + 1]);
+        fs::write(folder.join(format!("data_batch_{batch}.bin")), records).unwrap();
+    }
+    fs::write(folder.join("test_batch.bin"), cifar_records(&[9, 0, 3])).unwrap();
+}
+
+#[test]
+fn cifar_folders_and_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    write_cifar(folder.path());
+    let train = open_source(folder.path(), Phase::Train).unwrap();
+    assert_eq!((train.len(), train.shape(), train.classes()), (10, [3, 32, 32], 10));
+    let labels: Vec<u32> = (0..10).map(|index| train.label(index)).collect();
+    assert_eq!(labels, [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]);
+    assert!(train.place(3).ends_with("data_batch_2.bin (record 1)"), "{}", train.place(3));
+    let test = open_source(folder.path(), Phase::Test).unwrap();
+    let sample = test.read(2).unwrap();
+    assert_eq!((sample.label, sample.shape), (3, [3, 32, 32]));
+    assert_eq!(sample.pixels, cifar_records(&[3])[1..]);
+    let file = open_source(&folder.path().join("data_batch_4.bin"), Phase::Test).unwrap();
+    assert_eq!((file.len(), file.label(1)), (2, 5));
+}
+
+#[test]
+fn damaged_cifar_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write_cifar(folder.path());
+    let error = || Cifar10::open(folder.path(), Phase::Train).unwrap_err().to_string();
+    let third = folder.path().join("data_batch_3.bin");
+    for (bytes, expected) in [
+        (
+            cifar_records(&[1])[..3072].to_vec(),
+            "data_batch_3.bin: holds 3072 bytes, which is not a whole number",
+        ),
+        (Vec::new(), "data_batch_3.bin: holds 0 bytes"),
+        (
+            cifar_records(&[1, 10]),
+            "data_batch_3.bin (record 1): label 10 is out of range, the classes are 0 to 9",
+        ),
+    ] {
+        fs::write(&third, bytes).unwrap();
+        assert!(error().contains(expected), "{}", error());
+    }
+    fs::remove_file(&third).unwrap();
+    assert!(error().starts_with("cannot read ") && error().contains("data_batch_3.bin"), "{}", error());
+}
+
+#[test]
+fn other_sources_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |name: &str| open_source(&folder.path().join(name), Phase::Train).err().unwrap().to_string();
+    assert!(error("missing").contains("cannot read"), "{}", error("missing"));
+    fs::write(folder.path().join("text"), "hello").unwrap();
+    assert!(error("text").contains("text: is neither"), "{}", error("text"));
+    for (database, file) in [("LMDB", "data.mdb"), ("LevelDB", "CURRENT")] {
+        let path = folder.path().join(database);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(file), "").unwrap();
+        assert!(error(database).contains(&format!("is a database of {database}")), "{}", error(database));
+    }
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    assert!(error("empty").contains("nor the files of CIFAR-10"), "{}", error("empty"));
+}
+
+#[test]
+fn synthetic_data_depend_on_seed_and_index_only() {
+    let set = |seed| Synthetic::new([3, 5, 7], 4, 100, seed).unwrap();
+    let (a, b) = (set(1), set(2));
+    assert_eq!(a.read(17).unwrap(), set(1).read(17).unwrap());
+    assert_ne!(a.read(17).unwrap().pixels, a.read(18).unwrap().pixels);
+    assert_ne!(a.read(17).unwrap().pixels, b.read(17).unwrap().pixels);
+    assert_eq!(a.read(0).unwrap().pixels.len(), 105);
+    a.check_labels(4).unwrap();
+    assert!((0..4).all(|class| (0..100).any(|index| a.label(index) == class)));
+    for (shape, classes, len) in [([3, 0, 7], 4, 100), ([3, 5, 7], 0, 100), ([3, 5, 7], 4, 0)] {
+        assert!(Synthetic::new(shape, classes, len, 0).is_err());
+    }
+}

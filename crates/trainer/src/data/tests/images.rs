@@ -1,0 +1,176 @@
+//! Image files: lists, folders, decoding and resizing.
+
+use std::fs;
+use std::path::Path;
+
+use image::codecs::jpeg::JpegEncoder;
+use image::{GrayImage, Luma, Rgb, RgbImage};
+
+use crate::data::{Dataset, ImageData, ImageOptions};
+
+/// An image whose channels differ and change slowly, so that JPEG keeps them.
+fn picture(width: u32, height: u32) -> RgbImage {
+    RgbImage::from_fn(width, height, |x, y| Rgb([(4 * x) as u8, (4 * y) as u8, 128]))
+}
+
+fn save_jpeg(path: &Path, image: &RgbImage) {
+    let mut bytes = Vec::new();
+    JpegEncoder::new_with_quality(&mut bytes, 95).encode_image(image).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+fn error<T>(result: Result<T, crate::data::DataError>) -> String {
+    result.err().expect("an error").to_string()
+}
+
+#[test]
+fn a_list_is_read_in_order_with_channels_blue_green_red() {
+    let folder = tempfile::tempdir().unwrap();
+    picture(5, 4).save(folder.path().join("a b.png")).unwrap();
+    GrayImage::from_fn(5, 4, |x, _| Luma([x as u8])).save(folder.path().join("grey.png")).unwrap();
+    let list = folder.path().join("list.txt");
+    fs::write(&list, "a b.png 3\r\n\n  grey.png\t0 \n").unwrap();
+    let options = ImageOptions { root_folder: folder.path().to_owned(), ..ImageOptions::default() };
+    let set = ImageData::open_list(&list, &options).unwrap();
+    assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
+    let sample = set.read(0).unwrap();
+    assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
+    let expected: Vec<u8> = [2, 1, 0]
+        .into_iter()
+        .flat_map(|channel| picture(5, 4).pixels().map(|pixel| pixel.0[channel]).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(sample.pixels, expected);
+    let grey = set.read(1).unwrap();
+    assert_eq!(
+        (grey.shape, &grey.pixels[..5], &grey.pixels[40..45]),
+        ([3, 4, 5], &[0, 1, 2, 3, 4][..], &[0, 1, 2, 3, 4][..])
+    );
+    assert!(set.place(1).ends_with(&format!("grey.png ({}:3)", list.display())), "{}", set.place(1));
+}
+
+#[test]
+fn grey_reading_weighs_the_colours_and_leaves_grey_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    RgbImage::from_raw(3, 1, vec![255, 0, 0, 0, 255, 0, 0, 0, 255])
+        .unwrap()
+        .save(folder.path().join("rgb.png"))
+        .unwrap();
+    GrayImage::from_raw(3, 1, vec![0, 77, 255]).unwrap().save(folder.path().join("grey.png")).unwrap();
+    let list = folder.path().join("list.txt");
+    fs::write(&list, "rgb.png 0\ngrey.png 1\n").unwrap();
+    let options =
+        ImageOptions { root_folder: folder.path().to_owned(), is_color: false, ..ImageOptions::default() };
+    let set = ImageData::open_list(&list, &options).unwrap();
+    assert_eq!((set.shape(), set.read(0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
+    assert_eq!(set.read(1).unwrap().pixels, [0, 77, 255]);
+}
+
+#[test]
+fn a_jpeg_is_decoded_and_resized() {
+    let folder = tempfile::tempdir().unwrap();
+    save_jpeg(&folder.path().join("photo.png"), &picture(40, 30)); // told by content, not by name
+    let list = folder.path().join("list.txt");
+    fs::write(&list, "photo.png 0\n").unwrap();
+    let root_folder = folder.path().to_owned();
+    let options = ImageOptions { root_folder, new_height: 15, new_width: 20, is_color: true };
+    let set = ImageData::open_list(&list, &options).unwrap();
+    assert_eq!(set.shape(), [3, 15, 20]);
+    let pixels = set.read(0).unwrap().pixels;
+    for (y, x) in [(0, 0), (7, 10), (14, 19)] {
+        // Halving takes the mean of pixels 2x and 2x + 1, whose values are 8x and 8x + 4.
+        let expected = [128, 8 * y + 2, 8 * x + 2];
+        let found: [usize; 3] =
+            std::array::from_fn(|channel| usize::from(pixels[(channel * 15 + y) * 20 + x]));
+        let close = expected
+            .iter()
+            .zip(found)
+            .all(|(&expected, found): (&usize, usize)| expected.abs_diff(found) <= 6);
+        assert!(close, "at {y}, {x}: {found:?}, expected about {expected:?}");
+    }
+}
+
+#[test]
+fn folders_are_classes_in_the_order_of_their_names() {
+    let root = tempfile::tempdir().unwrap();
+    for (class, file) in [("b", "2.png"), ("b", "1.PNG"), ("a", "z.jpeg"), ("c", "x.jpg")] {
+        fs::create_dir_all(root.path().join(class)).unwrap();
+        save_jpeg(&root.path().join(class).join(file), &picture(8, 8));
+    }
+    fs::write(root.path().join("README"), "not a class").unwrap();
+    fs::write(root.path().join("b/.hidden"), "not an image").unwrap();
+    let options = ImageOptions::default();
+    let set = ImageData::open_folder(root.path(), &options).unwrap();
+    let names: Vec<(String, u32)> = (0..set.len())
+        .map(|index| (set.place(index).rsplit('/').next().unwrap().to_owned(), set.label(index)))
+        .collect();
+    let expected = [("z.jpeg", 0), ("1.PNG", 1), ("2.png", 1), ("x.jpg", 2)];
+    assert_eq!(names, expected.map(|(name, label)| (name.to_owned(), label)));
+    assert_eq!(set.classes(), 3);
+
+    fs::write(root.path().join("c/notes.txt"), "").unwrap();
+    assert!(
+        error(ImageData::open_folder(root.path(), &options))
+            .contains("notes.txt: is not named like an image")
+    );
+    fs::remove_file(root.path().join("c/notes.txt")).unwrap();
+    fs::create_dir(root.path().join("d")).unwrap();
+    assert!(error(ImageData::open_folder(root.path(), &options)).contains("d: this class has no images"));
+    assert!(
+        error(ImageData::open_folder(&root.path().join("a"), &options)).contains("holds no folder per class")
+    );
+}
+
+#[test]
+fn bad_lists_are_refused_with_their_line() {
+    let folder = tempfile::tempdir().unwrap();
+    picture(4, 4).save(folder.path().join("ok.png")).unwrap();
+    let list = folder.path().join("list.txt");
+    let open = |text: &str| {
+        fs::write(&list, text).unwrap();
+        let options = ImageOptions { root_folder: folder.path().to_owned(), ..ImageOptions::default() };
+        error(ImageData::open_list(&list, &options))
+    };
+    for (text, expected) in [
+        ("", "list.txt: lists no images"),
+        ("ok.png 0\n\nok.png\n", "list.txt:3: expected a path and a label, found \"ok.png\""),
+        (
+            "ok.png 0\nok.png -1\n",
+            "list.txt:2: the label must be a whole number from 0 to 4294967295, found \"-1\"",
+        ),
+        ("ok.png 1.5\n", "list.txt:1: the label must be a whole number"),
+        ("missing.png 0\n", "missing.png ("),
+    ] {
+        assert!(open(text).contains(expected), "{}", open(text));
+    }
+    fs::write(&list, "ok.png 0\n").unwrap();
+    let half =
+        ImageOptions { root_folder: folder.path().to_owned(), new_height: 5, ..ImageOptions::default() };
+    assert!(error(ImageData::open_list(&list, &half)).contains("new_height 5 and new_width 0"));
+}
+
+#[test]
+fn unreadable_images_are_errors_with_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    picture(32, 32).save(at("ok.png")).unwrap();
+    save_jpeg(&at("ok.jpg"), &picture(32, 32));
+    fs::write(at("text.png"), "hello").unwrap();
+    fs::write(at("empty.png"), "").unwrap();
+    let mut lines = "ok.png 0\ntext.png 0\nempty.png 0\nmissing.png 0\n".to_owned();
+    for name in ["ok.png", "ok.jpg"] {
+        let bytes = fs::read(at(name)).unwrap();
+        for (part, length) in [("head", 30), ("half", bytes.len() / 2), ("tail", bytes.len() - 20)] {
+            let cut = format!("{part}-{name}");
+            fs::write(at(&cut), &bytes[..length]).unwrap();
+            lines += &format!("{cut} 0\n");
+        }
+    }
+    fs::write(at("list.txt"), lines).unwrap();
+    let options = ImageOptions { root_folder: folder.path().to_owned(), ..ImageOptions::default() };
+    let set = ImageData::open_list(&at("list.txt"), &options).unwrap();
+    set.read(0).unwrap();
+    for index in 1..set.len() {
+        let error = error(set.read(index));
+        assert!(error.contains(&format!("list.txt:{}", index + 1)) && !error.contains('\n'), "{error}");
+    }
+}

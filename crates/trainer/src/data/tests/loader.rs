@@ -1,0 +1,146 @@
+//! Order, resuming, prefetching and errors of the loader.
+
+use std::sync::Arc;
+
+use super::{Counting, digits};
+use crate::data::{Dataset, Idx, Loader, LoaderOptions, Phase, TransformOptions};
+
+const SHAPE: [usize; 3] = [1, 4, 5];
+
+fn options(mini_batch: usize, shuffle: bool, prefetch: usize) -> LoaderOptions {
+    LoaderOptions { shuffle, prefetch, seed: 11, ..LoaderOptions::new(mini_batch, Phase::Train) }
+}
+
+fn augmenting() -> TransformOptions {
+    TransformOptions { crop_size: Some(3), mirror: true, ..TransformOptions::default() }
+}
+
+fn loader(dataset: Counting, options: LoaderOptions) -> Loader {
+    Loader::new(Arc::new(dataset), &augmenting(), options).unwrap()
+}
+
+/// The next `count` mini-batches: data and labels.
+fn take(loader: &mut Loader, mini_batch: usize, count: usize) -> (Vec<f32>, Vec<f32>) {
+    let sample: usize = loader.out_shape().iter().product();
+    let (mut all_data, mut all_labels) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (mut data, mut labels) = (vec![f32::NAN; mini_batch * sample], vec![f32::NAN; mini_batch]);
+        loader.next_into(&mut data, &mut labels).unwrap();
+        all_data.extend(data);
+        all_labels.extend(labels);
+    }
+    (all_data, all_labels)
+}
+
+#[test]
+fn samples_come_in_order_and_wrap_around() {
+    let mut loader = loader(Counting::new(5, SHAPE), options(3, false, 2));
+    let (_, labels) = take(&mut loader, 3, 4);
+    assert_eq!(labels, [0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0]);
+    assert_eq!(loader.position(), 12);
+}
+
+#[test]
+fn a_mini_batch_may_be_larger_than_the_set() {
+    let mut loader = loader(Counting::new(2, SHAPE), options(5, false, 1));
+    assert_eq!(take(&mut loader, 5, 1).1, [0.0, 1.0, 0.0, 1.0, 0.0]);
+}
+
+#[test]
+fn shuffled_epochs_are_different_permutations() {
+    let mut loader = loader(Counting::new(20, SHAPE), options(5, true, 1));
+    let (_, labels) = take(&mut loader, 5, 12);
+    let epochs: Vec<Vec<u32>> =
+        labels.chunks(20).map(|epoch| epoch.iter().map(|&l| l as u32).collect()).collect();
+    for epoch in &epochs {
+        let mut sorted = epoch.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..20).collect::<Vec<_>>());
+    }
+    assert!(epochs[0] != epochs[1] && epochs[1] != epochs[2] && epochs[0] != (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_handed_out_does_not_depend_on_threads() {
+    let decoded = |decoded| Counting { decoded, ..Counting::new(13, SHAPE) };
+    let expected = take(&mut loader(decoded(false), options(4, true, 0)), 4, 10);
+    for prefetch in [0, 1, 3] {
+        for parallel in [false, true] {
+            let found = take(&mut loader(decoded(parallel), options(4, true, prefetch)), 4, 10);
+            assert_eq!(found, expected, "prefetch {prefetch}, parallel {parallel}");
+        }
+    }
+    let other_seed = LoaderOptions { seed: 12, ..options(4, true, 0) };
+    assert_ne!(take(&mut loader(decoded(false), other_seed), 4, 10), expected);
+}
+
+#[test]
+fn a_resumed_loader_goes_on_bit_by_bit() {
+    for prefetch in [0, 2] {
+        let new = || loader(Counting::new(13, SHAPE), options(4, true, prefetch));
+        let mut uninterrupted = new();
+        take(&mut uninterrupted, 4, 5);
+        let position = uninterrupted.position();
+        let expected = take(&mut uninterrupted, 4, 7);
+        let mut resumed = new();
+        take(&mut resumed, 4, 2); // a worker is already ahead elsewhere
+        resumed.set_position(position);
+        assert_eq!(resumed.position(), position);
+        assert_eq!(take(&mut resumed, 4, 7), expected);
+        assert_eq!(resumed.position(), uninterrupted.position());
+    }
+}
+
+#[test]
+fn positions_need_not_be_multiples_of_the_mini_batch() {
+    let mut loader = loader(Counting::new(13, SHAPE), options(4, false, 1));
+    loader.set_position(13 * 1_000_000_007 + 11);
+    assert_eq!(take(&mut loader, 4, 1).1, [11.0, 12.0, 0.0, 1.0]);
+}
+
+#[test]
+fn the_first_error_reaches_the_caller_again_and_again() {
+    for (prefetch, decoded) in [(0, false), (1, false), (2, true)] {
+        let broken = Counting { broken: Some(6), decoded, ..Counting::new(9, SHAPE) };
+        let mut loader = loader(broken, options(4, false, prefetch));
+        take(&mut loader, 4, 1);
+        let (mut data, mut labels) = (vec![0.0; 36], vec![0.0; 4]);
+        for _ in 0..2 {
+            let error = loader.next_into(&mut data, &mut labels).unwrap_err();
+            assert_eq!(error.to_string(), "counting 6: broken");
+            assert_eq!(loader.position(), 4);
+        }
+        loader.set_position(7);
+        assert_eq!(take(&mut loader, 4, 1).1, [7.0, 8.0, 0.0, 1.0]);
+    }
+}
+
+#[test]
+fn impossible_loaders_are_refused() {
+    let error = |transform: &TransformOptions, mini_batch| {
+        let dataset = Arc::new(Counting::new(5, SHAPE));
+        Loader::new(dataset, transform, options(mini_batch, false, 1)).err().unwrap().to_string()
+    };
+    assert_eq!(error(&TransformOptions::default(), 0), "no mini-batch of 0 can be made from 5 samples");
+    let crop = TransformOptions { crop_size: Some(5), ..TransformOptions::default() };
+    assert_eq!(error(&crop, 2), "the image is 4x5, too small for crop_size 5");
+}
+
+#[test]
+fn the_digits_load_scaled_and_resized() {
+    let set = Arc::new(Idx::open_source(&digits(), Phase::Test).unwrap());
+    let transform =
+        TransformOptions { scale: 1.0 / 256.0, resize: Some([28, 28]), ..TransformOptions::default() };
+    let mut loader = Loader::new(set.clone(), &transform, LoaderOptions::new(100, Phase::Test)).unwrap();
+    assert_eq!(loader.out_shape(), [1, 28, 28]);
+    let (data, labels) = take(&mut loader, 100, 3);
+    assert!((0..300).all(|index| labels[index] == set.label(index) as f32));
+    let (low, high) =
+        data.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
+    assert!(low == 0.0 && high > 0.9 && high < 1.0, "{low} to {high}");
+    let mean =
+        |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
+    let original: Vec<f32> =
+        (0..300).flat_map(|index| set.read(index).unwrap().pixels).map(|p| f32::from(p) / 256.0).collect();
+    assert!((mean(&data) - mean(&original)).abs() < 0.02, "{} and {}", mean(&data), mean(&original));
+}

@@ -1,0 +1,77 @@
+//! Tests of the data module, and what they share.
+
+mod files;
+mod images;
+mod loader;
+mod mean;
+mod transform;
+
+use std::path::{Path, PathBuf};
+
+use super::{DataError, Dataset, Sample};
+
+/// The digits that ship with the project.
+fn digits() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/digits")
+}
+
+/// An IDX file: magic number, dimensions, elements.
+fn idx_bytes(magic: u32, dims: &[u32], elements: &[u8]) -> Vec<u8> {
+    let header = std::iter::once(&magic).chain(dims).flat_map(|word| word.to_be_bytes());
+    header.chain(elements.iter().copied()).collect()
+}
+
+/// A set whose sample i has the pixels 10 i, 10 i + 1, ... and the label i.
+struct Counting {
+    len: usize,
+    shape: [usize; 3],
+    decoded: bool,
+    /// Reading this sample fails.
+    broken: Option<usize>,
+}
+
+impl Counting {
+    fn new(len: usize, shape: [usize; 3]) -> Self {
+        Self { len, shape, decoded: false, broken: None }
+    }
+}
+
+impl Dataset for Counting {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    fn classes(&self) -> usize {
+        self.len
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        index as u32
+    }
+
+    fn place(&self, index: usize) -> String {
+        format!("counting {index}")
+    }
+
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
+        if self.broken == Some(index) {
+            return Err(DataError::Image { place: self.place(index), reason: "broken".to_owned() });
+        }
+        let pixels: usize = self.shape.iter().product();
+        sample.pixels = (0..pixels).map(|pixel| (10 * index + pixel) as u8).collect();
+        (sample.shape, sample.label) = (self.shape, index as u32);
+        Ok(())
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        0
+    }
+
+    fn is_decoded(&self) -> bool {
+        self.decoded
+    }
+}

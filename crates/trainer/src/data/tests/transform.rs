@@ -1,0 +1,175 @@
+//! Crop, mirror, mean, scale and resize, number by number.
+
+use std::path::{Path, PathBuf};
+
+use crate::data::resize::Resizer;
+use crate::data::{Draw, Misfit, Phase, Sample, Transform, TransformOptions, TransformScratch};
+use crate::spec::{Mean, TransformParams};
+
+/// Pixel value = 100 channel + 10 row + column.
+fn sample(shape: [usize; 3]) -> Sample {
+    let [channels, height, width] = shape;
+    let index = (0..channels).flat_map(|c| (0..height).flat_map(move |y| (0..width).map(move |x| (c, y, x))));
+    Sample { pixels: index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect(), shape, label: 0 }
+}
+
+fn apply(options: &TransformOptions, shape: [usize; 3], phase: Phase, position: u64) -> Vec<f32> {
+    let transform = Transform::new(options, shape, phase).unwrap();
+    let mut out = vec![f32::NAN; transform.out_shape().iter().product()];
+    let draw = Draw { seed: 7, position };
+    transform.apply(&sample(shape), draw, &mut TransformScratch::default(), &mut out).unwrap();
+    out
+}
+
+#[test]
+fn the_mean_is_subtracted_before_scaling() {
+    let options =
+        TransformOptions { scale: 0.5, mean_values: vec![1.0, 103.0], ..TransformOptions::default() };
+    let out = apply(&options, [2, 1, 3], Phase::Train, 0);
+    assert_eq!(out, [-0.5, 0.0, 0.5, -1.5, -1.0, -0.5]);
+    let one = TransformOptions { mean_values: vec![1.0], ..TransformOptions::default() };
+    assert_eq!(apply(&one, [2, 1, 2], Phase::Test, 0), [-1.0, 0.0, 99.0, 100.0]);
+    let error = Transform::new(&options, [3, 1, 3], Phase::Test).err().unwrap().to_string();
+    assert_eq!(error, "2 mean_value given for images of 3 channels; give none, one or 3");
+}
+
+#[test]
+fn testing_crops_the_centre_rounded_down() {
+    let options = TransformOptions { crop_size: Some(2), ..TransformOptions::default() };
+    assert_eq!(apply(&options, [1, 5, 4], Phase::Test, 3), [11.0, 12.0, 21.0, 22.0]);
+    assert_eq!(
+        apply(&options, [2, 2, 3], Phase::Test, 3),
+        [0.0, 1.0, 10.0, 11.0, 100.0, 101.0, 110.0, 111.0]
+    );
+}
+
+#[test]
+fn training_crops_everywhere_equally_often() {
+    let options = TransformOptions { crop_size: Some(2), ..TransformOptions::default() };
+    let mut counts = [[0; 3]; 4];
+    for position in 0..1200 {
+        let out = apply(&options, [1, 5, 4], Phase::Train, position);
+        let corner = out[0] as usize;
+        assert_eq!(out, [0, 1, 10, 11].map(|step| (corner + step) as f32));
+        counts[corner / 10][corner % 10] += 1;
+    }
+    // 100 expected in each; 5 standard deviations are 48.
+    assert!(counts.iter().flatten().all(|count| (52..=148).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn half_of_the_images_are_mirrored_in_both_phases_and_no_others() {
+    let plain = TransformOptions { crop_size: Some(3), ..TransformOptions::default() };
+    let mirroring = TransformOptions { mirror: true, ..plain.clone() };
+    for phase in [Phase::Train, Phase::Test] {
+        let mut mirrored = 0;
+        for position in 0..400 {
+            let image = apply(&plain, [2, 4, 5], phase, position);
+            let found = apply(&mirroring, [2, 4, 5], phase, position);
+            let reflected: Vec<f32> = image.chunks(3).flat_map(|row| row.iter().rev().copied()).collect();
+            mirrored += u32::from(found == reflected);
+            assert!(found == image || found == reflected, "the crop must not depend on mirroring");
+        }
+        assert!((150..=250).contains(&mirrored), "{mirrored} of 400");
+    }
+}
+
+#[test]
+fn a_mean_image_is_cropped_with_the_image_and_not_mirrored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mean");
+    // The mean equals the image: whatever is cropped or mirrored, nothing is left.
+    let mut blob = vec![1 << 3, 1, 2 << 3, 2, 3 << 3, 4, 4 << 3, 5, 5 << 3 | 2, 160, 1];
+    blob.extend(sample([2, 4, 5]).pixels.iter().flat_map(|&pixel| f32::from(pixel).to_le_bytes()));
+    std::fs::write(&path, blob).unwrap();
+    let options = TransformOptions {
+        mean_file: Some(path),
+        crop_size: Some(3),
+        mirror: true,
+        ..TransformOptions::default()
+    };
+    for position in 0..20 {
+        assert_eq!(apply(&options, [2, 4, 5], Phase::Train, position), [0.0; 18]);
+    }
+}
+
+#[test]
+fn misfits_are_named() {
+    let cropping = TransformOptions { crop_size: Some(4), ..TransformOptions::default() };
+    let error = Transform::new(&cropping, [1, 8, 3], Phase::Test).err().unwrap().to_string();
+    assert_eq!(error, "the image is 8x3, too small for crop_size 4");
+    for zero in [
+        TransformOptions { crop_size: Some(0), ..TransformOptions::default() },
+        TransformOptions { resize: Some([0, 4]), ..TransformOptions::default() },
+    ] {
+        assert!(Transform::new(&zero, [1, 8, 8], Phase::Test).is_err());
+    }
+    let draw = Draw { seed: 0, position: 0 };
+    let misfit = |options: &TransformOptions, shape| {
+        let transform = Transform::new(options, [3, 8, 8], Phase::Train).unwrap();
+        let mut out = vec![0.0; transform.out_shape().iter().product()];
+        transform.apply(&sample(shape), draw, &mut TransformScratch::default(), &mut out)
+    };
+    assert_eq!(misfit(&cropping, [3, 4, 9]), Ok(()));
+    assert_eq!(misfit(&cropping, [3, 3, 9]), Err(Misfit::Crop { crop: 4, height: 3, width: 9 }));
+    assert_eq!(misfit(&cropping, [1, 8, 8]), Err(Misfit::Channels { expected: 3, found: 1 }));
+    let plain = TransformOptions::default();
+    assert_eq!(misfit(&plain, [3, 8, 9]), Err(Misfit::Size { expected: [8, 8], found: [8, 9] }));
+    let resizing = TransformOptions { resize: Some([8, 8]), ..plain };
+    assert_eq!(misfit(&resizing, [3, 2, 9]), Ok(()));
+}
+
+#[test]
+fn resizing_keeps_an_equal_size_and_constant_images() {
+    let mut resizer = Resizer::default();
+    let mut out = Vec::new();
+    let image = sample([2, 3, 5]);
+    resizer.planar(&image.pixels, image.shape, [3, 5], &mut out);
+    assert_eq!(out, image.pixels);
+    out.clear();
+    resizer.planar(&[251; 12], [1, 3, 4], [7, 2], &mut out);
+    assert_eq!(out, [251; 14]);
+}
+
+#[test]
+fn resizing_agrees_with_the_bilinear_formula() {
+    let image = sample([2, 5, 7]);
+    for to in [[10, 14], [3, 4], [5, 21], [1, 1], [16, 2]] {
+        let mut out = Vec::new();
+        Resizer::default().planar(&image.pixels, image.shape, to, &mut out);
+        assert_eq!(out.len(), 2 * to[0] * to[1]);
+        for (i, &found) in out.iter().enumerate() {
+            let (channel, y, x) = (i / (to[0] * to[1]), i / to[1] % to[0], i % to[1]);
+            let at = |d: usize, src: usize, dst: usize| {
+                ((d as f64 + 0.5) * src as f64 / dst as f64 - 0.5).clamp(0.0, (src - 1) as f64)
+            };
+            // Linear in both coordinates, so interpolation is exact.
+            let expected = 100.0 * channel as f64 + 10.0 * at(y, 5, to[0]) + at(x, 7, to[1]);
+            assert!(
+                (f64::from(found) - expected).abs() < 0.52,
+                "{to:?} at {y}, {x}: {found}, expected {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_words_of_a_net_file_become_options() {
+    let params =
+        |mean| TransformParams { resize: Some(28), crop_size: Some(24), mirror: true, mean, scale: 0.5 };
+    let options = |mean| TransformOptions::from_spec(&params(mean), |file| Path::new("models").join(file));
+    let expected = TransformOptions {
+        scale: 0.5,
+        mirror: true,
+        crop_size: Some(24),
+        resize: Some([28, 28]),
+        ..TransformOptions::default()
+    };
+    assert_eq!(options(Mean::Zero), expected);
+    assert_eq!(
+        options(Mean::Values(vec![1.0])),
+        TransformOptions { mean_values: vec![1.0], ..expected.clone() }
+    );
+    let mean_file = Some(PathBuf::from("models/mean"));
+    assert_eq!(options(Mean::File("mean".to_owned())), TransformOptions { mean_file, ..expected });
+}

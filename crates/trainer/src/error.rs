@@ -1,0 +1,45 @@
+//! What can go wrong between a net's specification and its run.
+
+use crate::prototxt::Location;
+use thiserror::Error;
+
+/// Any error with a sentence of its own.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a net could not be built or run. Every variant prints as one sentence that names the layer or the file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// A layer does not fit into its net.
+    #[error("{location}: layer '{layer}': {message}")]
+    Layer {
+        /// Where the layer stands.
+        location: Location,
+        /// Its name.
+        layer: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A layer failed while it ran.
+    #[error("layer '{layer}': {source}")]
+    Run {
+        /// The layer's name.
+        layer: String,
+        /// What happened.
+        source: BoxError,
+    },
+    /// The net as a whole cannot do what was asked of it.
+    #[error("net '{net}': {message}")]
+    Net {
+        /// The net's name.
+        net: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The convolutions could not be planned.
+    #[error(transparent)]
+    Plan(#[from] planner::PlanError),
+    /// A kernel could not be measured.
+    #[error("measuring the convolution kernels failed: {0}")]
+    Profile(BoxError),
+}

@@ -1,0 +1,147 @@
+//! `Convolution`: the layer that this project is about. Its kernels run as the plan says.
+
+use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, PlannedLayer};
+use crate::{error::BoxError, spec::ConvolutionParams};
+use cudnn_layers::{
+    bias,
+    conv::{ConvOp, Runner, profile::kernel_id},
+};
+use planner::{Configuration, Kernel};
+use std::time::{Duration, Instant};
+use tensor::{Accumulate, ConvGeometry, Device, Shape, ViewMut};
+
+/// A kernel's configuration, and where its workspace begins in the scratch of its step.
+struct Installed {
+    runner: Runner,
+    offset: usize,
+    elapsed: Duration,
+}
+
+/// y = x ⋆ w + b. Backward needs x.
+pub(super) struct Convolution {
+    params: ConvolutionParams,
+    geometry: Option<ConvGeometry>,
+    installed: [Option<Installed>; 3],
+}
+
+impl Convolution {
+    pub(super) fn new(params: ConvolutionParams) -> Self {
+        Self { params, geometry: None, installed: [None, None, None] }
+    }
+
+    fn geometry(&self) -> ConvGeometry {
+        self.geometry.expect("a layer is declared before it is used")
+    }
+
+    fn run(
+        &mut self,
+        device: &Device,
+        op: ConvOp,
+        operands: [tensor::View<'_>; 2],
+        (out, accumulate): (ViewMut<'_>, Accumulate),
+        scratch: &mut ViewMut<'_>,
+    ) -> Result<(), BoxError> {
+        let Installed { runner, offset, elapsed } = self.installed[op as usize]
+            .as_mut()
+            .ok_or_else(|| format!("the {op} kernel was not planned"))?;
+        let start = Instant::now();
+        let workspace = scratch.slice(*offset..*offset + runner.workspace_len());
+        runner.run(device, operands, out, accumulate, workspace);
+        *elapsed += start.elapsed();
+        Ok(())
+    }
+}
+
+impl Layer for Convolution {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        let (x, p) = (&bottoms[0], &self.params);
+        if x.rank() != 4 {
+            return Err(format!("a convolution reads images (N, C, H, W), not a blob of shape {x}"));
+        }
+        let geometry = ConvGeometry {
+            n: x.n(),
+            c: x.c(),
+            h: x.h(),
+            w: x.w(),
+            k: p.num_output,
+            r: p.kernel.h,
+            s: p.kernel.w,
+            pad: [p.pad.h, p.pad.w],
+            stride: [p.stride.h, p.stride.w],
+            dilation: [p.dilation.h, p.dilation.w],
+            groups: p.group,
+        };
+        let g = geometry.validate().map_err(|error| error.to_string())?;
+        self.geometry = Some(g);
+        let filter = ParamDeclaration {
+            shape: Shape::new(&[g.k, g.c / g.groups, g.r, g.s]),
+            filler: p.weight_filler,
+            learned: true,
+        };
+        let bias = ParamDeclaration { shape: Shape::new(&[g.k]), filler: p.bias_filler, learned: true };
+        Ok(Declaration {
+            tops: vec![Shape::new(&[g.n, g.k, g.out_h(), g.out_w()])],
+            params: std::iter::once(filter).chain(p.bias_term.then_some(bias)).collect(),
+            gradients: vec![true],
+            needs_bottom: true,
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let g = self.geometry();
+        let y = (io.tops[0].reborrow(), Accumulate::Replace);
+        self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
+        if let Some(&b) = io.params.get(1) {
+            bias::forward(device, [g.n, g.k, g.out_pixels()], b, io.tops[0].reborrow());
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let (g, dy) = (self.geometry(), io.top_diff());
+        let (x, w) = (io.bottoms[0], io.params[0]);
+        let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
+        if let Some(dw) = param_diffs.next().flatten() {
+            let dw = (dw.diff, dw.accumulate);
+            self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
+        }
+        if let Some(db) = param_diffs.next().flatten() {
+            bias::backward(device, [g.n, g.k, g.out_pixels()], dy, db.diff, db.accumulate);
+        }
+        if let Some(dx) = io.bottom_diffs.pop().flatten() {
+            let dx = (dx.diff, dx.accumulate);
+            self.run(device, ConvOp::BackwardData, [dy, w], dx, &mut io.scratch)?;
+        }
+        Ok(())
+    }
+
+    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
+        Some(self)
+    }
+}
+
+impl PlannedLayer for Convolution {
+    fn kernel(&self, layer: &str, op: ConvOp) -> Kernel {
+        let g = self.geometry();
+        let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
+        Kernel { name: layer.to_owned(), id: kernel_id(op, &g), mini_batch }
+    }
+
+    fn install(
+        &mut self,
+        device: &Device,
+        op: ConvOp,
+        configuration: &Configuration,
+        offset: usize,
+    ) -> Result<usize, BoxError> {
+        let runner = Runner::new(device, op, self.geometry(), configuration)?;
+        let len = runner.workspace_len();
+        self.installed[op as usize] = Some(Installed { runner, offset, elapsed: Duration::ZERO });
+        Ok(len)
+    }
+
+    fn take_time(&mut self, op: ConvOp) -> Option<Duration> {
+        Some(std::mem::take(&mut self.installed[op as usize].as_mut()?.elapsed))
+    }
+}

@@ -1,0 +1,220 @@
+//! The layers: what each declares to the graph, and its passes over views.
+//!
+//! A layer knows shapes, parameters and which operation to call; the arithmetic is in `cudnn-layers`. It owns no blob:
+//! before anything runs it declares what it produces and what its backward pass will need to see again
+//! ([`Declaration`]); at each step it is handed exactly that ([`Forward`], [`Backward`]).
+
+use crate::{error::BoxError, spec::Filler};
+use cudnn_layers::conv::ConvOp;
+use planner::{Configuration, Kernel};
+use std::time::Duration;
+use tensor::{Accumulate, Device, Shape, View, ViewMut};
+
+/// What a layer tells the graph about itself, given the shapes of its bottoms.
+#[derive(Clone, Debug, Default)]
+pub struct Declaration {
+    /// The shape of every top.
+    pub tops: Vec<Shape>,
+    /// Parameters and persistent state, in the order of Caffe's blobs.
+    pub params: Vec<ParamDeclaration>,
+    /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
+    pub gradients: Vec<bool>,
+    /// Whether backward reads the bottoms' data.
+    pub needs_bottom: bool,
+    /// What backward wants to know of the tops' data.
+    pub needs_top: Need,
+    /// Elements kept from the forward to the backward pass.
+    pub saved_len: usize,
+    /// Elements of scratch needed by the forward and by the backward pass.
+    pub scratch_len: [usize; 2],
+    /// Whether a top may take the place of its bottom.
+    pub in_place: InPlace,
+    /// Whether the tops are filled once and never change: then nothing may overwrite them.
+    pub constant: bool,
+    /// For each top, its weight in the objective; empty unless the layer is a loss.
+    pub loss_weights: Vec<f32>,
+}
+
+/// A parameter, or a piece of state that persists as parameters do.
+#[derive(Clone, Debug)]
+pub struct ParamDeclaration {
+    /// Its shape.
+    pub shape: Shape,
+    /// Its first values.
+    pub filler: Filler,
+    /// Whether the solver changes it (a filter) or the layer itself does (a running mean).
+    pub learned: bool,
+}
+
+/// What a backward pass wants to know of a blob.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Only where it is positive, at least where a gradient arrives: a dropout in place may have zeroed the rest.
+    Sign,
+    /// Its values.
+    Values,
+}
+
+/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InPlace {
+    /// It cannot.
+    #[default]
+    No,
+    /// It can.
+    Yes,
+    /// It can, and where it lets a gradient pass, the sign of the data stays: [`Need::Sign`] is still met.
+    KeepsSign,
+}
+
+/// The blobs of one forward step.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    /// Completed iterations.
+    pub iteration: u64,
+    /// Bottoms; none in place, where the top holds the bottom's data.
+    pub bottoms: Vec<View<'a>>,
+    /// Tops.
+    pub tops: Vec<ViewMut<'a>>,
+    /// Learned parameters.
+    pub params: Vec<View<'a>>,
+    /// Persistent state.
+    pub state: Vec<ViewMut<'a>>,
+    /// What backward will find again.
+    pub saved: ViewMut<'a>,
+    /// Scratch or workspace of this step.
+    pub scratch: ViewMut<'a>,
+}
+
+/// The blobs of one backward step.
+#[derive(Debug)]
+pub struct Backward<'a> {
+    /// Completed iterations.
+    pub iteration: u64,
+    /// Bottoms' data, if the layer declared that it needs them.
+    pub bottoms: Vec<View<'a>>,
+    /// Tops' data, if the layer declared that it needs them.
+    pub tops: Vec<View<'a>>,
+    /// Gradients of the tops; `None` for a top that leads to no loss. Empty in place.
+    pub top_diffs: Vec<Option<View<'a>>>,
+    /// Where the bottoms' gradients go; `None` where none is wanted. In place the one entry holds the top's gradient.
+    pub bottom_diffs: Vec<Option<Gradient<'a>>>,
+    /// Learned parameters.
+    pub params: Vec<View<'a>>,
+    /// Where the learned parameters' gradients go; `None` for a frozen one.
+    pub param_diffs: Vec<Option<Gradient<'a>>>,
+    /// Persistent state.
+    pub state: Vec<View<'a>>,
+    /// What forward saved.
+    pub saved: View<'a>,
+    /// Scratch or workspace of this step.
+    pub scratch: ViewMut<'a>,
+}
+
+/// A gradient to be written or added to.
+#[derive(Debug)]
+pub struct Gradient<'a> {
+    /// Its elements.
+    pub diff: ViewMut<'a>,
+    /// Whether an earlier step has already contributed.
+    pub accumulate: Accumulate,
+}
+
+impl<'a> Backward<'a> {
+    /// The gradient of the only top.
+    ///
+    /// # Panics
+    /// If it is missing: the schedule runs no backward pass without one.
+    pub fn top_diff(&self) -> View<'a> {
+        self.top_diffs[0].expect("a backward pass has a gradient to pass on")
+    }
+}
+
+/// One layer of a net.
+pub trait Layer: Send {
+    /// Checks the bottoms' shapes and declares everything the graph has to know.
+    ///
+    /// # Errors
+    /// A sentence that says what does not fit; the net adds the layer's name and line.
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String>;
+
+    /// Computes the tops.
+    ///
+    /// # Errors
+    /// Only for data that cannot be read or is out of range.
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError>;
+
+    /// Computes the gradients. Called only if [`Declaration::gradients`] has a `true`.
+    ///
+    /// # Errors
+    /// Only for data out of range.
+    fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
+        let _ = (device, io);
+        unreachable!("a layer that declares no gradient has no backward pass")
+    }
+
+    /// The layer as one whose kernels are planned, if it is a convolution.
+    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
+        None
+    }
+
+    /// Where the next sample comes from, for a layer that reads a data set: samples consumed so far.
+    fn position(&self) -> Option<u64> {
+        None
+    }
+
+    /// Continues reading at `position`.
+    fn set_position(&mut self, position: u64) {
+        let _ = position;
+    }
+
+    /// Bytes of host memory that the layer holds outside the arena: a data set, mini-batches prepared ahead.
+    fn host_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// A layer whose kernels are planned.
+pub trait PlannedLayer {
+    /// The kernel of `op`, named after `layer`.
+    fn kernel(&self, layer: &str, op: ConvOp) -> Kernel;
+
+    /// Fixes how `op` will run, with a workspace that begins `offset` elements into the scratch of its step. Returns the
+    /// elements of workspace it takes.
+    ///
+    /// # Errors
+    /// A configuration that does not fit the kernel, or names an unknown algorithm.
+    fn install(
+        &mut self,
+        device: &Device,
+        op: ConvOp,
+        configuration: &Configuration,
+        offset: usize,
+    ) -> Result<usize, BoxError>;
+
+    /// How long the kernel of `op` has run since this was last asked; `None` if it is not installed.
+    fn take_time(&mut self, op: ConvOp) -> Option<Duration>;
+}
+
+/// What layers are built with, besides their specification.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Where the net runs.
+    pub device: Device,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Made-up images in the place of data sets.
+    pub synthetic: Option<SyntheticData>,
+}
+
+/// Made-up images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyntheticData {
+    /// Channels, height and width; taken from the layer's `crop_size` and the like if not given.
+    pub shape: Option<[usize; 3]>,
+    /// Labels lie below this.
+    pub classes: usize,
+}

@@ -1,0 +1,217 @@
+//! Layers that bring data: data sets, made-up blobs, blobs that the program fills.
+
+use super::{BuildOptions, Declaration, Forward, Layer, SyntheticData};
+use crate::{
+    data::{
+        Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic, TransformOptions, open_source,
+    },
+    error::BoxError,
+    fill::fill,
+    spec::{
+        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec, TransformParams,
+    },
+};
+use std::sync::Arc;
+use tensor::{Device, Shape};
+
+/// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
+pub(super) struct DataLayer {
+    loader: Loader,
+    /// Labels, for a layer with one top that does not pass them on.
+    labels: Vec<f32>,
+    tops: usize,
+    mini_batch: usize,
+}
+
+/// Synthetic data in the place of a data set: one mini-batch, made once, so that timing sees the net and not its data.
+pub(super) struct ConstantData {
+    source: DataLayer,
+    filled: bool,
+}
+
+impl DataLayer {
+    fn new(
+        (net, layer): (&NetSpec, &LayerSpec),
+        dataset: Arc<dyn Dataset>,
+        transform: &TransformOptions,
+        mini_batch: usize,
+        (shuffle, seed, prefetch): (bool, u64, usize),
+    ) -> Result<Self, BoxError> {
+        let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
+        let loader = Loader::new(dataset, transform, options)?;
+        Ok(Self { loader, labels: vec![0.0; mini_batch], tops: layer.tops.len(), mini_batch })
+    }
+
+    fn declaration(&self) -> Declaration {
+        let [c, h, w] = self.loader.out_shape();
+        let shapes = [Shape::new(&[self.mini_batch, c, h, w]), Shape::new(&[self.mini_batch])];
+        Declaration { tops: shapes[..self.tops].to_vec(), ..Declaration::default() }
+    }
+
+    fn load(&mut self, mut io: Forward<'_>) -> Result<(), BoxError> {
+        match &mut io.tops[..] {
+            [data] => self.loader.next_into(data.host(), &mut self.labels)?,
+            [data, labels] => self.loader.next_into(data.host(), labels.host())?,
+            tops => unreachable!("a data layer has one top or two, not {}", tops.len()),
+        }
+        Ok(())
+    }
+}
+
+impl Layer for DataLayer {
+    fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
+        Ok(self.declaration())
+    }
+
+    fn forward(&mut self, _: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+        self.load(io)
+    }
+
+    fn position(&self) -> Option<u64> {
+        Some(self.loader.position())
+    }
+
+    fn set_position(&mut self, position: u64) {
+        self.loader.set_position(position);
+    }
+
+    fn host_bytes(&self) -> u64 {
+        self.loader.dataset().resident_bytes() + self.loader.buffer_bytes()
+    }
+}
+
+impl Layer for ConstantData {
+    fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
+        Ok(Declaration { constant: true, ..self.source.declaration() })
+    }
+
+    fn forward(&mut self, _: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+        if !self.filled {
+            self.source.load(io)?;
+            self.filled = true;
+        }
+        Ok(())
+    }
+}
+
+/// The layer for a `data_param`.
+pub(super) fn data(
+    place: (&NetSpec, &LayerSpec),
+    params: &DataParams,
+    options: &BuildOptions,
+) -> Result<Box<dyn Layer>, BoxError> {
+    let net = place.0;
+    if let Some(synthetic) = options.synthetic {
+        return constant(place, &params.transform, params.batch_size, None, synthetic, options.seed);
+    }
+    let dataset = open_source(&net.resolve(&params.source), net.state.phase).map_err(advise_synthetic)?;
+    let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
+    let mut layer = DataLayer::new(place, dataset, &transform, params.batch_size, (false, options.seed, 1))?;
+    skip(&mut layer, params.rand_skip, options.seed, &place.1.name);
+    Ok(Box::new(layer))
+}
+
+/// The layer for an `image_data_param`.
+pub(super) fn image_data(
+    place: (&NetSpec, &LayerSpec),
+    params: &ImageDataParams,
+    options: &BuildOptions,
+) -> Result<Box<dyn Layer>, BoxError> {
+    let net = place.0;
+    if let Some(synthetic) = options.synthetic {
+        let size = params.new_size.map(|size| [if params.is_color { 3 } else { 1 }, size.h, size.w]);
+        return constant(place, &params.transform, params.batch_size, size, synthetic, options.seed);
+    }
+    let images = ImageOptions::from_spec(params, |file| net.resolve(file));
+    let source = net.resolve(&params.source);
+    let open = if source.is_dir() { ImageData::open_folder } else { ImageData::open_list };
+    let dataset = Arc::new(open(&source, &images).map_err(advise_synthetic)?);
+    let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
+    let order = (params.shuffle, options.seed, 1);
+    let mut layer = DataLayer::new(place, dataset, &transform, params.batch_size, order)?;
+    skip(&mut layer, params.rand_skip, options.seed, &place.1.name);
+    Ok(Box::new(layer))
+}
+
+fn advise_synthetic(error: crate::data::DataError) -> BoxError {
+    format!("{error} (--synthetic replaces the data with made-up images)").into()
+}
+
+/// Caffe starts somewhere among the first `rand_skip` samples; here the seed says where.
+fn skip(layer: &mut DataLayer, rand_skip: usize, seed: u64, name: &str) {
+    if rand_skip > 0 {
+        let mut draw = [0.0f32];
+        let uniform = Filler::Uniform { min: 0.0, max: rand_skip as f32 };
+        fill(&mut draw, &Shape::new(&[1]), uniform, seed, &format!("{name}.rand_skip"));
+        layer.set_position(draw[0] as u64);
+    }
+}
+
+fn constant(
+    place: (&NetSpec, &LayerSpec),
+    params: &TransformParams,
+    mini_batch: usize,
+    size: Option<[usize; 3]>,
+    synthetic: SyntheticData,
+    seed: u64,
+) -> Result<Box<dyn Layer>, BoxError> {
+    let square = params.crop_size.or(params.resize).map(|side| [3, side, side]);
+    let shape = synthetic.shape.or(size).or(square).ok_or(
+        "the source says nothing of the images' size, and there is no crop_size; give --synthetic CxHxW",
+    )?;
+    let dataset = Arc::new(Synthetic::new(shape, synthetic.classes, mini_batch, seed)?);
+    // A mean image would have to be read from a file that is probably as far away as the data.
+    let transform = TransformOptions {
+        scale: params.scale,
+        crop_size: params.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
+        ..TransformOptions::default()
+    };
+    let source = DataLayer::new(place, dataset, &transform, mini_batch, (false, seed, 0))?;
+    Ok(Box::new(ConstantData { source, filled: false }))
+}
+
+/// `DummyData` and `Input`: blobs from fillers. Constant ones are filled once, others at every iteration.
+pub(super) struct FilledData {
+    name: String,
+    shapes: Vec<Shape>,
+    fillers: Vec<Filler>,
+    constant: bool,
+    filled: bool,
+    seed: u64,
+}
+
+impl FilledData {
+    pub(super) fn dummy(layer: &LayerSpec, params: &DummyDataParams, seed: u64) -> Self {
+        let tops = 0..layer.tops.len();
+        let fillers: Vec<Filler> = tops.clone().map(|top| params.filler(top)).collect();
+        let constant = fillers.iter().all(|filler| matches!(filler, Filler::Constant { .. }));
+        let shapes = tops.map(|top| Shape::new(params.shape(top))).collect();
+        Self { name: layer.name.clone(), shapes, fillers, constant, filled: false, seed }
+    }
+
+    /// What an `Input` holds until a program writes to it: numbers between -1 and 1, made once.
+    pub(super) fn input(layer: &LayerSpec, params: &InputParams, seed: u64) -> Self {
+        let shapes: Vec<Shape> = (0..layer.tops.len()).map(|top| Shape::new(params.shape(top))).collect();
+        let fillers = vec![Filler::Uniform { min: -1.0, max: 1.0 }; shapes.len()];
+        Self { name: layer.name.clone(), shapes, fillers, constant: true, filled: false, seed }
+    }
+}
+
+impl Layer for FilledData {
+    fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
+        Ok(Declaration { tops: self.shapes.clone(), constant: self.constant, ..Declaration::default() })
+    }
+
+    fn forward(&mut self, _: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        if self.constant && self.filled {
+            return Ok(());
+        }
+        for (index, top) in io.tops.iter_mut().enumerate() {
+            let stream = format!("{}.{index}", self.name);
+            let seed = self.seed.wrapping_add(if self.constant { 0 } else { io.iteration });
+            fill(top.host(), &self.shapes[index], self.fillers[index], seed, &stream);
+        }
+        self.filled = true;
+        Ok(())
+    }
+}

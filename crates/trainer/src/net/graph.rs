@@ -1,0 +1,277 @@
+//! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
+
+use crate::{
+    error::NetError,
+    layers::{Declaration, InPlace, Layer, Need, ParamDeclaration},
+    prototxt::Location,
+    spec::{LayerSpec, NetSpec, ParamSpec},
+};
+use std::collections::HashMap;
+use tensor::Shape;
+
+/// Index of a [`Value`] in its graph.
+pub type ValueId = usize;
+
+/// One assignment of a blob. A layer in place makes a new value of the same name.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The blob's name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Shape,
+    /// The node that writes it.
+    pub producer: usize,
+    /// The nodes that read it, in order; one that reads it twice stands here twice.
+    pub consumers: Vec<usize>,
+    /// The value whose memory it uses: itself, or for a node in place that of its bottom.
+    pub root: ValueId,
+    /// Whether a gradient of it is computed.
+    pub needs_diff: bool,
+}
+
+/// A parameter (or state) blob of the net.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// Layer and index, as in `conv1.0`; or the name under which it is shared.
+    pub name: String,
+    /// Shape, filler and role.
+    pub declaration: ParamDeclaration,
+    /// Multiplies the learning rate.
+    pub lr_mult: f32,
+    /// Multiplies the weight decay.
+    pub decay_mult: f32,
+    /// Whether the solver updates it.
+    pub trained: bool,
+}
+
+/// A layer in the graph.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its type's name.
+    pub type_name: &'static str,
+    /// Where it stands.
+    pub location: Location,
+    /// What it reads.
+    pub bottoms: Vec<ValueId>,
+    /// What it writes.
+    pub tops: Vec<ValueId>,
+    /// Its parameters, as indices into [`Graph::params`].
+    pub params: Vec<usize>,
+    /// What it said of itself.
+    pub declaration: Declaration,
+    /// Whether its top lies in its bottom's memory.
+    pub in_place: bool,
+    /// Whether it runs backward.
+    pub backward: bool,
+    /// For each bottom, whether it computes that gradient.
+    pub propagates: Vec<bool>,
+}
+
+/// The graph of one net in one phase. Nodes are in execution order, the order of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// The layers.
+    pub nodes: Vec<Node>,
+    /// The blobs.
+    pub values: Vec<Value>,
+    /// Parameters and state.
+    pub params: Vec<Param>,
+}
+
+impl Graph {
+    /// Connects `layers`, made from `spec.layers` one by one, checking shapes on the way. Without `backward`, no node
+    /// gets a backward pass.
+    ///
+    /// # Errors
+    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, a shape that does not
+    /// fit, a shared parameter of another shape.
+    pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>], backward: bool) -> Result<Self, NetError> {
+        let mut builder = Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
+        for (layer_spec, layer) in spec.layers.iter().zip(layers) {
+            builder.add(layer_spec, layer.as_mut())?;
+        }
+        let mut graph = builder.graph;
+        if backward {
+            graph.find_gradients(spec);
+        }
+        graph.alias_in_place(spec);
+        Ok(graph)
+    }
+
+    /// Marks which nodes run backward and which values get a gradient: those on a path from a trained parameter to a
+    /// loss.
+    fn find_gradients(&mut self, spec: &NetSpec) {
+        let wanted = self.wanted(spec.force_backward);
+        let mut leads_to_loss = vec![false; self.values.len()];
+        for index in (0..self.nodes.len()).rev() {
+            let node = &self.nodes[index];
+            let is_loss = node.declaration.loss_weights.iter().any(|&weight| weight != 0.0);
+            if !is_loss && !node.tops.iter().any(|&top| leads_to_loss[top]) {
+                continue;
+            }
+            let propagates: Vec<bool> = (0..node.bottoms.len())
+                .map(|i| node.declaration.gradients[i] && spec.layers[index].propagate_down.get(i) != Some(&false))
+                .collect();
+            for (&bottom, &passes) in node.bottoms.iter().zip(&propagates) {
+                leads_to_loss[bottom] |= passes;
+            }
+            let propagates: Vec<bool> =
+                node.bottoms.iter().zip(propagates).map(|(&bottom, passes)| passes && wanted[bottom]).collect();
+            let trains = node.params.iter().any(|&param| self.params[param].trained);
+            for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| **passes) {
+                self.values[bottom].needs_diff = true;
+            }
+            let node = &mut self.nodes[index];
+            node.backward = trains || propagates.contains(&true);
+            node.propagates = propagates;
+        }
+    }
+
+    /// For each value, whether its gradient would reach a trained parameter.
+    fn wanted(&self, force: bool) -> Vec<bool> {
+        let mut wanted = vec![force; self.values.len()];
+        for node in &self.nodes {
+            let trains = node.params.iter().any(|&param| self.params[param].trained);
+            let passes = node.bottoms.iter().zip(&node.declaration.gradients);
+            if trains || passes.clone().any(|(&bottom, &gradient)| gradient && wanted[bottom]) {
+                node.tops.iter().for_each(|&top| wanted[top] = true);
+            }
+        }
+        wanted
+    }
+
+    /// Gives the top of each in-place layer its bottom's memory, where that destroys nothing that is read later. Where it
+    /// would, the top gets memory of its own: the results are the same.
+    fn alias_in_place(&mut self, spec: &NetSpec) {
+        for index in 0..self.nodes.len() {
+            let layer = &spec.layers[index];
+            let node = &self.nodes[index];
+            let asked = node.declaration.in_place != InPlace::No && layer.bottoms.first() == layer.tops.first();
+            if asked && self.may_overwrite(node.bottoms[0], node.declaration.in_place) {
+                let (bottom, top) = (node.bottoms[0], node.tops[0]);
+                self.values[top].root = self.values[bottom].root;
+                self.nodes[index].in_place = true;
+            }
+        }
+    }
+
+    fn may_overwrite(&self, value: ValueId, how: InPlace) -> bool {
+        let root = self.values[value].root;
+        let fits = |producer: &Node| match producer.declaration.needs_top {
+            _ if producer.declaration.constant => false,
+            Need::Nothing => true,
+            Need::Sign => !producer.backward || how == InPlace::KeepsSign,
+            Need::Values => !producer.backward,
+        };
+        self.values[value].consumers.len() == 1
+            && self.values.iter().filter(|other| other.root == root).all(|other| fits(&self.nodes[other.producer]))
+    }
+}
+
+struct Builder<'a> {
+    spec: &'a NetSpec,
+    graph: Graph,
+    /// The value that a blob's name stands for at this point of the file.
+    current: HashMap<String, ValueId>,
+    /// Parameters shared by name.
+    shared: HashMap<String, usize>,
+}
+
+impl Builder<'_> {
+    fn add(&mut self, spec: &LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
+        let index = self.graph.nodes.len();
+        let bottoms = spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(twice) = (1..bottoms.len()).find(|&i| bottoms[..i].contains(&bottoms[i])) {
+            let name = &spec.bottoms[twice];
+            return Err(fault(spec, format!("bottom '{name}' stands twice; give one of them a Split of its own")));
+        }
+        let shapes: Vec<Shape> = bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
+        let declaration = layer.declare(&shapes).map_err(|message| fault(spec, message))?;
+        let params = self.params(spec, &declaration.params)?;
+        bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
+        let tops = (spec.tops.iter().zip(&declaration.tops))
+            .map(|(name, shape)| self.top(spec, name, shape, index))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.graph.nodes.push(Node {
+            name: spec.name.clone(),
+            type_name: spec.kind.type_name(),
+            location: spec.location.clone(),
+            propagates: vec![false; bottoms.len()],
+            bottoms,
+            tops,
+            params,
+            declaration,
+            in_place: false,
+            backward: false,
+        });
+        Ok(())
+    }
+
+    fn bottom(&self, spec: &LayerSpec, name: &str) -> Result<ValueId, NetError> {
+        self.current.get(name).copied().ok_or_else(|| {
+            let later = self.spec.layers.iter().find(|layer| layer.tops.iter().any(|top| top == name));
+            fault(spec, match later {
+                Some(later) => format!(
+                    "bottom '{name}' comes only from layer '{}' ({}); layers run in the order of the file, so this is \
+                     a cycle or a wrong order",
+                    later.name, later.location
+                ),
+                None => format!("bottom '{name}' is not the top of any layer of this phase"),
+            })
+        })
+    }
+
+    fn top(&mut self, spec: &LayerSpec, name: &str, shape: &Shape, producer: usize) -> Result<ValueId, NetError> {
+        if let Some(&other) = self.current.get(name)
+            && !spec.bottoms.iter().any(|bottom| bottom == name)
+        {
+            let other = &self.graph.nodes.get(self.graph.values[other].producer).map_or(&spec.name, |node| &node.name);
+            return Err(fault(spec, format!("top '{name}' is already the top of layer '{other}'")));
+        }
+        let id = self.graph.values.len();
+        self.graph.values.push(Value {
+            name: name.to_owned(),
+            shape: shape.clone(),
+            producer,
+            consumers: Vec::new(),
+            root: id,
+            needs_diff: false,
+        });
+        self.current.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
+    fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, NetError> {
+        (declared.iter().enumerate()).map(|(index, declaration)| self.param(spec, index, declaration)).collect()
+    }
+
+    fn param(&mut self, spec: &LayerSpec, index: usize, declared: &ParamDeclaration) -> Result<usize, NetError> {
+        let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(index);
+        if let Some(&param) = shared.as_ref().and_then(|name| self.shared.get(name)) {
+            let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
+            if owner != own {
+                let name = &self.graph.params[param].name;
+                return Err(fault(spec, format!("it shares parameter '{name}' of shape {owner}, but needs {own}")));
+            }
+            return Ok(param);
+        }
+        let id = self.graph.params.len();
+        if let Some(name) = &shared {
+            self.shared.insert(name.clone(), id);
+        }
+        self.graph.params.push(Param {
+            name: shared.unwrap_or_else(|| format!("{}.{index}", spec.name)),
+            declaration: declared.clone(),
+            lr_mult,
+            decay_mult,
+            trained: declared.learned && lr_mult != 0.0,
+        });
+        Ok(id)
+    }
+}
+
+fn fault(spec: &LayerSpec, message: String) -> NetError {
+    NetError::Layer { location: spec.location.clone(), layer: spec.name.clone(), message }
+}

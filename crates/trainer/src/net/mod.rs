@@ -1,0 +1,246 @@
+//! A net: its graph, its layers, and the execution of its schedule over an arena.
+
+pub mod graph;
+pub mod layout;
+pub mod memory;
+pub mod run;
+pub mod schedule;
+
+use crate::{
+    error::NetError,
+    layers::{self, BuildOptions, Layer},
+    spec::{NetSpec, Phase},
+};
+use cudnn_layers::conv::ConvOp;
+use graph::{Graph, Node};
+use planner::{Kernel, Plan, WorkspacePolicy};
+use schedule::{Pass, Step};
+use std::time::Duration;
+use tensor::{Device, Span};
+
+pub use layout::{Layout, MemoryReport, NetLayout};
+
+/// A net in one phase, before and after its convolutions are planned. It owns no memory for blobs: see [`Layout`].
+pub struct Net {
+    name: String,
+    phase: Phase,
+    graph: Graph,
+    layers: Vec<Box<dyn Layer>>,
+    device: Device,
+    /// For each node, the scratch of its forward and of its backward step.
+    scratch: Vec<[Scratch; 2]>,
+    segments_len: usize,
+    training: bool,
+}
+
+/// The scratch of a step.
+#[derive(Clone, Copy, Debug)]
+pub enum Scratch {
+    /// So many elements, for this step only.
+    Transient(usize),
+    /// A segment of the arena of WD that belongs to this step alone, throughout the iteration.
+    Segment(Span),
+}
+
+impl Scratch {
+    /// Elements to be placed with the transient buffers.
+    pub fn transient_len(self) -> usize {
+        match self {
+            Scratch::Transient(len) => len,
+            Scratch::Segment(_) => 0,
+        }
+    }
+
+    /// The step's own segment.
+    pub fn segment(self) -> Option<Span> {
+        match self {
+            Scratch::Transient(_) => None,
+            Scratch::Segment(span) => Some(span),
+        }
+    }
+}
+
+impl Net {
+    /// Builds the layers of `spec` (already reduced to one phase) and connects them.
+    ///
+    /// `training` says whether gradients will be computed.
+    ///
+    /// # Errors
+    /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
+    pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
+        let mut layers = (spec.layers.iter())
+            .map(|layer| layers::build(spec, layer, options))
+            .collect::<Result<Vec<_>, _>>()?;
+        let graph = Graph::build(spec, &mut layers, training)?;
+        let transient = |node: &Node| node.declaration.scratch_len.map(Scratch::Transient);
+        Ok(Self {
+            name: spec.name.clone(),
+            phase: spec.state.phase,
+            scratch: graph.nodes.iter().map(transient).collect(),
+            graph,
+            layers,
+            device: options.device.clone(),
+            segments_len: 0,
+            training,
+        })
+    }
+
+    /// The net's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its phase.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Its graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The device it runs on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Whether gradients are computed.
+    pub fn is_training(&self) -> bool {
+        self.training
+    }
+
+    /// Bytes that the layers hold in host memory outside the arena.
+    pub fn host_bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.host_bytes()).sum()
+    }
+
+    /// Samples consumed by each layer that reads a data set, by layer name.
+    pub fn positions(&self) -> impl Iterator<Item = (&str, u64)> {
+        let layers = self.graph.nodes.iter().zip(&self.layers);
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.position()?)))
+    }
+
+    /// Continues reading the data of layer `name` at `position`.
+    pub fn set_position(&mut self, name: &str, position: u64) {
+        for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
+            if node.name == name {
+                layer.set_position(position);
+            }
+        }
+    }
+
+    /// The convolution kernels that an iteration runs, layer by layer.
+    pub fn kernels(&mut self) -> Vec<Kernel> {
+        let mut kernels = Vec::new();
+        for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
+            if let Some(planned) = layer.planned() {
+                let ops = ConvOp::ALL.into_iter().filter(|&op| runs(&self.graph, node, op));
+                kernels.extend(ops.map(|op| planned.kernel(&node.name, op)));
+            }
+        }
+        kernels
+    }
+
+    /// Fixes the configuration of every kernel.
+    ///
+    /// # Errors
+    /// A plan that lacks a kernel, or was made for another net or device.
+    pub fn install(&mut self, plan: &Plan) -> Result<(), NetError> {
+        self.segments_len = 0;
+        for index in 0..self.graph.nodes.len() {
+            let forward = self.install_step(plan, index, &[ConvOp::Forward])?;
+            let backward = self.install_step(plan, index, &[ConvOp::BackwardData, ConvOp::BackwardFilter])?;
+            for (pass, scratch) in [forward, backward].into_iter().enumerate() {
+                if let Some(scratch) = scratch {
+                    self.scratch[index][pass] = scratch;
+                    self.segments_len =
+                        self.segments_len.max(scratch.segment().map_or(0, |span| span.offset + span.len));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Installs the kernels of one step of node `index` and returns the scratch that they need together. Under WD each has
+    /// a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after the
+    /// other.
+    fn install_step(&mut self, plan: &Plan, index: usize, ops: &[ConvOp]) -> Result<Option<Scratch>, NetError> {
+        let node = &self.graph.nodes[index];
+        let Some(planned) = self.layers[index].planned() else { return Ok(None) };
+        let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
+        let (mut start, mut end) = (None, 0);
+        for &op in ops.iter().filter(|&&op| runs(&self.graph, node, op)) {
+            let kernel = plan.kernel(&node.name, op).ok_or_else(|| NetError::Net {
+                net: self.name.clone(),
+                message: format!("the plan lacks {} {op}", node.name),
+            })?;
+            let segment = if divided { kernel.workspace_offset.0 as usize / size_of::<f32>() } else { 0 };
+            let start = *start.get_or_insert(segment);
+            let run_error = |source| NetError::Run { layer: node.name.clone(), source };
+            let len =
+                planned.install(&self.device, op, &kernel.configuration, segment - start).map_err(run_error)?;
+            end = end.max(segment + len);
+        }
+        Ok(start.map(|start| match divided {
+            true => Scratch::Segment(Span { offset: start, len: end - start }),
+            false => Scratch::Transient(end),
+        }))
+    }
+
+    /// How long each installed kernel has run since this was last asked.
+    pub fn take_kernel_times(&mut self) -> Vec<(String, ConvOp, Duration)> {
+        let mut times = Vec::new();
+        for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
+            if let Some(planned) = layer.planned() {
+                let of = |op| Some((node.name.clone(), op, planned.take_time(op)?));
+                times.extend(ConvOp::ALL.into_iter().filter_map(of));
+            }
+        }
+        times
+    }
+
+    /// The scratch of a step.
+    pub fn scratch(&self, step: Step) -> Scratch {
+        self.scratch[step.node][match step.pass {
+            Pass::Forward => 0,
+            Pass::Backward => 1,
+        }]
+    }
+
+    /// Elements of the arena of WD.
+    pub fn segments_len(&self) -> usize {
+        self.segments_len
+    }
+
+    /// The loss layers' tops with their weights, and every other top that nobody reads: what a net has to say.
+    pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
+        let unread = self.graph.values.iter().enumerate().filter(|(_, value)| value.consumers.is_empty());
+        unread.map(|(id, value)| {
+            let producer = &self.graph.nodes[value.producer];
+            let top = producer.tops.iter().position(|&top| top == id).expect("a value is a top of its producer");
+            let weight = producer.declaration.loss_weights.get(top).copied().unwrap_or(0.0);
+            Output { value: id, name: &value.name, loss_weight: weight }
+        })
+    }
+}
+
+/// A blob that nobody reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Output<'a> {
+    /// The value.
+    pub value: graph::ValueId,
+    /// Its name.
+    pub name: &'a str,
+    /// Its weight in the objective; 0 for what is not a loss.
+    pub loss_weight: f32,
+}
+
+/// Whether an iteration runs the kernel of `op` of a convolution.
+fn runs(graph: &Graph, node: &Node, op: ConvOp) -> bool {
+    match op {
+        ConvOp::Forward => true,
+        ConvOp::BackwardData => node.backward && node.propagates[0],
+        ConvOp::BackwardFilter => node.backward && graph.params[node.params[0]].trained,
+    }
+}

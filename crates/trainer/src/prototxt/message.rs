@@ -1,0 +1,51 @@
+//! The parsed form of a text-format file.
+
+use std::fmt;
+
+/// A message: its fields in the order of the file. A repeated field is several fields of one name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Message {
+    /// Line on which the message opens, counted from 1.
+    pub line: usize,
+    /// The fields; a list `name: [1, 2]` has become two fields.
+    pub fields: Vec<Field>,
+}
+
+/// `name: value` or `name { … }`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    /// The field's name.
+    pub name: String,
+    /// The line of the name, counted from 1.
+    pub line: usize,
+    /// What stands after it.
+    pub value: Value,
+}
+
+/// The value of a [`Field`]. Without a schema `1` may be an integer, a real number or a boolean, and `MAX` an enum
+/// value or a boolean; the reader of the field decides.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `{ … }` or `< … >`
+    Message(Message),
+    /// `"…"`, with escapes resolved and adjacent strings joined
+    String(String),
+    /// A bare word: an enum value, `true`, `false`, `inf` or `nan`
+    Word(String),
+    /// A decimal, hexadecimal (`0x1f`) or octal (`017`) integer; wide enough for every 64-bit value of either sign
+    Integer(i128),
+    /// A number with a fraction, an exponent or an `f` suffix, and a negated `inf` or `nan`
+    Real(f64),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(_) => f.write_str("a message"),
+            Self::String(text) => write!(f, "{text:?}"),
+            Self::Word(word) => f.write_str(word),
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Real(number) => write!(f, "{number}"),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Protocol-buffer text format, the notation of Caffe's net and solver files.
+//!
+//! [`parse`] needs no schema: it turns a text into a [`Message`], a list of named [`Field`]s in the order of the
+//! file, each with the line it stands on. What the fields mean is decided by [`crate::spec`], which asks a
+//! [`Reader`] for the fields it knows; whatever nobody asked for becomes a [`Warning`].
+
+mod error;
+mod lexer;
+mod message;
+mod parser;
+mod reader;
+mod string;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use error::{Error, Location, Warning};
+pub use message::{Field, Message, Value};
+pub(crate) use reader::{Reader, Source, one_of};
+
+/// Parses `text`; `file` is only used to say where an error is.
+///
+/// # Errors
+/// The first place at which the text is not text format, with file and line.
+pub fn parse(file: &str, text: &str) -> Result<Message, Error> {
+    parser::Parser::new(file, text).document()
+}
+
+/// Reads and parses the file at `path`.
+///
+/// # Errors
+/// The file cannot be read, is not UTF-8, or is not text format.
+pub fn read(path: &Path) -> Result<Message, Error> {
+    let file = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(&file, &error))?;
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => parse(&file, text),
+        Err(error) => {
+            let newlines = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
+            let location = Location::new(file.as_str(), newlines + 1);
+            Err(Error::at(location, "the text is not valid UTF-8, so this is not a text-format file"))
+        }
+    }
+}

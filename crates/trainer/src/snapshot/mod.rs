@@ -1,0 +1,38 @@
+//! Weights and solver state on disk, in the safetensors format.
+//!
+//! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for anybody to read;
+//! [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the metadata, a
+//! [`SolverState`]. A file appears under its name only when it is complete and on the disk.
+
+mod atomic;
+mod error;
+mod state;
+mod tensors;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use atomic::write_atomically;
+pub use error::SnapshotError;
+pub use state::{SolverState, fingerprint, load_solver_state, save_solver_state};
+pub use tensors::{Tensors, load_tensors, save_tensors};
+
+/// A tensor to be saved: its name, its shape and its elements in row-major order.
+pub type NamedTensor<'a> = (&'a str, &'a [usize], &'a [f32]);
+
+/// `<prefix>_iter_<k>.safetensors`.
+pub fn weights_path(prefix: &Path, iteration: u64) -> PathBuf {
+    with_suffix(prefix, iteration, "safetensors")
+}
+
+/// `<prefix>_iter_<k>.solverstate.safetensors`.
+pub fn state_path(prefix: &Path, iteration: u64) -> PathBuf {
+    with_suffix(prefix, iteration, "solverstate.safetensors")
+}
+
+fn with_suffix(prefix: &Path, iteration: u64, extension: &str) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(format!("_iter_{iteration}.{extension}"));
+    path.into()
+}

@@ -1,0 +1,108 @@
+//! What a resumed run needs besides the weights.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{NamedTensor, SnapshotError, Tensors, load_tensors, save_tensors};
+
+/// Key of the state in the metadata of its file.
+const KEY: &str = "solver_state";
+
+/// The state of a solver, but for its history tensors and the weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SolverState {
+    /// Iterations done.
+    pub iteration: u64,
+    /// Name of the net.
+    pub net: String,
+    /// Kind of solver, as the solver file spells it (`SGD`): it gives the history tensors their meaning.
+    pub solver_type: String,
+    /// [`fingerprint`] of the parameters.
+    pub parameters: String,
+    /// File name of the weights, which lie in the same folder.
+    pub weights: String,
+    /// Checksum of the weights ([`Tensors::checksum`]), so that state and weights of different runs are not mixed.
+    pub weights_checksum: u32,
+    /// Seed of the run.
+    pub random_seed: u64,
+    /// Samples consumed, by name of the data layer and phase (`data/TRAIN`).
+    pub data_positions: BTreeMap<String, u64>,
+    /// Other counters that the run needs to go on bit by bit, by name.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl SolverState {
+    /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and a file of weights.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Resume`], naming what differs.
+    pub fn check(
+        &self,
+        path: &Path,
+        parameters: &str,
+        solver_type: &str,
+        weights: &Tensors,
+    ) -> Result<(), SnapshotError> {
+        let error = |reason| Err(SnapshotError::Resume { path: path.to_owned(), reason });
+        if self.parameters != parameters {
+            return error(format!(
+                "it is of the net {:?}, whose parameters differ from this net's",
+                self.net
+            ));
+        }
+        if self.solver_type != solver_type {
+            return error(format!("it is of a solver of type {}, not {solver_type}", self.solver_type));
+        }
+        if self.weights_checksum != weights.checksum() {
+            return error(format!(
+                "{} holds other weights than were saved with it",
+                weights.path().display()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A short name for the names and shapes of all parameters, in order: equal for two nets if one can take the other's
+/// weights and history.
+pub fn fingerprint<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a [usize])>) -> String {
+    // FNV-1a: stable for ever and everywhere, which the standard library's hashers do not promise.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for (name, shape) in parameters {
+        for byte in format!("{name:?}{shape:?};").bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+/// Writes the state and the solver's history tensors.
+///
+/// # Errors
+/// Those of [`save_tensors`].
+pub fn save_solver_state(
+    path: &Path,
+    state: &SolverState,
+    history: &[NamedTensor],
+) -> Result<(), SnapshotError> {
+    let json = serde_json::to_string(state).expect("strings and numbers always have a JSON form");
+    save_tensors(path, history, &BTreeMap::from([(KEY.to_owned(), json)]))?;
+    Ok(())
+}
+
+/// Reads the state and the history tensors.
+///
+/// # Errors
+/// Those of [`load_tensors`]; the file holds no solver state (a file of weights, perhaps).
+pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
+    let history = load_tensors(path)?;
+    let corrupt = |reason| SnapshotError::Corrupt { path: path.to_owned(), reason };
+    let json =
+        history.metadata(KEY).ok_or_else(|| corrupt("it holds tensors, but no solver state".to_owned()))?;
+    let state = serde_json::from_str(json)
+        .map_err(|error| corrupt(format!("its solver state is damaged ({error})")))?;
+    Ok((state, history))
+}

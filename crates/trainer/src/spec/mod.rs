@@ -1,0 +1,64 @@
+//! Nets and solvers as the user wrote them: typed, checked, and still with the lines they came from.
+//!
+//! [`NetSpec`] holds the layers of a net file for every phase, [`NetSpec::for_state`] those of one phase;
+//! [`SolverSpec`] holds what a solver file says. Field names, defaults and meanings are Caffe's. Fields that have no
+//! effect here are collected as warnings, values that cannot work are errors; both name file, line and layer.
+
+mod data;
+mod elementwise;
+mod filler;
+mod kind;
+mod layer;
+mod learning_rate;
+mod legacy;
+mod loss;
+mod net;
+mod norm;
+mod pooling;
+mod solver;
+mod solver_nets;
+mod state;
+#[cfg(test)]
+mod tests;
+mod weighted;
+
+use std::path::{Path, PathBuf};
+
+pub use data::{Backend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams};
+pub use elementwise::{
+    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, FlattenParams, ReluParams, ReshapeParams,
+};
+pub use filler::{Filler, VarianceNorm};
+pub use kind::LayerKind;
+pub use layer::{LayerSpec, ParamSpec};
+pub use learning_rate::{LearningRate, LrPolicy};
+pub use loss::{AccuracyParams, Normalization, SoftmaxParams, SoftmaxWithLossParams};
+pub use net::NetSpec;
+pub use norm::{BatchNormParams, LrnParams, NormRegion, ScaleBias, ScaleParams};
+pub use pooling::{PoolingMethod, PoolingParams, PoolingWindow, RoundMode};
+pub use solver::{NetSource, Regularization, SnapshotSpec, SolverSpec, TestSpec};
+pub use state::{NetState, Phase, StateRule};
+pub use weighted::{ConvolutionParams, InnerProductParams};
+
+/// A value for the height and one for the width of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HeightWidth {
+    /// Along the rows of the image (vertical)
+    pub h: usize,
+    /// Along its columns (horizontal)
+    pub w: usize,
+}
+
+impl HeightWidth {
+    /// The same value in both directions.
+    pub const fn square(size: usize) -> Self {
+        Self { h: size, w: size }
+    }
+}
+
+/// Where `path`, as written in `file`, is: beside that file if something of that name is there, otherwise relative to
+/// the current directory.
+pub fn resolve(file: &Path, path: &str) -> PathBuf {
+    let beside = file.parent().unwrap_or(Path::new("")).join(path);
+    if beside.exists() { beside } else { PathBuf::from(path) }
+}
