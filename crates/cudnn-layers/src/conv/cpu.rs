@@ -1,8 +1,8 @@
 //! The CPU's convolution algorithms.
 
-pub mod fft;
-pub mod implicit_gemm;
-pub mod winograd;
+mod fft;
+mod implicit_gemm;
+mod winograd;
 
 use super::ConvOp;
 use std::fmt;
