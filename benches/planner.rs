@@ -1,8 +1,10 @@
-//! How long planning takes once everything is measured: `cargo bench --bench planner`.
+//! How long planning takes once everything is measured: `cargo bench --bench planner`. With `-- --write-lp DIR` it
+//! writes the ILPs of WD instead, for `peers/glpk`.
 //!
-//! The tables are synthetic but of true shape: AlexNet's 5 convolutions (15 kernels) at mini-batch 256 and 1024, and
-//! ResNet-50's 53 (159 kernels, of which 60 distinct) at 32 and 256, each with five algorithms whose time and workspace
-//! are affine in the micro-batch size with 2 % noise. Every number is the median of many runs.
+//! The tables are synthetic but of true shape: AlexNet's 5 convolutions (15 kernels) at mini-batch 256 and
+//! 1024, and ResNet-50's 53 (159 kernels, of which 60 distinct) at 32 and 256, each with five algorithms
+//! whose time and workspace are affine in the micro-batch size with 2 % noise. Every number is the median of
+//! many runs.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -92,10 +94,11 @@ struct Case {
     kernels: Vec<Kernel>,
     table: CostTable,
     policy: BatchSizePolicy,
+    repeats: usize,
 }
 
 impl Case {
-    fn new(net: &'static str, work: Vec<Work>, policy: BatchSizePolicy) -> Case {
+    fn new(net: &'static str, work: Vec<Work>, policy: BatchSizePolicy, repeats: usize) -> Case {
         let mut table = CostTable::default();
         for (ordinal, (kernel, multiply_adds, outputs)) in work.iter().enumerate() {
             for micro_batch in policy.sizes(kernel.mini_batch) {
@@ -103,40 +106,116 @@ impl Case {
                 table.insert(kernel.id, micro_batch, rows).expect("costs are positive");
             }
         }
-        Case { net, kernels: work.into_iter().map(|(kernel, ..)| kernel).collect(), table, policy }
+        Case { net, kernels: work.into_iter().map(|(kernel, ..)| kernel).collect(), table, policy, repeats }
     }
 
-    fn time_ms(&self, policy: WorkspacePolicy, limit: Bytes, method: IlpMethod, repeats: usize) -> f64 {
+    fn planning_ms(&self, policy: WorkspacePolicy, limit: Bytes) -> f64 {
         let (batch_size_policy, workspace_policy) = (self.policy, policy);
         let options = PlanOptions { batch_size_policy, workspace_policy, limit, ..PlanOptions::default() };
         let planned =
-            || plan_with(&self.kernels, &self.table, &options, method).expect("one needs no workspace");
-        median_ms(repeats, || drop(black_box(planned())))
+            || plan(&self.kernels, &self.table, &options).expect("one algorithm needs no workspace");
+        median_ms(self.repeats, || drop(black_box(planned())))
     }
 
-    fn report(&self, repeats: usize, with_ilp: bool) {
-        let (limit, total) = (Bytes::mib(64), Bytes::mib(8 * self.kernels.len() as u64));
-        let exact = |policy, limit| self.time_ms(policy, limit, IlpMethod::Exact, repeats);
-        let (wr, ws) = (exact(WorkspacePolicy::Wr, limit), exact(WorkspacePolicy::Ws, total));
-        let wd = exact(WorkspacePolicy::Wd, total);
-        let (sizes, samples) = (self.policy, self.kernels[0].mini_batch);
-        let kernels = self.kernels.len();
-        print!("{:<10} {samples:>5}  {sizes:<11} {kernels:>7} {wr:>9.3} {ws:>9.3} {wd:>9.3}", self.net);
-        if with_ilp {
-            let ilp = self.time_ms(WorkspacePolicy::Wd, total, IlpMethod::GoodLp, 1);
-            print!(" {ilp:>12.1} {:>6.0}x", ilp / wd);
+    /// WD's choice: the desirable set of every kernel.
+    fn groups(&self, total: Bytes) -> Vec<Vec<Alternative>> {
+        let group = |kernel: &Kernel| -> Vec<Alternative> {
+            let sizes = self.policy.sizes(kernel.mini_batch).into_iter();
+            let micros = sizes.flat_map(|size| self.table.measurements(&kernel.id, size).unwrap_or_default());
+            let set = desirable_set(micros, kernel.mini_batch, total);
+            let alternative =
+                |c: &Configuration| Alternative { time_ms: c.time_ms(), workspace: c.workspace() };
+            set.iter().map(alternative).collect()
+        };
+        self.kernels.iter().map(group).collect()
+    }
+
+    fn total(&self) -> Bytes {
+        Bytes::mib(8 * self.kernels.len() as u64)
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.net, self.kernels[0].mini_batch, self.policy)
+    }
+
+    fn report_planning(&self) {
+        let wr = self.planning_ms(WorkspacePolicy::Wr, Bytes::mib(64));
+        let ws = self.planning_ms(WorkspacePolicy::Ws, self.total());
+        let wd = self.planning_ms(WorkspacePolicy::Wd, self.total());
+        println!("{:<24} {:>7} {wr:>9.3} {ws:>9.3} {wd:>9.3}", self.name(), self.kernels.len());
+    }
+
+    fn report_division(&self) {
+        let groups = self.groups(self.total());
+        let divide = || divide_exact(&groups, self.total()).expect("one algorithm needs no workspace");
+        let exact_ms = median_ms(self.repeats, || drop(black_box(divide())));
+        let start = Instant::now();
+        let ilp = IlpMethod::GoodLp.divide(&groups, self.total()).expect("microlp solves it");
+        let ilp_ms = start.elapsed().as_secs_f64() * 1e3;
+        let Division { time_ms, binaries, lower_bound_ms, greedy_ms, .. } = divide();
+        assert!((time_ms - ilp.time_ms).abs() <= 1e-7 * time_ms, "{time_ms} ms is not {} ms", ilp.time_ms);
+        let percent = |ms: f64| 100.0 * (ms / time_ms - 1.0);
+        println!(
+            "{:<24} {binaries:>8} {exact_ms:>9.3} {ilp_ms:>9.1} {:>7.0}x {:>+12.4} % {:>+8.4} %",
+            self.name(),
+            ilp_ms / exact_ms,
+            percent(lower_bound_ms),
+            percent(greedy_ms),
+        );
+    }
+
+    /// The same ILP in CPLEX's LP format, with our answer as a comment.
+    fn linear_program(&self) -> String {
+        let groups = self.groups(self.total());
+        let division = divide_exact(&groups, self.total()).expect("one algorithm needs no workspace");
+        let sum = |group: usize, value: &dyn Fn(&Alternative) -> f64| -> String {
+            let terms = groups[group].iter().enumerate();
+            terms.map(|(index, choice)| format!(" + {:.17} x{group}_{index}\n", value(choice))).collect()
+        };
+        let all = |value: &dyn Fn(&Alternative) -> f64| -> String {
+            (0..groups.len()).map(|group| sum(group, value)).collect()
+        };
+        let mut text =
+            format!("\\ optimum {:.12} ms\nMinimize\n time:\n{}", division.time_ms, all(&|a| a.time_ms));
+        text += &format!(
+            "Subject To\n total:\n{} <= {}\n",
+            all(&|a| a.workspace.as_mib()),
+            self.total().as_mib()
+        );
+        for group in 0..groups.len() {
+            text += &format!(" kernel{group}:\n{} = 1\n", sum(group, &|_| 1.0));
         }
-        println!();
+        text += "Binary\n";
+        for (group, choices) in groups.iter().enumerate() {
+            text.extend((0..choices.len()).map(|index| format!(" x{group}_{index}\n")));
+        }
+        text + "End\n"
     }
 }
 
-fn main() {
+fn main() -> std::io::Result<()> {
     use BatchSizePolicy::{All, PowerOfTwo};
-    println!("planning time in ms: WR at 64 MiB, WS and WD at 8 MiB per kernel in total");
-    println!("net            N  sizes       kernels        WR        WS        WD  WD, microlp   ratio");
-    Case::new("AlexNet", alexnet(256), PowerOfTwo).report(101, true);
-    Case::new("AlexNet", alexnet(256), All).report(21, false);
-    Case::new("AlexNet", alexnet(1024), All).report(5, false);
-    Case::new("ResNet-50", resnet50(32), PowerOfTwo).report(101, true);
-    Case::new("ResNet-50", resnet50(256), PowerOfTwo).report(51, false);
+    let cases = [
+        Case::new("AlexNet", alexnet(256), PowerOfTwo, 101),
+        Case::new("ResNet-50", resnet50(32), PowerOfTwo, 101),
+        Case::new("AlexNet", alexnet(256), All, 21),
+        Case::new("AlexNet", alexnet(1024), All, 5),
+        Case::new("ResNet-50", resnet50(256), PowerOfTwo, 51),
+    ];
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--write-lp").skip(1);
+    if let Some(folder) = arguments.next() {
+        std::fs::create_dir_all(&folder)?;
+        let write =
+            |case: &Case| std::fs::write(format!("{folder}/{}.lp", case.name()), case.linear_program());
+        return cases.iter().try_for_each(write);
+    }
+    println!("Planning, ms: WR at 64 MiB, WS and WD at 8 MiB per kernel in total");
+    println!("net                      kernels        WR        WS        WD");
+    cases.iter().for_each(Case::report_planning);
+    println!(
+        "\nDivision alone, ms: our exact method and microlp (once); bound and greedy against the optimum"
+    );
+    println!("net                      binaries     exact   microlp    ratio   lower bound      greedy");
+    cases[..2].iter().for_each(Case::report_division);
+    Ok(())
 }

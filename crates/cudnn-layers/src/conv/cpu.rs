@@ -1,5 +1,7 @@
 //! The CPU's convolution algorithms.
 
+mod fft;
+mod implicit_gemm;
 mod winograd;
 
 use super::ConvOp;
@@ -47,5 +49,13 @@ pub struct Operands<'a> {
 
 /// Every algorithm, the one that always applies first.
 pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
-    &[winograd::FUSED_2X2, winograd::FUSED_4X4, winograd::NONFUSED_4X4]
+    &[
+        &implicit_gemm::IMPLICIT_GEMM,
+        &implicit_gemm::IMPLICIT_PRECOMP_GEMM,
+        winograd::FUSED_2X2,
+        winograd::FUSED_4X4,
+        winograd::NONFUSED_4X4,
+        &fft::FFT_TILING,
+        &fft::FFT_TILING_16,
+    ]
 }

@@ -48,7 +48,8 @@ fn the_sweep_finds_the_best_of_all_configurations_under_every_limit() {
     }
 }
 
-/// The paper's desirable set of `b` samples: every micro-configuration of `s` joined with every point of `b - s`.
+/// The paper's desirable set of `b` samples: every micro-configuration of `s` joined with every point of `b -
+/// s`.
 fn paper_recurrence(micros: &[Measurement], mini_batch: u32) -> Vec<(f64, Bytes)> {
     let mut fronts = vec![vec![(0.0, Bytes(0))]];
     for samples in 1..=mini_batch as usize {

@@ -65,7 +65,7 @@ fn a_failing_profiler_is_named_with_kernel_and_size() {
         table.profile(&[kernel(8, 4)], BatchSizePolicy::PowerOfTwo, &mut recorder, |_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot profile conv8 Forward (Forward 64x27x27, 8 filters 5x5, pad 2, F32 FP32 NCHW) at micro-batch 2: \
+        "cannot profile conv8 Forward (64x27x27, 8 filters 5x5, pad 2) at micro-batch 2: \
          the device is lost"
     );
     assert_eq!(table.len(), 1, "what was measured before stays");

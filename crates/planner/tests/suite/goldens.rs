@@ -116,10 +116,10 @@ fn division_gives_the_total_to_the_kernel_that_gains_most() {
     let kernels = [kernel(64, 256), kernel(192, 256)];
     let models = [(kernels[0].clone(), fft_and_gemm()), (kernels[1].clone(), slow)];
     let table = table(&models, BatchSizePolicy::PowerOfTwo);
-    let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes::mib(256 + 32));
+    let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes::mib(256 + 40));
     let plan = plan(&kernels, &table, &options).unwrap();
     let configurations: Vec<String> = plan.kernels.iter().map(|k| k.configuration.to_string()).collect();
-    // Eight calls of 32 save 256 * 0.05 - 8 = 4.8 ms.
+    // Eight calls of 32 save 256 * 0.05 - 8 = 4.8 ms. The 8 MiB left over are no use, but count as available.
     assert_eq!(configurations, ["8x32 FFT_TILING", "256 FFT_TILING"]);
     assert_eq!(
         (plan.kernels[0].workspace_offset, plan.kernels[1].workspace_offset),
@@ -128,7 +128,7 @@ fn division_gives_the_total_to_the_kernel_that_gains_most() {
     assert_eq!((plan.workspace_total, plan.workspace_max), (Bytes::mib(288), Bytes::mib(256)));
     assert_eq!(
         plan.kernels[0].explanation.to_string(),
-        "FFT_TILING at 256 is 1.26x faster but lacks 224 MiB"
+        "FFT_TILING at 256 is 1.26x faster but lacks 216 MiB"
     );
     let division = plan.division.unwrap();
     assert!(division.lower_bound_ms <= plan.time_ms && plan.time_ms <= division.greedy_ms);

@@ -52,12 +52,23 @@ fn check_arena(plan: &Plan) {
     }
 }
 
+/// What a refused limit should have been.
+fn smallest_feasible(plan: &Result<Plan, PlanError>) -> Option<Bytes> {
+    match plan {
+        Err(PlanError::Infeasible { smallest, .. } | PlanError::TotalInfeasible { smallest, .. }) => {
+            Some(*smallest)
+        }
+        _ => None,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_plan_covers_every_mini_batch_and_stays_within_its_limit(
-        (kernels, table) in net(), sizes in batch_size_policy(), workspace in workspace_policy(), limit in LIMITS,
+        (kernels, table) in net(), sizes in batch_size_policy(), workspace in workspace_policy(),
+        limit in LIMITS,
     ) {
         let options = options(sizes, workspace, Bytes(limit));
         let plan = plan(&kernels, &table, &options).unwrap();
@@ -82,7 +93,8 @@ proptest! {
 
     #[test]
     fn a_plan_is_never_slower_than_undivided(
-        (kernels, table) in net(), sizes in batch_size_policy(), workspace in workspace_policy(), limit in LIMITS,
+        (kernels, table) in net(), sizes in batch_size_policy(), workspace in workspace_policy(),
+        limit in LIMITS,
     ) {
         let plan = plan(&kernels, &table, &options(sizes, workspace, Bytes(limit))).unwrap();
         if let Some(undivided_ms) = plan.undivided_time_ms {
@@ -114,7 +126,8 @@ proptest! {
     fn one_shared_arena_is_never_slower_than_dividing_the_same_total(
         (kernels, table) in net(), sizes in batch_size_policy(), limit in LIMITS,
     ) {
-        let time_ms = |workspace| plan(&kernels, &table, &options(sizes, workspace, Bytes(limit))).unwrap().time_ms;
+        let options = |workspace| options(sizes, workspace, Bytes(limit));
+        let time_ms = |workspace| plan(&kernels, &table, &options(workspace)).unwrap().time_ms;
         prop_assert!(not_slower(time_ms(WorkspacePolicy::Ws), time_ms(WorkspacePolicy::Wd)));
     }
 
@@ -137,7 +150,8 @@ proptest! {
 
     #[test]
     fn the_smallest_feasible_limit_is_feasible_and_smallest(
-        seed in any::<u64>(), mini_batch in 1..12u32, workspace in workspace_policy(), sizes in batch_size_policy(),
+        seed in any::<u64>(), mini_batch in 1..12u32, workspace in workspace_policy(),
+        sizes in batch_size_policy(),
     ) {
         let kernels = [kernel(1, mini_batch), kernel(1, mini_batch)];
         let mut table = CostTable::default();
@@ -145,7 +159,7 @@ proptest! {
         let plan_at = |limit| plan(&kernels, &table, &options(sizes, workspace, limit));
         // Of one kernel first; under WD perhaps of both together then.
         let mut limit = Bytes(0);
-        while let Err(PlanError::Infeasible { smallest, .. } | PlanError::TotalInfeasible { smallest, .. }) = plan_at(limit) {
+        while let Some(smallest) = smallest_feasible(&plan_at(limit)) {
             prop_assert!(smallest > limit);
             limit = smallest;
             prop_assert!(plan_at(Bytes(limit.0 - 1)).is_err());

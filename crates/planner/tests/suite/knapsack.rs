@@ -4,8 +4,8 @@ use planner::*;
 
 use crate::synthetic::*;
 
-/// Like the desirable sets of real kernels: time falls convexly with workspace, with noise, from a random time without
-/// workspace.
+/// Like the desirable sets of real kernels: time falls convexly with workspace, with noise, from a random
+/// time without workspace.
 fn front(random: &mut Random, size: usize) -> Vec<Alternative> {
     let slowest_ms = 0.05 * 160f64.powf(random.unit());
     let most_bytes = 5.0 * 100f64.powf(random.unit()) * f64::from(1 << 20);

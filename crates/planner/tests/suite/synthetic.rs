@@ -78,8 +78,8 @@ pub(crate) fn table(kernels: &[(Kernel, Vec<Affine>)], policy: BatchSizePolicy) 
     table
 }
 
-/// Random micro-configurations of sizes up to `mini_batch`, on a coarse grid so that ties are common. Some sizes have
-/// none; size 1 always has one without workspace if `feasible`.
+/// Random micro-configurations of sizes up to `mini_batch`, on a coarse grid so that ties are common. Some
+/// sizes have none; size 1 always has one without workspace if `feasible`.
 pub(crate) fn random_micros(random: &mut Random, mini_batch: u32, feasible: bool) -> Vec<Measurement> {
     let mut micros = Vec::new();
     for micro_batch in 1..=mini_batch {

@@ -33,6 +33,8 @@ pub struct Declaration {
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
+    /// Whether backward computes the bottoms' gradients even where nobody wants them: then they get memory all the same.
+    pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
     /// What backward wants to know of the tops' data.

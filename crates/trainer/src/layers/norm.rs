@@ -55,6 +55,7 @@ impl Layer for BatchNorm {
             tops: vec![x.clone()],
             params,
             gradients: vec![true],
+            always_propagates: true,
             needs_bottom: true,
             saved_len: 2 * channels,
             scratch_len: [0, 2 * channels],
@@ -92,7 +93,7 @@ impl Layer for BatchNorm {
         let saved =
             Saved { mean: io.saved.slice(0..channels), inv_std: io.saved.slice(channels..2 * channels) };
         let gradients = affine_gradients(io.param_diffs, io.scratch, channels);
-        let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
+        let dx = io.bottom_diffs.remove(0).expect("it always propagates");
         let gamma = io.params.first().copied();
         batch_norm::backward(
             device,

@@ -1,6 +1,6 @@
 //! Every layer type: its defaults, its notations and the values it refuses.
 
-use super::{kind, layer_error, net, net_error};
+use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
     AccuracyParams, Backend, BatchNormParams, ConcatParams, ConvolutionParams, DropoutParams,
     EltwiseOperation, EltwiseParams, Filler, FlattenParams, HeightWidth, InnerProductParams, LayerKind,
@@ -10,6 +10,16 @@ use crate::spec::{
 
 const ZERO: Filler = Filler::Constant { value: 0.0 };
 const ONE: Filler = Filler::Constant { value: 1.0 };
+
+#[test]
+fn every_type_of_the_list_is_known_by_its_name() {
+    for name in LayerKind::TYPES {
+        match NetSpec::parse("n".as_ref(), &layer_text(name, "")) {
+            Ok(net) => assert_eq!(net.layers[0].kind.type_name(), name),
+            Err(error) => assert!(!error.to_string().contains("is not known"), "{error}"),
+        }
+    }
+}
 
 fn convolution(fields: &str) -> ConvolutionParams {
     match kind("Convolution", &format!("convolution_param {{ {fields} }}")) {
@@ -53,7 +63,14 @@ fn convolution_refuses_what_cannot_work() {
     let cases = [
         ("kernel_size: 3", "convolution_param.num_output is missing"),
         ("num_output: 0 kernel_size: 3", "convolution_param.num_output is 0, but must be at least 1"),
-        ("num_output: -4 kernel_size: 3", "convolution_param.num_output is -4, expected an integer from 0"),
+        (
+            "num_output: -4 kernel_size: 3",
+            "convolution_param.num_output is -4, expected an integer from 0 to 2147483647",
+        ),
+        (
+            "num_output: 4294967296 kernel_size: 3",
+            "convolution_param.num_output is 4294967296, expected an integer from 0 to 2147483647",
+        ),
         ("num_output: 4", "convolution_param.kernel_size is missing"),
         ("num_output: 4 kernel_size: 0", "convolution_param.kernel_size is 0, but must be at least 1"),
         ("num_output: 4 kernel_h: 3", "convolution_param.kernel_w is missing"),
@@ -68,7 +85,10 @@ fn convolution_refuses_what_cannot_work() {
             "num_output: 4 kernel_size: 3 dilation: 0",
             "convolution_param.dilation is 0, but must be at least 1",
         ),
-        ("num_output: 4 kernel_size: 3 pad: -1", "convolution_param.pad is -1, expected an integer from 0"),
+        (
+            "num_output: 4 kernel_size: 3 pad: -1",
+            "convolution_param.pad is -1, expected an integer from 0 to 2147483647",
+        ),
         (
             "num_output: 4 kernel_size: 3 group: 3",
             "convolution_param.group is 3, but must be a divisor of num_output, 4",
