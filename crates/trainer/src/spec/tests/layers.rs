@@ -1,6 +1,6 @@
 //! Every layer type: its defaults, its notations and the values it refuses.
 
-use super::{kind, layer_error, net, net_error};
+use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
     AccuracyParams, Backend, BatchNormParams, ConcatParams, ConvolutionParams, DropoutParams,
     EltwiseOperation, EltwiseParams, Filler, FlattenParams, HeightWidth, InnerProductParams, LayerKind,
@@ -10,6 +10,16 @@ use crate::spec::{
 
 const ZERO: Filler = Filler::Constant { value: 0.0 };
 const ONE: Filler = Filler::Constant { value: 1.0 };
+
+#[test]
+fn every_type_of_the_list_is_known_by_its_name() {
+    for name in LayerKind::TYPES {
+        match NetSpec::parse("n".as_ref(), &layer_text(name, "")) {
+            Ok(net) => assert_eq!(net.layers[0].kind.type_name(), name),
+            Err(error) => assert!(!error.to_string().contains("is not known"), "{error}"),
+        }
+    }
+}
 
 fn convolution(fields: &str) -> ConvolutionParams {
     match kind("Convolution", &format!("convolution_param {{ {fields} }}")) {
