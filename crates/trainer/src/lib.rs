@@ -12,6 +12,8 @@
 pub mod data;
 pub mod error;
 pub mod fill;
+#[cfg(test)]
+mod gradient_check;
 pub mod layers;
 pub mod net;
 pub mod planning;

@@ -121,14 +121,20 @@ impl Graph {
                 leads_to_loss[bottom] |= passes;
             }
             let trains = node.params.iter().any(|&param| self.params[param].trained);
-            let wants = |bottom: usize| wanted[bottom] || (trains && node.declaration.always_propagates);
-            let propagates: Vec<bool> =
-                node.bottoms.iter().zip(propagates).map(|(&bottom, passes)| passes && wants(bottom)).collect();
+            let propagates: Vec<bool> = node
+                .bottoms
+                .iter()
+                .zip(propagates)
+                .map(|(&bottom, passes)| passes && wanted[bottom])
+                .collect();
             for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| **passes) {
                 self.values[bottom].needs_diff = true;
             }
             let node = &mut self.nodes[index];
             node.backward = trains || propagates.contains(&true);
+            if node.backward && node.declaration.always_propagates && !propagates[0] {
+                node.declaration.scratch_len[1] += self.values[node.bottoms[0]].shape.count();
+            }
             node.propagates = propagates;
         }
     }
