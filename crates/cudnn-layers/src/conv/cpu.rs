@@ -1,5 +1,7 @@
 //! The CPU's convolution algorithms.
 
+mod axis;
+mod im2col;
 mod implicit_gemm;
 
 use super::ConvOp;
@@ -47,5 +49,5 @@ pub struct Operands<'a> {
 
 /// Every algorithm, the one that always applies first.
 pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
-    &[&implicit_gemm::IMPLICIT_GEMM, &implicit_gemm::IMPLICIT_PRECOMP_GEMM]
+    &[&implicit_gemm::IMPLICIT_GEMM, &implicit_gemm::IMPLICIT_PRECOMP_GEMM, &im2col::Im2col]
 }
