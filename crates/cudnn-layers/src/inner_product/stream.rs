@@ -84,9 +84,14 @@ impl WithLanes for RowSums<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let ([n, k, columns], (w, w_stride), (sums, width)) = (self.extents, self.w, self.sums);
+        // Samples lie a power of two apart in many nets and would then share one set of the cache.
+        let mut packed = [0.0; MAX_SAMPLES * ROWS];
         for first in (0..k).step_by(ROWS) {
             let rows = (k - first).min(ROWS);
-            let left = Left { elements: &self.a[first..], row_stride: k, step: 1 };
+            for (packed, sample) in packed.chunks_exact_mut(ROWS).zip(self.a.chunks_exact(k)) {
+                packed[..rows].copy_from_slice(&sample[first..first + rows]);
+            }
+            let left = Left { elements: &packed, row_stride: ROWS, step: 1 };
             let right = (&w[first * w_stride..], w_stride);
             block_gemm(lanes, [n, columns, rows], left, right, (sums, width), Accumulate::Add);
         }
@@ -103,18 +108,17 @@ pub(super) fn outer_products(
     c: &mut [f32],
     accumulate: Accumulate,
 ) {
-    const TILE_ROWS: usize = 8;
     const TASK_WORK: usize = 1 << 20;
-    let tiles = (TASK_WORK / (n * columns * TILE_ROWS).max(1)).max(1);
+    let tiles = (TASK_WORK / (n * columns * ROWS).max(1)).max(1);
     for_each_run(
         cpu,
         rows,
-        TILE_ROWS * tiles,
+        ROWS * tiles,
         [c],
         #[inline(always)]
         |range, [c]| {
-            for first in range.clone().step_by(TILE_ROWS) {
-                let last = (first + TILE_ROWS).min(range.end);
+            for first in range.clone().step_by(ROWS) {
+                let last = (first + ROWS).min(range.end);
                 let c = &mut c[(first - range.start) * columns..(last - range.start) * columns];
                 let extents = [n, last - first, columns];
                 dispatch(Outer { extents, left: (&left[first..], rows), right, c, accumulate });
@@ -138,7 +142,11 @@ impl WithLanes for Outer<'_> {
     fn call<L: Lanes>(self, lanes: L) {
         let ([n, rows, columns], (left, step)) = (self.extents, self.left);
         let whole = columns / LANES * LANES;
-        let a = Left { elements: left, row_stride: 1, step };
+        let mut packed = [0.0; MAX_SAMPLES * ROWS];
+        for (packed, sample) in packed.chunks_exact_mut(ROWS).zip(left.chunks(step)) {
+            packed[..rows].copy_from_slice(&sample[..rows]);
+        }
+        let a = Left { elements: &packed, row_stride: 1, step: ROWS };
         block_gemm(lanes, [rows, whole, n], a, (self.right, columns), (self.c, columns), self.accumulate);
         if whole < columns && rows > 0 {
             let left = Matrix::rows(left, step).t();
