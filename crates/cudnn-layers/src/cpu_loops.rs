@@ -216,11 +216,11 @@ impl ColumnsMut<'_> {
 }
 
 /// Calls `body(outer index, columns, the block of every output)` for every block of at most `width` columns of
-/// `outer x axis x inner` blobs, vectorised; small neighbouring blocks share a task.
+/// `outer x axis x inner` blobs, vectorised; `run` neighbouring blocks share a task.
 pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
     cpu: &Cpu,
     extents: &crate::AxisExtents,
-    width: usize,
+    (width, run): (usize, usize),
     outputs: [&mut [f32]; OUTPUTS],
     body: impl Fn(usize, Range<usize>, [ColumnsMut<'_>; OUTPUTS]) + Sync,
 ) {
@@ -228,7 +228,6 @@ pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
     assert!(outputs.iter().all(|output| output.len() == extents.len()), "lengths of the outputs");
     let blobs = outputs.map(SharedMut::new);
     let per_outer = inner.div_ceil(width);
-    let run = items_per_task(extents.axis * width.min(inner));
     for_each_run(
         cpu,
         extents.outer * per_outer,
