@@ -56,7 +56,11 @@ fn nets_that_cannot_be_are_refused_with_line_and_layer() {
         ("\"Pooling\"", "\"Poling\"", &["net.prototxt:21", "'Poling'", "Pooling"][..]),
         ("kernel_size: 5 pad: 2", "kernel_size: 50", &["net.prototxt:16", "'conv2'"]),
         ("bottom: \"pool2\"", "bottom: \"pool3\"", &["net.prototxt:24", "'ip'", "'pool3'"]),
-        ("bottom: \"data\" top: \"conv1\"", "bottom: \"ip\" top: \"conv1\"", &["net.prototxt:8", "'conv1'", "'ip'", "cycle"]),
+        (
+            "bottom: \"data\" top: \"conv1\"",
+            "bottom: \"ip\" top: \"conv1\"",
+            &["net.prototxt:8", "'conv1'", "'ip'", "cycle"],
+        ),
         ("kernel_size: 3", "kernel_size: 0", &["net.prototxt:10", "kernel_size"]),
         ("num_output: 8", "num_output: 8 group: 3", &["net.prototxt:10", "group"]),
         ("type: \"ReLU\"", "type: ReLU", &["net.prototxt:12"]),
@@ -69,12 +73,18 @@ fn nets_that_cannot_be_are_refused_with_line_and_layer() {
     }
     let folder = Folder::new();
     assert_refused(&folder.run("time --model no.prototxt"), 1, &["no.prototxt"], "no such net");
-    assert_refused(&folder.run("train --solver net.prototxt"), 1, &["net.prototxt", "max_iter"], "a net for a solver");
+    assert_refused(
+        &folder.run("train --solver net.prototxt"),
+        1,
+        &["net.prototxt", "max_iter"],
+        "a net for a solver",
+    );
 }
 
 #[test]
 fn damaged_data_is_refused_with_its_file() {
-    let digits = |name: &str| std::fs::read(format!("{}/data/digits/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let digits =
+        |name: &str| std::fs::read(format!("{}/data/digits/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (images, labels) = (digits("train-images-idx3-ubyte.gz"), digits("train-labels-idx1-ubyte.gz"));
     let plain = |packed: &[u8]| {
         let mut plain = Vec::new();
@@ -85,15 +95,26 @@ fn damaged_data_is_refused_with_its_file() {
     let mut label_out_of_range = plain(&labels);
     label_out_of_range[8 + 3] = 77;
     for (case, files, part) in [
-        ("a truncated gzip", vec![("train-images-idx3-ubyte.gz", images[..images.len() / 2].to_vec())], "train-images"),
-        ("a truncated IDX", vec![("train-images-idx3-ubyte", plain(&images)[..5000].to_vec())], "train-images"),
+        (
+            "a truncated gzip",
+            vec![("train-images-idx3-ubyte.gz", images[..images.len() / 2].to_vec())],
+            "train-images",
+        ),
+        (
+            "a truncated IDX",
+            vec![("train-images-idx3-ubyte", plain(&images)[..5000].to_vec())],
+            "train-images",
+        ),
         ("no IDX at all", vec![("train-images-idx3-ubyte", b"images".to_vec())], "train-images"),
         ("no data", vec![("readme", b"nothing".to_vec())], "set"),
         ("a truncated CIFAR", vec![("data_batch_1.bin", cifar(1, 5000))], "data_batch_1.bin"),
         ("a label out of range in CIFAR", vec![("data_batch_1.bin", cifar(11, 8 * 3073))], "11"),
         (
             "a label out of range in IDX",
-            vec![("train-images-idx3-ubyte", plain(&images)), ("train-labels-idx1-ubyte", label_out_of_range)],
+            vec![
+                ("train-images-idx3-ubyte", plain(&images)),
+                ("train-labels-idx1-ubyte", label_out_of_range),
+            ],
             "77",
         ),
     ] {
@@ -127,8 +148,18 @@ fn snapshots_that_do_not_fit_are_refused() {
     let (weights, state) = ("small_iter_2.safetensors", "small_iter_2.solverstate.safetensors");
     let train = "train --solver solver.prototxt --no-snapshot --no-test";
     let resume = format!("{train} --snapshot {state}");
-    assert_refused(&folder.run(&format!("{resume} --max-iter 2")), 1, &[state, "iteration 2"], "nothing left to do");
-    assert_refused(&folder.run(&format!("{train} --snapshot {weights}")), 1, &[weights], "weights for a state");
+    assert_refused(
+        &folder.run(&format!("{resume} --max-iter 2")),
+        1,
+        &[state, "iteration 2"],
+        "nothing left to do",
+    );
+    assert_refused(
+        &folder.run(&format!("{train} --snapshot {weights}")),
+        1,
+        &[weights],
+        "weights for a state",
+    );
     assert_refused(&folder.run(&format!("{train} --snapshot none")), 1, &["none"], "no such file");
 
     let whole = folder.read(weights);
@@ -144,7 +175,12 @@ fn snapshots_that_do_not_fit_are_refused() {
 
     folder.change_net("num_output: 16", "num_output: 12");
     assert_refused(&folder.run(&resume), 1, &[state, "\"small\""], "the state of another net");
-    assert_refused(&folder.run(&format!("{train} --weights {weights}")), 1, &[weights, "conv2"], "another net's weights");
+    assert_refused(
+        &folder.run(&format!("{train} --weights {weights}")),
+        1,
+        &[weights, "conv2"],
+        "another net's weights",
+    );
     assert_refused(&folder.run(&test), 1, &[weights, "conv2"], "another net's weights");
 }
 

@@ -94,7 +94,9 @@ impl Folder {
 
     pub(crate) fn run_with(&self, arguments: &str, environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_microbatch"));
-        for name in ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"] {
+        for name in
+            ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"]
+        {
             command.env_remove(name);
         }
         command.args(arguments.split_whitespace()).envs(environment.iter().copied()).current_dir(&self.0);

@@ -5,12 +5,17 @@ use crate::fixtures::Folder;
 #[test]
 fn weights_are_tested_as_the_training_tested_them() {
     let folder = Folder::new();
-    let trained = folder.json("train --solver solver.prototxt --snapshot-prefix small --max-iter 8 --threads 1");
+    let trained =
+        folder.json("train --solver solver.prototxt --snapshot-prefix small --max-iter 8 --threads 1");
     let test = "test --model net.prototxt --weights small_iter_8.safetensors --iterations 4 --threads 1";
     let report = folder.json(test);
     let value = |outputs: &serde_json::Value, name: &str| {
         let outputs = outputs.as_array().unwrap().iter();
-        outputs.filter(|output| output["name"] == name).map(|output| output["value"].as_f64().unwrap()).next().unwrap()
+        outputs
+            .filter(|output| output["name"] == name)
+            .map(|output| output["value"].as_f64().unwrap())
+            .next()
+            .unwrap()
     };
     // Both saw the first 32 test images with the same weights: those of the first test of this very training differ.
     let text = folder.succeed(test);

@@ -44,7 +44,9 @@ fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
         "layers add up to",
         "images/s",
     ] {
-        let position = rest.find(expected).unwrap_or_else(|| panic!("{expected:?} is missing or too early in\n{report}"));
+        let position = rest
+            .find(expected)
+            .unwrap_or_else(|| panic!("{expected:?} is missing or too early in\n{report}"));
         rest = &rest[position + expected.len()..];
     }
     assert!(!report.contains("conv1 BackwardData"), "the first layer has no use for it:\n{report}");
@@ -77,13 +79,21 @@ fn json_is_one_object_that_agrees_with_itself() {
 fn compare_runs_the_net_undivided_first() {
     let folder = Folder::new();
     let report = folder.json("time --model net.prototxt --iterations 2 --compare --workspace-limit 16KiB");
-    let policies: Vec<&Value> = report["runs"].as_array().unwrap().iter().map(|run| &run["plan"]["policy"]).collect();
+    let policies: Vec<&Value> =
+        report["runs"].as_array().unwrap().iter().map(|run| &run["plan"]["policy"]).collect();
     assert_eq!(policies, ["undivided", "powerOfTwo"]);
     let kernels = report["runs"][0]["plan"]["kernels"].as_array().unwrap();
     assert!(kernels.iter().all(|kernel| kernel["calls"] == 1), "{kernels:?}");
     assert_eq!(report["comparison"]["kernels"].as_array().unwrap().len(), 5);
     let losses = [0, 1].map(|run: usize| report["runs"][run]["initial_loss"].as_f64().unwrap());
-    assert!((losses[0] - losses[1]).abs() < 1e-4 * losses[0], "the same net: {losses:?}");
+    assert!((losses[0] - losses[1]).abs() < 1e-4 * losses[0], "the same net and images: {losses:?}");
+
+    let report = folder.json("time --model net.prototxt --iterations 1 --compare --synthetic=1x8x8");
+    let losses = [0, 1].map(|run: usize| report["runs"][run]["initial_loss"].as_f64().unwrap());
+    assert!(
+        (losses[0] - losses[1]).abs() < 1e-4 * losses[0],
+        "made-up images are there both times: {losses:?}"
+    );
 
     let text = folder.succeed("time --model net.prototxt --iterations 1 --compare");
     assert!(text.contains("Comparison, measured in the net: undivided, and powerOfTwo;"), "{text}");
@@ -94,7 +104,8 @@ fn compare_runs_the_net_undivided_first() {
 #[test]
 fn the_options_of_planning_reach_the_plan() {
     let folder = Folder::new();
-    let plan = |arguments: &str| folder.json(&format!("plan --model net.prototxt {arguments}"))["plan"].clone();
+    let plan =
+        |arguments: &str| folder.json(&format!("plan --model net.prototxt {arguments}"))["plan"].clone();
     let wr = plan("--workspace-limit 32KiB");
     for kernel in wr["kernels"].as_array().unwrap() {
         assert!(kernel["workspace_bytes"].as_u64().unwrap() <= 32 << 10, "{kernel}");
@@ -102,16 +113,27 @@ fn the_options_of_planning_reach_the_plan() {
     let wd = plan("--total-workspace 100KiB");
     assert_eq!(wd["workspace_policy"], "wd");
     assert!(wd["workspace_total_bytes"].as_u64().unwrap() <= 100 << 10, "{wd}");
-    assert!(wd["division"]["lower_bound_ms"].as_f64().unwrap() <= wd["time_ms"].as_f64().unwrap() * (1.0 + 1e-9));
+    assert!(
+        wd["division"]["lower_bound_ms"].as_f64().unwrap() <= wd["time_ms"].as_f64().unwrap() * (1.0 + 1e-9)
+    );
     let ws = plan("--workspace-policy ws --total-workspace 100KiB --policy all --max-error 1e-6");
     assert_eq!(ws["policy"], "all");
     assert_eq!(ws["workspace_total_bytes"], ws["workspace_max_bytes"]);
-    assert!(ws["kernels"].as_array().unwrap().iter().all(|kernel| kernel["max_error"].as_f64().unwrap() <= 1.1e-6));
+    assert!(
+        ws["kernels"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|kernel| kernel["max_error"].as_f64().unwrap() <= 1.1e-6)
+    );
 
     let environment = [("UCUDNN_TOTAL_WORKSPACE_SIZE", "102400"), ("UCUDNN_BATCH_SIZE_POLICY", "undivided")];
     let output = folder.run_with("plan --model net.prototxt --json", &environment);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&report["plan"]["policy"], &report["plan"]["limit_bytes"]), (&"undivided".into(), &102_400.into()));
+    assert_eq!(
+        (&report["plan"]["policy"], &report["plan"]["limit_bytes"]),
+        (&"undivided".into(), &102_400.into())
+    );
 }
 
 #[test]
@@ -119,7 +141,8 @@ fn the_mini_batch_the_phase_and_the_data_can_be_chosen() {
     let folder = Folder::new();
     folder.change_net("data_param {", "transform_param { crop_size: 12 }  data_param {");
     folder.change_net("transform_param { scale: 0.0625 }", "");
-    let report = folder.json("time --model net.prototxt --iterations 1 --batch 5 --phase test --synthetic=3x16x20");
+    let report =
+        folder.json("time --model net.prototxt --iterations 1 --batch 5 --phase test --synthetic=3x16x20");
     assert_eq!((&report["net"]["mini_batch"], &report["net"]["phase"]), (&5.into(), &"TEST".into()));
     assert_eq!(report["net"]["data"], "made-up images (--synthetic), 3x12x12");
     let run = &report["runs"][0];

@@ -8,7 +8,10 @@ const TRAIN: &str = "train --solver solver.prototxt --snapshot-prefix snapshots/
 /// The losses that a training displayed from iteration `first` on.
 fn losses(report: &Value, first: u64) -> Vec<f64> {
     let steps = report["steps"].as_array().unwrap().iter();
-    steps.filter(|step| step["iteration"].as_u64() >= Some(first)).map(|step| step["loss"].as_f64().unwrap()).collect()
+    steps
+        .filter(|step| step["iteration"].as_u64() >= Some(first))
+        .map(|step| step["loss"].as_f64().unwrap())
+        .collect()
 }
 
 #[test]
@@ -29,7 +32,9 @@ fn training_displays_tests_snapshots_and_sums_up() {
     ] {
         assert!(report.contains(expected), "{expected:?} is missing in\n{report}");
     }
-    for file in ["small_iter_6.safetensors", "small_iter_12.safetensors", "small_iter_12.solverstate.safetensors"] {
+    for file in
+        ["small_iter_6.safetensors", "small_iter_12.safetensors", "small_iter_12.solverstate.safetensors"]
+    {
         assert!(folder.path("snapshots").join(file).is_file(), "{file}");
     }
 }
@@ -43,7 +48,11 @@ fn a_resumed_training_goes_on_bit_by_bit() {
     let weights = folder.read("snapshots/small_iter_12.safetensors");
     let resumed = folder.json(&format!("{train} --snapshot snapshots/small_iter_6.solverstate.safetensors"));
     assert_eq!(losses(&whole, 6).len(), 6);
-    let same_plan = whole["plan"]["kernels"].as_array().unwrap().iter().zip(resumed["plan"]["kernels"].as_array().unwrap());
+    let same_plan = whole["plan"]["kernels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(resumed["plan"]["kernels"].as_array().unwrap());
     if same_plan.clone().all(|(a, b)| a["configuration"] == b["configuration"]) {
         assert_eq!(losses(&whole, 6), losses(&resumed, 6));
         assert_eq!(weights, folder.read("snapshots/small_iter_12.safetensors"));
@@ -56,7 +65,8 @@ fn a_resumed_training_goes_on_bit_by_bit() {
 fn every_policy_gives_the_same_losses() {
     let folder = Folder::new();
     let train = |options: &str| {
-        let report = folder.json(&format!("train --solver solver.prototxt --no-snapshot --no-test {options}"));
+        let report =
+            folder.json(&format!("train --solver solver.prototxt --no-snapshot --no-test {options}"));
         losses(&report, 0)
     };
     let reference = train("--policy undivided");
@@ -85,7 +95,8 @@ fn weights_of_another_training_are_where_it_starts() {
     let options = "--policy undivided --max-error 4e-7";
     let first = folder.json(&format!("{TRAIN} {options} --no-test"));
     let weights = "--weights snapshots/small_iter_12.safetensors";
-    let second = folder.json(&format!("train --solver solver.prototxt --no-snapshot --max-iter 1 {options} {weights}"));
+    let second = folder
+        .json(&format!("train --solver solver.prototxt --no-snapshot --max-iter 1 {options} {weights}"));
     let test = |report: &Value| report["summary"]["accuracies"].clone();
     assert_eq!(test(&first), Value::Array(Vec::new()), "no test was asked for");
     assert_eq!(second["tests"][0]["iteration"], 0);
