@@ -5,10 +5,10 @@
 //! channels lie side by side, and [`gather_gemm`] adds their product to the task's sums. The unrolled image exists as
 //! addresses only. At the end the sums, channels side by side, are turned into images.
 
-use super::axis::{Axis, Cut, part};
 use super::filter::{FilterLayout, TapBox};
 use super::patch::{PatchLayout, Planes};
 use super::turn::turn_columns;
+use crate::conv::cpu::axis::{Axis, Cut, part};
 use crate::conv::{ConvOp, cpu::Operands};
 use std::ops::Range;
 use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};

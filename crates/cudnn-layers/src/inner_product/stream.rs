@@ -1,0 +1,158 @@
+//! Products whose long vectors run along the rows of the weights, or of their gradient.
+
+use crate::{
+    AxisExtents,
+    cpu_loops::{for_each_column_block, for_each_run, put},
+};
+use tensor::{
+    Accumulate, Cpu,
+    cpu::{
+        block_gemm::{Left, block_gemm},
+        gemm::{Matrix, gemm_single},
+        simd::{LANES, Lanes, WithLanes, dispatch},
+    },
+};
+
+/// The largest mini-batch for these forms; above it a product is bound by arithmetic.
+pub(super) const MAX_SAMPLES: usize = 128;
+/// Elements of a task's sums: half of a typical share of second-level cache is left to the weights.
+const ROOM: usize = 1 << 14;
+/// Widest block of columns of the weights: 2 KiB from each row.
+const WIDTH: usize = 512;
+/// Rows of the weights that are gone through before the next columns' turn comes.
+const ROWS: usize = 32;
+
+/// Asks for the cache line `offset` elements after the start of `elements`; any address is harmless.
+#[inline(always)]
+pub(super) fn prefetch(elements: &[f32], offset: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let line = elements.as_ptr().wrapping_add(offset).cast::<i8>();
+        // SAFETY: a prefetch reads nothing architecturally and faults on no address; SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (elements, offset);
+}
+
+/// `c[s][i] (+)= sum over o of a[s][o] * w[o][i]` for `[samples, terms, columns]`.
+pub(super) fn sums_of_rows(
+    cpu: &Cpu,
+    [n, k, m]: [usize; 3],
+    a: &[f32],
+    w: &[f32],
+    c: &mut [f32],
+    accumulate: Accumulate,
+) {
+    let extents = AxisExtents { outer: 1, axis: n, inner: m };
+    let width = (ROOM / n.max(1)).min(WIDTH) / LANES * LANES;
+    for_each_column_block(
+        cpu,
+        &extents,
+        (width, 1),
+        [c],
+        #[inline(always)]
+        |_, columns, [mut c]| {
+            let mut sums = [0.0; ROOM];
+            let sums = &mut sums[..n * width];
+            let w = &w[columns.start.min(w.len())..];
+            if columns.len().is_multiple_of(LANES) {
+                dispatch(RowSums { extents: [n, k, columns.len()], a, w: (w, m), sums: (sums, width) });
+            } else {
+                let w = Matrix::rows(w, m);
+                let extents = [n, columns.len(), k];
+                gemm_single(extents, Matrix::rows(a, k), w, sums, width, Accumulate::Replace);
+            }
+            for (sample, sums) in sums.chunks_exact(width).enumerate() {
+                c.row(sample).iter_mut().zip(sums).for_each(|(c, &sum)| put(accumulate, c, sum));
+            }
+        },
+    );
+}
+
+/// One block of columns of [`sums_of_rows`]: a few rows of the weights at a time, which all samples then use from cache.
+struct RowSums<'a> {
+    extents: [usize; 3],
+    a: &'a [f32],
+    w: (&'a [f32], usize),
+    sums: (&'a mut [f32], usize),
+}
+
+impl WithLanes for RowSums<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let ([n, k, columns], (w, w_stride), (sums, width)) = (self.extents, self.w, self.sums);
+        // Samples lie a power of two apart in many nets and would then share one set of the cache.
+        let mut packed = [0.0; MAX_SAMPLES * ROWS];
+        for first in (0..k).step_by(ROWS) {
+            let rows = (k - first).min(ROWS);
+            for (packed, sample) in packed.chunks_exact_mut(ROWS).zip(self.a.chunks_exact(k)) {
+                packed[..rows].copy_from_slice(&sample[first..first + rows]);
+            }
+            let left = Left { elements: &packed, row_stride: ROWS, step: 1 };
+            let right = (&w[first * w_stride..], w_stride);
+            block_gemm(lanes, [n, columns, rows], left, right, (sums, width), Accumulate::Add);
+        }
+    }
+}
+
+/// `c[r][i] (+)= sum over s of left[s][r] * right[s][i]` for `[samples, rows, columns]`: every element of `c` is visited
+/// once, row by row.
+pub(super) fn outer_products(
+    cpu: &Cpu,
+    [n, rows, columns]: [usize; 3],
+    left: &[f32],
+    right: &[f32],
+    c: &mut [f32],
+    accumulate: Accumulate,
+) {
+    const TASK_WORK: usize = 1 << 20;
+    let tiles = (TASK_WORK / (n * columns * ROWS).max(1)).max(1);
+    for_each_run(
+        cpu,
+        rows,
+        ROWS * tiles,
+        [c],
+        #[inline(always)]
+        |range, [c]| {
+            for first in range.clone().step_by(ROWS) {
+                let last = (first + ROWS).min(range.end);
+                let c = &mut c[(first - range.start) * columns..(last - range.start) * columns];
+                let extents = [n, last - first, columns];
+                dispatch(Outer { extents, left: (&left[first..], rows), right, c, accumulate });
+            }
+        },
+    );
+}
+
+/// Some rows of [`outer_products`].
+struct Outer<'a> {
+    extents: [usize; 3],
+    left: (&'a [f32], usize),
+    right: &'a [f32],
+    c: &'a mut [f32],
+    accumulate: Accumulate,
+}
+
+impl WithLanes for Outer<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let ([n, rows, columns], (left, step)) = (self.extents, self.left);
+        let whole = columns / LANES * LANES;
+        let mut packed = [0.0; MAX_SAMPLES * ROWS];
+        for (packed, sample) in packed.chunks_exact_mut(ROWS).zip(left.chunks(step)) {
+            packed[..rows].copy_from_slice(&sample[..rows]);
+        }
+        let a = Left { elements: &packed, row_stride: 1, step: ROWS };
+        block_gemm(lanes, [rows, whole, n], a, (self.right, columns), (self.c, columns), self.accumulate);
+        if whole < columns && rows > 0 {
+            let left = Matrix::rows(left, step).t();
+            let right = Matrix::rows(&self.right[whole.min(self.right.len())..], columns);
+            let extents = [rows, columns - whole, n];
+            gemm_single(extents, left, right, &mut self.c[whole..], columns, self.accumulate);
+        }
+    }
+}
