@@ -21,6 +21,8 @@ pub mod prototxt;
 pub mod snapshot;
 pub mod solver;
 pub mod spec;
+#[cfg(test)]
+mod testing;
 pub mod time;
 
 pub use error::NetError;
