@@ -16,9 +16,9 @@ pub type ProfilerError = Box<dyn Error + Send + Sync>;
 
 /// Whoever can run convolution kernels on a device and time them.
 pub trait Profiler {
-    /// Measures every algorithm that can run `kernel` on `micro_batch` samples; those that cannot are left out, and
-    /// an empty list says that none can. Workspaces are never limited here: the limit is the plan's affair, and a
-    /// table serves every limit.
+    /// Measures every algorithm that can run `kernel` on `micro_batch` samples; those that cannot are left
+    /// out, and an empty list says that none can. Workspaces are never limited here: the limit is the plan's
+    /// affair, and a table serves every limit.
     ///
     /// # Errors
     /// When the device fails; profiling then stops.
@@ -66,11 +66,11 @@ impl CostTable {
         CostTable { device, groups: BTreeMap::new() }
     }
 
-    /// Measures what `policy` needs for `kernels` and the table does not have yet: identical kernels once, and for
-    /// each the largest size first, so that a profiler's buffers never grow.
+    /// Measures what `policy` needs for `kernels` and the table does not have yet: identical kernels once,
+    /// and for each the largest size first, so that a profiler's buffers never grow.
     ///
-    /// # Errors
-    /// When the profiler fails or returns an impossible measurement. What was measured before stays in the table.
+    /// # Errors When the profiler fails or returns an impossible measurement. What was measured before stays
+    /// in the table.
     pub fn profile(
         &mut self,
         kernels: &[Kernel],
@@ -121,7 +121,8 @@ impl CostTable {
         Ok(())
     }
 
-    /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can run it.
+    /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can
+    /// run it.
     pub fn measurements(&self, kernel: &KernelId, micro_batch: u32) -> Option<&[Measurement]> {
         self.sizes(kernel)?.get(&micro_batch).map(Vec::as_slice)
     }

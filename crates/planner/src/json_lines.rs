@@ -1,5 +1,5 @@
-//! Cost tables as JSON lines: a header, then one line per kernel and size, so that tables can be compared, appended to
-//! and shipped as text.
+//! Cost tables as JSON lines: a header, then one line per kernel and size, so that tables can be compared,
+//! appended to and shipped as text.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -44,8 +44,8 @@ impl CostTable {
         lines
     }
 
-    /// Reads what [`to_json_lines`](CostTable::to_json_lines) wrote. Empty lines are skipped; of two lines about the
-    /// same kernel and size the later one counts, so that a table may be corrected by appending.
+    /// Reads what [`to_json_lines`](CostTable::to_json_lines) wrote. Empty lines are skipped; of two lines
+    /// about the same kernel and size the later one counts, so that a table may be corrected by appending.
     ///
     /// # Errors
     /// With the number of the line that is broken, not a header, of another format, or impossible.

@@ -1,4 +1,5 @@
-//! The two policies a user chooses: which micro-batch sizes may be used, and how workspace is given to kernels.
+//! The two policies a user chooses: which micro-batch sizes may be used, and how workspace is given to
+//! kernels.
 
 use std::fmt;
 use std::str::FromStr;

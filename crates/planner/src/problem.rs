@@ -1,4 +1,5 @@
-//! What there is to choose from: the kernels of a plan, identical ones joined, with their admitted measurements.
+//! What there is to choose from: the kernels of a plan, identical ones joined, with their admitted
+//! measurements.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,9 @@
 //! The linear relaxation of the multiple-choice knapsack, and the greedy division that follows it.
 //!
-//! With fractions allowed only the corners of each group's lower convex hull in (workspace, time) matter. Starting from
-//! every group's least workspace, take the steps between neighbouring corners in order of milliseconds saved per byte
-//! until one does not fit; a fraction of that one fills the total exactly, and the sum is a lower bound.
+//! With fractions allowed only the corners of each group's lower convex hull in (workspace, time) matter.
+//! Starting from every group's least workspace, take the steps between neighbouring corners in order of
+//! milliseconds saved per byte until one does not fit; a fraction of that one fills the total exactly, and
+//! the sum is a lower bound.
 
 use crate::knapsack::Alternative;
 use crate::units::Bytes;

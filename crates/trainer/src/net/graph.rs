@@ -88,7 +88,8 @@ impl Graph {
     /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, a shape that does not
     /// fit, a shared parameter of another shape.
     pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>], backward: bool) -> Result<Self, NetError> {
-        let mut builder = Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
+        let mut builder =
+            Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
             builder.add(layer_spec, layer.as_mut())?;
         }
@@ -112,14 +113,21 @@ impl Graph {
                 continue;
             }
             let propagates: Vec<bool> = (0..node.bottoms.len())
-                .map(|i| node.declaration.gradients[i] && spec.layers[index].propagate_down.get(i) != Some(&false))
+                .map(|i| {
+                    node.declaration.gradients[i] && spec.layers[index].propagate_down.get(i) != Some(&false)
+                })
                 .collect();
             for (&bottom, &passes) in node.bottoms.iter().zip(&propagates) {
                 leads_to_loss[bottom] |= passes;
             }
-            let propagates: Vec<bool> =
-                node.bottoms.iter().zip(propagates).map(|(&bottom, passes)| passes && wanted[bottom]).collect();
             let trains = node.params.iter().any(|&param| self.params[param].trained);
+            let wants = |bottom: usize| wanted[bottom] || (trains && node.declaration.always_propagates);
+            let propagates: Vec<bool> = node
+                .bottoms
+                .iter()
+                .zip(propagates)
+                .map(|(&bottom, passes)| passes && wants(bottom))
+                .collect();
             for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| **passes) {
                 self.values[bottom].needs_diff = true;
             }
@@ -148,7 +156,8 @@ impl Graph {
         for index in 0..self.nodes.len() {
             let layer = &spec.layers[index];
             let node = &self.nodes[index];
-            let asked = node.declaration.in_place != InPlace::No && layer.bottoms.first() == layer.tops.first();
+            let asked =
+                node.declaration.in_place != InPlace::No && layer.bottoms.first() == layer.tops.first();
             if asked && self.may_overwrite(node.bottoms[0], node.declaration.in_place) {
                 let (bottom, top) = (node.bottoms[0], node.tops[0]);
                 self.values[top].root = self.values[bottom].root;
@@ -166,7 +175,11 @@ impl Graph {
             Need::Values => !producer.backward,
         };
         self.values[value].consumers.len() == 1
-            && self.values.iter().filter(|other| other.root == root).all(|other| fits(&self.nodes[other.producer]))
+            && self
+                .values
+                .iter()
+                .filter(|other| other.root == root)
+                .all(|other| fits(&self.nodes[other.producer]))
     }
 }
 
@@ -182,12 +195,17 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn add(&mut self, spec: &LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
         let index = self.graph.nodes.len();
-        let bottoms = spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
+        let bottoms =
+            spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
         if let Some(twice) = (1..bottoms.len()).find(|&i| bottoms[..i].contains(&bottoms[i])) {
             let name = &spec.bottoms[twice];
-            return Err(fault(spec, format!("bottom '{name}' stands twice; give one of them a Split of its own")));
+            return Err(fault(
+                spec,
+                format!("bottom '{name}' stands twice; give one of them a Split of its own"),
+            ));
         }
-        let shapes: Vec<Shape> = bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
+        let shapes: Vec<Shape> =
+            bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
         let declaration = layer.declare(&shapes).map_err(|message| fault(spec, message))?;
         let params = self.params(spec, &declaration.params)?;
         bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
@@ -223,11 +241,21 @@ impl Builder<'_> {
         })
     }
 
-    fn top(&mut self, spec: &LayerSpec, name: &str, shape: &Shape, producer: usize) -> Result<ValueId, NetError> {
+    fn top(
+        &mut self,
+        spec: &LayerSpec,
+        name: &str,
+        shape: &Shape,
+        producer: usize,
+    ) -> Result<ValueId, NetError> {
         if let Some(&other) = self.current.get(name)
             && !spec.bottoms.iter().any(|bottom| bottom == name)
         {
-            let other = &self.graph.nodes.get(self.graph.values[other].producer).map_or(&spec.name, |node| &node.name);
+            let other = &self
+                .graph
+                .nodes
+                .get(self.graph.values[other].producer)
+                .map_or(&spec.name, |node| &node.name);
             return Err(fault(spec, format!("top '{name}' is already the top of layer '{other}'")));
         }
         let id = self.graph.values.len();
@@ -244,16 +272,26 @@ impl Builder<'_> {
     }
 
     fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, NetError> {
-        (declared.iter().enumerate()).map(|(index, declaration)| self.param(spec, index, declaration)).collect()
+        (declared.iter().enumerate())
+            .map(|(index, declaration)| self.param(spec, index, declaration))
+            .collect()
     }
 
-    fn param(&mut self, spec: &LayerSpec, index: usize, declared: &ParamDeclaration) -> Result<usize, NetError> {
+    fn param(
+        &mut self,
+        spec: &LayerSpec,
+        index: usize,
+        declared: &ParamDeclaration,
+    ) -> Result<usize, NetError> {
         let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(index);
         if let Some(&param) = shared.as_ref().and_then(|name| self.shared.get(name)) {
             let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
             if owner != own {
                 let name = &self.graph.params[param].name;
-                return Err(fault(spec, format!("it shares parameter '{name}' of shape {owner}, but needs {own}")));
+                return Err(fault(
+                    spec,
+                    format!("it shares parameter '{name}' of shape {owner}, but needs {own}"),
+                ));
             }
             return Ok(param);
         }

@@ -10,7 +10,7 @@ use crate::{
     layers::{Backward, Forward, Gradient},
 };
 use std::time::{Duration, Instant};
-use tensor::{Accumulate, Access, Arena, Lease, Span, View, ViewMut};
+use tensor::{Access, Accumulate, Arena, Lease, Span, View, ViewMut};
 
 /// What an iteration is told besides its data.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,8 @@ impl Requests<'_> {
         spans.extend(bottoms.iter().map(|&value| layout.data[value]), Access::Read);
         spans.extend(node.tops.iter().map(|&value| layout.data[value]), Access::Write);
         for &param in &node.params {
-            let access = if net.graph.params[param].declaration.learned { Access::Read } else { Access::Write };
+            let access =
+                if net.graph.params[param].declaration.learned { Access::Read } else { Access::Write };
             spans.push(layout.params[param].data, access);
         }
         spans.push(layout.saved[step.node], Access::Write);
@@ -160,7 +161,9 @@ impl Requests<'_> {
             .map(|(&wanted, &accumulate)| wanted.then(|| Gradient { diff: leases.write(), accumulate }))
             .collect();
         let all: Vec<(usize, View<'_>)> = node.params.iter().map(|&param| (param, leases.read())).collect();
-        let pick = |wanted: bool| all.iter().filter(move |(param, _)| learned(*param) == wanted).map(|&(_, view)| view);
+        let pick = |wanted: bool| {
+            all.iter().filter(move |(param, _)| learned(*param) == wanted).map(|&(_, view)| view)
+        };
         let (params, state) = (pick(true).collect(), pick(false).collect());
         let param_diffs = (node.params.iter().zip(&schedule.param_accumulate[step.node]))
             .filter(|&(&param, _)| learned(param))

@@ -127,7 +127,8 @@ impl Clock {
 
     fn diffs(&self, graph: &Graph) -> Vec<(Buffer, Lifetime)> {
         let with_diff = |root: ValueId| {
-            (0..graph.values.len()).filter(move |&id| graph.values[id].root == root && graph.values[id].needs_diff)
+            (0..graph.values.len())
+                .filter(move |&id| graph.values[id].root == root && graph.values[id].needs_diff)
         };
         let roots = (0..graph.values.len()).filter(|&id| graph.values[id].root == id);
         roots
@@ -156,7 +157,7 @@ impl Clock {
 /// implicit Split of a blob with several readers.
 fn accumulation(graph: &Graph, steps: &[Step]) -> (Vec<Vec<Accumulate>>, Vec<Vec<Accumulate>>) {
     let (mut values, mut params) = (HashSet::new(), HashSet::new());
-    let mut first = |seen: &mut HashSet<usize>, id: usize| match seen.insert(id) {
+    let first = |seen: &mut HashSet<usize>, id: usize| match seen.insert(id) {
         true => Accumulate::Replace,
         false => Accumulate::Add,
     };

@@ -1,0 +1,170 @@
+//! Who lies where: images and their tiles, and matrices of every frequency.
+
+use std::ops::Range;
+use tensor::{ConvGeometry, cpu::simd::LANES};
+
+/// The images of one operand: `total` channels of `h x w` pixels per sample, of which one group has `channels`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Images {
+    pub(super) channels: usize,
+    pub(super) total: usize,
+    pub(super) h: usize,
+    pub(super) w: usize,
+}
+
+impl Images {
+    /// Blocks of sixteen channels of a group, the last perhaps partly filled.
+    pub(super) fn blocks(&self) -> usize {
+        self.channels.div_ceil(LANES)
+    }
+
+    /// Rows `rows` of a block of channels.
+    pub(super) fn planes(&self, sample: usize, group: usize, block: usize, rows: &Range<usize>) -> Planes {
+        let channel = sample * self.total + group * self.channels + block * LANES;
+        Planes {
+            first: (channel * self.h + rows.start) * self.w,
+            stride: self.h * self.w,
+            count: (self.channels - block * LANES).min(LANES),
+            len: rows.len() * self.w,
+        }
+    }
+}
+
+/// Up to sixteen runs of `len` elements, `stride` apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planes {
+    pub(super) first: usize,
+    pub(super) stride: usize,
+    pub(super) count: usize,
+    pub(super) len: usize,
+}
+
+/// A correlation of `n` samples with filters of 3 x 3, and the tiles of `step x step` outputs that cover it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Problem {
+    pub(super) n: usize,
+    pub(super) groups: usize,
+    pub(super) input: Images,
+    pub(super) output: Images,
+    pub(super) pad: [usize; 2],
+    /// Outputs of a tile in each direction.
+    pub(super) step: usize,
+}
+
+impl Problem {
+    /// The forward pass of `g` (and what its backward-filter pass differentiates), or `None` where Winograd's method
+    /// does not apply.
+    pub(super) fn forward(g: &ConvGeometry, step: usize) -> Option<Self> {
+        let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
+        let input = Images { channels: g.c / g.groups, total: g.c, h: g.h, w: g.w };
+        applies.then(|| {
+            let output = Images { channels: g.k / g.groups, total: g.k, h: g.out_h(), w: g.out_w() };
+            Self { n: g.n, groups: g.groups, input, output, pad: g.pad, step }
+        })
+    }
+
+    /// The backward-data pass of `g`: a correlation of `dy` with the rotated filters. A padding of more than 2 would have
+    /// to crop instead, which is not built.
+    pub(super) fn backward_data(g: &ConvGeometry, step: usize) -> Option<Self> {
+        let Self { n, groups, input, output, pad, step } = Self::forward(g, step)?;
+        let pad = [2usize.checked_sub(pad[0])?, 2usize.checked_sub(pad[1])?];
+        Some(Self { n, groups, input: output, output: input, pad, step })
+    }
+
+    /// Rows of tiles of one image.
+    pub(super) fn rows_per_image(&self) -> usize {
+        self.output.h.div_ceil(self.step)
+    }
+
+    /// Rows of tiles of all images.
+    pub(super) fn rows(&self) -> usize {
+        self.n * self.rows_per_image()
+    }
+
+    /// Tiles of a row.
+    pub(super) fn cols(&self) -> usize {
+        self.output.w.div_ceil(self.step)
+    }
+
+    /// Cuts a range of all rows of tiles at the borders of images.
+    pub(super) fn segments(&self, rows: Range<usize>) -> impl Iterator<Item = Segment> {
+        let per_image = self.rows_per_image();
+        let mut next = rows.start;
+        std::iter::from_fn(move || {
+            let (sample, start) = (next / per_image, next % per_image);
+            let len = (rows.end - next).min(per_image - start);
+            let segment = Segment { sample, rows: start..start + len, first: next - rows.start };
+            next += len;
+            (len > 0).then_some(segment)
+        })
+    }
+}
+
+/// Rows of tiles of one image.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) sample: usize,
+    /// Rows of tiles within the image.
+    pub(super) rows: Range<usize>,
+    /// The first of them, counted from the start of the range that was cut.
+    pub(super) first: usize,
+}
+
+/// A matrix of `rows x (16 * blocks)` for each of `frequencies`, cut into panels of columns: element order is
+/// `[frequency][panel][row][column of the panel]`, so that a product reads a panel from end to end.
+///
+/// Rows are tiles or channels, columns are channels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spectrum {
+    pub(super) frequencies: usize,
+    pub(super) rows: usize,
+    pub(super) blocks: usize,
+    /// Blocks of the widest panel; panels differ by at most one block.
+    pub(super) widest: usize,
+}
+
+impl Spectrum {
+    /// Distance between frequencies. One cache line more than needed: powers of two would map all frequencies of an
+    /// element to the same lines of the cache.
+    fn stride(&self) -> usize {
+        (self.rows * self.blocks + 1) * LANES
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.frequencies * self.stride()
+    }
+
+    pub(super) fn panels(&self) -> usize {
+        self.blocks.div_ceil(self.widest)
+    }
+
+    /// The blocks of a panel.
+    pub(super) fn panel_blocks(&self, panel: usize) -> Range<usize> {
+        let start = |panel| panel * self.blocks / self.panels();
+        start(panel)..start(panel + 1)
+    }
+
+    /// The panel that holds a block.
+    pub(super) fn panel_of(&self, block: usize) -> usize {
+        ((block + 1) * self.panels() - 1) / self.blocks
+    }
+
+    /// Columns of a panel.
+    pub(super) fn width(&self, panel: usize) -> usize {
+        self.panel_blocks(panel).len() * LANES
+    }
+
+    /// Where `rows` of a panel lie.
+    pub(super) fn range(&self, frequency: usize, panel: usize, rows: Range<usize>) -> Range<usize> {
+        let width = self.width(panel);
+        let start = frequency * self.stride() + self.rows * self.panel_blocks(panel).start * LANES;
+        start + rows.start * width..start + rows.end * width
+    }
+}
+
+/// Cuts the first `len` elements off `rest`.
+pub(super) fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
+    let (first, tail) = std::mem::take(rest).split_at_mut(len);
+    *rest = tail;
+    first
+}

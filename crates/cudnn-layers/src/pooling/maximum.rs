@@ -1,0 +1,205 @@
+//! Maximum pooling on the CPU.
+
+use super::rows::{self, BLOCK, Block};
+use crate::cpu_loops::{for_each_run, items_per_task};
+use tensor::{Accumulate, Cpu, PoolGeometry};
+
+/// The number of the winning tap as it is saved.
+trait Tap: bytemuck::Pod + Send + Sync {
+    /// No tap won.
+    const NONE: Self;
+    fn new(tap: u32) -> Self;
+    fn index(self) -> usize;
+}
+
+impl Tap for u8 {
+    const NONE: u8 = u8::MAX;
+    #[inline(always)]
+    fn new(tap: u32) -> u8 {
+        tap as u8
+    }
+    #[inline(always)]
+    fn index(self) -> usize {
+        self.into()
+    }
+}
+
+impl Tap for u32 {
+    const NONE: u32 = u32::MAX;
+    #[inline(always)]
+    fn new(tap: u32) -> u32 {
+        tap
+    }
+    #[inline(always)]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Whether taps fit a byte, [`Tap::NONE`] included.
+fn fits_byte(g: &PoolGeometry) -> bool {
+    g.window[0] * g.window[1] < 256
+}
+
+/// Elements of the mask of one plane, so that every plane's winners begin at an element.
+pub(super) fn plane_mask_len(g: &PoolGeometry) -> usize {
+    let outputs = g.out_h() * g.out_w();
+    if fits_byte(g) { outputs.div_ceil(4) } else { outputs }
+}
+
+pub(super) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: Option<&mut [f32]>) {
+    match mask {
+        Some(mask) if fits_byte(g) => forward_saving::<u8>(cpu, g, x, y, mask),
+        Some(mask) => forward_saving::<u32>(cpu, g, x, y, mask),
+        None => for_each_run(
+            cpu,
+            g.n * g.c,
+            items_per_task(g.h * g.w),
+            [y],
+            #[inline(always)]
+            |planes, [y]| {
+                for (plane, y) in planes.zip(y.chunks_exact_mut(g.out_h() * g.out_w())) {
+                    forward_plane::<u8>(g, &x[plane * g.h * g.w..][..g.h * g.w], y, &mut []);
+                }
+            },
+        ),
+    }
+}
+
+fn forward_saving<T: Tap>(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [f32]) {
+    let mask_len = plane_mask_len(g);
+    for_each_run(
+        cpu,
+        g.n * g.c,
+        items_per_task(g.h * g.w),
+        [y, mask],
+        #[inline(always)]
+        |planes, [y, mask]| {
+            let outputs = y.chunks_exact_mut(g.out_h() * g.out_w()).zip(mask.chunks_exact_mut(mask_len));
+            for (plane, (y, mask)) in planes.zip(outputs) {
+                let x = &x[plane * g.h * g.w..][..g.h * g.w];
+                forward_plane::<T>(g, x, y, bytemuck::cast_slice_mut(mask));
+            }
+        },
+    );
+}
+
+/// One plane; an empty `mask` saves nothing.
+#[inline(always)]
+fn forward_plane<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [T]) {
+    let out_w = g.out_w();
+    if !rows::fits(g) {
+        return forward_plane_directly(g, x, y, mask);
+    }
+    rows::for_each_block(g, |block| {
+        let (best, taps) = forward_block::<T>(g, x, block);
+        let outputs = block.row * out_w + block.first..block.row * out_w + block.first + block.columns;
+        y[outputs.clone()].copy_from_slice(&best[..block.columns]);
+        if !mask.is_empty() {
+            mask[outputs].iter_mut().zip(taps).for_each(|(mask, tap)| *mask = T::new(tap));
+        }
+    });
+}
+
+#[inline(always)]
+fn forward_block<T: Tap>(g: &PoolGeometry, x: &[f32], block: Block) -> ([f32; BLOCK], [u32; BLOCK]) {
+    let mut best = [f32::NEG_INFINITY; BLOCK];
+    let mut taps = [T::NONE.index() as u32; BLOCK];
+    rows::for_each_tap(
+        g,
+        x,
+        block,
+        f32::NEG_INFINITY,
+        #[inline(always)]
+        |tap, pixels| {
+            for ((best, winner), &pixel) in best.iter_mut().zip(&mut taps).zip(pixels) {
+                let wins = beats(pixel, *best);
+                *best = if wins { pixel } else { *best };
+                *winner = if wins { tap as u32 } else { *winner };
+            }
+        },
+    );
+    (best, taps)
+}
+
+/// Larger wins, and so does a NaN, which then stays.
+#[inline(always)]
+fn beats(pixel: f32, best: f32) -> bool {
+    pixel > best || pixel.is_nan()
+}
+
+/// For windows or strides too wide for [`rows`].
+fn forward_plane_directly<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [T]) {
+    let out_w = g.out_w();
+    for (index, y) in y.iter_mut().enumerate() {
+        let (row, column) = (index / out_w, index % out_w);
+        let (mut best, mut winner) = (f32::NEG_INFINITY, T::NONE);
+        for (r, image_row) in rows::image_rows(g, row) {
+            for s in 0..g.window[1] {
+                let position = (column * g.stride[1] + s).wrapping_sub(g.pad[1]);
+                if position < g.w && beats(x[image_row * g.w + position], best) {
+                    best = x[image_row * g.w + position];
+                    winner = T::new((r * g.window[1] + s) as u32);
+                }
+            }
+        }
+        *y = best;
+        if let Some(mask) = mask.get_mut(index) {
+            *mask = winner;
+        }
+    }
+}
+
+pub(super) fn backward(
+    cpu: &Cpu,
+    g: &PoolGeometry,
+    mask: &[f32],
+    dy: &[f32],
+    dx: &mut [f32],
+    accumulate: Accumulate,
+) {
+    let outputs = g.out_h() * g.out_w();
+    let mask_len = plane_mask_len(g);
+    let offset = |tap: usize| tap / g.window[1] * g.w + tap % g.window[1];
+    // Where a tap lies relative to its window's first pixel; far outside for no tap.
+    let mut offsets = [usize::MAX / 2; 256];
+    (0..g.window[0] * g.window[1]).zip(&mut offsets[..255]).for_each(|(tap, to)| *to = offset(tap));
+    for_each_run(
+        cpu,
+        g.n * g.c,
+        items_per_task(g.h * g.w),
+        [dx],
+        #[inline(always)]
+        |planes, [dx]| {
+            for (plane, dx) in planes.zip(dx.chunks_exact_mut(g.h * g.w)) {
+                if accumulate == Accumulate::Replace {
+                    dx.fill(0.0);
+                }
+                let dy = &dy[plane * outputs..(plane + 1) * outputs];
+                let mask = &mask[plane * mask_len..(plane + 1) * mask_len];
+                if fits_byte(g) {
+                    let mask: &[u8] = bytemuck::cast_slice(mask);
+                    scatter(g, mask, dy, dx, |tap: u8| offsets[usize::from(tap)]);
+                } else {
+                    scatter(g, bytemuck::cast_slice(mask), dy, dx, |tap: u32| offset(tap.index()));
+                }
+            }
+        },
+    );
+}
+
+/// Adds every `dy` to the pixel that won. No winner lands outside the plane and is skipped.
+#[inline(always)]
+fn scatter<T: Tap>(g: &PoolGeometry, mask: &[T], dy: &[f32], dx: &mut [f32], offset: impl Fn(T) -> usize) {
+    let out_w = g.out_w();
+    let corner = g.pad[0] * g.w + g.pad[1];
+    for (row, (dy, mask)) in dy.chunks_exact(out_w).zip(mask.chunks(out_w)).enumerate() {
+        let mut window = (row * g.stride[0] * g.w).wrapping_sub(corner);
+        for (&dy, &tap) in dy.iter().zip(mask) {
+            if let Some(dx) = dx.get_mut(window.wrapping_add(offset(tap))) {
+                *dx += dy;
+            }
+            window = window.wrapping_add(g.stride[1]);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What this crate's tests share.

@@ -1,0 +1,11 @@
+//! The planner against closed forms, brute force and an ILP solver.
+
+mod brute_force;
+mod cost_table;
+mod desirable;
+mod goldens;
+mod invariants;
+mod knapsack;
+mod plans;
+mod synthetic;
+mod units;
