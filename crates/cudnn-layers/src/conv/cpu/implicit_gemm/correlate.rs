@@ -310,7 +310,7 @@ impl Task<'_> {
                     steps: &step_offsets[steps.clone()],
                 };
                 let sums = &mut sums[pixels.start * width..];
-                gather_gemm(lanes, a, width / LANES, &weights[steps.start * width..], sums, mode);
+                gather_gemm(a, width / LANES, &weights[steps.start * width..], sums, mode);
             }
         }
     }
