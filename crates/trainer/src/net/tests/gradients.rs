@@ -94,7 +94,7 @@ fn only_layers_between_a_parameter_and_a_loss_run_backward() {
             .graph()
             .nodes
             .iter()
-            .all(|node| node.backward == !["data", "aside"].contains(&node.name.as_str()))
+            .all(|node| node.backward != ["data", "aside"].contains(&node.name.as_str()))
     );
 }
 
