@@ -85,3 +85,27 @@ fn results_do_not_depend_on_running_in_place() {
     assert!(in_place.1.iter().all(|loss| loss.is_finite()));
     assert_eq!((in_place.1, in_place.2), (apart.1, apart.2));
 }
+
+/// Asked for where it would destroy what is read again, and written out with a top of its own.
+#[test]
+fn a_refused_place_gives_the_same_results() {
+    let net = |top: &str| {
+        let softmax = layer("Softmax", "soft", "conv", "soft");
+        let relu = layer("ReLU", "relu", "soft", top);
+        let sum = |other: &str| {
+            format!("layer {{ name: 'sum' type: 'Eltwise' bottom: '{other}' bottom: '{top}' top: 'sum' }}\n")
+        };
+        // Who reads the old value stands before the layer that makes the new one.
+        let before = conv("before", "soft");
+        format!("{DATA}{}{softmax}{before}{relu}{}{}", conv("conv", "data"), sum("before"), head("sum"))
+    };
+    let run = |text: &str| {
+        let mut running = Running::new(text);
+        assert!(running.net.graph().nodes.iter().all(|node| !node.in_place));
+        let losses: Vec<f64> = (0..3).map(|number| running.iterate(number)).collect();
+        (losses, running.gradients())
+    };
+    let (refused, apart) = (run(&net("soft")), run(&net("relu")));
+    assert!(refused.0.iter().all(|loss| loss.is_finite()));
+    assert_eq!(refused, apart);
+}
