@@ -89,53 +89,102 @@ const SUM_LANES: usize = 64;
 /// Elements summed in single precision before the partial sum joins a double.
 const SUM_RUN: usize = 4096;
 
-/// Sums `terms(inputs[..][i])` over `i`, in one fixed order: single precision over short interleaved chains, double above.
-#[inline(always)]
-pub(crate) fn sums<const I: usize, const S: usize>(
-    inputs: [&[f32]; I],
-    terms: impl Fn([f32; I]) -> [f32; S],
-) -> [f64; S] {
-    let len = inputs[0].len();
-    let mut totals = [0.0; S];
-    let mut start = 0;
-    while start < len {
-        let end = (start + SUM_RUN).min(len);
-        let run = inputs.map(|input| &input[start..end]);
-        let lanes = run_sums(run, &terms);
-        for (total, lanes) in totals.iter_mut().zip(lanes) {
-            *total += f64::from(tree_sum(lanes));
-        }
-        start = end;
-    }
-    totals
+/// `COUNT` sums over several slices, in one fixed order: single precision over short interleaved chains, double above.
+pub(crate) struct Sums<const COUNT: usize> {
+    totals: [f64; COUNT],
+    lanes: [[f32; SUM_LANES]; COUNT],
+    held: usize,
 }
 
-#[inline(always)]
-fn run_sums<const I: usize, const S: usize>(
-    run: [&[f32]; I],
-    terms: &impl Fn([f32; I]) -> [f32; S],
-) -> [[f32; SUM_LANES]; S] {
-    let mut lanes = [[0.0; SUM_LANES]; S];
-    let whole = run[0].len() / SUM_LANES * SUM_LANES;
-    let mut at = 0;
-    while at < whole {
-        let block: [&[f32; SUM_LANES]; I] =
-            run.map(|input| input[at..at + SUM_LANES].try_into().expect("a whole block"));
-        for lane in 0..SUM_LANES {
-            let values = terms(std::array::from_fn(|input| block[input][lane]));
-            for (lanes, value) in lanes.iter_mut().zip(values) {
-                lanes[lane] += value;
-            }
-        }
-        at += SUM_LANES;
+impl<const COUNT: usize> Sums<COUNT> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self { totals: [0.0; COUNT], lanes: [[0.0; SUM_LANES]; COUNT], held: 0 }
     }
-    for lane in 0..run[0].len() - whole {
-        let values = terms(std::array::from_fn(|input| run[input][whole + lane]));
+
+    /// Adds `terms(inputs[..][i])` for all `i`; the inputs have one length.
+    #[inline(always)]
+    pub(crate) fn add<const INPUTS: usize>(
+        &mut self,
+        inputs: [&[f32]; INPUTS],
+        terms: impl Fn([f32; INPUTS]) -> [f32; COUNT],
+    ) {
+        let len = inputs[0].len();
+        for start in (0..len).step_by(SUM_RUN) {
+            let run = inputs.map(|input| &input[start..(start + SUM_RUN).min(len)]);
+            if self.held + run[0].len() > SUM_RUN {
+                self.flush();
+            }
+            self.held += run[0].len();
+            self.add_run(run, &terms);
+        }
+    }
+
+    /// The sums so far.
+    #[inline(always)]
+    pub(crate) fn totals(mut self) -> [f64; COUNT] {
+        self.flush();
+        self.totals
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        for (total, lanes) in self.totals.iter_mut().zip(&mut self.lanes) {
+            *total += f64::from(tree_sum(*lanes));
+            *lanes = [0.0; SUM_LANES];
+        }
+        self.held = 0;
+    }
+
+    #[inline(always)]
+    fn add_run<const INPUTS: usize>(
+        &mut self,
+        run: [&[f32]; INPUTS],
+        terms: &impl Fn([f32; INPUTS]) -> [f32; COUNT],
+    ) {
+        let len = run[0].len();
+        let (whole, vectors) = (len / SUM_LANES * SUM_LANES, len / 16 * 16);
+        let mut lanes = self.lanes;
+        for at in (0..whole).step_by(SUM_LANES) {
+            add_block::<SUM_LANES, INPUTS, COUNT>(run, at, terms, &mut lanes);
+        }
+        for at in (whole..vectors).step_by(16) {
+            add_block::<16, INPUTS, COUNT>(run, at, terms, &mut lanes);
+        }
+        for at in vectors..len {
+            add_block::<1, INPUTS, COUNT>(run, at, terms, &mut lanes);
+        }
+        self.lanes = lanes;
+    }
+}
+
+/// Adds the terms of `WIDTH` elements from `at` on to the first lanes.
+#[inline(always)]
+fn add_block<const WIDTH: usize, const INPUTS: usize, const COUNT: usize>(
+    run: [&[f32]; INPUTS],
+    at: usize,
+    terms: &impl Fn([f32; INPUTS]) -> [f32; COUNT],
+    lanes: &mut [[f32; SUM_LANES]; COUNT],
+) {
+    let block: [&[f32; WIDTH]; INPUTS] =
+        run.map(|input| input[at..at + WIDTH].try_into().expect("a whole block"));
+    for lane in 0..WIDTH {
+        let values = terms(std::array::from_fn(|input| block[input][lane]));
         for (lanes, value) in lanes.iter_mut().zip(values) {
             lanes[lane] += value;
         }
     }
-    lanes
+}
+
+/// As [`Sums`] for one slice of each input.
+#[inline(always)]
+pub(crate) fn sums<const INPUTS: usize, const COUNT: usize>(
+    inputs: [&[f32]; INPUTS],
+    terms: impl Fn([f32; INPUTS]) -> [f32; COUNT],
+) -> [f64; COUNT] {
+    let mut sums = Sums::new();
+    sums.add(inputs, terms);
+    sums.totals()
 }
 
 #[inline(always)]

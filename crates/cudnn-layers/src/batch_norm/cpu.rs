@@ -3,7 +3,7 @@
 use super::{Affine, AffineGradients, Running, RunningMut, Saved, Statistics};
 use crate::{
     AxisExtents,
-    cpu_loops::{ChannelMut, for_each_channel, for_each_run, items_per_task, put, sums},
+    cpu_loops::{ChannelMut, Sums, for_each_channel, for_each_run, items_per_task, put},
 };
 use tensor::{Accumulate, Cpu, View};
 
@@ -76,17 +76,17 @@ fn plane<'a>(extents: &AxisExtents, blob: &'a [f32], sample: usize, channel: usi
 #[inline(always)]
 fn moments(extents: &AxisExtents, x: &[f32], channel: usize) -> (f32, f32) {
     let count = extents.per_index() as f64;
-    let mut total = 0.0;
+    let mut sum = Sums::new();
     for sample in 0..extents.outer {
-        let [sum] = sums([plane(extents, x, sample, channel)], |[x]| [x]);
-        total += sum;
+        sum.add([plane(extents, x, sample, channel)], |[x]| [x]);
     }
-    let mean = (total / count) as f32;
-    let mut squares = 0.0;
+    let [sum] = sum.totals();
+    let mean = (sum / count) as f32;
+    let mut squares = Sums::new();
     for sample in 0..extents.outer {
-        let [sum] = sums([plane(extents, x, sample, channel)], |[x]| [(x - mean) * (x - mean)]);
-        squares += sum;
+        squares.add([plane(extents, x, sample, channel)], |[x]| [(x - mean) * (x - mean)]);
     }
+    let [squares] = squares.totals();
     (mean, (squares / count) as f32)
 }
 
@@ -221,14 +221,14 @@ impl Inputs<'_> {
     #[inline(always)]
     fn sums(&self, extents: &AxisExtents, channel: usize) -> [f64; 2] {
         let (mean, inv_std) = (self.saved.mean.host()[channel], self.saved.inv_std.host()[channel]);
-        let mut totals = [0.0; 2];
+        let mut sums = Sums::new();
         for sample in 0..extents.outer {
             let x = plane(extents, self.x, sample, channel);
             let dy = plane(extents, self.dy, sample, channel);
-            let [by_one, by_x] = sums([x, dy], |[x, dy]| [dy, dy * (x - mean)]);
-            totals = [totals[0] + by_one, totals[1] + by_x];
+            sums.add([x, dy], |[x, dy]| [dy, dy * (x - mean)]);
         }
-        [totals[0], totals[1] * f64::from(inv_std)]
+        let [by_one, by_x] = sums.totals();
+        [by_one, by_x * f64::from(inv_std)]
     }
 
     #[inline(always)]

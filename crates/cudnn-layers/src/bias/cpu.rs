@@ -2,7 +2,7 @@
 
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_run, items_per_task, put, sums},
+    cpu_loops::{Sums, for_each_run, items_per_task, put},
 };
 use tensor::{Accumulate, Cpu};
 
@@ -53,12 +53,12 @@ pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, dy: &[f32], db: &mut [f
                 return add_rows(&dy[channels.start..], extents, db, accumulate);
             }
             for (channel, db) in channels.zip(db) {
-                let mut total = 0.0;
+                let mut sum = Sums::new();
                 for sample in 0..extents.outer {
                     let start = (sample * extents.axis + channel) * extents.inner;
-                    let [sum] = sums([&dy[start..start + extents.inner]], |[dy]| [dy]);
-                    total += sum;
+                    sum.add([&dy[start..start + extents.inner]], |[dy]| [dy]);
                 }
+                let [total] = sum.totals();
                 put(accumulate, db, total as f32);
             }
         },

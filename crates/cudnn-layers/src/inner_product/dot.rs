@@ -30,7 +30,9 @@ pub(super) fn rows_by_rows(
     accumulate: Accumulate,
 ) {
     if k == 0 {
-        return if accumulate == Accumulate::Replace { c.fill(0.0) };
+        return if accumulate == Accumulate::Replace {
+            c.fill(0.0)
+        };
     }
     let extents = AxisExtents { outer: 1, axis: n, inner: m };
     let run = (TASK_WORK / (n * k * TILE[0]).max(1)).max(1);
@@ -43,7 +45,13 @@ pub(super) fn rows_by_rows(
         |_, outputs, [mut c]| {
             let mut sums = [0.0; MAX_SAMPLES * TILE[0]];
             let sums = &mut sums[..n * TILE[0]];
-            dispatch(Dots { k, a, w: &w[outputs.start * k..outputs.end * k], next: &w[outputs.end * k..], sums });
+            dispatch(Dots {
+                k,
+                a,
+                w: &w[outputs.start * k..outputs.end * k],
+                next: &w[outputs.end * k..],
+                sums,
+            });
             for (sample, sums) in sums.chunks_exact(TILE[0]).enumerate() {
                 c.row(sample).iter_mut().zip(sums).for_each(|(c, &sum)| put(accumulate, c, sum));
             }
@@ -127,26 +135,50 @@ fn tile<L: Lanes, const R: usize, const S: usize>(
     ahead: &[f32],
 ) -> [[f32; S]; R] {
     let steps = x[0].len() / LANES;
-    let blocks = |row: &&[f32]| row[..steps * LANES].as_ptr();
-    let (wp, xp) = (w.each_ref().map(blocks), x.each_ref().map(blocks));
-    let mut sums = [[lanes.zero(); S]; R];
-    for at in (0..steps).map(|step| step * LANES) {
-        prefetch(ahead, at);
-        // SAFETY: `blocks` checked that every row has `steps` whole blocks.
-        let x: [L::V; S] = std::array::from_fn(|s| unsafe { lanes.load_ptr(xp[s].add(at)) });
-        for r in 0..R {
-            // SAFETY: as above.
-            let w = unsafe { lanes.load_ptr(wp[r].add(at)) };
-            for s in 0..S {
-                sums[r][s] = lanes.mul_add(w, x[s], sums[r][s]);
-            }
+    let mut products =
+        lane_products(lanes, w.map(|w| &w[..steps * LANES]), x.map(|x| &x[..steps * LANES]), ahead);
+    for (products, w) in products.iter_mut().zip(w) {
+        for (products, x) in products.iter_mut().zip(x) {
+            let rest = w[steps * LANES..].iter().zip(&x[steps * LANES..]);
+            products.iter_mut().zip(rest).for_each(|(product, (w, x))| *product += w * x);
         }
     }
-    let tail = |r: usize, s: usize| -> f32 {
-        let rest = w[r][steps * LANES..].iter().zip(&x[s][steps * LANES..]);
-        rest.map(|(w, x)| w * x).sum()
-    };
-    std::array::from_fn(|r| std::array::from_fn(|s| tree_sum(lanes.to_array(sums[r][s])) + tail(r, s)))
+    products.map(|row| row.map(tree_sum))
+}
+
+/// The products of each lane, not yet summed across lanes. Lengths are one multiple of [`LANES`].
+#[inline(always)]
+fn lane_products<L: Lanes, const R: usize, const S: usize>(
+    lanes: L,
+    w: [&[f32]; R],
+    x: [&[f32]; S],
+    ahead: &[f32],
+) -> [[[f32; LANES]; S]; R] {
+    let len = x[0].len();
+    assert!(w.iter().chain(&x).all(|row| row.len() == len), "rows of one length");
+    let (mut wp, mut xp) = (w.map(<[f32]>::as_ptr), x.map(<[f32]>::as_ptr));
+    let mut sums = [[lanes.zero(); S]; R];
+    for step in 0..len / LANES {
+        prefetch(ahead, step * LANES);
+        // SAFETY: all rows have `len` elements, of which the pointers have passed `step` blocks of 16.
+        let x: [L::V; S] = std::array::from_fn(|s| unsafe { lanes.load_ptr(xp[s]) });
+        for (w, sums) in wp.iter_mut().zip(&mut sums) {
+            // SAFETY: as above.
+            let left = unsafe { lanes.load_ptr(*w) };
+            for (sum, &right) in sums.iter_mut().zip(&x) {
+                *sum = lanes.mul_add(left, right, *sum);
+            }
+            *w = w.wrapping_add(LANES);
+        }
+        xp.iter_mut().for_each(|x| *x = x.wrapping_add(LANES));
+    }
+    let mut products = [[[0.0; LANES]; S]; R];
+    for (products, sums) in products.iter_mut().zip(&sums) {
+        for (product, &sum) in products.iter_mut().zip(sums) {
+            *product = lanes.to_array(sum);
+        }
+    }
+    products
 }
 
 #[inline(always)]

@@ -49,10 +49,11 @@ fn forward_plane(g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
     if !rows::fits(g) {
         return forward_plane_directly(g, x, y);
     }
-    rows::for_each_block(g, |block| {
-        let outputs = block.row * out_w + block.first..block.row * out_w + block.first + block.columns;
-        forward_block(g, x, block, &mut y[outputs]);
-    });
+    rows::for_each_block(
+        g,
+        #[inline(always)]
+        |block| forward_block(g, x, block, &mut y[block.outputs(out_w)]),
+    );
 }
 
 #[inline(always)]
@@ -66,10 +67,19 @@ fn forward_block(g: &PoolGeometry, x: &[f32], block: Block, y: &mut [f32]) {
         #[inline(always)]
         |_, pixels| totals.iter_mut().zip(pixels).for_each(|(total, &pixel)| *total += pixel),
     );
+    y.iter_mut().zip(&totals).zip(&sizes(g, block)).for_each(|((y, &total), &size)| *y = total / size);
+}
+
+/// What the sums of a block are divided by: the whole window's width nearly everywhere, less for the last columns.
+#[inline(always)]
+fn sizes(g: &PoolGeometry, block: Block) -> [f32; BLOCK] {
     let height = extent(g, 0, g.h, block.row);
-    for (column, (y, total)) in y.iter_mut().zip(totals).enumerate() {
-        *y = total / (height * extent(g, 1, g.w, block.first + column)) as f32;
+    let mut sizes = [(height * g.window[1]) as f32; BLOCK];
+    let last_whole = (g.w + 2 * g.pad[1] - g.window[1]) / g.stride[1];
+    for column in (last_whole + 1).max(block.first)..block.first + block.columns {
+        sizes[column - block.first] = (height * extent(g, 1, g.w, column)) as f32;
     }
+    sizes
 }
 
 /// For windows or strides too wide for [`rows`].
@@ -110,6 +120,33 @@ pub(super) fn backward(cpu: &Cpu, g: &PoolGeometry, dy: &[f32], dx: &mut [f32], 
 /// Adds every `dy`, divided by its window's number of pixels, to the pixels under its window.
 #[inline(always)]
 fn backward_plane(g: &PoolGeometry, dy: &[f32], dx: &mut [f32]) {
+    if let [dy] = *dy
+        && g.window == [g.h, g.w]
+        && g.pad == [0, 0]
+    {
+        let share = dy / dx.len() as f32;
+        return dx.iter_mut().for_each(|dx| *dx += share);
+    }
+    if !rows::fits(g) {
+        return backward_plane_directly(g, dy, dx);
+    }
+    let out_w = g.out_w();
+    rows::for_each_block(
+        g,
+        #[inline(always)]
+        |block| {
+            let mut shares = [0.0; BLOCK];
+            let dy = &dy[block.outputs(out_w)];
+            let sizes = sizes(g, block);
+            shares.iter_mut().zip(dy).zip(&sizes).for_each(|((share, &dy), &size)| *share = dy / size);
+            rows::spread(g, &shares, block, dx);
+        },
+    );
+}
+
+/// For windows or strides too wide for [`rows`].
+#[inline(always)]
+fn backward_plane_directly(g: &PoolGeometry, dy: &[f32], dx: &mut [f32]) {
     for (row, dy) in dy.chunks_exact(g.out_w()).enumerate() {
         let height = extent(g, 0, g.h, row);
         for image_row in pixels(g, 0, g.h, row) {

@@ -91,14 +91,18 @@ fn forward_plane<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut 
     if !rows::fits(g) {
         return forward_plane_directly(g, x, y, mask);
     }
-    rows::for_each_block(g, |block| {
-        let (best, taps) = forward_block::<T>(g, x, block);
-        let outputs = block.row * out_w + block.first..block.row * out_w + block.first + block.columns;
-        y[outputs.clone()].copy_from_slice(&best[..block.columns]);
-        if !mask.is_empty() {
-            mask[outputs].iter_mut().zip(taps).for_each(|(mask, tap)| *mask = T::new(tap));
-        }
-    });
+    rows::for_each_block(
+        g,
+        #[inline(always)]
+        |block| {
+            let (best, taps) = forward_block::<T>(g, x, block);
+            let outputs = block.outputs(out_w);
+            y[outputs.clone()].copy_from_slice(&best[..block.columns]);
+            if !mask.is_empty() {
+                mask[outputs].iter_mut().zip(&taps).for_each(|(mask, &tap)| *mask = T::new(tap));
+            }
+        },
+    );
 }
 
 #[inline(always)]

@@ -4,6 +4,7 @@
 //! runs as the stride (even pixels, odd pixels); then a tap of all windows is a contiguous run, and padding is a
 //! matter of what the runs are filled with.
 
+use std::ops::Range;
 use tensor::PoolGeometry;
 
 /// Outputs handled at a time; blocks are padded to a multiple of the vector length.
@@ -19,6 +20,14 @@ pub(super) struct Block {
     pub(super) first: usize,
     pub(super) columns: usize,
     pub(super) width: usize,
+}
+
+impl Block {
+    /// Its outputs within the plane.
+    pub(super) fn outputs(&self, out_w: usize) -> Range<usize> {
+        let start = self.row * out_w + self.first;
+        start..start + self.columns
+    }
 }
 
 /// Whether windows are small enough for [`for_each_tap`].
@@ -76,17 +85,45 @@ pub(super) fn for_each_tap(
 #[inline(always)]
 fn deal(g: &PoolGeometry, row: &[f32], block: Block, padding: f32, runs: &mut [f32; ROOM]) {
     let (stride, pitch) = (g.stride[1], pitch(g, block.width));
-    // Position p of the block is the image's column p + origin - pad.
-    let (origin, pad) = (block.first * stride, g.pad[1]);
-    let low = pad.saturating_sub(origin);
-    let high = (g.w + pad).saturating_sub(origin);
     for (f, run) in runs.chunks_exact_mut(pitch).take(stride).enumerate() {
-        let from = low.saturating_sub(f).div_ceil(stride).min(pitch);
-        let to = high.saturating_sub(f).div_ceil(stride).clamp(from, pitch);
-        run[..from].fill(padding);
-        run[to..].fill(padding);
-        if from < to {
-            every(stride, &row[from * stride + f + origin - pad..], &mut run[from..to]);
+        let (places, column) = inside(g, block, f);
+        run[..places.start].fill(padding);
+        run[places.end..].fill(padding);
+        if !places.is_empty() {
+            every(stride, &row[column..], &mut run[places]);
+        }
+    }
+}
+
+/// The places of run `f` that lie inside the image, and the image's column of the first of them. Position `p` of a block
+/// is the column `p + first * stride - pad`.
+#[inline(always)]
+fn inside(g: &PoolGeometry, block: Block, f: usize) -> (Range<usize>, usize) {
+    let (stride, pitch) = (g.stride[1], pitch(g, block.width));
+    let (origin, pad) = (block.first * stride, g.pad[1]);
+    let place = |position: usize| position.saturating_sub(origin + f).div_ceil(stride).min(pitch);
+    let from = place(pad);
+    (from..place(g.w + pad).max(from), (from * stride + f + origin).saturating_sub(pad))
+}
+
+/// The reverse of [`for_each_tap`] for sums: adds `shares`, one per output of the block, to all pixels under its window.
+/// Shares past the block's columns are zero.
+#[inline(always)]
+pub(super) fn spread(g: &PoolGeometry, shares: &[f32; BLOCK], block: Block, plane: &mut [f32]) {
+    let (stride, pitch) = (g.stride[1], pitch(g, block.width));
+    let mut runs = [0.0; ROOM];
+    for s in 0..g.window[1] {
+        let start = s % stride * pitch + s / stride;
+        let run = &mut runs[start..start + block.width];
+        run.iter_mut().zip(shares).for_each(|(sum, &share)| *sum += share);
+    }
+    for (_, image_row) in image_rows(g, block.row) {
+        let row = &mut plane[image_row * g.w..(image_row + 1) * g.w];
+        for (f, run) in runs.chunks_exact(pitch).take(stride).enumerate() {
+            let (places, column) = inside(g, block, f);
+            if !places.is_empty() {
+                row[column..].iter_mut().step_by(stride).zip(&run[places]).for_each(|(to, &sum)| *to += sum);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_run, items_per_task, put, sums},
+    cpu_loops::{Sums, for_each_run, items_per_task, put},
 };
 use tensor::{Accumulate, Cpu};
 
@@ -115,12 +115,11 @@ pub(super) fn backward_affine(
 /// The channel's gradients with respect to gamma and beta.
 #[inline(always)]
 fn channel_sums(extents: &AxisExtents, [x, dy]: [&[f32]; 2], channel: usize) -> [f32; 2] {
-    let mut totals = [0.0; 2];
+    let mut sums = Sums::new();
     for sample in 0..extents.outer {
         let start = (sample * extents.axis + channel) * extents.inner;
         let plane = start..start + extents.inner;
-        let sums = sums([&x[plane.clone()], &dy[plane]], |[x, dy]| [dy * x, dy]);
-        totals = [totals[0] + sums[0], totals[1] + sums[1]];
+        sums.add([&x[plane.clone()], &dy[plane]], |[x, dy]| [dy * x, dy]);
     }
-    totals.map(|total| total as f32)
+    sums.totals().map(|total| total as f32)
 }

@@ -187,6 +187,9 @@ pub trait Layer: Send {
         let _ = position;
     }
 
+    /// Takes note that the net goes to another arena: what was filled once has to be filled again.
+    fn enter_arena(&mut self) {}
+
     /// Bytes of host memory that the layer holds outside the arena: a data set, mini-batches prepared ahead.
     fn host_bytes(&self) -> u64 {
         0

@@ -86,6 +86,10 @@ impl Layer for ConstantData {
         Ok(Declaration { constant: true, ..self.source.declaration() })
     }
 
+    fn enter_arena(&mut self) {
+        self.filled = false;
+    }
+
     fn forward(&mut self, _: &Device, io: Forward<'_>) -> Result<(), BoxError> {
         if !self.filled {
             self.source.load(io)?;
@@ -206,6 +210,10 @@ impl FilledData {
 impl Layer for FilledData {
     fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
         Ok(Declaration { tops: self.shapes.clone(), constant: self.constant, ..Declaration::default() })
+    }
+
+    fn enter_arena(&mut self) {
+        self.filled = false;
     }
 
     fn forward(&mut self, _: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

@@ -130,6 +130,11 @@ impl Net {
         }
     }
 
+    /// Tells the layers that the net will run in a new arena, where nothing is filled yet.
+    pub fn enter_arena(&mut self) {
+        self.layers.iter_mut().for_each(|layer| layer.enter_arena());
+    }
+
     /// The convolution kernels that an iteration runs, layer by layer.
     pub fn kernels(&mut self) -> Vec<Kernel> {
         let mut kernels = Vec::new();
