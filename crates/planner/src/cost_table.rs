@@ -5,7 +5,7 @@ use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{InvalidMeasurement, ProfileError};
+use crate::error::{InvalidMeasurement, MergeError, ProfileError};
 use crate::json_lines::Record;
 use crate::kernel::{Kernel, KernelId};
 use crate::micro::Measurement;
@@ -116,6 +116,29 @@ impl CostTable {
     ) -> Result<(), InvalidMeasurement> {
         measurements.iter().try_for_each(|measurement| measurement.validate(micro_batch))?;
         self.groups.entry(kernel).or_default().insert(micro_batch, measurements);
+        Ok(())
+    }
+
+    /// Takes over the measurements of `other`, in place of its own where both have the same kernel and size. The
+    /// date and the command remain its own.
+    ///
+    /// # Errors
+    /// When `other` was measured on another device, with another version of the library or another number of
+    /// threads; the table stays as it is.
+    pub fn merge(&mut self, other: CostTable) -> Result<(), MergeError> {
+        let (ours, theirs) = (&self.device, &other.device);
+        for (what, ours, theirs) in [
+            ("device", &ours.name, &theirs.name),
+            ("library version", &ours.library_version, &theirs.library_version),
+            ("number of threads", &ours.threads, &theirs.threads),
+        ] {
+            if ours != theirs {
+                return Err(MergeError { what, ours: ours.clone(), theirs: theirs.clone() });
+            }
+        }
+        for (kernel, sizes) in other.groups {
+            self.groups.entry(kernel).or_default().extend(sizes);
+        }
         Ok(())
     }
 

@@ -66,10 +66,10 @@ impl Estimate {
         let (time_ms, workspace) = match (self, below, above) {
             (Estimate::Likely, Some(below), Some(above)) => {
                 let workspace = line(below, above, size, |row| row.workspace.0 as f64);
-                (hull_ms(series, size), Bytes(workspace as u64))
+                (hull_ms(series, below, above, size), Bytes(workspace as u64))
             }
             (Estimate::Least, Some(below), Some(above)) => (
-                least_ms(below, above, size).min(hull_ms(series, size)),
+                least_ms(below, above, size).min(hull_ms(series, below, above, size)),
                 below.workspace.min(above.workspace),
             ),
             // Where it begins or ends to run at all, only the assumptions speak.
@@ -102,17 +102,17 @@ fn least_ms(below: &Measurement, above: &Measurement, size: u32) -> f64 {
     (f64::from(size) * per_sample_ms).max(below.time_ms.min(above.time_ms))
 }
 
-/// The lowest straight line at `size` between two measurements from half the size to twice it. Those next to it
-/// may be unlucky sizes, such as one more than what fills whole tiles.
-fn hull_ms(series: &Series<'_>, size: u32) -> f64 {
+/// The lowest straight line at `size`: between its neighbours, or two other sizes from half of it to twice it.
+/// The neighbours may be unlucky, such as one more than what fills whole tiles.
+fn hull_ms(series: &Series<'_>, below: &Measurement, above: &Measurement, size: u32) -> f64 {
+    let line_ms = |below: &Measurement, above: &Measurement| line(below, above, size, |row| row.time_ms);
     let split = series.partition_point(|row| row.micro_batch < size);
-    let below = series[..split].iter().rev().take_while(|row| row.micro_batch >= size / 2);
-    let near_above = |row: &&&Measurement| row.micro_batch <= size.saturating_mul(2);
-    let lines = below.flat_map(|below| {
-        let above = series[split..].iter().take_while(near_above);
-        above.map(|above| line(below, above, size, |row| row.time_ms))
+    let near_below = series[..split].iter().rev().take_while(|row| row.micro_batch >= size / 2);
+    let lines = near_below.flat_map(|below| {
+        let near = |row: &&&Measurement| row.micro_batch <= size.saturating_mul(2);
+        series[split..].iter().take_while(near).map(move |above| line_ms(below, above))
     });
-    lines.fold(f64::INFINITY, f64::min)
+    lines.fold(line_ms(below, above), f64::min)
 }
 
 /// A cost at `size` on the straight line through two measurements.

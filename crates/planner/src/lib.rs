@@ -85,7 +85,8 @@ pub use curve::{Curve, CurvePoint};
 pub use desirable::DesirableSet;
 pub use dp::{Sweep, desirable_set};
 pub use error::{
-    CostTableError, InvalidMeasurement, ParseBytesError, ParsePolicyError, PlanError, ProfileError,
+    CostTableError, InvalidMeasurement, MergeError, ParseBytesError, ParsePolicyError, PlanError,
+    ProfileError,
 };
 pub use explain::Explanation;
 pub use fronts::Fronts;

@@ -5,6 +5,7 @@ mod brute_force;
 mod cost_table;
 mod desirable;
 mod fronts;
+mod fuzz;
 mod goldens;
 mod invariants;
 mod knapsack;
