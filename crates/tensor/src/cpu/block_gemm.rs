@@ -34,8 +34,26 @@ pub fn block_gemm(
     [m, n, k]: [usize; 3],
     a: Left<'_>,
     (b, b_stride): (&[f32], usize),
+    c: (&mut [f32], usize),
+    accumulate: Accumulate,
+) {
+    block_gemm_ahead([m, n, k], a, (b, b_stride), c, accumulate, &[]);
+}
+
+/// As [`block_gemm`], fetching `next`, which the following product will read, into the cache meanwhile.
+///
+/// A right operand that comes from the last-level cache or from memory is read by the first rows at that memory's speed;
+/// asked for one product earlier, it arrives while the arithmetic goes on. Worth it if the product has few rows.
+///
+/// # Panics
+/// As [`block_gemm`].
+pub fn block_gemm_ahead(
+    [m, n, k]: [usize; 3],
+    a: Left<'_>,
+    (b, b_stride): (&[f32], usize),
     (c, c_stride): (&mut [f32], usize),
     accumulate: Accumulate,
+    next: &[f32],
 ) {
     if m == 0 || n == 0 {
         return;
@@ -49,7 +67,6 @@ pub fn block_gemm(
         );
         assert!((k - 1) * b_stride + n <= b.len(), "the right operand is too short");
     }
-    let add = accumulate == Accumulate::Add;
     let whole = Tile {
         k,
         a: a.elements.as_ptr(),
@@ -59,26 +76,30 @@ pub fn block_gemm(
         b_stride,
         c: c.as_mut_ptr(),
         c_stride,
-        add,
+        add: accumulate == Accumulate::Add,
+        ahead: b.as_ptr(),
     };
     // The asserts above cover every element of the whole product, which is what `AllTiles` asks for.
-    dispatch(AllTiles { m, n, whole });
+    dispatch(AllTiles { m, n, whole, next });
 }
 
 /// A product of `m` rows and `n` columns, given as the tile that it would be if registers were endless. Whoever makes one
 /// promises that all its elements are valid, as in [`Tile::run`].
-struct AllTiles {
+struct AllTiles<'a> {
     m: usize,
     n: usize,
     whole: Tile,
+    next: &'a [f32],
 }
 
-impl WithLanes for AllTiles {
+impl WithLanes for AllTiles<'_> {
     type Output = ();
 
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
-        let Self { m, n, whole } = self;
+        let Self { m, n, whole, next } = self;
+        // One line for each term; where nothing is left to fetch, what is in the cache already.
+        let mut ahead = next.chunks(whole.k.max(1) * LANES);
         for col in (0..n).step_by(TILE_VECTORS * LANES) {
             let vectors = ((n - col) / LANES).min(TILE_VECTORS);
             for row in (0..m).step_by(TILE_ROWS) {
@@ -89,6 +110,7 @@ impl WithLanes for AllTiles {
                         a: whole.a.add(row * whole.a_row),
                         b: whole.b.add(col),
                         c: whole.c.add(row * whole.c_stride + col),
+                        ahead: ahead.next().map_or(whole.b, <[f32]>::as_ptr),
                         ..whole
                     };
                     match vectors {
@@ -114,6 +136,7 @@ struct Tile {
     c: *mut f32,
     c_stride: usize,
     add: bool,
+    ahead: *const f32,
 }
 
 impl Tile {
@@ -151,8 +174,12 @@ impl Tile {
                     }
                 }
             }
-            let (mut a, mut b) = (self.a, self.b);
+            let (mut a, mut b, mut ahead) = (self.a, self.b, self.ahead);
+            // Rows of the next tile, if rows are dense; fetching anything else does no harm.
+            let mut below = self.a.wrapping_add(R * self.a_row);
             for _ in 0..self.k {
+                lanes.prefetch(ahead);
+                lanes.prefetch(below);
                 let right: [L::V; V] = std::array::from_fn(|vector| lanes.load_ptr(b.add(vector * LANES)));
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let left = lanes.splat(*a.add(row * self.a_row));
@@ -162,6 +189,8 @@ impl Tile {
                 }
                 a = a.wrapping_add(self.a_step);
                 b = b.wrapping_add(self.b_stride);
+                ahead = ahead.wrapping_add(LANES);
+                below = below.wrapping_add(R);
             }
             for (row, sums) in sums.iter().enumerate() {
                 for (vector, &sum) in sums.iter().enumerate() {

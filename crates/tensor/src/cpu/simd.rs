@@ -101,6 +101,18 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         unsafe { std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, count.min(LANES)) };
     }
 
+    /// Asks for the cache line at `from`, which need not be a valid address, where the processor can.
+    #[inline(always)]
+    fn prefetch(self, from: *const f32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE belongs to x86-64, and a prefetch of any address has no effect but on the cache.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = from;
+    }
+
     /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
 
