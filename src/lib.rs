@@ -1,1 +1,94 @@
-//! Placeholder of the first commit.
+//! A complete, minimal CNN training framework whose subject is the *workspace* of convolutions.
+//!
+//! A convolution has several algorithms, and the fast ones need scratch memory in proportion to the number of samples.
+//! Give one a byte less than it wants and the library falls back to a slow one. Splitting the mini-batch into
+//! *micro-batches* brings the fast algorithm back under the limit, and the mathematics of training stays the same. This
+//! crate measures every algorithm, plans the split of every convolution kernel, and trains and times nets with the plan.
+//!
+//! It is a facade: the work is done in four crates, re-exported here, each of which knows only those on its right.
+//!
+//! ```text
+//! microbatch ──► trainer ──► cudnn_layers ──► planner
+//!                                └──────────► tensor
+//! ```
+//!
+//! What is here itself is the command: [`args`] (what the user typed, checked), [`commands`] (what is done),
+//! [`report`] (what is printed, as text or JSON), [`example`] (the same for one model of `models/`).
+//!
+//! # Glossary
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | mini-batch | samples per step of the solver, N |
+//! | micro-batch | a contiguous slice of the mini-batch, given to one call of a convolution |
+//! | iteration | one update of the weights; Caffe's `iter_size` accumulates gradients of whole nets and is *not* micro-batching |
+//! | `ConvOp` | `Forward`, `BackwardData` or `BackwardFilter` |
+//! | kernel | one `ConvOp` of one convolution layer; the weights of the layer are its *filter* |
+//! | workspace | scratch memory of a kernel; the *workspace limit* caps it |
+//! | micro-configuration | an algorithm with a micro-batch size, the time measured and the workspace |
+//! | configuration | a list of micro-configurations that covers the mini-batch: its time is the sum, its workspace the maximum |
+//! | desirable set | the Pareto front of configurations in (time, workspace) |
+//! | batch-size policy | which micro-batch sizes may be used: `undivided`, `powerOfTwo` or `all` |
+//! | workspace policy | WR: a limit for each kernel · WD: one total, divided among all kernels by a 0-1 ILP · WS: one arena that all kernels share, one after the other |
+//! | cost table | the measurements of (kernel, micro-batch size, algorithm) on one device |
+//! | plan | the chosen configuration of every kernel, and where its workspace lies |
+//! | solver | what trains a net; the optimiser of WD is *the ILP solver* |
+//! | arena | the one allocation that holds everything a net touches, laid out before it is made |
+
+pub use cudnn_layers;
+pub use planner;
+pub use tensor;
+pub use trainer;
+
+pub mod args;
+pub mod commands;
+mod console;
+mod device;
+mod error;
+pub mod example;
+mod process;
+mod progress;
+pub mod report;
+
+pub use console::Console;
+pub use error::Error;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// The whole `microbatch` command: reads the command line, does what it says, and tells how it went.
+///
+/// The exit code is 0 for success, 1 for what went wrong on the way and 2 for options that cannot be honoured; each
+/// error is one sentence on stderr.
+pub fn main() -> ExitCode {
+    match args::Cli::try_parse() {
+        Ok(cli) => finish(commands::run(cli.command)),
+        Err(error) => refuse(&error),
+    }
+}
+
+/// The exit code of a command that ended with `result`.
+fn finish(result: Result<(), Error>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has read enough, as `head` does.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            let sentence = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            console::complain(&format!("error: {sentence}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// What clap says of a command line it refuses: of a value, its one sentence; of anything else, all it has to say.
+fn refuse(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    if error.kind() == ErrorKind::ValueValidation {
+        console::complain(error.to_string().lines().next().unwrap_or_default());
+    } else {
+        // A closed stdout or stderr is no reason to fail harder.
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}

@@ -5,4 +5,23 @@
 //! device; `cpu.rs` is the CPU's code; `tests.rs` holds bodies that every device must pass. This crate knows no graph, no
 //! parameters and no policy: it is told which algorithm to run on which samples.
 
+pub mod activation;
+pub mod batch_norm;
+pub mod bias;
 pub mod conv;
+pub mod copy;
+mod cpu_loops;
+mod cpu_sums;
+pub mod dropout;
+pub mod eltwise;
+pub mod extents;
+pub mod inner_product;
+pub mod lrn;
+pub mod pooling;
+pub mod scale;
+pub mod sgd;
+pub mod softmax;
+#[cfg(test)]
+mod testing;
+
+pub use extents::AxisExtents;

@@ -17,9 +17,9 @@ pub struct Run {
     pub micro: MicroConfiguration,
 }
 
-/// An ordered list of micro-configurations that covers the mini-batch, kept as runs of equal ones, the largest
-/// micro-batch first. Its time is the sum over the micro-batches, its workspace the maximum, as they run one after
-/// the other in the same memory.
+/// An ordered list of micro-configurations that covers the mini-batch, kept as runs of equal ones, the
+/// largest micro-batch first. Its time is the sum over the micro-batches, its workspace the maximum, as they
+/// run one after the other in the same memory.
 ///
 /// Prints as `4x60 FFT_TILING + 16 IMPLICIT_GEMM`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::Configuration;
 use crate::units::Bytes;
 
-/// Configurations of one kernel of which none is as good as another in both time and workspace (the paper's desirable
-/// set). Ordered by rising workspace, hence by strictly falling time; of exact ties the first inserted stays.
+/// Configurations of one kernel of which none is as good as another in both time and workspace (the paper's
+/// desirable set). Ordered by rising workspace, hence by strictly falling time; of exact ties the first
+/// inserted stays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DesirableSet {
@@ -19,8 +20,8 @@ impl DesirableSet {
         DesirableSet::default()
     }
 
-    /// Adds `configuration` unless one in the set is as good, and drops those that are not better than it in either
-    /// respect. Returns whether it was added.
+    /// Adds `configuration` unless one in the set is as good, and drops those that are not better than it in
+    /// either respect. Returns whether it was added.
     pub fn insert(&mut self, configuration: Configuration) -> bool {
         let (time_ms, workspace) = (configuration.time_ms(), configuration.workspace());
         // Times fall along the set, so the last one that needs no more workspace is the strongest rival.

@@ -6,12 +6,12 @@
 //! T(0) = 0,    T(b) = min over sizes s <= b of  T(b - s) + t(s),    t(s) = fastest algorithm at s within M
 //! ```
 //!
-//! and its recurrence for the desirable set D(b) joins D(b - s) with the micro-configurations of s for every s, point
-//! by point. Both follow here from one observation: taking the micro-configurations *by rising workspace* and letting
-//! each one improve T in place (b rising, so that it may be used many times) leaves, after every step, exactly the T
-//! of the limit reached so far. Stopping at M gives WR's answer; noting T(N) whenever it falls gives the whole
-//! desirable set. That costs one pass over T per micro-configuration, where joining sets costs their product: a
-//! thousand samples under `all` take milliseconds.
+//! and its recurrence for the desirable set D(b) joins D(b - s) with the micro-configurations of s for every
+//! s, point by point. Both follow here from one observation: taking the micro-configurations *by rising
+//! workspace* and letting each one improve T in place (b rising, so that it may be used many times) leaves,
+//! after every step, exactly the T of the limit reached so far. Stopping at M gives WR's answer; noting T(N)
+//! whenever it falls gives the whole desirable set. That costs one pass over T per micro-configuration, where
+//! joining sets costs their product: a thousand samples under `all` take milliseconds.
 
 use std::cmp::Reverse;
 
@@ -20,8 +20,8 @@ use crate::desirable::DesirableSet;
 use crate::micro::Measurement;
 use crate::units::Bytes;
 
-/// A configuration must be faster by more than this part to replace another: sums of equal times taken in another
-/// order differ in their last bits, and that must not decide.
+/// A configuration must be faster by more than this part to replace another: sums of equal times taken in
+/// another order differ in their last bits, and that must not decide.
 const ROUNDING: f64 = 1e-12;
 
 /// Whether `time_ms` is below `than_ms` by more than rounding.
@@ -31,8 +31,8 @@ pub(crate) fn faster(time_ms: f64, than_ms: f64) -> bool {
 
 /// The fastest coverings of 1..=N samples under a workspace limit that only rises.
 ///
-/// Of equally fast configurations it keeps the one with less workspace, then the one with the larger micro-batch;
-/// the order in which measurements are given does not matter.
+/// Of equally fast configurations it keeps the one with less workspace, then the one with the larger
+/// micro-batch; the order in which measurements are given does not matter.
 #[derive(Clone, Debug)]
 pub struct Sweep<'a> {
     /// By rising workspace, then falling size.
@@ -59,7 +59,8 @@ impl<'a> Sweep<'a> {
         Sweep { micros, admitted: 0, last: vec![0; best_ms.len()], best_ms }
     }
 
-    /// Admits every micro-configuration that needs at most `limit`. A limit below an earlier one changes nothing.
+    /// Admits every micro-configuration that needs at most `limit`. A limit below an earlier one changes
+    /// nothing.
     pub fn raise_limit(&mut self, limit: Bytes) {
         while self.next_workspace().is_some_and(|workspace| workspace <= limit) {
             self.admit_next();
@@ -113,7 +114,8 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The desirable set of a mini-batch: every configuration that is the fastest of some workspace limit up to `limit`.
+/// The desirable set of a mini-batch: every configuration that is the fastest of some workspace limit up to
+/// `limit`.
 pub fn desirable_set<'a>(
     micros: impl IntoIterator<Item = &'a Measurement>,
     mini_batch: u32,

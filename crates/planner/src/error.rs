@@ -84,7 +84,7 @@ pub enum InvalidMeasurement {
 
 /// Profiling stopped at one kernel.
 #[derive(Debug, Error)]
-#[error("cannot profile {kernel} ({id}) at micro-batch {micro_batch}: {source}")]
+#[error("cannot profile {kernel} ({}) at micro-batch {micro_batch}: {source}", id.shape)]
 pub struct ProfileError {
     /// The kernel, as in `conv2 Forward`.
     pub kernel: String,
@@ -106,6 +106,18 @@ pub struct CostTableError {
     pub reason: String,
 }
 
+/// Two cost tables that must not be mixed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("cannot merge cost tables: their {what} differs, \"{ours}\" and \"{theirs}\"")]
+pub struct MergeError {
+    /// What differs: the device, the library version or the number of threads.
+    pub what: &'static str,
+    /// That of the table that was to grow.
+    pub ours: String,
+    /// That of the other.
+    pub theirs: String,
+}
+
 /// There is no plan.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PlanError {
@@ -114,7 +126,8 @@ pub enum PlanError {
     EmptyMiniBatch(String),
     /// The cost table lacks a size that the policy wants.
     #[error(
-        "{kernel} was not measured at micro-batch {micro_batch}, which the {policy} policy needs for mini-batch {mini_batch}"
+        "{kernel} was not measured at micro-batch {micro_batch}, which the {policy} policy needs for mini-batch \
+         {mini_batch}"
     )]
     NotMeasured {
         /// The kernel.
@@ -142,7 +155,8 @@ pub enum PlanError {
     },
     /// No configuration of this kernel fits the limit.
     #[error(
-        "{kernel} has no algorithm within the workspace limit of {} under the {policy} policy: the smallest feasible limit is {}",
+        "{kernel} has no algorithm within the workspace limit of {} under the {policy} policy: \
+         the smallest feasible limit is {}",
         limit.exact(), smallest.exact()
     )]
     Infeasible {
@@ -157,7 +171,8 @@ pub enum PlanError {
     },
     /// Every kernel fits the total alone, but not all together (WD).
     #[error(
-        "{kernels} kernels do not fit the total workspace of {} together: the smallest feasible total is {}, of which {neediest} takes {}",
+        "{kernels} kernels do not fit the total workspace of {} together: the smallest feasible total is {}, \
+         of which {neediest} takes {}",
         total.exact(), smallest.exact(), needs.exact()
     )]
     TotalInfeasible {

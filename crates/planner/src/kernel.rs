@@ -102,6 +102,14 @@ pub enum Dtype {
     F32,
 }
 
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Dtype::F32 => "F32",
+        })
+    }
+}
+
 /// Arithmetic allowed inside a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -112,6 +120,15 @@ pub enum Math {
     Tf32,
 }
 
+impl fmt::Display for Math {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Math::Fp32 => "FP32",
+            Math::Tf32 => "TF32",
+        })
+    }
+}
+
 /// Order of the dimensions in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -120,8 +137,16 @@ pub enum Layout {
     Nchw,
 }
 
-/// Identity of a kernel as far as its speed and workspace go, for any number of samples: kernels with equal identity
-/// are measured once.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Layout::Nchw => "NCHW",
+        })
+    }
+}
+
+/// Identity of a kernel as far as its speed and workspace go, for any number of samples: kernels with equal
+/// identity are measured once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelId {
     /// The operation.
@@ -138,13 +163,8 @@ pub struct KernelId {
 
 impl fmt::Display for KernelId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Dtype::F32 = self.dtype;
-        let Layout::Nchw = self.layout;
-        let math = match self.math {
-            Math::Fp32 => "FP32",
-            Math::Tf32 => "TF32",
-        };
-        write!(f, "{} {}, F32 {math} NCHW", self.op, self.shape)
+        let KernelId { op, shape, dtype, math, layout } = self;
+        write!(f, "{op} {shape}, {dtype} {math} {layout}")
     }
 }
 

@@ -1,12 +1,13 @@
 //! The exact method for WD: a multiple-choice knapsack by dynamic programming over an expanding core.
 //!
-//! The idea is Pisinger's ("A minimal algorithm for the multiple-choice knapsack problem", 1995). The relaxed solution
-//! is already almost optimal, and a group whose hull steps are worth clearly more or less than the price of a byte
-//! keeps its place in it. So start from the relaxed solution and let the groups change their pick one after the other,
-//! those closest to the price first. A state is a (workspace, time) of all groups, those that have not had their turn
-//! at their relaxed picks; it may exceed the total as long as later groups can give bytes back. A state dies when
-//! another is as good, or when even the best rate at which the *remaining* groups turn bytes into time cannot beat
-//! the best division found. As groups leave, that rate gets worse, and usually nothing is left after a few of them.
+//! The idea is Pisinger's ("A minimal algorithm for the multiple-choice knapsack problem", 1995). The relaxed
+//! solution is already almost optimal, and a group whose hull steps are worth clearly more or less than the
+//! price of a byte keeps its place in it. So start from the relaxed solution and let the groups change their
+//! pick one after the other, those closest to the price first. A state is a (workspace, time) of all groups,
+//! those that have not had their turn at their relaxed picks; it may exceed the total as long as later groups
+//! can give bytes back. A state dies when another is as good, or when even the best rate at which the
+//! *remaining* groups turn bytes into time cannot beat the best division found. As groups leave, that rate
+//! gets worse, and usually nothing is left after a few of them.
 
 use crate::dp::faster;
 use crate::plan::DivisionReport;
@@ -65,7 +66,8 @@ impl Division {
     }
 }
 
-/// The fastest division of `total` among `groups`; `None` if a group is empty or the least workspaces do not fit.
+/// The fastest division of `total` among `groups`; `None` if a group is empty or the least workspaces do not
+/// fit.
 pub fn divide_exact(groups: &[Vec<Alternative>], total: Bytes) -> Option<Division> {
     let relaxation = Relaxation::new(groups, total)?;
     let positions = Search::new(&relaxation).run();
@@ -97,21 +99,20 @@ struct CoreGroup {
 struct State {
     workspace: i64,
     time_ms: f64,
-    change: Change,
+    /// The last change that led here, `None` in the relaxed solution.
+    change: Option<usize>,
 }
 
-/// That a group took a position, and where the change before that is noted.
+/// That a group took a position, and the change before it. Changes refer to each other by index.
 #[derive(Clone, Copy)]
 struct Change {
-    before: usize,
+    before: Option<usize>,
     group: usize,
     position: usize,
 }
 
-/// What stands before the first change.
-const NO_CHANGE: usize = usize::MAX;
-
-/// What the groups still to come can do: the most milliseconds saved per byte taken, the fewest lost per byte given.
+/// What the groups still to come can do: the most milliseconds saved per byte taken, the fewest lost per byte
+/// given.
 #[derive(Clone, Copy)]
 struct Rates {
     best_saving: f64,
@@ -137,24 +138,25 @@ impl<'r> Search<'r> {
     /// The positions of the fastest division.
     fn run(mut self) -> Vec<usize> {
         let core = self.core();
-        let root = self.root();
-        let mut states = vec![(root.0, root.1, NO_CHANGE)];
+        let mut states = vec![self.root()];
         for (group, rates) in std::iter::zip(&core, remaining_rates(&core)) {
-            let survivors = undominated(self.reach(group, &states, rates));
-            states.clear();
-            for state in survivors {
-                states.push((state.workspace, state.time_ms, self.changes.len()));
-                self.changes.push(state.change);
-            }
+            let reached = undominated(self.reach(group, &states, rates));
+            states = reached.into_iter().map(|(state, change)| self.note(state, change)).collect();
         }
         self.positions()
     }
 
-    /// Workspace and time of the relaxed positions.
-    fn root(&self) -> (i64, f64) {
+    /// All groups at their relaxed positions.
+    fn root(&self) -> State {
         let Relaxation { fronts, base, .. } = self.relaxation;
         let workspace = std::iter::zip(fronts, base).map(|(front, &at)| front[at].workspace).sum();
-        (workspace, self.relaxation.time_ms(base))
+        State { workspace, time_ms: self.relaxation.time_ms(base), change: None }
+    }
+
+    /// Makes `change` part of the path of a state that survived.
+    fn note(&mut self, state: State, change: Change) -> State {
+        self.changes.push(change);
+        State { change: Some(self.changes.len() - 1), ..state }
     }
 
     /// The groups that the best known division leaves in doubt, those nearest to the price of a byte first.
@@ -182,39 +184,40 @@ impl<'r> Search<'r> {
         offers.filter(|offer| offer.position == base || self.may_improve(offer)).collect()
     }
 
-    /// Whether a division with this offer can still beat the best known: its workspace at the price of a byte, on
-    /// top of the lower bound.
+    /// Whether a division with this offer can still beat the best known: its workspace at the price of a
+    /// byte, on top of the lower bound.
     fn may_improve(&self, offer: &Offer) -> bool {
         let penalty_ms = offer.time_ms + self.relaxation.price * offer.workspace as f64;
         faster(self.relaxation.lower_bound_ms + penalty_ms, self.best_ms)
     }
 
-    /// Every state that `group` can make of `states` and that is not hopeless. Notes the best division on the way.
-    fn reach(&mut self, group: &CoreGroup, states: &[(i64, f64, usize)], rates: Rates) -> Vec<State> {
+    /// Every state that `group` can make of `states` and that is not hopeless, with the change that makes it.
+    /// Keeps the best division met on the way.
+    fn reach(&mut self, group: &CoreGroup, states: &[State], rates: Rates) -> Vec<(State, Change)> {
         let mut reached = Vec::with_capacity(states.len() * group.offers.len());
         for offer in &group.offers {
             // The best known division may have improved since the core was made.
             if offer.workspace != 0 && !self.may_improve(offer) {
                 continue;
             }
-            for &(workspace, time_ms, before) in states {
-                let change = Change { before, group: group.group, position: offer.position };
-                let workspace = workspace.saturating_add(offer.workspace);
-                let state = State { workspace, time_ms: time_ms + offer.time_ms, change };
+            for before in states {
+                let change = Change { before: before.change, group: group.group, position: offer.position };
+                let workspace = before.workspace.saturating_add(offer.workspace);
+                let state = State { workspace, time_ms: before.time_ms + offer.time_ms, ..*before };
                 if workspace <= self.relaxation.total && faster(state.time_ms, self.best_ms) {
                     self.best_ms = state.time_ms;
                     self.best = Some(change);
                 }
                 if faster(self.bound_ms(&state, rates), self.best_ms) {
-                    reached.push(state);
+                    reached.push((state, change));
                 }
             }
         }
         reached
     }
 
-    /// Time that nothing following from `state` can beat: free bytes spent, or missing bytes bought, at the best rate
-    /// that the remaining groups have.
+    /// Time that nothing following from `state` can beat: free bytes spent, or missing bytes bought, at the
+    /// best rate that the remaining groups have.
     fn bound_ms(&self, state: &State, rates: Rates) -> f64 {
         let free = self.relaxation.total.saturating_sub(state.workspace);
         if free >= 0 {
@@ -228,10 +231,10 @@ impl<'r> Search<'r> {
     fn positions(&self) -> Vec<usize> {
         let Some(best) = self.best else { return self.relaxation.greedy.clone() };
         let mut positions = self.relaxation.base.clone();
-        let mut change = Some(&best);
-        while let Some(&Change { before, group, position }) = change {
+        let mut next = Some(best);
+        while let Some(Change { before, group, position }) = next {
             positions[group] = position;
-            change = self.changes.get(before);
+            next = before.map(|index| self.changes[index]);
         }
         positions
     }
@@ -276,11 +279,11 @@ fn remaining_rates(core: &[CoreGroup]) -> Vec<Rates> {
 }
 
 /// The states that are faster than every one with less workspace.
-fn undominated(mut states: Vec<State>) -> Vec<State> {
+fn undominated(mut states: Vec<(State, Change)>) -> Vec<(State, Change)> {
     // Every offer contributed a sorted run, which a stable sort merges.
-    states.sort_by(|a, b| a.workspace.cmp(&b.workspace).then(a.time_ms.total_cmp(&b.time_ms)));
+    states.sort_by(|(a, _), (b, _)| a.workspace.cmp(&b.workspace).then(a.time_ms.total_cmp(&b.time_ms)));
     let mut fastest_ms = f64::INFINITY;
-    states.retain(|state| {
+    states.retain(|(state, _)| {
         let better = faster(state.time_ms, fastest_ms);
         if better {
             fastest_ms = state.time_ms;

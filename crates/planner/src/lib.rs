@@ -1,7 +1,8 @@
-//! Chooses how convolution kernels are divided into micro-batches, and with which algorithms, under a workspace limit.
+//! Chooses how convolution kernels are divided into micro-batches, and with which algorithms, under a
+//! workspace limit.
 //!
-//! The crate is pure: no device, threads, clocks or files. Measurements come in as a [`CostTable`], filled by whatever
-//! implements [`Profiler`]; a [`Plan`] goes out. Both are plain data.
+//! The crate is pure: no device, threads, clocks or files. Measurements come in as a [`CostTable`], filled by
+//! whatever implements [`Profiler`]; a [`Plan`] goes out. Both are plain data.
 //!
 //! ```text
 //! kernels ──► CostTable::profile ──► CostTable ──► plan ──► Plan
@@ -9,10 +10,10 @@
 //!               Profiler                       PlanOptions
 //! ```
 //!
-//! Words, as in the µ-cuDNN paper (arXiv 1804.04806): a *kernel* is one [`ConvOp`] of one convolution layer; a
-//! *micro-configuration* is an algorithm with a micro-batch size, its time and its workspace; a [`Configuration`] is
-//! a list of them that covers the mini-batch (time is the sum, workspace the maximum); a [`DesirableSet`] is the
-//! Pareto front of configurations in (time, workspace).
+//! Words, as in the µ-cuDNN paper (arXiv 1804.04806): a *kernel* is one [`ConvOp`] of one convolution layer;
+//! a *micro-configuration* is an algorithm with a micro-batch size, its time and its workspace; a
+//! [`Configuration`] is a list of them that covers the mini-batch (time is the sum, workspace the maximum); a
+//! [`DesirableSet`] is the Pareto front of configurations in (time, workspace).
 //!
 //! # Example
 //! ```
@@ -38,8 +39,8 @@
 //! }
 //!
 //! let shape = ConvShape { c: 64, h: 27, w: 27, k: 192, r: 5, s: 5, pad: [2, 2], ..ConvShape::default() };
-//! let id = KernelId { op: ConvOp::Forward, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw };
-//! let kernels = [Kernel { name: "conv2".into(), id, mini_batch: 256 }];
+//! let id = KernelId { op: ConvOp::Forward, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw
+//! }; let kernels = [Kernel { name: "conv2".into(), id, mini_batch: 256 }];
 //!
 //! let mut table = CostTable::new(DeviceHeader::default());
 //! table.profile(&kernels, BatchSizePolicy::PowerOfTwo, &mut Affine, |_| ())?;
@@ -53,12 +54,17 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod adaptive;
 mod configuration;
 mod cost_table;
+mod coverage;
+mod curve;
 mod desirable;
 mod dp;
 mod error;
+mod estimate;
 mod explain;
+mod fronts;
 mod json_lines;
 mod kernel;
 mod knapsack;
@@ -74,12 +80,16 @@ mod ws;
 
 pub use configuration::{Configuration, Run};
 pub use cost_table::{CostTable, DeviceHeader, Profiler, ProfilerError, Progress};
+pub use coverage::Coverage;
+pub use curve::{Curve, CurvePoint};
 pub use desirable::DesirableSet;
 pub use dp::{Sweep, desirable_set};
 pub use error::{
-    CostTableError, InvalidMeasurement, ParseBytesError, ParsePolicyError, PlanError, ProfileError,
+    CostTableError, InvalidMeasurement, MergeError, ParseBytesError, ParsePolicyError, PlanError,
+    ProfileError,
 };
 pub use explain::Explanation;
+pub use fronts::Fronts;
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
 pub use micro::{Algorithm, Measurement, MicroConfiguration};

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::InvalidMeasurement;
 use crate::units::Bytes;
 
-/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone.
+/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to
+/// clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Algorithm(Arc<str>);
@@ -66,7 +67,8 @@ pub struct Measurement {
     pub deterministic: bool,
 }
 
-/// A measurement seen as the paper does: (algorithm, micro-batch size, time, workspace), a piece of a configuration.
+/// A measurement seen as the paper does: (algorithm, micro-batch size, time, workspace), a piece of a
+/// configuration.
 pub type MicroConfiguration = Measurement;
 
 impl Measurement {

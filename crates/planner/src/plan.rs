@@ -17,8 +17,8 @@ use crate::wd::{self, Divide, IlpMethod, divide_ilp};
 use crate::wr::{self, Choice};
 use crate::ws;
 
-/// Segments of the arena start at multiples of this many bytes: enough for every vector unit, and what CUDA's own
-/// allocator guarantees, so that a kernel sees the alignment it was measured with.
+/// Segments of the arena start at multiples of this many bytes: enough for every vector unit, and what CUDA's
+/// own allocator guarantees, so that a kernel sees the alignment it was measured with.
 pub const ARENA_ALIGNMENT: u64 = 256;
 
 /// What a user wants of a plan.
@@ -76,8 +76,8 @@ pub struct PlannedKernel {
     pub workspace_offset: Bytes,
     /// How much workspace it has: what its configuration needs.
     pub workspace: Bytes,
-    /// What it would get without micro-batching under the same limit. Under WD, its part when the same total is
-    /// divided among undivided kernels.
+    /// What it would get without micro-batching under the same limit. Under WD, its part when the same total
+    /// is divided among undivided kernels.
     pub undivided: Option<MicroConfiguration>,
     /// Why it did not get something faster.
     pub explanation: Explanation,
@@ -89,8 +89,8 @@ impl PlannedKernel {
         self.configuration.time_ms()
     }
 
-    /// How many times faster than undivided it is, if it can run undivided. Under WD a kernel may lose (below 1)
-    /// what the others win.
+    /// How many times faster than undivided it is, if it can run undivided. Under WD a kernel may lose (below
+    /// 1) what the others win.
     pub fn gain(&self) -> Option<f64> {
         self.undivided.as_ref().map(|undivided| undivided.time_ms / self.time_ms())
     }
@@ -107,8 +107,8 @@ pub struct DivisionReport {
     pub binaries: usize,
 }
 
-/// The chosen configuration of every kernel and where its workspace lies. All times are sums of measured times, so
-/// predictions.
+/// The chosen configuration of every kernel and where its workspace lies. All times are sums of measured
+/// times, so predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// What was asked for.
@@ -133,17 +133,19 @@ impl Plan {
         self.kernels.iter().find(|planned| planned.kernel.id.op == op && planned.kernel.name == name)
     }
 
-    /// How many times faster than undivided all kernels together are, if every one can run undivided.
+    /// How many times faster than undivided all kernels together are, if there are any and each can run
+    /// undivided.
     pub fn gain(&self) -> Option<f64> {
-        self.undivided_time_ms.map(|undivided_ms| undivided_ms / self.time_ms)
+        self.undivided_time_ms
+            .filter(|_| !self.kernels.is_empty())
+            .map(|undivided_ms| undivided_ms / self.time_ms)
     }
 }
 
 /// Plans `kernels` on the measurements of `table`; WD by the exact method.
 ///
-/// # Errors
-/// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, has no admitted
-/// algorithm, or does not fit the limit; the last names the smallest limit that would do.
+/// # Errors When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, has
+/// no admitted algorithm, or does not fit the limit; the last names the smallest limit that would do.
 pub fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Plan, PlanError> {
     plan_with(kernels, table, options, IlpMethod::Exact)
 }
@@ -158,10 +160,7 @@ pub fn plan_with(
     options: &PlanOptions,
     method: IlpMethod,
 ) -> Result<Plan, PlanError> {
-    match method {
-        IlpMethod::Exact => plan_by(kernels, table, options, &mut wd::exactly),
-        IlpMethod::GoodLp => plan_with_solver(kernels, table, options, good_lp::microlp),
-    }
+    plan_by(kernels, table, options, &mut |groups, total| method.divide(groups, total))
 }
 
 /// Plans as [`plan`] does, with WD's ILP given to any of good_lp's solvers.

@@ -1,8 +1,9 @@
 //! The linear relaxation of the multiple-choice knapsack, and the greedy division that follows it.
 //!
-//! With fractions allowed only the corners of each group's lower convex hull in (workspace, time) matter. Starting from
-//! every group's least workspace, take the steps between neighbouring corners in order of milliseconds saved per byte
-//! until one does not fit; a fraction of that one fills the total exactly, and the sum is a lower bound.
+//! With fractions allowed only the corners of each group's lower convex hull in (workspace, time) matter.
+//! Starting from every group's least workspace, take the steps between neighbouring corners in order of
+//! milliseconds saved per byte until one does not fit; a fraction of that one fills the total exactly, and
+//! the sum is a lower bound.
 
 use crate::knapsack::Alternative;
 use crate::units::Bytes;
@@ -93,6 +94,24 @@ impl Relaxation {
     pub(crate) fn picks(&self, positions: &[usize]) -> Vec<usize> {
         std::iter::zip(&self.fronts, positions).map(|(front, &at)| front[at].index).collect()
     }
+}
+
+/// The divisions that are the relaxed solution of their own total, by rising total: (workspace, time) from the
+/// least workspaces on, one step of a hull after the other. Empty if a group is.
+pub(crate) fn relaxed_divisions(groups: &[Vec<Alternative>]) -> Vec<(Bytes, f64)> {
+    let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, i64::MAX)).collect();
+    let Some(least) = fronts.iter().map(|front| front.first()).collect::<Option<Vec<&Point>>>() else {
+        return Vec::new();
+    };
+    let mut workspace: Bytes = least.iter().map(|point| Bytes(point.workspace as u64)).sum();
+    let mut time_ms = least.iter().map(|point| point.time_ms).sum();
+    let mut divisions = vec![(workspace, time_ms)];
+    for step in steps(&fronts) {
+        workspace += Bytes(step.workspace as u64);
+        time_ms -= step.saved_ms;
+        divisions.push((workspace, time_ms));
+    }
+    divisions
 }
 
 /// The alternatives within `total` that are faster than every one with less workspace.

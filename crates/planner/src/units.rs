@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,9 @@ use crate::error::ParseBytesError;
 
 /// A number of bytes. 64 bits on every target, as a plan for a large GPU may be made on a 32-bit one (wasm).
 ///
-/// Prints in its natural binary unit, reads binary (`KiB`, `MiB`, `GiB`, `TiB`) and decimal (`KB`, `MB`, `GB`, `TB`)
-/// units in any case, with a fraction if wanted; a plain number is bytes. Serialises as that number.
+/// Prints in its natural binary unit, reads binary (`KiB`, `MiB`, `GiB`, `TiB`) and decimal (`KB`, `MB`,
+/// `GB`, `TB`) units in any case, with a fraction if wanted; a plain number is bytes. Serialises as that
+/// number.
 ///
 /// ```
 /// use planner::Bytes;
@@ -56,8 +57,8 @@ impl Bytes {
         self.0.checked_next_multiple_of(alignment).map_or(Bytes::MAX, Bytes)
     }
 
-    /// The natural unit, followed by the number of bytes where the unit had to be rounded: what a reader may type
-    /// back and get the same size.
+    /// The natural unit, followed by the number of bytes where the unit had to be rounded: what a reader may
+    /// type back and get the same size.
     pub fn exact(self) -> String {
         let rounded = self.to_string();
         match rounded.parse::<Bytes>() {
@@ -69,6 +70,8 @@ impl Bytes {
 
 impl Add for Bytes {
     type Output = Bytes;
+
+    /// Stops at [`Bytes::MAX`], which fits no limit but none at all.
     fn add(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_add(other.0))
     }
@@ -77,13 +80,6 @@ impl Add for Bytes {
 impl AddAssign for Bytes {
     fn add_assign(&mut self, other: Bytes) {
         *self = *self + other;
-    }
-}
-
-impl Sub for Bytes {
-    type Output = Bytes;
-    fn sub(self, other: Bytes) -> Bytes {
-        self.saturating_sub(other)
     }
 }
 
@@ -143,8 +139,8 @@ fn multiplier(unit: &str) -> Option<u64> {
     }
 }
 
-/// `number` (digits, perhaps a point and more digits) times `multiplier` in whole bytes, rounded down. In integers:
-/// a float would lose bytes above 2^53.
+/// `number` (digits, perhaps a point and more digits) times `multiplier` in whole bytes, rounded down. In
+/// integers: a float would lose bytes above 2^53.
 fn scale(number: &str, multiplier: u64, text: &str) -> Result<Bytes, ParseBytesError> {
     let (whole, fraction) = match number.split_once('.') {
         Some((whole, fraction)) if !fraction.is_empty() && !fraction.contains('.') => (whole, fraction),

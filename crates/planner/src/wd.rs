@@ -1,8 +1,8 @@
 //! WD: one total, divided among all kernels.
 //!
-//! A multiple-choice knapsack: of every kernel's desirable set exactly one configuration, least time in all, sum of
-//! workspaces at most the total (the paper's 0-1 ILP). Solved by our own exact method or, as the paper does it, by an
-//! ILP solver.
+//! A multiple-choice knapsack: of every kernel's desirable set exactly one configuration, least time in all,
+//! sum of workspaces at most the total (the paper's 0-1 ILP). Solved by our own exact method or, as the paper
+//! does it, by an ILP solver.
 
 use good_lp::{Expression, ProblemVariables, Solution, Solver, SolverModel, Variable, variable};
 use serde::{Deserialize, Serialize};
@@ -25,8 +25,22 @@ pub enum IlpMethod {
     /// Our exact method for this very problem: the fastest by far.
     #[default]
     Exact,
-    /// The paper's formulation, through good_lp and its pure-Rust solver microlp.
+    /// The paper's formulation, through good_lp and its pure-Rust solver microlp: the independent check.
+    /// Takes milliseconds for 15 kernels and many seconds for 159, of which most are identical.
     GoodLp,
+}
+
+impl IlpMethod {
+    /// Divides `total` among `groups` by this method: the fastest division there is.
+    ///
+    /// # Errors
+    /// When a group is empty or the least workspaces do not fit, or the ILP solver fails.
+    pub fn divide(self, groups: &[Vec<Alternative>], total: Bytes) -> Result<Division, DivideError> {
+        match self {
+            IlpMethod::Exact => divide_exact(groups, total).ok_or(DivideError::Infeasible(total)),
+            IlpMethod::GoodLp => divide_ilp(groups, total, good_lp::microlp),
+        }
+    }
 }
 
 /// An ILP solver gave no optimal division.
@@ -56,13 +70,8 @@ pub enum DivideError {
 /// A way to solve the ILP: the groups and the total in, one pick per group out.
 pub(crate) type Divide<'d> = &'d mut dyn FnMut(&[Vec<Alternative>], Bytes) -> Result<Division, DivideError>;
 
-/// Divides by the exact method, as a [`Divide`].
-pub(crate) fn exactly(groups: &[Vec<Alternative>], total: Bytes) -> Result<Division, DivideError> {
-    divide_exact(groups, total).ok_or(DivideError::Infeasible(total))
-}
-
-/// Divides `total` among `groups` by the paper's 0-1 ILP: a binary variable per alternative, least sum of times,
-/// exactly one alternative per group, sum of workspaces at most `total`. `solver` is any of good_lp's.
+/// Divides `total` among `groups` by the paper's 0-1 ILP: a binary variable per alternative, least sum of
+/// times, exactly one alternative per group, sum of workspaces at most `total`. `solver` is any of good_lp's.
 ///
 /// # Errors
 /// When the least workspaces do not fit, or the solver fails or returns anything but a proven optimum.
@@ -159,11 +168,16 @@ fn front(candidates: &Candidates<'_>, total: Bytes) -> Option<Front> {
     collect_desirable(&mut sweep, total, &mut set);
     sweep.raise_limit(Bytes::MAX);
     let fastest = sweep.configuration().filter(|_| !set.is_empty())?;
-    let alternatives = set.iter().map(|configuration| Alternative {
+    Some(Front { alternatives: alternatives(&set), fastest, set })
+}
+
+/// A desirable set as the knapsack sees it: every configuration with its segment of the arena.
+pub(crate) fn alternatives(set: &DesirableSet) -> Vec<Alternative> {
+    let alternative = |configuration: &crate::Configuration| Alternative {
         time_ms: configuration.time_ms(),
         workspace: segment(configuration.workspace()),
-    });
-    Some(Front { alternatives: alternatives.collect(), fastest, set })
+    };
+    set.iter().map(alternative).collect()
 }
 
 /// Names the neediest kernel if not even the least workspaces fit.
@@ -187,8 +201,8 @@ fn check_total(problem: &Problem<'_>, groups: &[Vec<Alternative>], total: Bytes)
     })
 }
 
-/// What every kernel would get if the same total were divided, as well as it can be, without micro-batching. Kernels
-/// with no undivided algorithm get none; if what the others need does not fit, nobody does.
+/// What every kernel would get if the same total were divided, as well as it can be, without micro-batching.
+/// Kernels with no undivided algorithm get none; if what the others need does not fit, nobody does.
 fn divide_undivided(problem: &Problem<'_>, total: Bytes) -> Vec<Option<Measurement>> {
     let offers: Vec<Vec<&Measurement>> =
         problem.distinct.iter().map(|kernel| kernel.undivided().collect()).collect();

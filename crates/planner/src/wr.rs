@@ -15,7 +15,8 @@ pub(crate) struct Choice {
     pub(crate) explanation: Explanation,
 }
 
-/// The fastest configuration of every kernel, in order, that needs at most `limit`. Identical kernels get the same.
+/// The fastest configuration of every kernel, in order, that needs at most `limit`. Identical kernels get the
+/// same.
 pub(crate) fn choose(problem: &Problem<'_>, limit: Bytes) -> Result<Vec<Choice>, PlanError> {
     let choices: Vec<Choice> = problem
         .distinct

@@ -1,8 +1,8 @@
 //! WS: one arena that all kernels use in turn.
 //!
-//! Kernels of one stream never overlap, so an arena of M bytes gives every kernel M: each is then chosen as under WR
-//! with the arena as its limit, and all lie at offset zero. At an equal total this is never slower than WD, where a
-//! kernel's segment is at most the total.
+//! Kernels of one stream never overlap, so an arena of M bytes gives every kernel M: each is then chosen as
+//! under WR with the arena as its limit, and all lie at offset zero. At an equal total this is never slower
+//! than WD, where a kernel's segment is at most the total.
 
 use crate::error::PlanError;
 use crate::problem::Problem;

@@ -23,15 +23,17 @@ pub fn fill(values: &mut [f32], shape: &Shape, filler: Filler, seed: u64, name: 
     }
 }
 
-/// FNV-1a: any fixed hash will do, but it must never change.
-fn stream(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// The stream of random numbers that belongs to `name`. FNV-1a: any fixed hash will do, but it must never change.
+pub(crate) fn stream(name: &str) -> u64 {
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The number that scales Xavier's and He's distributions. Caffe takes elements / K for the inputs of one output and
 /// elements / C for the outputs of one input.
 fn fan(shape: &Shape, norm: VarianceNorm) -> f64 {
-    let (fan_in, fan_out) = (shape.count() as f64 / shape.n() as f64, shape.count() as f64 / shape.c() as f64);
+    let (fan_in, fan_out) =
+        (shape.count() as f64 / shape.n() as f64, shape.count() as f64 / shape.c() as f64);
     match norm {
         VarianceNorm::FanIn => fan_in,
         VarianceNorm::FanOut => fan_out,

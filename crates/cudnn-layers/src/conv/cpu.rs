@@ -1,5 +1,9 @@
 //! The CPU's convolution algorithms.
 
+mod axis;
+mod fft;
+mod im2col;
+mod implicit_gemm;
 mod winograd;
 
 use super::ConvOp;
@@ -47,5 +51,14 @@ pub struct Operands<'a> {
 
 /// Every algorithm, the one that always applies first.
 pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
-    &[winograd::FUSED_2X2, winograd::FUSED_4X4, winograd::NONFUSED_4X4]
+    &[
+        &implicit_gemm::IMPLICIT_GEMM,
+        &implicit_gemm::IMPLICIT_PRECOMP_GEMM,
+        &im2col::Im2col,
+        winograd::FUSED_2X2,
+        winograd::FUSED_4X4,
+        winograd::NONFUSED_4X4,
+        &fft::FFT_TILING,
+        &fft::FFT_TILING_16,
+    ]
 }

@@ -1,9 +1,10 @@
 //! Small matrix products on operands that already lie in cache, without packing.
 //!
 //! This is the inner loop of the convolution algorithms. They choose the layout of their own scratch, so the packing pass
-//! of a general product would only copy what is already in order; and they call it inside their own SIMD region.
+//! of a general product would only copy what is already in order. It is compiled once, here, for every instruction set and
+//! tile: inlined into its callers it would dominate their compile time and gain nothing measurable.
 
-use super::simd::{LANES, Lanes};
+use super::simd::{LANES, Lanes, WithLanes, dispatch};
 use crate::Accumulate;
 
 /// Rows and vectors of a register tile: 8 x 3 accumulators, 3 vectors of `b` and a broadcast fill the 32 registers of
@@ -29,16 +30,14 @@ pub struct Left<'a> {
 ///
 /// # Panics
 /// If `n` is no multiple of [`LANES`] or an operand does not fit its slice.
-#[inline(always)]
-pub fn block_gemm<L: Lanes>(
-    lanes: L,
+pub fn block_gemm(
     [m, n, k]: [usize; 3],
     a: Left<'_>,
     (b, b_stride): (&[f32], usize),
     c: (&mut [f32], usize),
     accumulate: Accumulate,
 ) {
-    block_gemm_ahead(lanes, [m, n, k], a, (b, b_stride), c, accumulate, &[]);
+    block_gemm_ahead([m, n, k], a, (b, b_stride), c, accumulate, &[]);
 }
 
 /// As [`block_gemm`], fetching `next`, which the following product will read, into the cache meanwhile.
@@ -48,9 +47,7 @@ pub fn block_gemm<L: Lanes>(
 ///
 /// # Panics
 /// As [`block_gemm`].
-#[inline(always)]
-pub fn block_gemm_ahead<L: Lanes>(
-    lanes: L,
+pub fn block_gemm_ahead(
     [m, n, k]: [usize; 3],
     a: Left<'_>,
     (b, b_stride): (&[f32], usize),
@@ -70,38 +67,60 @@ pub fn block_gemm_ahead<L: Lanes>(
         );
         assert!((k - 1) * b_stride + n <= b.len(), "the right operand is too short");
     }
-    let add = accumulate == Accumulate::Add;
-    let mut ahead = next.chunks(k.max(1) * LANES);
-    let mut col = 0;
-    while col < n {
-        let vectors = ((n - col) / LANES).min(TILE_VECTORS);
-        let mut row = 0;
-        while row < m {
-            let rows = (m - row).min(TILE_ROWS);
-            // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it.
-            unsafe {
-                let tile = Tile {
-                    k,
-                    a: a.elements.as_ptr().add(row * a.row_stride),
-                    a_row: a.row_stride,
-                    a_step: a.step,
-                    b: b.as_ptr().add(col),
-                    b_stride,
-                    c: c.as_mut_ptr().add(row * c_stride + col),
-                    c_stride,
-                    add,
-                    // One line for each term; where nothing is left to fetch, what is in the cache already.
-                    ahead: ahead.next().map_or(b.as_ptr(), <[f32]>::as_ptr),
-                };
-                match vectors {
-                    3 => tile.run_rows::<L, 3>(lanes, rows),
-                    2 => tile.run_rows::<L, 2>(lanes, rows),
-                    _ => tile.run_rows::<L, 1>(lanes, rows),
+    let whole = Tile {
+        k,
+        a: a.elements.as_ptr(),
+        a_row: a.row_stride,
+        a_step: a.step,
+        b: b.as_ptr(),
+        b_stride,
+        c: c.as_mut_ptr(),
+        c_stride,
+        add: accumulate == Accumulate::Add,
+        ahead: b.as_ptr(),
+    };
+    // The asserts above cover every element of the whole product, which is what `AllTiles` asks for.
+    dispatch(AllTiles { m, n, whole, next });
+}
+
+/// A product of `m` rows and `n` columns, given as the tile that it would be if registers were endless. Whoever makes one
+/// promises that all its elements are valid, as in [`Tile::run`].
+struct AllTiles<'a> {
+    m: usize,
+    n: usize,
+    whole: Tile,
+    next: &'a [f32],
+}
+
+impl WithLanes for AllTiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let Self { m, n, whole, next } = self;
+        // One line for each term; where nothing is left to fetch, what is in the cache already.
+        let mut ahead = next.chunks(whole.k.max(1) * LANES);
+        for col in (0..n).step_by(TILE_VECTORS * LANES) {
+            let vectors = ((n - col) / LANES).min(TILE_VECTORS);
+            for row in (0..m).step_by(TILE_ROWS) {
+                let rows = (m - row).min(TILE_ROWS);
+                // SAFETY: this tile is a part of the whole, all of whose elements are valid.
+                unsafe {
+                    let tile = Tile {
+                        a: whole.a.add(row * whole.a_row),
+                        b: whole.b.add(col),
+                        c: whole.c.add(row * whole.c_stride + col),
+                        ahead: ahead.next().map_or(whole.b, <[f32]>::as_ptr),
+                        ..whole
+                    };
+                    match vectors {
+                        3 => tile.run_rows::<L, 3>(lanes, rows),
+                        2 => tile.run_rows::<L, 2>(lanes, rows),
+                        _ => tile.run_rows::<L, 1>(lanes, rows),
+                    }
                 }
             }
-            row += rows;
         }
-        col += vectors * LANES;
     }
 }
 
@@ -185,16 +204,6 @@ impl Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::{WithLanes, dispatch};
-
-    struct Multiply<'a>([usize; 3], Left<'a>, (&'a [f32], usize), (&'a mut [f32], usize), Accumulate);
-    impl WithLanes for Multiply<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn call<L: Lanes>(self, lanes: L) {
-            block_gemm_ahead(lanes, self.0, self.1, self.2, self.3, self.4, self.2.0);
-        }
-    }
 
     /// Small integers: exact whatever the instruction set.
     #[test]
@@ -208,7 +217,7 @@ mod tests {
                 for (accumulate, start) in [(Accumulate::Replace, 0.0), (Accumulate::Add, 4.0)] {
                     let mut c = vec![4.0; m * c_stride];
                     let left = Left { elements: &a, row_stride, step };
-                    dispatch(Multiply([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate));
+                    block_gemm([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate);
                     for (row, col) in (0..m).flat_map(|row| (0..c_stride).map(move |col| (row, col))) {
                         let dot = |p: usize| a[row * row_stride + p * step] * b[p * b_stride + col];
                         let expected = if col < n { start + (0..k).map(dot).sum::<f32>() } else { 4.0 };

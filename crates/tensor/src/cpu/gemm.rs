@@ -47,7 +47,7 @@ pub fn gemm(
     cpu.run(|| multiply([m, n, k], a, b, c, c_stride, accumulate, threads));
 }
 
-/// As [`gemm`], on the calling thread alone: for use inside a task.
+/// As [`gemm()`], on the calling thread alone: for use inside a task.
 ///
 /// # Panics
 /// If a slice is too short for its extents.

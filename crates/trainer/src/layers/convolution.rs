@@ -3,16 +3,18 @@
 use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, PlannedLayer};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
-    bias,
+    AxisExtents, bias,
     conv::{ConvOp, Runner, profile::kernel_id},
 };
 use planner::{Configuration, Kernel};
+use std::time::{Duration, Instant};
 use tensor::{Accumulate, ConvGeometry, Device, Shape, ViewMut};
 
 /// A kernel's configuration, and where its workspace begins in the scratch of its step.
 struct Installed {
     runner: Runner,
     offset: usize,
+    elapsed: Duration,
 }
 
 /// y = x ⋆ w + b. Backward needs x.
@@ -32,18 +34,19 @@ impl Convolution {
     }
 
     fn run(
-        &self,
+        &mut self,
         device: &Device,
         op: ConvOp,
         operands: [tensor::View<'_>; 2],
         (out, accumulate): (ViewMut<'_>, Accumulate),
         scratch: &mut ViewMut<'_>,
     ) -> Result<(), BoxError> {
-        let Installed { runner, offset } = self.installed[op as usize]
-            .as_ref()
-            .ok_or_else(|| format!("the {op} kernel was not planned"))?;
-        let workspace = scratch.slice(*offset..offset + runner.workspace_len());
+        let Installed { runner, offset, elapsed } =
+            self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
+        let start = Instant::now();
+        let workspace = scratch.slice(*offset..*offset + runner.workspace_len());
         runner.run(device, operands, out, accumulate, workspace);
+        *elapsed += start.elapsed();
         Ok(())
     }
 }
@@ -67,6 +70,7 @@ impl Layer for Convolution {
             dilation: [p.dilation.h, p.dilation.w],
             groups: p.group,
         };
+        check_extents(&geometry)?;
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.geometry = Some(g);
         let filter = ParamDeclaration {
@@ -89,7 +93,7 @@ impl Layer for Convolution {
         let y = (io.tops[0].reborrow(), Accumulate::Replace);
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
-            bias::forward(device, [g.n, g.k, g.out_pixels()], b, io.tops[0].reborrow());
+            bias::forward_in_place(device, &channels(&g), b, io.tops[0].reborrow());
         }
         Ok(())
     }
@@ -103,7 +107,7 @@ impl Layer for Convolution {
             self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
         }
         if let Some(db) = param_diffs.next().flatten() {
-            bias::backward(device, [g.n, g.k, g.out_pixels()], dy, db.diff, db.accumulate);
+            bias::backward(device, &channels(&g), dy, db.diff, db.accumulate);
         }
         if let Some(dx) = io.bottom_diffs.pop().flatten() {
             let dx = (dx.diff, dx.accumulate);
@@ -133,7 +137,27 @@ impl PlannedLayer for Convolution {
     ) -> Result<usize, BoxError> {
         let runner = Runner::new(device, op, self.geometry(), configuration)?;
         let len = runner.workspace_len();
-        self.installed[op as usize] = Some(Installed { runner, offset });
+        self.installed[op as usize] = Some(Installed { runner, offset, elapsed: Duration::ZERO });
         Ok(len)
     }
+
+    fn take_time(&mut self, op: ConvOp) -> Option<Duration> {
+        Some(std::mem::take(&mut self.installed[op as usize].as_mut()?.elapsed))
+    }
+}
+
+/// Kernels are planned in numbers of 32 bits, as in every library of convolutions.
+fn check_extents(g: &ConvGeometry) -> Result<(), String> {
+    let [pad, stride, dilation] = [g.pad, g.stride, g.dilation];
+    let extents =
+        [g.n, g.c, g.h, g.w, g.k, g.r, g.s, pad[0], pad[1], stride[0], stride[1], dilation[0], dilation[1]];
+    match extents.iter().find(|&&extent| u32::try_from(extent).is_err()) {
+        Some(extent) => Err(format!("an extent of {extent} is more than a convolution can have")),
+        None => Ok(()),
+    }
+}
+
+/// y seen from its channels.
+fn channels(g: &ConvGeometry) -> AxisExtents {
+    AxisExtents { outer: g.n, axis: g.k, inner: g.out_pixels() }
 }

@@ -4,9 +4,24 @@
 //! before anything runs it declares what it produces and what its backward pass will need to see again
 //! ([`Declaration`]); at each step it is handed exactly that ([`Forward`], [`Backward`]).
 
-use crate::{error::BoxError, spec::Filler};
+mod combine;
+mod convolution;
+mod elementwise;
+mod inner_product;
+mod lrn;
+mod norm;
+mod pooling;
+mod shape;
+mod softmax;
+mod source;
+
+use crate::{
+    error::{BoxError, NetError},
+    spec::{Filler, LayerKind, LayerSpec, NetSpec},
+};
 use cudnn_layers::conv::ConvOp;
 use planner::{Configuration, Kernel};
+use std::time::Duration;
 use tensor::{Accumulate, Device, Shape, View, ViewMut};
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
@@ -18,6 +33,9 @@ pub struct Declaration {
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
+    /// Whether backward computes the only bottom's gradient even where nobody wants it: then the graph adds as many
+    /// elements to the scratch of the backward pass.
+    pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
     /// What backward wants to know of the tops' data.
@@ -170,6 +188,9 @@ pub trait Layer: Send {
         let _ = position;
     }
 
+    /// Takes note that the net goes to another arena: what was filled once has to be filled again.
+    fn enter_arena(&mut self) {}
+
     /// Bytes of host memory that the layer holds outside the arena: a data set, mini-batches prepared ahead.
     fn host_bytes(&self) -> u64 {
         0
@@ -193,6 +214,9 @@ pub trait PlannedLayer {
         configuration: &Configuration,
         offset: usize,
     ) -> Result<usize, BoxError>;
+
+    /// How long the kernel of `op` has run since this was last asked; `None` if it is not installed.
+    fn take_time(&mut self, op: ConvOp) -> Option<Duration>;
 }
 
 /// What layers are built with, besides their specification.
@@ -213,4 +237,57 @@ pub struct SyntheticData {
     pub shape: Option<[usize; 3]>,
     /// Labels lie below this.
     pub classes: usize,
+}
+
+/// The layer that `layer`, one of `net`'s, describes.
+///
+/// # Errors
+/// Data that cannot be opened; the message names the layer and its line.
+pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, NetError> {
+    let fault = |message: String| NetError::Layer {
+        location: layer.location.clone(),
+        layer: layer.name.clone(),
+        message,
+    };
+    let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
+    if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
+        return Err(fault(format!(
+            "a loss_weight has no effect on a layer of type {}",
+            layer.kind.type_name()
+        )));
+    }
+    registry(net, layer, options).map_err(|error| fault(error.to_string()))
+}
+
+/// Every layer type there is.
+fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, BoxError> {
+    use LayerKind as Kind;
+    let (phase, seed) = (net.state.phase, options.seed);
+    Ok(match &layer.kind {
+        Kind::Input(params) => Box::new(source::FilledData::input(layer, params, seed)),
+        Kind::DummyData(params) => Box::new(source::FilledData::dummy(layer, params, seed)),
+        Kind::Data(params) => source::data((net, layer), params, options)?,
+        Kind::ImageData(params) => source::image_data((net, layer), params, options)?,
+        Kind::Convolution(params) => Box::new(convolution::Convolution::new(params.clone())),
+        Kind::InnerProduct(params) => Box::new(inner_product::InnerProductLayer::new(params.clone())),
+        Kind::ReLU(params) => Box::new(elementwise::Relu::new(*params)),
+        Kind::Dropout(params) => {
+            let seed = crate::fill::stream(&layer.name) ^ seed;
+            Box::new(elementwise::DropoutLayer::new(params.ratio, seed, phase))
+        }
+        Kind::Pooling(params) => Box::new(pooling::Pooling::new(*params)),
+        Kind::LRN(params) => Box::new(lrn::LrnLayer::new(*params)),
+        Kind::BatchNorm(params) => Box::new(norm::BatchNorm::new(*params, phase)),
+        Kind::Scale(params) => Box::new(norm::Scale::new(*params)),
+        Kind::Eltwise(params) => Box::new(combine::Eltwise::new(params.clone())),
+        Kind::Concat(params) => Box::new(combine::Concat::new(*params)),
+        Kind::Split => Box::new(combine::Split::new(layer.tops.len())),
+        Kind::Softmax(params) => Box::new(softmax::Softmax::new(*params)),
+        Kind::SoftmaxWithLoss(params) => {
+            Box::new(softmax::SoftmaxWithLoss::new(*params, layer.loss_weight(0)))
+        }
+        Kind::Accuracy(params) => Box::new(softmax::Accuracy::new(*params)),
+        Kind::Flatten(params) => Box::new(shape::Reshape::Flatten(*params)),
+        Kind::Reshape(params) => Box::new(shape::Reshape::Replace(params.clone())),
+    })
 }

@@ -8,7 +8,8 @@ use crate::{
     error::BoxError,
     fill::fill,
     spec::{
-        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, Mean, NetSpec, TransformParams,
+        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, Mean, NetSpec,
+        TransformParams,
     },
 };
 use std::sync::Arc;
@@ -37,6 +38,9 @@ impl DataLayer {
         mini_batch: usize,
         (shuffle, seed, prefetch): (bool, u64, usize),
     ) -> Result<Self, BoxError> {
+        if u32::try_from(mini_batch).is_err() {
+            return Err(format!("a mini-batch of {mini_batch} samples is more than any memory holds").into());
+        }
         let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
         let loader = Loader::new(dataset, transform, options)?;
         Ok(Self { loader, labels: vec![0.0; mini_batch], tops: layer.tops.len(), mini_batch })
@@ -85,6 +89,10 @@ impl Layer for ConstantData {
         Ok(Declaration { constant: true, ..self.source.declaration() })
     }
 
+    fn enter_arena(&mut self) {
+        self.filled = false;
+    }
+
     fn forward(&mut self, _: &Device, io: Forward<'_>) -> Result<(), BoxError> {
         if !self.filled {
             self.source.load(io)?;
@@ -105,7 +113,7 @@ pub(super) fn data(
         return constant(place, &params.transform, params.batch_size, None, synthetic, options.seed);
     }
     let dataset = open_source(&net.resolve(&params.source), net.state.phase).map_err(advise_synthetic)?;
-    let transform = transform(net, &params.transform);
+    let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
     let mut layer = DataLayer::new(place, dataset, &transform, params.batch_size, (false, options.seed, 1))?;
     skip(&mut layer, params.rand_skip, options.seed, &place.1.name);
     Ok(Box::new(layer))
@@ -122,16 +130,11 @@ pub(super) fn image_data(
         let size = params.new_size.map(|size| [if params.is_color { 3 } else { 1 }, size.h, size.w]);
         return constant(place, &params.transform, params.batch_size, size, synthetic, options.seed);
     }
-    let images = ImageOptions {
-        root_folder: if params.root_folder.is_empty() { Default::default() } else { net.resolve(&params.root_folder) },
-        new_height: params.new_size.map_or(0, |size| size.h),
-        new_width: params.new_size.map_or(0, |size| size.w),
-        is_color: params.is_color,
-    };
+    let images = ImageOptions::from_spec(params, |file| net.resolve(file));
     let source = net.resolve(&params.source);
     let open = if source.is_dir() { ImageData::open_folder } else { ImageData::open_list };
     let dataset = Arc::new(open(&source, &images).map_err(advise_synthetic)?);
-    let transform = transform(net, &params.transform);
+    let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
     let order = (params.shuffle, options.seed, 1);
     let mut layer = DataLayer::new(place, dataset, &transform, params.batch_size, order)?;
     skip(&mut layer, params.rand_skip, options.seed, &place.1.name);
@@ -166,29 +169,18 @@ fn constant(
     )?;
     let dataset = Arc::new(Synthetic::new(shape, synthetic.classes, mini_batch, seed)?);
     // A mean image would have to be read from a file that is probably as far away as the data.
+    let mean_values = match &params.mean {
+        Mean::Values(values) => values.clone(),
+        Mean::Zero | Mean::File(_) => Vec::new(),
+    };
     let transform = TransformOptions {
         scale: params.scale,
         crop_size: params.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
+        mean_values,
         ..TransformOptions::default()
     };
     let source = DataLayer::new(place, dataset, &transform, mini_batch, (false, seed, 0))?;
     Ok(Box::new(ConstantData { source, filled: false }))
-}
-
-fn transform(net: &NetSpec, params: &TransformParams) -> TransformOptions {
-    let (mean_values, mean_file) = match &params.mean {
-        Mean::Zero => (Vec::new(), None),
-        Mean::Values(values) => (values.clone(), None),
-        Mean::File(file) => (Vec::new(), Some(net.resolve(file))),
-    };
-    TransformOptions {
-        scale: params.scale,
-        mirror: params.mirror,
-        crop_size: params.crop_size,
-        mean_values,
-        mean_file,
-        resize: params.resize.map(|side| [side, side]),
-    }
 }
 
 /// `DummyData` and `Input`: blobs from fillers. Constant ones are filled once, others at every iteration.
@@ -221,6 +213,10 @@ impl FilledData {
 impl Layer for FilledData {
     fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
         Ok(Declaration { tops: self.shapes.clone(), constant: self.constant, ..Declaration::default() })
+    }
+
+    fn enter_arena(&mut self) {
+        self.filled = false;
     }
 
     fn forward(&mut self, _: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

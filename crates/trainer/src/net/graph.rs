@@ -85,10 +85,11 @@ impl Graph {
     /// gets a backward pass.
     ///
     /// # Errors
-    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, a shape that does not
-    /// fit, a shared parameter of another shape.
+    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one name, a
+    /// shape that does not fit or is larger than any memory, a shared parameter of another shape.
     pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>], backward: bool) -> Result<Self, NetError> {
-        let mut builder = Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
+        let mut builder =
+            Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
             builder.add(layer_spec, layer.as_mut())?;
         }
@@ -112,19 +113,28 @@ impl Graph {
                 continue;
             }
             let propagates: Vec<bool> = (0..node.bottoms.len())
-                .map(|i| node.declaration.gradients[i] && spec.layers[index].propagate_down.get(i) != Some(&false))
+                .map(|i| {
+                    node.declaration.gradients[i] && spec.layers[index].propagate_down.get(i) != Some(&false)
+                })
                 .collect();
             for (&bottom, &passes) in node.bottoms.iter().zip(&propagates) {
                 leads_to_loss[bottom] |= passes;
             }
-            let propagates: Vec<bool> =
-                node.bottoms.iter().zip(propagates).map(|(&bottom, passes)| passes && wanted[bottom]).collect();
             let trains = node.params.iter().any(|&param| self.params[param].trained);
+            let propagates: Vec<bool> = node
+                .bottoms
+                .iter()
+                .zip(propagates)
+                .map(|(&bottom, passes)| passes && wanted[bottom])
+                .collect();
             for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| **passes) {
                 self.values[bottom].needs_diff = true;
             }
             let node = &mut self.nodes[index];
             node.backward = trains || propagates.contains(&true);
+            if node.backward && node.declaration.always_propagates && !propagates[0] {
+                node.declaration.scratch_len[1] += self.values[node.bottoms[0]].shape.count();
+            }
             node.propagates = propagates;
         }
     }
@@ -148,7 +158,8 @@ impl Graph {
         for index in 0..self.nodes.len() {
             let layer = &spec.layers[index];
             let node = &self.nodes[index];
-            let asked = node.declaration.in_place != InPlace::No && layer.bottoms.first() == layer.tops.first();
+            let asked =
+                node.declaration.in_place != InPlace::No && layer.bottoms.first() == layer.tops.first();
             if asked && self.may_overwrite(node.bottoms[0], node.declaration.in_place) {
                 let (bottom, top) = (node.bottoms[0], node.tops[0]);
                 self.values[top].root = self.values[bottom].root;
@@ -160,13 +171,17 @@ impl Graph {
     fn may_overwrite(&self, value: ValueId, how: InPlace) -> bool {
         let root = self.values[value].root;
         let fits = |producer: &Node| match producer.declaration.needs_top {
-            _ if producer.declaration.constant => false,
+            _ if producer.declaration.constant || !producer.declaration.loss_weights.is_empty() => false,
             Need::Nothing => true,
             Need::Sign => !producer.backward || how == InPlace::KeepsSign,
             Need::Values => !producer.backward,
         };
         self.values[value].consumers.len() == 1
-            && self.values.iter().filter(|other| other.root == root).all(|other| fits(&self.nodes[other.producer]))
+            && self
+                .values
+                .iter()
+                .filter(|other| other.root == root)
+                .all(|other| fits(&self.nodes[other.producer]))
     }
 }
 
@@ -182,12 +197,24 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn add(&mut self, spec: &LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
         let index = self.graph.nodes.len();
-        let bottoms = spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(other) = self.graph.nodes.iter().find(|node| node.name == spec.name) {
+            let place = &other.location;
+            return Err(fault(
+                spec,
+                format!("there is another layer of this name ({place}); parameters are kept by layer name"),
+            ));
+        }
+        let bottoms =
+            spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
         if let Some(twice) = (1..bottoms.len()).find(|&i| bottoms[..i].contains(&bottoms[i])) {
             let name = &spec.bottoms[twice];
-            return Err(fault(spec, format!("bottom '{name}' stands twice; give one of them a Split of its own")));
+            return Err(fault(
+                spec,
+                format!("bottom '{name}' stands twice; give one of them a Split of its own"),
+            ));
         }
-        let shapes: Vec<Shape> = bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
+        let shapes: Vec<Shape> =
+            bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
         let declaration = layer.declare(&shapes).map_err(|message| fault(spec, message))?;
         let params = self.params(spec, &declaration.params)?;
         bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
@@ -223,12 +250,23 @@ impl Builder<'_> {
         })
     }
 
-    fn top(&mut self, spec: &LayerSpec, name: &str, shape: &Shape, producer: usize) -> Result<ValueId, NetError> {
-        if let Some(&other) = self.current.get(name)
-            && !spec.bottoms.iter().any(|bottom| bottom == name)
-        {
-            let other = &self.graph.nodes.get(self.graph.values[other].producer).map_or(&spec.name, |node| &node.name);
-            return Err(fault(spec, format!("top '{name}' is already the top of layer '{other}'")));
+    fn top(
+        &mut self,
+        spec: &LayerSpec,
+        name: &str,
+        shape: &Shape,
+        producer: usize,
+    ) -> Result<ValueId, NetError> {
+        check_size(spec, &format!("top '{name}'"), shape)?;
+        if let Some(&other) = self.current.get(name) {
+            let other = self.graph.values[other].producer;
+            if other == producer {
+                return Err(fault(spec, format!("top '{name}' stands twice")));
+            }
+            if !spec.bottoms.iter().any(|bottom| bottom == name) {
+                let other = &self.graph.nodes[other].name;
+                return Err(fault(spec, format!("top '{name}' is already the top of layer '{other}'")));
+            }
         }
         let id = self.graph.values.len();
         self.graph.values.push(Value {
@@ -244,31 +282,64 @@ impl Builder<'_> {
     }
 
     fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, NetError> {
-        (declared.iter().enumerate()).map(|(index, declaration)| self.param(spec, index, declaration)).collect()
+        let mut params = Vec::with_capacity(declared.len());
+        for (index, declaration) in declared.iter().enumerate() {
+            let param = self.param(spec, index, declaration)?;
+            if params.contains(&param) {
+                let name = &self.graph.params[param].name;
+                return Err(fault(spec, format!("it shares parameter '{name}' with itself")));
+            }
+            params.push(param);
+        }
+        Ok(params)
     }
 
-    fn param(&mut self, spec: &LayerSpec, index: usize, declared: &ParamDeclaration) -> Result<usize, NetError> {
+    fn param(
+        &mut self,
+        spec: &LayerSpec,
+        index: usize,
+        declared: &ParamDeclaration,
+    ) -> Result<usize, NetError> {
         let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(index);
         if let Some(&param) = shared.as_ref().and_then(|name| self.shared.get(name)) {
             let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
             if owner != own {
                 let name = &self.graph.params[param].name;
-                return Err(fault(spec, format!("it shares parameter '{name}' of shape {owner}, but needs {own}")));
+                return Err(fault(
+                    spec,
+                    format!("it shares parameter '{name}' of shape {owner}, but needs {own}"),
+                ));
             }
             return Ok(param);
         }
+        check_size(spec, &format!("parameter {index}"), &declared.shape)?;
         let id = self.graph.params.len();
         if let Some(name) = &shared {
             self.shared.insert(name.clone(), id);
         }
+        let name = shared.unwrap_or_else(|| format!("{}.{index}", spec.name));
+        if self.graph.params.iter().any(|param| param.name == name) {
+            return Err(fault(spec, format!("another parameter is named '{name}' already")));
+        }
         self.graph.params.push(Param {
-            name: shared.unwrap_or_else(|| format!("{}.{index}", spec.name)),
+            name,
             declaration: declared.clone(),
             lr_mult,
             decay_mult,
             trained: declared.learned && lr_mult != 0.0,
         });
         Ok(id)
+    }
+}
+
+/// Most elements of a blob: far above any memory, and far below what a sum of sizes in bytes could overflow on.
+const MOST_ELEMENTS: usize = 1 << 44;
+
+fn check_size(spec: &LayerSpec, what: &str, shape: &Shape) -> Result<(), NetError> {
+    let count = shape.dims().iter().try_fold(1usize, |count, &dim| count.checked_mul(dim));
+    match count {
+        Some(count) if count <= MOST_ELEMENTS => Ok(()),
+        _ => Err(fault(spec, format!("{what} would have the extents {shape:?}, more than any memory holds"))),
     }
 }
 

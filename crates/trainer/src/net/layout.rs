@@ -181,7 +181,8 @@ impl Cursor {
 
 fn params(nets: &[&Net], with_history: bool, end: &mut Cursor) -> HashMap<String, ParamSpans> {
     let mut params: HashMap<String, ParamSpans> = HashMap::new();
-    let all = || nets.iter().flat_map(|net| net.graph().params.iter().map(move |param| (net.is_training(), param)));
+    let all =
+        || nets.iter().flat_map(|net| net.graph().params.iter().map(move |param| (net.is_training(), param)));
     for (_, param) in all() {
         let len = param.declaration.shape.count();
         let fresh = || ParamSpans { data: end.take(len), diff: None, history: None };
@@ -201,7 +202,10 @@ fn params(nets: &[&Net], with_history: bool, end: &mut Cursor) -> HashMap<String
 fn constants(net: &Net, end: &mut Cursor) -> HashMap<usize, Span> {
     let graph = net.graph();
     let constant = |&id: &usize| graph.nodes[graph.values[id].producer].declaration.constant;
-    (0..graph.values.len()).filter(constant).map(|id| (id, end.take(graph.values[id].shape.count()))).collect()
+    (0..graph.values.len())
+        .filter(constant)
+        .map(|id| (id, end.take(graph.values[id].shape.count())))
+        .collect()
 }
 
 fn sum(spans: impl IntoIterator<Item = Span>) -> Bytes {

@@ -92,7 +92,9 @@ mod tests {
                 .collect();
             let placement = place(&buffers);
             for (i, a) in buffers.iter().enumerate() {
-                assert!(placement.offsets[i] % ALIGNMENT == 0 && placement.offsets[i] + a.len <= placement.len);
+                assert!(
+                    placement.offsets[i] % ALIGNMENT == 0 && placement.offsets[i] + a.len <= placement.len
+                );
                 for (j, b) in buffers.iter().enumerate().take(i).filter(|(_, b)| b.meets(a)) {
                     let (first, second) = (placement.offsets[i], placement.offsets[j]);
                     assert!(first + a.len <= second || second + b.len <= first, "{a:?} and {b:?} overlap");

@@ -5,6 +5,8 @@ pub mod layout;
 pub mod memory;
 pub mod run;
 pub mod schedule;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     error::NetError,
@@ -15,6 +17,7 @@ use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node};
 use planner::{Kernel, Plan, WorkspacePolicy};
 use schedule::{Pass, Step};
+use std::time::Duration;
 use tensor::{Device, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
@@ -129,6 +132,11 @@ impl Net {
         }
     }
 
+    /// Tells the layers that the net will run in a new arena, where nothing is filled yet.
+    pub fn enter_arena(&mut self) {
+        self.layers.iter_mut().for_each(|layer| layer.enter_arena());
+    }
+
     /// The convolution kernels that an iteration runs, layer by layer.
     pub fn kernels(&mut self) -> Vec<Kernel> {
         let mut kernels = Vec::new();
@@ -164,7 +172,12 @@ impl Net {
     /// Installs the kernels of one step of node `index` and returns the scratch that they need together. Under WD each has
     /// a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after the
     /// other.
-    fn install_step(&mut self, plan: &Plan, index: usize, ops: &[ConvOp]) -> Result<Option<Scratch>, NetError> {
+    fn install_step(
+        &mut self,
+        plan: &Plan,
+        index: usize,
+        ops: &[ConvOp],
+    ) -> Result<Option<Scratch>, NetError> {
         let node = &self.graph.nodes[index];
         let Some(planned) = self.layers[index].planned() else { return Ok(None) };
         let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
@@ -177,14 +190,27 @@ impl Net {
             let segment = if divided { kernel.workspace_offset.0 as usize / size_of::<f32>() } else { 0 };
             let start = *start.get_or_insert(segment);
             let run_error = |source| NetError::Run { layer: node.name.clone(), source };
-            let len =
-                planned.install(&self.device, op, &kernel.configuration, segment - start).map_err(run_error)?;
+            let len = planned
+                .install(&self.device, op, &kernel.configuration, segment - start)
+                .map_err(run_error)?;
             end = end.max(segment + len);
         }
         Ok(start.map(|start| match divided {
             true => Scratch::Segment(Span { offset: start, len: end - start }),
             false => Scratch::Transient(end),
         }))
+    }
+
+    /// How long each installed kernel has run since this was last asked.
+    pub fn take_kernel_times(&mut self) -> Vec<(String, ConvOp, Duration)> {
+        let mut times = Vec::new();
+        for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
+            if let Some(planned) = layer.planned() {
+                let of = |op| Some((node.name.clone(), op, planned.take_time(op)?));
+                times.extend(ConvOp::ALL.into_iter().filter_map(of));
+            }
+        }
+        times
     }
 
     /// The scratch of a step.
@@ -205,7 +231,8 @@ impl Net {
         let unread = self.graph.values.iter().enumerate().filter(|(_, value)| value.consumers.is_empty());
         unread.map(|(id, value)| {
             let producer = &self.graph.nodes[value.producer];
-            let top = producer.tops.iter().position(|&top| top == id).expect("a value is a top of its producer");
+            let top =
+                producer.tops.iter().position(|&top| top == id).expect("a value is a top of its producer");
             let weight = producer.declaration.loss_weights.get(top).copied().unwrap_or(0.0);
             Output { value: id, name: &value.name, loss_weight: weight }
         })

@@ -2,6 +2,7 @@
 
 use super::{
     Net,
+    graph::{Node, ValueId},
     layout::NetLayout,
     schedule::{Pass, Step},
 };
@@ -10,7 +11,7 @@ use crate::{
     layers::{Backward, Forward, Gradient},
 };
 use std::time::{Duration, Instant};
-use tensor::{Accumulate, Access, Arena, Lease, Span, View, ViewMut};
+use tensor::{Access, Accumulate, Arena, Lease, Span, View, ViewMut};
 
 /// What an iteration is told besides its data.
 #[derive(Clone, Copy, Debug)]
@@ -74,13 +75,15 @@ impl Net {
 
     /// The objective after a forward pass: the weighted sum of the losses.
     pub fn loss(&self, layout: &NetLayout, arena: &Arena) -> f64 {
-        let losses = self.outputs().filter(|output| output.loss_weight != 0.0);
-        losses
-            .map(|output| {
-                let values = arena.view(layout.data[output.value]).host();
-                f64::from(output.loss_weight) * values.iter().map(|&value| f64::from(value)).sum::<f64>()
-            })
-            .sum()
+        let weighted = |node: &Node| {
+            let losses = node.tops.iter().zip(&node.declaration.loss_weights);
+            let value = |(&top, &weight): (&ValueId, &f32)| {
+                let values = arena.view(layout.data[top]).host();
+                f64::from(weight) * values.iter().map(|&value| f64::from(value)).sum::<f64>()
+            };
+            losses.map(value).sum::<f64>()
+        };
+        self.graph.nodes.iter().map(weighted).sum()
     }
 }
 
@@ -104,7 +107,8 @@ impl Requests<'_> {
         spans.extend(bottoms.iter().map(|&value| layout.data[value]), Access::Read);
         spans.extend(node.tops.iter().map(|&value| layout.data[value]), Access::Write);
         for &param in &node.params {
-            let access = if net.graph.params[param].declaration.learned { Access::Read } else { Access::Write };
+            let access =
+                if net.graph.params[param].declaration.learned { Access::Read } else { Access::Write };
             spans.push(layout.params[param].data, access);
         }
         spans.push(layout.saved[step.node], Access::Write);
@@ -160,7 +164,9 @@ impl Requests<'_> {
             .map(|(&wanted, &accumulate)| wanted.then(|| Gradient { diff: leases.write(), accumulate }))
             .collect();
         let all: Vec<(usize, View<'_>)> = node.params.iter().map(|&param| (param, leases.read())).collect();
-        let pick = |wanted: bool| all.iter().filter(move |(param, _)| learned(*param) == wanted).map(|&(_, view)| view);
+        let pick = |wanted: bool| {
+            all.iter().filter(move |(param, _)| learned(*param) == wanted).map(|&(_, view)| view)
+        };
         let (params, state) = (pick(true).collect(), pick(false).collect());
         let param_diffs = (node.params.iter().zip(&schedule.param_accumulate[step.node]))
             .filter(|&(&param, _)| learned(param))

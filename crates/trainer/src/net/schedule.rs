@@ -112,10 +112,11 @@ impl Clock {
             .collect()
     }
 
-    /// The last step that reads a value's data. A value that nobody reads is an output of the net: it stays to the end.
+    /// The last step that reads a value's data. A loss, or a value that nobody reads, is an output of the net: it stays to
+    /// the end.
     fn last_use(&self, graph: &Graph, id: ValueId) -> usize {
         let value = &graph.values[id];
-        if value.consumers.is_empty() {
+        if value.consumers.is_empty() || !graph.nodes[value.producer].declaration.loss_weights.is_empty() {
             return self.end;
         }
         let forward = value.consumers.iter().map(|&node| self.forward[node]);
@@ -127,7 +128,8 @@ impl Clock {
 
     fn diffs(&self, graph: &Graph) -> Vec<(Buffer, Lifetime)> {
         let with_diff = |root: ValueId| {
-            (0..graph.values.len()).filter(move |&id| graph.values[id].root == root && graph.values[id].needs_diff)
+            (0..graph.values.len())
+                .filter(move |&id| graph.values[id].root == root && graph.values[id].needs_diff)
         };
         let roots = (0..graph.values.len()).filter(|&id| graph.values[id].root == id);
         roots
@@ -156,7 +158,7 @@ impl Clock {
 /// implicit Split of a blob with several readers.
 fn accumulation(graph: &Graph, steps: &[Step]) -> (Vec<Vec<Accumulate>>, Vec<Vec<Accumulate>>) {
     let (mut values, mut params) = (HashSet::new(), HashSet::new());
-    let mut first = |seen: &mut HashSet<usize>, id: usize| match seen.insert(id) {
+    let first = |seen: &mut HashSet<usize>, id: usize| match seen.insert(id) {
         true => Accumulate::Replace,
         false => Accumulate::Add,
     };

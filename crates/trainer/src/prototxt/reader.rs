@@ -79,20 +79,30 @@ impl FieldValue for String {
     }
 }
 
-macro_rules! integer_field {
-    ($($type:ty: $expected:literal),*) => {$(
-        impl FieldValue for $type {
-            const EXPECTED: &'static str = $expected;
-            fn from_value(value: &Value) -> Option<Self> {
-                match value {
-                    Value::Integer(number) => Self::try_from(*number).ok(),
-                    _ => None,
-                }
-            }
+impl FieldValue for i64 {
+    const EXPECTED: &'static str = "an integer";
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Integer(number) => Self::try_from(*number).ok(),
+            _ => None,
         }
-    )*};
+    }
 }
-integer_field!(usize: "an integer from 0", u64: "an integer from 0", i32: "a 32-bit integer", i64: "a 64-bit integer");
+
+impl FieldValue for i32 {
+    const EXPECTED: &'static str = "a 32-bit integer";
+    fn from_value(value: &Value) -> Option<Self> {
+        i64::from_value(value)?.try_into().ok()
+    }
+}
+
+/// Sizes and counts. Caffe's are 32-bit, too, and its blobs have no more than 2³¹ - 1 elements.
+impl FieldValue for usize {
+    const EXPECTED: &'static str = "an integer from 0 to 2147483647";
+    fn from_value(value: &Value) -> Option<Self> {
+        i32::from_value(value)?.try_into().ok()
+    }
+}
 
 /// Hands out the fields of one message and remembers which were asked for. When it is dropped, every field that
 /// nobody asked for becomes a warning.

@@ -11,28 +11,46 @@ use crate::prototxt::{Error, Reader};
 
 /// A layer's type, with what its type-specific message (`convolution_param` …) says.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // each variant is the Caffe layer of its name and documented at its parameters
 pub enum LayerKind {
+    /// Blobs that the program fills
     Input(InputParams),
+    /// Blobs with made-up contents
     DummyData(DummyDataParams),
+    /// Image files from a list
     ImageData(ImageDataParams),
+    /// Images from MNIST or CIFAR-10 files
     Data(DataParams),
+    /// Convolution, the layer that gets micro-batches
     Convolution(ConvolutionParams),
+    /// Fully connected
     InnerProduct(InnerProductParams),
+    /// Rectifier
     ReLU(ReluParams),
+    /// Maximum or average of windows
     Pooling(PoolingParams),
+    /// Local response normalisation
     LRN(LrnParams),
+    /// Batch normalisation, with or without scale and bias
     BatchNorm(BatchNormParams),
+    /// Scale and bias per channel
     Scale(ScaleParams),
+    /// Sum, product or maximum of blobs
     Eltwise(EltwiseParams),
+    /// Blobs joined along an axis
     Concat(ConcatParams),
     /// Copies its bottom to every top; a net needs it only if it is written out
     Split,
+    /// Random zeros in TRAIN
     Dropout(DropoutParams),
+    /// Probabilities of classes
     Softmax(SoftmaxParams),
+    /// Cross entropy of classes and labels
     SoftmaxWithLoss(SoftmaxWithLossParams),
+    /// Share of labels among the highest scores
     Accuracy(AccuracyParams),
+    /// Several axes become one
     Flatten(FlattenParams),
+    /// Other axes for the same elements
     Reshape(ReshapeParams),
 }
 
@@ -172,12 +190,12 @@ fn unknown(name: &str, layer: &Reader<'_>) -> Error {
     layer.error_at("type", format!("layer type '{name}' is not known; {advice}"))
 }
 
-/// The type whose name differs least from `name`, unless it differs in more than a third of its letters.
+/// The type whose name differs least from `name`, among those of which at most a third of the letters differ.
 fn nearest(name: &str) -> Option<&'static str> {
     let spelling = |text: &str| text.to_ascii_lowercase().replace('_', "");
-    let distance = |candidate: &str| edit_distance(&spelling(name), &spelling(candidate));
-    let nearest = LayerKind::TYPES.into_iter().min_by_key(|candidate| distance(candidate))?;
-    (distance(nearest) * 3 <= nearest.len()).then_some(nearest)
+    let distance = |candidate: &&str| edit_distance(&spelling(name), &spelling(candidate));
+    let near = LayerKind::TYPES.into_iter().filter(|candidate| distance(candidate) * 3 <= candidate.len());
+    near.min_by_key(distance)
 }
 
 /// Levenshtein's: insertions, deletions and replacements of letters from `a` to `b`.

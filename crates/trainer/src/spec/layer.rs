@@ -50,7 +50,9 @@ impl Default for ParamSpec {
 impl LayerSpec {
     pub(super) fn read(source: &Source, message: &Message) -> Result<Self, Error> {
         let mut layer = Reader::new(source, message, format!("layer '{}'", name_of(message)));
-        layer.ignore(&["name", "phase"]);
+        layer.get::<String>("name")?;
+        // Caffe fills it in itself when it builds a net.
+        layer.ignore(&["phase"]);
         let type_name: String = layer.require("type")?;
         let bottoms: Vec<String> = layer.list("bottom")?;
         let mut tops: Vec<String> = layer.list("top")?;

@@ -95,7 +95,7 @@ impl NetSpec {
         self.layers.iter().find_map(|layer| layer.kind.mini_batch())
     }
 
-    /// Makes it `samples` per iteration in every layer that brings data.
+    /// Makes it `samples`, at least 1, per iteration in every layer that brings data.
     pub fn set_mini_batch(&mut self, samples: usize) {
         self.layers.iter_mut().for_each(|layer| layer.kind.set_mini_batch(samples));
     }

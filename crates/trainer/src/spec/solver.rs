@@ -141,7 +141,7 @@ impl SolverSpec {
         }
         Ok(Self {
             file: file.to_owned(),
-            train_net: nets.train(),
+            train_net: nets.train,
             train_state: state(Phase::Train, solver.optional_message("train_state")?)?,
             tests,
             test_interval,

@@ -9,30 +9,24 @@ use crate::prototxt::{Error, Reader};
 
 /// The nets of a solver file.
 pub(super) struct Nets {
-    /// `net` or `net_param`, for training and testing
+    /// The net to train
+    pub(super) train: NetSource,
+    /// The same if it is `net` or `net_param`, which serve for testing, too
     both: Option<NetSource>,
-    /// `train_net` or `train_net_param`
-    train: Option<NetSource>,
     /// Each `test_net_param` and `test_net`
     test: Vec<NetSource>,
 }
 
 impl Nets {
     pub(super) fn read(solver: &mut Reader<'_>, file: &Path) -> Result<Self, Error> {
-        let mut both = sources(solver, file, "net_param", "net")?;
-        let mut train = sources(solver, file, "train_net_param", "train_net")?;
-        if both.len() + train.len() != 1 {
+        let both = sources(solver, file, "net_param", "net")?;
+        let train = sources(solver, file, "train_net_param", "train_net")?;
+        let [only] = &[&both[..], &train[..]].concat()[..] else {
             let message = "exactly one of net, net_param, train_net and train_net_param must be given";
             return Err(solver.error_at("net", message));
-        }
+        };
         let test = sources(solver, file, "test_net_param", "test_net")?;
-        Ok(Self { both: both.pop(), train: train.pop(), test })
-    }
-
-    /// The net to train.
-    pub(super) fn train(&self) -> NetSource {
-        let Self { both, train, .. } = self;
-        train.as_ref().or(both.as_ref()).expect("Nets::read found exactly one of the two").clone()
+        Ok(Self { train: only.clone(), both: both.into_iter().next(), test })
     }
 
     /// The tests: every `test_iter` is one, first of the nets that are for testing only, then of the one for both.

@@ -1,0 +1,162 @@
+//! Batch normalisation per channel: `xhat = (x - mean) * inv_std`, `y = gamma xhat + beta`.
+//!
+//! * Training: mean and variance (biased, divided by `m = n * pixels`) of the whole mini-batch;
+//!   `inv_std = 1 / sqrt(variance + epsilon)`. Both are saved for backward. gamma and beta are optional: without them this
+//!   is Caffe's BatchNorm, with them NVIDIA's `scale_bias`.
+//! * Running statistics are Caffe's three blobs: with `f = moving_average_fraction`, `mean = f * mean + batch mean`,
+//!   `variance = f * variance + m / (m - 1) * batch variance`, `factor = f * factor + 1`. Inference divides the first two
+//!   by the third.
+//! * Backward needs the bottom data and what forward saved. With batch statistics
+//!   `dx = gamma * inv_std * (dy - mean(dy) - xhat * mean(dy * xhat))`, with running ones `dx = gamma * inv_std * dy`.
+//!
+//! Not in place: backward needs `x`. One channel is one task, whose planes stay in cache between its passes.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+pub use crate::scale::{Affine, AffineGradients};
+
+use crate::AxisExtents;
+use tensor::{Accumulate, Device, View, ViewMut};
+
+/// The running statistics, to be updated by a training pass.
+#[derive(Debug)]
+pub struct RunningMut<'a> {
+    /// The weighted sum of means, one element per channel.
+    pub mean: ViewMut<'a>,
+    /// The weighted sum of unbiased variances, one element per channel.
+    pub variance: ViewMut<'a>,
+    /// The sum of the weights: one element.
+    pub factor: ViewMut<'a>,
+    /// How much of the old sums remains at each update.
+    pub moving_average_fraction: f32,
+}
+
+/// The running statistics, to be normalised with.
+#[derive(Clone, Copy, Debug)]
+pub struct Running<'a> {
+    /// The weighted sum of means, one element per channel.
+    pub mean: View<'a>,
+    /// The weighted sum of variances, one element per channel.
+    pub variance: View<'a>,
+    /// The sum of the weights: one element.
+    pub factor: View<'a>,
+}
+
+/// What forward saves for backward, one element per channel each.
+#[derive(Debug)]
+pub struct SavedMut<'a> {
+    /// The mean that was subtracted.
+    pub mean: ViewMut<'a>,
+    /// One over the standard deviation.
+    pub inv_std: ViewMut<'a>,
+}
+
+/// What forward saved.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    /// The mean that was subtracted.
+    pub mean: View<'a>,
+    /// One over the standard deviation.
+    pub inv_std: View<'a>,
+}
+
+/// Which statistics forward used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// The mini-batch's own, which depend on `x`.
+    Batch,
+    /// The running ones, which are constants (Caffe's `use_global_stats`).
+    Running,
+}
+
+/// Normalises with the statistics of the mini-batch, saves them, and updates the running ones if given.
+///
+/// # Panics
+/// If a length does not match `extents`, as in all functions of this module.
+#[allow(clippy::too_many_arguments)]
+pub fn forward_training(
+    device: &Device,
+    extents: &AxisExtents,
+    epsilon: f32,
+    x: View<'_>,
+    affine: Option<Affine<'_>>,
+    mut y: ViewMut<'_>,
+    mut saved: SavedMut<'_>,
+    running: Option<RunningMut<'_>>,
+) {
+    check_forward(extents, &x, affine.as_ref(), &y, &saved);
+    match device {
+        Device::Cpu(cpu) => {
+            let out = [saved.mean.host(), saved.inv_std.host()];
+            cpu::forward_training(cpu, extents, epsilon, x.host(), affine, y.host(), out, running);
+        }
+    }
+}
+
+/// Normalises with the running statistics and saves the mean and inverse standard deviation that they give.
+#[allow(clippy::too_many_arguments)]
+pub fn forward_inference(
+    device: &Device,
+    extents: &AxisExtents,
+    epsilon: f32,
+    x: View<'_>,
+    affine: Option<Affine<'_>>,
+    running: Running<'_>,
+    mut y: ViewMut<'_>,
+    mut saved: SavedMut<'_>,
+) {
+    check_forward(extents, &x, affine.as_ref(), &y, &saved);
+    let lens = (running.mean.len(), running.variance.len(), running.factor.len());
+    assert_eq!(lens, (extents.axis, extents.axis, 1), "lengths of the running statistics");
+    match device {
+        Device::Cpu(cpu) => {
+            let out = [saved.mean.host(), saved.inv_std.host()];
+            cpu::running_statistics(running, epsilon, out);
+            let out = [saved.mean.host() as &[f32], saved.inv_std.host()];
+            cpu::normalise(cpu, extents, x.host(), affine, y.host(), out);
+        }
+    }
+}
+
+/// `dx (+)= ...` (see the module) and, with gamma and beta, `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`.
+/// gamma is what forward used; a net without it passes `None` for both.
+#[allow(clippy::too_many_arguments)]
+pub fn backward(
+    device: &Device,
+    extents: &AxisExtents,
+    statistics: Statistics,
+    x: View<'_>,
+    saved: Saved<'_>,
+    gamma: Option<View<'_>>,
+    dy: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+    gradients: Option<AffineGradients<'_>>,
+) {
+    let (len, channels) = (extents.len(), extents.axis);
+    assert_eq!((x.len(), dy.len(), dx.len()), (len, len, len), "lengths of x, dy and dx");
+    assert_eq!((saved.mean.len(), saved.inv_std.len()), (channels, channels), "lengths of what was saved");
+    assert_eq!(gamma.map_or(channels, |gamma| gamma.len()), channels, "one gamma per channel");
+    gradients.iter().for_each(|gradients| gradients.check(channels));
+    match device {
+        Device::Cpu(cpu) => {
+            let inputs = cpu::Inputs { statistics, x: x.host(), dy: dy.host(), saved, gamma };
+            cpu::backward(cpu, extents, &inputs, dx.host(), accumulate, gradients);
+        }
+    }
+}
+
+fn check_forward(
+    extents: &AxisExtents,
+    x: &View<'_>,
+    affine: Option<&Affine<'_>>,
+    y: &ViewMut<'_>,
+    saved: &SavedMut<'_>,
+) {
+    assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
+    let lens = (saved.mean.len(), saved.inv_std.len());
+    assert_eq!(lens, (extents.axis, extents.axis), "lengths of what is saved");
+    affine.iter().for_each(|affine| affine.check(extents.axis));
+}

@@ -1,0 +1,38 @@
+//! A bias per channel: `y[n][c][..] += b[c]`, and its gradient `db[c] = sum over n and pixels of dy[n][c][..]`.
+//!
+//! The gradient with respect to the other operand is `dy` itself, so nothing is saved and in place is the only form.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::AxisExtents;
+use tensor::{Accumulate, Device, View, ViewMut};
+
+/// Adds `b` (one element per channel, the axis of `extents`) to `y`.
+///
+/// # Panics
+/// If a length does not match `extents`.
+pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, mut y: ViewMut<'_>) {
+    assert_eq!((b.len(), y.len()), (extents.axis, extents.len()), "lengths of bias and blob");
+    match device {
+        Device::Cpu(cpu) => cpu::forward_in_place(cpu, extents, b.host(), y.host()),
+    }
+}
+
+/// `db (+)= sums of dy`, in an order that does not depend on the number of threads.
+///
+/// # Panics
+/// If a length does not match `extents`.
+pub fn backward(
+    device: &Device,
+    extents: &AxisExtents,
+    dy: View<'_>,
+    mut db: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    assert_eq!((db.len(), dy.len()), (extents.axis, extents.len()), "lengths of bias and blob");
+    match device {
+        Device::Cpu(cpu) => cpu::backward(cpu, extents, dy.host(), db.host(), accumulate),
+    }
+}

@@ -1,0 +1,404 @@
+//! Forward and backward data: correlations of an image with a filter, pixel by pixel.
+//!
+//! A task is a block of output pixels and up to 64 output channels. It goes through the taps in boxes of about a hundred:
+//! the box of the image is copied with its padding (where there is any), the box of the filter turned so that output
+//! channels lie side by side, and [`gather_gemm`] adds their product to the task's sums. The unrolled image exists as
+//! addresses only. At the end the sums, channels side by side, are turned into images.
+
+use super::filter::{FilterLayout, TapBox};
+use super::patch::{PatchLayout, Planes};
+use super::turn::turn_columns;
+use crate::conv::cpu::axis::{Axis, Cut, part};
+use crate::conv::{ConvOp, cpu::Operands};
+use std::ops::Range;
+use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
+use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
+use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, cpu::SharedMut};
+
+/// Pixels of a task: enough that turning a box of the filter costs little beside its use.
+const PIXELS: usize = 192;
+/// Taps of a box: its 64 output channels then take 32 KiB, which stay in the first-level cache.
+const TAPS: usize = 128;
+
+/// Forward or backward data of one geometry.
+pub(super) struct Correlation<'a> {
+    op: ConvOp,
+    g: &'a ConvGeometry,
+    /// Whether the filter is turned once for all tasks, in the workspace, instead of in each task.
+    turned_once: bool,
+}
+
+impl<'a> Correlation<'a> {
+    pub(super) fn new(op: ConvOp, g: &'a ConvGeometry, turned_once: bool) -> Self {
+        Self { op, g, turned_once }
+    }
+
+    /// Elements of workspace.
+    pub(super) fn workspace_len(&self, threads: usize) -> usize {
+        let needs = self.phases().map(|phase| phase.filter_len() + threads * phase.scratch().total());
+        needs.max().unwrap_or(0)
+    }
+
+    /// The independent parts: one of a forward pass, one for each residue modulo the stride of backward data.
+    fn phases(&self) -> impl Iterator<Item = Phase<'a>> {
+        let (g, op, turned_once) = (self.g, self.op, self.turned_once);
+        let [rows, cols] = if op == ConvOp::Forward { [1, 1] } else { g.stride };
+        (0..rows * cols).filter_map(move |index| {
+            let axis = |axis: usize, phase: usize| match op {
+                ConvOp::Forward => Axis::forward(g, axis),
+                _ => Axis::backward(g, axis, phase),
+            };
+            let axes = [axis(0, index / cols), axis(1, index % cols)];
+            axes.iter().all(|axis| axis.outputs > 0).then(|| Phase::new(op, g, axes, turned_once))
+        })
+    }
+
+    pub(super) fn run(
+        &self,
+        cpu: &Cpu,
+        operands: Operands<'_>,
+        accumulate: Accumulate,
+        workspace: &mut [f32],
+    ) {
+        let untouched = |phase: &Phase<'_>| phase.taps.pieces() == 0;
+        if accumulate == Accumulate::Replace && self.phases().any(|phase| untouched(&phase)) {
+            cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
+        }
+        let out = SharedMut::new(operands.out);
+        for phase in self.phases().filter(|phase| !untouched(phase)) {
+            phase.run(cpu, (operands.a, operands.b), out, accumulate, workspace);
+        }
+    }
+}
+
+/// One correlation: `groups` times `in_channels` of the input to `out_channels` of the output.
+struct Phase<'a> {
+    g: &'a ConvGeometry,
+    axes: [Axis; 2],
+    /// Channels of the input in a group, and the input's image.
+    input: [usize; 3],
+    /// Height and width of the output's image.
+    out_image: [usize; 2],
+    filter: FilterLayout,
+    pixels: Cut,
+    taps: Cut,
+    patch: PatchLayout,
+    turned_once: bool,
+}
+
+/// Elements of a thread's scratch.
+struct Scratch {
+    patch: usize,
+    filter: usize,
+    sums: usize,
+    turned: usize,
+}
+
+impl Scratch {
+    fn total(&self) -> usize {
+        self.patch + self.filter + self.sums + self.turned
+    }
+}
+
+impl<'a> Phase<'a> {
+    fn new(op: ConvOp, g: &'a ConvGeometry, axes: [Axis; 2], turned_once: bool) -> Self {
+        let (plane, [c, k]) = (g.r * g.s, [g.c / g.groups, g.k / g.groups]);
+        let (input, out_image, out_channels, [out_stride, in_stride]) = match op {
+            ConvOp::Forward => ([c, g.h, g.w], [g.out_h(), g.out_w()], k, [c * plane, plane]),
+            _ => ([k, g.out_h(), g.out_w()], [g.h, g.w], c, [plane, c * plane]),
+        };
+        let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], PIXELS);
+        let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], TAPS);
+        let image = [input[0] * g.groups, input[1], input[2]];
+        let patch = PatchLayout::new(&axes, image, pixels.largest(), taps.largest());
+        let filter = FilterLayout { out_channels, out_stride, in_stride, plane, row: g.s };
+        Self { g, axes, input, out_image, filter, pixels, taps, patch, turned_once }
+    }
+
+    /// Panels of output channels, and the vectors in the largest.
+    fn panels(&self) -> (usize, usize) {
+        let vectors = self.filter.out_channels.div_ceil(LANES);
+        let panels = vectors.div_ceil(MAX_VECTORS);
+        (panels, vectors.div_ceil(panels))
+    }
+
+    /// The vectors of output channels of panel `index`.
+    fn panel(&self, index: usize) -> Range<usize> {
+        part(self.filter.out_channels.div_ceil(LANES), self.panels().0, index)
+    }
+
+    fn scratch(&self) -> Scratch {
+        let align = |len: usize| len.next_multiple_of(ALIGNMENT);
+        let (width, pixels) = (self.panels().1 * LANES, self.pixels.most_points());
+        Scratch {
+            patch: align(self.patch.len),
+            filter: if self.turned_once { 0 } else { self.taps.most_points() * width },
+            sums: pixels * width,
+            turned: align(pixels) * LANES,
+        }
+    }
+
+    /// All taps of an output channel.
+    fn taps_len(&self) -> usize {
+        self.input[0] * self.axes[0].taps * self.axes[1].taps
+    }
+
+    /// Elements of the whole filter, turned; none if each task turns its own boxes.
+    fn filter_len(&self) -> usize {
+        let vectors = self.g.groups * self.filter.out_channels.div_ceil(LANES);
+        if self.turned_once { vectors * LANES * self.taps_len() } else { 0 }
+    }
+
+    fn run(
+        &self,
+        cpu: &Cpu,
+        (input, w): (&[f32], &[f32]),
+        out: SharedMut<'_>,
+        accumulate: Accumulate,
+        workspace: &mut [f32],
+    ) {
+        let (turned, scratch) = workspace.split_at_mut(self.filter_len());
+        let scratch = &mut scratch[..cpu.threads() * self.scratch().total()];
+        let panels = self.g.groups * self.panels().0;
+        if self.turned_once {
+            let turned = SharedMut::new(turned);
+            cpu.for_each(panels, |panel| {
+                // SAFETY: each task has the range of its own panel.
+                let to = unsafe { turned.slice(self.panel_span(panel)) };
+                dispatch(TurnPanel { phase: self, w, panel, to });
+            });
+        }
+        let turned = self.turned_once.then_some(&*turned);
+        let input = Planes {
+            elements: input,
+            channels: self.input[0] * self.g.groups,
+            h: self.input[1],
+            w: self.input[2],
+        };
+        let bands = self.pixels.pieces();
+        cpu.for_each_scratch(panels * bands, scratch, |task, scratch| {
+            let (panel, band) = (task / bands, self.pixels.piece(task % bands));
+            let filter =
+                turned.map_or(Filter::Raw(w), |turned| Filter::Turned(&turned[self.panel_span(panel)]));
+            dispatch(Task { phase: self, input, filter, panel, band, out, accumulate, scratch });
+        });
+    }
+
+    /// Where the filter of a panel (numbered through all groups) lies among the turned ones.
+    fn panel_span(&self, panel: usize) -> Range<usize> {
+        let (group, vectors) = (panel / self.panels().0, self.panel(panel % self.panels().0));
+        let per_vector = LANES * self.taps_len();
+        let first = group * self.filter.out_channels.div_ceil(LANES);
+        (first + vectors.start) * per_vector..(first + vectors.end) * per_vector
+    }
+
+    /// The filter of the group that a panel belongs to. A group is a run of `k`, whichever of the two channels that is.
+    fn group_filter<'w>(&self, w: &'w [f32], panel: usize) -> &'w [f32] {
+        let len = self.filter.out_channels * self.input[0] * self.filter.plane;
+        &w[panel / self.panels().0 * len..][..len]
+    }
+}
+
+/// Turns the filter of one panel, box after box.
+struct TurnPanel<'a> {
+    phase: &'a Phase<'a>,
+    w: &'a [f32],
+    panel: usize,
+    to: &'a mut [f32],
+}
+
+impl WithLanes for TurnPanel<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let phase = self.phase;
+        let w = phase.group_filter(self.w, self.panel);
+        let vectors = phase.panel(self.panel % phase.panels().0);
+        let mut at = 0;
+        for index in 0..phase.taps.pieces() {
+            let taps = TapBox::new(phase.taps.piece(index));
+            let channels = (vectors.start * LANES, vectors.len());
+            phase.filter.pack(lanes, w, &phase.axes, &taps, channels, &mut self.to[at..]);
+            at += taps.len() * vectors.len() * LANES;
+        }
+    }
+}
+
+/// Where a task finds its weights.
+#[derive(Clone, Copy)]
+enum Filter<'a> {
+    /// The operand itself.
+    Raw(&'a [f32]),
+    /// The turned boxes of the task's panel, one after the other.
+    Turned(&'a [f32]),
+}
+
+/// A panel of output channels of a block of output pixels (samples, rows, columns).
+struct Task<'a> {
+    phase: &'a Phase<'a>,
+    input: Planes<'a>,
+    filter: Filter<'a>,
+    panel: usize,
+    band: [Range<usize>; 3],
+    out: SharedMut<'a>,
+    accumulate: Accumulate,
+    scratch: &'a mut [f32],
+}
+
+impl WithLanes for Task<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn call<L: Lanes>(mut self, lanes: L) {
+        let sizes = self.phase.scratch();
+        let (patch, rest) = std::mem::take(&mut self.scratch).split_at_mut(sizes.patch);
+        let (filter, rest) = rest.split_at_mut(sizes.filter);
+        let (sums, turned) = rest.split_at_mut(sizes.sums);
+        self.multiply(lanes, patch, filter, sums);
+        self.write(lanes, sums, turned);
+    }
+}
+
+impl Task<'_> {
+    fn vectors(&self) -> Range<usize> {
+        self.phase.panel(self.panel % self.phase.panels().0)
+    }
+
+    fn pixels(&self) -> usize {
+        self.band.iter().map(Range::len).product()
+    }
+
+    /// `sums[pixel][channel]` of the task; pixels are numbered by row, then sample, then column.
+    #[inline(always)]
+    fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], filter: &mut [f32], sums: &mut [f32]) {
+        let (phase, width) = (self.phase, self.vectors().len() * LANES);
+        let pixel_offsets = self.pixel_offsets();
+        let pixel_offsets = &pixel_offsets[..self.pixels()];
+        let (mut step_offsets, mut channels, mut turned_at) = ([0; TAPS], 0, 0);
+        for index in 0..phase.taps.pieces() {
+            let taps = TapBox::new(phase.taps.piece(index));
+            if index == 0 || channels != taps.channels().len() || phase.taps.largest()[1..] != [0, 0] {
+                self.step_offsets(&taps, &mut step_offsets);
+                channels = taps.channels().len();
+            }
+            let image = self.open(&taps, patch);
+            let weights = match self.filter {
+                Filter::Turned(all) => &all[turned_at..][..taps.len() * width],
+                Filter::Raw(w) => {
+                    let group = phase.group_filter(w, self.panel);
+                    let channels = (self.vectors().start * LANES, width / LANES);
+                    phase.filter.pack(lanes, group, &phase.axes, &taps, channels, filter);
+                    &*filter
+                }
+            };
+            turned_at += taps.len() * width;
+            let mode = if index == 0 { Accumulate::Replace } else { Accumulate::Add };
+            let mut rows = self.band[1].clone();
+            while let Some(start) = rows.next() {
+                // Rows of pixels that skip the same taps are one product.
+                let inside = phase.axes[0].taps_inside(start, &taps.rows());
+                while rows.start < rows.end && phase.axes[0].taps_inside(rows.start, &taps.rows()) == inside {
+                    rows.start += 1;
+                }
+                let per_row = self.band[0].len() * self.band[2].len();
+                let pixels =
+                    (start - self.band[1].start) * per_row..(rows.start - self.band[1].start) * per_row;
+                let first = taps.rows().start;
+                let steps = (inside.start - first) * taps.row_len()..(inside.end - first) * taps.row_len();
+                let a = Gather {
+                    elements: image,
+                    rows: &pixel_offsets[pixels.clone()],
+                    steps: &step_offsets[steps.clone()],
+                };
+                let sums = &mut sums[pixels.start * width..];
+                gather_gemm(a, width / LANES, &weights[steps.start * width..], sums, mode);
+            }
+        }
+    }
+
+    /// The part of the input that the task reads with `taps`.
+    fn open<'b>(&'b self, taps: &TapBox, patch: &'b mut [f32]) -> &'b [f32] {
+        let phase = self.phase;
+        let group = self.panel / phase.panels().0 * phase.input[0];
+        let channels = group + taps.channels().start..group + taps.channels().end;
+        let rows = phase.axes[0].window(&self.band[1], &taps.rows());
+        let cols = phase.axes[1].window(&self.band[2], &taps.cols());
+        phase.patch.open(self.input, self.band[0].clone(), channels, rows, cols, patch)
+    }
+
+    /// Where the window of each pixel starts in the patch.
+    fn pixel_offsets(&self) -> [usize; PIXELS] {
+        let mut offsets = [0; PIXELS];
+        let mut next = offsets.iter_mut();
+        let steps = [self.phase.axes[0].in_step, self.phase.axes[1].in_step];
+        for row in 0..self.band[1].len() {
+            for sample in 0..self.band[0].len() {
+                for (col, offset) in (0..self.band[2].len()).zip(&mut next) {
+                    *offset = self.phase.patch.offset([sample, 0, row * steps[0], col * steps[1]]);
+                }
+            }
+        }
+        offsets
+    }
+
+    /// Where each tap lies from the start of a window.
+    fn step_offsets(&self, taps: &TapBox, offsets: &mut [usize; TAPS]) {
+        let [vertical, horizontal] = &self.phase.axes;
+        let row = |tap: usize| vertical.input(0, taps.rows().start + tap);
+        let col = |tap: usize| horizontal.input(0, taps.cols().start + tap);
+        let first_row = vertical.window(&(0..1), &taps.rows()).0;
+        let first_col = horizontal.window(&(0..1), &taps.cols()).0;
+        let mut next = offsets.iter_mut();
+        taps.for_each(|[tap_row, channel, tap_col]| {
+            let at = [(row(tap_row) - first_row) as usize, (col(tap_col) - first_col) as usize];
+            if let Some(offset) = next.next() {
+                *offset = self.phase.patch.offset([0, channel, at[0], at[1]]);
+            }
+        });
+    }
+
+    /// Turns the sums into rows of the output's images.
+    #[inline(always)]
+    fn write<L: Lanes>(&self, lanes: L, sums: &[f32], turned: &mut [f32]) {
+        let (phase, pixels, vectors) = (self.phase, self.pixels(), self.vectors());
+        let room = pixels.next_multiple_of(LANES);
+        for vector in vectors.clone() {
+            let width = vectors.len() * LANES;
+            turn_columns(lanes, &sums[(vector - vectors.start) * LANES..], width, pixels, turned, room);
+            let channels = LANES.min(phase.filter.out_channels - vector * LANES);
+            for (channel, values) in turned.chunks_exact(room).enumerate().take(channels) {
+                self.write_channel(vector * LANES + channel, &values[..pixels]);
+            }
+        }
+    }
+
+    /// Writes the pixels of one output channel (numbered in its group).
+    fn write_channel(&self, channel: usize, values: &[f32]) {
+        let (phase, [samples, rows, cols]) = (self.phase, &self.band);
+        let group = self.panel / phase.panels().0;
+        let channel = group * phase.filter.out_channels + channel;
+        let [h, w] = phase.out_image;
+        let [vertical, horizontal] = &phase.axes;
+        let mut values = values.chunks_exact(cols.len());
+        for (row, sample) in rows.clone().flat_map(|row| samples.clone().map(move |sample| (row, sample))) {
+            let plane = (sample * phase.filter.out_channels * phase.g.groups + channel) * h * w;
+            let start = plane + (vertical.out_start + vertical.out_step * row) * w + horizontal.out_start;
+            let Some(values) = values.next() else { return };
+            let ends = [cols.start, cols.end - 1].map(|col| start + horizontal.out_step * col);
+            // SAFETY: of one phase, no other task writes between the first and the last pixel of this row.
+            let to = unsafe { self.out.slice(ends[0]..ends[1] + 1) };
+            match (horizontal.out_step, self.accumulate) {
+                (1, Accumulate::Replace) => to.copy_from_slice(values),
+                (1, Accumulate::Add) => to.iter_mut().zip(values).for_each(|(to, value)| *to += value),
+                (step, mode) => put_apart(to, step, values, mode),
+            }
+        }
+    }
+}
+
+fn put_apart(to: &mut [f32], step: usize, values: &[f32], accumulate: Accumulate) {
+    let pairs = to.iter_mut().step_by(step).zip(values);
+    match accumulate {
+        Accumulate::Replace => pairs.for_each(|(to, value)| *to = *value),
+        Accumulate::Add => pairs.for_each(|(to, value)| *to += value),
+    }
+}

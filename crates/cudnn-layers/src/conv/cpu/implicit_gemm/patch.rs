@@ -1,0 +1,103 @@
+//! The part of an image that a block of pixels and taps reads, padding included.
+
+use crate::conv::cpu::axis::Axis;
+use std::ops::Range;
+
+/// A tensor of images, `n, channels, h, w`.
+#[derive(Clone, Copy)]
+pub(super) struct Planes<'a> {
+    pub(super) elements: &'a [f32],
+    pub(super) channels: usize,
+    pub(super) h: usize,
+    pub(super) w: usize,
+}
+
+/// How patches lie in memory: copied with the padding's zeros around them, or the image itself where nothing is padded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PatchLayout {
+    in_place: bool,
+    sample: usize,
+    channel: usize,
+    pub(super) row: usize,
+    /// Elements of a copied patch.
+    pub(super) len: usize,
+}
+
+impl PatchLayout {
+    /// For patches of at most `pixels` (samples, rows, columns) and `taps` (channels, rows, columns).
+    pub(super) fn new(
+        axes: &[Axis; 2],
+        [channels, h, w]: [usize; 3],
+        pixels: [usize; 3],
+        taps: [usize; 3],
+    ) -> Self {
+        if axes.iter().all(Axis::is_unpadded) {
+            return Self { in_place: true, sample: channels * h * w, channel: h * w, row: w, len: 0 };
+        }
+        let window = |axis: usize| match (pixels[axis + 1], taps[axis + 1]) {
+            (0, _) | (_, 0) => 0,
+            (pixels, taps) => axes[axis].window(&(0..pixels), &(0..taps)).1,
+        };
+        let (rows, row) = (window(0), window(1));
+        let (channel, sample) = (rows * row, taps[0] * rows * row);
+        Self { in_place: false, sample, channel, row, len: pixels[0] * sample }
+    }
+
+    /// Where sample, channel, row and column of a patch lie from its start.
+    pub(super) fn offset(&self, [sample, channel, row, col]: [usize; 4]) -> usize {
+        sample * self.sample + channel * self.channel + row * self.row + col
+    }
+
+    /// The patch of `samples` and `channels` whose rows and columns are `(first, number)`, starting at its first element.
+    pub(super) fn open<'a>(
+        &self,
+        planes: Planes<'a>,
+        samples: Range<usize>,
+        channels: Range<usize>,
+        rows: (isize, usize),
+        cols: (isize, usize),
+        scratch: &'a mut [f32],
+    ) -> &'a [f32] {
+        let plane =
+            |sample: usize, channel: usize| (sample * planes.channels + channel) * planes.h * planes.w;
+        if self.in_place {
+            // Unpadded: rows and columns start inside the image.
+            let first = rows.0 as usize * planes.w + cols.0 as usize;
+            return &planes.elements[plane(samples.start, channels.start) + first..];
+        }
+        for (s, sample) in samples.enumerate() {
+            for (c, channel) in channels.clone().enumerate() {
+                let start = plane(sample, channel);
+                let image = &planes.elements[start..start + planes.h * planes.w];
+                let to = &mut scratch[self.offset([s, c, 0, 0])..][..self.channel];
+                copy_padded(image, planes.w, rows, cols, to, self.row);
+            }
+        }
+        scratch
+    }
+}
+
+/// Copies rows and columns `(first, number)` of `image` to rows `to_row` apart, zero outside the image.
+fn copy_padded(
+    image: &[f32],
+    w: usize,
+    rows: (isize, usize),
+    cols: (isize, usize),
+    to: &mut [f32],
+    to_row: usize,
+) {
+    let left = (-cols.0).clamp(0, cols.1 as isize) as usize;
+    let right = (w as isize - cols.0).clamp(left as isize, cols.1 as isize) as usize;
+    let first = (cols.0 + left as isize) as usize;
+    for (row, to) in (rows.0..).zip(to.chunks_exact_mut(to_row)).take(rows.1) {
+        let to = &mut to[..cols.1];
+        let from = usize::try_from(row).ok().and_then(|row| image.get(row * w..(row + 1) * w));
+        let Some(from) = from.filter(|_| left < right) else {
+            to.fill(0.0);
+            continue;
+        };
+        to[..left].fill(0.0);
+        to[left..right].copy_from_slice(&from[first..first + right - left]);
+        to[right..].fill(0.0);
+    }
+}

@@ -1,0 +1,181 @@
+//! Loops that the CPU's code of all operations shares: cut by index, so that no result depends on the number of threads.
+
+use std::ops::Range;
+use tensor::{
+    Accumulate, Cpu,
+    cpu::{
+        SharedMut,
+        simd::{Lanes, WithLanes, dispatch},
+    },
+};
+
+/// Elements per task. Smaller blobs stay on the calling thread: waking another one costs as much as a few thousand
+/// elements.
+pub(crate) const TASK_LEN: usize = 1 << 15;
+
+/// Runs `body` compiled for the widest instruction set of this processor. Plain loops inside are vectorised by the
+/// compiler; `body` and what it calls must be `#[inline(always)]` for that.
+#[inline(always)]
+pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
+    struct Plain<F>(F);
+    impl<R, F: FnOnce() -> R> WithLanes for Plain<F> {
+        type Output = R;
+        #[inline(always)]
+        fn call<L: Lanes>(self, _: L) -> R {
+            (self.0)()
+        }
+    }
+    dispatch(Plain(body))
+}
+
+/// Cuts `items` items into tasks of `run` items and calls `body(range of items, their part of every output)` for each,
+/// vectorised. Every output holds the same number of elements for each item.
+///
+/// # Panics
+/// If an output's length is no multiple of `items`.
+pub(crate) fn for_each_run<const OUTPUTS: usize>(
+    cpu: &Cpu,
+    items: usize,
+    run: usize,
+    outputs: [&mut [f32]; OUTPUTS],
+    body: impl Fn(Range<usize>, [&mut [f32]; OUTPUTS]) + Sync,
+) {
+    let sizes = outputs.each_ref().map(|output| {
+        assert!(output.len().is_multiple_of(items.max(1)), "{} elements for {items} items", output.len());
+        output.len() / items.max(1)
+    });
+    let shared = outputs.map(SharedMut::new);
+    cpu.for_each(items.div_ceil(run), |task| {
+        let range = task * run..((task + 1) * run).min(items);
+        let parts = std::array::from_fn(|output| {
+            let (shared, size) = (shared[output], sizes[output]);
+            // SAFETY: every task takes the elements of its own items only, and ranges of tasks do not overlap.
+            unsafe { shared.slice(range.start * size..range.end * size) }
+        });
+        vectorised(
+            #[inline(always)]
+            || body(range, parts),
+        );
+    });
+}
+
+/// As [`for_each_run`] for outputs of `len` elements each: an item is one element.
+pub(crate) fn for_each_element_run<const OUTPUTS: usize>(
+    cpu: &Cpu,
+    outputs: [&mut [f32]; OUTPUTS],
+    body: impl Fn(Range<usize>, [&mut [f32]; OUTPUTS]) + Sync,
+) {
+    let len = outputs[0].len();
+    assert!(outputs.iter().all(|output| output.len() == len), "outputs of one loop have one length");
+    for_each_run(cpu, len, TASK_LEN, outputs, body);
+}
+
+/// Items per task where each costs `work` elements.
+pub(crate) fn items_per_task(work: usize) -> usize {
+    (TASK_LEN / work.max(1)).max(1)
+}
+
+/// Overwrites or adds.
+#[inline(always)]
+pub(crate) fn put(accumulate: Accumulate, to: &mut f32, value: f32) {
+    match accumulate {
+        Accumulate::Replace => *to = value,
+        Accumulate::Add => *to += value,
+    }
+}
+
+/// The planes of one channel of a writable `outer x axis x inner` blob.
+pub(crate) struct ChannelMut<'a> {
+    blob: SharedMut<'a>,
+    channels: usize,
+    inner: usize,
+    channel: usize,
+}
+
+impl ChannelMut<'_> {
+    /// The channel's plane of one sample.
+    #[inline(always)]
+    pub(crate) fn plane(&mut self, sample: usize) -> &mut [f32] {
+        let start = (sample * self.channels + self.channel) * self.inner;
+        // SAFETY: only `for_each_channel` makes these, one per channel and blob; planes of different channels are
+        // disjoint, and the mutable borrow of `self` keeps a second plane of this one from being alive.
+        unsafe { self.blob.slice(start..start + self.inner) }
+    }
+}
+
+/// Calls `body(channel, its planes of `blob`, its element of every one of `outputs`)` for every channel of an
+/// `outer x axis x inner` blob, vectorised; neighbouring channels share a task while they are small.
+pub(crate) fn for_each_channel<const OUTPUTS: usize>(
+    cpu: &Cpu,
+    extents: &crate::AxisExtents,
+    blob: &mut [f32],
+    outputs: [&mut [f32]; OUTPUTS],
+    body: impl Fn(usize, ChannelMut<'_>, [&mut f32; OUTPUTS]) + Sync,
+) {
+    assert_eq!(blob.len(), extents.len(), "the blob's length");
+    let blob = SharedMut::new(blob);
+    for_each_run(
+        cpu,
+        extents.axis,
+        items_per_task(extents.per_index()),
+        outputs,
+        #[inline(always)]
+        |channels, mut outputs| {
+            for (index, channel) in channels.enumerate() {
+                let planes = ChannelMut { blob, channels: extents.axis, inner: extents.inner, channel };
+                let outputs = outputs.each_mut().map(|output| &mut output[index]);
+                body(channel, planes, outputs);
+            }
+        },
+    );
+}
+
+/// A block of columns of one outer index of a writable `outer x axis x inner` blob: `axis` rows, `inner` apart.
+pub(crate) struct ColumnsMut<'a> {
+    blob: SharedMut<'a>,
+    start: usize,
+    inner: usize,
+    width: usize,
+}
+
+impl ColumnsMut<'_> {
+    /// The block's row number `index` along the axis.
+    #[inline(always)]
+    pub(crate) fn row(&mut self, index: usize) -> &mut [f32] {
+        let start = self.start + index * self.inner;
+        // SAFETY: only `for_each_column_block` makes these, for blocks without a common column; the mutable borrow of
+        // `self` keeps a second row of this one from being alive.
+        unsafe { self.blob.slice(start..start + self.width) }
+    }
+}
+
+/// Calls `body(outer index, columns, the block of every output)` for every block of at most `width` columns of
+/// `outer x axis x inner` blobs, vectorised; `run` neighbouring blocks share a task.
+pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
+    cpu: &Cpu,
+    extents: &crate::AxisExtents,
+    (width, run): (usize, usize),
+    outputs: [&mut [f32]; OUTPUTS],
+    body: impl Fn(usize, Range<usize>, [ColumnsMut<'_>; OUTPUTS]) + Sync,
+) {
+    let inner = extents.inner;
+    assert!(outputs.iter().all(|output| output.len() == extents.len()), "lengths of the outputs");
+    let blobs = outputs.map(SharedMut::new);
+    let per_outer = inner.div_ceil(width);
+    for_each_run(
+        cpu,
+        extents.outer * per_outer,
+        run,
+        [],
+        #[inline(always)]
+        |blocks, []| {
+            for block in blocks {
+                let (outer, first) = (block / per_outer, block % per_outer * width);
+                let columns = first..(first + width).min(inner);
+                let start = outer * extents.axis * inner + first;
+                let views = blobs.map(|blob| ColumnsMut { blob, start, inner, width: columns.len() });
+                body(outer, columns, views);
+            }
+        },
+    );
+}

@@ -1,0 +1,88 @@
+//! Dropout, inverted: in training an element survives with probability `1 - ratio` and is then multiplied by
+//! `1 / (1 - ratio)`; in testing dropout is the identity and nothing need run.
+//!
+//! No mask is stored. Whether an element survives is a hash of seed, iteration and index, so forward and backward, any
+//! device and any number of threads draw the same mask, and a resumed training draws the mask it would have drawn.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use tensor::{Accumulate, Device, View, ViewMut};
+
+/// Which elements are dropped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// Probability of being dropped, in `[0, 1)`.
+    pub ratio: f32,
+    /// Identifies the layer (and the training run).
+    pub seed: u64,
+    /// The iteration, so that every one draws another mask.
+    pub iteration: u64,
+}
+
+impl Dropout {
+    /// What a survivor is multiplied by.
+    pub fn scale(&self) -> f32 {
+        1.0 / (1.0 - self.ratio)
+    }
+
+    /// An element is dropped if its hash is below this: `ratio` of all 32-bit values.
+    fn threshold(&self) -> u32 {
+        (f64::from(self.ratio) * 2.0f64.powi(32)) as u32
+    }
+
+    /// Keys of the hash for the `block`-th run of 2^32 elements.
+    fn keys(&self, block: u64) -> [u32; 2] {
+        let mixed = mix64(mix64(mix64(self.seed) ^ self.iteration) ^ block);
+        [mixed as u32, (mixed >> 32) as u32]
+    }
+}
+
+/// David Stafford's variant 13 of the MurmurHash3 finaliser, offset so that 0 does not map to 0.
+fn mix64(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// `y = x * scale` where the element survives, `x * 0` elsewhere.
+///
+/// # Panics
+/// If lengths differ or the ratio lies outside `[0, 1)`, as in all functions of this module.
+pub fn forward(device: &Device, dropout: &Dropout, x: View<'_>, y: ViewMut<'_>) {
+    backward(device, dropout, x, y, Accumulate::Replace);
+}
+
+/// As [`forward`] where `y` overwrites `x`.
+pub fn forward_in_place(device: &Device, dropout: &Dropout, mut xy: ViewMut<'_>) {
+    check(dropout, xy.len(), xy.len());
+    match device {
+        Device::Cpu(cpu) => cpu::apply_in_place(cpu, dropout, xy.host()),
+    }
+}
+
+/// `dx (+)= dy * scale` where the element survived, `dy * 0` elsewhere: the same map as [`forward`].
+pub fn backward(
+    device: &Device,
+    dropout: &Dropout,
+    dy: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    check(dropout, dy.len(), dx.len());
+    match device {
+        Device::Cpu(cpu) => cpu::apply(cpu, dropout, dy.host(), dx.host(), accumulate),
+    }
+}
+
+/// As [`backward`] where `dx` overwrites `dy`.
+pub fn backward_in_place(device: &Device, dropout: &Dropout, dxy: ViewMut<'_>) {
+    forward_in_place(device, dropout, dxy);
+}
+
+fn check(dropout: &Dropout, left: usize, right: usize) {
+    assert_eq!(left, right, "operands of a dropout have one length");
+    assert!((0.0..1.0).contains(&dropout.ratio), "a dropout ratio of {} lies outside [0, 1)", dropout.ratio);
+}

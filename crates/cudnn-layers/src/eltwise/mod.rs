@@ -1,0 +1,113 @@
+//! Element-wise combinations of several blobs of one shape: sum with coefficients, product, maximum.
+//!
+//! | operation | forward | backward, for the bottom `i` | backward needs |
+//! | --- | --- | --- | --- |
+//! | sum | `y = sum of a[j] x[j]` | `dx = a[i] dy` | nothing |
+//! | product | `y = product of x[j]` | `dx = dy * product of the other x[j]` | all bottoms |
+//! | maximum | `y = max of x[j]` | `dx = dy` where `i` won, else 0 | all bottoms |
+//!
+//! The product's gradient multiplies the other factors instead of dividing `y` by `x[i]`, which is Caffe's
+//! `stable_prod_grad` and right for zeros. As in Caffe, of two equal first bottoms the second wins the maximum, and a later
+//! one wins only by being larger.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use tensor::{Accumulate, Device, View, ViewMut};
+
+/// `y = sum of coefficients[j] * inputs[j]`.
+///
+/// # Panics
+/// If there is no input, the numbers of inputs and coefficients differ, or lengths differ.
+pub fn sum(device: &Device, inputs: &[View<'_>], coefficients: &[f32], mut y: ViewMut<'_>) {
+    check(inputs, y.len());
+    assert_eq!(inputs.len(), coefficients.len(), "one coefficient per input");
+    match device {
+        Device::Cpu(cpu) => cpu::sum(cpu, inputs, coefficients, y.host()),
+    }
+}
+
+/// `dx (+)= coefficient * dy`.
+///
+/// # Panics
+/// If lengths differ.
+pub fn backward_sum(
+    device: &Device,
+    coefficient: f32,
+    dy: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    check(&[dy], dx.len());
+    match device {
+        Device::Cpu(cpu) => cpu::backward_sum(cpu, coefficient, dy.host(), dx.host(), accumulate),
+    }
+}
+
+/// `y = product of inputs`.
+///
+/// # Panics
+/// If there is no input or lengths differ.
+pub fn product(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
+    check(inputs, y.len());
+    match device {
+        Device::Cpu(cpu) => cpu::product(cpu, inputs, y.host()),
+    }
+}
+
+/// `dx (+)= dy * product of all inputs but the one numbered `index``.
+///
+/// # Panics
+/// If there is no such input or lengths differ.
+pub fn backward_product(
+    device: &Device,
+    inputs: &[View<'_>],
+    index: usize,
+    dy: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    check(inputs, dx.len());
+    check(&[dy], dx.len());
+    assert!(index < inputs.len(), "input {index} of {}", inputs.len());
+    match device {
+        Device::Cpu(cpu) => cpu::backward_product(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+    }
+}
+
+/// `y = maximum of inputs`.
+///
+/// # Panics
+/// If there is no input or lengths differ.
+pub fn maximum(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
+    check(inputs, y.len());
+    match device {
+        Device::Cpu(cpu) => cpu::maximum(cpu, inputs, y.host()),
+    }
+}
+
+/// `dx (+)= dy` where the input numbered `index` won the maximum, 0 elsewhere.
+///
+/// # Panics
+/// If there is no such input or lengths differ.
+pub fn backward_maximum(
+    device: &Device,
+    inputs: &[View<'_>],
+    index: usize,
+    dy: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    check(inputs, dx.len());
+    check(&[dy], dx.len());
+    assert!(index < inputs.len(), "input {index} of {}", inputs.len());
+    match device {
+        Device::Cpu(cpu) => cpu::backward_maximum(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+    }
+}
+
+fn check(inputs: &[View<'_>], len: usize) {
+    assert!(!inputs.is_empty(), "an element-wise operation has inputs");
+    assert!(inputs.iter().all(|input| input.len() == len), "inputs and output have one length");
+}

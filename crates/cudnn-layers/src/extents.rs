@@ -1,0 +1,36 @@
+//! A blob seen from one of its axes.
+
+use tensor::Shape;
+
+/// A blob as `outer x axis x inner` elements in row-major order. For the channels of images: samples, channels, pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AxisExtents {
+    /// The product of the extents before the axis.
+    pub outer: usize,
+    /// The extent of the axis itself.
+    pub axis: usize,
+    /// The product of the extents after the axis.
+    pub inner: usize,
+}
+
+impl AxisExtents {
+    /// `shape` seen from its axis number `axis`.
+    pub fn new(shape: &Shape, axis: usize) -> Self {
+        Self { outer: shape.count_before(axis), axis: shape.dim(axis), inner: shape.count_from(axis + 1) }
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.outer * self.axis * self.inner
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Elements that share one index of the axis.
+    pub fn per_index(&self) -> usize {
+        self.outer * self.inner
+    }
+}

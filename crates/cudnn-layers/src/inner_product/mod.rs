@@ -1,0 +1,117 @@
+//! The inner product, or fully connected layer: `y = x w^T + b`.
+//!
+//! `x` is `n x inputs`, `y` is `n x outputs`, the weights `w` are `outputs x inputs` (or, with `transpose`,
+//! `inputs x outputs`), the bias has one element per output. Backward needs the bottom data for `dw` and nothing but the
+//! weights for `dx`.
+//!
+//! With the mini-batch of a small machine the weights are by far the largest operand and every one of them is used `n`
+//! times, so the products are arranged to stream them once, at the speed of memory, without packing.
+
+mod cpu;
+mod dot;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use crate::{AxisExtents, bias};
+use tensor::{Accumulate, Device, View, ViewMut};
+
+/// The extents of an inner product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InnerProduct {
+    /// Samples.
+    pub n: usize,
+    /// Inputs of a sample.
+    pub inputs: usize,
+    /// Outputs of a sample.
+    pub outputs: usize,
+    /// Whether the weights are stored as `inputs x outputs`.
+    pub transpose: bool,
+}
+
+impl InnerProduct {
+    /// Elements of `x`.
+    pub fn x_len(&self) -> usize {
+        self.n * self.inputs
+    }
+
+    /// Elements of `y`.
+    pub fn y_len(&self) -> usize {
+        self.n * self.outputs
+    }
+
+    /// Elements of the weights.
+    pub fn w_len(&self) -> usize {
+        self.inputs * self.outputs
+    }
+
+    fn rows(&self) -> AxisExtents {
+        AxisExtents { outer: self.n, axis: self.outputs, inner: 1 }
+    }
+
+    fn check(&self, x: usize, w: usize, y: usize) {
+        assert_eq!((x, w, y), (self.x_len(), self.w_len(), self.y_len()), "lengths of x, w, y for {self:?}");
+    }
+}
+
+/// `y = x w^T + b`.
+///
+/// # Panics
+/// If a length does not match the extents, as in all functions of this module.
+pub fn forward(
+    device: &Device,
+    extents: &InnerProduct,
+    x: View<'_>,
+    w: View<'_>,
+    b: Option<View<'_>>,
+    mut y: ViewMut<'_>,
+) {
+    extents.check(x.len(), w.len(), y.len());
+    match device {
+        Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), w.host(), y.host()),
+    }
+    if let Some(b) = b {
+        bias::forward_in_place(device, &extents.rows(), b, y);
+    }
+}
+
+/// `dx (+)= dy w`.
+pub fn backward_data(
+    device: &Device,
+    extents: &InnerProduct,
+    dy: View<'_>,
+    w: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    extents.check(dx.len(), w.len(), dy.len());
+    match device {
+        Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy.host(), w.host(), dx.host(), accumulate),
+    }
+}
+
+/// `dw (+)= dy^T x`.
+pub fn backward_weights(
+    device: &Device,
+    extents: &InnerProduct,
+    x: View<'_>,
+    dy: View<'_>,
+    mut dw: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    extents.check(x.len(), dw.len(), dy.len());
+    match device {
+        Device::Cpu(cpu) => cpu::backward_weights(cpu, extents, x.host(), dy.host(), dw.host(), accumulate),
+    }
+}
+
+/// `db (+)= sum of dy over the samples`.
+pub fn backward_bias(
+    device: &Device,
+    extents: &InnerProduct,
+    dy: View<'_>,
+    db: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    bias::backward(device, &extents.rows(), dy, db, accumulate);
+}

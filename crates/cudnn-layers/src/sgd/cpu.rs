@@ -1,0 +1,72 @@
+//! The update on the CPU: reads three arrays and writes two, once.
+
+use super::{Regularization, Update};
+use crate::{
+    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run},
+    cpu_sums::{SquaredDeviation, sums},
+};
+use tensor::Cpu;
+
+pub(super) fn update(cpu: &Cpu, update: &Update, dw: &[f32], v: &mut [f32], w: &mut [f32]) {
+    let &Update { rate, momentum, gradient_scale, decay, regularization } = update;
+    for_each_element_run(
+        cpu,
+        [v, w],
+        #[inline(always)]
+        |range, [v, w]| {
+            let dw = &dw[range];
+            match regularization {
+                Regularization::L2 => step(dw, v, w, |dw, w| gradient_scale * dw + decay * w, rate, momentum),
+                Regularization::L1 => {
+                    step(dw, v, w, |dw, w| gradient_scale * dw + decay * sign(w), rate, momentum)
+                }
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn step(
+    dw: &[f32],
+    v: &mut [f32],
+    w: &mut [f32],
+    gradient: impl Fn(f32, f32) -> f32,
+    rate: f32,
+    momentum: f32,
+) {
+    for ((v, w), &dw) in v.iter_mut().zip(w).zip(dw) {
+        *v = momentum * *v + rate * gradient(dw, *w);
+        *w -= *v;
+    }
+}
+
+/// The sign with `sign(0) = 0`, unlike `f32::signum`.
+#[inline(always)]
+fn sign(value: f32) -> f32 {
+    let positive = if value > 0.0 { 1.0 } else { 0.0 };
+    if value < 0.0 { -1.0 } else { positive }
+}
+
+/// Tasks whose partial sums fit one small array; blobs with more elements get longer tasks.
+const PARTS: usize = 256;
+
+pub(super) fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
+    let run = elements.len().div_ceil(PARTS).max(TASK_LEN);
+    // A double as two singles, its rounded value and the rest: parts are written through the shared `f32` loops.
+    let mut parts = [0.0f32; 2 * PARTS];
+    let used = elements.len().div_ceil(run);
+    for_each_run(
+        cpu,
+        used,
+        1,
+        [&mut parts[..2 * used]],
+        #[inline(always)]
+        |task, [part]| {
+            let end = ((task.start + 1) * run).min(elements.len());
+            let [sum] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
+            part[0] = sum as f32;
+            part[1] = if part[0].is_finite() { (sum - f64::from(part[0])) as f32 } else { 0.0 };
+        },
+    );
+    parts.iter().map(|&part| f64::from(part)).sum()
+}

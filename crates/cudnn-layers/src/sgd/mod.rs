@@ -1,0 +1,59 @@
+//! The update of one parameter by stochastic gradient descent with momentum, in Caffe's order.
+//!
+//! ```text
+//! g = gradient_scale * dw + decay * w            (L2; for L1 + decay * sign(w))
+//! v = momentum * v + rate * g
+//! w = w - v
+//! ```
+//!
+//! The learning rate is inside the history `v`, unlike in PyTorch, which matters when the rate changes.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use tensor::{Device, View, ViewMut};
+
+/// The penalty whose gradient is added to the loss's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Regularization {
+    /// Half the sum of squares.
+    #[default]
+    L2,
+    /// The sum of absolute values.
+    L1,
+}
+
+/// The factors of one parameter's update: global values times the parameter's multipliers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Update {
+    /// Learning rate (`lr * lr_mult`).
+    pub rate: f32,
+    /// Momentum.
+    pub momentum: f32,
+    /// What the accumulated gradient is multiplied by: the clipping factor divided by `iter_size`.
+    pub gradient_scale: f32,
+    /// Weight decay (`weight_decay * decay_mult`).
+    pub decay: f32,
+    /// What the decay acts on.
+    pub regularization: Regularization,
+}
+
+/// Updates the weights `w` and the history `v` from the accumulated gradient `dw`, in one pass.
+///
+/// # Panics
+/// If lengths differ.
+pub fn update(device: &Device, update: &Update, dw: View<'_>, mut v: ViewMut<'_>, mut w: ViewMut<'_>) {
+    assert_eq!((dw.len(), v.len()), (w.len(), w.len()), "gradient, history and weights have one length");
+    match device {
+        Device::Cpu(cpu) => cpu::update(cpu, update, dw.host(), v.host(), w.host()),
+    }
+}
+
+/// The sum of squares, for clipping by the global L2 norm: summed in a fixed order, in double precision above runs of a
+/// few thousand elements.
+pub fn sum_of_squares(device: &Device, elements: View<'_>) -> f64 {
+    match device {
+        Device::Cpu(cpu) => cpu::sum_of_squares(cpu, elements.host()),
+    }
+}

@@ -1,0 +1,182 @@
+//! Softmax, its loss and accuracy on the CPU.
+
+use super::{
+    LabelError,
+    labels::class,
+    loss::{LossOptions, Normalization},
+};
+use crate::{
+    AxisExtents,
+    cpu_loops::{for_each_column_block, items_per_task, put},
+};
+use std::ops::Range;
+use tensor::{Accumulate, Cpu};
+
+/// Columns (inner indices) handled together.
+const WIDTH: usize = 64;
+
+/// Width of a block and blocks of a task.
+fn blocks(extents: &AxisExtents) -> (usize, usize) {
+    (WIDTH, items_per_task(extents.axis * WIDTH.min(extents.inner)))
+}
+
+/// The columns of one row of `blob`.
+#[inline(always)]
+fn row<'a>(
+    extents: &AxisExtents,
+    blob: &'a [f32],
+    outer: usize,
+    index: usize,
+    columns: &Range<usize>,
+) -> &'a [f32] {
+    let start = (outer * extents.axis + index) * extents.inner;
+    &blob[start + columns.start..start + columns.end]
+}
+
+pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: &[f32], y: &mut [f32]) {
+    for_each_column_block(
+        cpu,
+        extents,
+        blocks(extents),
+        [y],
+        #[inline(always)]
+        |outer, columns, [mut y]| {
+            let (mut largest, mut sum) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH]);
+            for index in 0..extents.axis {
+                let x = row(extents, x, outer, index, &columns);
+                largest.iter_mut().zip(x).for_each(|(largest, &x)| *largest = largest.max(x));
+            }
+            for index in 0..extents.axis {
+                let x = row(extents, x, outer, index, &columns);
+                let out = y.row(index).iter_mut().zip(&mut sum);
+                for (((y, sum), &x), largest) in out.zip(x).zip(largest) {
+                    *y = (x - largest).exp();
+                    *sum += *y;
+                }
+            }
+            for index in 0..extents.axis {
+                y.row(index).iter_mut().zip(sum).for_each(|(y, sum)| *y /= sum);
+            }
+        },
+    );
+}
+
+pub(super) fn backward(
+    cpu: &Cpu,
+    extents: &AxisExtents,
+    [y, dy]: [&[f32]; 2],
+    dx: &mut [f32],
+    accumulate: Accumulate,
+) {
+    for_each_column_block(
+        cpu,
+        extents,
+        blocks(extents),
+        [dx],
+        #[inline(always)]
+        |outer, columns, [mut dx]| {
+            let rows = |index| [y, dy].map(|blob| row(extents, blob, outer, index, &columns));
+            let mut dot = [0.0; WIDTH];
+            for index in 0..extents.axis {
+                let [y, dy] = rows(index);
+                dot.iter_mut().zip(y).zip(dy).for_each(|((dot, y), dy)| *dot += y * dy);
+            }
+            for index in 0..extents.axis {
+                let [y, dy] = rows(index);
+                for (((dx, &y), &dy), dot) in dx.row(index).iter_mut().zip(y).zip(dy).zip(dot) {
+                    put(accumulate, dx, y * (dy - dot));
+                }
+            }
+        },
+    );
+}
+
+/// The loss, in double precision: there is one term per prediction.
+pub(super) fn loss(
+    extents: &AxisExtents,
+    options: &LossOptions,
+    p: &[f32],
+    labels: &[f32],
+) -> Result<f32, LabelError> {
+    let (mut total, mut valid) = (0.0, 0);
+    for (index, &label) in labels.iter().enumerate() {
+        if let Some(class) = class(extents, options.ignore_label, label, index)? {
+            let (outer, column) = (index / extents.inner, index % extents.inner);
+            let p = p[(outer * extents.axis + class) * extents.inner + column];
+            // Not `f32::max`, which would turn a NaN into a finite loss.
+            let p = if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p };
+            total -= f64::from(p).ln();
+            valid += 1;
+        }
+    }
+    Ok((total / normaliser(extents, options.normalization, valid)) as f32)
+}
+
+fn normaliser(extents: &AxisExtents, normalization: Normalization, valid: usize) -> f64 {
+    let count = match normalization {
+        Normalization::Full => extents.per_index(),
+        Normalization::Valid => valid,
+        Normalization::BatchSize => extents.outer,
+        Normalization::None => 1,
+    };
+    count.max(1) as f64
+}
+
+pub(super) fn loss_backward(
+    cpu: &Cpu,
+    extents: &AxisExtents,
+    options: &LossOptions,
+    loss_weight: f32,
+    (p, labels, dx): (&[f32], &[f32], &mut [f32]),
+    accumulate: Accumulate,
+) -> Result<(), LabelError> {
+    let mut valid = 0;
+    for (index, &label) in labels.iter().enumerate() {
+        valid += usize::from(class(extents, options.ignore_label, label, index)?.is_some());
+    }
+    let scale = (f64::from(loss_weight) / normaliser(extents, options.normalization, valid)) as f32;
+    let ignored = options.ignore_label.map(|label| label as f32);
+    for_each_column_block(
+        cpu,
+        extents,
+        blocks(extents),
+        [dx],
+        #[inline(always)]
+        |outer, columns, [mut dx]| {
+            let labels = &labels[outer * extents.inner..][columns.clone()];
+            for class in 0..extents.axis {
+                let p = row(extents, p, outer, class, &columns);
+                for ((dx, &p), &label) in dx.row(class).iter_mut().zip(p).zip(labels) {
+                    let wanted = if label == class as f32 { 1.0 } else { 0.0 };
+                    let gradient = if Some(label) == ignored { 0.0 } else { (p - wanted) * scale };
+                    put(accumulate, dx, gradient);
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+pub(super) fn accuracy(
+    extents: &AxisExtents,
+    top_k: usize,
+    ignore_label: Option<i32>,
+    scores: &[f32],
+    labels: &[f32],
+) -> Result<f32, LabelError> {
+    let (mut right, mut counted) = (0, 0);
+    for (index, &label) in labels.iter().enumerate() {
+        if let Some(label) = class(extents, ignore_label, label, index)? {
+            let first = index / extents.inner * extents.axis * extents.inner + index % extents.inner;
+            let score = |class: usize| scores[first + class * extents.inner];
+            let wanted = score(label);
+            let before = |&class: &usize| {
+                score(class) > wanted || (score(class) == wanted && class > label) || score(class).is_nan()
+            };
+            let rank = (0..extents.axis).filter(before).count();
+            right += usize::from(rank < top_k && !wanted.is_nan());
+            counted += 1;
+        }
+    }
+    Ok(right as f32 / counted.max(1) as f32)
+}

@@ -1,0 +1,100 @@
+//! The dynamic programme against every configuration there is, and against the paper's own recurrence.
+
+use planner::*;
+
+use crate::synthetic::*;
+
+/// (time, workspace) of every multiset of `micros` that covers exactly `samples`.
+fn every_configuration(micros: &[Measurement], samples: u32) -> Vec<(f64, Bytes)> {
+    let mut found = Vec::new();
+    extend(micros, samples, (0.0, Bytes(0)), &mut found);
+    found
+}
+
+fn extend(micros: &[Measurement], samples: u32, so_far: (f64, Bytes), found: &mut Vec<(f64, Bytes)>) {
+    if samples == 0 {
+        return found.push(so_far);
+    }
+    for (index, micro) in micros.iter().enumerate() {
+        if micro.micro_batch <= samples {
+            let next = (so_far.0 + micro.time_ms, so_far.1.max(micro.workspace));
+            extend(&micros[index..], samples - micro.micro_batch, next, found);
+        }
+    }
+}
+
+fn fastest(configurations: &[(f64, Bytes)], limit: Bytes) -> f64 {
+    configurations.iter().filter(|c| c.1 <= limit).map(|c| c.0).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn the_sweep_finds_the_best_of_all_configurations_under_every_limit() {
+    let mut random = Random(1);
+    for _ in 0..300 {
+        let mini_batch = 1 + random.below(6) as u32;
+        let micros = random_micros(&mut random, mini_batch, false);
+        let every = every_configuration(&micros, mini_batch);
+        let mut sweep = Sweep::new(&micros, mini_batch);
+        for limit in (0..60).map(|step| Bytes(512 * step)) {
+            sweep.raise_limit(limit);
+            // Times are multiples of a quarter: sums are exact.
+            assert_eq!(sweep.time_ms(), fastest(&every, limit));
+            if let Some(configuration) = sweep.configuration() {
+                assert_eq!(configuration.time_ms(), sweep.time_ms());
+                assert_eq!(configuration.mini_batch(), mini_batch);
+                assert!(configuration.workspace() <= limit);
+            }
+        }
+    }
+}
+
+/// The paper's desirable set of `b` samples: every micro-configuration of `s` joined with every point of `b -
+/// s`.
+fn paper_recurrence(micros: &[Measurement], mini_batch: u32) -> Vec<(f64, Bytes)> {
+    let mut fronts = vec![vec![(0.0, Bytes(0))]];
+    for samples in 1..=mini_batch as usize {
+        let mut joined: Vec<(f64, Bytes)> = Vec::new();
+        for micro in micros.iter().filter(|micro| micro.micro_batch as usize <= samples) {
+            let rest = &fronts[samples - micro.micro_batch as usize];
+            joined.extend(rest.iter().map(|rest| (rest.0 + micro.time_ms, rest.1.max(micro.workspace))));
+        }
+        joined.sort_by(|a, b| a.1.cmp(&b.1).then(a.0.total_cmp(&b.0)));
+        let mut fastest_ms = f64::INFINITY;
+        joined.retain(|point| {
+            let better = point.0 < fastest_ms;
+            fastest_ms = fastest_ms.min(point.0);
+            better
+        });
+        fronts.push(joined);
+    }
+    fronts.pop().unwrap()
+}
+
+#[test]
+fn the_desirable_set_is_that_of_the_papers_recurrence() {
+    let mut random = Random(2);
+    for _ in 0..100 {
+        let mini_batch = 1 + random.below(32) as u32;
+        let micros = random_micros(&mut random, mini_batch, true);
+        let set = desirable_set(&micros, mini_batch, Bytes::MAX);
+        let found: Vec<(f64, Bytes)> = set.iter().map(|point| (point.time_ms(), point.workspace())).collect();
+        assert_eq!(found, paper_recurrence(&micros, mini_batch));
+        assert!(set.iter().all(|point| point.mini_batch() == mini_batch));
+    }
+}
+
+#[test]
+fn of_equal_configurations_the_one_with_less_workspace_and_fewer_calls_is_taken() {
+    let affine =
+        |name, sample_bytes| Affine { name, call_ms: 0.0, sample_ms: 0.1, call_bytes: 0, sample_bytes };
+    let mut micros: Vec<Measurement> = Vec::new();
+    for size in 1..=60 {
+        micros.extend([affine("HUNGRY", 8).at(size), affine("FRUGAL", 0).at(size)]);
+    }
+    for _ in 0..2 {
+        let mut sweep = Sweep::new(&micros, 60);
+        sweep.raise_limit(Bytes::MAX);
+        assert_eq!(sweep.configuration().unwrap().to_string(), "60 FRUGAL");
+        micros.reverse();
+    }
+}

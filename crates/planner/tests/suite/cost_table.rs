@@ -1,0 +1,178 @@
+//! Profiling, and cost tables as text.
+
+use planner::*;
+
+use crate::synthetic::*;
+
+/// Notes what it is asked for.
+#[derive(Default)]
+struct Recorder {
+    asked: Vec<(u32, u32)>,
+    fails_at: Option<u32>,
+    time_ms: f64,
+}
+
+impl Profiler for Recorder {
+    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+        if self.fails_at == Some(micro_batch) {
+            return Err("the device is lost".into());
+        }
+        self.asked.push((kernel.shape.k, micro_batch));
+        let affine =
+            Affine { name: "GEMM", call_ms: self.time_ms, sample_ms: 0.1, call_bytes: 3, sample_bytes: 7 };
+        Ok(vec![affine.at(micro_batch)])
+    }
+}
+
+fn recorded() -> CostTable {
+    let device = DeviceHeader { name: "a CPU".into(), threads: "2".into(), ..DeviceHeader::default() };
+    let mut table = CostTable::new(device);
+    let mut recorder = Recorder { time_ms: 1.0 / 3.0, ..Recorder::default() };
+    table.profile(&[kernel(8, 6), kernel(9, 4)], BatchSizePolicy::PowerOfTwo, &mut recorder, |_| ()).unwrap();
+    table.insert(kernel(10, 1).id, 1, vec![]).unwrap();
+    table
+}
+
+#[test]
+fn identical_kernels_are_measured_once_and_the_largest_size_first() {
+    let kernels = [kernel(8, 6), kernel(9, 4), kernel(8, 6), kernel(8, 4)];
+    let mut recorder = Recorder::default();
+    let mut table = CostTable::default();
+    let mut steps = Vec::new();
+    table
+        .profile(&kernels, BatchSizePolicy::PowerOfTwo, &mut recorder, |progress| {
+            steps.push((progress.done, progress.total, progress.next.map(|(_, size)| size)));
+        })
+        .unwrap();
+    assert_eq!(recorder.asked, [(8, 6), (8, 4), (8, 2), (8, 1), (9, 4), (9, 2), (9, 1)]);
+    assert_eq!(steps.len(), 8);
+    assert_eq!((steps[0], steps[7]), ((0, 7, Some(6)), (7, 7, None)));
+}
+
+#[test]
+fn what_the_table_has_is_not_measured_again() {
+    let mut table = recorded();
+    let mut recorder = Recorder::default();
+    table.profile(&[kernel(8, 6), kernel(9, 8)], BatchSizePolicy::PowerOfTwo, &mut recorder, |_| ()).unwrap();
+    assert_eq!(recorder.asked, [(9, 8)]);
+}
+
+#[test]
+fn a_failing_profiler_is_named_with_kernel_and_size() {
+    let mut recorder = Recorder { fails_at: Some(2), ..Recorder::default() };
+    let mut table = CostTable::default();
+    let error =
+        table.profile(&[kernel(8, 4)], BatchSizePolicy::PowerOfTwo, &mut recorder, |_| ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot profile conv8 Forward (64x27x27, 8 filters 5x5, pad 2) at micro-batch 2: \
+         the device is lost"
+    );
+    assert_eq!(table.len(), 1, "what was measured before stays");
+
+    let mut recorder = Recorder { time_ms: f64::NAN, ..Recorder::default() };
+    let error =
+        table.profile(&[kernel(9, 4)], BatchSizePolicy::Undivided, &mut recorder, |_| ()).unwrap_err();
+    assert!(error.to_string().ends_with("GEMM has an impossible time of NaN ms"), "{error}");
+}
+
+#[test]
+fn a_recorded_table_can_be_the_profiler() {
+    let mut recorded = recorded();
+    let mut copy = CostTable::new(recorded.device.clone());
+    copy.profile(&[kernel(8, 6)], BatchSizePolicy::PowerOfTwo, &mut recorded, |_| ()).unwrap();
+    let id = kernel(8, 6).id;
+    assert_eq!(copy.measurements(&id, 6), recorded.measurements(&id, 6));
+    assert!(copy.profile(&[kernel(8, 5)], BatchSizePolicy::Undivided, &mut recorded, |_| ()).is_err());
+}
+
+#[test]
+fn json_lines_give_the_same_table_back() {
+    let table = recorded();
+    let text = table.to_json_lines();
+    assert_eq!(text.lines().count(), 1 + table.len());
+    assert_eq!(CostTable::from_json_lines(&text), Ok(table.clone()));
+    assert_eq!(CostTable::from_json_lines(&text.replace('\n', "\r\n\r\n")), Ok(table.clone()));
+    // And as one value.
+    let json = serde_json::to_string(&table).unwrap();
+    assert_eq!(serde_json::from_str::<CostTable>(&json).unwrap(), table);
+}
+
+#[test]
+fn the_text_is_what_it_was() {
+    let mut table = CostTable::default();
+    let fft = Affine { name: "FFT", call_ms: 0.5, sample_ms: 0.0, call_bytes: 64, sample_bytes: 0 };
+    table.insert(kernel(8, 4).id, 4, vec![fft.at(4)]).unwrap();
+    assert_eq!(
+        table.to_json_lines(),
+        concat!(
+            r#"{"cost_table":1,"device":{"name":"","library_version":"","threads":"","date":"","command":""}}"#,
+            "\n",
+            r#"{"kernel":{"op":"Forward","shape":{"c":64,"h":27,"w":27,"k":8,"r":5,"s":5,"pad":[2,2],"#,
+            r#""stride":[1,1],"dilation":[1,1],"groups":1},"dtype":"f32","math":"fp32","layout":"NCHW"},"#,
+            r#""micro_batch":4,"measurements":[{"algorithm":"FFT","micro_batch":4,"time_ms":0.5,"#,
+            r#""workspace":64,"max_error":0.000001,"deterministic":true}]}"#,
+            "\n"
+        )
+    );
+}
+
+#[test]
+fn later_lines_correct_earlier_ones() {
+    let text = recorded().to_json_lines();
+    let line = text.lines().nth(1).unwrap().replace("\"GEMM\"", "\"FFT\"");
+    let table = CostTable::from_json_lines(&format!("{text}{line}\n")).unwrap();
+    assert_eq!(table.len(), recorded().len());
+    assert_eq!(
+        table.iter().filter(|(_, _, rows)| rows.iter().any(|r| r.algorithm == "FFT".into())).count(),
+        1
+    );
+}
+
+fn error(text: &str) -> String {
+    CostTable::from_json_lines(text).unwrap_err().to_string()
+}
+
+#[test]
+fn corrupt_lines_are_named_by_number() {
+    let text = recorded().to_json_lines();
+    assert_eq!(error(""), "cost table, line 1: the header is missing");
+    assert_eq!(error("\n \n"), "cost table, line 1: the header is missing");
+    assert!(error("hello").starts_with("cost table, line 1: expected value"));
+    assert!(
+        error(text.lines().nth(1).unwrap()).starts_with("cost table, line 1: missing field `cost_table`")
+    );
+    let newer = text.replacen("\"cost_table\":1", "\"cost_table\":2", 1);
+    assert_eq!(error(&newer), "cost table, line 1: format 2 is unknown, this version reads 1");
+    let twice = format!("{text}{}", text.lines().next().unwrap());
+    assert!(error(&twice).starts_with("cost table, line 10: missing field `kernel`"), "{}", error(&twice));
+
+    let truncated = &text[..text.len() - 40];
+    let lines = truncated.lines().count();
+    assert!(error(truncated).starts_with(&format!("cost table, line {lines}: EOF while parsing")));
+
+    let line = |from: &str, to: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        assert!(lines[3].contains(from), "{} lacks {from}", lines[3]);
+        lines[3] = lines[3].replace(from, to);
+        error(&lines.join("\n"))
+    };
+    assert!(
+        line("\"Forward\"", "\"Sideways\"").starts_with("cost table, line 4: unknown variant `Sideways`")
+    );
+    assert!(
+        line("\"time_ms\":", "\"time_ms\":-")
+            .ends_with("GEMM has an impossible time of -0.7333333333333334 ms")
+    );
+    assert!(
+        line("\"time_ms\":0", "\"time_ms\":null,\"x\":0")
+            .starts_with("cost table, line 4: invalid type: null")
+    );
+    assert_eq!(
+        line("\"algorithm\":\"GEMM\",\"micro_batch\":4", "\"algorithm\":\"GEMM\",\"micro_batch\":3"),
+        "cost table, line 4: GEMM was measured at micro-batch 3 in a group for micro-batch 4"
+    );
+    assert!(
+        line("\"max_error\":", "\"max_error\":-").contains("line 4: GEMM has an impossible maximum error")
+    );
+}

@@ -1,0 +1,79 @@
+//! Desirable sets against all-pairs dominance.
+
+use planner::*;
+
+use crate::synthetic::*;
+
+fn point(time_ms: f64, workspace: u64) -> Configuration {
+    Configuration::undivided(Measurement {
+        algorithm: "A".into(),
+        micro_batch: 1,
+        time_ms,
+        workspace: Bytes(workspace),
+        max_error: 0.0,
+        deterministic: true,
+    })
+}
+
+fn random_points(seed: u64, count: usize, grid: u64) -> Vec<Configuration> {
+    let mut random = Random(seed);
+    (0..count).map(|_| point(random.below(grid) as f64, random.below(grid))).collect()
+}
+
+/// The distinct (time, workspace) pairs that no other pair dominates.
+fn undominated(points: &[Configuration]) -> Vec<(f64, Bytes)> {
+    let pair = |point: &Configuration| (point.time_ms(), point.workspace());
+    let better = |a: (f64, Bytes), b: (f64, Bytes)| a != b && a.0 <= b.0 && a.1 <= b.1;
+    let mut best: Vec<(f64, Bytes)> =
+        points.iter().map(pair).filter(|&b| !points.iter().any(|a| better(pair(a), b))).collect();
+    best.sort_by_key(|pair| pair.1);
+    best.dedup();
+    best
+}
+
+#[test]
+fn ten_thousand_random_points_leave_exactly_the_undominated_ones() {
+    // The coarse grid is rich in ties, the fine one in points of the front; the last has both on a slope.
+    let sloped = |point: &Configuration| {
+        let rest = 10_000.0 - point.workspace().0 as f64;
+        self::point(rest + point.time_ms(), point.workspace().0)
+    };
+    let fine = random_points(4, 10_000, 10_000);
+    let slope = random_points(5, 10_000, 300).iter().map(sloped).collect();
+    for points in [random_points(3, 10_000, 100), fine, slope] {
+        let set: DesirableSet = points.iter().cloned().collect();
+        let found: Vec<(f64, Bytes)> = set.iter().map(|point| (point.time_ms(), point.workspace())).collect();
+        assert_eq!(found, undominated(&points));
+    }
+}
+
+#[test]
+fn merging_sets_is_inserting_their_points() {
+    let (left, right) = (random_points(6, 500, 1000), random_points(7, 500, 1000));
+    let mut merged: DesirableSet = left.iter().cloned().collect();
+    merged.merge(right.iter().cloned().collect());
+    let inserted: DesirableSet = left.into_iter().chain(right).collect();
+    assert_eq!(merged, inserted);
+}
+
+#[test]
+fn the_fastest_within_a_limit_is_the_last_that_fits() {
+    let set: DesirableSet = [point(9.0, 0), point(5.0, 10), point(2.0, 30)].into_iter().collect();
+    let fastest = |limit| set.fastest_within(Bytes(limit)).map(Configuration::time_ms);
+    assert_eq!(
+        [fastest(0), fastest(9), fastest(10), fastest(29), fastest(99)].map(Option::unwrap),
+        [9.0, 9.0, 5.0, 5.0, 2.0]
+    );
+    let hungry: DesirableSet = [point(1.0, 10)].into_iter().collect();
+    assert!(hungry.fastest_within(Bytes(9)).is_none());
+    assert!(DesirableSet::new().fastest_within(Bytes::MAX).is_none());
+}
+
+#[test]
+fn the_first_of_two_equal_points_stays() {
+    let mut set = DesirableSet::new();
+    assert!(set.insert(point(1.0, 1)));
+    assert!(!set.insert(point(1.0, 1)) && !set.insert(point(1.0, 2)) && !set.insert(point(2.0, 1)));
+    assert!(set.insert(point(0.5, 1)));
+    assert_eq!(set.len(), 1);
+}

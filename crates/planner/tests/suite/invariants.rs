@@ -1,0 +1,168 @@
+//! What every plan must fulfil, on random tables.
+
+use planner::*;
+use proptest::prelude::*;
+
+use crate::synthetic::*;
+
+const LIMITS: std::ops::Range<u64> = 0..200_000;
+
+fn net() -> impl Strategy<Value = (Vec<Kernel>, CostTable)> {
+    (any::<u64>(), 1..8usize, 1..24u32)
+        .prop_map(|(seed, count, mini_batch)| random_net(seed, count, mini_batch))
+}
+
+fn batch_size_policy() -> impl Strategy<Value = BatchSizePolicy> {
+    prop_oneof![Just(BatchSizePolicy::PowerOfTwo), Just(BatchSizePolicy::All)]
+}
+
+fn not_slower(a_ms: f64, b_ms: f64) -> bool {
+    a_ms <= b_ms * (1.0 + 1e-9)
+}
+
+/// Segments lie one after the other, or all at the beginning under WS.
+fn check_arena(plan: &Plan) {
+    let mut end = 0;
+    for planned in &plan.kernels {
+        assert_eq!(planned.workspace_offset.0 % ARENA_ALIGNMENT, 0);
+        if plan.options.workspace_policy == WorkspacePolicy::Ws {
+            assert_eq!(planned.workspace_offset, Bytes(0));
+        } else {
+            assert!(planned.workspace_offset.0 >= end);
+        }
+        end = planned.workspace_offset.0 + planned.workspace.0;
+        assert!(end <= plan.workspace_total.0);
+    }
+}
+
+/// What a refused limit should have been.
+fn smallest_feasible(plan: &Result<Plan, PlanError>) -> Option<Bytes> {
+    match plan {
+        Err(PlanError::Infeasible { smallest, .. } | PlanError::TotalInfeasible { smallest, .. }) => {
+            Some(*smallest)
+        }
+        _ => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plan_covers_every_mini_batch_and_stays_within_its_limit(
+        (kernels, table) in net(), sizes in batch_size_policy(), workspace in workspace_policy(),
+        limit in LIMITS,
+    ) {
+        let options = options(sizes, workspace, Bytes(limit));
+        let plan = plan(&kernels, &table, &options).unwrap();
+        for (kernel, planned) in std::iter::zip(&kernels, &plan.kernels) {
+            prop_assert_eq!(kernel, &planned.kernel);
+            let mut next = 0;
+            for (offset, micro) in planned.configuration.micro_batches() {
+                prop_assert_eq!(offset, next);
+                prop_assert!(table.measurements(&kernel.id, micro.micro_batch).unwrap().contains(micro));
+                prop_assert!(sizes.sizes(kernel.mini_batch).contains(&micro.micro_batch));
+                next += micro.micro_batch;
+            }
+            prop_assert_eq!(next, kernel.mini_batch);
+            prop_assert!(planned.workspace <= options.limit);
+            prop_assert_eq!(planned.workspace, planned.configuration.workspace());
+        }
+        if workspace != WorkspacePolicy::Wr {
+            prop_assert!(plan.workspace_total <= options.limit);
+        }
+        check_arena(&plan);
+    }
+
+    #[test]
+    fn a_plan_is_never_slower_than_undivided(
+        (kernels, table) in net(), sizes in batch_size_policy(), workspace in workspace_policy(),
+        limit in LIMITS,
+    ) {
+        let plan = plan(&kernels, &table, &options(sizes, workspace, Bytes(limit))).unwrap();
+        if let Some(undivided_ms) = plan.undivided_time_ms {
+            prop_assert!(not_slower(plan.time_ms, undivided_ms));
+        }
+        for planned in plan.kernels.iter().filter(|_| workspace != WorkspacePolicy::Wd) {
+            prop_assert!(planned.gain().is_none_or(|gain| not_slower(1.0, gain)));
+        }
+    }
+
+    #[test]
+    fn more_workspace_is_never_slower(
+        (kernels, table) in net(), sizes in batch_size_policy(), workspace in workspace_policy(),
+        limit in LIMITS, more in LIMITS,
+    ) {
+        let time_ms = |limit| plan(&kernels, &table, &options(sizes, workspace, Bytes(limit))).unwrap().time_ms;
+        prop_assert!(not_slower(time_ms(limit + more), time_ms(limit)));
+    }
+
+    #[test]
+    fn all_is_never_slower_than_power_of_two(
+        (kernels, table) in net(), workspace in workspace_policy(), limit in LIMITS,
+    ) {
+        let time_ms = |sizes| plan(&kernels, &table, &options(sizes, workspace, Bytes(limit))).unwrap().time_ms;
+        prop_assert!(not_slower(time_ms(BatchSizePolicy::All), time_ms(BatchSizePolicy::PowerOfTwo)));
+    }
+
+    #[test]
+    fn one_shared_arena_is_never_slower_than_dividing_the_same_total(
+        (kernels, table) in net(), sizes in batch_size_policy(), limit in LIMITS,
+    ) {
+        let options = |workspace| options(sizes, workspace, Bytes(limit));
+        let time_ms = |workspace| plan(&kernels, &table, &options(workspace)).unwrap().time_ms;
+        prop_assert!(not_slower(time_ms(WorkspacePolicy::Ws), time_ms(WorkspacePolicy::Wd)));
+    }
+
+    #[test]
+    fn an_explanation_holds_when_its_workspace_is_granted(
+        (kernels, table) in net(), sizes in batch_size_policy(), limit in LIMITS,
+    ) {
+        let plan_at = |limit| plan(&kernels, &table, &options(sizes, WorkspacePolicy::Wr, limit)).unwrap();
+        for (index, planned) in plan_at(Bytes(limit)).kernels.iter().enumerate() {
+            let granted = match &planned.explanation {
+                Explanation::FastestMeasured => plan_at(Bytes::MAX).kernels[index].time_ms(),
+                Explanation::LacksWorkspace { speedup, lacking, .. } => {
+                    prop_assert!(*speedup > 1.0 && *lacking > Bytes(0));
+                    plan_at(Bytes(limit) + *lacking).kernels[index].time_ms() * speedup
+                }
+            };
+            prop_assert!(close(granted, planned.time_ms()));
+        }
+    }
+
+    #[test]
+    fn the_smallest_feasible_limit_is_feasible_and_smallest(
+        seed in any::<u64>(), mini_batch in 1..12u32, workspace in workspace_policy(),
+        sizes in batch_size_policy(),
+    ) {
+        let kernels = [kernel(1, mini_batch), kernel(1, mini_batch)];
+        let mut table = CostTable::default();
+        insert_micros(&mut table, &kernels[0], &random_micros(&mut Random(seed), mini_batch, false));
+        let plan_at = |limit| plan(&kernels, &table, &options(sizes, workspace, limit));
+        // Of one kernel first; under WD perhaps of both together then.
+        let mut limit = Bytes(0);
+        while let Some(smallest) = smallest_feasible(&plan_at(limit)) {
+            prop_assert!(smallest > limit);
+            limit = smallest;
+            prop_assert!(plan_at(Bytes(limit.0 - 1)).is_err());
+        }
+        let coverable = desirable_set(table.iter().flat_map(|(_, _, rows)| rows), mini_batch, Bytes::MAX);
+        match plan_at(limit) {
+            Ok(_) => prop_assert!(!coverable.is_empty()),
+            Err(error) => {
+                let uncovered = matches!(error, PlanError::NoAlgorithm { .. });
+                prop_assert!(uncovered && plan_at(Bytes::MAX) == Err(error));
+                prop_assert!(coverable.is_empty() || sizes != BatchSizePolicy::All);
+            }
+        }
+    }
+
+    #[test]
+    fn both_methods_of_division_give_the_same_time((kernels, table) in net(), limit in LIMITS) {
+        let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes(limit));
+        let time_ms = |method| plan_with(&kernels, &table, &options, method).unwrap().time_ms;
+        let (exact_ms, ilp_ms) = (time_ms(IlpMethod::Exact), time_ms(IlpMethod::GoodLp));
+        prop_assert!((exact_ms - ilp_ms).abs() <= 1e-7 * exact_ms, "exact {} ILP {}", exact_ms, ilp_ms);
+    }
+}

@@ -1,0 +1,183 @@
+//! The exact division against enumeration, a table over all capacities, and an ILP solver.
+
+use planner::*;
+
+use crate::synthetic::*;
+
+/// Like the desirable sets of real kernels: time falls convexly with workspace, with noise, from a random
+/// time without workspace.
+fn front(random: &mut Random, size: usize) -> Vec<Alternative> {
+    let slowest_ms = 0.05 * 160f64.powf(random.unit());
+    let most_bytes = 5.0 * 100f64.powf(random.unit()) * f64::from(1 << 20);
+    let mut group: Vec<Alternative> = (0..size)
+        .map(|index| {
+            let part = index as f64 / size.max(2) as f64;
+            let noise = 1.0 + 0.02 * random.unit();
+            let workspace = Bytes((part * most_bytes) as u64 / 256 * 256);
+            Alternative { time_ms: slowest_ms * noise / (1.0 + 4.0 * part), workspace }
+        })
+        .collect();
+    group.reverse();
+    group
+}
+
+fn fronts(random: &mut Random, groups: usize, size: usize) -> Vec<Vec<Alternative>> {
+    (0..groups).map(|_| front(random, size)).collect()
+}
+
+/// Integers with many ties, in no order, with dominated alternatives.
+fn coarse(random: &mut Random, groups: usize, size: u64) -> Vec<Vec<Alternative>> {
+    let mut alternative =
+        |_| Alternative { time_ms: random.below(20) as f64, workspace: Bytes(random.below(12)) };
+    (0..groups).map(|_| (0..size).map(&mut alternative).collect()).collect()
+}
+
+fn share_of_most(groups: &[Vec<Alternative>], share: f64) -> Bytes {
+    let most = groups.iter().map(|group| group.iter().map(|a| a.workspace.0).max().unwrap_or(0)).sum::<u64>();
+    Bytes((share * most as f64) as u64)
+}
+
+/// Least time of every total up to `most` bytes: the textbook table.
+fn textbook(groups: &[Vec<Alternative>], most: usize) -> Vec<f64> {
+    let mut best = vec![0.0; most + 1];
+    for group in groups {
+        let mut next = vec![f64::INFINITY; most + 1];
+        for alternative in group {
+            let workspace = alternative.workspace.0 as usize;
+            for total in workspace..=most {
+                next[total] = f64::min(next[total], best[total - workspace] + alternative.time_ms);
+            }
+        }
+        best = next;
+    }
+    best
+}
+
+fn check(groups: &[Vec<Alternative>], total: Bytes, division: &Division) {
+    assert_eq!(division.picks.len(), groups.len());
+    assert!(division.workspace(groups) <= total);
+    let time_ms: f64 =
+        std::iter::zip(groups, &division.picks).map(|(group, &pick)| group[pick].time_ms).sum();
+    assert!(close(time_ms, division.time_ms));
+    assert!(division.lower_bound_ms <= division.time_ms * (1.0 + 1e-12) + 1e-12);
+    assert!(division.time_ms <= division.greedy_ms);
+}
+
+fn enumerate(groups: &[Vec<Alternative>], total: u64) -> Option<f64> {
+    let Some((group, rest)) = groups.split_first() else { return Some(0.0) };
+    let fitting = group.iter().filter(|alternative| alternative.workspace.0 <= total);
+    let times = fitting.filter_map(|a| Some(a.time_ms + enumerate(rest, total - a.workspace.0)?));
+    times.min_by(f64::total_cmp)
+}
+
+#[test]
+fn tiny_instances_equal_enumeration() {
+    let mut random = Random(11);
+    for _ in 0..2000 {
+        let (count, size) = (random.below(5) as usize, 1 + random.below(4));
+        let groups = coarse(&mut random, count, size);
+        let total = random.below(40);
+        let division = divide_exact(&groups, Bytes(total));
+        assert_eq!(division.as_ref().map(|division| division.time_ms), enumerate(&groups, total));
+        if let Some(division) = division {
+            check(&groups, Bytes(total), &division);
+        }
+    }
+}
+
+#[test]
+fn coarse_instances_equal_the_textbook_table_at_every_total() {
+    let mut random = Random(12);
+    for size in [2, 5, 9] {
+        for _ in 0..3 {
+            let groups = coarse(&mut random, 40, size);
+            for (total, &expected_ms) in textbook(&groups, 450).iter().enumerate() {
+                let division = divide_exact(&groups, Bytes(total as u64));
+                let found_ms = division.map_or(f64::INFINITY, |division| division.time_ms);
+                assert_eq!(found_ms, expected_ms, "total {total}");
+            }
+        }
+    }
+}
+
+#[test]
+fn hard_correlated_and_identical_groups_equal_the_textbook_table() {
+    let mut random = Random(13);
+    // Every byte is worth the same but for a constant: the relaxation says almost nothing.
+    let correlated: Vec<Vec<Alternative>> = (0..60)
+        .map(|_| {
+            let mut workspace = 0;
+            let mut group = vec![Alternative { time_ms: 200.0, workspace: Bytes(0) }];
+            group.extend((0..4).map(|_| {
+                workspace += 3 + random.below(20);
+                Alternative { time_ms: 190.0 - workspace as f64, workspace: Bytes(workspace) }
+            }));
+            group
+        })
+        .collect();
+    let group = coarse(&mut random, 1, 9);
+    let identical: Vec<Vec<Alternative>> = (0..60).map(|_| group[0].clone()).collect();
+    for groups in [correlated, identical] {
+        let table = textbook(&groups, 1500);
+        for total in (0..=1500).step_by(37) {
+            let division = divide_exact(&groups, Bytes(total as u64));
+            let found_ms = division.map_or(f64::INFINITY, |division| division.time_ms);
+            assert!(found_ms == table[total] || close(found_ms, table[total]), "total {total}");
+        }
+    }
+}
+
+fn compare_with_ilp(seed: u64, groups: usize, size: usize, shares: &[f64]) {
+    let groups = fronts(&mut Random(seed), groups, size);
+    for &share in shares {
+        let total = share_of_most(&groups, share);
+        let exact = divide_exact(&groups, total).unwrap();
+        let ilp = divide_ilp(&groups, total, good_lp::microlp).unwrap();
+        check(&groups, total, &exact);
+        assert!(ilp.workspace(&groups) <= total);
+        assert!(
+            (exact.time_ms - ilp.time_ms).abs() <= 1e-7 * exact.time_ms,
+            "{} kernels, {share} of the most: exact {} ms, ILP {} ms",
+            groups.len(),
+            exact.time_ms,
+            ilp.time_ms
+        );
+    }
+}
+
+#[test]
+fn the_ilp_agrees_on_15_kernels() {
+    for seed in 0..20 {
+        compare_with_ilp(100 + seed, 15, 8, &[0.05, 0.25, 0.6]);
+    }
+}
+
+#[test]
+fn the_ilp_agrees_on_60_to_159_kernels() {
+    for (seed, kernels, size) in [(1, 60, 6), (2, 60, 6), (3, 100, 4), (4, 159, 3), (5, 159, 3)] {
+        compare_with_ilp(seed, kernels, size, &[0.05, 0.3]);
+    }
+}
+
+#[test]
+fn large_instances_respect_their_bounds() {
+    for (seed, kernels, size) in [(21, 60, 70), (22, 159, 30), (23, 159, 70), (24, 480, 30)] {
+        let groups = fronts(&mut Random(seed), kernels, size);
+        for share in [0.01, 0.1, 0.5, 1.0] {
+            let total = share_of_most(&groups, share);
+            let division = divide_exact(&groups, total).unwrap();
+            check(&groups, total, &division);
+            assert!(division.time_ms <= division.lower_bound_ms * 1.02, "the gap cannot be that large");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_divided_is_refused() {
+    let groups = vec![vec![Alternative { time_ms: 1.0, workspace: Bytes(10) }]; 3];
+    assert!(divide_exact(&groups, Bytes(29)).is_none());
+    assert_eq!(divide_ilp(&groups, Bytes(29), good_lp::microlp), Err(DivideError::Infeasible(Bytes(29))));
+    assert_eq!(divide_exact(&groups, Bytes(30)).unwrap().picks, [0, 0, 0]);
+    assert!(divide_exact(&[vec![]], Bytes::MAX).is_none());
+    assert_eq!(divide_exact(&[], Bytes(0)).unwrap().time_ms, 0.0);
+}

@@ -1,0 +1,14 @@
+//! The planner against closed forms, brute force and an ILP solver.
+
+mod adaptive;
+mod brute_force;
+mod cost_table;
+mod desirable;
+mod fronts;
+mod fuzz;
+mod goldens;
+mod invariants;
+mod knapsack;
+mod plans;
+mod synthetic;
+mod units;

@@ -1,0 +1,150 @@
+//! Options, errors and the form of a plan.
+
+use planner::*;
+
+use crate::synthetic::*;
+
+fn two_layers() -> (Vec<Kernel>, CostTable) {
+    let kernels = vec![kernel(64, 128), kernel(192, 256)];
+    let models: Vec<(Kernel, Vec<Affine>)> =
+        kernels.iter().map(|kernel| (kernel.clone(), fft_and_gemm())).collect();
+    (kernels, table(&models, BatchSizePolicy::PowerOfTwo))
+}
+
+fn message(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> String {
+    plan(kernels, table, options).unwrap_err().to_string()
+}
+
+#[test]
+fn a_kernel_whose_undivided_form_does_not_run_is_rescued() {
+    // Nothing at 256, as when a library refuses more than 2^31 elements.
+    let (kernels, mut table) = two_layers();
+    table.insert(kernels[1].id, 256, vec![]).unwrap();
+    let plan = plan(&kernels, &table, &PlanOptions::default()).unwrap();
+    assert_eq!(plan.kernels[1].configuration.mini_batch(), 256);
+    assert_eq!((plan.kernels[1].undivided.clone(), plan.kernels[1].gain()), (None, None));
+    assert!(plan.kernels[0].gain().is_some() && plan.gain().is_none());
+}
+
+#[test]
+fn an_infeasible_limit_names_the_kernel_and_the_smallest_that_would_do() {
+    let kernels = [kernel(64, 4)];
+    let hungry = Affine { name: "GEMM", call_ms: 0.0, sample_ms: 1.0, call_bytes: 1000, sample_bytes: 603 };
+    let table = table(&[(kernels[0].clone(), vec![hungry])], BatchSizePolicy::PowerOfTwo);
+    let at = |policy, limit| message(&kernels, &table, &options(policy, WorkspacePolicy::Wr, limit));
+    assert_eq!(
+        at(BatchSizePolicy::PowerOfTwo, Bytes(0)),
+        "conv64 Forward has no algorithm within the workspace limit of 0 B under the powerOfTwo policy: \
+         the smallest feasible limit is 1.6 KiB (1603 bytes)"
+    );
+    assert!(at(BatchSizePolicy::Undivided, Bytes::kib(2)).ends_with("limit is 3.3 KiB (3412 bytes)"));
+    let wd = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes(3000));
+    let twice = [kernels[0].clone(), kernels[0].clone()];
+    assert_eq!(
+        message(&twice, &table, &wd),
+        "2 kernels do not fit the total workspace of 2.9 KiB (3000 bytes) together: the smallest feasible total is \
+         3.5 KiB, of which conv64 Forward takes 1.8 KiB (1792 bytes)"
+    );
+}
+
+#[test]
+fn what_was_not_measured_is_not_guessed() {
+    let (kernels, table) = two_layers();
+    assert_eq!(
+        message(&kernels, &table, &options(BatchSizePolicy::All, WorkspacePolicy::Wr, Bytes::mib(64))),
+        "conv64 Forward was not measured at micro-batch 3, which the all policy needs for mini-batch 128"
+    );
+    assert_eq!(
+        message(&[kernel(7, 0)], &table, &PlanOptions::default()),
+        "conv7 Forward has an empty mini-batch"
+    );
+}
+
+#[test]
+fn accuracy_and_determinism_can_be_demanded() {
+    let kernels = [kernel(64, 8)];
+    let mut table = CostTable::default();
+    let row = |name: &'static str, time_ms, max_error, deterministic| Measurement {
+        algorithm: name.into(),
+        micro_batch: 8,
+        time_ms,
+        workspace: Bytes(0),
+        max_error,
+        deterministic,
+    };
+    let rows = vec![
+        row("WINOGRAD", 1.0, 1e-4, true),
+        row("ATOMIC", 2.0, 1e-6, false),
+        row("DIRECT", 3.0, 1e-6, true),
+    ];
+    table.insert(kernels[0].id, 8, rows).unwrap();
+    let base = options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr, Bytes(0));
+    let chosen = |max_error, deterministic_only| {
+        let options = PlanOptions { max_error, deterministic_only, ..base.clone() };
+        plan(&kernels, &table, &options).map(|plan| plan.kernels[0].configuration.to_string())
+    };
+    assert_eq!(chosen(None, false).unwrap(), "8 WINOGRAD");
+    assert_eq!(chosen(Some(1e-5), false).unwrap(), "8 ATOMIC");
+    assert_eq!(chosen(Some(1e-5), true).unwrap(), "8 DIRECT");
+    assert_eq!(
+        chosen(Some(1e-8), true).unwrap_err().to_string(),
+        "conv64 Forward has no algorithm that covers mini-batch 8 under the undivided policy \
+         with a maximum error of 1e-8 and deterministic algorithms only"
+    );
+}
+
+#[test]
+fn policies_lay_out_the_arena_differently() {
+    let (kernels, table) = two_layers();
+    let lay_out = |policy, limit| {
+        let plan = plan(&kernels, &table, &options(BatchSizePolicy::PowerOfTwo, policy, limit)).unwrap();
+        let offsets: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.workspace_offset).collect();
+        (offsets, plan.workspace_total, plan.workspace_max)
+    };
+    let mib = Bytes::mib;
+    assert_eq!(lay_out(WorkspacePolicy::Wr, mib(64)), (vec![Bytes(0), mib(64)], mib(128), mib(64)));
+    assert_eq!(lay_out(WorkspacePolicy::Ws, mib(64)), (vec![Bytes(0), Bytes(0)], mib(64), mib(64)));
+    assert_eq!(lay_out(WorkspacePolicy::Wd, mib(96)), (vec![Bytes(0), mib(32)], mib(96), mib(64)));
+}
+
+#[test]
+fn a_plan_survives_json() {
+    let (kernels, table) = two_layers();
+    for policy in WorkspacePolicy::ALL {
+        let options = options(BatchSizePolicy::PowerOfTwo, policy, Bytes(77_777_777));
+        let plan = plan(&kernels, &table, &options).unwrap();
+        let json = serde_json::to_string_pretty(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    }
+}
+
+#[test]
+fn a_net_without_convolutions_has_an_empty_plan() {
+    for policy in WorkspacePolicy::ALL {
+        let options = options(BatchSizePolicy::PowerOfTwo, policy, Bytes(0));
+        let plan = plan(&[], &CostTable::default(), &options).unwrap();
+        assert_eq!((plan.kernels.len(), plan.time_ms, plan.workspace_total), (0, 0.0, Bytes(0)));
+    }
+}
+
+#[test]
+fn an_ilp_solver_can_be_passed_in() {
+    let (kernels, table) = two_layers();
+    let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes::mib(96));
+    let exact = plan(&kernels, &table, &options).unwrap();
+    let ilp = plan_with_solver(&kernels, &table, &options, good_lp::microlp).unwrap();
+    assert_eq!(exact, ilp);
+}
+
+#[test]
+fn kernels_describe_themselves() {
+    let shape =
+        ConvShape { c: 96, h: 27, w: 31, k: 256, r: 5, s: 3, pad: [2, 1], groups: 2, ..ConvShape::default() };
+    assert_eq!(shape.to_string(), "96x27x31, 256 filters 5x3, pad 2x1, 2 groups");
+    let strided = ConvShape { stride: [2, 2], dilation: [1, 2], ..ConvShape::default() };
+    assert_eq!(strided.to_string(), "1x1x1, 1 filters 1x1, stride 2, dilation 1x2");
+    assert_eq!(kernel(64, 8).to_string(), "conv64 Forward");
+    let id = kernel(64, 8).id.to_string();
+    assert_eq!(id, "Forward 64x27x27, 64 filters 5x5, pad 2, F32 FP32 NCHW");
+    assert_eq!(format!("{:<15}|", ConvOp::BackwardFilter), "BackwardFilter |");
+}

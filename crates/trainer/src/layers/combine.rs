@@ -1,0 +1,172 @@
+//! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Split`.
+
+use super::{Backward, Declaration, Forward, Layer};
+use crate::{
+    error::BoxError,
+    spec::{ConcatParams, EltwiseOperation, EltwiseParams},
+};
+use cudnn_layers::{
+    copy::{self, Columns},
+    eltwise,
+};
+use tensor::{Accumulate, Device, Shape};
+
+/// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
+pub(super) struct Eltwise {
+    operation: EltwiseOperation,
+}
+
+impl Eltwise {
+    pub(super) fn new(params: EltwiseParams) -> Self {
+        Self { operation: params.operation }
+    }
+
+    fn coefficients(&self, bottoms: usize) -> Vec<f32> {
+        match &self.operation {
+            EltwiseOperation::Sum { coefficients } if !coefficients.is_empty() => coefficients.clone(),
+            _ => vec![1.0; bottoms],
+        }
+    }
+}
+
+impl Layer for Eltwise {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
+            return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
+        }
+        Ok(Declaration {
+            tops: vec![bottoms[0].clone()],
+            gradients: vec![true; bottoms.len()],
+            needs_bottom: !matches!(self.operation, EltwiseOperation::Sum { .. }),
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let y = io.tops.remove(0);
+        match &self.operation {
+            EltwiseOperation::Sum { .. } => {
+                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), y);
+            }
+            EltwiseOperation::Product => eltwise::product(device, &io.bottoms, y),
+            EltwiseOperation::Max => eltwise::maximum(device, &io.bottoms, y),
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
+        let dy = io.top_diff();
+        let coefficients = self.coefficients(io.bottom_diffs.len());
+        for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
+            let Some(dx) = dx else { continue };
+            match &self.operation {
+                EltwiseOperation::Sum { .. } => {
+                    eltwise::backward_sum(device, coefficients[index], dy, dx.diff, dx.accumulate);
+                }
+                EltwiseOperation::Product => {
+                    eltwise::backward_product(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
+                }
+                EltwiseOperation::Max => {
+                    eltwise::backward_maximum(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Blobs side by side along one axis. Backward needs no data.
+pub(super) struct Concat {
+    axis: i32,
+    columns: Vec<Columns>,
+}
+
+impl Concat {
+    pub(super) fn new(params: ConcatParams) -> Self {
+        Self { axis: params.axis, columns: Vec::new() }
+    }
+}
+
+impl Layer for Concat {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        let first = &bottoms[0];
+        let axis = first
+            .axis(i64::from(self.axis))
+            .ok_or_else(|| format!("there is no axis {} in {first}", self.axis))?;
+        let others = |shape: &Shape| {
+            let mut dims = shape.dims().to_vec();
+            (axis < dims.len()).then(|| dims.remove(axis));
+            dims
+        };
+        if let Some(other) =
+            bottoms.iter().find(|shape| shape.rank() != first.rank() || others(shape) != others(first))
+        {
+            return Err(format!("the bottoms may differ along axis {axis} only, unlike {first} and {other}"));
+        }
+        let mut dims = first.dims().to_vec();
+        dims[axis] = bottoms.iter().map(|shape| shape.dim(axis)).sum();
+        let top = Shape::new(&dims);
+        let (rows, stride) = (top.count_before(axis), top.count_from(axis));
+        let mut offset = 0;
+        self.columns = (bottoms.iter())
+            .map(|shape| {
+                let width = shape.count_from(axis);
+                offset += width;
+                Columns { rows, stride, offset: offset - width, width }
+            })
+            .collect();
+        Ok(Declaration { tops: vec![top], gradients: vec![true; bottoms.len()], ..Declaration::default() })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        for (columns, &x) in self.columns.iter().zip(&io.bottoms) {
+            copy::into_columns(device, columns, x, io.tops[0].reborrow());
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
+        let dy = io.top_diff();
+        for (columns, dx) in self.columns.iter().zip(io.bottom_diffs) {
+            if let Some(dx) = dx {
+                copy::from_columns(device, columns, dy, dx.diff, dx.accumulate);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies of one blob. Seldom needed: a blob may have any number of readers.
+pub(super) struct Split {
+    tops: usize,
+}
+
+impl Split {
+    pub(super) fn new(tops: usize) -> Self {
+        Self { tops }
+    }
+}
+
+impl Layer for Split {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        Ok(Declaration {
+            tops: vec![bottoms[0].clone(); self.tops],
+            gradients: vec![true],
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+        io.tops.into_iter().for_each(|top| copy::copy(device, io.bottoms[0], top, Accumulate::Replace));
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
+        for dy in io.top_diffs.iter().flatten() {
+            copy::copy(device, *dy, dx.diff.reborrow(), dx.accumulate);
+            dx.accumulate = Accumulate::Add;
+        }
+        Ok(())
+    }
+}

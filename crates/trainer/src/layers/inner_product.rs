@@ -1,0 +1,66 @@
+//! `InnerProduct`: the fully connected layer.
+
+use super::{Backward, Declaration, Forward, Layer, ParamDeclaration};
+use crate::{error::BoxError, spec::InnerProductParams};
+use cudnn_layers::inner_product::{self, InnerProduct};
+use tensor::{Device, Shape};
+
+/// y = x wᵀ + b over everything from `axis` on. Backward needs x.
+pub(super) struct InnerProductLayer {
+    params: InnerProductParams,
+    extents: Option<InnerProduct>,
+}
+
+impl InnerProductLayer {
+    pub(super) fn new(params: InnerProductParams) -> Self {
+        Self { params, extents: None }
+    }
+
+    fn extents(&self) -> InnerProduct {
+        self.extents.expect("a layer is declared before it is used")
+    }
+}
+
+impl Layer for InnerProductLayer {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        let (x, p) = (&bottoms[0], &self.params);
+        let axis = x.axis(i64::from(p.axis)).ok_or_else(|| format!("there is no axis {} in {x}", p.axis))?;
+        let (n, inputs, outputs) = (x.count_before(axis), x.count_from(axis), p.num_output);
+        self.extents = Some(InnerProduct { n, inputs, outputs, transpose: p.transpose });
+        let filter = if p.transpose { [inputs, outputs] } else { [outputs, inputs] };
+        let blob =
+            |dims: &[usize], filler| ParamDeclaration { shape: Shape::new(dims), filler, learned: true };
+        let mut top = x.dims()[..axis].to_vec();
+        top.push(outputs);
+        Ok(Declaration {
+            tops: vec![Shape::new(&top)],
+            params: std::iter::once(blob(&filter, p.weight_filler))
+                .chain(p.bias_term.then(|| blob(&[outputs], p.bias_filler)))
+                .collect(),
+            gradients: vec![true],
+            needs_bottom: true,
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let b = io.params.get(1).copied();
+        inner_product::forward(device, &self.extents(), io.bottoms[0], io.params[0], b, io.tops.remove(0));
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let (extents, dy) = (self.extents(), io.top_diff());
+        let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
+        if let Some(dw) = param_diffs.next().flatten() {
+            inner_product::backward_weights(device, &extents, io.bottoms[0], dy, dw.diff, dw.accumulate);
+        }
+        if let Some(db) = param_diffs.next().flatten() {
+            inner_product::backward_bias(device, &extents, dy, db.diff, db.accumulate);
+        }
+        if let Some(dx) = io.bottom_diffs.remove(0) {
+            inner_product::backward_data(device, &extents, dy, io.params[0], dx.diff, dx.accumulate);
+        }
+        Ok(())
+    }
+}

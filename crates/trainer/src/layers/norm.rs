@@ -1,0 +1,196 @@
+//! The normalisations with statistics: `BatchNorm`, and its other half, `Scale`.
+
+use super::{Backward, Declaration, Forward, Gradient, Layer, ParamDeclaration};
+use crate::{
+    error::BoxError,
+    spec::{BatchNormParams, Filler, Phase, ScaleParams},
+};
+use cudnn_layers::{
+    AxisExtents,
+    batch_norm::{self, Running, RunningMut, Saved, SavedMut, Statistics},
+    scale::{self, Affine, AffineGradients},
+};
+use tensor::{Accumulate, Device, Shape, ViewMut};
+
+/// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
+/// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
+pub(super) struct BatchNorm {
+    params: BatchNormParams,
+    statistics: Statistics,
+    extents: Option<AxisExtents>,
+}
+
+impl BatchNorm {
+    pub(super) fn new(params: BatchNormParams, phase: Phase) -> Self {
+        let running = params.use_global_stats.unwrap_or(phase == Phase::Test);
+        let statistics = if running { Statistics::Running } else { Statistics::Batch };
+        Self { params, statistics, extents: None }
+    }
+
+    fn extents(&self) -> AxisExtents {
+        self.extents.expect("a layer is declared before it is used")
+    }
+}
+
+impl Layer for BatchNorm {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        let x = &bottoms[0];
+        if x.rank() < 2 {
+            return Err(format!("batch normalisation needs channels, which a blob of shape {x} lacks"));
+        }
+        let extents = AxisExtents::new(x, 1);
+        if self.statistics == Statistics::Batch && extents.per_index() < 2 {
+            return Err("one value per channel has no variance; use a larger mini-batch".to_owned());
+        }
+        self.extents = Some(extents);
+        let channels = extents.axis;
+        let blob = |len, filler, learned| ParamDeclaration { shape: Shape::new(&[len]), filler, learned };
+        let state = |len| blob(len, Filler::Constant { value: 0.0 }, false);
+        let mut params = vec![state(channels), state(channels), state(1)];
+        if let Some(affine) = self.params.scale_bias {
+            params.push(blob(channels, affine.scale_filler, true));
+            params.push(blob(channels, affine.bias_filler, true));
+        }
+        Ok(Declaration {
+            tops: vec![x.clone()],
+            params,
+            gradients: vec![true],
+            always_propagates: true,
+            needs_bottom: true,
+            saved_len: 2 * channels,
+            scratch_len: [0, 2 * channels],
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let (extents, eps, x) = (self.extents(), self.params.eps, io.bottoms[0]);
+        let affine = io.params.first().map(|&gamma| Affine { gamma, beta: io.params.get(1).copied() });
+        let (mean, inv_std) = io.saved.into_host().split_at_mut(extents.axis);
+        let saved = SavedMut { mean: mean.into(), inv_std: inv_std.into() };
+        let y = io.tops.remove(0);
+        let mut state = io.state.into_iter();
+        let mut blob = || state.next().expect("mean, variance and factor");
+        let (mean, variance, factor) = (blob(), blob(), blob());
+        match self.statistics {
+            Statistics::Batch => {
+                let moving_average_fraction = self.params.moving_average_fraction;
+                let running = RunningMut { mean, variance, factor, moving_average_fraction };
+                batch_norm::forward_training(device, &extents, eps, x, affine, y, saved, Some(running));
+            }
+            Statistics::Running => {
+                let running =
+                    Running { mean: mean.as_view(), variance: variance.as_view(), factor: factor.as_view() };
+                batch_norm::forward_inference(device, &extents, eps, x, affine, running, y, saved);
+            }
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let (extents, dy) = (self.extents(), io.top_diff());
+        let channels = extents.axis;
+        let saved =
+            Saved { mean: io.saved.slice(0..channels), inv_std: io.saved.slice(channels..2 * channels) };
+        let (scratch, unwanted) = io.scratch.into_host().split_at_mut(2 * channels);
+        let gradients = affine_gradients(io.param_diffs, scratch.into(), channels);
+        let dx = io.bottom_diffs.remove(0).unwrap_or_else(|| Gradient {
+            diff: ViewMut::from(&mut unwanted[..extents.len()]),
+            accumulate: Accumulate::Replace,
+        });
+        let gamma = io.params.first().copied();
+        batch_norm::backward(
+            device,
+            &extents,
+            self.statistics,
+            io.bottoms[0],
+            saved,
+            gamma,
+            dy,
+            dx.diff,
+            dx.accumulate,
+            gradients,
+        );
+        Ok(())
+    }
+}
+
+/// The gradients of scale and bias. One that nobody wants goes to scratch; `None` if the layer has neither. The operation
+/// replaces both or adds to both: where only one adds (its parameter is shared), the other begins with zeros.
+fn affine_gradients<'a>(
+    diffs: Vec<Option<Gradient<'a>>>,
+    scratch: ViewMut<'a>,
+    channels: usize,
+) -> Option<AffineGradients<'a>> {
+    diffs.iter().flatten().next()?;
+    let adds = diffs.iter().flatten().any(|gradient| gradient.accumulate == Accumulate::Add);
+    let has_bias = diffs.len() > 1;
+    let (first, second) = scratch.into_host().split_at_mut(channels);
+    let mut diffs = diffs.into_iter();
+    let mut next = |spare: &'a mut [f32]| {
+        let spare = Gradient { diff: spare.into(), accumulate: Accumulate::Replace };
+        let mut gradient = diffs.next().flatten().unwrap_or(spare);
+        if adds && gradient.accumulate == Accumulate::Replace {
+            gradient.diff.host().fill(0.0);
+        }
+        gradient.diff
+    };
+    let dgamma = next(first);
+    let dbeta = has_bias.then(|| next(&mut second[..channels]));
+    let accumulate = if adds { Accumulate::Add } else { Accumulate::Replace };
+    Some(AffineGradients { dgamma, dbeta, accumulate })
+}
+
+/// `Scale`: y = gamma x + beta over the axes from `axis` on. In place it is out of place here: backward needs the bottom.
+pub(super) struct Scale {
+    params: ScaleParams,
+    extents: Option<AxisExtents>,
+}
+
+impl Scale {
+    pub(super) fn new(params: ScaleParams) -> Self {
+        Self { params, extents: None }
+    }
+}
+
+impl Layer for Scale {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        let (x, p) = (&bottoms[0], &self.params);
+        let axis = x.axis(i64::from(p.axis)).ok_or_else(|| format!("there is no axis {} in {x}", p.axis))?;
+        let end = if p.num_axes < 0 { x.rank() } else { axis + p.num_axes as usize };
+        if end > x.rank() {
+            return Err(format!("{} axes from axis {axis} on are more than {x} has", p.num_axes));
+        }
+        let scale = Shape::new(&x.dims()[axis..end]);
+        let (outer, inner) = (x.count_before(axis), x.count_from(end));
+        self.extents = Some(AxisExtents { outer, axis: scale.count(), inner });
+        let blob = |filler| ParamDeclaration { shape: scale.clone(), filler, learned: true };
+        Ok(Declaration {
+            tops: vec![x.clone()],
+            params: std::iter::once(blob(p.filler)).chain(p.bias_term.then(|| blob(p.bias_filler))).collect(),
+            gradients: vec![true],
+            needs_bottom: true,
+            scratch_len: [0, 2 * scale.count()],
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let extents = self.extents.expect("a layer is declared before it is used");
+        let affine = Affine { gamma: io.params[0], beta: io.params.get(1).copied() };
+        scale::forward(device, &extents, affine, io.bottoms[0], io.tops.remove(0));
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let extents = self.extents.expect("a layer is declared before it is used");
+        let (x, dy) = (io.bottoms[0], io.top_diff());
+        if let Some(gradients) = affine_gradients(io.param_diffs, io.scratch, extents.axis) {
+            scale::backward_affine(device, &extents, x, dy, gradients);
+        }
+        if let Some(dx) = io.bottom_diffs.remove(0) {
+            scale::backward(device, &extents, io.params[0], dy, dx.diff, dx.accumulate);
+        }
+        Ok(())
+    }
+}

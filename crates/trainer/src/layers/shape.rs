@@ -1,0 +1,98 @@
+//! `Flatten` and `Reshape`: other extents for the same elements.
+
+use super::{Backward, Declaration, Forward, InPlace, Layer};
+use crate::{
+    error::BoxError,
+    spec::{FlattenParams, ReshapeParams},
+};
+use cudnn_layers::copy;
+use tensor::{Accumulate, Device, Shape};
+
+/// How the extents change.
+pub(super) enum Reshape {
+    /// Axes become one.
+    Flatten(FlattenParams),
+    /// Axes are replaced.
+    Replace(ReshapeParams),
+}
+
+impl Reshape {
+    fn top(&self, x: &Shape) -> Result<Shape, String> {
+        match self {
+            Reshape::Flatten(params) => flattened(params, x),
+            Reshape::Replace(params) => reshaped(params, x),
+        }
+    }
+}
+
+fn flattened(params: &FlattenParams, x: &Shape) -> Result<Shape, String> {
+    let axis = |axis: i32| x.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {x}"));
+    let (first, last) = (axis(params.axis)?, axis(params.end_axis)?);
+    if last < first {
+        return Err(format!("axis {first} lies behind end_axis {last}"));
+    }
+    let mut dims = x.dims()[..first].to_vec();
+    dims.push(x.dims()[first..=last].iter().product());
+    dims.extend(&x.dims()[last + 1..]);
+    Ok(Shape::new(&dims))
+}
+
+fn reshaped(params: &ReshapeParams, x: &Shape) -> Result<Shape, String> {
+    // As in Caffe, a negative axis counts from one behind the last.
+    let rank = x.rank() as i64;
+    let first = if params.axis < 0 { i64::from(params.axis) + rank + 1 } else { i64::from(params.axis) };
+    let end = if params.num_axes < 0 { rank } else { first + i64::from(params.num_axes) };
+    if !(0..=rank).contains(&first) || end > rank {
+        return Err(format!("axes {first} to {end} are not all in {x}"));
+    }
+    let (first, end) = (first as usize, end as usize);
+    let mut dims = x.dims()[..first].to_vec();
+    for (index, &dim) in params.dims.iter().enumerate() {
+        dims.push(match dim {
+            0 if first + index < x.rank() => x.dim(first + index),
+            0 => return Err(format!("dim 0 copies axis {} of {x}, which there is not", first + index)),
+            dim => dim.max(1) as usize,
+        });
+    }
+    dims.extend(&x.dims()[end..]);
+    if let Some(inferred) = params.dims.iter().position(|&dim| dim == -1) {
+        match product(&dims) {
+            Some(known) if x.count().is_multiple_of(known) => dims[first + inferred] = x.count() / known,
+            _ => return Err(format!("the extents {dims:?} do not divide {x}")),
+        }
+    }
+    if product(&dims) != Some(x.count()) {
+        return Err(format!("the extents {dims:?} have another number of elements than {x}"));
+    }
+    Ok(Shape::new(&dims))
+}
+
+/// The number of elements, if it can be counted.
+fn product(dims: &[usize]) -> Option<usize> {
+    dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))
+}
+
+impl Layer for Reshape {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        Ok(Declaration {
+            tops: vec![self.top(&bottoms[0])?],
+            gradients: vec![true],
+            in_place: InPlace::KeepsSign,
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        if let Some(&x) = io.bottoms.first() {
+            copy::copy(device, x, io.tops.remove(0), Accumulate::Replace);
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        if let (false, Some(dx)) = (io.top_diffs.is_empty(), io.bottom_diffs.remove(0)) {
+            copy::copy(device, io.top_diff(), dx.diff, dx.accumulate);
+        }
+        Ok(())
+    }
+}

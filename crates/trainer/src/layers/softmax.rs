@@ -1,0 +1,152 @@
+//! `Softmax`, `SoftmaxWithLoss` and `Accuracy`.
+
+use super::{Backward, Declaration, Forward, Layer, Need};
+use crate::{
+    error::BoxError,
+    spec::{AccuracyParams, Normalization, SoftmaxParams, SoftmaxWithLossParams},
+};
+use cudnn_layers::{
+    AxisExtents,
+    softmax::{
+        self, accuracy,
+        loss::{self, LossOptions},
+    },
+};
+use tensor::{Device, Shape};
+
+/// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
+pub(super) struct Softmax {
+    axis: i32,
+    extents: Option<AxisExtents>,
+}
+
+impl Softmax {
+    pub(super) fn new(params: SoftmaxParams) -> Self {
+        Self { axis: params.axis, extents: None }
+    }
+}
+
+impl Layer for Softmax {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        self.extents = Some(classes(&bottoms[0], self.axis)?);
+        Ok(Declaration {
+            tops: vec![bottoms[0].clone()],
+            gradients: vec![true],
+            needs_top: Need::Values,
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let extents = self.extents.expect("a layer is declared before it is used");
+        softmax::forward(device, &extents, io.bottoms[0], io.tops.remove(0));
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let (extents, dy) = (self.extents.expect("a layer is declared before it is used"), io.top_diff());
+        if let Some(dx) = io.bottom_diffs.remove(0) {
+            softmax::backward(device, &extents, io.tops[0], dy, dx.diff, dx.accumulate);
+        }
+        Ok(())
+    }
+}
+
+/// The logistic loss of class scores. Backward needs the labels, and the probabilities that forward saved.
+pub(super) struct SoftmaxWithLoss {
+    axis: i32,
+    options: LossOptions,
+    weight: f32,
+    extents: Option<AxisExtents>,
+}
+
+impl SoftmaxWithLoss {
+    pub(super) fn new(params: SoftmaxWithLossParams, weight: f32) -> Self {
+        let normalization = match params.normalization {
+            Normalization::Full => loss::Normalization::Full,
+            Normalization::Valid => loss::Normalization::Valid,
+            Normalization::BatchSize => loss::Normalization::BatchSize,
+            Normalization::None => loss::Normalization::None,
+        };
+        let options = LossOptions { normalization, ignore_label: params.ignore_label };
+        Self { axis: params.axis, options, weight, extents: None }
+    }
+}
+
+impl Layer for SoftmaxWithLoss {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        let extents = classes(&bottoms[0], self.axis)?;
+        check_labels(&extents, bottoms)?;
+        self.extents = Some(extents);
+        Ok(Declaration {
+            tops: vec![Shape::new(&[])],
+            gradients: vec![true, false],
+            needs_bottom: true,
+            saved_len: extents.len(),
+            loss_weights: vec![self.weight],
+            ..Declaration::default()
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let extents = self.extents.expect("a layer is declared before it is used");
+        let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
+        loss::forward(device, &extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let extents = self.extents.expect("a layer is declared before it is used");
+        let labels = io.bottoms[1];
+        if let Some(dx) = io.bottom_diffs.remove(0) {
+            let (dx, accumulate) = (dx.diff, dx.accumulate);
+            loss::backward(device, &extents, &self.options, self.weight, io.saved, labels, dx, accumulate)?;
+        }
+        Ok(())
+    }
+}
+
+/// The share of samples whose label is among the highest scores.
+pub(super) struct Accuracy {
+    params: AccuracyParams,
+    extents: Option<AxisExtents>,
+}
+
+impl Accuracy {
+    pub(super) fn new(params: AccuracyParams) -> Self {
+        Self { params, extents: None }
+    }
+}
+
+impl Layer for Accuracy {
+    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+        let extents = classes(&bottoms[0], self.params.axis)?;
+        check_labels(&extents, bottoms)?;
+        if self.params.top_k > extents.axis {
+            return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
+        }
+        self.extents = Some(extents);
+        Ok(Declaration { tops: vec![Shape::new(&[])], gradients: vec![false; 2], ..Declaration::default() })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let extents = self.extents.expect("a layer is declared before it is used");
+        let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
+        let AccuracyParams { top_k, ignore_label, .. } = self.params;
+        accuracy::forward(device, &extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
+        Ok(())
+    }
+}
+
+fn classes(scores: &Shape, axis: i32) -> Result<AxisExtents, String> {
+    let axis = scores.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {scores}"))?;
+    Ok(AxisExtents::new(scores, axis))
+}
+
+fn check_labels(extents: &AxisExtents, bottoms: &[Shape]) -> Result<(), String> {
+    let (expected, found) = (extents.per_index(), bottoms[1].count());
+    if expected == found {
+        return Ok(());
+    }
+    Err(format!("scores of shape {} need {expected} labels, but the second bottom has {found}", bottoms[0]))
+}

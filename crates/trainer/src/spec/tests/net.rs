@@ -1,0 +1,176 @@
+//! Nets: layers in common, phases, old notations, warnings.
+
+use std::path::Path;
+
+use super::{layer, layer_error, net, net_error};
+use crate::spec::{LayerKind, NetSpec, NetState, ParamSpec, Phase};
+
+#[test]
+fn what_every_layer_has() {
+    let spec = layer(
+        "Convolution",
+        "param { name: 'shared' lr_mult: 2 decay_mult: 0 } loss_weight: 0.5 propagate_down: false
+         convolution_param { num_output: 1 kernel_size: 1 }",
+    );
+    assert_eq!((spec.name.as_str(), spec.kind.type_name()), ("l", "Convolution"));
+    assert_eq!((&spec.bottoms[..], &spec.tops[..]), (&["x".to_owned()][..], &["y".to_owned()][..]));
+    let shared = ParamSpec { name: Some("shared".to_owned()), lr_mult: 2.0, decay_mult: 0.0 };
+    assert_eq!((spec.param(0), spec.param(1)), (shared, ParamSpec::default()));
+    assert_eq!((spec.loss_weight(0), &spec.propagate_down[..]), (0.5, &[false][..]));
+    assert_eq!(spec.location.to_string(), "net.prototxt:1");
+}
+
+#[test]
+fn a_loss_has_weight_1_and_a_top() {
+    let net = net("layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' }");
+    assert_eq!((net.layers[0].tops[0].as_str(), net.layers[0].loss_weight(0)), ("loss", 1.0));
+    assert_eq!(layer("ReLU", "").loss_weight(0), 0.0);
+}
+
+#[test]
+fn layers_refuse_what_cannot_work() {
+    let cases = [
+        ("ReLU", "bottom: 'z'", 1, "a layer of this type has 1 bottom, here are 2"),
+        ("ReLU", "loss_weight: 1 loss_weight: 1", 2, "loss_weight is given 2 times for 1 tops"),
+        ("Split", "top: 'z' propagate_down: [1, 0]", 2, "propagate_down is given 2 times for 1 bottoms"),
+        ("ReLU", "include { } exclude { }", 2, "give either include or exclude rules, not both"),
+        ("ReLU", "include { phase: VAL }", 2, "include.phase is VAL, expected TRAIN or TEST"),
+        ("ReLU", "param: 3", 2, "param is 3, expected a message in { }"),
+        ("ReLU", "param { lr_mult: '1' }", 2, "param.lr_mult is \"1\", expected a number"),
+        ("ReLU", "name: 'm'", 2, "'name' was already given in line 1"),
+        ("Relu", "", 1, "layer type 'Relu' is not known; did you mean ReLU?"),
+        ("Convolutoin", "", 1, "layer type 'Convolutoin' is not known; did you mean Convolution?"),
+        ("Inner_Product", "", 1, "layer type 'Inner_Product' is not known; did you mean InnerProduct?"),
+        ("SoftmaxLoss", "", 1, "layer type 'SoftmaxLoss' is not known; did you mean SoftmaxWithLoss?"),
+    ];
+    for (kind, fields, line, expected) in cases {
+        let message = layer_error(kind, fields);
+        assert_eq!(message, format!("net.prototxt:{line}: layer 'l': {expected}"), "{kind} {fields}");
+    }
+    assert!(layer_error("Python", "").contains("'Python' is not known; the types are Input, DummyData, "));
+    assert_eq!(net_error("layer { name: 'l' }"), "net.prototxt:1: layer 'l': type is missing");
+    assert_eq!(net_error("name: 'empty'"), "net.prototxt:1: the net: there is no layer in it");
+    assert_eq!(net_error("\nlayer: 1"), "net.prototxt:2: layer is 1, expected a message in { }");
+}
+
+#[test]
+fn unknown_fields_are_warnings_in_the_order_of_the_file() {
+    let net = net("default_forward_type: FLOAT16
+layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'y'
+  forward_math: FLOAT
+  convolution_param { num_output: 1 kernel_size: 1
+    cudnn_convolution_algo_seeker: FINDEX } }
+layer { name: 'r' type: 'ReLU' bottom: 'y' top: 'y' convolution_param { num_output: 2 } }");
+    let warnings: Vec<_> = net.warnings.iter().map(ToString::to_string).collect();
+    let expected = [
+        "net.prototxt:1: field 'default_forward_type' of the net is not known and ignored",
+        "net.prototxt:3: field 'forward_math' of layer 'c' is not known and ignored",
+        "net.prototxt:5: field 'convolution_param.cudnn_convolution_algo_seeker' of layer 'c' is not known and ignored",
+        "net.prototxt:6: field 'convolution_param' of layer 'r' is not known and ignored",
+    ];
+    assert_eq!(warnings, expected);
+}
+
+const PHASES: &str = "
+layer { name: 'train' type: 'ReLU' bottom: 'x' top: 'y' include { phase: TRAIN } }
+layer { name: 'test' type: 'ReLU' bottom: 'x' top: 'y' include: { phase: TEST } }
+layer { name: 'not_test' type: 'ReLU' bottom: 'x' top: 'y' exclude { phase: TEST } }
+layer { name: 'all' type: 'ReLU' bottom: 'x' top: 'y' }
+layer { name: 'high' type: 'ReLU' bottom: 'x' top: 'y' include { min_level: 2 max_level: 3 } }
+layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'y' include { stage: 'a' } }
+layer { name: 'a_not_b' type: 'ReLU' bottom: 'x' top: 'y' include { stage: 'a' not_stage: 'b' } }
+layer { name: 'b_or_test' type: 'ReLU' bottom: 'x' top: 'y' include { stage: 'b' } include { phase: TEST } }";
+
+fn names(net: &NetSpec) -> Vec<&str> {
+    net.layers.iter().map(|layer| layer.name.as_str()).collect()
+}
+
+#[test]
+fn rules_decide_which_layers_take_part() {
+    let spec = net(PHASES);
+    assert_eq!(spec.layers.len(), 8);
+    assert_eq!(names(&spec.for_phase(Phase::Train)), ["train", "not_test", "all"]);
+    assert_eq!(names(&spec.for_phase(Phase::Test)), ["test", "all", "b_or_test"]);
+    let state = |level, stages: &[&str]| NetState {
+        phase: Phase::Train,
+        level,
+        stages: stages.iter().map(ToString::to_string).collect(),
+    };
+    let train = ["train", "not_test", "all"];
+    let with = |more: &[&'static str]| [&train[..], more].concat();
+    assert_eq!(names(&spec.for_state(&state(1, &[]))), train);
+    assert_eq!(names(&spec.for_state(&state(2, &[]))), with(&["high"]));
+    assert_eq!(names(&spec.for_state(&state(4, &["a"]))), with(&["a", "a_not_b"]));
+    assert_eq!(names(&spec.for_state(&state(0, &["a", "b"]))), with(&["a", "b_or_test"]));
+    let own = net(&format!("state {{ level: 3 stage: 'a' }} {PHASES}"));
+    assert_eq!(names(&own.for_phase(Phase::Train)), with(&["high", "a", "a_not_b"]));
+}
+
+#[test]
+fn a_net_that_is_fed_from_outside() {
+    let expected = vec![vec![10, 3, 227, 227], vec![10, 1, 1, 1]];
+    let relu = "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'y' }";
+    for text in [
+        "input: 'data' input_shape { dim: 10 dim: 3 dim: 227 dim: 227 } input: 'l' input_shape { dim: [10, 1, 1, 1] }",
+        "input: 'data' input: 'l' input_dim: [10, 3, 227, 227, 10, 1, 1, 1]",
+    ] {
+        let spec = net(&format!("{text} {relu}"));
+        let LayerKind::Input(input) = &spec.layers[0].kind else { panic!("{text}") };
+        assert_eq!(
+            (&input.shapes, &spec.layers[0].tops),
+            (&expected, &vec!["data".to_owned(), "l".to_owned()])
+        );
+    }
+    let message = net_error(&format!("input: 'data' input_dim: 10 {relu}"));
+    assert_eq!(message, "net.prototxt:1: the net: each input needs one input_shape, or four times input_dim");
+}
+
+#[test]
+fn the_notation_of_2014() {
+    let spec = net("layers { name: 'c' type: CONVOLUTION bottom: 'x' top: 'y' blobs_lr: 1 blobs_lr: 2
+        weight_decay: 1 weight_decay: 0 convolution_param { num_output: 1 kernel_size: 1 } }
+        layers { name: 'd' type: DATA top: 'x' data_param { source: 's' batch_size: 2 scale: 0.5 crop_size: 3 } }
+        layers { name: 'loss' type: SOFTMAX_LOSS bottom: 'y' bottom: 'x' }");
+    assert_eq!(spec.warnings, []);
+    let params: Vec<_> =
+        spec.layers[0].params.iter().map(|param| (param.lr_mult, param.decay_mult)).collect();
+    assert_eq!(params, [(1.0, 1.0), (2.0, 0.0)]);
+    let LayerKind::Data(data) = &spec.layers[1].kind else { panic!() };
+    assert_eq!((data.transform.scale, data.transform.crop_size), (0.5, Some(3)));
+    assert_eq!(spec.layers[2].kind.type_name(), "SoftmaxWithLoss");
+    let message = net_error("layers { name: 'h' type: HINGE_LOSS }");
+    assert!(
+        message.starts_with("net.prototxt:1: layer 'h': layer type 'HINGE_LOSS' is not known"),
+        "{message}"
+    );
+    let message = net_error("layers {\n layer { name: 'c' type: 'conv' } }");
+    assert_eq!(message, "net.prototxt:2: this is Caffe's layer notation of 2013, which is not supported");
+    let both = "layer { type: 'ReLU' bottom: 'x' top: 'y' }\nlayers { type: RELU bottom: 'x' top: 'y' }";
+    assert!(
+        net_error(both)
+            .starts_with("net.prototxt:2: the net: a net may have layers of the old or of the new")
+    );
+}
+
+#[test]
+fn the_mini_batch_can_be_changed() {
+    let mut spec = net("layer { name: 'i' type: 'Input' top: 'x' top: 'l' input_param {
+          shape { dim: 8 dim: 3 } shape { dim: 8 } } }
+        layer { name: 'd' type: 'Data' top: 'z' data_param { source: 's' batch_size: 2 } }");
+    assert_eq!(spec.mini_batch(), Some(8));
+    spec.set_mini_batch(5);
+    let batches: Vec<_> = spec.layers.iter().map(|layer| layer.kind.mini_batch()).collect();
+    assert_eq!(batches, [Some(5), Some(5)]);
+    let LayerKind::Input(input) = &spec.layers[0].kind else { panic!() };
+    assert_eq!(input.shapes, [vec![5, 3], vec![5]]);
+}
+
+#[test]
+fn paths_are_looked_for_beside_the_file_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.prototxt");
+    std::fs::write(folder.path().join("list.txt"), "").unwrap();
+    let spec = NetSpec::parse(&file, "layer { type: 'ReLU' bottom: 'x' top: 'y' }").unwrap();
+    assert_eq!(spec.resolve("list.txt"), folder.path().join("list.txt"));
+    assert_eq!(spec.resolve("elsewhere.txt"), Path::new("elsewhere.txt"));
+}

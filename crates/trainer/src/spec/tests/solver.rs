@@ -1,0 +1,170 @@
+//! Solver files.
+
+use std::path::{Path, PathBuf};
+
+use crate::spec::{LrPolicy, NetSource, NetState, Phase, Regularization, SolverSpec};
+
+const LEAST: &str = "net: 'net.prototxt' base_lr: 0.1 lr_policy: 'fixed' max_iter: 10\n";
+
+fn solver(fields: &str) -> SolverSpec {
+    SolverSpec::parse(Path::new("folder/solver.prototxt"), fields).unwrap()
+}
+
+fn error(text: &str) -> String {
+    SolverSpec::parse(Path::new("solver.prototxt"), text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_solver_has_caffes_defaults() {
+    let spec = solver(LEAST);
+    assert_eq!(spec.warnings, []);
+    assert_eq!(spec.train_net, NetSource::File(PathBuf::from("net.prototxt")));
+    assert_eq!((spec.tests.len(), spec.test_interval, spec.test_initialization), (0, 0, true));
+    assert_eq!((spec.display, spec.average_loss, spec.iter_size, spec.max_iter), (0, 1, 1, 10));
+    assert_eq!((spec.momentum, spec.weight_decay, spec.clip_gradients), (0.0, 0.0, None));
+    assert_eq!((spec.regularization, spec.random_seed), (Regularization::L2, None));
+    assert_eq!((spec.snapshot.interval, spec.snapshot.after_train), (0, true));
+    assert_eq!(spec.snapshot.prefix, Path::new("folder/solver"));
+    assert_eq!((spec.learning_rate.base_lr, &spec.learning_rate.policy), (0.1, &LrPolicy::Fixed));
+}
+
+#[test]
+fn everything_can_be_said() {
+    let spec = solver(
+        "net: 'net.prototxt' test_iter: 100 test_interval: 500 test_initialization: false base_lr: 0.01
+         lr_policy: 'multistep' gamma: 0.1 stepvalue: 10 stepvalue: 20 display: 20 average_loss: 40 max_iter: 30
+         iter_size: 2 momentum: 0.9 weight_decay: 0.0005 regularization_type: 'L1' clip_gradients: 35 snapshot: 5
+         snapshot_prefix: 'out/net' snapshot_after_train: false random_seed: 7 solver_mode: GPU type: 'SGD'",
+    );
+    assert_eq!(spec.warnings, []);
+    assert_eq!((spec.tests[0].iterations, spec.test_interval, spec.test_initialization), (100, 500, false));
+    assert_eq!(spec.tests[0].state, NetState::phase(Phase::Test));
+    assert_eq!(spec.learning_rate.policy, LrPolicy::Multistep { gamma: 0.1, stepvalues: vec![10, 20] });
+    assert_eq!((spec.display, spec.average_loss, spec.iter_size), (20, 40, 2));
+    assert_eq!((spec.momentum, spec.weight_decay, spec.regularization), (0.9, 0.0005, Regularization::L1));
+    assert_eq!((spec.clip_gradients, spec.random_seed), (Some(35.0), Some(7)));
+    assert_eq!((spec.snapshot.interval, spec.snapshot.after_train), (5, false));
+    assert_eq!(spec.snapshot.prefix, Path::new("out/net"));
+}
+
+#[test]
+fn every_policy_reads_its_own_parameters() {
+    let cases = [
+        ("'step' gamma: 0.1 stepsize: 5", LrPolicy::Step { gamma: 0.1, stepsize: 5 }),
+        ("'exp' gamma: 0.9", LrPolicy::Exp { gamma: 0.9 }),
+        ("'inv' gamma: 0.1 power: 0.75", LrPolicy::Inv { gamma: 0.1, power: 0.75 }),
+        ("'poly' power: 2", LrPolicy::Poly { power: 2.0, max_iter: 10 }),
+        ("'sigmoid' gamma: -0.1 stepsize: 5", LrPolicy::Sigmoid { gamma: -0.1, stepsize: 5 }),
+    ];
+    for (text, expected) in cases {
+        let spec = solver(&format!("net: 'n' base_lr: 1 max_iter: 10 lr_policy: {text}"));
+        assert_eq!((spec.learning_rate.policy, spec.warnings), (expected, vec![]), "{text}");
+    }
+}
+
+#[test]
+fn solvers_refuse_what_cannot_work() {
+    let policy = |text: &str| format!("net: 'n' base_lr: 1 max_iter: 10\nlr_policy: {text}");
+    let least = |text: &str| format!("{LEAST}{text}");
+    let cases = [
+        (
+            least("type: 'Adam'"),
+            2,
+            "type is \"Adam\", but must be SGD; the other solvers are not supported yet",
+        ),
+        (
+            least("solver_type: NESTEROV"),
+            2,
+            "solver_type is NESTEROV, but must be SGD; the other solvers are not supported yet",
+        ),
+        (least("momentum: 1"), 2, "momentum is 1, but must be from 0 to below 1"),
+        (least("weight_decay: -1"), 2, "weight_decay is -1, but must be a finite number from 0"),
+        (least("iter_size: 0"), 2, "iter_size is 0, but must be at least 1"),
+        (least("average_loss: 0"), 2, "average_loss is 0, but must be at least 1"),
+        (least("clip_gradients: 0"), 2, "clip_gradients is 0, but must be above 0, or -1 not to clip"),
+        (least("regularization_type: 'L3'"), 2, "regularization_type is \"L3\", expected L1 or L2"),
+        (least("test_iter: 0 test_interval: 1"), 2, "test_iter is 0, but must be at least 1"),
+        (least("test_iter: 5"), 1, "test_interval must be at least 1 where there is a test"),
+        (least("test_net: 'a'"), 1, "test_iter is given 0 times, but there are 1 nets to test"),
+        (
+            least("train_net: 'n'"),
+            1,
+            "exactly one of net, net_param, train_net and train_net_param must be given",
+        ),
+        (
+            least("test_iter: 1 test_interval: 1\ntest_state { } test_state { }"),
+            3,
+            "test_state is given 2 times, but test_iter 1 times",
+        ),
+        (least("momentum: 0.9\nmomentum: 0.8"), 3, "'momentum' was already given in line 2"),
+        ("base_lr: 1".to_owned(), 1, "max_iter is missing"),
+        (
+            policy("'cosine'"),
+            2,
+            "lr_policy is \"cosine\", but must be fixed, step, exp, inv, multistep, poly or sigmoid",
+        ),
+        (policy("'step' gamma: 0.1"), 1, "stepsize is missing"),
+        (policy("'step' gamma: 0.1 stepsize: 0"), 2, "stepsize is 0, but must be at least 1"),
+        (policy("'step' gamma: -1 stepsize: 1"), 2, "gamma is -1, but must be a finite number from 0"),
+        (policy("'multistep' gamma: 0.1"), 1, "stepvalue is missing"),
+        (
+            policy("'multistep' gamma: 0.1 stepvalue: 5 stepvalue: 5"),
+            2,
+            "stepvalue is 5, but must be larger than the one before it",
+        ),
+        (policy("'poly'"), 1, "power is missing"),
+        (policy("'sigmoid' gamma: inf stepsize: 1"), 2, "gamma is inf, but must be a finite number"),
+    ];
+    for (text, line, expected) in cases {
+        assert_eq!(error(&text), format!("solver.prototxt:{line}: the solver: {expected}"), "{text}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let spec = solver(&format!("{LEAST}gamma: 0.1\nsnapshot_format: HDF5\nlarc: true\nrms_decay: 0.98"));
+    let warnings: Vec<_> = spec.warnings.iter().map(ToString::to_string).collect();
+    let expected = [
+        "folder/solver.prototxt:2: the solver: gamma has no effect with lr_policy \"fixed\"",
+        "folder/solver.prototxt:3: the solver: snapshots are written as safetensors, so snapshot_format has no effect",
+        "folder/solver.prototxt:4: field 'larc' of the solver is not known and ignored",
+        "folder/solver.prototxt:5: field 'rms_decay' of the solver is not known and ignored",
+    ];
+    assert_eq!(warnings, expected);
+}
+
+#[test]
+fn nets_for_training_and_testing() {
+    let rest = "base_lr: 1 lr_policy: 'fixed' max_iter: 1 test_interval: 1";
+    let spec = solver(&format!(
+        "train_net: 'train' test_net: 'a' test_net: 'b' test_iter: 1 test_iter: 2
+         test_state {{ stage: 'x' }} test_state {{ level: 3 }} train_state {{ stage: 'y' }} {rest}"
+    ));
+    let tests: Vec<_> = spec.tests.iter().map(|test| (&test.net, test.iterations)).collect();
+    let file = |name: &str| NetSource::File(PathBuf::from(name));
+    assert_eq!(spec.train_net, file("train"));
+    assert_eq!(tests, [(&file("a"), 1), (&file("b"), 2)]);
+    assert_eq!((&spec.tests[0].state.stages[..], spec.tests[1].state.level), (&["x".to_owned()][..], 3));
+    assert_eq!((spec.train_state.phase, &spec.train_state.stages[..]), (Phase::Train, &["y".to_owned()][..]));
+
+    let spec = solver(&format!("net: 'n' test_net: 'a' test_iter: 1 test_iter: 2 {rest}"));
+    let tests: Vec<_> = spec.tests.iter().map(|test| test.net.clone()).collect();
+    assert_eq!(tests, [file("a"), file("n")]);
+
+    let inline = "net_param {\n layer { name: 'r' type: 'ReLU' bottom: 'x' top: 'y' extra: 1 } }";
+    let spec = solver(&format!("{inline} test_iter: 1 {rest}"));
+    let net = spec.train_net.load().unwrap();
+    assert_eq!((net.layers[0].name.as_str(), spec.tests[0].net.load().unwrap()), ("r", net.clone()));
+    let warning = spec.warnings[0].to_string();
+    assert_eq!(warning, "folder/solver.prototxt:2: field 'extra' of layer 'r' is not known and ignored");
+}
+
+#[test]
+fn a_net_is_looked_for_beside_the_solver_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let net = folder.path().join("net.prototxt");
+    std::fs::write(&net, "layer { type: 'ReLU' bottom: 'x' top: 'y' }").unwrap();
+    let spec = SolverSpec::parse(&folder.path().join("solver.prototxt"), LEAST).unwrap();
+    assert_eq!(spec.train_net, NetSource::File(net));
+    assert_eq!(spec.train_net.load().unwrap().layers.len(), 1);
+}

@@ -1,0 +1,154 @@
+//! Every net and solver under `models/`: they load in both phases without a warning, and are what their names say.
+
+use std::path::{Path, PathBuf};
+
+use trainer::spec::{LayerKind, NetSpec, Phase, SolverSpec};
+
+const MODELS: [&str; 7] =
+    ["alexnet", "alexnet_owt", "caffe_alexnet", "cifar10_quick", "lenet", "resnet18", "resnet50"];
+
+fn folder(model: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(model)
+}
+
+fn net(model: &str, phase: Phase) -> NetSpec {
+    let net = NetSpec::load(&folder(model).join("net.prototxt")).unwrap();
+    assert_eq!(net.warnings, [], "{model}");
+    net.for_phase(phase)
+}
+
+fn count(net: &NetSpec, type_name: &str) -> usize {
+    net.layers.iter().filter(|layer| layer.kind.type_name() == type_name).count()
+}
+
+#[test]
+fn every_model_is_listed_here() {
+    let mut found: Vec<_> = std::fs::read_dir(folder("."))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    assert_eq!(found, MODELS);
+}
+
+#[test]
+fn every_net_has_data_and_loss_in_both_phases_and_accuracy_in_test() {
+    for model in MODELS {
+        for phase in [Phase::Train, Phase::Test] {
+            let net = net(model, phase);
+            let data = count(&net, "Data") + count(&net, "ImageData");
+            assert_eq!((data, count(&net, "SoftmaxWithLoss")), (1, 1), "{model} {phase}");
+            assert_eq!(count(&net, "Accuracy") > 0, phase == Phase::Test, "{model} {phase}");
+            assert_eq!(net.name, model);
+        }
+    }
+}
+
+/// Each bottom is the top of a layer above it, and each top but the results is somebody's bottom.
+#[test]
+fn every_net_is_connected() {
+    for model in MODELS {
+        for phase in [Phase::Train, Phase::Test] {
+            let net = net(model, phase);
+            let mut made: Vec<&String> = Vec::new();
+            for layer in &net.layers {
+                for bottom in &layer.bottoms {
+                    assert!(made.contains(&bottom), "{model} {phase}: {} has no {bottom}", layer.name);
+                }
+                made.extend(&layer.tops);
+            }
+            for layer in &net.layers {
+                let result = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_));
+                let used = |top| net.layers.iter().any(|reader| reader.bottoms.contains(top));
+                assert!(
+                    result || layer.tops.iter().all(used),
+                    "{model} {phase}: nobody reads {}",
+                    layer.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_solver_names_its_net_and_its_mini_batch() {
+    let mini_batches = [256, 256, 256, 100, 64, 128, 32];
+    for (model, mini_batch) in MODELS.into_iter().zip(mini_batches) {
+        let solver = SolverSpec::load(&folder(model).join("solver.prototxt")).unwrap();
+        assert_eq!(solver.warnings, [], "{model}");
+        let train = solver.train_net.load().unwrap().for_state(&solver.train_state);
+        assert_eq!((train.name.as_str(), train.mini_batch()), (model, Some(mini_batch)));
+        assert_eq!(solver.tests.len(), 1, "{model}");
+    }
+}
+
+/// A test sees every test image once.
+#[test]
+fn tests_cover_the_test_set() {
+    let images = [50_000, 50_000, 50_000, 10_000, 300, 50_000, 50_000];
+    for (model, images) in MODELS.into_iter().zip(images) {
+        let solver = SolverSpec::load(&folder(model).join("solver.prototxt")).unwrap();
+        let mini_batch = net(model, Phase::Test).mini_batch().unwrap();
+        assert_eq!(solver.tests[0].iterations * mini_batch, images, "{model}");
+    }
+}
+
+/// Channels that enter each convolution (by its name), traced through the net.
+fn input_channels(net: &NetSpec) -> Vec<usize> {
+    let image = if net.name == "lenet" { 1 } else { 3 };
+    let mut channels = std::collections::HashMap::from([("data".to_owned(), image)]);
+    let mut inputs = Vec::new();
+    for layer in net.layers.iter().filter(|layer| !layer.bottoms.is_empty()) {
+        let bottom = channels.get(&layer.bottoms[0]).copied().unwrap_or(0);
+        let top = match &layer.kind {
+            LayerKind::Convolution(params) => {
+                inputs.push(bottom);
+                params.num_output
+            }
+            _ => bottom,
+        };
+        channels.insert(layer.tops[0].clone(), top);
+    }
+    inputs
+}
+
+fn convolution_weights(model: &str) -> usize {
+    let net = net(model, Phase::Train);
+    let convolutions = net.layers.iter().filter_map(|layer| match &layer.kind {
+        LayerKind::Convolution(params) => Some(params),
+        _ => None,
+    });
+    let weights = |(params, c): (&trainer::spec::ConvolutionParams, usize)| {
+        params.num_output * (c / params.group) * params.kernel.h * params.kernel.w
+    };
+    convolutions.zip(input_channels(&net)).map(weights).sum()
+}
+
+/// The numbers of convolutions, of other layers, and of filter elements, computed from the layer tables of the papers.
+#[test]
+fn nets_have_the_published_sizes() {
+    let cases = [
+        ("alexnet", 5, 3, 64 * 363 + 192 * 1600 + 384 * 1728 + 256 * 3456 + 256 * 2304),
+        ("alexnet_owt", 5, 3, 64 * 363 + 192 * 1600 + 384 * 1728 + 384 * 3456 + 256 * 3456),
+        ("caffe_alexnet", 5, 3, 96 * 363 + 256 * 1200 + 384 * 2304 + 384 * 1728 + 256 * 1728),
+        ("cifar10_quick", 3, 2, 32 * 75 + 32 * 800 + 64 * 800),
+        ("lenet", 2, 2, 20 * 25 + 50 * 500),
+        // torchvision: 11,689,512 and 25,557,032 parameters, less the classifier's and two per channel of batch norm.
+        ("resnet18", 20, 1, 11_689_512 - 513_000 - 2 * 4_800),
+        ("resnet50", 53, 1, 25_557_032 - 2_049_000 - 2 * 26_560),
+    ];
+    for (model, convolutions, inner_products, weights) in cases {
+        let net = net(model, Phase::Train);
+        assert_eq!(count(&net, "Convolution"), convolutions, "{model}");
+        assert_eq!(count(&net, "InnerProduct"), inner_products, "{model}");
+        assert_eq!(convolution_weights(model), weights, "{model}");
+    }
+}
+
+#[test]
+fn residual_nets_have_one_sum_per_block() {
+    for (model, blocks, batch_norms) in [("resnet18", 8, 20), ("resnet50", 16, 53)] {
+        let net = net(model, Phase::Train);
+        assert_eq!((count(&net, "Eltwise"), count(&net, "BatchNorm")), (blocks, batch_norms), "{model}");
+    }
+}

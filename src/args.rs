@@ -1,0 +1,259 @@
+//! What the user typed, checked.
+
+mod planning;
+mod values;
+
+pub use planning::{Environment, PlanningArgs};
+
+use crate::{Error, device};
+use clap::{Args, Parser, Subcommand};
+use planner::Bytes;
+use std::path::PathBuf;
+use tensor::Device;
+use trainer::spec::Phase;
+use values::{count, image_shape, phase};
+
+/// The command line of `microbatch`.
+#[derive(Debug, Parser)]
+#[command(name = "microbatch", version, about, long_about = None)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the command can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Time a net layer by layer, and show what every convolution got and why
+    Time(TimeArgs),
+    /// Train a net, test it on the way, and write snapshots
+    Train(TrainArgs),
+    /// Test trained weights
+    Test(TestArgs),
+    /// Plan the convolutions of a net without running it
+    Plan(PlanArgs),
+    /// List the devices that nets can run on
+    Devices(DevicesArgs),
+}
+
+/// How and where a net runs, whatever is done with it.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Where to run: auto or cpu
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
+    /// Threads to use [default: all]
+    #[arg(long, value_name = "N", value_parser = count::<1024>, allow_negative_numbers = true)]
+    pub threads: Option<usize>,
+    /// Seed of everything random
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Made-up images in the place of the net's data; their size if the net does not say it
+    #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          value_parser = image_shape)]
+    pub synthetic: Option<ImageShape>,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Channels, height and width of an image, if given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageShape(pub Option<[usize; 3]>);
+
+/// Which net, in which phase, with how large a mini-batch.
+#[derive(Clone, Debug, Args)]
+pub struct NetArgs {
+    /// The net, in Caffe's text format
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// The phase: TRAIN, or TEST to run forward only
+    #[arg(long, value_name = "PHASE", default_value = "TRAIN", value_parser = phase)]
+    pub phase: Phase,
+    /// Samples per mini-batch, in the place of the file's number
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
+    pub batch: Option<usize>,
+}
+
+/// `microbatch time`.
+#[derive(Clone, Debug, Args)]
+pub struct TimeArgs {
+    /// The net.
+    #[command(flatten)]
+    pub net: NetArgs,
+    /// How its convolutions are planned.
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+    /// How and where it runs.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Iterations to time, after one that is not
+    #[arg(long, value_name = "N", default_value = "10", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
+    pub iterations: usize,
+    /// Time the net undivided first, then with the chosen policy, and compare
+    #[arg(long)]
+    pub compare: bool,
+}
+
+/// `microbatch train`.
+#[derive(Clone, Debug, Args)]
+pub struct TrainArgs {
+    /// The solver, in Caffe's text format
+    #[arg(long, value_name = "FILE")]
+    pub solver: Option<PathBuf>,
+    /// Go on from this solver state
+    #[arg(long, value_name = "FILE", conflicts_with = "weights")]
+    pub snapshot: Option<PathBuf>,
+    /// Start from these weights
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Iterations of the whole training, in the place of the file's number
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
+    pub max_iter: Option<usize>,
+    /// Samples per mini-batch of training, in the place of the file's number
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
+    pub batch: Option<usize>,
+    /// How the paths of snapshots begin, in the place of the file's snapshot_prefix
+    #[arg(long, value_name = "PREFIX")]
+    pub snapshot_prefix: Option<PathBuf>,
+    /// Write no snapshot
+    #[arg(long, conflicts_with = "snapshot_prefix")]
+    pub no_snapshot: bool,
+    /// Leave the solver's tests out
+    #[arg(long)]
+    pub no_test: bool,
+    /// How convolutions are planned.
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+    /// How and where it runs.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `microbatch test`.
+#[derive(Clone, Debug, Args)]
+pub struct TestArgs {
+    /// The net, in Caffe's text format
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Its weights, as a training wrote them
+    #[arg(long, value_name = "FILE")]
+    pub weights: PathBuf,
+    /// Mini-batches to test
+    #[arg(long, value_name = "N", default_value = "50", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
+    pub iterations: usize,
+    /// Samples per mini-batch, in the place of the file's number
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
+    pub batch: Option<usize>,
+    /// How convolutions are planned.
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+    /// How and where it runs.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `microbatch plan`.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    /// The net.
+    #[command(flatten)]
+    pub net: NetArgs,
+    /// How its convolutions are planned.
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+    /// How and where they are measured.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `microbatch devices`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The seed where nobody gives one: runs are alike unless asked to differ.
+pub const DEFAULT_SEED: u64 = 1;
+
+impl RunArgs {
+    /// The device to run on.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is none of that name.
+    pub fn device(&self) -> Result<Device, Error> {
+        device::open(&self.device, self.threads)
+    }
+
+    /// The seed of everything random.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(DEFAULT_SEED)
+    }
+}
+
+/// A limit as a user would type it back.
+pub(crate) fn exact(limit: Bytes) -> String {
+    limit.exact().replace(' ', "")
+}
+
+/// The file that `--option` must name.
+pub(crate) fn required<'a>(file: &'a Option<PathBuf>, option: &str) -> Result<&'a PathBuf, Error> {
+    file.as_ref().ok_or_else(|| Error::Usage(format!("{option} FILE is missing")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    fn time(arguments: &str) -> Result<TimeArgs, String> {
+        let words = ["microbatch", "time"].into_iter().chain(arguments.split_whitespace());
+        match Cli::try_parse_from(words) {
+            Ok(Cli { command: Command::Time(args) }) => Ok(args),
+            Ok(_) => unreachable!("time was asked for"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn made_up_images_may_have_a_size() {
+        assert_eq!(time("").unwrap().run.synthetic, None);
+        assert_eq!(time("--synthetic --compare").unwrap().run.synthetic, Some(ImageShape(None)));
+        assert_eq!(time("--synthetic=3x32x48").unwrap().run.synthetic, Some(ImageShape(Some([3, 32, 48]))));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_option() {
+        for (arguments, option, reason) in [
+            ("--batch 0", "--batch", "from 1 to 1000000"),
+            ("--batch -1", "--batch", "from 1 to 1000000"),
+            ("--batch 1e3", "--batch", "from 1 to 1000000"),
+            ("--iterations 0", "--iterations", "from 1 to 1000000"),
+            ("--threads 0", "--threads", "from 1 to 1024"),
+            ("--workspace-limit 0", "--workspace-limit", "at least 1 byte"),
+            ("--workspace-limit -1", "--workspace-limit", "negative"),
+            ("--workspace-limit 64MB0", "--workspace-limit", "\"MB0\" is no unit"),
+            ("--total-workspace -1GiB", "--total-workspace", "negative"),
+            ("--policy powers", "--policy", "choose undivided, powerOfTwo or all"),
+            ("--workspace-policy w", "--workspace-policy", "choose wr, wd or ws"),
+            ("--max-error 0", "--max-error", "above 0"),
+            ("--max-error nan", "--max-error", "above 0"),
+            ("--synthetic=3x32", "--synthetic", "such as 3x224x224"),
+            ("--synthetic=3x32x0", "--synthetic", "such as 3x224x224"),
+            ("--phase VAL", "--phase", "TRAIN or TEST"),
+        ] {
+            let message = time(arguments).unwrap_err();
+            let sentence = message.lines().next().unwrap();
+            let value = arguments.split([' ', '=']).nth(1).unwrap();
+            assert!([option, reason, value].iter().all(|part| sentence.contains(part)), "{sentence}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! How convolutions are planned: options, and under them the original's environment variables.
+
+use super::exact;
+use super::values::{limit, max_error};
+use crate::Error;
+use clap::Args;
+use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
+
+/// The options of planning.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PlanningArgs {
+    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
+    pub workspace_limit: Option<Bytes>,
+    /// Workspace of all kernels together; means wd unless --workspace-policy says ws
+    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
+    pub total_workspace: Option<Bytes>,
+    /// How kernels get workspace: wr, wd or ws [default: wr]
+    #[arg(long, value_name = "POLICY")]
+    pub workspace_policy: Option<WorkspacePolicy>,
+    /// Micro-batch sizes to use: undivided, powerOfTwo or all [default: powerOfTwo]
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<BatchSizePolicy>,
+    /// Only algorithms whose typical error, relative to the largest output, is at most this
+    #[arg(long, value_name = "ERROR", value_parser = max_error, allow_negative_numbers = true)]
+    pub max_error: Option<f32>,
+}
+
+const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
+const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
+const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
+
+/// The environment variables of the original µ-cuDNN that have a meaning here, as they are set. An empty one is not set.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// `UCUDNN_BATCH_SIZE_POLICY`.
+    pub policy: Option<String>,
+    /// `UCUDNN_DEFAULT_WORKSPACE_LIMIT`.
+    pub workspace_limit: Option<String>,
+    /// `UCUDNN_TOTAL_WORKSPACE_SIZE`.
+    pub total_workspace: Option<String>,
+}
+
+impl Environment {
+    /// This process's.
+    pub fn of_process() -> Self {
+        let variable = |name| {
+            let value = std::env::var_os(name)?.to_string_lossy().into_owned();
+            Some(value).filter(|value| !value.is_empty())
+        };
+        Self { policy: variable(POLICY), workspace_limit: variable(LIMIT), total_workspace: variable(TOTAL) }
+    }
+
+    fn policy(&self) -> Result<Option<BatchSizePolicy>, Error> {
+        read(POLICY, self.policy.as_deref(), |text| text.parse().map_err(|error| format!("{error}")))
+    }
+
+    fn workspace_limit(&self) -> Result<Option<Bytes>, Error> {
+        read(LIMIT, self.workspace_limit.as_deref(), limit)
+    }
+
+    fn total_workspace(&self) -> Result<Option<Bytes>, Error> {
+        read(TOTAL, self.total_workspace.as_deref(), limit)
+    }
+}
+
+fn read<T>(
+    name: &str,
+    value: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, Error> {
+    let parsed = value.map(|text| {
+        parse(text).map_err(|reason| {
+            Error::Usage(format!("invalid value '{text}' of the environment variable {name}: {reason}"))
+        })
+    });
+    parsed.transpose()
+}
+
+impl PlanningArgs {
+    /// What to plan with: what is typed, else what the environment says, else the original's defaults.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: an option that has no effect beside the others, a total that is missing, a variable with a bad
+    /// value.
+    pub fn options(&self, environment: &Environment) -> Result<PlanOptions, Error> {
+        let defaults = PlanOptions::default();
+        let workspace_policy = self.workspace_policy(environment)?;
+        Ok(PlanOptions {
+            batch_size_policy: match self.policy {
+                Some(policy) => policy,
+                None => environment.policy()?.unwrap_or(defaults.batch_size_policy),
+            },
+            workspace_policy,
+            limit: self.limit(workspace_policy, environment)?.unwrap_or(defaults.limit),
+            max_error: self.max_error,
+            ..defaults
+        })
+    }
+
+    /// A total asks for WD, as it does in the original; what is typed about workspace silences the variables.
+    fn workspace_policy(&self, environment: &Environment) -> Result<WorkspacePolicy, Error> {
+        Ok(match (self.workspace_policy, self.total_workspace, self.workspace_limit) {
+            (Some(policy), _, _) => policy,
+            (None, Some(_), _) => WorkspacePolicy::Wd,
+            (None, None, Some(_)) => WorkspacePolicy::Wr,
+            (None, None, None) if environment.total_workspace()?.is_some() => WorkspacePolicy::Wd,
+            (None, None, None) => WorkspacePolicy::Wr,
+        })
+    }
+
+    fn limit(&self, policy: WorkspacePolicy, environment: &Environment) -> Result<Option<Bytes>, Error> {
+        let useless = |option: &str, limit: Bytes, instead: &str| {
+            let limit = exact(limit);
+            Err(Error::Usage(format!(
+                "{option} {limit} has no effect under the workspace policy {policy}; {instead}"
+            )))
+        };
+        match (policy, self.workspace_limit, self.total_workspace) {
+            (WorkspacePolicy::Wr, _, Some(total)) => useless(
+                "--total-workspace",
+                total,
+                "--workspace-limit limits each kernel, wd and ws take a total",
+            ),
+            (WorkspacePolicy::Wr, Some(limit), None) => Ok(Some(limit)),
+            (WorkspacePolicy::Wr, None, None) => environment.workspace_limit(),
+            (WorkspacePolicy::Wd, Some(limit), _) => {
+                useless("--workspace-limit", limit, "--total-workspace is what wd divides")
+            }
+            (WorkspacePolicy::Wd, None, Some(total)) => Ok(Some(total)),
+            (WorkspacePolicy::Wd, None, None) => {
+                let missing = "--workspace-policy wd needs --total-workspace SIZE, the total it divides";
+                environment.total_workspace()?.map(Some).ok_or_else(|| Error::Usage(missing.to_owned()))
+            }
+            (WorkspacePolicy::Ws, Some(limit), Some(_)) => useless(
+                "--workspace-limit",
+                limit,
+                "--total-workspace already says how large the shared arena is",
+            ),
+            (WorkspacePolicy::Ws, limit, total) => match total.or(limit) {
+                Some(size) => Ok(Some(size)),
+                None => Ok(environment.total_workspace()?.or(environment.workspace_limit()?)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(policy: &str, limit: &str, total: &str) -> Environment {
+        let set = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
+        Environment { policy: set(policy), workspace_limit: set(limit), total_workspace: set(total) }
+    }
+
+    fn args(limit: Option<u64>, total: Option<u64>, policy: Option<WorkspacePolicy>) -> PlanningArgs {
+        PlanningArgs {
+            workspace_limit: limit.map(Bytes::mib),
+            total_workspace: total.map(Bytes::mib),
+            workspace_policy: policy,
+            ..PlanningArgs::default()
+        }
+    }
+
+    #[test]
+    fn what_is_typed_wins_over_the_environment_and_that_over_the_defaults() {
+        use WorkspacePolicy::{Wd, Wr, Ws};
+        let (none, both) = (environment("", "", ""), environment("", "8MiB", "120MiB"));
+        for (typed, environment, expected) in [
+            (args(None, None, None), &none, (Wr, 64)),
+            (args(None, None, None), &environment("", "8388608", ""), (Wr, 8)),
+            (args(None, None, None), &both, (Wd, 120)),
+            (args(Some(16), None, None), &both, (Wr, 16)),
+            (args(None, Some(200), None), &both, (Wd, 200)),
+            (args(None, None, Some(Wr)), &both, (Wr, 8)),
+            (args(None, None, Some(Ws)), &both, (Ws, 120)),
+            (args(None, None, Some(Wd)), &both, (Wd, 120)),
+            (args(None, Some(200), Some(Ws)), &both, (Ws, 200)),
+            (args(Some(16), None, Some(Ws)), &none, (Ws, 16)),
+            (args(None, None, Some(Ws)), &none, (Ws, 64)),
+        ] {
+            let options = typed.options(environment).unwrap();
+            assert_eq!(
+                (options.workspace_policy, options.limit),
+                (expected.0, Bytes::mib(expected.1)),
+                "{typed:?}"
+            );
+        }
+        let policy = |typed, variable| {
+            let args = PlanningArgs { policy: typed, ..PlanningArgs::default() };
+            args.options(&environment(variable, "", "")).unwrap().batch_size_policy
+        };
+        assert_eq!(policy(None, ""), BatchSizePolicy::PowerOfTwo);
+        assert_eq!(policy(None, "undivided"), BatchSizePolicy::Undivided);
+        assert_eq!(policy(Some(BatchSizePolicy::All), "undivided"), BatchSizePolicy::All);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused_by_name_and_value() {
+        use WorkspacePolicy::{Wd, Wr, Ws};
+        let none = environment("", "", "");
+        for (typed, environment, named) in [
+            (args(None, Some(5), Some(Wr)), &none, ["--total-workspace", "5MiB"]),
+            (args(Some(5), None, Some(Wd)), &none, ["--workspace-limit", "5MiB"]),
+            (args(Some(5), Some(6), None), &none, ["--workspace-limit", "5MiB"]),
+            (args(Some(5), Some(6), Some(Ws)), &none, ["--workspace-limit", "5MiB"]),
+            (args(None, None, Some(Wd)), &none, ["--workspace-policy wd", "--total-workspace"]),
+            (args(None, None, None), &environment("pow", "", ""), [POLICY, "'pow'"]),
+            (args(None, None, None), &environment("", "0", ""), [LIMIT, "'0'"]),
+            (args(None, None, None), &environment("", "64MB0", ""), [LIMIT, "'64MB0'"]),
+            (args(None, None, None), &environment("", "", "-1"), [TOTAL, "'-1'"]),
+        ] {
+            let message = typed.options(environment).unwrap_err().to_string();
+            assert!(named.iter().all(|name| message.contains(name)), "{message}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Reading the values of options.
+
+use super::ImageShape;
+use planner::Bytes;
+use trainer::spec::Phase;
+
+/// A whole number from 1 to `MOST`.
+pub(super) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
+    number.ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
+}
+
+/// A size that holds at least something.
+pub(super) fn limit(text: &str) -> Result<Bytes, String> {
+    match text.parse::<Bytes>() {
+        Ok(Bytes::ZERO) => Err("it must be at least 1 byte, such as 64MiB".to_owned()),
+        Ok(limit) => Ok(limit),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// An accuracy class.
+pub(super) fn max_error(text: &str) -> Result<f32, String> {
+    let error = text.parse().ok().filter(|error: &f32| error.is_finite() && *error > 0.0);
+    error.ok_or_else(|| "it must be a number above 0, such as 1e-6".to_owned())
+}
+
+/// Caffe's name of a phase, in any case.
+pub(super) fn phase(text: &str) -> Result<Phase, String> {
+    match text.to_ascii_uppercase().as_str() {
+        "TRAIN" => Ok(Phase::Train),
+        "TEST" => Ok(Phase::Test),
+        _ => Err("it must be TRAIN or TEST".to_owned()),
+    }
+}
+
+/// Channels, height and width, or nothing.
+pub(super) fn image_shape(text: &str) -> Result<ImageShape, String> {
+    if text.is_empty() {
+        return Ok(ImageShape(None));
+    }
+    let extents: Option<Vec<usize>> = text.split('x').map(|extent| count::<65536>(extent).ok()).collect();
+    let shape = extents.and_then(|extents| <[usize; 3]>::try_from(extents).ok());
+    let reason = "it must be channels, height and width, such as 3x224x224";
+    shape.map(|shape| ImageShape(Some(shape))).ok_or_else(|| reason.to_owned())
+}

@@ -1,0 +1,31 @@
+//! What the command does, one file for each subcommand.
+
+mod devices;
+mod plan;
+mod setup;
+mod test;
+mod time;
+mod train;
+
+pub use devices::devices;
+pub use plan::plan;
+pub use setup::Notes;
+pub use test::test;
+pub use time::time;
+pub use train::train;
+
+use crate::{Error, args::Command};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// Whatever goes wrong, as one sentence.
+pub fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Time(args) => time(&args, &Notes::default()),
+        Command::Train(args) => train(&args, &Notes::default()),
+        Command::Test(args) => test(&args),
+        Command::Plan(args) => plan(&args, &Notes::default()),
+        Command::Devices(args) => devices(args),
+    }
+}

@@ -1,0 +1,155 @@
+//! What the subcommands that run a net have in common.
+
+use crate::{
+    Console, Error,
+    args::{Environment, PlanningArgs, RunArgs},
+    device::DeviceReport,
+    process,
+    progress::ProfileBar,
+    report::{Header, NetReport},
+};
+use cudnn_layers::conv::ProfileOptions;
+use planner::{BatchSizePolicy, Bytes, PlanOptions};
+use std::path::Path;
+use trainer::{
+    Net,
+    layers::{BuildOptions, SyntheticData},
+    net::Layout,
+    planning::Planning,
+    prototxt::Warning,
+    spec::{LayerKind, NetSpec, Phase},
+};
+
+/// What was decided in the place of the user, one sentence each, for the header.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(pub Vec<String>);
+
+/// A net that is built and waits for a plan.
+pub(super) struct Session {
+    /// What was resident before it was built.
+    pub(super) at_start: Option<Bytes>,
+    pub(super) options: PlanOptions,
+    pub(super) planning: Planning,
+    pub(super) net: Net,
+    pub(super) header: Header,
+}
+
+/// Which net, and what is done with it.
+pub(super) struct Request<'a> {
+    pub(super) command: &'static str,
+    pub(super) model: &'a Path,
+    pub(super) phase: Phase,
+    pub(super) batch: Option<usize>,
+    pub(super) planning: &'a PlanningArgs,
+    pub(super) run: &'a RunArgs,
+    pub(super) notes: &'a Notes,
+}
+
+impl Session {
+    /// Reads and builds the net that `request` asks for, and prints the header.
+    pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
+        let at_start = process::resident();
+        let options = request.planning.options(&Environment::of_process())?;
+        let device = request.run.device()?;
+        let mut spec = NetSpec::load(request.model)?.for_phase(request.phase);
+        if let Some(samples) = request.batch {
+            spec.set_mini_batch(samples);
+        }
+        let synthetic = synthetic(request.run, &spec);
+        let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
+        let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
+        check_memory(Layout::new(&[&net], true).report.arena)?;
+        let kernels = net.kernels().len();
+        let header = Header {
+            command: request.command,
+            device: DeviceReport::new(&device),
+            net: NetReport::new(&spec, &net, kernels, synthetic.is_some()),
+            warnings: warn(console, &spec.warnings),
+            notes: request.notes.0.clone(),
+        };
+        console.text(&header)?;
+        Ok(Self {
+            at_start,
+            options,
+            planning: Planning::new(&device, ProfileOptions::default()),
+            net,
+            header,
+        })
+    }
+
+    /// Measures what `policy` needs and prints how long that took.
+    pub(super) fn profile(&mut self, policy: BatchSizePolicy, console: &mut Console) -> Result<(), Error> {
+        let mut bar = ProfileBar::default();
+        self.planning.profile(&mut [&mut self.net], policy, |progress| bar.show(progress))?;
+        let (sizes, seconds) = (self.planning.table().len(), self.planning.profiling().as_secs_f64());
+        console.text(format!("  profiling   {sizes} (kernel, micro-batch) pairs measured in {seconds:.1} s"))
+    }
+}
+
+/// Prints `warnings` where they disturb nobody, and returns them for the JSON object.
+pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
+    warnings.iter().for_each(|warning| console.warn(warning));
+    warnings.iter().map(Warning::to_string).collect()
+}
+
+/// Refuses a run whose arena alone is larger than the machine, before anything of that size is asked for.
+pub(super) fn check_memory(arena: Bytes) -> Result<(), Error> {
+    match process::machine_memory() {
+        Some(available) if arena > available => Err(Error::Memory { needed: arena, available }),
+        _ => Ok(()),
+    }
+}
+
+/// The made-up images that `--synthetic` asks for, with labels of `spec`'s classes.
+pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Option<SyntheticData> {
+    let shape = run.synthetic?;
+    Some(SyntheticData { shape: shape.0, classes: classes(spec) })
+}
+
+/// How many classes the losses of `spec` know: the outputs of the layer that feeds each, the fewest if they differ.
+fn classes(spec: &NetSpec) -> usize {
+    let is_loss = |kind: &LayerKind| matches!(kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_));
+    let losses = spec.layers.iter().enumerate().filter(|(_, layer)| is_loss(&layer.kind));
+    losses.filter_map(|(index, layer)| outputs(spec, index, layer.bottoms.first()?)).min().unwrap_or(1)
+}
+
+/// Channels of `blob` as it is before layer `end`, found at the last layer with weights on the way to it.
+fn outputs(spec: &NetSpec, end: usize, blob: &str) -> Option<usize> {
+    let mut blob = blob;
+    for layer in spec.layers[..end].iter().rev().filter(|layer| !layer.tops.is_empty()) {
+        if layer.tops.iter().any(|top| top == blob) {
+            match &layer.kind {
+                LayerKind::InnerProduct(params) => return Some(params.num_output),
+                LayerKind::Convolution(params) => return Some(params.num_output),
+                _ => blob = layer.bottoms.first()?,
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_of_the_layer_before_the_loss() {
+        let net = r#"
+            layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 2 } }
+            layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 7 } }
+            layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
+            layer { name: "side" type: "InnerProduct" bottom: "ip" top: "side" inner_product_param { num_output: 99 } }
+            layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"#;
+        let spec = NetSpec::parse(Path::new("net.prototxt"), net).unwrap();
+        assert_eq!(classes(&spec), 7);
+    }
+
+    #[test]
+    fn more_memory_than_the_machine_has_is_refused() {
+        assert!(check_memory(Bytes::mib(1)).is_ok());
+        if cfg!(target_os = "linux") {
+            let error = check_memory(Bytes::mib(1 << 40)).unwrap_err();
+            assert!(error.to_string().starts_with("the run needs"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `microbatch test`.
+
+use super::{
+    Notes,
+    setup::{Request, Session, check_memory},
+};
+use crate::{
+    Console, Error,
+    args::TestArgs,
+    progress,
+    report::{Header, MemoryEstimate, OutputReport, PlanReport, six_digits},
+};
+use serde::Serialize;
+use tensor::{Accumulate, Arena, Device};
+use trainer::{
+    Net, NetError,
+    net::{Layout, NetLayout, run::Iteration},
+    snapshot::{SnapshotError, load_tensors},
+    solver::initialize,
+    spec::Phase,
+};
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    header: Header,
+    memory: MemoryEstimate,
+    plan: PlanReport,
+    iterations: usize,
+    loss: f64,
+    outputs: Vec<OutputReport>,
+}
+
+/// Runs trained weights over test data and averages the net's outputs.
+///
+/// # Errors
+/// Files, nets, data and limits that do not do, and weights of another net.
+pub fn test(args: &TestArgs) -> Result<(), Error> {
+    let mut console = Console::new(args.run.json);
+    let request = Request {
+        command: "test",
+        model: &args.model,
+        phase: Phase::Test,
+        batch: args.batch,
+        planning: &args.planning,
+        run: &args.run,
+        notes: &Notes::default(),
+    };
+    let mut session = Session::open(&request, &mut console)?;
+    session.profile(session.options.batch_size_policy, &mut console)?;
+    let Session { at_start, options, mut planning, mut net, header } = session;
+    let plan = PlanReport::new(&planning.install(&mut net, &options)?, &[]);
+    let layout = Layout::new(&[&net], false);
+    check_memory(layout.report.arena)?;
+    let memory = MemoryEstimate::new(&layout.report, at_start);
+    console.text(format!("  plan        {}\n{memory}\n", plan.policies()))?;
+
+    let mut arena = Arena::new(layout.len);
+    initialize(&net, &layout.nets[0], &mut arena, args.run.seed());
+    load(args, &net, &layout.nets[0], &mut arena)?;
+    let outputs = mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;
+    let loss = outputs.iter().map(|output| output.value * f64::from(output.loss_weight)).sum();
+    console.text(format!("Loss: {}", six_digits(loss)))?;
+    outputs.iter().try_for_each(|output| console.text(output))?;
+    console.object(&Report { header, memory, plan, iterations: args.iterations, loss, outputs })
+}
+
+/// Puts the weights of `args` in their places. The file must be of this very net.
+fn load(args: &TestArgs, net: &Net, layout: &NetLayout, arena: &mut Arena) -> Result<(), SnapshotError> {
+    let weights = load_tensors(&args.weights)?;
+    let params = || net.graph().params.iter().zip(&layout.params);
+    weights.check(params().map(|(param, _)| (param.name.as_str(), param.declaration.shape.dims())))?;
+    for (param, spans) in params() {
+        let values = arena.view_mut(spans.data).into_host();
+        weights.copy_to(&param.name, param.declaration.shape.dims(), values)?;
+    }
+    Ok(())
+}
+
+/// Prints the outputs of every mini-batch, and returns their means.
+fn mean_outputs(
+    net: &mut Net,
+    layout: &NetLayout,
+    arena: &mut Arena,
+    iterations: usize,
+    console: &mut Console,
+) -> Result<Vec<OutputReport>, Error> {
+    let bar = progress::bar(iterations as u64, "testing");
+    let outputs = net.outputs().map(|output| OutputReport {
+        name: output.name.to_owned(),
+        value: 0.0,
+        loss_weight: output.loss_weight,
+    });
+    let mut means: Vec<OutputReport> = outputs.collect();
+    for batch in 0..iterations {
+        let values = forward(net, layout, arena, batch as u64)?;
+        for (mean, value) in means.iter_mut().zip(values) {
+            mean.value += value / iterations as f64;
+            let (name, value) = (&mean.name, six_digits(value));
+            bar.suspend(|| console.text(format!("Batch {batch}, {name} = {value}")))?;
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(means)
+}
+
+/// One forward pass: the sum of the elements of every output.
+fn forward(net: &mut Net, layout: &NetLayout, arena: &mut Arena, number: u64) -> Result<Vec<f64>, NetError> {
+    let device = net.device().clone();
+    let Device::Cpu(cpu) = &device;
+    let iteration = Iteration { number, accumulate: Accumulate::Replace };
+    cpu.run(|| net.forward(layout, arena, iteration, |_, _| ()))?;
+    let sum = |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum();
+    Ok(net.outputs().map(|output| sum(arena.view(layout.data[output.value]).host())).collect())
+}

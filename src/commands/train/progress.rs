@@ -1,0 +1,88 @@
+//! How fast a training goes, and the bar that shows it.
+
+use crate::progress;
+use indicatif::ProgressBar;
+use std::time::{Duration, Instant};
+use trainer::solver::StepReport;
+
+/// Measures the speed of iterations; tests and output are left out.
+pub(super) struct Meter {
+    bar: ProgressBar,
+    images_per_iteration: usize,
+    start: Instant,
+    /// Of all iterations: how many, and their time.
+    all: (u32, Duration),
+    /// Of those since the speed was last asked for.
+    recent: (u32, Duration),
+    images_per_s: f64,
+}
+
+impl Meter {
+    /// A meter for iterations `first..last` of so many images each.
+    pub(super) fn new(first: u64, last: usize, images_per_iteration: usize) -> Self {
+        let bar = progress::bar(last as u64, "training");
+        bar.set_position(first);
+        bar.reset_eta();
+        let none = (0, Duration::ZERO);
+        Self { bar, images_per_iteration, start: Instant::now(), all: none, recent: none, images_per_s: 0.0 }
+    }
+
+    /// Times one iteration.
+    pub(super) fn step<T>(&mut self, body: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = body();
+        for (count, time) in [&mut self.all, &mut self.recent] {
+            *count += 1;
+            *time += start.elapsed();
+        }
+        result
+    }
+
+    /// Shows an iteration on the bar.
+    pub(super) fn show(&mut self, step: &StepReport) {
+        self.bar.inc(1);
+        if !self.bar.is_hidden() {
+            let speed = self.speed(self.all);
+            let (loss, lr) = (step.smoothed_loss, step.rate);
+            self.bar.set_message(format!("loss {loss:.4}, lr {lr:.3e}, {speed:.0} images/s"));
+        }
+    }
+
+    /// Images a second since this was last asked.
+    pub(super) fn images_per_s(&mut self) -> f64 {
+        self.images_per_s = self.speed(self.recent);
+        self.recent = (0, Duration::ZERO);
+        self.images_per_s
+    }
+
+    /// Images a second over all iterations.
+    pub(super) fn mean_images_per_s(&self) -> f64 {
+        self.speed(self.all)
+    }
+
+    fn speed(&self, (count, time): (u32, Duration)) -> f64 {
+        let images = f64::from(count) * self.images_per_iteration as f64;
+        if time.is_zero() { 0.0 } else { images / time.as_secs_f64() }
+    }
+
+    /// Seconds since the start, tests and all.
+    pub(super) fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Does something that may print, with the bar out of the way.
+    pub(super) fn suspend<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.bar.suspend(body)
+    }
+
+    /// Does something that takes long and is no iteration.
+    pub(super) fn pause<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.bar.set_message("testing");
+        body()
+    }
+
+    /// Removes the bar.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

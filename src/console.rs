@@ -1,0 +1,61 @@
+//! Where output goes: text for people or one JSON object for machines on stdout, and what must not get between on stderr.
+
+use crate::Error;
+use serde::Serialize;
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
+
+/// Standard output in one of its two forms: everything a command says in text is left out where JSON was asked for, and
+/// the other way round.
+pub struct Console {
+    out: Box<dyn Write>,
+    json: bool,
+}
+
+impl Console {
+    /// Standard output, as text or as JSON.
+    pub fn new(json: bool) -> Self {
+        Self { out: Box::new(io::stdout()), json }
+    }
+
+    /// Whether JSON was asked for.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints `text` and ends the line.
+    ///
+    /// # Errors
+    /// [`Error::Output`] if standard output is closed or full.
+    pub fn text(&mut self, text: impl Display) -> Result<(), Error> {
+        if !self.json {
+            writeln!(self.out, "{text}")?;
+        }
+        Ok(())
+    }
+
+    /// Prints `object` as JSON.
+    ///
+    /// # Errors
+    /// As [`Console::text`].
+    pub fn object(&mut self, object: &impl Serialize) -> Result<(), Error> {
+        if self.json {
+            serde_json::to_writer_pretty(&mut self.out, object).map_err(io::Error::from)?;
+            writeln!(self.out)?;
+        }
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// Tells of something that has no effect, on stderr, where it disturbs no reader of the output.
+    pub fn warn(&self, warning: impl Display) {
+        complain(&format!("warning: {warning}"));
+    }
+}
+
+/// Prints a line on stderr. If that is closed there is nobody left to tell.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -1,0 +1,75 @@
+//! Why a command could not do what was asked.
+
+use planner::Bytes;
+use std::io;
+use thiserror::Error;
+use trainer::{NetError, TrainError, prototxt, snapshot::SnapshotError};
+
+/// Why a command failed; prints as one sentence.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Options or environment variables that cannot be honoured, alone or together.
+    #[error("{0}")]
+    Usage(String),
+    /// A net or solver file.
+    #[error(transparent)]
+    Spec(#[from] prototxt::Error),
+    /// A net, its data or its plan.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A training.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// A folder for snapshots that cannot be made.
+    #[error("cannot make the folder {folder} for snapshots: {source}")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A snapshot that is already as far as the training should go.
+    #[error(
+        "{snapshot} is at iteration {iteration}, and training ends at iteration {max_iter} (--max-iter moves the end)"
+    )]
+    Finished {
+        /// The snapshot.
+        snapshot: String,
+        /// Its iteration.
+        iteration: u64,
+        /// The last iteration.
+        max_iter: usize,
+    },
+    /// More memory than there is.
+    #[error(
+        "the run needs {needed}, and this machine has {available} of memory; a smaller --batch needs less"
+    )]
+    Memory {
+        /// What the run needs.
+        needed: Bytes,
+        /// What there is.
+        available: Bytes,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// 2 for options that cannot be honoured, 1 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether the reader of our output has gone away.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

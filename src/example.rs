@@ -1,0 +1,120 @@
+//! The examples: the command with one model of `models/` and defaults that suit a processor.
+
+use crate::{
+    Error,
+    args::{ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs},
+    commands::{self, Notes},
+    finish, refuse,
+};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// One model, and what its example does unless it is told otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Example {
+    /// The model's folder under `models/`, and the example's name.
+    pub name: &'static str,
+    /// Samples per mini-batch: few enough for a processor. The files have the papers' numbers, which are meant for GPUs.
+    pub mini_batch: usize,
+    /// Iterations of `train`.
+    pub train_iterations: usize,
+}
+
+#[derive(Parser)]
+#[command(version, about = "Time, train or plan one of the models", long_about = None)]
+struct ExampleCli {
+    #[command(subcommand)]
+    command: ExampleCommand,
+}
+
+#[derive(Subcommand)]
+enum ExampleCommand {
+    /// Time the net layer by layer, and show what every convolution got and why
+    Time(TimeArgs),
+    /// Train the net on made-up images, to see how fast it goes
+    Train(TrainArgs),
+    /// Plan the convolutions of the net without running it
+    Plan(PlanArgs),
+}
+
+impl Example {
+    /// Reads the command line and does what it says; the exit code is that of [`crate::main`].
+    pub fn main(self) -> ExitCode {
+        let matches = ExampleCli::command().name(self.name).try_get_matches();
+        match matches.and_then(|matches| ExampleCli::from_arg_matches(&matches)) {
+            Ok(cli) => finish(self.run(cli.command)),
+            Err(error) => refuse(&error),
+        }
+    }
+
+    fn run(self, command: ExampleCommand) -> Result<(), Error> {
+        match command {
+            ExampleCommand::Time(mut args) => {
+                let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
+                commands::time(&args, &notes)
+            }
+            ExampleCommand::Plan(mut args) => {
+                let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
+                commands::plan(&args, &notes)
+            }
+            ExampleCommand::Train(args) => self.train(args),
+        }
+    }
+
+    /// Trains on made-up images: with labels that mean nothing there is nothing to test and no snapshot worth keeping.
+    fn train(self, mut args: TrainArgs) -> Result<(), Error> {
+        args.solver.get_or_insert_with(|| self.folder().join("solver.prototxt"));
+        let mut notes = self.batch(&mut args.batch);
+        args.run.synthetic.get_or_insert(ImageShape(None));
+        let iterations = *args.max_iter.get_or_insert(self.train_iterations);
+        args.no_test = true;
+        args.no_snapshot = args.snapshot_prefix.is_none();
+        notes.push(format!(
+            "{iterations} iterations on made-up images, untested; `microbatch train --solver \
+             models/{}/solver.prototxt` trains on real ones",
+            self.name
+        ));
+        commands::train(&args, &Notes(notes))
+    }
+
+    fn defaults(self, model: &mut Option<PathBuf>, batch: &mut Option<usize>, run: &mut RunArgs) -> Notes {
+        model.get_or_insert_with(|| self.folder().join("net.prototxt"));
+        run.synthetic.get_or_insert(ImageShape(None));
+        Notes(self.batch(batch))
+    }
+
+    /// Chooses the mini-batch if the user has not, and says so.
+    fn batch(self, batch: &mut Option<usize>) -> Vec<String> {
+        let chosen = batch.is_none().then(|| {
+            format!(
+                "mini-batch {}, as this is a CPU; --batch N chooses another (the paper's suits a GPU)",
+                self.mini_batch
+            )
+        });
+        batch.get_or_insert(self.mini_batch);
+        chosen.into_iter().collect()
+    }
+
+    /// The model's folder: in the package that cargo runs, or else where this was built.
+    fn folder(self) -> PathBuf {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let package = package.filter(|folder| folder.join("models").join(self.name).is_dir());
+        let package = package.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_owned());
+        package.join("models").join(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_the_model_is_found() {
+        ExampleCli::command().debug_assert();
+        let example = Example { name: "alexnet", mini_batch: 32, train_iterations: 1 };
+        assert!(example.folder().join("net.prototxt").is_file());
+    }
+}

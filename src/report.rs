@@ -1,0 +1,23 @@
+//! What is printed: plain data that serialises to JSON, each with its text form.
+
+mod compare;
+mod header;
+mod kernels;
+mod layers;
+mod memory;
+mod number;
+mod planning;
+mod table;
+mod time;
+mod train;
+
+pub use compare::{Comparison, Ratio};
+pub use header::{Header, NetReport};
+pub use kernels::KernelReport;
+pub use layers::{LayerMemory, layer_memory, layer_table};
+pub use memory::MemoryEstimate;
+pub use number::six_digits;
+pub use planning::PlanReport;
+pub use table::{Align, Table};
+pub use time::{LayerTiming, TimeRun};
+pub use train::{OutputReport, StepLine, TestLines, TrainSummary};

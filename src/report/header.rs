@@ -1,0 +1,113 @@
+//! What runs, and where.
+
+use crate::device::DeviceReport;
+use serde::Serialize;
+use std::fmt;
+use trainer::{Net, spec::NetSpec};
+
+/// The first lines of a report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Header {
+    /// The command, such as `time`.
+    pub command: &'static str,
+    /// The device.
+    pub device: DeviceReport,
+    /// The net.
+    pub net: NetReport,
+    /// What the files say without effect.
+    pub warnings: Vec<String>,
+    /// What was decided in the place of the user, such as a smaller mini-batch; one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What identifies a net to a reader.
+#[derive(Clone, Debug, Serialize)]
+pub struct NetReport {
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub file: String,
+    /// Its phase.
+    pub phase: String,
+    /// Layers of that phase.
+    pub layers: usize,
+    /// Elements of all learned parameters.
+    pub parameters: usize,
+    /// Convolution kernels that an iteration runs.
+    pub kernels: usize,
+    /// Samples per iteration.
+    pub mini_batch: usize,
+    /// Where they come from.
+    pub data: String,
+}
+
+impl NetReport {
+    /// Describes `net` with its `kernels`, which was built from `spec`, on made-up images if `synthetic`.
+    pub fn new(spec: &NetSpec, net: &Net, kernels: usize, synthetic: bool) -> Self {
+        let learned = net.graph().params.iter().filter(|param| param.declaration.learned);
+        Self {
+            name: net.name().to_owned(),
+            file: shown(&spec.file),
+            phase: net.phase().to_string(),
+            layers: net.graph().nodes.len(),
+            parameters: learned.map(|param| param.declaration.shape.count()).sum(),
+            kernels,
+            mini_batch: mini_batch(net),
+            data: data(spec, net, synthetic),
+        }
+    }
+}
+
+/// Samples per iteration.
+pub(crate) fn mini_batch(net: &Net) -> usize {
+    input(net).map_or(1, |shape| shape.n())
+}
+
+/// The shape of what the net is fed.
+fn input(net: &Net) -> Option<&tensor::Shape> {
+    let graph = net.graph();
+    let source = graph.nodes.iter().find(|node| node.bottoms.is_empty())?;
+    source.tops.first().map(|&top| &graph.values[top].shape)
+}
+
+fn data(spec: &NetSpec, net: &Net, synthetic: bool) -> String {
+    use trainer::spec::LayerKind::{Data, DummyData, ImageData};
+    let shape = input(net).map(|shape| {
+        let extents: Vec<String> = shape.dims()[1..].iter().map(usize::to_string).collect();
+        extents.join("x")
+    });
+    let source = spec.layers.iter().find_map(|layer| match &layer.kind {
+        Data(_) | ImageData(_) if synthetic => Some("made-up images (--synthetic)".to_owned()),
+        Data(params) => Some(shown(&spec.resolve(&params.source))),
+        ImageData(params) => Some(format!("images of {}", shown(&spec.resolve(&params.source)))),
+        DummyData(_) => Some("made up by the net's DummyData".to_owned()),
+        _ => None,
+    });
+    format!(
+        "{}, {}",
+        source.unwrap_or_else(|| "random numbers in the net's inputs".to_owned()),
+        shape.unwrap_or_default()
+    )
+}
+
+/// A path as short as it gets from the current folder.
+pub(crate) fn shown(path: &std::path::Path) -> String {
+    let straight = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let here = std::env::current_dir().and_then(|here| here.canonicalize()).unwrap_or_default();
+    straight.strip_prefix(here).unwrap_or(&straight).display().to_string()
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NetReport { name, file, phase, layers, parameters, kernels, mini_batch, data } = &self.net;
+        let millions = *parameters as f64 / 1e6;
+        writeln!(f, "microbatch {}: {name} ({phase}), mini-batch {mini_batch}", self.command)?;
+        writeln!(f, "  device      {}", self.device)?;
+        writeln!(
+            f,
+            "  net         {file}: {layers} layers, {millions:.2} million parameters, {kernels} convolution kernels"
+        )?;
+        write!(f, "  data        {data}")?;
+        self.notes.iter().try_for_each(|note| write!(f, "\n  note        {note}"))
+    }
+}

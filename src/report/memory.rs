@@ -1,0 +1,88 @@
+//! The memory of a run, told before it is allocated.
+
+use crate::process;
+use planner::Bytes;
+use serde::Serialize;
+use std::fmt;
+use trainer::net::MemoryReport;
+
+/// What a run will take, part by part.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryEstimate {
+    /// Parameters and persistent state.
+    pub parameters_bytes: u64,
+    /// Their gradients.
+    pub gradients_bytes: u64,
+    /// The solver's history.
+    pub history_bytes: u64,
+    /// Inputs that are filled once.
+    pub constants_bytes: u64,
+    /// Under WD, the kernels' own segments of workspace.
+    pub segments_bytes: u64,
+    /// Blobs, their gradients, saved state, scratch and shared workspace, with lifetimes used: the largest of the nets.
+    pub transient_bytes: u64,
+    /// The same if nothing shared its place.
+    pub transient_unshared_bytes: u64,
+    /// The one allocation for all of the above.
+    pub arena_bytes: u64,
+    /// Data sets and mini-batches prepared ahead, outside the arena.
+    pub host_bytes: u64,
+    /// What this process held before the arena, if the system says.
+    pub resident_bytes: Option<u64>,
+    /// The most that should ever be resident, if the system says what already is.
+    pub expected_peak_bytes: Option<u64>,
+}
+
+impl MemoryEstimate {
+    /// The estimate for `report`, made just before the arena is allocated. `at_start` was resident before the nets were
+    /// built.
+    pub fn new(report: &MemoryReport, at_start: Option<Bytes>) -> Self {
+        let resident = process::resident();
+        // Data sets are read when a net is built, the mini-batches prepared ahead come with the first iteration. What
+        // was resident before the nets plus all host memory counts both, what is resident now only the former, but
+        // with whatever measuring has left behind: the larger of the two is right.
+        let outside = resident.max(at_start.map(|bytes| bytes + report.host));
+        let peak =
+            outside.map(|outside| (outside + report.arena).max(process::peak_resident().unwrap_or_default()));
+        let largest = report.nets.iter().max_by_key(|net| net.transient);
+        Self {
+            parameters_bytes: report.parameters.0,
+            gradients_bytes: report.gradients.0,
+            history_bytes: report.history.0,
+            constants_bytes: report.constants.0,
+            segments_bytes: report.segments.0,
+            transient_bytes: largest.map_or(0, |net| net.transient.0),
+            transient_unshared_bytes: largest
+                .map_or(0, |net| (net.data + net.diff + net.saved + net.scratch).0),
+            arena_bytes: report.arena.0,
+            host_bytes: report.host.0,
+            resident_bytes: resident.map(|bytes| bytes.0),
+            expected_peak_bytes: peak.map(|bytes| bytes.0),
+        }
+    }
+}
+
+impl fmt::Display for MemoryEstimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  memory      arena {} = ", Bytes(self.arena_bytes))?;
+        let parts = [
+            ("parameters", self.parameters_bytes),
+            ("gradients", self.gradients_bytes),
+            ("history", self.history_bytes),
+            ("inputs", self.constants_bytes),
+            ("WD segments", self.segments_bytes),
+            ("blobs and workspace", self.transient_bytes),
+        ];
+        let parts: Vec<String> = (parts.iter().filter(|(_, bytes)| *bytes > 0))
+            .map(|(name, bytes)| format!("{name} {}", Bytes(*bytes)))
+            .collect();
+        let (unshared, host) = (Bytes(self.transient_unshared_bytes), Bytes(self.host_bytes));
+        write!(f, "{}", parts.join(" + "))?;
+        write!(f, "\n              (blobs and workspace would be {unshared} if none shared its place)")?;
+        write!(f, "\n              host buffers {host}")?;
+        if let (Some(resident), Some(peak)) = (self.resident_bytes, self.expected_peak_bytes) {
+            write!(f, ", already resident {}, expected peak {}", Bytes(resident), Bytes(peak))?;
+        }
+        Ok(())
+    }
+}

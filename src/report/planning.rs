@@ -1,0 +1,105 @@
+//! A plan as a whole.
+
+use super::{
+    kernels::{KernelReport, explanations, kernel_table},
+    number::times,
+};
+use planner::{Bytes, DivisionReport, Plan, WorkspacePolicy};
+use serde::Serialize;
+use std::fmt;
+use trainer::time::KernelTime;
+
+/// What was chosen for every kernel, and what it adds up to.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanReport {
+    /// The batch-size policy.
+    pub policy: String,
+    /// The workspace policy.
+    pub workspace_policy: WorkspacePolicy,
+    /// Its limit.
+    pub limit_bytes: u64,
+    /// The accuracy class that was asked for.
+    pub max_error: Option<f32>,
+    /// Every kernel, in the order of the net.
+    pub kernels: Vec<KernelReport>,
+    /// Planned time of all kernels.
+    pub time_ms: f64,
+    /// The same undivided, if every kernel can run undivided under the limit.
+    pub undivided_time_ms: Option<f64>,
+    /// The latter over the former.
+    pub gain: Option<f64>,
+    /// Workspace of all kernels, as the policy adds it up.
+    pub workspace_total_bytes: u64,
+    /// The largest workspace of any kernel.
+    pub workspace_max_bytes: u64,
+    /// Under WD, how well the total was divided.
+    pub division: Option<DivisionReport>,
+}
+
+impl PlanReport {
+    /// Describes `plan`, with the times `measured` of its kernels if it has run.
+    pub fn new(plan: &Plan, measured: &[KernelTime]) -> Self {
+        let options = &plan.options;
+        Self {
+            policy: options.batch_size_policy.to_string(),
+            workspace_policy: options.workspace_policy,
+            limit_bytes: options.limit.0,
+            max_error: options.max_error,
+            kernels: plan.kernels.iter().map(|planned| KernelReport::new(planned, measured)).collect(),
+            time_ms: plan.time_ms,
+            undivided_time_ms: plan.undivided_time_ms,
+            gain: plan.gain(),
+            workspace_total_bytes: plan.workspace_total.0,
+            workspace_max_bytes: plan.workspace_max.0,
+            division: plan.division,
+        }
+    }
+
+    /// The policies in a line.
+    pub fn policies(&self) -> String {
+        let limit = Bytes(self.limit_bytes);
+        let workspace = match self.workspace_policy {
+            WorkspacePolicy::Wr => format!("WR, at most {limit} of workspace for each kernel"),
+            WorkspacePolicy::Wd => format!("WD, {limit} of workspace divided among all kernels"),
+            WorkspacePolicy::Ws => format!("WS, one arena of at most {limit} shared by all kernels"),
+        };
+        let accuracy = self.max_error.map(|error| format!(", errors up to {error:e}"));
+        format!("{}; {workspace}{}", self.policy, accuracy.unwrap_or_default())
+    }
+
+    /// What all kernels take together, in a line.
+    pub fn totals(&self) -> String {
+        let workspace = format!(
+            "workspace {} in all, {} at most",
+            Bytes(self.workspace_total_bytes),
+            Bytes(self.workspace_max_bytes)
+        );
+        match (self.undivided_time_ms, self.gain) {
+            (Some(undivided_ms), Some(gain)) => format!(
+                "planned {:.1} ms, undivided {undivided_ms:.1} ms, gain {}; {workspace}",
+                self.time_ms,
+                times(gain)
+            ),
+            _ => format!("planned {:.1} ms; not every kernel fits undivided; {workspace}", self.time_ms),
+        }
+    }
+}
+
+impl fmt::Display for PlanReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kernels.is_empty() {
+            return write!(f, "The net has no convolution to plan.");
+        }
+        writeln!(f, "Convolution kernels ({}):", self.policies())?;
+        writeln!(f, "{}", kernel_table(&self.kernels))?;
+        write!(f, "  total: {}", self.totals())?;
+        if let Some(DivisionReport { lower_bound_ms, greedy_ms, binaries }) = self.division {
+            write!(
+                f,
+                "\n  division: no division is faster than {lower_bound_ms:.2} ms; a greedy one takes {greedy_ms:.2} ms; \
+                 {binaries} binary variables"
+            )?;
+        }
+        write!(f, "\n\n{}", explanations(&self.kernels))
+    }
+}
