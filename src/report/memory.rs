@@ -78,10 +78,7 @@ impl fmt::Display for MemoryEstimate {
             .collect();
         let (unshared, host) = (Bytes(self.transient_unshared_bytes), Bytes(self.host_bytes));
         write!(f, "{}", parts.join(" + "))?;
-        write!(
-            f,
-            "\n              (blobs and workspace would be {unshared} if none shared its place)"
-        )?;
+        write!(f, "\n              (blobs and workspace would be {unshared} if none shared its place)")?;
         write!(f, "\n              host buffers {host}")?;
         if let (Some(resident), Some(peak)) = (self.resident_bytes, self.expected_peak_bytes) {
             write!(f, ", already resident {}, expected peak {}", Bytes(resident), Bytes(peak))?;
