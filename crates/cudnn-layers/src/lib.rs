@@ -11,6 +11,7 @@ pub mod bias;
 pub mod conv;
 pub mod copy;
 mod cpu_loops;
+mod cpu_sums;
 pub mod dropout;
 pub mod eltwise;
 pub mod extents;

@@ -24,10 +24,7 @@ pub(crate) fn run(len: usize, op: impl Fn(&Device, ViewMut<'_>)) -> Vec<f32> {
 }
 
 /// As [`run`] for an operation that replaces or adds; checks that adding adds to what was there.
-pub(crate) fn run_accumulating(
-    len: usize,
-    op: impl Fn(&Device, ViewMut<'_>, Accumulate),
-) -> Vec<f32> {
+pub(crate) fn run_accumulating(len: usize, op: impl Fn(&Device, ViewMut<'_>, Accumulate)) -> Vec<f32> {
     let replaced = run(len, |device, out| op(device, out, Accumulate::Replace));
     let start = random(len, 99);
     let added = run(len, |device, mut out| {

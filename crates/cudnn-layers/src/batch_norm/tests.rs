@@ -96,7 +96,7 @@ fn inference_divides_the_running_sums_by_their_weight() {
     let variance: Vec<f32> = random(5, 3).iter().map(|v| v + 1.5).collect();
     for factor in [0.0, 2.5] {
         let y = run(e.len(), |device, y| {
-            let mut saved = vec![0.0; 10];
+            let mut saved = [0.0; 10];
             let (saved_mean, inv_std) = saved.split_at_mut(5);
             let saved = SavedMut { mean: saved_mean.into(), inv_std: inv_std.into() };
             let factor = vec![factor];
@@ -106,8 +106,7 @@ fn inference_divides_the_running_sums_by_their_weight() {
         });
         let weight = if factor == 0.0 { 0.0 } else { 1.0 / f64::from(factor) };
         let scaled = |sums: &[f32]| wide(sums).iter().map(|sum| sum * weight).collect();
-        let expected =
-            reference(&e, &wide(&x), &[scaled(&mean), scaled(&variance)], [&[1.0; 5], &[0.0; 5]]);
+        let expected = reference(&e, &wide(&x), &[scaled(&mean), scaled(&variance)], [&[1.0; 5], &[0.0; 5]]);
         assert_close(&y, &expected, FEW_ROUNDINGS, "y");
     }
 }
@@ -146,8 +145,7 @@ fn gradients(
     gamma: &Vec<f32>,
 ) -> Vec<f32> {
     let mean: Vec<f32> = mean.iter().map(|&mean| mean as f32).collect();
-    let inv_std: Vec<f32> =
-        variance.iter().map(|v| (1.0 / (v + f64::from(EPSILON)).sqrt()) as f32).collect();
+    let inv_std: Vec<f32> = variance.iter().map(|v| (1.0 / (v + f64::from(EPSILON)).sqrt()) as f32).collect();
     let saved = Saved { mean: (&mean).into(), inv_std: (&inv_std).into() };
     run_accumulating(e.len() + 2 * e.axis, |device, mut out, accumulate| {
         let (dx, rest) = out.host().split_at_mut(e.len());
@@ -167,7 +165,8 @@ fn large_planes_give_the_same_on_any_number_of_threads() {
     let gamma = random(4, 3);
     let out = gradients(&e, Statistics::Batch, [&x, &dy], &moments, &gamma);
     // The gradient with respect to x is orthogonal to constants and, up to epsilon, to x itself.
-    let per_channel = |channel: usize| (0..3).flat_map(move |n| (0..20_011).map(move |i| (n * 4 + channel) * 20_011 + i));
+    let per_channel =
+        |channel: usize| (0..3).flat_map(move |n| (0..20_011).map(move |i| (n * 4 + channel) * 20_011 + i));
     for channel in 0..4 {
         let sum: f64 = per_channel(channel).map(|i| f64::from(out[i])).sum();
         let size: f64 = per_channel(channel).map(|i| f64::from(out[i]).abs()).sum();

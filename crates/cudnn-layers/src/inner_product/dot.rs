@@ -1,9 +1,10 @@
 //! Products of rows of the weights with rows of the samples: both run along memory, so neither is packed or transposed.
 
-use super::stream::{MAX_SAMPLES, prefetch};
+use super::stream::prefetch;
 use crate::{
     AxisExtents,
     cpu_loops::{for_each_column_block, put},
+    cpu_sums::tree_sum,
 };
 use std::ops::Range;
 use tensor::{
@@ -14,9 +15,11 @@ use tensor::{
 /// Rows of the weights and of the samples in a register tile: 24 accumulators of the 32 registers of AVX-512, and 10
 /// loads for 24 multiply-adds.
 const TILE: [usize; 2] = [6, 4];
-/// Terms summed before a partial sum is reduced across its lanes: six rows of weights this long fit the first-level
-/// cache and serve all samples from there.
-const TERMS: usize = 1024;
+/// Terms that all samples go through before the next: six rows of weights this long and a tile's samples share the
+/// first-level cache.
+const TERMS: usize = 512;
+/// Samples that go through the weights together; more would need more room for sums than that cache has.
+const PANEL: usize = 32;
 /// Multiply-adds of a task.
 const TASK_WORK: usize = 1 << 20;
 
@@ -30,7 +33,9 @@ pub(super) fn rows_by_rows(
     accumulate: Accumulate,
 ) {
     if k == 0 {
-        return if accumulate == Accumulate::Replace { c.fill(0.0) };
+        return if accumulate == Accumulate::Replace {
+            c.fill(0.0)
+        };
     }
     let extents = AxisExtents { outer: 1, axis: n, inner: m };
     let run = (TASK_WORK / (n * k * TILE[0]).max(1)).max(1);
@@ -41,24 +46,29 @@ pub(super) fn rows_by_rows(
         [c],
         #[inline(always)]
         |_, outputs, [mut c]| {
-            let mut sums = [0.0; MAX_SAMPLES * TILE[0]];
-            let sums = &mut sums[..n * TILE[0]];
-            dispatch(Dots { k, a, w: &w[outputs.start * k..outputs.end * k], next: &w[outputs.end * k..], sums });
-            for (sample, sums) in sums.chunks_exact(TILE[0]).enumerate() {
-                c.row(sample).iter_mut().zip(sums).for_each(|(c, &sum)| put(accumulate, c, sum));
+            let (w, next) = (&w[outputs.start * k..outputs.end * k], &w[outputs.end * k..]);
+            for (panel, a) in a.chunks(PANEL * k).enumerate() {
+                let mut sums = [[0.0; LANES]; PANEL * TILE[0]];
+                dispatch(Dots { k, a, w, next, sums: &mut sums });
+                for sample in 0..a.len() / k {
+                    let sums = &sums[sample * TILE[0]..];
+                    let c = c.row(panel * PANEL + sample).iter_mut().zip(sums);
+                    c.for_each(|(c, &sum)| put(accumulate, c, tree_sum(sum)));
+                }
             }
         },
     );
 }
 
-/// The products of up to six rows `w` of weights with all samples, added to `sums[sample][row of w]`.
+/// The products of up to six rows `w` of weights with a panel of samples `a`, lane by lane, added to
+/// `sums[sample * 6 + row of w]`.
 struct Dots<'a> {
     k: usize,
     a: &'a [f32],
     w: &'a [f32],
     /// The weights after these, which will be wanted next.
     next: &'a [f32],
-    sums: &'a mut [f32],
+    sums: &'a mut [[f32; LANES]],
 }
 
 impl WithLanes for Dots<'_> {
@@ -76,23 +86,23 @@ impl WithLanes for Dots<'_> {
     }
 }
 
-impl<'a> Dots<'a> {
+impl Dots<'_> {
     #[inline(always)]
     fn full_tiles<L: Lanes>(&mut self, lanes: L, terms: Range<usize>) {
         let w: [_; TILE[0]] = std::array::from_fn(|row| &self.w[row * self.k..][terms.clone()]);
-        let mut samples = self.a.chunks_exact(self.k).map(|sample| &sample[terms.clone()]);
-        let mut sums = self.sums.chunks_exact_mut(TILE[0]);
-        let mut ahead = (0..).map(|row| ahead(self.k, self.w, self.next, row, &terms));
-        while samples.len() >= TILE[1] {
-            let x: [_; TILE[1]] = std::array::from_fn(|_| samples.next().expect("as many samples"));
-            let tile = tile(lanes, &w, &x, ahead.next().expect("without end"));
-            for (s, sums) in sums.by_ref().take(TILE[1]).enumerate() {
-                sums.iter_mut().zip(tile).for_each(|(sum, row)| *sum += row[s]);
+        let (k, samples) = (self.k, self.a.len() / self.k);
+        let sample = |index: usize| &self.a[index * k..][terms.clone()];
+        for (tile, first) in (0..samples).step_by(TILE[1]).enumerate() {
+            let ahead = ahead(k, self.w, self.next, tile, &terms);
+            let sums = &mut self.sums[first * TILE[0]..];
+            if first + TILE[1] <= samples {
+                let x: [_; TILE[1]] = std::array::from_fn(|s| sample(first + s));
+                add_products(lanes, w, x, ahead, sums);
+            } else {
+                for (index, sums) in (first..samples).zip(sums.chunks_exact_mut(TILE[0])) {
+                    add_products(lanes, w, [sample(index)], ahead, sums);
+                }
             }
-        }
-        for (x, sums) in samples.zip(sums) {
-            let tile = tile(lanes, &w, &[x], ahead.next().expect("without end"));
-            sums.iter_mut().zip(tile).for_each(|(sum, row)| *sum += row[0]);
         }
     }
 
@@ -101,9 +111,8 @@ impl<'a> Dots<'a> {
     fn row_by_row<L: Lanes>(&mut self, lanes: L, terms: Range<usize>) {
         let samples = self.a.chunks_exact(self.k).zip(self.sums.chunks_exact_mut(TILE[0]));
         for (x, sums) in samples {
-            for (w, sum) in self.w.chunks_exact(self.k).zip(sums) {
-                let w = &w[terms.clone()];
-                *sum += tile(lanes, &[w], &[&x[terms.clone()]], w)[0][0];
+            for (w, sum) in self.w.chunks_exact(self.k).zip(sums.chunks_exact_mut(1)) {
+                add_products(lanes, [&w[terms.clone()]], [&x[terms.clone()]], w, sum);
             }
         }
     }
@@ -117,44 +126,61 @@ fn ahead<'a>(k: usize, w: &'a [f32], next: &'a [f32], row: usize, terms: &Range<
     if row < TILE[0] && start < from.len() { &from[start..] } else { w }
 }
 
-/// Products of `R` rows with `S` rows of one length. Meanwhile fetches as many elements of `ahead`: of the tiles that
-/// share their rows of weights the first alone would wait for memory, and the others would leave it idle.
+/// Adds the products of `R` rows with `S` samples of one length to `sums[s * R + r]`. Meanwhile fetches as many elements of
+/// `ahead`: of the tiles that share their rows of weights the first alone would wait for memory, and the others would
+/// leave it idle.
 #[inline(always)]
-fn tile<L: Lanes, const R: usize, const S: usize>(
+fn add_products<L: Lanes, const R: usize, const S: usize>(
     lanes: L,
-    w: &[&[f32]; R],
-    x: &[&[f32]; S],
+    w: [&[f32]; R],
+    x: [&[f32]; S],
     ahead: &[f32],
-) -> [[f32; S]; R] {
-    let steps = x[0].len() / LANES;
-    let blocks = |row: &&[f32]| row[..steps * LANES].as_ptr();
-    let (wp, xp) = (w.each_ref().map(blocks), x.each_ref().map(blocks));
-    let mut sums = [[lanes.zero(); S]; R];
-    for at in (0..steps).map(|step| step * LANES) {
+    sums: &mut [[f32; LANES]],
+) {
+    let len = x[0].len();
+    assert!(w.iter().chain(&x).all(|row| row.len() == len), "rows of one length");
+    add_whole_vectors(
+        lanes,
+        w.map(|w| &w[..len / LANES * LANES]),
+        x.map(|x| &x[..len / LANES * LANES]),
+        ahead,
+        sums,
+    );
+    for (sums, x) in sums.chunks_exact_mut(R).zip(x) {
+        for (sum, w) in sums.iter_mut().zip(w) {
+            let rest = w[len / LANES * LANES..].iter().zip(&x[len / LANES * LANES..]);
+            sum.iter_mut().zip(rest).for_each(|(sum, (w, x))| *sum += w * x);
+        }
+    }
+}
+
+/// [`add_products`] for lengths that are one multiple of [`LANES`].
+#[inline(always)]
+fn add_whole_vectors<L: Lanes, const R: usize, const S: usize>(
+    lanes: L,
+    w: [&[f32]; R],
+    x: [&[f32]; S],
+    ahead: &[f32],
+    sums: &mut [[f32; LANES]],
+) {
+    let mut tile = [[lanes.zero(); R]; S];
+    for (tile, sums) in tile.iter_mut().zip(sums.chunks_exact(R)) {
+        tile.iter_mut().zip(sums).for_each(|(tile, sum)| *tile = lanes.load(sum));
+    }
+    let (wp, xp) = (w.map(<[f32]>::as_ptr), x.map(<[f32]>::as_ptr));
+    for at in (0..x[0].len()).step_by(LANES) {
         prefetch(ahead, at);
-        // SAFETY: `blocks` checked that every row has `steps` whole blocks.
-        let x: [L::V; S] = std::array::from_fn(|s| unsafe { lanes.load_ptr(xp[s].add(at)) });
-        for r in 0..R {
+        // SAFETY: all rows have the length of `x[0]`, of which 16 elements remain from `at` on.
+        let w: [L::V; R] = std::array::from_fn(|r| unsafe { lanes.load_ptr(wp[r].wrapping_add(at)) });
+        for (tile, x) in tile.iter_mut().zip(&xp) {
             // SAFETY: as above.
-            let w = unsafe { lanes.load_ptr(wp[r].add(at)) };
-            for s in 0..S {
-                sums[r][s] = lanes.mul_add(w, x[s], sums[r][s]);
+            let x = unsafe { lanes.load_ptr(x.wrapping_add(at)) };
+            for (sum, &w) in tile.iter_mut().zip(&w) {
+                *sum = lanes.mul_add(w, x, *sum);
             }
         }
     }
-    let tail = |r: usize, s: usize| -> f32 {
-        let rest = w[r][steps * LANES..].iter().zip(&x[s][steps * LANES..]);
-        rest.map(|(w, x)| w * x).sum()
-    };
-    std::array::from_fn(|r| std::array::from_fn(|s| tree_sum(lanes.to_array(sums[r][s])) + tail(r, s)))
-}
-
-#[inline(always)]
-fn tree_sum(mut lanes: [f32; LANES]) -> f32 {
-    for half in [8, 4, 2, 1] {
-        for lane in 0..half {
-            lanes[lane] += lanes[lane + half];
-        }
+    for (tile, sums) in tile.iter().zip(sums.chunks_exact_mut(R)) {
+        tile.iter().zip(sums).for_each(|(&tile, sum)| *sum = lanes.to_array(tile));
     }
-    lanes[0]
 }

@@ -9,7 +9,7 @@ use tensor::{
     cpu::{
         block_gemm::{Left, block_gemm},
         gemm::{Matrix, gemm_single},
-        simd::{LANES, Lanes, WithLanes, dispatch},
+        simd::LANES,
     },
 };
 
@@ -58,7 +58,7 @@ pub(super) fn sums_of_rows(
             let sums = &mut sums[..n * width];
             let w = &w[columns.start.min(w.len())..];
             if columns.len().is_multiple_of(LANES) {
-                dispatch(RowSums { extents: [n, k, columns.len()], a, w: (w, m), sums: (sums, width) });
+                RowSums { extents: [n, k, columns.len()], a, w: (w, m), sums: (sums, width) }.run();
             } else {
                 let w = Matrix::rows(w, m);
                 let extents = [n, columns.len(), k];
@@ -79,16 +79,17 @@ struct RowSums<'a> {
     sums: (&'a mut [f32], usize),
 }
 
-impl WithLanes for RowSums<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn call<L: Lanes>(self, lanes: L) {
+impl RowSums<'_> {
+    fn run(self) {
         let ([n, k, columns], (w, w_stride), (sums, width)) = (self.extents, self.w, self.sums);
+        // Samples lie a power of two apart in many nets and would then share one set of the cache.
+        let mut packed = [0.0; MAX_SAMPLES * ROWS];
         for first in (0..k).step_by(ROWS) {
             let rows = (k - first).min(ROWS);
-            let left = Left { elements: &self.a[first..], row_stride: k, step: 1 };
+            pack(&self.a[first..], k, rows, &mut packed, ROWS);
+            let left = Left { elements: &packed, row_stride: ROWS, step: 1 };
             let right = (&w[first * w_stride..], w_stride);
-            block_gemm(lanes, [n, columns, rows], left, right, (sums, width), Accumulate::Add);
+            block_gemm([n, columns, rows], left, right, (sums, width), Accumulate::Add);
         }
     }
 }
@@ -103,27 +104,26 @@ pub(super) fn outer_products(
     c: &mut [f32],
     accumulate: Accumulate,
 ) {
-    const TILE_ROWS: usize = 8;
-    const TASK_WORK: usize = 1 << 20;
-    let tiles = (TASK_WORK / (n * columns * TILE_ROWS).max(1)).max(1);
     for_each_run(
         cpu,
         rows,
-        TILE_ROWS * tiles,
+        OUTER_ROWS,
         [c],
         #[inline(always)]
         |range, [c]| {
-            for first in range.clone().step_by(TILE_ROWS) {
-                let last = (first + TILE_ROWS).min(range.end);
-                let c = &mut c[(first - range.start) * columns..(last - range.start) * columns];
-                let extents = [n, last - first, columns];
-                dispatch(Outer { extents, left: (&left[first..], rows), right, c, accumulate });
-            }
+            let extents = [n, range.len(), columns];
+            Outer { extents, left: (&left[range.start..], rows), right, c, accumulate }.run();
         },
     );
 }
 
-/// Some rows of [`outer_products`].
+/// Rows of the product of a task: what one block of `right` is used for.
+const OUTER_ROWS: usize = 64;
+/// Elements of that block.
+const OUTER_ROOM: usize = 6144;
+
+/// Some rows of [`outer_products`]. Both operands are packed, a block of columns at a time: their samples often lie a power of
+/// two apart and would share one set of the cache.
 struct Outer<'a> {
     extents: [usize; 3],
     left: (&'a [f32], usize),
@@ -132,19 +132,33 @@ struct Outer<'a> {
     accumulate: Accumulate,
 }
 
-impl WithLanes for Outer<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn call<L: Lanes>(self, lanes: L) {
+impl Outer<'_> {
+    fn run(self) {
         let ([n, rows, columns], (left, step)) = (self.extents, self.left);
         let whole = columns / LANES * LANES;
-        let a = Left { elements: left, row_stride: 1, step };
-        block_gemm(lanes, [rows, whole, n], a, (self.right, columns), (self.c, columns), self.accumulate);
-        if whole < columns && rows > 0 {
+        let width = OUTER_ROOM / n.max(1) / LANES * LANES;
+        let (mut a, mut b) = ([0.0; MAX_SAMPLES * OUTER_ROWS], [0.0; OUTER_ROOM]);
+        pack(left, step, rows, &mut a, OUTER_ROWS);
+        let a = Left { elements: &a, row_stride: 1, step: OUTER_ROWS };
+        for first in (0..whole).step_by(width) {
+            let width = (whole - first).min(width);
+            pack(&self.right[first..], columns, width, &mut b, width);
+            let c = (&mut self.c[first..], columns);
+            block_gemm([rows, width, n], a, (&b, width), c, self.accumulate);
+        }
+        if whole < columns && n > 0 {
             let left = Matrix::rows(left, step).t();
-            let right = Matrix::rows(&self.right[whole.min(self.right.len())..], columns);
+            let right = Matrix::rows(&self.right[whole..], columns);
             let extents = [rows, columns - whole, n];
             gemm_single(extents, left, right, &mut self.c[whole..], columns, self.accumulate);
         }
+    }
+}
+
+/// Copies the first `width` elements of rows `stride` apart to rows `to_stride` apart.
+#[inline(always)]
+fn pack(from: &[f32], stride: usize, width: usize, to: &mut [f32], to_stride: usize) {
+    for (to, from) in to.chunks_exact_mut(to_stride).zip(from.chunks(stride)) {
+        to[..width].copy_from_slice(&from[..width]);
     }
 }

@@ -42,7 +42,8 @@ fn products_are_the_definition() {
             assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
             let out = run_accumulating(dx.len(), |device, dx, a| backward_data(device, &e, dyv, wv, dx, a));
             assert_close(&out, &dx, sum_tolerance(outputs), &format!("dx of {e:?}"));
-            let out = run_accumulating(dw.len(), |device, dw, a| backward_weights(device, &e, xv, dyv, dw, a));
+            let out =
+                run_accumulating(dw.len(), |device, dw, a| backward_weights(device, &e, xv, dyv, dw, a));
             assert_close(&out, &dw, sum_tolerance(n), &format!("dw of {e:?}"));
             let out = run_accumulating(outputs, |device, db, a| backward_bias(device, &e, dyv, db, a));
             assert_close(&out, &db, sum_tolerance(n), &format!("db of {e:?}"));

@@ -12,7 +12,8 @@ fn reference(lrn: &Lrn, [n, c, h, w]: [usize; 4], x: &[f64]) -> [Vec<f64>; 2] {
     let (mut y, mut scale) = (vec![], vec![]);
     for i in 0..n * c * h * w {
         let (sample, channel, row, column) = (i / (c * h * w), i / (h * w) % c, i / w % h, i % w);
-        let index = |channel: usize, row: usize, column: usize| ((sample * c + channel) * h + row) * w + column;
+        let index =
+            |channel: usize, row: usize, column: usize| ((sample * c + channel) * h + row) * w + column;
         let square = |index: usize| x[index] * x[index];
         let (k, mean): (f32, f64) = match lrn.region {
             Region::AcrossChannels => {
@@ -20,7 +21,8 @@ fn reference(lrn: &Lrn, [n, c, h, w]: [usize; 4], x: &[f64]) -> [Vec<f64>; 2] {
                 (lrn.k, near.map(|c| square(index(c, row, column))).sum::<f64>() / lrn.size as f64)
             }
             Region::WithinChannel => {
-                let range = |at: usize, end: usize| at.saturating_sub(lrn.size / 2)..(at + lrn.size / 2 + 1).min(end);
+                let range =
+                    |at: usize, end: usize| at.saturating_sub(lrn.size / 2)..(at + lrn.size / 2 + 1).min(end);
                 let pixels = range(row, h).flat_map(|r| range(column, w).map(move |c| (r, c)));
                 let sum: f64 = pixels.map(|(r, c)| square(index(channel, r, c))).sum();
                 (1.0, sum / (lrn.size * lrn.size) as f64)

@@ -36,7 +36,8 @@ fn updates_follow_caffe_s_order() {
         start[len / 2] = 0.0;
         let both = run(2 * len, |device, mut out| {
             let (v, w) = out.host().split_at_mut(len);
-            (v.fill(0.0), w.copy_from_slice(&start));
+            v.fill(0.0);
+            w.copy_from_slice(&start);
             for step in 1..=3 {
                 let dw: Vec<f32> = dw.iter().map(|&dw| dw * step as f32).collect();
                 update(device, &options, (&dw).into(), (&mut *v).into(), (&mut *w).into());

@@ -111,10 +111,7 @@ fn labels_that_name_no_class_are_errors() {
         let error = loss::forward(&device, &e, &options, scores, classes, ViewMut::from(&mut p), out)
             .expect_err("no class");
         assert_eq!((error.sample, error.classes), (2, 10));
-        assert_eq!(
-            error.to_string(),
-            format!("the label {bad} of sample 2 is none of the classes 0 to 9")
-        );
+        assert_eq!(error.to_string(), format!("the label {bad} of sample 2 is none of the classes 0 to 9"));
         let out = ViewMut::from(&mut dx);
         loss::backward(&device, &e, &options, 1.0, (&p).into(), classes, out, Accumulate::Replace)
             .expect_err("no class");

@@ -33,7 +33,8 @@ pub struct Declaration {
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
-    /// Whether backward computes the bottoms' gradients even where nobody wants them: then they get memory all the same.
+    /// Whether backward computes the only bottom's gradient even where nobody wants it: then the graph adds as many
+    /// elements to the scratch of the backward pass.
     pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,

@@ -38,6 +38,9 @@ impl DataLayer {
         mini_batch: usize,
         (shuffle, seed, prefetch): (bool, u64, usize),
     ) -> Result<Self, BoxError> {
+        if u32::try_from(mini_batch).is_err() {
+            return Err(format!("a mini-batch of {mini_batch} samples is more than any memory holds").into());
+        }
         let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
         let loader = Loader::new(dataset, transform, options)?;
         Ok(Self { loader, labels: vec![0.0; mini_batch], tops: layer.tops.len(), mini_batch })

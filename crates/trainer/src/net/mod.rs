@@ -5,6 +5,8 @@ pub mod layout;
 pub mod memory;
 pub mod run;
 pub mod schedule;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     error::NetError,

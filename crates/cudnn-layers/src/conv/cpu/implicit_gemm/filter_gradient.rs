@@ -293,7 +293,7 @@ impl Task<'_> {
                 steps: &steps[pixels.clone()],
             };
             let dy = &dy[pixels.start * width..];
-            gather_gemm(lanes, a, width / LANES, dy, &mut sums[index * row_len * width..], mode);
+            gather_gemm(a, width / LANES, dy, &mut sums[index * row_len * width..], mode);
         }
     }
 
