@@ -53,9 +53,9 @@ fn values_of_options_and_variables_are_refused_by_name() {
 #[test]
 fn nets_that_cannot_be_are_refused_with_line_and_layer() {
     for (from, to, parts) in [
-        ("\"Pooling\"", "\"Poling\"", &["net.prototxt:21", "'Poling'", "Pooling"][..]),
-        ("kernel_size: 5 pad: 2", "kernel_size: 50", &["net.prototxt:16", "'conv2'"]),
-        ("bottom: \"pool2\"", "bottom: \"pool3\"", &["net.prototxt:24", "'ip'", "'pool3'"]),
+        ("\"Pooling\"", "\"Poling\"", &["net.prototxt:18", "'Poling'", "Pooling"][..]),
+        ("kernel_size: 5 pad: 2", "kernel_size: 50", &["net.prototxt:13", "'conv2'"]),
+        ("bottom: \"pool2\"", "bottom: \"pool3\"", &["net.prototxt:21", "'ip'", "'pool3'"]),
         (
             "bottom: \"data\" top: \"conv1\"",
             "bottom: \"ip\" top: \"conv1\"",
@@ -64,7 +64,7 @@ fn nets_that_cannot_be_are_refused_with_line_and_layer() {
         ("kernel_size: 3", "kernel_size: 0", &["net.prototxt:10", "kernel_size"]),
         ("num_output: 8", "num_output: 8 group: 3", &["net.prototxt:10", "group"]),
         ("type: \"ReLU\"", "type: ReLU", &["net.prototxt:12"]),
-        ("bottom: \"label\" top: \"loss\"", "top: \"loss\"", &["net.prototxt:28", "'loss'"]),
+        ("bottom: \"label\" top: \"loss\"", "top: \"loss\"", &["net.prototxt:25", "'loss'"]),
         ("name: \"small\"", "name: \"small", &["net.prototxt:2"]),
     ] {
         let folder = Folder::new();
@@ -80,6 +80,9 @@ fn nets_that_cannot_be_are_refused_with_line_and_layer() {
         "a net for a solver",
     );
 }
+
+const CIFAR_FILES: [&str; 5] =
+    ["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"];
 
 #[test]
 fn damaged_data_is_refused_with_its_file() {
@@ -108,7 +111,11 @@ fn damaged_data_is_refused_with_its_file() {
         ("no IDX at all", vec![("train-images-idx3-ubyte", b"images".to_vec())], "train-images"),
         ("no data", vec![("readme", b"nothing".to_vec())], "set"),
         ("a truncated CIFAR", vec![("data_batch_1.bin", cifar(1, 5000))], "data_batch_1.bin"),
-        ("a label out of range in CIFAR", vec![("data_batch_1.bin", cifar(11, 8 * 3073))], "11"),
+        (
+            "a label out of range in CIFAR",
+            CIFAR_FILES.map(|name| (name, cifar(11, 8 * 3073))).to_vec(),
+            "data_batch_1.bin",
+        ),
         (
             "a label out of range in IDX",
             vec![
