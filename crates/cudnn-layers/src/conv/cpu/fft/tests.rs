@@ -3,7 +3,7 @@
 use super::{
     super::super::tests::check,
     FFT_TILING, FFT_TILING_16,
-    complex::{CLEARED, ComplexLanes, MAX, Work, fft, real_fft, real_inverse, tangle, untangle},
+    complex::{CLEARED, ComplexLanes, MAX, Row, Work, fft, real_fft, real_inverse, tangle, untangle},
 };
 use rustfft::{FftPlanner, num_complex::Complex};
 use tensor::{
@@ -24,8 +24,8 @@ impl WithLanes for Transform {
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) -> Work {
         let (mut work, mut spectra) = (CLEARED, CLEARED);
-        let input = |i: usize| l.load_bin(&self.signals[i]);
-        fft(l, self.n, self.short, &mut work, input, |k, z| l.store_bin(&mut spectra[k], z));
+        let input = |i: usize| l.load_bin(&self.signals.0[i]);
+        fft(l, self.n, self.short, &mut work, input, |k, z| l.store_bin(&mut spectra.0[k], z));
         spectra
     }
 }
@@ -33,16 +33,16 @@ impl WithLanes for Transform {
 /// The first `points` of `n` random complex values in every lane, the others zero.
 fn random_signals(points: usize, seed: u64) -> Work {
     let values = random(2 * LANES * MAX, seed);
-    std::array::from_fn(|i| {
+    Work(std::array::from_fn(|i| {
         std::array::from_fn(|part| {
             std::array::from_fn(|lane| if i < points { values[(i * 2 + part) * LANES + lane] } else { 0.0 })
         })
-    })
+    }))
 }
 
 /// The spectrum of lane `lane` by rustfft, in double precision.
 fn oracle(signals: &Work, n: usize, lane: usize) -> Vec<Complex<f64>> {
-    let value = |i: usize| Complex::new(signals[i][0][lane].into(), signals[i][1][lane].into());
+    let value = |i: usize| Complex::new(signals.0[i][0][lane].into(), signals.0[i][1][lane].into());
     let mut buffer: Vec<_> = (0..n).map(value).collect();
     FftPlanner::new().plan_fft_forward(n).process(&mut buffer);
     buffer
@@ -61,7 +61,7 @@ fn complex_transforms_match_another_library() {
             let spectra = dispatch(Transform { n, short, signals });
             for lane in 0..LANES {
                 for (k, expected) in oracle(&signals, n, lane).into_iter().enumerate() {
-                    let actual = spectra[k].map(|part| part[lane]);
+                    let actual = spectra.0[k].map(|part| part[lane]);
                     assert_near(actual, expected, &format!("{n} points, short {short}, frequency {k}"));
                 }
             }
@@ -72,7 +72,7 @@ fn complex_transforms_match_another_library() {
 /// Real signals through [`real_fft`] and back.
 struct ThereAndBack {
     n: usize,
-    row: [[f32; LANES]; MAX],
+    row: Row,
 }
 
 impl WithLanes for ThereAndBack {
@@ -81,8 +81,8 @@ impl WithLanes for ThereAndBack {
     fn call<L: Lanes>(self, l: L) -> Self::Output {
         let (mut work, mut spectra) = ([CLEARED; 2], CLEARED);
         let mut back = [[0.0; LANES]; MAX];
-        real_fft(l, self.n, &mut work, &self.row, |k, z| l.store_bin(&mut spectra[k], z));
-        let input = |k: usize| l.load_bin(&spectra[k]);
+        real_fft(l, self.n, &mut work, &self.row, |k, z| l.store_bin(&mut spectra.0[k], z));
+        let input = |k: usize| l.load_bin(&spectra.0[k]);
         real_inverse(l, self.n, &mut work, input, |i, [even, odd]| {
             back[2 * i] = l.to_array(even);
             back[2 * i + 1] = l.to_array(odd);
@@ -95,18 +95,18 @@ impl WithLanes for ThereAndBack {
 fn real_transforms_match_another_library_and_invert() {
     for n in [16, 32] {
         let mut signals = random_signals(n, 3);
-        signals.iter_mut().for_each(|bin| bin[1] = [0.0; LANES]);
-        let row = signals.map(|bin| bin[0]);
+        signals.0.iter_mut().for_each(|bin| bin[1] = [0.0; LANES]);
+        let row = Row(signals.0.map(|bin| bin[0]));
         let (spectra, back) = dispatch(ThereAndBack { n, row });
         for lane in 0..LANES {
             let expected = oracle(&signals, n, lane);
             let packed = Complex::new(expected[0].re, expected[n / 2].re);
-            assert_near(spectra[0].map(|part| part[lane]), packed, "the two real frequencies");
+            assert_near(spectra.0[0].map(|part| part[lane]), packed, "the two real frequencies");
             for k in 1..n / 2 {
-                assert_near(spectra[k].map(|part| part[lane]), expected[k], &format!("frequency {k}"));
+                assert_near(spectra.0[k].map(|part| part[lane]), expected[k], &format!("frequency {k}"));
             }
             for i in 0..n {
-                assert!((back[i][lane] / n as f32 - row[i][lane]).abs() < 1e-6, "value {i} of {n}");
+                assert!((back[i][lane] / n as f32 - row.0[i][lane]).abs() < 1e-6, "value {i} of {n}");
             }
         }
     }
@@ -138,7 +138,7 @@ fn two_real_signals_share_a_transform() {
         let [together, apart, again] = dispatch(Packed { n, signals });
         let real_part = |part: usize| {
             let mut real = CLEARED;
-            real.iter_mut().zip(&signals).for_each(|(to, from)| to[0] = from[part]);
+            real.0.iter_mut().zip(&signals.0).for_each(|(to, from)| to[0] = from[part]);
             oracle(&real, n, 7)
         };
         let (a, b) = (real_part(0), real_part(1));
@@ -149,9 +149,9 @@ fn two_real_signals_share_a_transform() {
                 _ if slot < n / 2 => a[slot],
                 _ => b[n - slot],
             };
-            assert_near(apart[slot].map(|part| part[7]), expected, &format!("slot {slot} of {n}"));
-            let joined = Complex::new(f64::from(together[slot][0][7]), f64::from(together[slot][1][7]));
-            assert_near(again[slot].map(|part| part[7]), joined, &format!("slot {slot} joined"));
+            assert_near(apart.0[slot].map(|part| part[7]), expected, &format!("slot {slot} of {n}"));
+            let joined = Complex::new(f64::from(together.0[slot][0][7]), f64::from(together.0[slot][1][7]));
+            assert_near(again.0[slot].map(|part| part[7]), joined, &format!("slot {slot} joined"));
         }
     }
 }
