@@ -166,7 +166,7 @@ impl Plan {
     /// Floats of one frequency of the spectra of all tiles of a group. An odd number of [`BIN`]s: neighbouring
     /// frequencies of a tile must not all fall into the same few sets of a cache.
     pub(super) fn plane(&self, images: &Images) -> usize {
-        (self.geometry.n * self.tiles_of_image() * images.blocks() | 1) * BIN
+        ((self.geometry.n * self.tiles_of_image() * images.blocks()) | 1) * BIN
     }
 
     /// Floats of the spectra of `images`: `[group][column][row of the spectrum]` planes of `[tile][block]` bins.
