@@ -126,9 +126,9 @@ fn ahead<'a>(k: usize, w: &'a [f32], next: &'a [f32], row: usize, terms: &Range<
     if row < TILE[0] && start < from.len() { &from[start..] } else { w }
 }
 
-/// Adds the products of `R` rows with `S` samples of one length to `sums[s * R + r]`. Meanwhile fetches as many elements of
-/// `ahead`: of the tiles that share their rows of weights the first alone would wait for memory, and the others would
-/// leave it idle.
+/// Adds the products of `R` rows with `S` samples of one length to the first `sums`, sample by sample. Meanwhile fetches as
+/// many elements of `ahead`: of the tiles that share their rows of weights the first alone would wait for memory, and
+/// the others would leave it idle.
 #[inline(always)]
 fn add_products<L: Lanes, const R: usize, const S: usize>(
     lanes: L,
@@ -139,16 +139,14 @@ fn add_products<L: Lanes, const R: usize, const S: usize>(
 ) {
     let len = x[0].len();
     assert!(w.iter().chain(&x).all(|row| row.len() == len), "rows of one length");
-    add_whole_vectors(
-        lanes,
-        w.map(|w| &w[..len / LANES * LANES]),
-        x.map(|x| &x[..len / LANES * LANES]),
-        ahead,
-        sums,
-    );
-    for (sums, x) in sums.chunks_exact_mut(R).zip(x) {
+    let whole = len / LANES * LANES;
+    // Arrays, because only loops of constant length let the compiler keep the sums in registers.
+    let sums: &mut [[[f32; LANES]; R]; S] =
+        sums.as_chunks_mut().0.first_chunk_mut().expect("sums for every row and sample");
+    add_whole_vectors(lanes, w.map(|w| &w[..whole]), x.map(|x| &x[..whole]), ahead, sums);
+    for (sums, x) in sums.iter_mut().zip(x) {
         for (sum, w) in sums.iter_mut().zip(w) {
-            let rest = w[len / LANES * LANES..].iter().zip(&x[len / LANES * LANES..]);
+            let rest = w[whole..].iter().zip(&x[whole..]);
             sum.iter_mut().zip(rest).for_each(|(sum, (w, x))| *sum += w * x);
         }
     }
@@ -161,26 +159,26 @@ fn add_whole_vectors<L: Lanes, const R: usize, const S: usize>(
     w: [&[f32]; R],
     x: [&[f32]; S],
     ahead: &[f32],
-    sums: &mut [[f32; LANES]],
+    sums: &mut [[[f32; LANES]; R]; S],
 ) {
     let mut tile = [[lanes.zero(); R]; S];
-    for (tile, sums) in tile.iter_mut().zip(sums.chunks_exact(R)) {
+    for (tile, sums) in tile.iter_mut().zip(sums.iter()) {
         tile.iter_mut().zip(sums).for_each(|(tile, sum)| *tile = lanes.load(sum));
     }
     let (wp, xp) = (w.map(<[f32]>::as_ptr), x.map(<[f32]>::as_ptr));
     for at in (0..x[0].len()).step_by(LANES) {
         prefetch(ahead, at);
         // SAFETY: all rows have the length of `x[0]`, of which 16 elements remain from `at` on.
-        let w: [L::V; R] = std::array::from_fn(|r| unsafe { lanes.load_ptr(wp[r].wrapping_add(at)) });
-        for (tile, x) in tile.iter_mut().zip(&xp) {
+        let x: [L::V; S] = std::array::from_fn(|s| unsafe { lanes.load_ptr(xp[s].wrapping_add(at)) });
+        for (r, w) in wp.iter().enumerate() {
             // SAFETY: as above.
-            let x = unsafe { lanes.load_ptr(x.wrapping_add(at)) };
-            for (sum, &w) in tile.iter_mut().zip(&w) {
-                *sum = lanes.mul_add(w, x, *sum);
+            let w = unsafe { lanes.load_ptr(w.wrapping_add(at)) };
+            for (tile, &x) in tile.iter_mut().zip(&x) {
+                tile[r] = lanes.mul_add(w, x, tile[r]);
             }
         }
     }
-    for (tile, sums) in tile.iter().zip(sums.chunks_exact_mut(R)) {
+    for (tile, sums) in tile.iter().zip(sums.iter_mut()) {
         tile.iter().zip(sums).for_each(|(&tile, sum)| *sum = lanes.to_array(tile));
     }
 }

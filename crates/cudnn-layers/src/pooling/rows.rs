@@ -74,9 +74,10 @@ impl Walk {
         let (stride, [height, width], pitch) = (self.g.stride, self.g.window, self.pitch);
         let (phase_len, len) = (self.phase_rows(band) * pitch, self.len(band));
         (0..height).flat_map(move |r| {
+            let [row_phase, row] = split(r, stride[0]);
             (0..width).map(move |s| {
-                let phase = r % stride[0] * stride[1] + s % stride[1];
-                let start = phase * phase_len + r / stride[0] * pitch + s / stride[1];
+                let [phase, column] = split(s, stride[1]);
+                let start = (row_phase * stride[1] + phase) * phase_len + row * pitch + column;
                 (r * width + s, start..start + len)
             })
         })
@@ -88,7 +89,7 @@ impl Walk {
         let (g, pitch, rows) = (self.g, self.pitch, self.phase_rows(band));
         let first = band.rows.start * g.stride[0];
         (0..rows * g.stride[0]).map(move |position| {
-            let (phase, row) = (position % g.stride[0], position / g.stride[0]);
+            let [phase, row] = split(position, g.stride[0]);
             let image_row = (first + position).checked_sub(g.pad[0]).filter(|&row| row < g.h);
             ((phase * g.stride[1] * rows + row) * pitch, image_row)
         })
@@ -129,6 +130,16 @@ impl Walk {
                 row.iter_mut().zip(&self.line[pad..]).for_each(|(to, &sum)| *to += sum);
             }
         }
+    }
+}
+
+/// Remainder and quotient; a division by an unknown number costs more than the pixels of a short row.
+#[inline(always)]
+fn split(position: usize, stride: usize) -> [usize; 2] {
+    match stride {
+        1 => [0, position],
+        2 => [position & 1, position >> 1],
+        _ => [position % stride, position / stride],
     }
 }
 
