@@ -9,8 +9,8 @@ use cudnn_layers::conv::cuda::{CudaProfiler, CudaRunner};
 use cudnn_layers::conv::{ProfileOptions, operand_lens, profile::geometry};
 use cudnn_layers::raw::Cudnn;
 use planner::{
-    BatchSizePolicy, Bytes, Configuration, CostTable, DeviceHeader, Kernel, Math, Measurement, Plan, PlanOptions,
-    plan,
+    BatchSizePolicy, Bytes, Configuration, CostTable, DeviceHeader, Kernel, Math, Measurement, Plan,
+    PlanOptions, plan,
 };
 use std::{error::Error, path::PathBuf, process::ExitCode, time::Duration, time::Instant};
 use tensor::cuda::{CudaDevices, DEVICE_ALIGNMENT, DeviceArena, DeviceLease, Event, probe};
@@ -44,6 +44,9 @@ struct Args {
     /// Run the plans under these workspace limits per kernel
     #[arg(long)]
     run: Vec<Bytes>,
+    /// Only algorithms of at most this accuracy class in these plans
+    #[arg(long)]
+    max_error: Option<f32>,
     /// Iterations of every timed run
     #[arg(long, default_value_t = 20)]
     iterations: usize,
@@ -77,7 +80,8 @@ fn record(args: &Args) -> Result<(), Failure> {
     };
     let mut profiler = CudaProfiler::new(cudnn, options)?;
     for net in &args.nets {
-        let (name, mini_batch) = net.split_once(':').ok_or("a net is NAME:MINI_BATCH, such as alexnet:256")?;
+        let (name, mini_batch) =
+            net.split_once(':').ok_or("a net is NAME:MINI_BATCH, such as alexnet:256")?;
         let kernels = kernels(args, name, mini_batch.parse()?)?;
         let mut table = CostTable::new(header.clone());
         for math in maths(&args.math)? {
@@ -179,12 +183,17 @@ fn compare(
     println!("\n{math}, at most {limit} of workspace per kernel, {} iterations:", args.iterations);
     let mut tables = vec![("", table.clone())];
     if math == Math::Tf32 {
-        // What a framework gets that asks cuDNN for its tensor cores: every algorithm in TF32 arithmetic.
-        tables.push((" (TF32 algorithms only)", only_tf32(table)?));
+        // What a framework gets that switches TF32 on for all of cuDNN: no algorithm in FP32 that has a form in TF32.
+        tables.push((" (TF32 wherever there is a form of it)", only_tf32(table)?));
     }
     for (which, table) in &tables {
+        let max_error = args.max_error;
         let planned = |batch_size_policy| {
-            plan(kernels, table, &PlanOptions { batch_size_policy, limit, ..PlanOptions::default() })
+            plan(
+                kernels,
+                table,
+                &PlanOptions { batch_size_policy, limit, max_error, ..PlanOptions::default() },
+            )
         };
         let plans = [planned(BatchSizePolicy::Undivided)?, planned(args.policy)?];
         let measured = [run(cudnn, &plans[0], args.iterations)?, run(cudnn, &plans[1], args.iterations)?];
@@ -214,11 +223,15 @@ fn compare(
     Ok(())
 }
 
+/// Without the rows of algorithms that TF32 has a form of.
 fn only_tf32(table: &CostTable) -> Result<CostTable, Failure> {
     let mut only = CostTable::new(table.device.clone());
     for (kernel, micro_batch, rows) in table.iter() {
-        let tensor_cores = |row: &&Measurement| row.algorithm.as_str().ends_with("_TF32");
-        only.insert(*kernel, micro_batch, rows.iter().filter(tensor_cores).cloned().collect())?;
+        let has_other = |row: &&Measurement| {
+            let in_tf32 = format!("{}_TF32", row.algorithm);
+            rows.iter().any(|other| other.algorithm.as_str() == in_tf32)
+        };
+        only.insert(*kernel, micro_batch, rows.iter().filter(|row| !has_other(row)).cloned().collect())?;
     }
     Ok(only)
 }

@@ -149,19 +149,37 @@ impl Cudnn {
                 RawAlgorithm::Forward(algorithm) => (
                     "cudnnGetConvolutionForwardWorkspaceSize",
                     sys::cudnnGetConvolutionForwardWorkspaceSize(
-                        self.handle, x, w, convolution, y, algorithm, &mut bytes,
+                        self.handle,
+                        x,
+                        w,
+                        convolution,
+                        y,
+                        algorithm,
+                        &mut bytes,
                     ),
                 ),
                 RawAlgorithm::BackwardData(algorithm) => (
                     "cudnnGetConvolutionBackwardDataWorkspaceSize",
                     sys::cudnnGetConvolutionBackwardDataWorkspaceSize(
-                        self.handle, w, y, convolution, x, algorithm, &mut bytes,
+                        self.handle,
+                        w,
+                        y,
+                        convolution,
+                        x,
+                        algorithm,
+                        &mut bytes,
                     ),
                 ),
                 RawAlgorithm::BackwardFilter(algorithm) => (
                     "cudnnGetConvolutionBackwardFilterWorkspaceSize",
                     sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
-                        self.handle, x, y, convolution, w, algorithm, &mut bytes,
+                        self.handle,
+                        x,
+                        y,
+                        convolution,
+                        w,
+                        algorithm,
+                        &mut bytes,
                     ),
                 ),
             }
@@ -204,19 +222,55 @@ impl Cudnn {
                 RawAlgorithm::Forward(algorithm) => (
                     "cudnnConvolutionForward",
                     sys::cudnnConvolutionForward(
-                        self.handle, one, x, a, w, b, convolution, algorithm, scratch, bytes, beta, y, out,
+                        self.handle,
+                        one,
+                        x,
+                        a,
+                        w,
+                        b,
+                        convolution,
+                        algorithm,
+                        scratch,
+                        bytes,
+                        beta,
+                        y,
+                        out,
                     ),
                 ),
                 RawAlgorithm::BackwardData(algorithm) => (
                     "cudnnConvolutionBackwardData",
                     sys::cudnnConvolutionBackwardData(
-                        self.handle, one, w, b, y, a, convolution, algorithm, scratch, bytes, beta, x, out,
+                        self.handle,
+                        one,
+                        w,
+                        b,
+                        y,
+                        a,
+                        convolution,
+                        algorithm,
+                        scratch,
+                        bytes,
+                        beta,
+                        x,
+                        out,
                     ),
                 ),
                 RawAlgorithm::BackwardFilter(algorithm) => (
                     "cudnnConvolutionBackwardFilter",
                     sys::cudnnConvolutionBackwardFilter(
-                        self.handle, one, x, a, y, b, convolution, algorithm, scratch, bytes, beta, w, out,
+                        self.handle,
+                        one,
+                        x,
+                        a,
+                        y,
+                        b,
+                        convolution,
+                        algorithm,
+                        scratch,
+                        bytes,
+                        beta,
+                        w,
+                        out,
                     ),
                 ),
             }
@@ -333,7 +387,15 @@ impl Opaque for sys::cudnnConvolutionDescriptor_t {
         unsafe {
             check("cudnnCreateConvolutionDescriptor", sys::cudnnCreateConvolutionDescriptor(&mut raw))?;
             let status = sys::cudnnSetConvolution2dDescriptor(
-                raw, pad[0], pad[1], stride[0], stride[1], dilation[0], dilation[1], MODE, FLOAT,
+                raw,
+                pad[0],
+                pad[1],
+                stride[0],
+                stride[1],
+                dilation[0],
+                dilation[1],
+                MODE,
+                FLOAT,
             );
             let set = check("cudnnSetConvolution2dDescriptor", status)
                 .and_then(|()| {

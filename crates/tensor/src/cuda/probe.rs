@@ -2,8 +2,8 @@
 
 use super::{Cuda, CudaError, reason};
 use cudarc::driver::{DriverError, result, sys};
-use sys::CUdevice_attribute_enum as Attribute;
 use std::fmt;
+use sys::CUdevice_attribute_enum as Attribute;
 use thiserror::Error;
 
 /// The oldest driver that cuDNN 9 runs on.

@@ -122,8 +122,12 @@ impl Graph {
             }
             let trains = node.params.iter().any(|&param| self.params[param].trained);
             let wants = |bottom: usize| wanted[bottom] || (trains && node.declaration.always_propagates);
-            let propagates: Vec<bool> =
-                node.bottoms.iter().zip(propagates).map(|(&bottom, passes)| passes && wants(bottom)).collect();
+            let propagates: Vec<bool> = node
+                .bottoms
+                .iter()
+                .zip(propagates)
+                .map(|(&bottom, passes)| passes && wants(bottom))
+                .collect();
             for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| **passes) {
                 self.values[bottom].needs_diff = true;
             }

@@ -8,7 +8,7 @@ use planner::{KernelId, Math, Measurement, Profiler, ProfilerError};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tensor::{
-    Accumulate, Access, ConvGeometry, Span,
+    Access, Accumulate, ConvGeometry, Span,
     cuda::{CudaError, DEVICE_ALIGNMENT, DeviceArena, DeviceLease, Event},
 };
 
@@ -105,7 +105,7 @@ impl CudaProfiler {
                 micro_batch,
                 time_ms,
                 workspace: convolution.workspace(),
-                max_error: algorithm.max_error(),
+                max_error: algorithm.max_error(&geometry),
                 deterministic: algorithm.deterministic(),
             });
         }

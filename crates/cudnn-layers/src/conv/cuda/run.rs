@@ -1,6 +1,6 @@
 //! Running a configuration on the GPU: one call after the other over slices of the mini-batch, without waiting in between.
 
-use super::{CudaConvError, Convolution, find};
+use super::{Convolution, CudaConvError, find};
 use crate::conv::{ConvOp, RunnerError, operand_lens};
 use crate::raw::Cudnn;
 use planner::{Bytes, Configuration, MicroConfiguration};
@@ -45,8 +45,7 @@ impl CudaRunner {
         if found != geometry.n {
             return Err(RunnerError::MiniBatch { found, expected: geometry.n }.into());
         }
-        let mut runner =
-            Self { op, geometry, convolutions: Vec::new(), calls: Vec::new(), workspace_len: 0 };
+        let mut runner = Self { op, geometry, convolutions: Vec::new(), calls: Vec::new(), workspace_len: 0 };
         let mut first_sample = 0;
         for run in configuration.runs() {
             let convolution = ready(cudnn, op, geometry, &run.micro)?;
@@ -130,13 +129,12 @@ fn ready(
     micro: &MicroConfiguration,
 ) -> Result<Convolution, CudaConvError> {
     let name = || micro.algorithm.as_str().to_owned();
-    let algorithm = find(op, micro.algorithm.as_str())
-        .ok_or_else(|| RunnerError::Unknown { op, algorithm: name() })?;
+    let algorithm =
+        find(op, micro.algorithm.as_str()).ok_or_else(|| RunnerError::Unknown { op, algorithm: name() })?;
     let micro_batch = micro.micro_batch as usize;
     let geometry = geometry.with_batch(micro_batch);
-    let convolution = Convolution::new(cudnn, algorithm, geometry)?.ok_or_else(|| {
-        RunnerError::Unsupported { op, algorithm: name(), geometry: Box::new(geometry) }
-    })?;
+    let convolution = Convolution::new(cudnn, algorithm, geometry)?
+        .ok_or_else(|| RunnerError::Unsupported { op, algorithm: name(), geometry: Box::new(geometry) })?;
     let (needed, planned): (Bytes, Bytes) = (convolution.workspace(), micro.workspace);
     if needed > planned {
         return Err(RunnerError::Workspace { algorithm: name(), micro_batch, needed, planned }.into());
