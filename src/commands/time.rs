@@ -12,7 +12,10 @@ use crate::{
 };
 use planner::{BatchSizePolicy, PlanOptions};
 use serde::Serialize;
-use trainer::{Net, time::Timing};
+use trainer::{
+    Net,
+    time::{TimeReport, Timing},
+};
 
 #[derive(Serialize)]
 struct Report {
@@ -54,6 +57,9 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     session.profile(chosen, &mut console)?;
     let mut runs = Vec::with_capacity(policies.len());
     for policy in policies {
+        if args.compare {
+            console.text(format!("\n{policy}:"))?;
+        }
         let run;
         (session, run) = timed(session, policy, args, &mut console)?;
         console.text(format!("\n{}", run.our_tables()))?;
@@ -98,9 +104,14 @@ fn timed(
     Ok((Session { at_start, options, planning, net, header }, run))
 }
 
-fn run(timing: Timing, args: &TimeArgs) -> Result<(trainer::time::TimeReport, Net), Error> {
+/// Runs the net and puts its data back where it was: another run sees the same mini-batches.
+fn run(timing: Timing, args: &TimeArgs) -> Result<(TimeReport, Net), Error> {
+    let positions = timing.net().positions().map(|(layer, position)| (layer.to_owned(), position));
+    let positions: Vec<(String, u64)> = positions.collect();
     let bar = progress::bar(args.iterations as u64, "timing");
     let result = timing.run(args.iterations, args.run.seed(), |_, _| bar.inc(1));
     bar.finish_and_clear();
-    Ok(result?)
+    let (report, mut net) = result?;
+    positions.iter().for_each(|(layer, position)| net.set_position(layer, *position));
+    Ok((report, net))
 }

@@ -24,6 +24,7 @@ use std::{
 };
 use trainer::{
     Prepared, Solver, TrainOptions,
+    snapshot::load_solver_state,
     spec::{NetSpec, SolverSpec},
 };
 
@@ -134,7 +135,7 @@ fn announce(
 fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     let mut spec = SolverSpec::load(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
-    spec.random_seed = args.run.seed.or(spec.random_seed);
+    spec.random_seed = args.run.seed.or(snapshot_seed(args)?).or(spec.random_seed);
     if args.no_test {
         spec.tests.clear();
     }
@@ -149,6 +150,13 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
         make_folder(&spec.snapshot.prefix)?;
     }
     Ok(spec)
+}
+
+/// A training that goes on draws what it would have drawn.
+fn snapshot_seed(args: &TrainArgs) -> Result<Option<u64>, Error> {
+    let Some(snapshot) = &args.snapshot else { return Ok(None) };
+    let (state, _) = load_solver_state(snapshot)?;
+    Ok(Some(state.random_seed))
 }
 
 /// Makes the folder of the snapshots now: that it cannot be made should not come out at the end of a training.

@@ -92,8 +92,9 @@ fn data(spec: &NetSpec, net: &Net, synthetic: bool) -> String {
 
 /// A path as short as it gets from the current folder.
 pub(crate) fn shown(path: &std::path::Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
+    let straight = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let here = std::env::current_dir().and_then(|here| here.canonicalize()).unwrap_or_default();
+    straight.strip_prefix(here).unwrap_or(&straight).display().to_string()
 }
 
 impl fmt::Display for Header {

@@ -76,7 +76,7 @@ pub(crate) fn kernel_table(kernels: &[KernelReport]) -> Table {
     let mut columns =
         vec![("kernel", Align::Left), ("configuration", Align::Left), ("plan ms", Align::Right)];
     if ran {
-        columns.extend([("run ms", Align::Right), ("run/plan", Align::Right)]);
+        columns.extend([("run ms", Align::Right), ("deviation", Align::Right)]);
     }
     let rest = ["workspace", "undivided ms", "gain", "max error"];
     columns.extend(rest.map(|name| (name, Align::Right)));

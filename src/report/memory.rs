@@ -76,13 +76,10 @@ impl fmt::Display for MemoryEstimate {
         let parts: Vec<String> = (parts.iter().filter(|(_, bytes)| *bytes > 0))
             .map(|(name, bytes)| format!("{name} {}", Bytes(*bytes)))
             .collect();
-        write!(
-            f,
-            "{} ({} if none shared its place)",
-            parts.join(" + "),
-            Bytes(self.transient_unshared_bytes)
-        )?;
-        write!(f, "\n              host buffers {}", Bytes(self.host_bytes))?;
+        let (unshared, host) = (Bytes(self.transient_unshared_bytes), Bytes(self.host_bytes));
+        write!(f, "{}", parts.join(" + "))?;
+        write!(f, "\n              (blobs and workspace would be {unshared} if none shared its place)")?;
+        write!(f, "\n              host buffers {host}")?;
         if let (Some(resident), Some(peak)) = (self.resident_bytes, self.expected_peak_bytes) {
             write!(f, ", already resident {}, expected peak {}", Bytes(resident), Bytes(peak))?;
         }

@@ -84,72 +84,6 @@ pub(crate) fn put(accumulate: Accumulate, to: &mut f32, value: f32) {
     }
 }
 
-/// Accumulators of a sum: independent, to hide the latency of additions and to shorten the chain of roundings.
-const SUM_LANES: usize = 64;
-/// Elements summed in single precision before the partial sum joins a double.
-const SUM_RUN: usize = 4096;
-
-/// Sums `terms(inputs[..][i])` over `i`, in one fixed order: single precision over short interleaved chains, double above.
-#[inline(always)]
-pub(crate) fn sums<const I: usize, const S: usize>(
-    inputs: [&[f32]; I],
-    terms: impl Fn([f32; I]) -> [f32; S],
-) -> [f64; S] {
-    let len = inputs[0].len();
-    let mut totals = [0.0; S];
-    let mut start = 0;
-    while start < len {
-        let end = (start + SUM_RUN).min(len);
-        let run = inputs.map(|input| &input[start..end]);
-        let lanes = run_sums(run, &terms);
-        for (total, lanes) in totals.iter_mut().zip(lanes) {
-            *total += f64::from(tree_sum(lanes));
-        }
-        start = end;
-    }
-    totals
-}
-
-#[inline(always)]
-fn run_sums<const I: usize, const S: usize>(
-    run: [&[f32]; I],
-    terms: &impl Fn([f32; I]) -> [f32; S],
-) -> [[f32; SUM_LANES]; S] {
-    let mut lanes = [[0.0; SUM_LANES]; S];
-    let whole = run[0].len() / SUM_LANES * SUM_LANES;
-    let mut at = 0;
-    while at < whole {
-        let block: [&[f32; SUM_LANES]; I] =
-            run.map(|input| input[at..at + SUM_LANES].try_into().expect("a whole block"));
-        for lane in 0..SUM_LANES {
-            let values = terms(std::array::from_fn(|input| block[input][lane]));
-            for (lanes, value) in lanes.iter_mut().zip(values) {
-                lanes[lane] += value;
-            }
-        }
-        at += SUM_LANES;
-    }
-    for lane in 0..run[0].len() - whole {
-        let values = terms(std::array::from_fn(|input| run[input][whole + lane]));
-        for (lanes, value) in lanes.iter_mut().zip(values) {
-            lanes[lane] += value;
-        }
-    }
-    lanes
-}
-
-#[inline(always)]
-fn tree_sum(mut lanes: [f32; SUM_LANES]) -> f32 {
-    let mut half = SUM_LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            lanes[lane] += lanes[lane + half];
-        }
-        half /= 2;
-    }
-    lanes[0]
-}
-
 /// The planes of one channel of a writable `outer x axis x inner` blob.
 pub(crate) struct ChannelMut<'a> {
     blob: SharedMut<'a>,
@@ -216,11 +150,11 @@ impl ColumnsMut<'_> {
 }
 
 /// Calls `body(outer index, columns, the block of every output)` for every block of at most `width` columns of
-/// `outer x axis x inner` blobs, vectorised; small neighbouring blocks share a task.
+/// `outer x axis x inner` blobs, vectorised; `run` neighbouring blocks share a task.
 pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
     cpu: &Cpu,
     extents: &crate::AxisExtents,
-    width: usize,
+    (width, run): (usize, usize),
     outputs: [&mut [f32]; OUTPUTS],
     body: impl Fn(usize, Range<usize>, [ColumnsMut<'_>; OUTPUTS]) + Sync,
 ) {
@@ -228,7 +162,6 @@ pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
     assert!(outputs.iter().all(|output| output.len() == extents.len()), "lengths of the outputs");
     let blobs = outputs.map(SharedMut::new);
     let per_outer = inner.div_ceil(width);
-    let run = items_per_task(extents.axis * width.min(inner));
     for_each_run(
         cpu,
         extents.outer * per_outer,

@@ -11,6 +11,8 @@ pub mod bias;
 pub mod conv;
 pub mod copy;
 mod cpu_loops;
+mod cpu_sums;
+mod cudnn_error;
 mod descriptor;
 pub mod dropout;
 pub mod eltwise;

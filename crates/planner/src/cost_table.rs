@@ -5,7 +5,7 @@ use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{InvalidMeasurement, ProfileError};
+use crate::error::{InvalidMeasurement, MergeError, ProfileError};
 use crate::json_lines::Record;
 use crate::kernel::{Kernel, KernelId};
 use crate::micro::Measurement;
@@ -45,7 +45,7 @@ pub struct DeviceHeader {
 pub struct Progress<'a> {
     /// Measurements made.
     pub done: usize,
-    /// Measurements to be made in all.
+    /// Measurements to be made in all; under `adaptive` at most, until the end.
     pub total: usize,
     /// What is measured next: the first kernel of its kind and the micro-batch size. `None` at the end.
     pub next: Option<(&'a Kernel, u32)>,
@@ -67,10 +67,12 @@ impl CostTable {
     }
 
     /// Measures what `policy` needs for `kernels` and the table does not have yet: identical kernels once,
-    /// and for each the largest size first, so that a profiler's buffers never grow.
+    /// and for each the largest size first, so that a profiler's buffers never grow. Under `adaptive` those
+    /// are the sizes it begins with; [`profile_for`](CostTable::profile_for) knows the limit and goes on.
     ///
-    /// # Errors When the profiler fails or returns an impossible measurement. What was measured before stays
-    /// in the table.
+    /// # Errors
+    /// When the profiler fails or returns an impossible measurement. What was measured before stays in the
+    /// table.
     pub fn profile(
         &mut self,
         kernels: &[Kernel],
@@ -79,15 +81,11 @@ impl CostTable {
         mut progress: impl FnMut(Progress<'_>),
     ) -> Result<(), ProfileError> {
         let missing = self.missing(kernels, policy);
-        let total = missing.len();
-        for (done, &(kernel, micro_batch)) in missing.iter().enumerate() {
-            progress(Progress { done, total, next: Some((kernel, micro_batch)) });
-            let measured = profiler.measure(&kernel.id, micro_batch);
-            let stored = measured.and_then(|rows| Ok(self.insert(kernel.id, micro_batch, rows)?));
-            let (name, id) = (kernel.to_string(), kernel.id);
-            stored.map_err(|source| ProfileError { kernel: name, id, micro_batch, source })?;
+        let mut measuring = Measuring::new(self, profiler, &mut progress, missing.len());
+        for (kernel, micro_batch) in missing {
+            measuring.measure(kernel, micro_batch)?;
         }
-        progress(Progress { done: total, total, next: None });
+        measuring.finish();
         Ok(())
     }
 
@@ -121,6 +119,29 @@ impl CostTable {
         Ok(())
     }
 
+    /// Takes over the measurements of `other`, in place of its own where both have the same kernel and size. The
+    /// date and the command remain its own.
+    ///
+    /// # Errors
+    /// When `other` was measured on another device, with another version of the library or another number of
+    /// threads; the table stays as it is.
+    pub fn merge(&mut self, other: CostTable) -> Result<(), MergeError> {
+        let (ours, theirs) = (&self.device, &other.device);
+        for (what, ours, theirs) in [
+            ("device", &ours.name, &theirs.name),
+            ("library version", &ours.library_version, &theirs.library_version),
+            ("number of threads", &ours.threads, &theirs.threads),
+        ] {
+            if ours != theirs {
+                return Err(MergeError { what, ours: ours.clone(), theirs: theirs.clone() });
+            }
+        }
+        for (kernel, sizes) in other.groups {
+            self.groups.entry(kernel).or_default().extend(sizes);
+        }
+        Ok(())
+    }
+
     /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can
     /// run it.
     pub fn measurements(&self, kernel: &KernelId, micro_batch: u32) -> Option<&[Measurement]> {
@@ -130,6 +151,14 @@ impl CostTable {
     /// All measurements of a kernel by size.
     pub(crate) fn sizes(&self, kernel: &KernelId) -> Option<&BTreeMap<u32, Vec<Measurement>>> {
         self.groups.get(kernel)
+    }
+
+    /// The measured sizes next to `size`, below and above it: 0 and the largest number where there is none.
+    pub(crate) fn gap(&self, kernel: &KernelId, size: u32) -> (u32, u32) {
+        let sizes = self.sizes(kernel);
+        let below = sizes.and_then(|sizes| sizes.range(..size).next_back());
+        let above = sizes.and_then(|sizes| sizes.range(size..).find(|&(&above, _)| above > size));
+        (below.map_or(0, |(&below, _)| below), above.map_or(u32::MAX, |(&above, _)| above))
     }
 
     /// Every measured (kernel, size) with its measurements, in order.
@@ -147,6 +176,54 @@ impl CostTable {
     /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+}
+
+/// A profiler at work on a table, with its progress.
+pub(crate) struct Measuring<'m> {
+    table: &'m mut CostTable,
+    profiler: &'m mut dyn Profiler,
+    progress: &'m mut dyn FnMut(Progress<'_>),
+    done: usize,
+    total: usize,
+}
+
+impl<'m> Measuring<'m> {
+    /// Nothing measured of at most `total`.
+    pub(crate) fn new(
+        table: &'m mut CostTable,
+        profiler: &'m mut dyn Profiler,
+        progress: &'m mut dyn FnMut(Progress<'_>),
+        total: usize,
+    ) -> Measuring<'m> {
+        Measuring { table, profiler, progress, done: 0, total }
+    }
+
+    /// What was measured so far.
+    pub(crate) fn table(&self) -> &CostTable {
+        self.table
+    }
+
+    /// How many more may be measured.
+    pub(crate) fn left(&self) -> usize {
+        self.total - self.done
+    }
+
+    /// Measures one kernel at one size.
+    pub(crate) fn measure(&mut self, kernel: &Kernel, micro_batch: u32) -> Result<(), ProfileError> {
+        let Measuring { done, total, .. } = *self;
+        (self.progress)(Progress { done, total, next: Some((kernel, micro_batch)) });
+        let measured = self.profiler.measure(&kernel.id, micro_batch);
+        let stored = measured.and_then(|rows| Ok(self.table.insert(kernel.id, micro_batch, rows)?));
+        let (name, id) = (kernel.to_string(), kernel.id);
+        stored.map_err(|source| ProfileError { kernel: name, id, micro_batch, source })?;
+        self.done += 1;
+        Ok(())
+    }
+
+    /// Says that nothing more will be measured.
+    pub(crate) fn finish(self) {
+        (self.progress)(Progress { done: self.done, total: self.done, next: None });
     }
 }
 

@@ -106,6 +106,18 @@ pub struct CostTableError {
     pub reason: String,
 }
 
+/// Two cost tables that must not be mixed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("cannot merge cost tables: their {what} differs, \"{ours}\" and \"{theirs}\"")]
+pub struct MergeError {
+    /// What differs: the device, the library version or the number of threads.
+    pub what: &'static str,
+    /// That of the table that was to grow.
+    pub ours: String,
+    /// That of the other.
+    pub theirs: String,
+}
+
 /// There is no plan.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PlanError {

@@ -50,6 +50,16 @@ impl CostTable {
     /// # Errors
     /// With the number of the line that is broken, not a header, of another format, or impossible.
     pub fn from_json_lines(text: &str) -> Result<CostTable, CostTableError> {
+        let (table, skipped) = CostTable::from_json_lines_lenient(text)?;
+        skipped.into_iter().next().map_or(Ok(table), Err)
+    }
+
+    /// As [`from_json_lines`](CostTable::from_json_lines), but skips lines that are broken or impossible, as a
+    /// crash may leave them, and says which and why.
+    ///
+    /// # Errors
+    /// When the header is broken or of another format: nobody knows then whose measurements these are.
+    pub fn from_json_lines_lenient(text: &str) -> Result<(CostTable, Vec<CostTableError>), CostTableError> {
         let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let mut lines = numbered.filter(|(_, line)| !line.trim().is_empty());
         let (number, first) =
@@ -60,11 +70,13 @@ impl CostTable {
             return Err(CostTableError { line: number, reason });
         }
         let mut table = CostTable::new(header.device);
+        let mut skipped = Vec::new();
         for (line, text) in lines {
-            let group: Group = parse(line, text)?;
-            insert(&mut table, group).map_err(|error| CostTableError { line, reason: error.to_string() })?;
+            let invalid = |error: InvalidMeasurement| CostTableError { line, reason: error.to_string() };
+            let inserted = parse(line, text).and_then(|group| insert(&mut table, group).map_err(invalid));
+            skipped.extend(inserted.err());
         }
-        Ok(table)
+        Ok((table, skipped))
     }
 }
 

@@ -54,12 +54,17 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod adaptive;
 mod configuration;
 mod cost_table;
+mod coverage;
+mod curve;
 mod desirable;
 mod dp;
 mod error;
+mod estimate;
 mod explain;
+mod fronts;
 mod json_lines;
 mod kernel;
 mod knapsack;
@@ -75,12 +80,16 @@ mod ws;
 
 pub use configuration::{Configuration, Run};
 pub use cost_table::{CostTable, DeviceHeader, Profiler, ProfilerError, Progress};
+pub use coverage::Coverage;
+pub use curve::{Curve, CurvePoint};
 pub use desirable::DesirableSet;
 pub use dp::{Sweep, desirable_set};
 pub use error::{
-    CostTableError, InvalidMeasurement, ParseBytesError, ParsePolicyError, PlanError, ProfileError,
+    CostTableError, InvalidMeasurement, MergeError, ParseBytesError, ParsePolicyError, PlanError,
+    ProfileError,
 };
 pub use explain::Explanation;
+pub use fronts::Fronts;
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
 pub use micro::{Algorithm, Measurement, MicroConfiguration};

@@ -17,20 +17,29 @@ pub enum BatchSizePolicy {
     /// 1, 2, 4, ... and the mini-batch itself.
     #[default]
     PowerOfTwo,
+    /// The sizes of `powerOfTwo`, and of the others those that are likely to make the plan faster: nearly the
+    /// plan of `all` for a small part of its measurements (ours; see
+    /// [`profile_for`](crate::CostTable::profile_for)).
+    Adaptive,
     /// Every size from 1 to the mini-batch.
     All,
 }
 
 impl BatchSizePolicy {
     /// Every policy, from the fewest sizes to the most.
-    pub const ALL: [BatchSizePolicy; 3] =
-        [BatchSizePolicy::Undivided, BatchSizePolicy::PowerOfTwo, BatchSizePolicy::All];
+    pub const ALL: [BatchSizePolicy; 4] = [
+        BatchSizePolicy::Undivided,
+        BatchSizePolicy::PowerOfTwo,
+        BatchSizePolicy::Adaptive,
+        BatchSizePolicy::All,
+    ];
 
-    /// The sizes for a mini-batch, rising; none for an empty mini-batch.
+    /// The sizes that a plan for a mini-batch needs, rising; none for an empty mini-batch. Under `adaptive`
+    /// those it begins with: a plan uses whatever else was measured.
     pub fn sizes(self, mini_batch: u32) -> Vec<u32> {
         match self {
             BatchSizePolicy::Undivided => (mini_batch > 0).then_some(mini_batch).into_iter().collect(),
-            BatchSizePolicy::PowerOfTwo => {
+            BatchSizePolicy::PowerOfTwo | BatchSizePolicy::Adaptive => {
                 let powers = (0..u32::BITS).map(|exponent| 1 << exponent);
                 let mut sizes: Vec<u32> = powers.take_while(|&size| size <= mini_batch).collect();
                 if mini_batch > 0 && !mini_batch.is_power_of_two() {
@@ -46,6 +55,7 @@ impl BatchSizePolicy {
         match self {
             BatchSizePolicy::Undivided => "undivided",
             BatchSizePolicy::PowerOfTwo => "powerOfTwo",
+            BatchSizePolicy::Adaptive => "adaptive",
             BatchSizePolicy::All => "all",
         }
     }
@@ -63,7 +73,9 @@ impl FromStr for BatchSizePolicy {
     /// Upper and lower case are the same here, as the original's own README misspells `powerOfTwo`.
     fn from_str(text: &str) -> Result<BatchSizePolicy, ParsePolicyError> {
         let found = BatchSizePolicy::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(text));
-        found.ok_or_else(|| ParsePolicyError::new("batch-size", text, "undivided, powerOfTwo or all"))
+        found.ok_or_else(|| {
+            ParsePolicyError::new("batch-size", text, "undivided, powerOfTwo, adaptive or all")
+        })
     }
 }
 

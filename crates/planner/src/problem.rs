@@ -9,6 +9,7 @@ use crate::error::PlanError;
 use crate::kernel::{Kernel, KernelId};
 use crate::micro::Measurement;
 use crate::plan::PlanOptions;
+use crate::policy::BatchSizePolicy;
 use crate::units::Bytes;
 
 /// One distinct (kernel identity, mini-batch) and its measurements.
@@ -64,8 +65,13 @@ impl<'a> Candidates<'a> {
         for size in policy.sizes(kernel.mini_batch) {
             let rows = measured.and_then(|sizes| sizes.get(&size));
             let rows = rows.ok_or_else(|| PlanError::not_measured(kernel, size, policy))?;
-            micros.extend(rows.iter().filter(|row| options.admits(row)));
+            micros.extend(rows);
         }
+        if policy == BatchSizePolicy::Adaptive {
+            let within = measured.into_iter().flat_map(|sizes| sizes.range(1..=kernel.mini_batch));
+            micros = within.flat_map(|(_, rows)| rows).collect();
+        }
+        micros.retain(|row| options.admits(row));
         Ok(Candidates { kernel, micros })
     }
 

@@ -96,6 +96,24 @@ impl Relaxation {
     }
 }
 
+/// The divisions that are the relaxed solution of their own total, by rising total: (workspace, time) from the
+/// least workspaces on, one step of a hull after the other. Empty if a group is.
+pub(crate) fn relaxed_divisions(groups: &[Vec<Alternative>]) -> Vec<(Bytes, f64)> {
+    let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, i64::MAX)).collect();
+    let Some(least) = fronts.iter().map(|front| front.first()).collect::<Option<Vec<&Point>>>() else {
+        return Vec::new();
+    };
+    let mut workspace: Bytes = least.iter().map(|point| Bytes(point.workspace as u64)).sum();
+    let mut time_ms = least.iter().map(|point| point.time_ms).sum();
+    let mut divisions = vec![(workspace, time_ms)];
+    for step in steps(&fronts) {
+        workspace += Bytes(step.workspace as u64);
+        time_ms -= step.saved_ms;
+        divisions.push((workspace, time_ms));
+    }
+    divisions
+}
+
 /// The alternatives within `total` that are faster than every one with less workspace.
 fn front(group: &[Alternative], total: i64) -> Vec<Point> {
     let within = group.iter().enumerate().filter_map(|(index, alternative)| {

@@ -168,11 +168,16 @@ fn front(candidates: &Candidates<'_>, total: Bytes) -> Option<Front> {
     collect_desirable(&mut sweep, total, &mut set);
     sweep.raise_limit(Bytes::MAX);
     let fastest = sweep.configuration().filter(|_| !set.is_empty())?;
-    let alternatives = set.iter().map(|configuration| Alternative {
+    Some(Front { alternatives: alternatives(&set), fastest, set })
+}
+
+/// A desirable set as the knapsack sees it: every configuration with its segment of the arena.
+pub(crate) fn alternatives(set: &DesirableSet) -> Vec<Alternative> {
+    let alternative = |configuration: &crate::Configuration| Alternative {
         time_ms: configuration.time_ms(),
         workspace: segment(configuration.workspace()),
-    });
-    Some(Front { alternatives: alternatives.collect(), fastest, set })
+    };
+    set.iter().map(alternative).collect()
 }
 
 /// Names the neediest kernel if not even the least workspaces fit.

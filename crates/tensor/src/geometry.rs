@@ -261,7 +261,9 @@ impl PoolGeometry {
         self.out(1, self.w)
     }
 
-    /// Caffe's rule: round up, then drop a last window that would start beyond the image and its leading padding.
+    /// Caffe's rule: round up, then drop a last window that would start beyond the image and its leading padding. Caffe
+    /// does the latter only where there is padding; without, a stride larger than the window can leave it a last window
+    /// over no pixel at all, whose maximum and average mean nothing.
     fn out(&self, axis: usize, image: usize) -> usize {
         let (pad, stride) = (self.pad[axis], self.stride[axis]);
         let span = image + 2 * pad - self.window[axis];
@@ -269,7 +271,7 @@ impl PoolGeometry {
             Rounding::Ceil => span.div_ceil(stride) + 1,
             Rounding::Floor => span / stride + 1,
         };
-        if pad > 0 && (out - 1) * stride >= image + pad { out - 1 } else { out }
+        if (out - 1) * stride >= image + pad { out - 1 } else { out }
     }
 
     /// Elements of the input.
@@ -301,6 +303,8 @@ mod tests {
         assert_eq!(pool(4, 2, 1, 2, Rounding::Ceil).out_h(), 3);
         assert_eq!(pool(112, 3, 0, 2, Rounding::Ceil).out_h(), 56);
         assert_eq!(pool(112, 3, 0, 2, Rounding::Floor).out_h(), 55);
+        // Windows of 1 with a stride of 2 start at 0 and 2; one at 4 would see nothing.
+        assert_eq!(pool(4, 1, 0, 2, Rounding::Ceil).out_h(), 2);
     }
 
     #[test]

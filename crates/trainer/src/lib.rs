@@ -12,6 +12,8 @@
 pub mod data;
 pub mod error;
 pub mod fill;
+#[cfg(test)]
+mod gradient_check;
 pub mod layers;
 pub mod net;
 pub mod planning;
@@ -19,6 +21,8 @@ pub mod prototxt;
 pub mod snapshot;
 pub mod solver;
 pub mod spec;
+#[cfg(test)]
+mod testing;
 pub mod time;
 
 pub use error::NetError;

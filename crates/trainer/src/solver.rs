@@ -5,6 +5,8 @@
 //! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
 
 mod restore;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     error::NetError,
@@ -18,8 +20,8 @@ use crate::{
 };
 use cudnn_layers::{conv::ProfileOptions, sgd};
 use planner::{Plan, PlanOptions, Progress};
-use std::collections::VecDeque;
-use tensor::{Accumulate, Arena, Device};
+use std::collections::{HashMap, VecDeque};
+use tensor::{Accumulate, Arena, Device, Shape};
 use thiserror::Error;
 
 /// What a user decides of a training besides the solver file.
@@ -129,6 +131,7 @@ impl Prepared {
         for test in &spec.tests {
             tests.push(Net::new(&net_spec(&test.net, &test.state, None)?, &build, false)?);
         }
+        check_shared(std::iter::once(&train).chain(&tests))?;
         let mut planning = Planning::new(&options.device, options.profile);
         let mut nets: Vec<&mut Net> = std::iter::once(&mut train).chain(&mut tests).collect();
         planning.profile(&mut nets, options.plan.batch_size_policy, progress)?;
@@ -181,6 +184,27 @@ pub fn initialize(net: &Net, layout: &NetLayout, arena: &mut Arena, seed: u64) {
         let mut values = arena.view_mut(spans.data);
         fill(values.host(), &declaration.shape, declaration.filler, seed, &param.name);
     }
+}
+
+/// The nets of a solver share parameters by name: those of one name must have one shape.
+fn check_shared<'a>(nets: impl Iterator<Item = &'a Net>) -> Result<(), NetError> {
+    let mut known: HashMap<&str, &Shape> = HashMap::new();
+    for net in nets {
+        for param in &net.graph().params {
+            let shape = &param.declaration.shape;
+            let first = *known.entry(&param.name).or_insert(shape);
+            if first != shape {
+                return Err(NetError::Net {
+                    net: format!("{} ({})", net.name(), net.phase()),
+                    message: format!(
+                        "parameter '{}' has the shape {shape}, but {first} in the net that is trained",
+                        param.name
+                    ),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn net_spec(source: &NetSource, state: &NetState, mini_batch: Option<usize>) -> Result<NetSpec, TrainError> {

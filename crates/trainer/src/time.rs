@@ -114,6 +114,7 @@ impl Timing {
         let device = self.net.device().clone();
         let Device::Cpu(cpu) = &device;
         let mut arena = Arena::new(self.layout.len);
+        self.net.enter_arena();
         initialize(&self.net, &self.layout.nets[0], &mut arena, seed);
         let report = cpu.run(|| self.measure(&mut arena, iterations, &mut observe))?;
         Ok((report, self.net))

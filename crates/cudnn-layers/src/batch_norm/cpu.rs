@@ -3,7 +3,8 @@
 use super::{Affine, AffineGradients, Running, RunningMut, Saved, Statistics};
 use crate::{
     AxisExtents,
-    cpu_loops::{ChannelMut, for_each_channel, for_each_run, items_per_task, put, sums},
+    cpu_loops::{ChannelMut, for_each_channel, for_each_run, items_per_task, put},
+    cpu_sums::{Itself, SquaredDeviation, WithDeviation, channel_sums},
 };
 use tensor::{Accumulate, Cpu, View};
 
@@ -76,17 +77,9 @@ fn plane<'a>(extents: &AxisExtents, blob: &'a [f32], sample: usize, channel: usi
 #[inline(always)]
 fn moments(extents: &AxisExtents, x: &[f32], channel: usize) -> (f32, f32) {
     let count = extents.per_index() as f64;
-    let mut total = 0.0;
-    for sample in 0..extents.outer {
-        let [sum] = sums([plane(extents, x, sample, channel)], |[x]| [x]);
-        total += sum;
-    }
-    let mean = (total / count) as f32;
-    let mut squares = 0.0;
-    for sample in 0..extents.outer {
-        let [sum] = sums([plane(extents, x, sample, channel)], |[x]| [(x - mean) * (x - mean)]);
-        squares += sum;
-    }
+    let [sum] = channel_sums(extents, channel, [x], Itself);
+    let mean = (sum / count) as f32;
+    let [squares] = channel_sums(extents, channel, [x], SquaredDeviation { mean });
     (mean, (squares / count) as f32)
 }
 
@@ -221,14 +214,9 @@ impl Inputs<'_> {
     #[inline(always)]
     fn sums(&self, extents: &AxisExtents, channel: usize) -> [f64; 2] {
         let (mean, inv_std) = (self.saved.mean.host()[channel], self.saved.inv_std.host()[channel]);
-        let mut totals = [0.0; 2];
-        for sample in 0..extents.outer {
-            let x = plane(extents, self.x, sample, channel);
-            let dy = plane(extents, self.dy, sample, channel);
-            let [by_one, by_x] = sums([x, dy], |[x, dy]| [dy, dy * (x - mean)]);
-            totals = [totals[0] + by_one, totals[1] + by_x];
-        }
-        [totals[0], totals[1] * f64::from(inv_std)]
+        let blobs = [self.x, self.dy];
+        let [by_x, by_one] = channel_sums(extents, channel, blobs, WithDeviation { mean });
+        [by_one, by_x * f64::from(inv_std)]
     }
 
     #[inline(always)]

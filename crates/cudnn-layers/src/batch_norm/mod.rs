@@ -96,6 +96,7 @@ pub fn forward_training(
 }
 
 /// Normalises with the running statistics and saves the mean and inverse standard deviation that they give.
+#[allow(clippy::too_many_arguments)]
 pub fn forward_inference(
     device: &Device,
     extents: &AxisExtents,

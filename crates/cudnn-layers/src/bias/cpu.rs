@@ -2,7 +2,8 @@
 
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_run, items_per_task, put, sums},
+    cpu_loops::{for_each_run, items_per_task, put},
+    cpu_sums::{Itself, channel_sums},
 };
 use tensor::{Accumulate, Cpu};
 
@@ -53,12 +54,7 @@ pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, dy: &[f32], db: &mut [f
                 return add_rows(&dy[channels.start..], extents, db, accumulate);
             }
             for (channel, db) in channels.zip(db) {
-                let mut total = 0.0;
-                for sample in 0..extents.outer {
-                    let start = (sample * extents.axis + channel) * extents.inner;
-                    let [sum] = sums([&dy[start..start + extents.inner]], |[dy]| [dy]);
-                    total += sum;
-                }
+                let [total] = channel_sums(extents, channel, [dy], Itself);
                 put(accumulate, db, total as f32);
             }
         },

@@ -1,6 +1,8 @@
 //! The CPU's convolution algorithms.
 
+mod axis;
 mod fft;
+mod im2col;
 mod implicit_gemm;
 mod winograd;
 
@@ -52,6 +54,7 @@ pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
     &[
         &implicit_gemm::IMPLICIT_GEMM,
         &implicit_gemm::IMPLICIT_PRECOMP_GEMM,
+        &im2col::Im2col,
         winograd::FUSED_2X2,
         winograd::FUSED_4X4,
         winograd::NONFUSED_4X4,

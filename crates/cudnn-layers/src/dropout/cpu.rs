@@ -12,46 +12,48 @@ fn mix32(value: u32) -> u32 {
     value ^ (value >> 16)
 }
 
-/// The factor of the element `index` (modulo 2^32). Keying both rounds keeps masks of two iterations from being
-/// rearrangements of each other.
-#[inline(always)]
-fn survives([first, second]: [u32; 2], threshold: u32, index: u32) -> bool {
-    mix32(mix32(index ^ first) ^ second) >= threshold
-}
+/// Elements whose factors are computed together: a loop of fixed length without branches, which vectorises.
+const BLOCK: usize = 256;
 
-/// The keys for elements from `start` on; a task never straddles a multiple of 2^32.
+/// The factors, `scale` or 0, of the elements from `start` on; a task never straddles a multiple of 2^32. Keying both rounds
+/// keeps the masks of two iterations from being rearrangements of each other.
 #[inline(always)]
-fn keys(dropout: &Dropout, start: usize) -> [u32; 2] {
-    dropout.keys(start as u64 >> 32)
+fn factors(dropout: &Dropout, start: usize) -> [f32; BLOCK] {
+    let (scale, threshold) = (dropout.scale(), dropout.threshold());
+    let [first, second] = dropout.keys(start as u64 >> 32);
+    let mut factors = [0.0; BLOCK];
+    for (lane, factor) in (0..BLOCK as u32).zip(&mut factors) {
+        let hash = mix32(mix32((start as u32).wrapping_add(lane) ^ first) ^ second);
+        *factor = if hash >= threshold { scale } else { 0.0 };
+    }
+    factors
 }
 
 pub(super) fn apply(cpu: &Cpu, dropout: &Dropout, from: &[f32], to: &mut [f32], accumulate: Accumulate) {
-    let (scale, threshold) = (dropout.scale(), dropout.threshold());
     for_each_element_run(
         cpu,
         [to],
         #[inline(always)]
         |range, [to]| {
-            let (keys, start) = (keys(dropout, range.start), range.start as u32);
-            for (index, (to, &from)) in to.iter_mut().zip(&from[range]).enumerate() {
-                let survives = survives(keys, threshold, start.wrapping_add(index as u32));
-                put(accumulate, to, if survives { from * scale } else { 0.0 });
+            let blocks = to.chunks_mut(BLOCK).zip(from[range.clone()].chunks(BLOCK));
+            for (start, (to, from)) in range.step_by(BLOCK).zip(blocks) {
+                let factors = factors(dropout, start);
+                let elements = to.iter_mut().zip(from).zip(&factors);
+                elements.for_each(|((to, &from), &factor)| put(accumulate, to, from * factor));
             }
         },
     );
 }
 
 pub(super) fn apply_in_place(cpu: &Cpu, dropout: &Dropout, elements: &mut [f32]) {
-    let (scale, threshold) = (dropout.scale(), dropout.threshold());
     for_each_element_run(
         cpu,
         [elements],
         #[inline(always)]
         |range, [elements]| {
-            let (keys, start) = (keys(dropout, range.start), range.start as u32);
-            for (index, element) in elements.iter_mut().enumerate() {
-                let survives = survives(keys, threshold, start.wrapping_add(index as u32));
-                *element = if survives { *element * scale } else { 0.0 };
+            for (start, elements) in range.step_by(BLOCK).zip(elements.chunks_mut(BLOCK)) {
+                let factors = factors(dropout, start);
+                elements.iter_mut().zip(&factors).for_each(|(element, &factor)| *element *= factor);
             }
         },
     );

@@ -47,7 +47,7 @@ fn mix64(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// `y = x * scale` where the element survives, 0 elsewhere.
+/// `y = x * scale` where the element survives, `x * 0` elsewhere.
 ///
 /// # Panics
 /// If lengths differ or the ratio lies outside `[0, 1)`, as in all functions of this module.
@@ -63,7 +63,7 @@ pub fn forward_in_place(device: &Device, dropout: &Dropout, mut xy: ViewMut<'_>)
     }
 }
 
-/// `dx (+)= dy * scale` where the element survived, 0 elsewhere: the same map as [`forward`].
+/// `dx (+)= dy * scale` where the element survived, `dy * 0` elsewhere: the same map as [`forward`].
 pub fn backward(
     device: &Device,
     dropout: &Dropout,

@@ -59,7 +59,7 @@ pub(super) fn maximum(cpu: &Cpu, inputs: &[View<'_>], y: &mut [f32]) {
 /// Whether the input `index` with value `x` beats the best of those before it (see the tie rule in [`super`]).
 #[inline(always)]
 fn wins(index: usize, x: f32, best: f32) -> bool {
-    if index == 1 { !(best > x) } else { x > best }
+    if index == 1 { x >= best || x.is_nan() } else { x > best }
 }
 
 /// `y = op(.. op(1, x[0], x[1]) .., x[last])`; `op` also gets the index of its last argument.

@@ -8,6 +8,8 @@
 //! times, so the products are arranged to stream them once, at the speed of memory, without packing.
 
 mod cpu;
+mod dot;
+mod stream;
 #[cfg(test)]
 mod tests;
 

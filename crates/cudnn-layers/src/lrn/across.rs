@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_column_block, put},
+    cpu_loops::{for_each_column_block, items_per_task, put},
 };
 use std::ops::Range;
 use tensor::{Accumulate, Cpu};
@@ -17,6 +17,12 @@ const ROOM: usize = 6144;
 /// Pixels of a block: as many as let the neighbourhood stay in [`ROOM`], in whole vectors.
 fn block_width(lrn: &Lrn) -> usize {
     (ROOM / (lrn.size + 1)).min(1024) / 16 * 16
+}
+
+/// Width of a block and blocks of a task.
+fn blocks(lrn: &Lrn, extents: &AxisExtents) -> (usize, usize) {
+    let width = block_width(lrn);
+    (width, items_per_task(extents.axis * width.min(extents.inner)))
 }
 
 /// Channels in the neighbourhood of `channel`.
@@ -41,7 +47,7 @@ fn forward_with(
     for_each_column_block(
         cpu,
         extents,
-        block_width(lrn),
+        blocks(lrn, extents),
         out,
         #[inline(always)]
         |outer, columns, [mut y, mut scale]| {
@@ -89,7 +95,7 @@ fn backward_with(
     for_each_column_block(
         cpu,
         extents,
-        width,
+        blocks(lrn, extents),
         [dx],
         #[inline(always)]
         |outer, columns, [mut dx]| {

@@ -1,6 +1,6 @@
 //! Maximum pooling on the CPU.
 
-use super::rows::{self, BLOCK, Block};
+use super::rows::{self, Band, Walk};
 use crate::cpu_loops::{for_each_run, items_per_task};
 use tensor::{Accumulate, Cpu, PoolGeometry};
 
@@ -58,9 +58,9 @@ pub(super) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mas
             [y],
             #[inline(always)]
             |planes, [y]| {
-                for (plane, y) in planes.zip(y.chunks_exact_mut(g.out_h() * g.out_w())) {
-                    forward_plane::<u8>(g, &x[plane * g.h * g.w..][..g.h * g.w], y, &mut []);
-                }
+                let x = x[planes.start * g.h * g.w..].chunks_exact(g.h * g.w);
+                let y = y.chunks_exact_mut(g.out_h() * g.out_w());
+                forward_planes::<u8>(g, x.zip(y).map(|(x, y)| (x, y, &mut [] as &mut [u8])));
             },
         ),
     }
@@ -75,51 +75,58 @@ fn forward_saving<T: Tap>(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32],
         [y, mask],
         #[inline(always)]
         |planes, [y, mask]| {
-            let outputs = y.chunks_exact_mut(g.out_h() * g.out_w()).zip(mask.chunks_exact_mut(mask_len));
-            for (plane, (y, mask)) in planes.zip(outputs) {
-                let x = &x[plane * g.h * g.w..][..g.h * g.w];
-                forward_plane::<T>(g, x, y, bytemuck::cast_slice_mut(mask));
-            }
+            let x = x[planes.start * g.h * g.w..].chunks_exact(g.h * g.w);
+            let out = y.chunks_exact_mut(g.out_h() * g.out_w()).zip(mask.chunks_exact_mut(mask_len));
+            let planes = x.zip(out).map(|(x, (y, mask))| (x, y, bytemuck::cast_slice_mut(mask)));
+            forward_planes::<T>(g, planes);
         },
     );
 }
 
-/// One plane; an empty `mask` saves nothing.
+/// Planes that follow each other; an empty `mask` saves nothing.
 #[inline(always)]
-fn forward_plane<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [T]) {
-    let out_w = g.out_w();
-    if !rows::fits(g) {
-        return forward_plane_directly(g, x, y, mask);
-    }
-    rows::for_each_block(g, |block| {
-        let (best, taps) = forward_block::<T>(g, x, block);
-        let outputs = block.row * out_w + block.first..block.row * out_w + block.first + block.columns;
-        y[outputs.clone()].copy_from_slice(&best[..block.columns]);
-        if !mask.is_empty() {
-            mask[outputs].iter_mut().zip(taps).for_each(|(mask, tap)| *mask = T::new(tap));
+fn forward_planes<'a, T: Tap>(
+    g: &PoolGeometry,
+    planes: impl Iterator<Item = (&'a [f32], &'a mut [f32], &'a mut [T])>,
+) {
+    let Some(mut walk) = Walk::new(g, f32::NEG_INFINITY) else {
+        planes.for_each(|(x, y, mask)| forward_directly(g, x, y, mask));
+        return;
+    };
+    let (mut best, mut taps) = ([0.0; rows::OUTPUTS], [0; rows::OUTPUTS]);
+    for (x, y, mask) in planes {
+        for band in walk.bands() {
+            let len = walk.len(&band);
+            forward_band::<T>(&mut walk, x, &band, (&mut best[..len], &mut taps[..len]));
+            let (out_w, pitch) = (g.out_w(), walk.pitch);
+            for (row, (best, taps)) in band.rows.zip(best.chunks_exact(pitch).zip(taps.chunks_exact(pitch))) {
+                y[row * out_w..(row + 1) * out_w].copy_from_slice(&best[..out_w]);
+                if !mask.is_empty() {
+                    let mask = &mut mask[row * out_w..(row + 1) * out_w];
+                    mask.iter_mut().zip(taps).for_each(|(mask, &tap)| *mask = T::new(tap));
+                }
+            }
         }
-    });
+    }
 }
 
+/// The maxima of a band and the numbers of the taps that won.
 #[inline(always)]
-fn forward_block<T: Tap>(g: &PoolGeometry, x: &[f32], block: Block) -> ([f32; BLOCK], [u32; BLOCK]) {
-    let mut best = [f32::NEG_INFINITY; BLOCK];
-    let mut taps = [T::NONE.index() as u32; BLOCK];
-    rows::for_each_tap(
-        g,
+fn forward_band<T: Tap>(walk: &mut Walk, x: &[f32], band: &Band, (best, taps): (&mut [f32], &mut [u32])) {
+    best.fill(f32::NEG_INFINITY);
+    taps.fill(T::NONE.index() as u32);
+    walk.for_each_tap(
         x,
-        block,
-        f32::NEG_INFINITY,
+        band,
         #[inline(always)]
         |tap, pixels| {
-            for ((best, winner), &pixel) in best.iter_mut().zip(&mut taps).zip(pixels) {
+            for ((best, winner), &pixel) in best.iter_mut().zip(&mut *taps).zip(pixels) {
                 let wins = beats(pixel, *best);
                 *best = if wins { pixel } else { *best };
                 *winner = if wins { tap as u32 } else { *winner };
             }
         },
     );
-    (best, taps)
 }
 
 /// Larger wins, and so does a NaN, which then stays.
@@ -129,7 +136,7 @@ fn beats(pixel: f32, best: f32) -> bool {
 }
 
 /// For windows or strides too wide for [`rows`].
-fn forward_plane_directly<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [T]) {
+fn forward_directly<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [T]) {
     let out_w = g.out_w();
     for (index, y) in y.iter_mut().enumerate() {
         let (row, column) = (index / out_w, index % out_w);

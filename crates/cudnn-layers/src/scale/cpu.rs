@@ -3,7 +3,8 @@
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_run, items_per_task, put, sums},
+    cpu_loops::{for_each_run, items_per_task, put},
+    cpu_sums::{WithDeviation, channel_sums},
 };
 use tensor::{Accumulate, Cpu};
 
@@ -81,7 +82,8 @@ pub(super) fn backward_affine(
     mut gradients: AffineGradients<'_>,
 ) {
     let accumulate = gradients.accumulate;
-    let body = |channel| channel_sums(extents, [x, dy], channel);
+    let terms = WithDeviation { mean: 0.0 };
+    let body = |channel| channel_sums(extents, channel, [x, dy], terms).map(|sum| sum as f32);
     let run = items_per_task(extents.per_index());
     let dgamma = gradients.dgamma.host();
     match &mut gradients.dbeta {
@@ -110,17 +112,4 @@ pub(super) fn backward_affine(
             },
         ),
     }
-}
-
-/// The channel's gradients with respect to gamma and beta.
-#[inline(always)]
-fn channel_sums(extents: &AxisExtents, [x, dy]: [&[f32]; 2], channel: usize) -> [f32; 2] {
-    let mut totals = [0.0; 2];
-    for sample in 0..extents.outer {
-        let start = (sample * extents.axis + channel) * extents.inner;
-        let plane = start..start + extents.inner;
-        let sums = sums([&x[plane.clone()], &dy[plane]], |[x, dy]| [dy * x, dy]);
-        totals = [totals[0] + sums[0], totals[1] + sums[1]];
-    }
-    totals.map(|total| total as f32)
 }

@@ -1,7 +1,10 @@
 //! The update on the CPU: reads three arrays and writes two, once.
 
 use super::{Regularization, Update};
-use crate::cpu_loops::{TASK_LEN, for_each_element_run, for_each_run, sums};
+use crate::{
+    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run},
+    cpu_sums::{SquaredDeviation, sums},
+};
 use tensor::Cpu;
 
 pub(super) fn update(cpu: &Cpu, update: &Update, dw: &[f32], v: &mut [f32], w: &mut [f32]) {
@@ -60,7 +63,7 @@ pub(super) fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
         #[inline(always)]
         |task, [part]| {
             let end = ((task.start + 1) * run).min(elements.len());
-            let [sum] = sums([&elements[task.start * run..end]], |[x]| [x * x]);
+            let [sum] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
             part[0] = sum as f32;
             part[1] = if part[0].is_finite() { (sum - f64::from(part[0])) as f32 } else { 0.0 };
         },

@@ -7,13 +7,18 @@ use super::{
 };
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_column_block, put},
+    cpu_loops::{for_each_column_block, items_per_task, put},
 };
 use std::ops::Range;
 use tensor::{Accumulate, Cpu};
 
 /// Columns (inner indices) handled together.
 const WIDTH: usize = 64;
+
+/// Width of a block and blocks of a task.
+fn blocks(extents: &AxisExtents) -> (usize, usize) {
+    (WIDTH, items_per_task(extents.axis * WIDTH.min(extents.inner)))
+}
 
 /// The columns of one row of `blob`.
 #[inline(always)]
@@ -32,7 +37,7 @@ pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: &[f32], y: &mut [f32]
     for_each_column_block(
         cpu,
         extents,
-        WIDTH,
+        blocks(extents),
         [y],
         #[inline(always)]
         |outer, columns, [mut y]| {
@@ -66,7 +71,7 @@ pub(super) fn backward(
     for_each_column_block(
         cpu,
         extents,
-        WIDTH,
+        blocks(extents),
         [dx],
         #[inline(always)]
         |outer, columns, [mut dx]| {
@@ -134,7 +139,7 @@ pub(super) fn loss_backward(
     for_each_column_block(
         cpu,
         extents,
-        WIDTH,
+        blocks(extents),
         [dx],
         #[inline(always)]
         |outer, columns, [mut dx]| {

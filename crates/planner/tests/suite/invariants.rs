@@ -7,19 +7,6 @@ use crate::synthetic::*;
 
 const LIMITS: std::ops::Range<u64> = 0..200_000;
 
-/// Kernels with random measurements, one without workspace among them; some kernels are identical.
-fn random_net(seed: u64, count: usize, mini_batch: u32) -> (Vec<Kernel>, CostTable) {
-    let mut random = Random(seed);
-    let mut table = CostTable::default();
-    let kernels: Vec<Kernel> = (0..count).map(|_| kernel(1 + random.below(8) as u32, mini_batch)).collect();
-    for kernel in &kernels {
-        if table.measurements(&kernel.id, 1).is_none() {
-            insert_micros(&mut table, kernel, &random_micros(&mut random, mini_batch, true));
-        }
-    }
-    (kernels, table)
-}
-
 fn net() -> impl Strategy<Value = (Vec<Kernel>, CostTable)> {
     (any::<u64>(), 1..8usize, 1..24u32)
         .prop_map(|(seed, count, mini_batch)| random_net(seed, count, mini_batch))
@@ -27,10 +14,6 @@ fn net() -> impl Strategy<Value = (Vec<Kernel>, CostTable)> {
 
 fn batch_size_policy() -> impl Strategy<Value = BatchSizePolicy> {
     prop_oneof![Just(BatchSizePolicy::PowerOfTwo), Just(BatchSizePolicy::All)]
-}
-
-fn workspace_policy() -> impl Strategy<Value = WorkspacePolicy> {
-    prop_oneof![Just(WorkspacePolicy::Wr), Just(WorkspacePolicy::Wd), Just(WorkspacePolicy::Ws)]
 }
 
 fn not_slower(a_ms: f64, b_ms: f64) -> bool {

@@ -1,8 +1,11 @@
 //! The planner against closed forms, brute force and an ILP solver.
 
+mod adaptive;
 mod brute_force;
 mod cost_table;
 mod desirable;
+mod fronts;
+mod fuzz;
 mod goldens;
 mod invariants;
 mod knapsack;

@@ -1,6 +1,7 @@
 //! Cost models and random numbers for the tests.
 
 use planner::*;
+use proptest::prelude::*;
 
 /// A reproducible stream of random numbers (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
@@ -123,4 +124,21 @@ pub(crate) fn options(
 /// Equal but for the order of a sum.
 pub(crate) fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-9)
+}
+
+/// Kernels with random measurements, one without workspace among them; some kernels are identical.
+pub(crate) fn random_net(seed: u64, count: usize, mini_batch: u32) -> (Vec<Kernel>, CostTable) {
+    let mut random = Random(seed);
+    let mut table = CostTable::default();
+    let kernels: Vec<Kernel> = (0..count).map(|_| kernel(1 + random.below(8) as u32, mini_batch)).collect();
+    for kernel in &kernels {
+        if table.measurements(&kernel.id, 1).is_none() {
+            insert_micros(&mut table, kernel, &random_micros(&mut random, mini_batch, true));
+        }
+    }
+    (kernels, table)
+}
+
+pub(crate) fn workspace_policy() -> impl Strategy<Value = WorkspacePolicy> {
+    prop_oneof![Just(WorkspacePolicy::Wr), Just(WorkspacePolicy::Wd), Just(WorkspacePolicy::Ws)]
 }

@@ -101,7 +101,10 @@ fn policies_are_read_as_they_are_printed() {
     }
     assert_eq!("powerofTwo".parse(), Ok(BatchSizePolicy::PowerOfTwo));
     let error = "half".parse::<BatchSizePolicy>().unwrap_err();
-    assert_eq!(error.to_string(), "\"half\" is no batch-size policy: choose undivided, powerOfTwo or all");
+    assert_eq!(
+        error.to_string(),
+        "\"half\" is no batch-size policy: choose undivided, powerOfTwo, adaptive or all"
+    );
     let error = "".parse::<WorkspacePolicy>().unwrap_err();
     assert_eq!(error.to_string(), "\"\" is no workspace policy: choose wr, wd or ws");
 }

@@ -1,9 +1,10 @@
 //! Small matrix products on operands that already lie in cache, without packing.
 //!
 //! This is the inner loop of the convolution algorithms. They choose the layout of their own scratch, so the packing pass
-//! of a general product would only copy what is already in order; and they call it inside their own SIMD region.
+//! of a general product would only copy what is already in order. It is compiled once, here, for every instruction set and
+//! tile: inlined into its callers it would dominate their compile time and gain nothing measurable.
 
-use super::simd::{LANES, Lanes};
+use super::simd::{LANES, Lanes, WithLanes, dispatch};
 use crate::Accumulate;
 
 /// Rows and vectors of a register tile: 8 x 3 accumulators, 3 vectors of `b` and a broadcast fill the 32 registers of
@@ -29,14 +30,30 @@ pub struct Left<'a> {
 ///
 /// # Panics
 /// If `n` is no multiple of [`LANES`] or an operand does not fit its slice.
-#[inline(always)]
-pub fn block_gemm<L: Lanes>(
-    lanes: L,
+pub fn block_gemm(
+    [m, n, k]: [usize; 3],
+    a: Left<'_>,
+    (b, b_stride): (&[f32], usize),
+    c: (&mut [f32], usize),
+    accumulate: Accumulate,
+) {
+    block_gemm_ahead([m, n, k], a, (b, b_stride), c, accumulate, &[]);
+}
+
+/// As [`block_gemm`], fetching `next`, which the following product will read, into the cache meanwhile.
+///
+/// A right operand that comes from the last-level cache or from memory is read by the first rows at that memory's speed;
+/// asked for one product earlier, it arrives while the arithmetic goes on. Worth it if the product has few rows.
+///
+/// # Panics
+/// As [`block_gemm`].
+pub fn block_gemm_ahead(
     [m, n, k]: [usize; 3],
     a: Left<'_>,
     (b, b_stride): (&[f32], usize),
     (c, c_stride): (&mut [f32], usize),
     accumulate: Accumulate,
+    next: &[f32],
 ) {
     if m == 0 || n == 0 {
         return;
@@ -50,35 +67,60 @@ pub fn block_gemm<L: Lanes>(
         );
         assert!((k - 1) * b_stride + n <= b.len(), "the right operand is too short");
     }
-    let add = accumulate == Accumulate::Add;
-    let mut col = 0;
-    while col < n {
-        let vectors = ((n - col) / LANES).min(TILE_VECTORS);
-        let mut row = 0;
-        while row < m {
-            let rows = (m - row).min(TILE_ROWS);
-            // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it.
-            unsafe {
-                let tile = Tile {
-                    k,
-                    a: a.elements.as_ptr().add(row * a.row_stride),
-                    a_row: a.row_stride,
-                    a_step: a.step,
-                    b: b.as_ptr().add(col),
-                    b_stride,
-                    c: c.as_mut_ptr().add(row * c_stride + col),
-                    c_stride,
-                    add,
-                };
-                match vectors {
-                    3 => tile.run_rows::<L, 3>(lanes, rows),
-                    2 => tile.run_rows::<L, 2>(lanes, rows),
-                    _ => tile.run_rows::<L, 1>(lanes, rows),
+    let whole = Tile {
+        k,
+        a: a.elements.as_ptr(),
+        a_row: a.row_stride,
+        a_step: a.step,
+        b: b.as_ptr(),
+        b_stride,
+        c: c.as_mut_ptr(),
+        c_stride,
+        add: accumulate == Accumulate::Add,
+        ahead: b.as_ptr(),
+    };
+    // The asserts above cover every element of the whole product, which is what `AllTiles` asks for.
+    dispatch(AllTiles { m, n, whole, next });
+}
+
+/// A product of `m` rows and `n` columns, given as the tile that it would be if registers were endless. Whoever makes one
+/// promises that all its elements are valid, as in [`Tile::run`].
+struct AllTiles<'a> {
+    m: usize,
+    n: usize,
+    whole: Tile,
+    next: &'a [f32],
+}
+
+impl WithLanes for AllTiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let Self { m, n, whole, next } = self;
+        // One line for each term; where nothing is left to fetch, what is in the cache already.
+        let mut ahead = next.chunks(whole.k.max(1) * LANES);
+        for col in (0..n).step_by(TILE_VECTORS * LANES) {
+            let vectors = ((n - col) / LANES).min(TILE_VECTORS);
+            for row in (0..m).step_by(TILE_ROWS) {
+                let rows = (m - row).min(TILE_ROWS);
+                // SAFETY: this tile is a part of the whole, all of whose elements are valid.
+                unsafe {
+                    let tile = Tile {
+                        a: whole.a.add(row * whole.a_row),
+                        b: whole.b.add(col),
+                        c: whole.c.add(row * whole.c_stride + col),
+                        ahead: ahead.next().map_or(whole.b, <[f32]>::as_ptr),
+                        ..whole
+                    };
+                    match vectors {
+                        3 => tile.run_rows::<L, 3>(lanes, rows),
+                        2 => tile.run_rows::<L, 2>(lanes, rows),
+                        _ => tile.run_rows::<L, 1>(lanes, rows),
+                    }
                 }
             }
-            row += rows;
         }
-        col += vectors * LANES;
     }
 }
 
@@ -94,6 +136,7 @@ struct Tile {
     c: *mut f32,
     c_stride: usize,
     add: bool,
+    ahead: *const f32,
 }
 
 impl Tile {
@@ -131,8 +174,12 @@ impl Tile {
                     }
                 }
             }
-            let (mut a, mut b) = (self.a, self.b);
+            let (mut a, mut b, mut ahead) = (self.a, self.b, self.ahead);
+            // Rows of the next tile, if rows are dense; fetching anything else does no harm.
+            let mut below = self.a.wrapping_add(R * self.a_row);
             for _ in 0..self.k {
+                lanes.prefetch(ahead);
+                lanes.prefetch(below);
                 let right: [L::V; V] = std::array::from_fn(|vector| lanes.load_ptr(b.add(vector * LANES)));
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let left = lanes.splat(*a.add(row * self.a_row));
@@ -142,6 +189,8 @@ impl Tile {
                 }
                 a = a.wrapping_add(self.a_step);
                 b = b.wrapping_add(self.b_stride);
+                ahead = ahead.wrapping_add(LANES);
+                below = below.wrapping_add(R);
             }
             for (row, sums) in sums.iter().enumerate() {
                 for (vector, &sum) in sums.iter().enumerate() {
@@ -155,16 +204,6 @@ impl Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::{WithLanes, dispatch};
-
-    struct Multiply<'a>([usize; 3], Left<'a>, (&'a [f32], usize), (&'a mut [f32], usize), Accumulate);
-    impl WithLanes for Multiply<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn call<L: Lanes>(self, lanes: L) {
-            block_gemm(lanes, self.0, self.1, self.2, self.3, self.4);
-        }
-    }
 
     /// Small integers: exact whatever the instruction set.
     #[test]
@@ -178,7 +217,7 @@ mod tests {
                 for (accumulate, start) in [(Accumulate::Replace, 0.0), (Accumulate::Add, 4.0)] {
                     let mut c = vec![4.0; m * c_stride];
                     let left = Left { elements: &a, row_stride, step };
-                    dispatch(Multiply([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate));
+                    block_gemm([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate);
                     for (row, col) in (0..m).flat_map(|row| (0..c_stride).map(move |col| (row, col))) {
                         let dot = |p: usize| a[row * row_stride + p * step] * b[p * b_stride + col];
                         let expected = if col < n { start + (0..k).map(dot).sum::<f32>() } else { 4.0 };

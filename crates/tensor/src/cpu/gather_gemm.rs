@@ -1,7 +1,7 @@
 //! Small matrix products whose left operand is addressed, not stored: the unrolled image of a convolution is nothing but
 //! the image at the sums of two offsets, one of the pixel and one of the tap.
 
-use super::simd::{LANES, Lanes};
+use super::simd::{LANES, Lanes, WithLanes, dispatch};
 use crate::Accumulate;
 
 /// The most vectors in a row of the right operand and of the product.
@@ -26,15 +26,7 @@ pub struct Gather<'a> {
 ///
 /// # Panics
 /// If `vectors` is not 1 to [`MAX_VECTORS`], or an operand does not fit its slice.
-#[inline(always)]
-pub fn gather_gemm<L: Lanes>(
-    lanes: L,
-    a: Gather<'_>,
-    vectors: usize,
-    b: &[f32],
-    c: &mut [f32],
-    accumulate: Accumulate,
-) {
+pub fn gather_gemm(a: Gather<'_>, vectors: usize, b: &[f32], c: &mut [f32], accumulate: Accumulate) {
     let width = vectors * LANES;
     let last = |offsets: &[usize]| offsets.iter().copied().fold(0, usize::max);
     assert!(b.len() >= a.steps.len() * width, "the right operand is too short");
@@ -43,14 +35,33 @@ pub fn gather_gemm<L: Lanes>(
         a.rows.is_empty() || a.steps.is_empty() || last(a.rows) + last(a.steps) < a.elements.len(),
         "an offset lies outside the left operand"
     );
-    // SAFETY: the asserts above are the promises.
-    unsafe {
-        match vectors {
-            1 => all_tiles::<L, 1>(lanes, a, b, c, accumulate),
-            2 => all_tiles::<L, 2>(lanes, a, b, c, accumulate),
-            3 => all_tiles::<L, 3>(lanes, a, b, c, accumulate),
-            4 => all_tiles::<L, 4>(lanes, a, b, c, accumulate),
-            _ => panic!("{vectors} vectors in a row, not 1 to {MAX_VECTORS}"),
+    assert!((1..=MAX_VECTORS).contains(&vectors), "{vectors} vectors in a row, not 1 to {MAX_VECTORS}");
+    dispatch(Product { a, vectors, b, c, accumulate });
+}
+
+/// A product whose operands [`gather_gemm`] has checked.
+struct Product<'a> {
+    a: Gather<'a>,
+    vectors: usize,
+    b: &'a [f32],
+    c: &'a mut [f32],
+    accumulate: Accumulate,
+}
+
+impl WithLanes for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let Self { a, vectors, b, c, accumulate } = self;
+        // SAFETY: `gather_gemm` asserted that every offset lies inside `a`, and that `b` and `c` are long enough.
+        unsafe {
+            match vectors {
+                1 => all_tiles::<L, 1>(lanes, a, b, c, accumulate),
+                2 => all_tiles::<L, 2>(lanes, a, b, c, accumulate),
+                3 => all_tiles::<L, 3>(lanes, a, b, c, accumulate),
+                _ => all_tiles::<L, 4>(lanes, a, b, c, accumulate),
+            }
         }
     }
 }
@@ -133,16 +144,6 @@ unsafe fn tile_of<L: Lanes, const R: usize, const V: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::{WithLanes, dispatch};
-
-    struct Multiply<'a>(Gather<'a>, usize, &'a [f32], &'a mut [f32], Accumulate);
-    impl WithLanes for Multiply<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn call<L: Lanes>(self, lanes: L) {
-            gather_gemm(lanes, self.0, self.1, self.2, self.3, self.4);
-        }
-    }
 
     /// Small integers: exact whatever the instruction set.
     #[test]
@@ -156,7 +157,7 @@ mod tests {
                 let width = vectors * LANES;
                 let mut c = vec![4.0; m * width + 1];
                 let a = Gather { elements: &elements, rows: &rows, steps: &steps };
-                dispatch(Multiply(a, vectors, &b, &mut c, accumulate));
+                gather_gemm(a, vectors, &b, &mut c, accumulate);
                 for (row, col) in (0..m).flat_map(|row| (0..width).map(move |col| (row, col))) {
                     let dot = |p: usize| elements[rows[row] + steps[p]] * b[p * width + col];
                     let expected = start + (0..steps.len()).map(dot).sum::<f32>();
@@ -171,6 +172,6 @@ mod tests {
     #[should_panic(expected = "outside the left operand")]
     fn an_offset_outside_is_refused() {
         let a = Gather { elements: &[0.0; 8], rows: &[0, 5], steps: &[1, 3] };
-        dispatch(Multiply(a, 1, &[0.0; 32], &mut [0.0; 32], Accumulate::Replace));
+        gather_gemm(a, 1, &[0.0; 32], &mut [0.0; 32], Accumulate::Replace);
     }
 }

@@ -110,6 +110,7 @@ impl<'a> SharedMut<'a> {
     ///
     /// # Panics
     /// If the range lies outside the slice.
+    #[inline] // called for single vectors inside SIMD regions
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn slice(&self, range: Range<usize>) -> &'a mut [f32] {
         assert!(

@@ -23,6 +23,9 @@
 //! assert_eq!(blocks, [[3.0; 16]; 3]);
 //! ```
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m256, __m512};
+
 /// The number of lanes.
 pub const LANES: usize = 16;
 
@@ -37,6 +40,11 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn load(self, from: &[f32; LANES]) -> Self::V;
     /// Lanes as an array.
     fn to_array(self, v: Self::V) -> [f32; LANES];
+    /// Lanes into an array.
+    #[inline(always)]
+    fn store(self, to: &mut [f32; LANES], v: Self::V) {
+        *to = self.to_array(v);
+    }
     /// `a + b`.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a - b`.
@@ -67,7 +75,7 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     #[inline(always)]
     unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
         // SAFETY: the caller promises sixteen writable elements; an array of f32 has the alignment of f32.
-        unsafe { *to.cast::<[f32; LANES]>() = self.to_array(v) };
+        self.store(unsafe { &mut *to.cast::<[f32; LANES]>() }, v);
     }
 
     /// The first `count` lanes (at most sixteen) from consecutive elements of any alignment, the others zero.
@@ -91,6 +99,18 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         let lanes = self.to_array(v);
         // SAFETY: the caller promises `count` writable elements; the array holds sixteen and `count` is cut to that.
         unsafe { std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, count.min(LANES)) };
+    }
+
+    /// Asks for the cache line at `from`, which need not be a valid address, where the processor can.
+    #[inline(always)]
+    fn prefetch(self, from: *const f32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE belongs to x86-64, and a prefetch of any address has no effect but on the cache.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = from;
     }
 
     /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
@@ -138,53 +158,59 @@ struct Avx512(pulp::x86::V4);
 
 #[cfg(target_arch = "x86_64")]
 impl Lanes for Avx512 {
-    type V = pulp::f32x16;
+    type V = __m512;
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
-        self.0.splat_f32x16(value)
+        self.0.avx512f._mm512_set1_ps(value)
     }
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> Self::V {
-        pulp::cast(*from)
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.0.avx512f._mm512_loadu_ps(from.as_ptr()) }
     }
     #[inline(always)]
     fn to_array(self, v: Self::V) -> [f32; LANES] {
         pulp::cast(v)
     }
     #[inline(always)]
+    fn store(self, to: &mut [f32; LANES], v: Self::V) {
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.0.avx512f._mm512_storeu_ps(to.as_mut_ptr(), v) };
+    }
+    #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.add_f32x16(a, b)
+        self.0.avx512f._mm512_add_ps(a, b)
     }
     #[inline(always)]
     fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.sub_f32x16(a, b)
+        self.0.avx512f._mm512_sub_ps(a, b)
     }
     #[inline(always)]
     fn mul(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.mul_f32x16(a, b)
+        self.0.avx512f._mm512_mul_ps(a, b)
     }
     #[inline(always)]
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        self.0.mul_add_f32x16(a, b, c)
+        self.0.avx512f._mm512_fmadd_ps(a, b, c)
     }
     #[inline(always)]
     fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        self.0.negate_mul_add_f32x16(a, b, c)
+        self.0.avx512f._mm512_fnmadd_ps(a, b, c)
     }
     #[inline(always)]
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.max_f32x16(a, b)
+        self.0.avx512f._mm512_max_ps(a, b)
     }
     #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
         // SAFETY: masked lanes are not accessed, and the caller promises the others.
-        pulp::cast(unsafe { self.0.avx512f._mm512_maskz_loadu_ps(first_lanes(count), from) })
+        unsafe { self.0.avx512f._mm512_maskz_loadu_ps(first_lanes(count), from) }
     }
     #[inline(always)]
     unsafe fn store_partial(self, to: *mut f32, v: Self::V, count: usize) {
         // SAFETY: masked lanes are not accessed, and the caller promises the others.
-        unsafe { self.0.avx512f._mm512_mask_storeu_ps(to, first_lanes(count), pulp::cast(v)) };
+        unsafe { self.0.avx512f._mm512_mask_storeu_ps(to, first_lanes(count), v) };
     }
     /// First within each 128-bit quarter (pairs of rows, then pairs of pairs), then the quarters as a 4 x 4 matrix.
     #[inline(always)]
@@ -213,22 +239,25 @@ impl Lanes for Avx512 {
 #[cfg(target_arch = "x86_64")]
 impl Avx512 {
     #[inline(always)]
-    fn unpack_singles(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
-        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
-        [pulp::cast(avx._mm512_unpacklo_ps(a, b)), pulp::cast(avx._mm512_unpackhi_ps(a, b))]
+    fn unpack_singles(self, a: __m512, b: __m512) -> [__m512; 2] {
+        let avx = self.0.avx512f;
+        [avx._mm512_unpacklo_ps(a, b), avx._mm512_unpackhi_ps(a, b)]
     }
     #[inline(always)]
-    fn unpack_doubles(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
-        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
-        [pulp::cast(avx._mm512_unpacklo_pd(a, b)), pulp::cast(avx._mm512_unpackhi_pd(a, b))]
+    fn unpack_doubles(self, a: __m512, b: __m512) -> [__m512; 2] {
+        let avx = self.0.avx512f;
+        let (a, b) = (avx._mm512_castps_pd(a), avx._mm512_castps_pd(b));
+        [
+            avx._mm512_castpd_ps(avx._mm512_unpacklo_pd(a, b)),
+            avx._mm512_castpd_ps(avx._mm512_unpackhi_pd(a, b)),
+        ]
     }
     /// The even and the odd quarters of `a` followed by those of `b`.
     #[inline(always)]
-    fn split_quarters(self, a: pulp::f32x16, b: pulp::f32x16) -> [pulp::f32x16; 2] {
-        let (avx, a, b) = (self.0.avx512f, pulp::cast(a), pulp::cast(b));
+    fn split_quarters(self, a: __m512, b: __m512) -> [__m512; 2] {
+        let avx = self.0.avx512f;
         let even = avx._mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
-        let odd = avx._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b);
-        [pulp::cast(even), pulp::cast(odd)]
+        [even, avx._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b)]
     }
 }
 
@@ -239,43 +268,54 @@ struct Avx2(pulp::x86::V3);
 
 #[cfg(target_arch = "x86_64")]
 impl Lanes for Avx2 {
-    type V = [pulp::f32x8; 2];
+    type V = [__m256; 2];
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
-        [self.0.splat_f32x8(value); 2]
+        [self.0.avx._mm256_set1_ps(value); 2]
     }
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> Self::V {
-        pulp::cast(*from)
+        let from = from.as_ptr();
+        // SAFETY: the array has sixteen elements, eight for each.
+        unsafe { [self.0.avx._mm256_loadu_ps(from), self.0.avx._mm256_loadu_ps(from.add(8))] }
     }
     #[inline(always)]
     fn to_array(self, v: Self::V) -> [f32; LANES] {
         pulp::cast(v)
     }
     #[inline(always)]
+    fn store(self, to: &mut [f32; LANES], v: Self::V) {
+        let to = to.as_mut_ptr();
+        // SAFETY: the array has sixteen elements, eight for each.
+        unsafe {
+            self.0.avx._mm256_storeu_ps(to, v[0]);
+            self.0.avx._mm256_storeu_ps(to.add(8), v[1]);
+        }
+    }
+    #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.add_f32x8(a[0], b[0]), self.0.add_f32x8(a[1], b[1])]
+        [self.0.avx._mm256_add_ps(a[0], b[0]), self.0.avx._mm256_add_ps(a[1], b[1])]
     }
     #[inline(always)]
     fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.sub_f32x8(a[0], b[0]), self.0.sub_f32x8(a[1], b[1])]
+        [self.0.avx._mm256_sub_ps(a[0], b[0]), self.0.avx._mm256_sub_ps(a[1], b[1])]
     }
     #[inline(always)]
     fn mul(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.mul_f32x8(a[0], b[0]), self.0.mul_f32x8(a[1], b[1])]
+        [self.0.avx._mm256_mul_ps(a[0], b[0]), self.0.avx._mm256_mul_ps(a[1], b[1])]
     }
     #[inline(always)]
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        [self.0.mul_add_f32x8(a[0], b[0], c[0]), self.0.mul_add_f32x8(a[1], b[1], c[1])]
+        [self.0.fma._mm256_fmadd_ps(a[0], b[0], c[0]), self.0.fma._mm256_fmadd_ps(a[1], b[1], c[1])]
     }
     #[inline(always)]
     fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        [self.0.negate_mul_add_f32x8(a[0], b[0], c[0]), self.0.negate_mul_add_f32x8(a[1], b[1], c[1])]
+        [self.0.fma._mm256_fnmadd_ps(a[0], b[0], c[0]), self.0.fma._mm256_fnmadd_ps(a[1], b[1], c[1])]
     }
     #[inline(always)]
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.max_f32x8(a[0], b[0]), self.0.max_f32x8(a[1], b[1])]
+        [self.0.avx._mm256_max_ps(a[0], b[0]), self.0.avx._mm256_max_ps(a[1], b[1])]
     }
     /// Four 8 x 8 matrices, the two off the diagonal changing places.
     #[inline(always)]
@@ -300,24 +340,23 @@ impl Lanes for Avx2 {
 #[cfg(target_arch = "x86_64")]
 impl Avx2 {
     #[inline(always)]
-    fn transpose8(self, rows: [pulp::f32x8; 8]) -> [pulp::f32x8; 8] {
+    fn transpose8(self, rows: [__m256; 8]) -> [__m256; 8] {
         let avx = self.0.avx;
         let [mut pairs, mut fours, mut columns] = [rows; 3];
         for i in 0..4 {
-            let (a, b) = (pulp::cast(rows[2 * i]), pulp::cast(rows[2 * i + 1]));
-            pairs[2 * i] = pulp::cast(avx._mm256_unpacklo_ps(a, b));
-            pairs[2 * i + 1] = pulp::cast(avx._mm256_unpackhi_ps(a, b));
+            let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+            [pairs[2 * i], pairs[2 * i + 1]] = [avx._mm256_unpacklo_ps(a, b), avx._mm256_unpackhi_ps(a, b)];
         }
         for i in 0..4 {
             let first = 2 * i - i % 2;
-            let (a, b) = (pulp::cast(pairs[first]), pulp::cast(pairs[first + 2]));
-            fours[2 * i] = pulp::cast(avx._mm256_unpacklo_pd(a, b));
-            fours[2 * i + 1] = pulp::cast(avx._mm256_unpackhi_pd(a, b));
+            let (a, b) = (avx._mm256_castps_pd(pairs[first]), avx._mm256_castps_pd(pairs[first + 2]));
+            fours[2 * i] = avx._mm256_castpd_ps(avx._mm256_unpacklo_pd(a, b));
+            fours[2 * i + 1] = avx._mm256_castpd_ps(avx._mm256_unpackhi_pd(a, b));
         }
         for i in 0..4 {
-            let (a, b) = (pulp::cast(fours[i]), pulp::cast(fours[i + 4]));
-            columns[i] = pulp::cast(avx._mm256_permute2f128_ps::<0x20>(a, b));
-            columns[i + 4] = pulp::cast(avx._mm256_permute2f128_ps::<0x31>(a, b));
+            let (a, b) = (fours[i], fours[i + 4]);
+            columns[i] = avx._mm256_permute2f128_ps::<0x20>(a, b);
+            columns[i + 4] = avx._mm256_permute2f128_ps::<0x31>(a, b);
         }
         columns
     }

@@ -33,7 +33,8 @@ pub struct Declaration {
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
-    /// Whether backward computes the bottoms' gradients even where nobody wants them: then they get memory all the same.
+    /// Whether backward computes the only bottom's gradient even where nobody wants it: then the graph adds as many
+    /// elements to the scratch of the backward pass.
     pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
@@ -186,6 +187,9 @@ pub trait Layer: Send {
     fn set_position(&mut self, position: u64) {
         let _ = position;
     }
+
+    /// Takes note that the net goes to another arena: what was filled once has to be filled again.
+    fn enter_arena(&mut self) {}
 
     /// Bytes of host memory that the layer holds outside the arena: a data set, mini-batches prepared ahead.
     fn host_bytes(&self) -> u64 {

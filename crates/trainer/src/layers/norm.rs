@@ -10,7 +10,7 @@ use cudnn_layers::{
     batch_norm::{self, Running, RunningMut, Saved, SavedMut, Statistics},
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Device, Shape, ViewMut};
+use tensor::{Accumulate, Device, Shape, ViewMut};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
 /// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
@@ -92,8 +92,12 @@ impl Layer for BatchNorm {
         let channels = extents.axis;
         let saved =
             Saved { mean: io.saved.slice(0..channels), inv_std: io.saved.slice(channels..2 * channels) };
-        let gradients = affine_gradients(io.param_diffs, io.scratch, channels);
-        let dx = io.bottom_diffs.remove(0).expect("it always propagates");
+        let (scratch, unwanted) = io.scratch.into_host().split_at_mut(2 * channels);
+        let gradients = affine_gradients(io.param_diffs, scratch.into(), channels);
+        let dx = io.bottom_diffs.remove(0).unwrap_or_else(|| Gradient {
+            diff: ViewMut::from(&mut unwanted[..extents.len()]),
+            accumulate: Accumulate::Replace,
+        });
         let gamma = io.params.first().copied();
         batch_norm::backward(
             device,
@@ -111,26 +115,29 @@ impl Layer for BatchNorm {
     }
 }
 
-/// The gradients of scale and bias. One that nobody wants goes to scratch; `None` if the layer has neither.
+/// The gradients of scale and bias. One that nobody wants goes to scratch; `None` if the layer has neither. The operation
+/// replaces both or adds to both: where only one adds (its parameter is shared), the other begins with zeros.
 fn affine_gradients<'a>(
     diffs: Vec<Option<Gradient<'a>>>,
     scratch: ViewMut<'a>,
     channels: usize,
 ) -> Option<AffineGradients<'a>> {
-    let wanted = diffs.iter().flatten().next()?;
-    let accumulate = wanted.accumulate;
+    diffs.iter().flatten().next()?;
+    let adds = diffs.iter().flatten().any(|gradient| gradient.accumulate == Accumulate::Add);
     let has_bias = diffs.len() > 1;
     let (first, second) = scratch.into_host().split_at_mut(channels);
     let mut diffs = diffs.into_iter();
-    let mut next = |spare: &'a mut [f32]| match diffs.next().flatten() {
-        Some(gradient) => gradient.diff,
-        None => {
-            spare.fill(0.0);
-            spare.into()
+    let mut next = |spare: &'a mut [f32]| {
+        let spare = Gradient { diff: spare.into(), accumulate: Accumulate::Replace };
+        let mut gradient = diffs.next().flatten().unwrap_or(spare);
+        if adds && gradient.accumulate == Accumulate::Replace {
+            gradient.diff.host().fill(0.0);
         }
+        gradient.diff
     };
     let dgamma = next(first);
     let dbeta = has_bias.then(|| next(&mut second[..channels]));
+    let accumulate = if adds { Accumulate::Add } else { Accumulate::Replace };
     Some(AffineGradients { dgamma, dbeta, accumulate })
 }
 

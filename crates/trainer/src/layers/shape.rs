@@ -56,17 +56,20 @@ fn reshaped(params: &ReshapeParams, x: &Shape) -> Result<Shape, String> {
     }
     dims.extend(&x.dims()[end..]);
     if let Some(inferred) = params.dims.iter().position(|&dim| dim == -1) {
-        let known: usize = dims.iter().product();
-        if !x.count().is_multiple_of(known) {
-            return Err(format!("the extents {dims:?} do not divide {x}"));
+        match product(&dims) {
+            Some(known) if x.count().is_multiple_of(known) => dims[first + inferred] = x.count() / known,
+            _ => return Err(format!("the extents {dims:?} do not divide {x}")),
         }
-        dims[first + inferred] = x.count() / known;
     }
-    let top = Shape::new(&dims);
-    if top.count() != x.count() {
-        return Err(format!("{top} has another number of elements than {x}"));
+    if product(&dims) != Some(x.count()) {
+        return Err(format!("the extents {dims:?} have another number of elements than {x}"));
     }
-    Ok(top)
+    Ok(Shape::new(&dims))
+}
+
+/// The number of elements, if it can be counted.
+fn product(dims: &[usize]) -> Option<usize> {
+    dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))
 }
 
 impl Layer for Reshape {

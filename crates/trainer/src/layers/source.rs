@@ -8,7 +8,7 @@ use crate::{
     error::BoxError,
     fill::fill,
     spec::{
-        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec,
+        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, Mean, NetSpec,
         TransformParams,
     },
 };
@@ -38,6 +38,9 @@ impl DataLayer {
         mini_batch: usize,
         (shuffle, seed, prefetch): (bool, u64, usize),
     ) -> Result<Self, BoxError> {
+        if u32::try_from(mini_batch).is_err() {
+            return Err(format!("a mini-batch of {mini_batch} samples is more than any memory holds").into());
+        }
         let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
         let loader = Loader::new(dataset, transform, options)?;
         Ok(Self { loader, labels: vec![0.0; mini_batch], tops: layer.tops.len(), mini_batch })
@@ -84,6 +87,10 @@ impl Layer for DataLayer {
 impl Layer for ConstantData {
     fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
         Ok(Declaration { constant: true, ..self.source.declaration() })
+    }
+
+    fn enter_arena(&mut self) {
+        self.filled = false;
     }
 
     fn forward(&mut self, _: &Device, io: Forward<'_>) -> Result<(), BoxError> {
@@ -162,9 +169,14 @@ fn constant(
     )?;
     let dataset = Arc::new(Synthetic::new(shape, synthetic.classes, mini_batch, seed)?);
     // A mean image would have to be read from a file that is probably as far away as the data.
+    let mean_values = match &params.mean {
+        Mean::Values(values) => values.clone(),
+        Mean::Zero | Mean::File(_) => Vec::new(),
+    };
     let transform = TransformOptions {
         scale: params.scale,
         crop_size: params.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
+        mean_values,
         ..TransformOptions::default()
     };
     let source = DataLayer::new(place, dataset, &transform, mini_batch, (false, seed, 0))?;
@@ -201,6 +213,10 @@ impl FilledData {
 impl Layer for FilledData {
     fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
         Ok(Declaration { tops: self.shapes.clone(), constant: self.constant, ..Declaration::default() })
+    }
+
+    fn enter_arena(&mut self) {
+        self.filled = false;
     }
 
     fn forward(&mut self, _: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

@@ -85,8 +85,8 @@ impl Graph {
     /// gets a backward pass.
     ///
     /// # Errors
-    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, a shape that does not
-    /// fit, a shared parameter of another shape.
+    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one name, a
+    /// shape that does not fit or is larger than any memory, a shared parameter of another shape.
     pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>], backward: bool) -> Result<Self, NetError> {
         let mut builder =
             Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
@@ -121,18 +121,20 @@ impl Graph {
                 leads_to_loss[bottom] |= passes;
             }
             let trains = node.params.iter().any(|&param| self.params[param].trained);
-            let wants = |bottom: usize| wanted[bottom] || (trains && node.declaration.always_propagates);
             let propagates: Vec<bool> = node
                 .bottoms
                 .iter()
                 .zip(propagates)
-                .map(|(&bottom, passes)| passes && wants(bottom))
+                .map(|(&bottom, passes)| passes && wanted[bottom])
                 .collect();
             for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| **passes) {
                 self.values[bottom].needs_diff = true;
             }
             let node = &mut self.nodes[index];
             node.backward = trains || propagates.contains(&true);
+            if node.backward && node.declaration.always_propagates && !propagates[0] {
+                node.declaration.scratch_len[1] += self.values[node.bottoms[0]].shape.count();
+            }
             node.propagates = propagates;
         }
     }
@@ -169,7 +171,7 @@ impl Graph {
     fn may_overwrite(&self, value: ValueId, how: InPlace) -> bool {
         let root = self.values[value].root;
         let fits = |producer: &Node| match producer.declaration.needs_top {
-            _ if producer.declaration.constant => false,
+            _ if producer.declaration.constant || !producer.declaration.loss_weights.is_empty() => false,
             Need::Nothing => true,
             Need::Sign => !producer.backward || how == InPlace::KeepsSign,
             Need::Values => !producer.backward,
@@ -195,6 +197,13 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn add(&mut self, spec: &LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
         let index = self.graph.nodes.len();
+        if let Some(other) = self.graph.nodes.iter().find(|node| node.name == spec.name) {
+            let place = &other.location;
+            return Err(fault(
+                spec,
+                format!("there is another layer of this name ({place}); parameters are kept by layer name"),
+            ));
+        }
         let bottoms =
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
         if let Some(twice) = (1..bottoms.len()).find(|&i| bottoms[..i].contains(&bottoms[i])) {
@@ -248,15 +257,16 @@ impl Builder<'_> {
         shape: &Shape,
         producer: usize,
     ) -> Result<ValueId, NetError> {
-        if let Some(&other) = self.current.get(name)
-            && !spec.bottoms.iter().any(|bottom| bottom == name)
-        {
-            let other = &self
-                .graph
-                .nodes
-                .get(self.graph.values[other].producer)
-                .map_or(&spec.name, |node| &node.name);
-            return Err(fault(spec, format!("top '{name}' is already the top of layer '{other}'")));
+        check_size(spec, &format!("top '{name}'"), shape)?;
+        if let Some(&other) = self.current.get(name) {
+            let other = self.graph.values[other].producer;
+            if other == producer {
+                return Err(fault(spec, format!("top '{name}' stands twice")));
+            }
+            if !spec.bottoms.iter().any(|bottom| bottom == name) {
+                let other = &self.graph.nodes[other].name;
+                return Err(fault(spec, format!("top '{name}' is already the top of layer '{other}'")));
+            }
         }
         let id = self.graph.values.len();
         self.graph.values.push(Value {
@@ -272,9 +282,16 @@ impl Builder<'_> {
     }
 
     fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, NetError> {
-        (declared.iter().enumerate())
-            .map(|(index, declaration)| self.param(spec, index, declaration))
-            .collect()
+        let mut params = Vec::with_capacity(declared.len());
+        for (index, declaration) in declared.iter().enumerate() {
+            let param = self.param(spec, index, declaration)?;
+            if params.contains(&param) {
+                let name = &self.graph.params[param].name;
+                return Err(fault(spec, format!("it shares parameter '{name}' with itself")));
+            }
+            params.push(param);
+        }
+        Ok(params)
     }
 
     fn param(
@@ -295,18 +312,34 @@ impl Builder<'_> {
             }
             return Ok(param);
         }
+        check_size(spec, &format!("parameter {index}"), &declared.shape)?;
         let id = self.graph.params.len();
         if let Some(name) = &shared {
             self.shared.insert(name.clone(), id);
         }
+        let name = shared.unwrap_or_else(|| format!("{}.{index}", spec.name));
+        if self.graph.params.iter().any(|param| param.name == name) {
+            return Err(fault(spec, format!("another parameter is named '{name}' already")));
+        }
         self.graph.params.push(Param {
-            name: shared.unwrap_or_else(|| format!("{}.{index}", spec.name)),
+            name,
             declaration: declared.clone(),
             lr_mult,
             decay_mult,
             trained: declared.learned && lr_mult != 0.0,
         });
         Ok(id)
+    }
+}
+
+/// Most elements of a blob: far above any memory, and far below what a sum of sizes in bytes could overflow on.
+const MOST_ELEMENTS: usize = 1 << 44;
+
+fn check_size(spec: &LayerSpec, what: &str, shape: &Shape) -> Result<(), NetError> {
+    let count = shape.dims().iter().try_fold(1usize, |count, &dim| count.checked_mul(dim));
+    match count {
+        Some(count) if count <= MOST_ELEMENTS => Ok(()),
+        _ => Err(fault(spec, format!("{what} would have the extents {shape:?}, more than any memory holds"))),
     }
 }
 

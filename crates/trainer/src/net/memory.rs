@@ -93,7 +93,8 @@ mod tests {
             let placement = place(&buffers);
             for (i, a) in buffers.iter().enumerate() {
                 assert!(
-                    placement.offsets[i] % ALIGNMENT == 0 && placement.offsets[i] + a.len <= placement.len
+                    placement.offsets[i].is_multiple_of(ALIGNMENT)
+                        && placement.offsets[i] + a.len <= placement.len
                 );
                 for (j, b) in buffers.iter().enumerate().take(i).filter(|(_, b)| b.meets(a)) {
                     let (first, second) = (placement.offsets[i], placement.offsets[j]);

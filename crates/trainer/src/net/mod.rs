@@ -5,6 +5,8 @@ pub mod layout;
 pub mod memory;
 pub mod run;
 pub mod schedule;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     error::NetError,
@@ -128,6 +130,11 @@ impl Net {
                 layer.set_position(position);
             }
         }
+    }
+
+    /// Tells the layers that the net will run in a new arena, where nothing is filled yet.
+    pub fn enter_arena(&mut self) {
+        self.layers.iter_mut().for_each(|layer| layer.enter_arena());
     }
 
     /// The convolution kernels that an iteration runs, layer by layer.

@@ -2,6 +2,7 @@
 
 use super::{
     Net,
+    graph::{Node, ValueId},
     layout::NetLayout,
     schedule::{Pass, Step},
 };
@@ -74,13 +75,15 @@ impl Net {
 
     /// The objective after a forward pass: the weighted sum of the losses.
     pub fn loss(&self, layout: &NetLayout, arena: &Arena) -> f64 {
-        let losses = self.outputs().filter(|output| output.loss_weight != 0.0);
-        losses
-            .map(|output| {
-                let values = arena.view(layout.data[output.value]).host();
-                f64::from(output.loss_weight) * values.iter().map(|&value| f64::from(value)).sum::<f64>()
-            })
-            .sum()
+        let weighted = |node: &Node| {
+            let losses = node.tops.iter().zip(&node.declaration.loss_weights);
+            let value = |(&top, &weight): (&ValueId, &f32)| {
+                let values = arena.view(layout.data[top]).host();
+                f64::from(weight) * values.iter().map(|&value| f64::from(value)).sum::<f64>()
+            };
+            losses.map(value).sum::<f64>()
+        };
+        self.graph.nodes.iter().map(weighted).sum()
     }
 }
 

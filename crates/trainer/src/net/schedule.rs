@@ -112,10 +112,11 @@ impl Clock {
             .collect()
     }
 
-    /// The last step that reads a value's data. A value that nobody reads is an output of the net: it stays to the end.
+    /// The last step that reads a value's data. A loss, or a value that nobody reads, is an output of the net: it stays to
+    /// the end.
     fn last_use(&self, graph: &Graph, id: ValueId) -> usize {
         let value = &graph.values[id];
-        if value.consumers.is_empty() {
+        if value.consumers.is_empty() || !graph.nodes[value.producer].declaration.loss_weights.is_empty() {
             return self.end;
         }
         let forward = value.consumers.iter().map(|&node| self.forward[node]);

@@ -45,18 +45,18 @@ impl Solver {
     /// Goes on from a snapshot's solver state and the weights beside it.
     ///
     /// # Errors
-    /// Files that are missing, damaged, or of another net; then nothing has changed.
+    /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.
     pub fn restore(&mut self, path: &Path) -> Result<(), TrainError> {
         let (state, history) = load_solver_state(path)?;
         let weights = load_tensors(&path.with_file_name(&state.weights))?;
         state.check(path, &self.fingerprint(), SOLVER_TYPE, &weights)?;
         weights.check(self.shapes(|spans| Some(spans.data)))?;
         history.check(self.shapes(|spans| spans.history))?;
+        self.check_seed(path, state.random_seed)?;
         self.load(&weights, |spans| Some(spans.data))?;
         self.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
         self.recent.clear();
-        self.seed = state.random_seed;
         for (name, &position) in &state.data_positions {
             match name.rsplit_once('/') {
                 Some((layer, "TRAIN")) => self.train.set_position(layer, position),
@@ -70,6 +70,15 @@ impl Solver {
             }
         }
         Ok(())
+    }
+
+    /// Layers draw from the seed they were built with: with another one, dropout and the order of the data would differ.
+    fn check_seed(&self, path: &Path, seed: u64) -> Result<(), SnapshotError> {
+        if seed == self.seed {
+            return Ok(());
+        }
+        let reason = format!("it was trained with the seed {seed}, but this run has {}", self.seed);
+        Err(SnapshotError::Resume { path: path.to_owned(), reason })
     }
 
     /// Starts from the weights of another training: every parameter of the file that this net has, by name and shape.

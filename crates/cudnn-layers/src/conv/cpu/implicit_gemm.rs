@@ -1,6 +1,5 @@
 //! Products of matrices with an unrolled image that is never stored.
 
-mod axis;
 mod correlate;
 mod filter;
 mod filter_gradient;

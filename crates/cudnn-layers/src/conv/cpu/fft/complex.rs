@@ -14,11 +14,24 @@ pub(super) const BIN: usize = 2 * LANES;
 /// The largest transform.
 pub(super) const MAX: usize = 32;
 
-/// Scratch of a transform; its caller provides it so that it is not cleared every time.
-pub(super) type Work = [Bin; MAX];
+/// Scratch of a transform, whose caller provides it so that it is not cleared every time. Aligned, as an array of floats
+/// would not be: vectors across two cache lines cost twice.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Work(pub(super) [Bin; MAX]);
 
 /// A [`Work`] of zeros.
-pub(super) const CLEARED: Work = [[[0.0; LANES]; 2]; MAX];
+pub(super) const CLEARED: Work = Work([[[0.0; LANES]; 2]; MAX]);
+
+/// Real values of sixteen signals.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Row(pub(super) [[f32; LANES]; MAX]);
+
+impl Row {
+    /// Zeros.
+    pub(super) const CLEARED: Self = Self([[0.0; LANES]; MAX]);
+}
 
 /// A complex value of sixteen signals in registers: real parts, imaginary parts.
 pub(super) type C<L> = [<L as Lanes>::V; 2];
@@ -33,7 +46,8 @@ pub(super) trait ComplexLanes: Lanes {
     /// Puts `z` into memory.
     #[inline(always)]
     fn store_bin(self, to: &mut Bin, z: C<Self>) {
-        *to = [self.to_array(z[0]), self.to_array(z[1])];
+        self.store(&mut to[0], z[0]);
+        self.store(&mut to[1], z[1]);
     }
     /// `a + b`.
     #[inline(always)]
@@ -151,7 +165,7 @@ pub(super) fn fft<L: Lanes>(
     l: L,
     n: usize,
     short: bool,
-    work: &mut Work,
+    Work(work): &mut Work,
     input: impl Fn(usize) -> C<L>,
     mut output: impl FnMut(usize, C<L>),
 ) {
@@ -215,7 +229,7 @@ pub(super) fn real_fft<L: Lanes>(
     l: L,
     n: usize,
     work: &mut [Work; 2],
-    row: &[[f32; LANES]; MAX],
+    Row(row): &Row,
     mut output: impl FnMut(usize, C<L>),
 ) {
     let ([work, z], half) = (work, n / 2);
@@ -230,17 +244,17 @@ pub(super) fn real_fft<L: Lanes>(
         work,
         input,
         #[inline(always)]
-        |k, value| l.store_bin(&mut z[k], value),
+        |k, value| l.store_bin(&mut z.0[k], value),
     );
-    let first = l.load_bin(&z[0]);
+    let first = l.load_bin(&z.0[0]);
     output(0, [l.add(first[0], first[1]), l.sub(first[0], first[1])]);
     for k in 1..half / 2 {
         let [cos, sin] = rotor(k, n);
-        let pair = separate(l, l.load_bin(&z[k]), l.load_bin(&z[half - k]), 0.5, [0.5 * sin, -0.5 * cos]);
+        let pair = separate(l, l.load_bin(&z.0[k]), l.load_bin(&z.0[half - k]), 0.5, [0.5 * sin, -0.5 * cos]);
         output(k, pair[0]);
         output(half - k, pair[1]);
     }
-    output(half / 2, l.conjugate(l.load_bin(&z[half / 2])));
+    output(half / 2, l.conjugate(l.load_bin(&z.0[half / 2])));
 }
 
 /// The inverse of [`real_fft`] times `n`: `output(i, [value 2 i, value 2 i + 1])`.
@@ -254,18 +268,18 @@ pub(super) fn real_inverse<L: Lanes>(
 ) {
     let ([work, z], half) = (work, n / 2);
     let first = input(0);
-    l.store_bin(&mut z[0], [l.add(first[0], first[1]), l.sub(first[0], first[1])]);
+    l.store_bin(&mut z.0[0], [l.add(first[0], first[1]), l.sub(first[0], first[1])]);
     for k in 1..half / 2 {
         let [cos, sin] = rotor(k, n);
         let pair = separate(l, input(k), input(half - k), 1.0, [sin, cos]);
-        l.store_bin(&mut z[k], pair[0]);
-        l.store_bin(&mut z[half - k], pair[1]);
+        l.store_bin(&mut z.0[k], pair[0]);
+        l.store_bin(&mut z.0[half - k], pair[1]);
     }
     let middle = l.conjugate(input(half / 2));
-    l.store_bin(&mut z[half / 2], l.plus(middle, middle));
+    l.store_bin(&mut z.0[half / 2], l.plus(middle, middle));
     let input = inlined(
         #[inline(always)]
-        |k: usize| swap(l.load_bin(&z[k])),
+        |k: usize| swap(l.load_bin(&z.0[k])),
     );
     fft(
         l,
@@ -290,11 +304,11 @@ pub(super) fn swap<V>([re, im]: [V; 2]) -> [V; 2] {
 pub(super) fn untangle<L: Lanes>(l: L, n: usize, z: &mut Work) {
     let half = l.splat(0.5);
     for k in 1..n / 2 {
-        let (p, q) = (l.load_bin(&z[k]), l.load_bin(&z[n - k]));
+        let (p, q) = (l.load_bin(&z.0[k]), l.load_bin(&z.0[n - k]));
         let a = [l.mul(half, l.add(p[0], q[0])), l.mul(half, l.sub(p[1], q[1]))];
         let b = [l.mul(half, l.add(p[1], q[1])), l.mul(half, l.sub(q[0], p[0]))];
-        l.store_bin(&mut z[k], a);
-        l.store_bin(&mut z[n - k], b);
+        l.store_bin(&mut z.0[k], a);
+        l.store_bin(&mut z.0[n - k], b);
     }
 }
 
@@ -302,9 +316,9 @@ pub(super) fn untangle<L: Lanes>(l: L, n: usize, z: &mut Work) {
 #[inline(always)]
 pub(super) fn tangle<L: Lanes>(l: L, n: usize, z: &mut Work) {
     for k in 1..n / 2 {
-        let (a, b) = (l.load_bin(&z[k]), l.load_bin(&z[n - k]));
-        l.store_bin(&mut z[k], l.plus_i(a, b));
-        l.store_bin(&mut z[n - k], l.conjugate(l.minus_i(a, b)));
+        let (a, b) = (l.load_bin(&z.0[k]), l.load_bin(&z.0[n - k]));
+        l.store_bin(&mut z.0[k], l.plus_i(a, b));
+        l.store_bin(&mut z.0[n - k], l.conjugate(l.minus_i(a, b)));
     }
 }
 

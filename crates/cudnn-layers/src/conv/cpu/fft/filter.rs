@@ -2,7 +2,7 @@
 
 use super::super::super::ConvOp;
 use super::{
-    complex::{BIN, CLEARED, ComplexLanes, MAX, real_fft},
+    complex::{BIN, CLEARED, ComplexLanes, Row, real_fft},
     image::{bins, bins_mut, row_values},
     lanes::Signals,
     plan::Plan,
@@ -54,7 +54,7 @@ impl AnalyseFilter<'_> {
         let group = self.index / chunks / vectors;
         let [r, s, taps] = [g.r, g.s, g.r * g.s];
         let mut work = [CLEARED; 2];
-        let mut values = [[0.0; LANES]; MAX];
+        let mut values = Row::CLEARED;
         let rows = self.scratch[..taps * LANES].as_chunks_mut::<LANES>().0;
         for term in chunk * CHUNK..((chunk + 1) * CHUNK).min(terms) {
             let (first, signals) = lanes_of_filter(plan, group, term, vector);
@@ -64,11 +64,11 @@ impl AnalyseFilter<'_> {
                 for (i, &gathered) in gathered.iter().enumerate().take(len) {
                     // The forward pass is a correlation: it reads the filter backwards.
                     let to = if plan.op == ConvOp::Forward { taps - 1 - (tap + i) } else { tap + i };
-                    rows[to] = l.to_array(gathered);
+                    l.store(&mut rows[to], gathered);
                 }
             }
             for row in 0..r {
-                values[..s].copy_from_slice(&rows[row * s..][..s]);
+                values.0[..s].copy_from_slice(&rows[row * s..][..s]);
                 real_fft(
                     l,
                     T,
@@ -136,14 +136,14 @@ impl SynthesiseFilter<'_> {
         let (plan, g) = (self.plan, &self.plan.geometry);
         let (k, vectors) = (g.k / g.groups, plan.extents[2]);
         let [r, s, taps] = [g.r, g.s, g.r * g.s];
-        let (mut work, mut values) = ([CLEARED; 2], [[0.0; LANES]; MAX]);
+        let (mut work, mut values) = ([CLEARED; 2], Row::CLEARED);
         let gradient = self.scratch[..taps * LANES].as_chunks_mut::<LANES>().0;
         let len = plan.half() * r;
         for vector in 0..vectors {
             let spectra = &bins(self.rows)[(self.index * vectors + vector) * len..][..len];
             for row in 0..r {
                 row_values::<L, T>(l, spectra, (row, r), &mut work, &mut values);
-                gradient[row * s..][..s].copy_from_slice(&values[plan.first[1]..][..s]);
+                gradient[row * s..][..s].copy_from_slice(&values.0[plan.first[1]..][..s]);
             }
             let (first, signals) = lanes_of_filter(plan, self.index / k, self.index % k, vector);
             // SAFETY: every task writes the filters of its own output channel.

@@ -2,7 +2,7 @@
 
 use super::{
     complex::{
-        BIN, Bin, C, CLEARED, ComplexLanes, MAX, Work, fft, inlined, real_fft, real_inverse, untangle,
+        BIN, Bin, C, CLEARED, ComplexLanes, MAX, Row, Work, fft, inlined, real_fft, real_inverse, untangle,
     },
     lanes::Signals,
     plan::{Images, Plan},
@@ -17,11 +17,13 @@ use tensor::{
 };
 
 /// Slices as bins.
+#[inline(always)]
 pub(super) fn bins(elements: &[f32]) -> &[Bin] {
     elements.as_chunks().0.as_chunks().0
 }
 
 /// Slices as bins.
+#[inline(always)]
 pub(super) fn bins_mut(elements: &mut [f32]) -> &mut [Bin] {
     elements.as_chunks_mut().0.as_chunks_mut().0
 }
@@ -131,14 +133,14 @@ fn transform_rows<L: Lanes, const T: usize>(
         let forwards = (at as isize - begin[axis]) as usize;
         if images.reversed { images.extent[axis] - 1 - forwards } else { forwards }
     };
-    let mut values = [[0.0; LANES]; MAX];
+    let mut values = Row::CLEARED;
     let mut filled = [false; MAX];
     for y in inside[0].clone() {
         for x in inside[1].clone().step_by(LANES) {
             let len = (inside[1].end - x).min(LANES);
             let vectors = signals.gather(l, planes, y * images.image[1] + x, len);
             for (i, &vector) in vectors.iter().enumerate().take(len) {
-                values[position(1, x + i)] = l.to_array(vector);
+                l.store(&mut values.0[position(1, x + i)], vector);
             }
         }
         let row = position(0, y);
@@ -177,11 +179,11 @@ fn transform_column<L: Lanes, const T: usize>(
     if packed {
         let store = inlined(
             #[inline(always)]
-            |v: usize, z: C<L>| l.store_bin(&mut packed_column[v], z),
+            |v: usize, z: C<L>| l.store_bin(&mut packed_column.0[v], z),
         );
         fft(l, T, false, work, input, store);
         untangle(l, T, packed_column);
-        for (v, bin) in packed_column.iter().enumerate().take(T) {
+        for (v, bin) in packed_column.0.iter().enumerate().take(T) {
             output(v, l.load_bin(bin));
         }
     } else {
@@ -231,7 +233,7 @@ impl Synthesise<'_> {
             let row = block.group * plan.extents[0] + block.sample * tiles + tile;
             let spectra = &bins(self.rows)[(row * plan.extents[2] + block.block) * tile_len..][..tile_len];
             let mut work = [CLEARED; 2];
-            let mut values = [[0.0; LANES]; MAX];
+            let mut values = Row::CLEARED;
             for r in 0..plan.step[0].min(image[0] - corner[0]) {
                 row_values::<L, T>(l, spectra, (r, plan.result[0]), &mut work, &mut values);
                 let end = (corner[1] + plan.step[1]).min(image[1]);
@@ -240,7 +242,7 @@ impl Synthesise<'_> {
                     let at = plan.first[1] + x - corner[1];
                     let mut vectors = [l.zero(); LANES];
                     for (i, vector) in vectors.iter_mut().enumerate().take(len) {
-                        *vector = l.load(&values[at + i]);
+                        *vector = l.load(&values.0[at + i]);
                     }
                     let run = ((corner[0] + r) * image[1] + x, len);
                     signals.scatter(l, vectors, planes, run, (plan.scale(), self.accumulate));
@@ -257,7 +259,7 @@ pub(super) fn row_values<L: Lanes, const T: usize>(
     spectra: &[Bin],
     (r, rows): (usize, usize),
     work: &mut [Work; 2],
-    values: &mut [[f32; LANES]; MAX],
+    values: &mut Row,
 ) {
     real_inverse(
         l,
@@ -267,8 +269,8 @@ pub(super) fn row_values<L: Lanes, const T: usize>(
         |j| l.load_bin(&spectra[j * rows + r]),
         #[inline(always)]
         |i, [even, odd]| {
-            values[2 * i] = l.to_array(even);
-            values[2 * i + 1] = l.to_array(odd);
+            l.store(&mut values.0[2 * i], even);
+            l.store(&mut values.0[2 * i + 1], odd);
         },
     );
 }

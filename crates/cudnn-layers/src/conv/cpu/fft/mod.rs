@@ -41,13 +41,13 @@ use tensor::{
 ///
 /// For stride 1, dilation 1 and filters up to half a tile.
 #[derive(Clone, Copy, Debug)]
-pub struct FftTiling<const T: usize>;
+pub(super) struct FftTiling<const T: usize>;
 
 /// Tiles of 32 x 32.
-pub const FFT_TILING: FftTiling<32> = FftTiling;
+pub(super) const FFT_TILING: FftTiling<32> = FftTiling;
 
 /// Tiles of 16 x 16: less waste on small images.
-pub const FFT_TILING_16: FftTiling<16> = FftTiling;
+pub(super) const FFT_TILING_16: FftTiling<16> = FftTiling;
 
 impl<const T: usize> CpuAlgorithm for FftTiling<T> {
     fn name(&self) -> &'static str {

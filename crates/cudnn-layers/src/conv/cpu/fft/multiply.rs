@@ -183,11 +183,11 @@ fn filter_spectra<L: Lanes, const T: usize>(
             if part.j == 0 {
                 let store = inlined(
                     #[inline(always)]
-                    |v: usize, z: C<L>| l.store_bin(&mut packed[v], z),
+                    |v: usize, z: C<L>| l.store_bin(&mut packed.0[v], z),
                 );
                 fft(l, T, false, work, input, store);
                 untangle(l, T, packed);
-                for (v, &bin) in packed.iter().enumerate().take(T) {
+                for (v, &bin) in packed.0.iter().enumerate().take(T) {
                     spectra[v * stride + at] = bin;
                 }
             } else if r <= T / 4 {
@@ -218,7 +218,7 @@ fn inverse_column<L: Lanes, const T: usize>(
         },
     );
     if packed {
-        for (v, bin) in column.iter_mut().enumerate().take(T) {
+        for (v, bin) in column.0.iter_mut().enumerate().take(T) {
             *bin = from[v * stride];
         }
         tangle(l, T, column);
@@ -228,7 +228,7 @@ fn inverse_column<L: Lanes, const T: usize>(
             false,
             work,
             #[inline(always)]
-            |v| swap(l.load_bin(&column[v])),
+            |v| swap(l.load_bin(&column.0[v])),
             output,
         );
     } else {

@@ -142,7 +142,7 @@ impl Plan {
     /// Floats of one frequency of the spectra of all tiles of a group. An odd number of [`BIN`]s: neighbouring
     /// frequencies of a tile must not all fall into the same few sets of a cache.
     pub(super) fn plane(&self, images: &Images) -> usize {
-        (self.all_tiles() * images.blocks() | 1) * BIN
+        ((self.all_tiles() * images.blocks()) | 1) * BIN
     }
 
     /// Floats of the spectra of `images`: `[group][column][row of the spectrum]` planes of `[tile][block]` bins.
@@ -182,10 +182,10 @@ impl Plan {
         let [rows, terms, vectors] = self.extents;
         let vectors = vectors.min(VECTORS);
         let filters = match self.right {
-            Right::Filter => terms.min(TERMS) * vectors | 1,
+            Right::Filter => (terms.min(TERMS) * vectors) | 1,
             Right::Images(_) => 0,
         };
-        [filters * BIN, (rows.min(ROWS) * vectors | 1) * BIN]
+        [filters * BIN, ((rows.min(ROWS) * vectors) | 1) * BIN]
     }
 
     /// Floats of scratch that a thread needs: the most of any stage.

@@ -5,10 +5,10 @@
 //! channels lie side by side, and [`gather_gemm`] adds their product to the task's sums. The unrolled image exists as
 //! addresses only. At the end the sums, channels side by side, are turned into images.
 
-use super::axis::{Axis, Cut, part};
 use super::filter::{FilterLayout, TapBox};
 use super::patch::{PatchLayout, Planes};
 use super::turn::turn_columns;
+use crate::conv::cpu::axis::{Axis, Cut, part};
 use crate::conv::{ConvOp, cpu::Operands};
 use std::ops::Range;
 use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
@@ -60,8 +60,12 @@ impl<'a> Correlation<'a> {
         accumulate: Accumulate,
         workspace: &mut [f32],
     ) {
+        let untouched = |phase: &Phase<'_>| phase.taps.pieces() == 0;
+        if accumulate == Accumulate::Replace && self.phases().any(|phase| untouched(&phase)) {
+            cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
+        }
         let out = SharedMut::new(operands.out);
-        for phase in self.phases() {
+        for phase in self.phases().filter(|phase| !untouched(phase)) {
             phase.run(cpu, (operands.a, operands.b), out, accumulate, workspace);
         }
     }
@@ -269,9 +273,6 @@ impl Task<'_> {
         let (phase, width) = (self.phase, self.vectors().len() * LANES);
         let pixel_offsets = self.pixel_offsets();
         let pixel_offsets = &pixel_offsets[..self.pixels()];
-        if phase.taps.pieces() == 0 {
-            sums.fill(0.0);
-        }
         let (mut step_offsets, mut channels, mut turned_at) = ([0; TAPS], 0, 0);
         for index in 0..phase.taps.pieces() {
             let taps = TapBox::new(phase.taps.piece(index));
@@ -309,7 +310,7 @@ impl Task<'_> {
                     steps: &step_offsets[steps.clone()],
                 };
                 let sums = &mut sums[pixels.start * width..];
-                gather_gemm(lanes, a, width / LANES, &weights[steps.start * width..], sums, mode);
+                gather_gemm(a, width / LANES, &weights[steps.start * width..], sums, mode);
             }
         }
     }
@@ -382,24 +383,22 @@ impl Task<'_> {
             let plane = (sample * phase.filter.out_channels * phase.g.groups + channel) * h * w;
             let start = plane + (vertical.out_start + vertical.out_step * row) * w + horizontal.out_start;
             let Some(values) = values.next() else { return };
-            if horizontal.out_step == 1 {
-                // SAFETY: every output pixel belongs to one task.
-                put(unsafe { self.out.slice(start + cols.start..start + cols.end) }, values, self.accumulate);
-                continue;
-            }
-            for (col, value) in cols.clone().zip(values) {
-                let at = start + horizontal.out_step * col;
-                // SAFETY: every output pixel belongs to one task.
-                put(unsafe { self.out.slice(at..at + 1) }, std::slice::from_ref(value), self.accumulate);
+            let ends = [cols.start, cols.end - 1].map(|col| start + horizontal.out_step * col);
+            // SAFETY: of one phase, no other task writes between the first and the last pixel of this row.
+            let to = unsafe { self.out.slice(ends[0]..ends[1] + 1) };
+            match (horizontal.out_step, self.accumulate) {
+                (1, Accumulate::Replace) => to.copy_from_slice(values),
+                (1, Accumulate::Add) => to.iter_mut().zip(values).for_each(|(to, value)| *to += value),
+                (step, mode) => put_apart(to, step, values, mode),
             }
         }
     }
 }
 
-#[inline(always)]
-fn put(to: &mut [f32], values: &[f32], accumulate: Accumulate) {
+fn put_apart(to: &mut [f32], step: usize, values: &[f32], accumulate: Accumulate) {
+    let pairs = to.iter_mut().step_by(step).zip(values);
     match accumulate {
-        Accumulate::Replace => to.copy_from_slice(values),
-        Accumulate::Add => to.iter_mut().zip(values).for_each(|(to, value)| *to += value),
+        Accumulate::Replace => pairs.for_each(|(to, value)| *to = *value),
+        Accumulate::Add => pairs.for_each(|(to, value)| *to += value),
     }
 }

@@ -1,7 +1,7 @@
 //! The filter as the right operand of the products: a row for each tap, output channels side by side.
 
-use super::axis::Axis;
 use super::turn::{load_turned, store};
+use crate::conv::cpu::axis::Axis;
 use std::ops::Range;
 use tensor::cpu::simd::{LANES, Lanes};
 

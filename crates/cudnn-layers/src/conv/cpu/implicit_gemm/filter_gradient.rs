@@ -8,11 +8,11 @@
 //! The blocks never cross a sample, and a gradient that is added to is read before the first one. So the gradient of a
 //! mini-batch is the same to the last bit however the mini-batch is divided into micro-batches.
 
-use super::axis::{Axis, Cut, part};
 use super::filter::TapBox;
 use super::patch::{PatchLayout, Planes};
 use super::turn::{load_turned, store, turn_columns};
 use crate::conv::cpu::Operands;
+use crate::conv::cpu::axis::{Axis, Cut, part};
 use std::ops::Range;
 use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
 use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
@@ -293,7 +293,7 @@ impl Task<'_> {
                 steps: &steps[pixels.clone()],
             };
             let dy = &dy[pixels.start * width..];
-            gather_gemm(lanes, a, width / LANES, dy, &mut sums[index * row_len * width..], mode);
+            gather_gemm(a, width / LANES, dy, &mut sums[index * row_len * width..], mode);
         }
     }
 

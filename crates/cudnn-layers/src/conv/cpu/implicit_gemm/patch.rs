@@ -1,6 +1,6 @@
 //! The part of an image that a block of pixels and taps reads, padding included.
 
-use super::axis::Axis;
+use crate::conv::cpu::axis::Axis;
 use std::ops::Range;
 
 /// A tensor of images, `n, channels, h, w`.

@@ -23,13 +23,16 @@ use tensor::{
 /// stay in the first-level cache.
 const TERMS: usize = 160;
 
-/// A backward-filter pass. Blocks of tiles follow one another; within one, threads share the transforms by rows of tiles
-/// and the products by frequency and panel, so every sum has one order.
+/// A backward-filter pass.
 pub(super) struct BackwardFilter<T, const M: usize, const A: usize> {
     pub(super) transforms: PhantomData<T>,
     pub(super) problem: Problem,
     /// Rows of tiles of one block.
     pub(super) block: usize,
+    /// Partial sums of the gradients. With several, each is one task's, in its thread's caches from the transforms to
+    /// the products. With one, for gradients too large to have more of, blocks of tiles follow one another, and threads
+    /// share the transforms by rows of tiles and the products by frequency and panel. Either way every sum has one order.
+    pub(super) sums: usize,
 }
 
 impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
@@ -50,16 +53,29 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
         Spectrum { frequencies: A * A, rows, blocks: self.problem.output.blocks(), widest: PANEL }
     }
 
-    fn scratch(&self) -> usize {
+    /// Transformed operands of one block.
+    fn operands_len(&self) -> usize {
+        self.inputs().len() + self.outputs().len()
+    }
+
+    /// Scratch of the transforms of `rows` rows of tiles.
+    fn scratch(&self, rows: usize) -> usize {
         let Problem { input, output, .. } = &self.problem;
-        analyse_scratch::<A, A>(&self.problem, input, 1)
-            .max(analyse_scratch::<M, A>(&self.problem, output, 1))
-            .next_multiple_of(LANES)
+        analyse_scratch::<A, A>(&self.problem, input, rows).max(analyse_scratch::<M, A>(
+            &self.problem,
+            output,
+            rows,
+        ))
     }
 
     /// Elements of workspace.
     pub(super) fn len(&self, threads: usize) -> usize {
-        self.gradients().len() + self.inputs().len() + self.outputs().len() + threads * self.scratch()
+        let sums = self.sums * self.gradients().len();
+        if self.sums > 1 {
+            sums + threads * (self.operands_len() + self.scratch(self.block)).next_multiple_of(LANES)
+        } else {
+            sums + self.operands_len() + threads * self.scratch(1).next_multiple_of(LANES)
+        }
     }
 
     pub(super) fn run(
@@ -69,59 +85,118 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
         accumulate: Accumulate,
         mut workspace: &mut [f32],
     ) {
-        let gradients = take(&mut workspace, self.gradients().len());
-        let inputs = take(&mut workspace, self.inputs().len());
-        let outputs = take(&mut workspace, self.outputs().len());
+        let gradients = take(&mut workspace, self.sums * self.gradients().len());
         let dw = SharedMut::new(operands.out);
         for group in 0..self.problem.groups {
-            let all = self.problem.rows();
-            for start in (0..all).step_by(self.block) {
-                let rows = start..(start + self.block).min(all);
-                let (x, dy) = ((operands.a, &mut *inputs), (operands.b, &mut *outputs));
-                self.transform(cpu, group, rows.clone(), x, dy, workspace);
-                let accumulate = if start == 0 { Accumulate::Replace } else { Accumulate::Add };
-                self.multiply(
-                    cpu,
-                    rows.len() * self.problem.cols(),
-                    inputs,
-                    outputs,
-                    (gradients, accumulate),
-                );
+            let pair = (operands.a, operands.b);
+            if self.sums > 1 {
+                self.sum_apart(cpu, group, pair, gradients, workspace);
+            } else {
+                self.sum_together(cpu, group, pair, gradients, workspace);
             }
             self.store(cpu, group, gradients, (&dw, accumulate));
         }
     }
 
-    /// Both operands of a block of tiles to the points.
-    fn transform(
+    fn blocks(&self) -> usize {
+        self.problem.rows().div_ceil(self.block)
+    }
+
+    fn rows(&self, block: usize) -> Range<usize> {
+        block * self.block..((block + 1) * self.block).min(self.problem.rows())
+    }
+
+    /// One task for each partial sum.
+    fn sum_apart(
         &self,
         cpu: &Cpu,
         group: usize,
-        rows: Range<usize>,
-        (x, inputs): (&[f32], &mut [f32]),
-        (dy, outputs): (&[f32], &mut [f32]),
-        scratch: &mut [f32],
+        (x, dy): (&[f32], &[f32]),
+        gradients: &mut [f32],
+        workspace: &mut [f32],
     ) {
-        let Problem { input, output, pad, .. } = self.problem;
-        let (inputs, outputs) = (SharedMut::new(inputs), SharedMut::new(outputs));
-        cpu.for_each_scratch(2 * rows.len(), scratch, |task, scratch| {
-            let (row, place) = (rows.start + task / 2, task / 2);
-            if task % 2 == 0 {
-                let to = (self.inputs(), &inputs);
-                self.analyse::<T::Input, A>((input, pad, x), group, (row, place), to, scratch);
-            } else {
-                let to = (self.outputs(), &outputs);
-                self.analyse::<T::OutputAdjoint, M>((output, [0, 0], dy), group, (row, place), to, scratch);
+        let len = self.gradients().len();
+        let gradients = SharedMut::new(gradients);
+        cpu.for_each_scratch(self.sums, workspace, |task, mut scratch| {
+            let inputs = take(&mut scratch, self.inputs().len());
+            let outputs = take(&mut scratch, self.outputs().len());
+            // SAFETY: every task has its own partial sum.
+            let sum = SharedMut::new(unsafe { gradients.slice(task * len..(task + 1) * len) });
+            let first = task * self.blocks() / self.sums;
+            for block in first..(task + 1) * self.blocks() / self.sums {
+                let rows = self.rows(block);
+                self.transform_x(x, group, (rows.clone(), 0), &SharedMut::new(inputs), scratch);
+                self.transform_dy(dy, group, (rows.clone(), 0), &SharedMut::new(outputs), scratch);
+                let accumulate = if block == first { Accumulate::Replace } else { Accumulate::Add };
+                for product in 0..self.products() {
+                    let tiles = rows.len() * self.problem.cols();
+                    self.multiply(product, tiles, inputs, outputs, (&sum, accumulate));
+                }
             }
         });
     }
 
-    /// Transforms one row of tiles into place `place` of the block.
+    /// All threads on one block after the other.
+    fn sum_together(
+        &self,
+        cpu: &Cpu,
+        group: usize,
+        (x, dy): (&[f32], &[f32]),
+        gradients: &mut [f32],
+        mut workspace: &mut [f32],
+    ) {
+        let inputs = take(&mut workspace, self.inputs().len());
+        let outputs = take(&mut workspace, self.outputs().len());
+        let gradients = SharedMut::new(gradients);
+        for block in 0..self.blocks() {
+            let rows = self.rows(block);
+            let (to_inputs, to_outputs) = (SharedMut::new(inputs), SharedMut::new(outputs));
+            cpu.for_each_scratch(2 * rows.len(), workspace, |task, scratch| {
+                let (place, row) = (task / 2, rows.start + task / 2);
+                if task % 2 == 0 {
+                    self.transform_x(x, group, (row..row + 1, place), &to_inputs, scratch);
+                } else {
+                    self.transform_dy(dy, group, (row..row + 1, place), &to_outputs, scratch);
+                }
+            });
+            let accumulate = if block == 0 { Accumulate::Replace } else { Accumulate::Add };
+            cpu.for_each(self.products(), |product| {
+                let tiles = rows.len() * self.problem.cols();
+                self.multiply(product, tiles, inputs, outputs, (&gradients, accumulate));
+            });
+        }
+    }
+
+    fn transform_x(
+        &self,
+        x: &[f32],
+        group: usize,
+        rows: (Range<usize>, usize),
+        to: &SharedMut<'_>,
+        scratch: &mut [f32],
+    ) {
+        let Problem { input, pad, .. } = self.problem;
+        self.analyse::<T::Input, A>((input, pad, x), group, rows, (self.inputs(), to), scratch);
+    }
+
+    fn transform_dy(
+        &self,
+        dy: &[f32],
+        group: usize,
+        rows: (Range<usize>, usize),
+        to: &SharedMut<'_>,
+        scratch: &mut [f32],
+    ) {
+        let images = (self.problem.output, [0, 0], dy);
+        self.analyse::<T::OutputAdjoint, M>(images, group, rows, (self.outputs(), to), scratch);
+    }
+
+    /// Transforms rows of tiles, the first into row `place` of a block.
     fn analyse<F: Transform<IN, A>, const IN: usize>(
         &self,
         (images, pad, from): (Images, [usize; 2], &[f32]),
         group: usize,
-        (row, place): (usize, usize),
+        (rows, place): (Range<usize>, usize),
         (layout, to): (Spectrum, &SharedMut<'_>),
         scratch: &mut [f32],
     ) {
@@ -132,7 +207,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
             pad,
             from,
             group,
-            rows: row..row + 1,
+            rows,
             layout,
             to,
             first_tile: place * self.problem.cols(),
@@ -140,34 +215,36 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
         });
     }
 
-    /// Adds the products of a block of tiles to the gradients at the points.
+    /// How many products [`BackwardFilter::multiply`] numbers: frequencies times panels.
+    fn products(&self) -> usize {
+        A * A * self.gradients().panels()
+    }
+
+    /// Adds one product of a block of tiles to the gradients at the points.
     fn multiply(
         &self,
-        cpu: &Cpu,
+        product: usize,
         tiles: usize,
         inputs: &[f32],
         outputs: &[f32],
-        (gradients, accumulate): (&mut [f32], Accumulate),
+        (gradients, accumulate): (&SharedMut<'_>, Accumulate),
     ) {
         let (layout, input_layout, output_layout) = (self.gradients(), self.inputs(), self.outputs());
-        let (panels, channels) = (layout.panels(), self.problem.input.channels);
-        let gradients = SharedMut::new(gradients);
-        cpu.for_each(layout.frequencies * panels, |task| {
-            let (frequency, panel) = (task / panels, task % panels);
-            for start in (0..tiles).step_by(TERMS) {
-                let terms = start..(start + TERMS).min(tiles);
-                let accumulate = if start == 0 { accumulate } else { Accumulate::Add };
-                let right = &outputs[output_layout.range(frequency, panel, terms.clone())];
-                for block in 0..input_layout.blocks {
-                    let rows = block * LANES..((block + 1) * LANES).min(channels);
-                    let left = &inputs[input_layout.range(frequency, block, terms.clone())];
-                    // SAFETY: every task has its own frequency and panel.
-                    let out = unsafe { gradients.slice(layout.range(frequency, panel, rows.clone())) };
-                    let left = Left { elements: left, row_stride: 1, step: LANES };
-                    multiply([rows.len(), layout.width(panel), terms.len()], left, right, out, accumulate);
-                }
+        let channels = self.problem.input.channels;
+        let (frequency, panel) = (product / layout.panels(), product % layout.panels());
+        for start in (0..tiles).step_by(TERMS) {
+            let terms = start..(start + TERMS).min(tiles);
+            let accumulate = if start == 0 { accumulate } else { Accumulate::Add };
+            let right = &outputs[output_layout.range(frequency, panel, terms.clone())];
+            for block in 0..input_layout.blocks {
+                let rows = block * LANES..((block + 1) * LANES).min(channels);
+                let left = &inputs[input_layout.range(frequency, block, terms.clone())];
+                // SAFETY: every product has its own frequency and panel.
+                let out = unsafe { gradients.slice(layout.range(frequency, panel, rows.clone())) };
+                let left = Left { elements: left, row_stride: 1, step: LANES };
+                multiply([rows.len(), layout.width(panel), terms.len()], left, right, out, accumulate, &[]);
             }
-        });
+        }
     }
 
     /// Gradients at the points to gradients of the filters of a group.

@@ -120,6 +120,7 @@ pub(super) struct FilterGradient<'a, T, const A: usize> {
     pub(super) channels: Range<usize>,
     /// Rows are input channels, columns output channels.
     pub(super) layout: Spectrum,
+    /// Partial sums one after the other, each of `layout`'s length.
     pub(super) from: &'a [f32],
     /// The gradients of all groups, and where this group's start.
     pub(super) dw: &'a SharedMut<'a>,
@@ -139,9 +140,11 @@ impl<T: Transform<A, 3>, const A: usize> WithLanes for FilterGradient<'_, T, A> 
                 let mut points = [[lanes.zero(); A]; A];
                 for (frequency, point) in points.as_flattened_mut().iter_mut().enumerate() {
                     let rows = self.layout.range(frequency, self.panel, self.channels.clone());
-                    let from = &self.from[rows][channel * width + columns..][..LANES];
-                    // SAFETY: the slice has sixteen elements.
-                    *point = unsafe { lanes.load_ptr(from.as_ptr()) };
+                    for sum in self.from.chunks_exact(self.layout.len()) {
+                        let from = &sum[rows.clone()][channel * width + columns..][..LANES];
+                        // SAFETY: the slice has sixteen elements.
+                        *point = lanes.add(*point, unsafe { lanes.load_ptr(from.as_ptr()) });
+                    }
                 }
                 let gradients = square::<T, L, A, 3>(lanes, points);
                 for (tap, &gradient) in gradients.as_flattened().iter().enumerate() {

@@ -152,6 +152,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
                     &filters[filter_layout.range(frequency, panel, 0..terms)],
                     &mut products[layout.range(frequency, 0, 0..tiles)],
                     Accumulate::Replace,
+                    &filters[self.filters_after(frequency, panel)],
                 );
             }
             dispatch(Synthesise::<T::Output, A, M> {
@@ -168,6 +169,16 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
                 accumulate,
                 scratch,
             });
+        }
+    }
+
+    /// The filters that [`Forward::fused_block`] reads after those of `frequency` and `panel`.
+    fn filters_after(&self, frequency: usize, panel: usize) -> Range<usize> {
+        let (layout, terms) = (self.filters(), 0..self.problem.input.channels);
+        if frequency + 1 < A * A {
+            layout.range(frequency + 1, panel, terms)
+        } else {
+            layout.range(0, (panel + 1) % layout.panels(), terms)
         }
     }
 
@@ -220,6 +231,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
                     &filters[filter_layout.range(frequency, panel, 0..terms)],
                     product,
                     Accumulate::Replace,
+                    &[],
                 );
             });
             cpu.for_each_scratch(self.tasks() * panels, workspace, |task, scratch| {

@@ -38,14 +38,26 @@ pub(super) const FUSED_2X2: &dyn CpuAlgorithm =
     &Winograd::<F2, 2, 4> { name: "WINOGRAD_2X2", nonfused: false, max_error: 1e-6, transforms: PhantomData };
 /// `WINOGRAD_4X4`: fewest multiplications.
 pub(super) const FUSED_4X4: &dyn CpuAlgorithm =
-    &Winograd::<F4, 4, 6> { name: "WINOGRAD_4X4", nonfused: false, max_error: 1e-5, transforms: PhantomData };
+    &Winograd::<F4, 4, 6> { name: "WINOGRAD_4X4", nonfused: false, max_error: 5e-6, transforms: PhantomData };
 /// `WINOGRAD_4X4_NONFUSED`: reads every transformed filter once.
 pub(super) const NONFUSED_4X4: &dyn CpuAlgorithm = &Winograd::<F4, 4, 6> {
     name: "WINOGRAD_4X4_NONFUSED",
     nonfused: true,
-    max_error: 1e-5,
+    max_error: 5e-6,
     transforms: PhantomData,
 };
+
+/// Transformed input of a block of tiles in a forward pass: a part of the second-level cache (1 MiB and more per core),
+/// through which the filters stream.
+const FORWARD_BYTES: usize = 512 << 10;
+/// Both transformed operands of a block of tiles that one thread sums.
+const BACKWARD_BYTES: usize = 1 << 20;
+/// All partial sums of the gradients.
+const SUMS_BYTES: usize = 12 << 20;
+/// The most partial sums: so many threads can work.
+const MOST_SUMS: usize = 8;
+/// Tiles of a block that all threads work on: the more, the less often the gradients are read and written.
+const SHARED_TILES: usize = 160;
 
 /// One of the three algorithms.
 struct Winograd<T, const M: usize, const A: usize> {
@@ -67,15 +79,27 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Winograd<T, M, A> {
             ConvOp::Forward => (Problem::forward(g, M)?, Direction::Forward),
             _ => (Problem::backward_data(g, M)?, Direction::Backward),
         };
-        let block = (32 / problem.cols()).clamp(1, problem.rows());
+        let tile_bytes = 4 * A * A * problem.input.channels;
+        let tiles = (FORWARD_BYTES / tile_bytes).clamp(32, 128);
+        let block = (tiles / problem.cols()).clamp(1, problem.rows().div_ceil(2));
         Some(Forward { transforms: PhantomData, problem, direction, block })
     }
 
     fn backward_filter(&self, g: &ConvGeometry) -> Option<BackwardFilter<T, M, A>> {
         let problem = Problem::forward(g, M)?;
-        let block =
-            if self.nonfused { problem.rows() } else { (160 / problem.cols()).clamp(1, problem.rows()) };
-        Some(BackwardFilter { transforms: PhantomData, problem, block })
+        let rows = problem.rows();
+        if self.nonfused {
+            return Some(BackwardFilter { transforms: PhantomData, problem, block: rows, sums: 1 });
+        }
+        let Problem { input, output, .. } = problem;
+        let gradient_bytes = 4 * A * A * input.channels * output.channels;
+        let tile_bytes = 4 * A * A * (input.channels + output.channels);
+        let sums = (SUMS_BYTES / gradient_bytes).clamp(1, MOST_SUMS);
+        let tiles =
+            if sums > 1 { (BACKWARD_BYTES / tile_bytes).clamp(64, SHARED_TILES) } else { SHARED_TILES };
+        let block = (tiles / problem.cols()).clamp(1, rows);
+        let sums = sums.min(rows.div_ceil(block));
+        Some(BackwardFilter { transforms: PhantomData, problem, block, sums })
     }
 }
 

@@ -1,0 +1,93 @@
+//! Nets that cannot be, and the sentence that says why.
+
+use super::{DATA, conv, head, ip, layer};
+use crate::testing::build_error;
+
+fn refused(text: &str, sentence: &str) {
+    let error = build_error(text);
+    assert!(error.contains(sentence), "{error}\ndoes not say: {sentence}");
+    assert!(error.starts_with("net.prototxt:"), "{error}\nhas no place");
+}
+
+#[test]
+fn a_bottom_that_nothing_produces() {
+    let text = format!("{DATA}{}", head("fetures"));
+    refused(&text, "net.prototxt:4: layer 'ip': bottom 'fetures' is not the top of any layer of this phase");
+}
+
+#[test]
+fn a_cycle() {
+    let text = format!("{DATA}{}{}", layer("ReLU", "a", "b", "a"), layer("ReLU", "b", "a", "b"));
+    refused(&text, "net.prototxt:4: layer 'a': bottom 'b' comes only from layer 'b' (net.prototxt:5)");
+    refused(&text, "cycle");
+}
+
+#[test]
+fn a_top_with_two_producers() {
+    let text = format!("{DATA}{}{}", layer("ReLU", "a", "data", "x"), layer("ReLU", "b", "data", "x"));
+    refused(&text, "net.prototxt:5: layer 'b': top 'x' is already the top of layer 'a'");
+    let twice = format!("{DATA}layer {{ name: 's' type: 'Split' bottom: 'data' top: 'x' top: 'x' }}");
+    refused(&twice, "layer 's': top 'x' stands twice");
+    let in_place =
+        format!("{DATA}layer {{ name: 's' type: 'Split' bottom: 'data' top: 'data' top: 'data' }}");
+    refused(&in_place, "layer 's': top 'data' stands twice");
+}
+
+#[test]
+fn two_layers_of_one_name() {
+    let text = format!("{DATA}{}{}", layer("ReLU", "a", "data", "x"), layer("ReLU", "a", "x", "y"));
+    refused(&text, "net.prototxt:5: layer 'a': there is another layer of this name (net.prototxt:4)");
+}
+
+#[test]
+fn a_bottom_that_stands_twice() {
+    let text = format!("{DATA}layer {{ name: 'e' type: 'Eltwise' bottom: 'data' bottom: 'data' top: 'e' }}");
+    refused(&text, "layer 'e': bottom 'data' stands twice");
+}
+
+#[test]
+fn parameters_that_cannot_be_shared() {
+    let shared = |name: &str| format!("param {{ name: '{name}' }}");
+    let shapes = format!("{DATA}{}{}", ip("a", "data", &shared("w")), ip("b", "a", &shared("w")));
+    refused(&shapes, "layer 'b': it shares parameter 'w' of shape 3 72 (216), but needs 3 3 (9)");
+    let taken = format!("{DATA}{}{}", ip("a", "data", ""), ip("b", "a", &shared("a.0")));
+    refused(&taken, "layer 'b': another parameter is named 'a.0' already");
+    let itself = format!(
+        "{DATA}layer {{ name: 's' type: 'Scale' bottom: 'data' top: 's' param {{ name: 'w' }} param {{ name: 'w' }}
+          scale_param {{ bias_term: true }} }}"
+    );
+    refused(&itself, "layer 's': it shares parameter 'w' with itself");
+}
+
+#[test]
+fn sizes_that_no_memory_holds() {
+    let most = i32::MAX; // larger numbers are refused where they are read
+    let huge = format!(
+        "layer {{ name: 'd' type: 'DummyData' top: 'd' dummy_data_param {{ shape {{ dim: {most} dim: {most} }} }} }}"
+    );
+    refused(&huge, "net.prototxt:1: layer 'd': top 'd' would have the extents [2147483647, 2147483647]");
+    let wide = |name, bottom| ip(name, bottom, "").replace("num_output: 3", &format!("num_output: {most}"));
+    let twice = format!("{DATA}{}{}", wide("a", "data"), wide("b", "a"));
+    refused(&twice, "layer 'b': parameter 0 would have the extents [2147483647, 2147483647]");
+    let padded = conv("c", "data").replace("pad: 1", &format!("pad_h: {most}"));
+    let high = format!("{DATA}{padded}{}", conv("next", "c"));
+    refused(&high, "layer 'next': an extent of 4294967298 is more than a convolution can have");
+    let reshape = format!(
+        "{DATA}layer {{ name: 'r' type: 'Reshape' bottom: 'data' top: 'r'
+          reshape_param {{ shape {{ dim: {most} dim: {most} dim: {most} dim: -1 }} }} }}"
+    );
+    refused(
+        &reshape,
+        "layer 'r': the extents [2147483647, 2147483647, 2147483647, 1] do not divide 4 2 6 6 (288)",
+    );
+}
+
+#[test]
+fn shapes_that_do_not_fit() {
+    let labels = format!("{DATA}{}", head("data").replace("bottom: 'label'", "bottom: 'data'"));
+    refused(&labels, "layer 'loss': scores of shape 4 3 (12) need 4 labels, but the second bottom has 288");
+    let window = format!("{DATA}{}", conv("c", "data").replace("kernel_size: 3", "kernel_size: 9"));
+    refused(&window, "layer 'c': a window of 9 (dilation included) does not fit an image of 6");
+    let weight = format!("{DATA}layer {{ name: 'r' type: 'ReLU' bottom: 'data' top: 'r' loss_weight: 1 }}");
+    refused(&weight, "layer 'r': a loss_weight has no effect on a layer of type ReLU");
+}

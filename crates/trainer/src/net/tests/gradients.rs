@@ -1,0 +1,126 @@
+//! Where gradients go: blobs with several readers, shared parameters, layers without a loss, frozen layers.
+
+use super::{DATA, conv, head, ip, layer};
+use crate::testing::{Running, build};
+
+fn sum(left: &str, right: &str) -> String {
+    format!("layer {{ name: 'sum' type: 'Eltwise' bottom: '{left}' bottom: '{right}' top: 'sum' }}\n")
+}
+
+#[test]
+fn several_readers_add_up_as_after_a_split() {
+    let branches = |a: &str, b: &str| {
+        format!("{}{}{}{}", conv("left", a), conv("right", b), sum("left", "right"), head("sum"))
+    };
+    let implicit = format!("{DATA}{}{}", conv("conv", "data"), branches("conv", "conv"));
+    let split = "layer { name: 's' type: 'Split' bottom: 'conv' top: 'a' top: 'b' }\n";
+    let explicit = format!("{DATA}{}{split}{}", conv("conv", "data"), branches("a", "b"));
+    let run = |text: &str| {
+        let mut running = Running::new(text);
+        (running.iterate(0), running.gradients())
+    };
+    assert_eq!(run(&implicit), run(&explicit));
+}
+
+/// The gradient of a shared parameter is the sum of what its uses contribute.
+#[test]
+fn a_shared_parameter_gets_the_gradients_of_all_its_uses() {
+    let constant = |text: String| text.replace("type: 'xavier'", "value: 0.1");
+    let second = DATA
+        .replace("'data'", "'other'")
+        .replace("top: 'label'", "top: 'unused'")
+        .replace("'uniform' min: -1", "'gaussian'");
+    let net = |fields: &str| {
+        let branches = format!("{}{}", ip("a", "data", fields), ip("b", "other", fields));
+        let loss = "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'sum' bottom: 'label' top: 'loss' }";
+        let mut running = Running::new(&constant(format!("{DATA}{second}{branches}{}{loss}", sum("a", "b"))));
+        assert!(running.iterate(0).is_finite());
+        running
+    };
+    let (shared, own) = (net("param { name: 'w' } param { name: 'b' }"), net(""));
+    assert_eq!(shared.net.graph().params.len(), 2);
+    for (name, parts) in [("w", ["a.0", "b.0"]), ("b", ["a.1", "b.1"])] {
+        let parts = parts.map(|part| own.gradient(part));
+        let expected: Vec<f64> =
+            parts[0].iter().zip(&parts[1]).map(|(&a, &b)| f64::from(a) + f64::from(b)).collect();
+        tensor::testing::assert_close(&shared.gradient(name), &expected, 1e-5, name);
+    }
+}
+
+/// One use of a shared scale has a bias of its own, so that one gradient adds where the other replaces.
+#[test]
+fn a_scale_that_shares_one_of_two_parameters() {
+    let scale = |name: &str, bottom: &str, fields: &str| {
+        format!(
+            "layer {{ name: '{name}' type: 'Scale' bottom: '{bottom}' top: '{name}' {fields} scale_param {{ bias_term: true }} }}\n"
+        )
+    };
+    let net = |shared: &str| {
+        let text = format!("{DATA}{}{}{}", scale("a", "data", shared), scale("b", "a", shared), head("b"));
+        let mut running = Running::new(&text);
+        assert!(running.iterate(0).is_finite());
+        running
+    };
+    let (shared, own) = (net("param { name: 'gamma' }"), net(""));
+    assert_eq!(shared.gradient("a.1"), own.gradient("a.1"));
+    assert_eq!(shared.gradient("b.1"), own.gradient("b.1"));
+    let (a, b) = (own.gradient("a.0"), own.gradient("b.0"));
+    let expected: Vec<f64> = a.iter().zip(&b).map(|(&a, &b)| f64::from(a) + f64::from(b)).collect();
+    tensor::testing::assert_close(&shared.gradient("gamma"), &expected, 1e-5, "gamma");
+}
+
+#[test]
+fn only_layers_between_a_parameter_and_a_loss_run_backward() {
+    let frozen = conv("frozen", "data")
+        .replace("top: 'frozen'", "top: 'frozen' param { lr_mult: 0 } param { lr_mult: 0 }");
+    let text = format!(
+        "{DATA}{frozen}{}{}{}{}",
+        layer("ReLU", "relu", "frozen", "relu"),
+        ip("aside", "relu", ""),
+        conv("conv", "relu"),
+        head("conv")
+    );
+    let net = build(&text).unwrap();
+    let backward: Vec<&str> =
+        net.graph().nodes.iter().filter(|node| node.backward).map(|node| node.name.as_str()).collect();
+    assert_eq!(backward, ["conv", "ip", "loss"]);
+    let with_diff: Vec<&str> =
+        net.graph().values.iter().filter(|value| value.needs_diff).map(|value| value.name.as_str()).collect();
+    assert_eq!(with_diff, ["conv", "ip"]);
+    let forced = format!("force_backward: true {text}");
+    assert!(
+        build(&forced)
+            .unwrap()
+            .graph()
+            .nodes
+            .iter()
+            .all(|node| node.backward != ["data", "aside"].contains(&node.name.as_str()))
+    );
+}
+
+#[test]
+fn propagate_down_false_stops_the_gradient_even_of_a_batch_norm() {
+    let net = |stop: &str| {
+        let norm = format!(
+            "layer {{ name: 'bn' type: 'BatchNorm' bottom: 'conv' top: 'bn' {stop} batch_norm_param {{ scale_bias: true }} }}\n"
+        );
+        let text = format!("{DATA}{}{norm}{}{}", conv("conv", "data"), sum("bn", "conv"), head("sum"));
+        let mut running = Running::new(&text);
+        assert!(running.iterate(0).is_finite());
+        running
+    };
+    let (stopped, through) = (net("propagate_down: false"), net(""));
+    assert_eq!(stopped.gradient("bn.3"), through.gradient("bn.3"));
+    assert_ne!(stopped.gradient("conv.0"), through.gradient("conv.0"));
+    assert!(stopped.gradients().iter().all(|(_, gradient)| gradient.iter().all(|value| value.is_finite())));
+}
+
+/// A loss counts whether or not somebody reads it.
+#[test]
+fn a_loss_that_is_read_is_still_the_objective() {
+    let text = format!("{DATA}{}", head("data"));
+    let read = format!("{text}{}", layer("ReLU", "reader", "loss", "copy"));
+    let (alone, read) = (Running::new(&text).iterate(0), Running::new(&read).iterate(0));
+    assert!(alone > 0.0);
+    assert_eq!(alone, read);
+}

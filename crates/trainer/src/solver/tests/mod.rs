@@ -1,0 +1,169 @@
+//! Whole trainings: the same losses whatever the plan, Caffe's update, going on from a snapshot.
+
+mod golden;
+mod policies;
+mod resume;
+mod update;
+
+use super::{Prepared, Solver, TrainError, TrainOptions};
+use crate::{
+    net::{Layout, Net},
+    spec::SolverSpec,
+    testing::{Forced, plan_options, quick_profile},
+};
+use planner::{BatchSizePolicy, PlanOptions, WorkspacePolicy};
+use std::path::Path;
+use tensor::{Cpu, Device};
+
+/// The digits that ship with the project, a mini-batch of `batch`.
+fn digits(batch: usize) -> String {
+    format!(
+        "layer {{ name: 'digits' type: 'Data' top: 'data' top: 'label' transform_param {{ scale: 0.00390625 }}
+  data_param {{ source: '{}/../../data/digits' batch_size: {batch} }} }}\n",
+        env!("CARGO_MANIFEST_DIR")
+    )
+}
+
+fn conv(name: &str, bottom: &str, params: &str) -> String {
+    format!(
+        "layer {{ name: '{name}' type: 'Convolution' bottom: '{bottom}' top: '{name}'
+  convolution_param {{ {params} weight_filler {{ type: 'xavier' }} }} }}\n"
+    )
+}
+
+fn layer(kind: &str, name: &str, bottom: &str, top: &str, fields: &str) -> String {
+    format!("layer {{ name: '{name}' type: '{kind}' bottom: '{bottom}' top: '{top}' {fields} }}\n")
+}
+
+/// Ten classes, or another number, and the loss.
+fn head(bottom: &str, classes: usize) -> String {
+    let ip = format!("inner_product_param {{ num_output: {classes} weight_filler {{ type: 'xavier' }} }}");
+    let loss = "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+    format!("{}{loss}", layer("InnerProduct", "ip", bottom, "ip", &ip))
+}
+
+/// Two convolutions, of a size at which all kinds of algorithms apply.
+fn plain(batch: usize) -> String {
+    [
+        digits(batch),
+        conv("conv1", "data", "num_output: 4 kernel_size: 5 pad: 2"),
+        layer("ReLU", "relu1", "conv1", "conv1", ""),
+        layer("Pooling", "pool", "conv1", "pool", "pooling_param { kernel_size: 2 stride: 2 }"),
+        conv("conv2", "pool", "num_output: 6 kernel_size: 3 pad: 1"),
+        layer("ReLU", "relu2", "conv2", "conv2", ""),
+        head("conv2", 10),
+    ]
+    .concat()
+}
+
+/// A residual block with batch norm, and a concatenation behind it.
+fn residual(batch: usize) -> String {
+    let norm = |name: &str, bottom: &str| {
+        layer("BatchNorm", name, bottom, name, "batch_norm_param { scale_bias: true }")
+    };
+    [
+        digits(batch),
+        conv("conv1", "data", "num_output: 4 kernel_size: 3 pad: 1 bias_term: false"),
+        norm("bn1", "conv1"),
+        layer("ReLU", "relu1", "bn1", "bn1", ""),
+        conv("conv2", "bn1", "num_output: 4 kernel_size: 3 pad: 1 bias_term: false"),
+        norm("bn2", "conv2"),
+        "layer { name: 'sum' type: 'Eltwise' bottom: 'bn1' bottom: 'bn2' top: 'sum' }\n".to_owned(),
+        layer("ReLU", "relu2", "sum", "sum", ""),
+        conv("narrow", "sum", "num_output: 2 kernel_size: 1"),
+        "layer { name: 'concat' type: 'Concat' bottom: 'sum' bottom: 'narrow' top: 'concat' }\n".to_owned(),
+        layer("Pooling", "pool", "concat", "pool", "pooling_param { pool: AVE kernel_size: 3 stride: 3 }"),
+        head("pool", 10),
+    ]
+    .concat()
+}
+
+/// The solver of `net`; later `fields` take the place of earlier ones only where they are named anew.
+fn solver(net: &str, fields: &str) -> SolverSpec {
+    let text = format!("max_iter: 100 random_seed: 3 {fields} net_param {{ name: 'net' {net} }}");
+    let spec = SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap();
+    assert_eq!(spec.warnings, []);
+    spec
+}
+
+const SGD: &str = "base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.001";
+
+fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
+    TrainOptions {
+        device: Device::Cpu(Cpu::new(threads)),
+        plan,
+        profile: quick_profile(),
+        synthetic: None,
+        mini_batch: None,
+        seed: 1,
+    }
+}
+
+/// A training under a plan that does not depend on measurements.
+fn forced(spec: SolverSpec, threads: usize, forced: Forced, plan: &PlanOptions) -> Prepared {
+    let mut prepared = Prepared::new(spec, &options(threads, plan.clone()), |_| ()).unwrap();
+    let nets = std::iter::once(&mut prepared.train).chain(&mut prepared.tests);
+    prepared.plans = nets.map(|net| forced.install(net, plan)).collect();
+    let nets: Vec<&Net> = std::iter::once(&prepared.train).chain(&prepared.tests).collect();
+    prepared.layout = Layout::new(&nets, true);
+    prepared
+}
+
+/// A training with every convolution undivided and by the algorithm that always applies.
+fn start(spec: SolverSpec) -> Solver {
+    let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
+    forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start()
+}
+
+fn losses(solver: &mut Solver, iterations: usize) -> Vec<f64> {
+    (0..iterations).map(|_| solver.step().unwrap().loss).collect()
+}
+
+/// All parameters and state.
+fn parameters(solver: &Solver) -> Vec<Vec<f32>> {
+    let names = solver.train.graph().params.iter().map(|param| param.name.clone());
+    names.map(|name| solver.parameter(&name).unwrap().to_vec()).collect()
+}
+
+fn assert_near(found: &[f64], expected: &[f64], tolerance: f64, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs() / expected.abs();
+        assert!(error <= tolerance, "{what}: loss {index} is {found}, not {expected} (off by {error:.1e})");
+    }
+}
+
+#[test]
+fn a_label_that_is_no_class_is_named_with_layer_and_sample() {
+    // The first labels of the digits are 2, 8, 0.
+    let net = format!("{}{}", digits(8), head("data", 5));
+    let mut solver = start(solver(&net, SGD));
+    let before = parameters(&solver);
+    let error = solver.step().unwrap_err().to_string();
+    assert_eq!(error, "layer 'loss': the label 8 of sample 1 is none of the classes 0 to 4");
+    assert_eq!((solver.iteration(), parameters(&solver)), (0, before));
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_training() {
+    let mut solver = start(solver(&plain(8), "base_lr: 1e30 lr_policy: 'fixed'"));
+    let error = (0..9).find_map(|_| solver.step().err()).expect("such a rate diverges");
+    assert!(matches!(error, TrainError::Diverged { iteration: 1.., .. }), "{error}");
+}
+
+#[test]
+fn nets_whose_shared_parameters_differ_are_refused() {
+    let net = |classes| format!("name: 'net' {}{}", digits(8), head("data", classes));
+    let text = format!(
+        "max_iter: 1 {SGD} test_iter: 1 test_interval: 1 train_net_param {{ {} }} test_net_param {{ {} }}",
+        net(10),
+        net(12)
+    );
+    let spec = SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap();
+    let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
+    let Err(error) = Prepared::new(spec, &options(2, plan), |_| ()) else { panic!("it should be refused") };
+    assert_eq!(
+        error.to_string(),
+        "net 'net (TEST)': parameter 'ip.0' has the shape 12 64 (768), but 10 64 (640) in the net that is trained"
+    );
+}

@@ -1,0 +1,130 @@
+//! After planning, nothing of any size is allocated: a counting allocator watches.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use cudnn_layers::conv::ProfileOptions;
+use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
+use tensor::{Cpu, Device};
+use trainer::{Prepared, Solver, TrainOptions, spec::SolverSpec};
+
+/// Small lists (of views, of spans) are allowed; anything that grows with a blob is not.
+const LARGE: usize = 4096;
+
+static LARGE_ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts what is forbidden, of all threads.
+struct Counting;
+
+fn count(bytes: usize) {
+    if bytes >= LARGE {
+        LARGE_ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+// SAFETY: every call goes unchanged to the system's allocator, which keeps the trait's promises; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`, which is that of the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        // SAFETY: `pointer` came from the system's allocator, through this one, with this layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as in `realloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The counter is one for the whole process, so tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+const NET: &str = "name: 'small'
+  layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'
+    dummy_data_param { shape { dim: 8 dim: 3 dim: 20 dim: 20 } shape { dim: 8 }
+      data_filler { type: 'uniform' min: -1 } data_filler { value: 1 } } }
+  layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'
+    convolution_param { num_output: 16 kernel_size: 5 pad: 2 weight_filler { type: 'msra' } } }
+  layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' }
+  layer { name: 'norm' type: 'LRN' bottom: 'conv1' top: 'norm' }
+  layer { name: 'pool' type: 'Pooling' bottom: 'norm' top: 'pool' pooling_param { kernel_size: 3 stride: 2 } }
+  layer { name: 'conv2' type: 'Convolution' bottom: 'pool' top: 'conv2'
+    convolution_param { num_output: 16 kernel_size: 3 pad: 1 weight_filler { type: 'msra' } } }
+  layer { name: 'bn' type: 'BatchNorm' bottom: 'conv2' top: 'bn' batch_norm_param { scale_bias: true } }
+  layer { name: 'sum' type: 'Eltwise' bottom: 'bn' bottom: 'pool' top: 'sum' }
+  layer { name: 'join' type: 'Concat' bottom: 'sum' bottom: 'bn' top: 'join' }
+  layer { name: 'average' type: 'Pooling' bottom: 'join' top: 'average' pooling_param { pool: AVE kernel_size: 2 } }
+  layer { name: 'drop' type: 'Dropout' bottom: 'average' top: 'average' }
+  layer { name: 'ip' type: 'InnerProduct' bottom: 'average' top: 'ip'
+    inner_product_param { num_output: 100 weight_filler { type: 'xavier' } } }
+  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+
+fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy) -> Solver {
+    let text = format!(
+        "base_lr: 0.001 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.001 clip_gradients: 10 iter_size: 2
+         max_iter: 100 random_seed: 1 test_iter: 1 test_interval: 1 net_param {{ {NET} }}"
+    );
+    let spec = SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap();
+    let plan =
+        PlanOptions { batch_size_policy, workspace_policy, limit: Bytes::mib(16), ..PlanOptions::default() };
+    let options = TrainOptions {
+        device: Device::Cpu(Cpu::new(2)),
+        plan,
+        profile: ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::default() },
+        synthetic: None,
+        mini_batch: None,
+        seed: 1,
+    };
+    Prepared::new(spec, &options, |_| ()).unwrap().start()
+}
+
+#[test]
+fn an_iteration_allocates_nothing_large() {
+    let _turn = TURN.lock().unwrap();
+    for batch in BatchSizePolicy::ALL {
+        for workspace in WorkspacePolicy::ALL {
+            let mut solver = solver(batch, workspace);
+            for _ in 0..2 {
+                solver.step().unwrap();
+                solver.test(0).unwrap();
+            }
+            let before = LARGE_ALLOCATIONS.load(Ordering::SeqCst);
+            for _ in 0..5 {
+                solver.step().unwrap();
+                solver.test(0).unwrap();
+            }
+            let found = LARGE_ALLOCATIONS.load(Ordering::SeqCst) - before;
+            assert_eq!(found, 0, "{batch} {workspace}: allocations of {LARGE} bytes or more");
+        }
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let _turn = TURN.lock().unwrap();
+    let before = LARGE_ALLOCATIONS.load(Ordering::SeqCst);
+    drop(std::hint::black_box(vec![1u8; LARGE]));
+    assert!(LARGE_ALLOCATIONS.load(Ordering::SeqCst) > before);
+}

@@ -1,0 +1,153 @@
+//! Running the command, and the small nets it is run on.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+/// Two convolutions to which most algorithms apply, on the real digits.
+pub(crate) const NET: &str = r#"
+name: "small"
+layer {
+  name: "data" type: "Data" top: "data" top: "label"
+  transform_param { scale: 0.00390625 }
+  data_param { source: "DIGITS" batch_size: 8 }
+}
+layer {
+  name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } }
+}
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer {
+  name: "conv2" type: "Convolution" bottom: "conv1" top: "conv2"
+  convolution_param { num_output: 16 kernel_size: 5 pad: 2 weight_filler { type: "xavier" } }
+}
+layer {
+  name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2"
+  pooling_param { pool: MAX kernel_size: 2 stride: 2 }
+}
+layer {
+  name: "ip" type: "InnerProduct" bottom: "pool2" top: "ip"
+  inner_product_param { num_output: 10 weight_filler { type: "xavier" } }
+}
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+layer {
+  name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy"
+  include { phase: TEST }
+}
+"#;
+
+const SOLVER: &str = r#"
+net: "net.prototxt"
+test_iter: 4
+test_interval: 10
+base_lr: 0.05
+lr_policy: "inv" gamma: 0.01 power: 0.75
+display: 1
+max_iter: 12
+momentum: 0.9
+weight_decay: 0.0005
+snapshot: 6
+snapshot_prefix: "unused"
+random_seed: 7
+"#;
+
+/// A folder with `net.prototxt` and `solver.prototxt`, gone when the test is.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits");
+        folder.write("net.prototxt", NET.replace("DIGITS", digits.to_str().unwrap()));
+        folder.write("solver.prototxt", SOLVER);
+        folder
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, contents).unwrap();
+    }
+
+    /// Writes the net again with `from`, which it must have, replaced by `to`.
+    pub(crate) fn change_net(&self, from: &str, to: &str) {
+        let net = String::from_utf8(self.read("net.prototxt")).unwrap();
+        assert!(net.contains(from), "the net has no {from}");
+        self.write("net.prototxt", net.replace(from, to));
+    }
+
+    /// Runs the command with `arguments`, separated by spaces, in this folder and without the caller's settings.
+    pub(crate) fn run(&self, arguments: &str) -> Output {
+        self.run_with(arguments, &[])
+    }
+
+    pub(crate) fn run_with(&self, arguments: &str, environment: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_microbatch"));
+        for name in
+            ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"]
+        {
+            command.env_remove(name);
+        }
+        // Some workspaces grow with the number of threads: the limits of the tests are for two.
+        let threads = (!arguments.contains("--threads") && arguments.contains("prototxt"))
+            .then_some(["--threads", "2"]);
+        command
+            .args(arguments.split_whitespace())
+            .args(threads.iter().flatten())
+            .envs(environment.iter().copied())
+            .current_dir(&self.0);
+        command.output().unwrap()
+    }
+
+    /// Runs the command, which must succeed without a word on stderr; returns stdout.
+    pub(crate) fn succeed(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success() && stderr.is_empty(), "{arguments}: {stderr}\n{stdout}");
+        stdout
+    }
+
+    /// As [`Folder::succeed`], with `--json`; returns the object.
+    pub(crate) fn json(&self, arguments: &str) -> serde_json::Value {
+        let stdout = self.succeed(&format!("{arguments} --json"));
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{arguments}: {error}\n{stdout}"))
+    }
+}
+
+/// A total workspace that just suffices for the undivided kernels of the folder's net: each has then no choice but the
+/// algorithm that needs least, however fast the others are. Found by doing what the errors advise.
+pub(crate) fn smallest_total(folder: &Folder) -> u64 {
+    let mut total = 1;
+    for _ in 0..8 {
+        let output =
+            folder.run(&format!("plan --model net.prototxt --policy undivided --total-workspace {total}"));
+        if output.status.success() {
+            return total;
+        }
+        let stderr = text(&output.stderr);
+        let (_, advice) =
+            stderr.split_once("the smallest feasible ").unwrap_or_else(|| panic!("no advice: {stderr}"));
+        let (_, size) = advice.split_once(" is ").unwrap();
+        let exact = size.split_once('(').and_then(|(_, bytes)| bytes.split_once(" bytes)"));
+        let size = exact.map_or_else(|| size.split([',', '\n']).next().unwrap(), |(bytes, _)| bytes);
+        let advised = size.parse::<planner::Bytes>().unwrap().0;
+        assert!(advised > total, "{stderr}");
+        total = advised;
+    }
+    panic!("no plan although every piece of advice was followed");
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

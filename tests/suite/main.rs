@@ -1,0 +1,8 @@
+//! Black-box tests of the command: the built binary on small nets, as a user runs it.
+
+mod bad_input;
+mod examples;
+mod fixtures;
+mod test_command;
+mod time;
+mod train;

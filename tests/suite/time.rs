@@ -1,0 +1,182 @@
+//! `time`, `plan` and `devices`.
+
+use crate::fixtures::Folder;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// What stands between `before` and `after` in the only line of `report` that has both.
+fn number<'a>(report: &'a str, before: &str, after: &str) -> &'a str {
+    let mut found = report.lines().filter_map(|line| line.split_once(before)?.1.split_once(after));
+    let (number, _) = found.next().unwrap_or_else(|| panic!("no {before}…{after} in\n{report}"));
+    number
+}
+
+#[test]
+fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
+    let report = Folder::new().succeed("time --model net.prototxt --iterations 3 --threads 1");
+    let mut rest = report.as_str();
+    for expected in [
+        "microbatch time: small (TRAIN), mini-batch 8",
+        "1 thread,",
+        "powerOfTwo; WR, at most 64 MiB",
+        "expected peak",
+        "\nInitial loss: ",
+        "\n*** Benchmark begins ***",
+        "\nTesting for 3 iterations.",
+        "\nIteration: 1 forward-backward time: ",
+        "\nIteration: 3 forward-backward time: ",
+        "\nAverage time per layer: ",
+        "      data\tforward: ",
+        "      data\tbackward: ",
+        "     conv1\tforward: ",
+        "      loss\tbackward: ",
+        "\nAverage Forward pass: ",
+        "\nAverage Backward pass: ",
+        "\nAverage Forward-Backward: ",
+        "\nTotal Time: ",
+        "\n*** Benchmark ends ***",
+        "conv1 Forward",
+        "conv1 BackwardFilter",
+        "conv2 BackwardData",
+        "Why nothing faster:",
+        "Memory by layer",
+        "convolution kernels  planned ",
+        "layers add up to",
+        "images/s",
+    ] {
+        let position = rest
+            .find(expected)
+            .unwrap_or_else(|| panic!("{expected:?} is missing or too early in\n{report}"));
+        rest = &rest[position + expected.len()..];
+    }
+    assert!(!report.contains("conv1 BackwardData"), "the first layer has no use for it:\n{report}");
+    let total: f64 = number(&report, "Total Time: ", " ms.").parse().unwrap();
+    let average: f64 = number(&report, "Average Forward-Backward: ", " ms.").parse().unwrap();
+    assert!((total / 3.0 / average - 1.0).abs() < 1e-4, "{total} and {average}");
+    let too_wide = report.lines().find(|line| line.chars().count() > 140);
+    assert_eq!(too_wide, None);
+}
+
+#[test]
+fn json_is_one_object_that_agrees_with_itself() {
+    let report = Folder::new().json("time --model net.prototxt --iterations 2");
+    assert_eq!((&report["command"], &report["net"]["mini_batch"]), (&"time".into(), &8.into()));
+    let [run] = &report["runs"].as_array().unwrap()[..] else { panic!("one run in {report}") };
+    assert_eq!(run["iterations_ms"].as_array().unwrap().len(), 2);
+    assert_eq!(run["layers"].as_array().unwrap().len(), 7);
+    let kernels = run["plan"]["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), 5);
+    let sum = |field: &str| kernels.iter().map(|kernel| kernel[field].as_f64().unwrap()).sum::<f64>();
+    let close = |a: f64, b: &Value| assert!((a - b.as_f64().unwrap()).abs() <= 1e-9 * a.abs(), "{a} and {b}");
+    close(sum("planned_ms"), &run["kernels_planned_ms"]);
+    close(sum("measured_ms"), &run["kernels_measured_ms"]);
+    assert!(kernels.iter().all(|kernel| kernel["measured_ms"].as_f64().unwrap() > 0.0));
+    assert!(kernels.iter().all(|kernel| kernel["gain"].as_f64().unwrap() >= 1.0), "a plan is never worse");
+    assert!(report["comparison"].is_null());
+}
+
+#[test]
+fn compare_runs_the_net_undivided_first() {
+    let folder = Folder::new();
+    let report = folder.json("time --model net.prototxt --iterations 2 --compare --workspace-limit 100KiB");
+    let policies: Vec<&Value> =
+        report["runs"].as_array().unwrap().iter().map(|run| &run["plan"]["policy"]).collect();
+    assert_eq!(policies, ["undivided", "powerOfTwo"]);
+    let kernels = report["runs"][0]["plan"]["kernels"].as_array().unwrap();
+    assert!(kernels.iter().all(|kernel| kernel["calls"] == 1), "{kernels:?}");
+    assert_eq!(report["comparison"]["kernels"].as_array().unwrap().len(), 5);
+    let losses = [0, 1].map(|run: usize| report["runs"][run]["initial_loss"].as_f64().unwrap());
+    assert!((losses[0] - losses[1]).abs() < 1e-4 * losses[0], "the same net and images: {losses:?}");
+
+    let report = folder.json("time --model net.prototxt --iterations 1 --compare --synthetic=1x8x8");
+    let losses = [0, 1].map(|run: usize| report["runs"][run]["initial_loss"].as_f64().unwrap());
+    assert!(
+        (losses[0] - losses[1]).abs() < 1e-4 * losses[0],
+        "made-up images are there both times: {losses:?}"
+    );
+
+    let text = folder.succeed("time --model net.prototxt --iterations 1 --compare");
+    assert!(text.contains("Comparison, measured in the net: undivided, and powerOfTwo;"), "{text}");
+    let error = folder.run("time --model net.prototxt --compare --policy undivided");
+    assert_eq!(error.status.code(), Some(2));
+}
+
+#[test]
+fn the_options_of_planning_reach_the_plan() {
+    let folder = Folder::new();
+    let plan =
+        |arguments: &str| folder.json(&format!("plan --model net.prototxt {arguments}"))["plan"].clone();
+    let wr = plan("--workspace-limit 48KiB");
+    for kernel in wr["kernels"].as_array().unwrap() {
+        assert!(kernel["workspace_bytes"].as_u64().unwrap() <= 48 << 10, "{kernel}");
+    }
+    let wd = plan("--total-workspace 300KiB");
+    assert_eq!(wd["workspace_policy"], "wd");
+    assert!(wd["workspace_total_bytes"].as_u64().unwrap() <= 300 << 10, "{wd}");
+    assert!(
+        wd["division"]["lower_bound_ms"].as_f64().unwrap() <= wd["time_ms"].as_f64().unwrap() * (1.0 + 1e-9)
+    );
+    let ws = plan("--workspace-policy ws --total-workspace 100KiB --policy all --max-error 1e-6");
+    assert_eq!(ws["policy"], "all");
+    assert_eq!(ws["workspace_total_bytes"], ws["workspace_max_bytes"]);
+    assert!(
+        ws["kernels"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|kernel| kernel["max_error"].as_f64().unwrap() <= 1.1e-6)
+    );
+
+    let environment = [("UCUDNN_TOTAL_WORKSPACE_SIZE", "1024000"), ("UCUDNN_BATCH_SIZE_POLICY", "undivided")];
+    let output = folder.run_with("plan --model net.prototxt --json", &environment);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["plan"]["policy"], &report["plan"]["limit_bytes"]),
+        (&"undivided".into(), &1_024_000.into())
+    );
+}
+
+#[test]
+fn the_mini_batch_the_phase_and_the_data_can_be_chosen() {
+    let folder = Folder::new();
+    folder.change_net("data_param {", "transform_param { crop_size: 12 }  data_param {");
+    folder.change_net("transform_param { scale: 0.00390625 }", "");
+    let report =
+        folder.json("time --model net.prototxt --iterations 1 --batch 5 --phase test --synthetic=3x16x20");
+    assert_eq!((&report["net"]["mini_batch"], &report["net"]["phase"]), (&5.into(), &"TEST".into()));
+    assert_eq!(report["net"]["data"], "made-up images (--synthetic), 3x12x12");
+    let run = &report["runs"][0];
+    assert_eq!(run["plan"]["kernels"].as_array().unwrap().len(), 2, "forward only");
+    assert!(run["layers"].as_array().unwrap().iter().all(|layer| layer["backward_ms"] == 0.0));
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning_and_not_an_error() {
+    let folder = Folder::new();
+    folder.change_net("name: \"small\"", "name: \"small\" colour: 3");
+    let output = folder.run("time --model net.prototxt --iterations 1 --json");
+    assert!(output.status.success());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("warning: net.prototxt:2: ") && stderr.contains("colour"), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn devices_are_listed_one_a_line() {
+    let folder = Folder::new();
+    let text = folder.succeed("devices");
+    assert!(text.lines().count() == 1 && text.starts_with("cpu: "), "{text}");
+    assert_eq!(folder.json("devices")["devices"][0]["id"], "cpu");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let folder = Folder::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_microbatch"));
+    command.args(["time", "--iterations", "1", "--model"]).arg(folder.path("net.prototxt"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
