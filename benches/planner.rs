@@ -146,22 +146,7 @@ impl Case {
     }
 
     fn report_division(&self) {
-        let groups = self.groups(self.total());
-        let divide = || divide_exact(&groups, self.total()).expect("one algorithm needs no workspace");
-        let exact_ms = median_ms(self.repeats, || drop(black_box(divide())));
-        let start = Instant::now();
-        let ilp = IlpMethod::GoodLp.divide(&groups, self.total()).expect("microlp solves it");
-        let ilp_ms = start.elapsed().as_secs_f64() * 1e3;
-        let Division { time_ms, binaries, lower_bound_ms, greedy_ms, .. } = divide();
-        assert!((time_ms - ilp.time_ms).abs() <= 1e-7 * time_ms, "{time_ms} ms is not {} ms", ilp.time_ms);
-        let percent = |ms: f64| 100.0 * (ms / time_ms - 1.0);
-        println!(
-            "{:<24} {binaries:>8} {exact_ms:>9.3} {ilp_ms:>9.1} {:>7.0}x {:>+12.4} % {:>+8.4} %",
-            self.name(),
-            ilp_ms / exact_ms,
-            percent(lower_bound_ms),
-            percent(greedy_ms),
-        );
+        report_division(&self.name(), &self.groups(self.total()), self.total(), self.repeats);
     }
 
     /// The same ILP in CPLEX's LP format, with our answer as a comment.
@@ -193,6 +178,119 @@ impl Case {
     }
 }
 
+/// Times both methods of division, and compares their answers with each other and with the bounds.
+fn report_division(name: &str, groups: &[Vec<Alternative>], total: Bytes, repeats: usize) {
+    let divide = || divide_exact(groups, total).expect("one algorithm needs no workspace");
+    let divide_ilp = || IlpMethod::GoodLp.divide(groups, total).expect("microlp solves it");
+    let exact_ms = median_ms(repeats, || drop(black_box(divide())));
+    let ilp_ms = median_ms(5, || drop(black_box(divide_ilp())));
+    let Division { time_ms, binaries, lower_bound_ms, greedy_ms, .. } = divide();
+    let ilp = divide_ilp();
+    assert!((time_ms - ilp.time_ms).abs() <= 1e-7 * time_ms, "{time_ms} ms is not {} ms", ilp.time_ms);
+    let percent = |ms: f64| 100.0 * (ms / time_ms - 1.0);
+    println!(
+        "{name:<24} {binaries:>8} {exact_ms:>9.3} {ilp_ms:>9.1} {:>7.0}x {:>+12.4} % {:>+8.4} %",
+        ilp_ms / exact_ms,
+        percent(lower_bound_ms),
+        percent(greedy_ms),
+    );
+}
+
+/// Desirable sets of `kernels` kernels with `size` configurations each: up to 5 to 512 MiB, for which the time
+/// falls convexly to a fifth, with 2 % noise.
+fn synthetic_groups(kernels: usize, size: usize) -> Vec<Vec<Alternative>> {
+    let unit = |ordinal: usize| noise(ordinal as u64, 1.0) - 0.5;
+    let group = |kernel: usize| -> Vec<Alternative> {
+        let seed = 1000 * (kernel + 1);
+        let slowest_ms = 0.05 * 160f64.powf(unit(seed));
+        let most_bytes = 5.0 * 100f64.powf(unit(seed + 1)) * f64::from(1 << 20);
+        let alternative = |index: usize| {
+            let part = index as f64 / (size - 1) as f64;
+            let time_ms = slowest_ms / (1.0 + 4.0 * part) * noise((seed + 2 + index) as u64, 0.02);
+            Alternative { time_ms, workspace: Bytes((part * most_bytes) as u64 / 256 * 256) }
+        };
+        (0..size).map(alternative).collect()
+    };
+    (0..kernels).map(group).collect()
+}
+
+/// Desirable set of one kernel at 1024 under `all` with 16 algorithms.
+fn report_fronts() {
+    let algorithms: Vec<String> = (0..16).map(|index| format!("ALGORITHM_{index}")).collect();
+    let row = |(index, name): (usize, &String), micro_batch: u32| {
+        let samples = f64::from(micro_batch);
+        let rank = index as f64;
+        Measurement {
+            algorithm: name.as_str().into(),
+            micro_batch,
+            time_ms: (0.01 * (1.0 + rank) + samples * 0.02 / (1.0 + 0.3 * rank))
+                * noise(u64::from(micro_batch) * 16 + index as u64, 0.02),
+            workspace: Bytes((rank * 300_000.0 * samples) as u64),
+            max_error: 1e-6,
+            deterministic: true,
+        }
+    };
+    let micros: Vec<Measurement> = BatchSizePolicy::All
+        .sizes(1024)
+        .into_iter()
+        .flat_map(|size| algorithms.iter().enumerate().map(move |algorithm| row(algorithm, size)))
+        .collect();
+    let set = || desirable_set(&micros, 1024, Bytes::MAX);
+    let front_ms = median_ms(5, || drop(black_box(set())));
+    println!(
+        "\nDesirable set of one kernel at 1024, all sizes of 16 algorithms: {front_ms:.1} ms, {} points",
+        set().len()
+    );
+}
+
+/// What the adaptive policy measures and loses against `all`, and how long its search takes.
+fn report_adaptive(case: &Case) {
+    let Case { kernels, table, .. } = case;
+    for (workspace_policy, limit) in
+        [(WorkspacePolicy::Wr, Bytes::mib(64)), (WorkspacePolicy::Wd, case.total())]
+    {
+        let options = |batch_size_policy| PlanOptions {
+            batch_size_policy,
+            workspace_policy,
+            limit,
+            ..PlanOptions::default()
+        };
+        let adaptive = options(BatchSizePolicy::Adaptive);
+        let start = Instant::now();
+        let mut measured = CostTable::default();
+        let coverage = measured.profile_for(kernels, &adaptive, &mut table.clone(), |_| ());
+        let coverage = coverage.expect("the table has every size");
+        let search_ms = start.elapsed().as_secs_f64() * 1e3;
+        let all_ms = plan(kernels, table, &options(BatchSizePolicy::All)).expect("GEMM fits").time_ms;
+        println!(
+            "{:<24} {workspace_policy:>6} {:>9.1} % {:>+9.3} % {:>+9.3} % {search_ms:>10.0}",
+            case.name(),
+            100.0 * coverage.share(),
+            100.0 * (coverage.time_ms.expect("GEMM fits") / all_ms - 1.0),
+            100.0 * coverage.gap().expect("GEMM fits"),
+        );
+    }
+}
+
+/// Curves of whole nets.
+fn report_curves(case: &Case) {
+    let options = PlanOptions { batch_size_policy: case.policy, ..PlanOptions::default() };
+    let fronts =
+        || Fronts::new(&case.kernels, &case.table, &options).expect("one algorithm needs no workspace");
+    let fronts_ms = median_ms(case.repeats.min(11), || drop(black_box(fronts())));
+    let fronts = fronts();
+    let curve = |policy| {
+        let ms = median_ms(case.repeats.min(11), || drop(black_box(fronts.curve(policy))));
+        format!("{ms:>9.3} ms {:>6} steps", fronts.curve(policy).points().len())
+    };
+    println!(
+        "{:<24} {fronts_ms:>9.1} {} {}",
+        case.name(),
+        curve(WorkspacePolicy::Wr),
+        curve(WorkspacePolicy::Wd)
+    );
+}
+
 fn main() -> std::io::Result<()> {
     use BatchSizePolicy::{All, PowerOfTwo};
     let cases = [
@@ -212,10 +310,18 @@ fn main() -> std::io::Result<()> {
     println!("Planning, ms: WR at 64 MiB, WS and WD at 8 MiB per kernel in total");
     println!("net                      kernels        WR        WS        WD");
     cases.iter().for_each(Case::report_planning);
-    println!(
-        "\nDivision alone, ms: our exact method and microlp (once); bound and greedy against the optimum"
-    );
+    println!("\nDivision alone, ms: our exact method and microlp; bound and greedy against the optimum");
     println!("net                      binaries     exact   microlp    ratio   lower bound      greedy");
     cases[..2].iter().for_each(Case::report_division);
+    for (kernels, size) in [(15, 70), (159, 30), (480, 70)] {
+        let groups = synthetic_groups(kernels, size);
+        let total = Bytes::mib(8 * kernels as u64);
+        report_division(&format!("synthetic {kernels} x {size}"), &groups, total, 101);
+    }
+    report_fronts();
+    println!("\nCurves time(limit), ms: all desirable sets, then of WR and WD");
+    cases.iter().for_each(report_curves);
+    println!("\nadaptive, against all: measured, slower by, slower at most by its own bound; search, ms");
+    cases.iter().filter(|case| case.policy == All).for_each(report_adaptive);
     Ok(())
 }

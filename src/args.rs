@@ -242,7 +242,7 @@ mod tests {
             ("--workspace-limit -1", "--workspace-limit", "negative"),
             ("--workspace-limit 64MB0", "--workspace-limit", "\"MB0\" is no unit"),
             ("--total-workspace -1GiB", "--total-workspace", "negative"),
-            ("--policy powers", "--policy", "choose undivided, powerOfTwo or all"),
+            ("--policy powers", "--policy", "choose undivided, powerOfTwo, adaptive or all"),
             ("--workspace-policy w", "--workspace-policy", "choose wr, wd or ws"),
             ("--max-error 0", "--max-error", "above 0"),
             ("--max-error nan", "--max-error", "above 0"),

@@ -18,7 +18,7 @@ pub struct PlanningArgs {
     /// How kernels get workspace: wr, wd or ws [default: wr]
     #[arg(long, value_name = "POLICY")]
     pub workspace_policy: Option<WorkspacePolicy>,
-    /// Micro-batch sizes to use: undivided, powerOfTwo or all [default: powerOfTwo]
+    /// Micro-batch sizes to use: undivided, powerOfTwo, adaptive or all [default: powerOfTwo]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<BatchSizePolicy>,
     /// Only algorithms whose typical error, relative to the largest output, is at most this

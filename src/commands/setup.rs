@@ -80,7 +80,8 @@ impl Session {
     /// Measures what `policy` needs and prints how long that took.
     pub(super) fn profile(&mut self, policy: BatchSizePolicy, console: &mut Console) -> Result<(), Error> {
         let mut bar = ProfileBar::default();
-        self.planning.profile(&mut [&mut self.net], policy, |progress| bar.show(progress))?;
+        let options = PlanOptions { batch_size_policy: policy, ..self.options.clone() };
+        self.planning.profile_for(&mut [&mut self.net], &options, |progress| bar.show(progress))?;
         let (sizes, seconds) = (self.planning.table().len(), self.planning.profiling().as_secs_f64());
         console.text(format!("  profiling   {sizes} (kernel, micro-batch) pairs measured in {seconds:.1} s"))
     }

@@ -49,7 +49,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         (false, _) => vec![chosen],
         (true, BatchSizePolicy::Undivided) => {
             let reason =
-                "--compare compares undivided with another policy; choose --policy powerOfTwo or all";
+                "--compare compares undivided with another policy; choose powerOfTwo, adaptive or all";
             return Err(Error::Usage(reason.to_owned()));
         }
         (true, _) => vec![BatchSizePolicy::Undivided, chosen],

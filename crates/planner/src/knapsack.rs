@@ -74,10 +74,33 @@ pub fn divide_exact(groups: &[Vec<Alternative>], total: Bytes) -> Option<Divisio
     Some(Division::new(groups, &relaxation, &positions))
 }
 
-/// The greedy division along the convex hulls: not optimal, within its bounds.
-pub(crate) fn divide_greedily(groups: &[Vec<Alternative>], total: Bytes) -> Option<Division> {
-    let relaxation = Relaxation::new(groups, total)?;
-    Some(Division::new(groups, &relaxation, &relaxation.greedy))
+/// What is left of the problem when every alternative is gone that a better division than the greedy one
+/// cannot use.
+pub(crate) struct Reduced {
+    /// Of every group the indices of the alternatives left: those that may improve on the greedy division, and
+    /// its own.
+    pub(crate) kept: Vec<Vec<usize>>,
+    pub(crate) greedy: Division,
+}
+
+impl Reduced {
+    /// The reduced problem; `None` if a group is empty or the least workspaces do not fit.
+    pub(crate) fn new(groups: &[Vec<Alternative>], total: Bytes) -> Option<Reduced> {
+        let relaxation = Relaxation::new(groups, total)?;
+        let search = Search::new(&relaxation);
+        let positions = std::iter::zip(&relaxation.base, &relaxation.greedy);
+        let kept = std::iter::zip(&relaxation.fronts, positions).map(|(front, (&base, &greedy))| {
+            let mut kept: Vec<usize> =
+                search.offers(front, base).iter().map(|offer| front[offer.position].index).collect();
+            let greedy = front[greedy].index;
+            if !kept.contains(&greedy) {
+                kept.push(greedy);
+            }
+            kept
+        });
+        let kept = kept.collect();
+        Some(Reduced { kept, greedy: Division::new(groups, &relaxation, &relaxation.greedy) })
+    }
 }
 
 /// Another position for a group, as a difference to its relaxed one (or that itself: no difference).

@@ -12,7 +12,7 @@ use crate::desirable::DesirableSet;
 use crate::dp::collect_desirable;
 use crate::error::PlanError;
 use crate::explain::Explanation;
-use crate::knapsack::{Alternative, Division, divide_exact, divide_greedily};
+use crate::knapsack::{Alternative, Division, Reduced, divide_exact};
 use crate::micro::Measurement;
 use crate::plan::ARENA_ALIGNMENT;
 use crate::problem::{Candidates, Problem};
@@ -25,8 +25,9 @@ pub enum IlpMethod {
     /// Our exact method for this very problem: the fastest by far.
     #[default]
     Exact,
-    /// The paper's formulation, through good_lp and its pure-Rust solver microlp: the independent check.
-    /// Takes milliseconds for 15 kernels and many seconds for 159, of which most are identical.
+    /// The paper's formulation, through good_lp and its pure-Rust solver microlp: the independent check. Of
+    /// good_lp's other solvers HiGHS and CBC need a C++ tool chain or system libraries; whoever has them
+    /// passes one to [`divide_ilp`] or [`plan_with_solver`](crate::plan_with_solver).
     GoodLp,
 }
 
@@ -73,6 +74,9 @@ pub(crate) type Divide<'d> = &'d mut dyn FnMut(&[Vec<Alternative>], Bytes) -> Re
 /// Divides `total` among `groups` by the paper's 0-1 ILP: a binary variable per alternative, least sum of
 /// times, exactly one alternative per group, sum of workspaces at most `total`. `solver` is any of good_lp's.
 ///
+/// Most variables never reach the solver: those whose reduced cost proves that no division better than a good
+/// one uses them are zero in the answer. That does not change it.
+///
 /// # Errors
 /// When the least workspaces do not fit, or the solver fails or returns anything but a proven optimum.
 pub fn divide_ilp<S: Solver>(
@@ -80,15 +84,21 @@ pub fn divide_ilp<S: Solver>(
     total: Bytes,
     solver: S,
 ) -> Result<Division, DivideError> {
-    let bounds = divide_greedily(groups, total).ok_or(DivideError::Infeasible(total))?;
+    let reduced = Reduced::new(groups, total).ok_or(DivideError::Infeasible(total))?;
+    let kept = &reduced.kept;
     let mut variables = ProblemVariables::new();
     let binaries: Vec<Vec<Variable>> =
-        groups.iter().map(|group| variables.add_vector(variable().binary(), group.len())).collect();
-    let alternatives = || binaries.iter().flatten().zip(groups.iter().flatten());
-    let time: Expression = alternatives().map(|(&binary, choice)| choice.time_ms * binary).sum();
+        kept.iter().map(|group| variables.add_vector(variable().binary(), group.len())).collect();
+    let alternatives = || {
+        let pairs = std::iter::zip(&binaries, std::iter::zip(groups, kept));
+        pairs.flat_map(|(binaries, (group, kept))| {
+            std::iter::zip(binaries, kept).map(|(&binary, &index)| (binary, &group[index]))
+        })
+    };
+    let time: Expression = alternatives().map(|(binary, choice)| choice.time_ms * binary).sum();
     // In MiB: solvers check constraints to about 1e-8, which is then far below a byte.
     let workspace: Expression =
-        alternatives().map(|(&binary, choice)| choice.workspace.as_mib() * binary).sum();
+        alternatives().map(|(binary, choice)| choice.workspace.as_mib() * binary).sum();
 
     let mut model = variables.minimise(time).using(solver).with(workspace.leq(total.as_mib()));
     for group in &binaries {
@@ -98,10 +108,11 @@ pub fn divide_ilp<S: Solver>(
     if !matches!(solution.status(), good_lp::solvers::SolutionStatus::Optimal) {
         return Err(DivideError::NotOptimal { solver: S::name(), reason: "it stopped early" });
     }
-    let picks: Option<Vec<usize>> = binaries.iter().map(|group| picked(&solution, group)).collect();
+    let picked = |(binaries, kept): (&Vec<Variable>, &Vec<usize>)| Some(kept[picked(&solution, binaries)?]);
+    let picks: Option<Vec<usize>> = std::iter::zip(&binaries, kept).map(picked).collect();
     let reason = "it does not pick one configuration per kernel";
     let picks = picks.ok_or(DivideError::NotOptimal { solver: S::name(), reason })?;
-    let division = bounds.with_picks(groups, picks);
+    let division = reduced.greedy.with_picks(groups, picks);
     if division.workspace(groups) > total {
         return Err(DivideError::NotOptimal { solver: S::name(), reason: "it exceeds the total workspace" });
     }

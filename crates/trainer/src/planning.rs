@@ -2,7 +2,9 @@
 
 use crate::{error::NetError, net::Net};
 use cudnn_layers::conv::{CpuProfiler, ProfileOptions};
-use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel, Plan, PlanOptions, Profiler, Progress};
+use planner::{
+    BatchSizePolicy, CostTable, Coverage, DeviceHeader, Kernel, Plan, PlanOptions, Profiler, Progress,
+};
 use std::time::{Duration, Instant};
 use tensor::Device;
 
@@ -36,6 +38,25 @@ impl Planning {
         let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
         let mut profiler = profiler(&self.device, self.options);
         let result = self.table.profile(&kernels, policy, profiler.as_mut(), progress);
+        self.profiling += start.elapsed();
+        result.map_err(|error| NetError::Profile(error.into()))
+    }
+
+    /// Measures what a plan of the nets' kernels with `options` needs and is not known yet: under the `adaptive`
+    /// policy what is likely to be of use under this limit. Says how much that was, and what more could gain.
+    ///
+    /// # Errors
+    /// [`NetError::Profile`].
+    pub fn profile_for(
+        &mut self,
+        nets: &mut [&mut Net],
+        options: &PlanOptions,
+        progress: impl FnMut(Progress<'_>),
+    ) -> Result<Coverage, NetError> {
+        let start = Instant::now();
+        let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
+        let mut profiler = profiler(&self.device, self.options);
+        let result = self.table.profile_for(&kernels, options, profiler.as_mut(), progress);
         self.profiling += start.elapsed();
         result.map_err(|error| NetError::Profile(error.into()))
     }

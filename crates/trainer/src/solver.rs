@@ -134,7 +134,7 @@ impl Prepared {
         check_shared(std::iter::once(&train).chain(&tests))?;
         let mut planning = Planning::new(&options.device, options.profile);
         let mut nets: Vec<&mut Net> = std::iter::once(&mut train).chain(&mut tests).collect();
-        planning.profile(&mut nets, options.plan.batch_size_policy, progress)?;
+        planning.profile_for(&mut nets, &options.plan, progress)?;
         let plans = nets
             .into_iter()
             .map(|net| planning.install(net, &options.plan))

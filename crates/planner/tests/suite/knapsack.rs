@@ -146,6 +146,26 @@ fn compare_with_ilp(seed: u64, groups: usize, size: usize, shares: &[f64]) {
 }
 
 #[test]
+fn the_ilp_agrees_on_thousands_of_small_instances() {
+    let mut random = Random(14);
+    for round in 0..4000 {
+        let (count, size) = (1 + random.below(6) as usize, 1 + random.below(5));
+        let groups =
+            if round % 2 == 0 { coarse(&mut random, count, size) } else { fronts(&mut random, count, 6) };
+        let total = share_of_most(&groups, random.unit());
+        let exact = divide_exact(&groups, total).ok_or(DivideError::Infeasible(total));
+        let ilp = divide_ilp(&groups, total, good_lp::microlp);
+        match (exact, ilp) {
+            (Ok(exact), Ok(ilp)) => {
+                check(&groups, total, &ilp);
+                assert!((exact.time_ms - ilp.time_ms).abs() <= 1e-7 * exact.time_ms.max(1.0), "{round}");
+            }
+            (exact, ilp) => assert_eq!(exact, ilp),
+        }
+    }
+}
+
+#[test]
 fn the_ilp_agrees_on_15_kernels() {
     for seed in 0..20 {
         compare_with_ilp(100 + seed, 15, 8, &[0.05, 0.25, 0.6]);
@@ -154,7 +174,7 @@ fn the_ilp_agrees_on_15_kernels() {
 
 #[test]
 fn the_ilp_agrees_on_60_to_159_kernels() {
-    for (seed, kernels, size) in [(1, 60, 6), (2, 60, 6), (3, 100, 4), (4, 159, 3), (5, 159, 3)] {
+    for (seed, kernels, size) in [(1, 60, 6), (2, 60, 30), (3, 100, 12), (4, 159, 8), (5, 159, 8)] {
         compare_with_ilp(seed, kernels, size, &[0.05, 0.3]);
     }
 }

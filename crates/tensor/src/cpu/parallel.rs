@@ -103,6 +103,12 @@ impl<'a> SharedMut<'a> {
         self.len == 0
     }
 
+    /// The first element, for parts that are no ranges. Whoever writes through it makes the promise of
+    /// [`SharedMut::slice`].
+    pub fn as_ptr(&self) -> *mut f32 {
+        self.base
+    }
+
     /// The elements `range`.
     ///
     /// # Safety

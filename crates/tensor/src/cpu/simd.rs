@@ -78,6 +78,21 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         self.store(unsafe { &mut *to.cast::<[f32; LANES]>() }, v);
     }
 
+    /// Stores to a cache line past the caches, for results too large to be read again soon: the line is not fetched first.
+    /// Other threads may read it after [`Lanes::finish_streams`].
+    ///
+    /// # Safety
+    /// `to` must be aligned to 64 bytes and valid for writing sixteen elements.
+    #[inline(always)]
+    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements.
+        unsafe { self.store_ptr(to, v) };
+    }
+
+    /// Orders this thread's streamed stores before all that follow.
+    #[inline(always)]
+    fn finish_streams(self) {}
+
     /// The first `count` lanes (at most sixteen) from consecutive elements of any alignment, the others zero.
     ///
     /// # Safety
@@ -167,7 +182,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> Self::V {
         // SAFETY: the array has sixteen elements.
-        unsafe { self.0.avx512f._mm512_loadu_ps(from.as_ptr()) }
+        unsafe { self.load_ptr(from.as_ptr()) }
     }
     #[inline(always)]
     fn to_array(self, v: Self::V) -> [f32; LANES] {
@@ -176,7 +191,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn store(self, to: &mut [f32; LANES], v: Self::V) {
         // SAFETY: the array has sixteen elements.
-        unsafe { self.0.avx512f._mm512_storeu_ps(to.as_mut_ptr(), v) };
+        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
     }
     #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
@@ -201,6 +216,26 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         self.0.avx512f._mm512_max_ps(a, b)
+    }
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
+        // SAFETY: the caller promises sixteen readable elements.
+        unsafe { self.0.avx512f._mm512_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements.
+        unsafe { self.0.avx512f._mm512_storeu_ps(to, v) };
+    }
+    #[inline(always)]
+    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises a writable cache line; `finish_streams` fences.
+        unsafe { self.0.avx512f._mm512_stream_ps(to, v) };
+    }
+    #[inline(always)]
+    fn finish_streams(self) {
+        // SAFETY: AVX-512 implies SSE.
+        unsafe { std::arch::x86_64::_mm_sfence() };
     }
     #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
@@ -276,9 +311,8 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> Self::V {
-        let from = from.as_ptr();
-        // SAFETY: the array has sixteen elements, eight for each.
-        unsafe { [self.0.avx._mm256_loadu_ps(from), self.0.avx._mm256_loadu_ps(from.add(8))] }
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.load_ptr(from.as_ptr()) }
     }
     #[inline(always)]
     fn to_array(self, v: Self::V) -> [f32; LANES] {
@@ -286,12 +320,8 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn store(self, to: &mut [f32; LANES], v: Self::V) {
-        let to = to.as_mut_ptr();
-        // SAFETY: the array has sixteen elements, eight for each.
-        unsafe {
-            self.0.avx._mm256_storeu_ps(to, v[0]);
-            self.0.avx._mm256_storeu_ps(to.add(8), v[1]);
-        }
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
     }
     #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
@@ -316,6 +346,32 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         [self.0.avx._mm256_max_ps(a[0], b[0]), self.0.avx._mm256_max_ps(a[1], b[1])]
+    }
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
+        // SAFETY: the caller promises sixteen readable elements.
+        unsafe { [self.0.avx._mm256_loadu_ps(from), self.0.avx._mm256_loadu_ps(from.wrapping_add(8))] }
+    }
+    #[inline(always)]
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements.
+        unsafe {
+            self.0.avx._mm256_storeu_ps(to, v[0]);
+            self.0.avx._mm256_storeu_ps(to.wrapping_add(8), v[1]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises a writable cache line; `finish_streams` fences.
+        unsafe {
+            self.0.avx._mm256_stream_ps(to, v[0]);
+            self.0.avx._mm256_stream_ps(to.wrapping_add(8), v[1]);
+        }
+    }
+    #[inline(always)]
+    fn finish_streams(self) {
+        // SAFETY: AVX2 implies SSE.
+        unsafe { std::arch::x86_64::_mm_sfence() };
     }
     /// Four 8 x 8 matrices, the two off the diagonal changing places.
     #[inline(always)]

@@ -1,11 +1,12 @@
 //! Filters to row spectra, and row spectra to gradients of filters.
 
-use super::super::super::ConvOp;
 use super::{
-    complex::{BIN, CLEARED, ComplexLanes, Row, real_fft},
-    image::{bins, bins_mut, row_values},
+    super::super::ConvOp,
+    bins::{BIN, Bins, Work},
+    image::{row_values, vectors},
     lanes::Signals,
     plan::Plan,
+    transform::real_fft,
 };
 use tensor::{
     Accumulate,
@@ -40,66 +41,71 @@ impl WithLanes for AnalyseFilter<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        if self.plan.t == 32 { self.filters::<L, 32>(l) } else { self.filters::<L, 16>(l) }
-    }
-}
-
-impl AnalyseFilter<'_> {
-    #[inline(always)]
-    fn filters<L: Lanes, const T: usize>(self, l: L) {
         let (plan, g) = (self.plan, &self.plan.geometry);
-        let [_, terms, vectors] = plan.extents;
+        let [_, terms, columns] = plan.extents;
         let chunks = terms.div_ceil(CHUNK);
-        let (chunk, vector) = (self.index % chunks, self.index / chunks % vectors);
-        let group = self.index / chunks / vectors;
+        let (chunk, column) = (self.index % chunks, self.index / chunks % columns);
+        let group = self.index / chunks / columns;
         let [r, s, taps] = [g.r, g.s, g.r * g.s];
-        let mut work = [CLEARED; 2];
-        let mut values = Row::CLEARED;
-        let rows = self.scratch[..taps * LANES].as_chunks_mut::<LANES>().0;
+        let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
+        // Bins of one column of the spectra: as many as rows of all filters of the group.
+        let stride = columns * terms * r * BIN;
         for term in chunk * CHUNK..((chunk + 1) * CHUNK).min(terms) {
-            let (first, signals) = lanes_of_filter(plan, group, term, vector);
-            for tap in (0..taps).step_by(LANES) {
-                let len = (taps - tap).min(LANES);
-                let gathered = signals.gather(l, &self.filter[first..], tap, len);
-                for (i, &gathered) in gathered.iter().enumerate().take(len) {
-                    // The forward pass is a correlation: it reads the filter backwards.
-                    let to = if plan.op == ConvOp::Forward { taps - 1 - (tap + i) } else { tap + i };
-                    l.store(&mut rows[to], gathered);
-                }
-            }
+            gather_filter(l, plan, (group, term, column), self.filter, &mut self.scratch[..taps * LANES]);
+            let first = (group * plan.half() * columns + column) * terms + term;
             for row in 0..r {
-                values.0[..s].copy_from_slice(&rows[row * s..][..s]);
-                real_fft(
-                    l,
-                    T,
-                    &mut work,
-                    &values,
-                    #[inline(always)]
-                    |j, z| {
-                        let at = ((((group * T / 2 + j) * vectors + vector) * terms + term) * r + row) * BIN;
-                        // SAFETY: these bins belong to this term and vector alone.
-                        let to = unsafe { self.spectra.slice(at..at + BIN) };
-                        l.store_bin(&mut bins_mut(to)[0], z);
-                    },
+                values.0[..s * LANES].copy_from_slice(&self.scratch[row * s * LANES..][..s * LANES]);
+                let first = (first * r + row) * BIN;
+                assert!(
+                    first + (plan.half() - 1) * stride + BIN <= self.spectra.len(),
+                    "the spectra do not fit"
                 );
+                // SAFETY: the assertion shows the bins to lie inside; they belong to this term and column alone.
+                unsafe {
+                    let to = Bins::at(self.spectra.as_ptr().wrapping_add(first), stride);
+                    real_fft(l, plan.t, &mut values, &mut work, to);
+                }
             }
         }
     }
 }
 
-/// Where in the filter the taps of `term` and of the sixteen columns of `vector` lie.
-fn lanes_of_filter(plan: &Plan, group: usize, term: usize, vector: usize) -> (usize, Signals) {
+/// The taps of the filters from one term to sixteen columns, in the order in which the transform wants them.
+#[inline(always)]
+fn gather_filter<L: Lanes>(
+    l: L,
+    plan: &Plan,
+    (group, term, column): (usize, usize, usize),
+    filter: &[f32],
+    to: &mut [f32],
+) {
+    let (first, signals) = lanes_of_filter(plan, group, term, column);
+    let (to, _) = to.as_chunks_mut::<LANES>();
+    let taps = to.len();
+    for tap in (0..taps).step_by(LANES) {
+        let len = (taps - tap).min(LANES);
+        let gathered = signals.gather(l, &filter[first..], tap, len);
+        for (i, &vector) in gathered[..len].iter().enumerate() {
+            // The forward pass is a correlation: it reads the filter backwards.
+            let at = if plan.op == ConvOp::Forward { taps - 1 - (tap + i) } else { tap + i };
+            l.store(&mut to[at], vector);
+        }
+    }
+}
+
+/// Where in the filter the taps of `term` and of the sixteen columns of number `column` lie.
+fn lanes_of_filter(plan: &Plan, group: usize, term: usize, column: usize) -> (usize, Signals) {
     let g = &plan.geometry;
     let [c, k, taps] = [g.c / g.groups, g.k / g.groups, g.r * g.s];
-    let count = (plan.columns - vector * LANES).min(LANES);
+    let count = (plan.columns - column * LANES).min(LANES);
     match plan.op {
         // Columns are output channels.
         ConvOp::Forward => {
-            (((group * k + vector * LANES) * c + term) * taps, Signals { count, stride: c * taps })
+            (((group * k + column * LANES) * c + term) * taps, Signals { count, stride: c * taps })
         }
         // Columns are input channels.
         ConvOp::BackwardData | ConvOp::BackwardFilter => {
-            (((group * k + term) * c + vector * LANES) * taps, Signals { count, stride: taps })
+            (((group * k + term) * c + column * LANES) * taps, Signals { count, stride: taps })
         }
     }
 }
@@ -126,35 +132,25 @@ impl WithLanes for SynthesiseFilter<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        if self.plan.t == 32 { self.filters::<L, 32>(l) } else { self.filters::<L, 16>(l) }
-    }
-}
-
-impl SynthesiseFilter<'_> {
-    #[inline(always)]
-    fn filters<L: Lanes, const T: usize>(self, l: L) {
         let (plan, g) = (self.plan, &self.plan.geometry);
-        let (k, vectors) = (g.k / g.groups, plan.extents[2]);
-        let [r, s, taps] = [g.r, g.s, g.r * g.s];
-        let (mut work, mut values) = ([CLEARED; 2], Row::CLEARED);
-        let gradient = self.scratch[..taps * LANES].as_chunks_mut::<LANES>().0;
-        let len = plan.half() * r;
-        for vector in 0..vectors {
-            let spectra = &bins(self.rows)[(self.index * vectors + vector) * len..][..len];
-            for row in 0..r {
-                row_values::<L, T>(l, spectra, (row, r), &mut work, &mut values);
-                gradient[row * s..][..s].copy_from_slice(&values.0[plan.first[1]..][..s]);
+        let (k, columns) = (g.k / g.groups, plan.extents[2]);
+        let [s, taps] = [g.s, g.r * g.s];
+        let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
+        let gradient = &mut self.scratch[..taps * LANES];
+        for column in 0..columns {
+            let spectra = plan.result_tile(self.rows, self.index * columns + column);
+            for row in 0..g.r {
+                row_values(l, plan, spectra, row, &mut work, &mut values);
+                let values = &values.0[plan.first[1] * LANES..][..s * LANES];
+                gradient[row * s * LANES..][..s * LANES].copy_from_slice(values);
             }
-            let (first, signals) = lanes_of_filter(plan, self.index / k, self.index % k, vector);
+            let (first, signals) = lanes_of_filter(plan, self.index / k, self.index % k, column);
             // SAFETY: every task writes the filters of its own output channel.
             let out = unsafe { self.out.slice(first..first + signals.count * taps) };
             for tap in (0..taps).step_by(LANES) {
                 let len = (taps - tap).min(LANES);
-                let mut taps = [l.zero(); LANES];
-                for (to, from) in taps.iter_mut().zip(&gradient[tap..tap + len]) {
-                    *to = l.load(from);
-                }
-                signals.scatter(l, taps, out, (tap, len), (plan.scale(), self.accumulate));
+                let vectors = vectors(l, gradient, tap, len);
+                signals.scatter(l, vectors, out, (tap, len), (plan.scale(), self.accumulate));
             }
         }
     }

@@ -1,11 +1,10 @@
 //! Tiles of images to spectra, and row spectra of results to images.
 
 use super::{
-    complex::{
-        BIN, Bin, C, CLEARED, ComplexLanes, MAX, Row, Work, fft, inlined, real_fft, real_inverse, untangle,
-    },
+    bins::{BIN, Bins, Work},
     lanes::Signals,
     plan::{Images, Plan},
+    transform::{fft, real_fft, real_inverse, untangle},
 };
 use std::ops::Range;
 use tensor::{
@@ -15,18 +14,6 @@ use tensor::{
         simd::{LANES, Lanes, WithLanes},
     },
 };
-
-/// Slices as bins.
-#[inline(always)]
-pub(super) fn bins(elements: &[f32]) -> &[Bin] {
-    elements.as_chunks().0.as_chunks().0
-}
-
-/// Slices as bins.
-#[inline(always)]
-pub(super) fn bins_mut(elements: &mut [f32]) -> &mut [Bin] {
-    elements.as_chunks_mut().0.as_chunks_mut().0
-}
 
 /// Which sixteen channels of which sample.
 #[derive(Clone, Copy, Debug)]
@@ -72,122 +59,99 @@ impl WithLanes for Analyse<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        if self.plan.t == 32 { self.tiles::<L, 32>(l) } else { self.tiles::<L, 16>(l) }
-    }
-}
-
-impl Analyse<'_> {
-    #[inline(always)]
-    fn tiles<L: Lanes, const T: usize>(self, l: L) {
-        let (plan, images, groups) = (self.plan, self.images, self.plan.geometry.groups);
-        let block = Block::new(self.index, groups, images.blocks());
-        let (planes, count) = block.planes(groups, images.channels, images.pixels());
-        let planes = &self.elements[planes];
-        let signals = Signals { count, stride: images.pixels() };
-        let columns = bins_mut(&mut self.scratch[..T / 2 * (T + 1) * BIN]);
-        let mut work = [CLEARED; 2];
-        let tiles = plan.tiles[0] * plan.tiles[1];
-        for tile in 0..tiles {
-            let corner = [tile / plan.tiles[1] * plan.step[0], tile % plan.tiles[1] * plan.step[1]];
-            transform_rows::<L, T>(l, images, corner, (planes, signals), columns, &mut work);
-            let bin = (block.sample * tiles + tile) * images.blocks() + block.block;
-            let plane = plan.plane(images);
-            let group = block.group * T * T / 2 * plane + bin * BIN;
-            for (j, column) in columns.chunks_exact(T + 1).enumerate() {
-                let spectra = self.spectra;
-                transform_column::<L, T>(
-                    l,
-                    column,
-                    j == 0,
-                    &mut work,
-                    #[inline(always)]
-                    |v, z| {
-                        let at = group + (j * T + v) * plane;
-                        // SAFETY: these bins belong to this tile, block and group alone.
-                        let to = unsafe { spectra.slice(at..at + BIN) };
-                        l.store_bin(&mut bins_mut(to)[0], z);
-                    },
-                );
+        let (plan, images, t) = (self.plan, self.images, self.plan.t);
+        let block = Block::new(self.index, plan.geometry.groups, images.blocks());
+        let (planes, count) = block.planes(plan.geometry.groups, images.channels, images.pixels());
+        let source = (&self.elements[planes], Signals { count, stride: images.pixels() });
+        let columns = &mut self.scratch[..plan.half() * plan.column_stride()];
+        let mut work = [Work::CLEARED; 3];
+        let plane = plan.plane(images);
+        for tile in 0..plan.tiles_of_image() {
+            transform_rows(l, plan, images, tile, source, columns, &mut work);
+            let bin = (block.sample * plan.tiles_of_image() + tile) * images.blocks() + block.block;
+            for (j, column) in columns.chunks_exact_mut(plan.column_stride()).enumerate() {
+                let first = (block.group * plan.half() + j) * t * plane + bin * BIN;
+                assert!(first + (t - 1) * plane + BIN <= self.spectra.len(), "the spectra do not fit");
+                // SAFETY: the assertion shows the bins to lie inside. They belong to this tile, block and group alone.
+                // Workspaces are aligned, and planes and bins are multiples of 64 bytes long.
+                unsafe {
+                    let to = Bins::at(self.spectra.as_ptr().wrapping_add(first), plane).streamed();
+                    transform_column(l, t, column, j == 0, &mut work, to);
+                }
             }
         }
+        l.finish_streams();
     }
 }
 
-/// Transforms the rows of one tile, into columns `T + 1` bins apart.
+/// Transforms the rows of one tile, into columns of bins.
 #[inline(always)]
-fn transform_rows<L: Lanes, const T: usize>(
+fn transform_rows<L: Lanes>(
     l: L,
+    plan: &Plan,
     images: &Images,
-    corner: [usize; 2],
+    tile: usize,
     (planes, signals): (&[f32], Signals),
-    columns: &mut [Bin],
-    work: &mut [Work; 2],
+    columns: &mut [f32],
+    [values, work @ ..]: &mut [Work; 3],
 ) {
-    let begin = [0, 1].map(|axis| images.start[axis] + corner[axis] as isize);
-    // What the tile takes from the image: the rest of it is zero.
-    let inside = [0, 1].map(|axis| {
-        let clamp = |position: isize| position.clamp(0, images.image[axis] as isize) as usize;
-        clamp(begin[axis])..clamp(begin[axis] + images.extent[axis] as isize)
-    });
-    let position = |axis: usize, at: usize| {
-        let forwards = (at as isize - begin[axis]) as usize;
-        if images.reversed { images.extent[axis] - 1 - forwards } else { forwards }
-    };
-    let mut values = Row::CLEARED;
-    let mut filled = [false; MAX];
-    for y in inside[0].clone() {
-        for x in inside[1].clone().step_by(LANES) {
-            let len = (inside[1].end - x).min(LANES);
+    let corner = plan.corner(tile);
+    let [ys, xs] = [0, 1].map(|axis| images.inside(axis, corner[axis]));
+    let stride = plan.column_stride();
+    assert!(columns.len() >= plan.half() * stride, "the columns do not fit");
+    *values = Work::CLEARED;
+    for y in ys.clone() {
+        for x in xs.clone().step_by(LANES) {
+            let len = (xs.end - x).min(LANES);
             let vectors = signals.gather(l, planes, y * images.image[1] + x, len);
-            for (i, &vector) in vectors.iter().enumerate().take(len) {
-                l.store(&mut values.0[position(1, x + i)], vector);
+            let mut at = images.position(1, corner[1], x);
+            for &vector in &vectors[..len] {
+                let to: &mut [f32; LANES] =
+                    (&mut values.0[at * LANES..][..LANES]).try_into().expect("sixteen");
+                l.store(to, vector);
+                at = if images.reversed { at.wrapping_sub(1) } else { at + 1 };
             }
         }
-        let row = position(0, y);
-        filled[row] = true;
-        real_fft(
-            l,
-            T,
-            work,
-            &values,
-            #[inline(always)]
-            |j, z| l.store_bin(&mut columns[j * (T + 1) + row], z),
-        );
+        let row = images.position(0, corner[0], y);
+        // SAFETY: `row` is below T, so this row of all columns lies inside, as the assertion above has shown.
+        unsafe { real_fft(l, plan.t, values, work, Bins::new(&mut columns[row * BIN..], stride)) };
     }
-    for row in (0..T).filter(|&row| !filled[row]) {
-        for column in columns.chunks_exact_mut(T + 1) {
-            column[row] = [[0.0; LANES]; 2];
-        }
+    let filled = if ys.is_empty() {
+        0..0
+    } else {
+        let ends = [ys.start, ys.end - 1].map(|y| images.position(0, corner[0], y));
+        ends[0].min(ends[1])..ends[0].max(ends[1]) + 1
+    };
+    for column in columns.chunks_exact_mut(stride) {
+        column[..filled.start * BIN].fill(0.0);
+        column[filled.end * BIN..].fill(0.0);
     }
 }
 
 /// Transforms one column of row spectra; `packed` marks the first, which holds two real ones.
+///
+/// # Safety
+/// The `t` bins of `to` must be valid for writing.
 #[inline(always)]
-fn transform_column<L: Lanes, const T: usize>(
+unsafe fn transform_column<L: Lanes>(
     l: L,
-    column: &[Bin],
+    t: usize,
+    column: &mut [f32],
     packed: bool,
-    work: &mut [Work; 2],
-    mut output: impl FnMut(usize, C<L>),
+    [spare, work, _]: &mut [Work; 3],
+    to: Bins,
 ) {
-    let [work, packed_column] = work;
-    let column = &column[..T];
-    let input = inlined(
-        #[inline(always)]
-        |r: usize| l.load_bin(&column[r]),
-    );
-    if packed {
-        let store = inlined(
-            #[inline(always)]
-            |v: usize, z: C<L>| l.store_bin(&mut packed_column.0[v], z),
-        );
-        fft(l, T, false, work, input, store);
-        untangle(l, T, packed_column);
-        for (v, bin) in packed_column.0.iter().enumerate().take(T) {
-            output(v, l.load_bin(bin));
+    assert!(column.len() >= t * BIN, "the column does not fit");
+    let (from, spare) = (Bins::new(column, BIN), spare.bins());
+    // SAFETY: the assertion shows the column to be there; the caller promises `to`.
+    unsafe {
+        if packed {
+            fft(l, (t, false), from, work, spare, 0..t);
+            untangle(l, t, spare);
+            to.copy_from(l, spare, t);
+        } else {
+            fft(l, (t, false), from, work, to, 0..t);
         }
-    } else {
-        fft(l, T, false, work, input, output);
     }
 }
 
@@ -212,38 +176,24 @@ impl WithLanes for Synthesise<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        if self.plan.t == 32 { self.tiles::<L, 32>(l) } else { self.tiles::<L, 16>(l) }
-    }
-}
-
-impl Synthesise<'_> {
-    #[inline(always)]
-    fn tiles<L: Lanes, const T: usize>(self, l: L) {
-        let (plan, groups) = (self.plan, self.plan.geometry.groups);
-        let block = Block::new(self.index, groups, plan.extents[2]);
-        let image = plan.result_image();
-        let (planes, count) = block.planes(groups, plan.columns, image[0] * image[1]);
+        let (plan, image) = (self.plan, self.plan.result_image());
+        let block = Block::new(self.index, plan.geometry.groups, plan.extents[2]);
+        let (planes, count) = block.planes(plan.geometry.groups, plan.columns, image[0] * image[1]);
         // SAFETY: every task writes the channel planes of its own block.
         let planes = unsafe { self.out.slice(planes) };
         let signals = Signals { count, stride: image[0] * image[1] };
-        let tiles = plan.tiles[0] * plan.tiles[1];
-        let tile_len = plan.half() * plan.result[0];
+        let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
+        let tiles = plan.tiles_of_image();
         for tile in 0..tiles {
-            let corner = [tile / plan.tiles[1] * plan.step[0], tile % plan.tiles[1] * plan.step[1]];
+            let corner = plan.corner(tile);
             let row = block.group * plan.extents[0] + block.sample * tiles + tile;
-            let spectra = &bins(self.rows)[(row * plan.extents[2] + block.block) * tile_len..][..tile_len];
-            let mut work = [CLEARED; 2];
-            let mut values = Row::CLEARED;
+            let spectra = plan.result_tile(self.rows, row * plan.extents[2] + block.block);
+            let end = (corner[1] + plan.step[1]).min(image[1]);
             for r in 0..plan.step[0].min(image[0] - corner[0]) {
-                row_values::<L, T>(l, spectra, (r, plan.result[0]), &mut work, &mut values);
-                let end = (corner[1] + plan.step[1]).min(image[1]);
+                row_values(l, plan, spectra, r, &mut work, &mut values);
                 for x in (corner[1]..end).step_by(LANES) {
                     let len = (end - x).min(LANES);
-                    let at = plan.first[1] + x - corner[1];
-                    let mut vectors = [l.zero(); LANES];
-                    for (i, vector) in vectors.iter_mut().enumerate().take(len) {
-                        *vector = l.load(&values.0[at + i]);
-                    }
+                    let vectors = vectors(l, &values.0, plan.first[1] + x - corner[1], len);
                     let run = ((corner[0] + r) * image[1] + x, len);
                     signals.scatter(l, vectors, planes, run, (plan.scale(), self.accumulate));
                 }
@@ -252,25 +202,28 @@ impl Synthesise<'_> {
     }
 }
 
-/// The values of row `r` of `rows` from row spectra `[column][row]`.
+/// The values of row `r` of a tile of the result.
 #[inline(always)]
-pub(super) fn row_values<L: Lanes, const T: usize>(
+pub(super) fn row_values<L: Lanes>(
     l: L,
-    spectra: &[Bin],
-    (r, rows): (usize, usize),
+    plan: &Plan,
+    spectra: &[f32],
+    r: usize,
     work: &mut [Work; 2],
-    values: &mut Row,
+    values: &mut Work,
 ) {
-    real_inverse(
-        l,
-        T,
-        work,
-        #[inline(always)]
-        |j| l.load_bin(&spectra[j * rows + r]),
-        #[inline(always)]
-        |i, [even, odd]| {
-            l.store(&mut values.0[2 * i], even);
-            l.store(&mut values.0[2 * i + 1], odd);
-        },
-    );
+    let rows = plan.result[0];
+    assert!(r < rows && spectra.len() >= plan.half() * rows * BIN, "row {r} does not exist");
+    // SAFETY: the assertion shows row `r` of the last column to be there.
+    unsafe { real_inverse(l, plan.t, Bins::read(&spectra[r * BIN..], rows * BIN), work, values) };
+}
+
+/// Values `first..first + len`, at most sixteen.
+#[inline(always)]
+pub(super) fn vectors<L: Lanes>(l: L, values: &[f32], first: usize, len: usize) -> [L::V; LANES] {
+    let mut vectors = [l.zero(); LANES];
+    for (vector, value) in vectors.iter_mut().zip(values[first * LANES..][..len * LANES].as_chunks().0) {
+        *vector = l.load(value);
+    }
+    vectors
 }

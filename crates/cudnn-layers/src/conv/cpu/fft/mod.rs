@@ -17,7 +17,7 @@
 //! in its own cache, once per 64 tiles. That is cheaper than writing it to memory and reading it back. What grows with
 //! the micro-batch is the spectra of the images.
 
-mod complex;
+mod bins;
 mod filter;
 mod image;
 mod lanes;
@@ -26,6 +26,7 @@ mod plan;
 mod product;
 #[cfg(test)]
 mod tests;
+mod transform;
 
 use super::{super::ConvOp, CpuAlgorithm, Operands};
 use filter::{AnalyseFilter, SynthesiseFilter};

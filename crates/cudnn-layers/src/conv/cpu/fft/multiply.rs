@@ -1,10 +1,10 @@
 //! The products of all frequencies of one column of the spectra, and its transformation back.
 
 use super::{
-    complex::{BIN, Bin, C, CLEARED, ComplexLanes, Work, fft, inlined, swap, tangle, untangle},
-    image::{bins, bins_mut},
-    plan::{Plan, ROWS, Right, TERMS, VECTORS},
-    product::{Axis, Product},
+    bins::{BIN, Bins, Work},
+    plan::{Plan, ROWS, Right, VECTORS},
+    product::Product,
+    transform::{fft, tangle, untangle},
 };
 use std::ops::Range;
 use tensor::{
@@ -33,15 +33,6 @@ impl Multiply<'_> {
     }
 }
 
-impl WithLanes for Multiply<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call<L: Lanes>(self, l: L) {
-        if self.plan.t == 32 { self.column::<L, 32>(l) } else { self.column::<L, 16>(l) }
-    }
-}
-
 /// What one task computes.
 struct Part {
     group: usize,
@@ -67,81 +58,56 @@ impl Part {
     }
 }
 
-impl Multiply<'_> {
+impl WithLanes for Multiply<'_> {
+    type Output = ();
+
     #[inline(always)]
-    fn column<L: Lanes, const T: usize>(self, l: L) {
-        let plan = self.plan;
+    fn call<L: Lanes>(self, l: L) {
+        let (plan, t) = (self.plan, self.plan.t);
         let part = Part::new(plan, self.index);
         let [filter_stride, product_stride] = plan.scratch_strides();
-        let (filters, product) = self.scratch.split_at_mut(filter_stride * T);
-        let mut work = [CLEARED; 2];
-        let left_blocks = plan.left.blocks() * BIN;
+        let (filters, product) = self.scratch.split_at_mut(filter_stride * t);
+        let mut work = [Work::CLEARED; 2];
         let left_plane = plan.plane(&plan.left);
-        let left = &self.left[(part.group * T / 2 + part.j) * T * left_plane..][..T * left_plane];
-        match &plan.right {
-            Right::Filter => {
-                for terms in (0..plan.extents[1]).step_by(TERMS) {
-                    let terms = terms..(terms + TERMS).min(plan.extents[1]);
+        let left = &self.left[(part.group * plan.half() + part.j) * t * left_plane..][..t * left_plane];
+        let [row, term] = plan.left_axes();
+        for terms in plan.term_blocks() {
+            let (right, right_plane, right_stride) = match &plan.right {
+                Right::Filter => {
                     let right = &self.right[filter_columns(plan, &part)];
-                    filter_spectra::<L, T>(
-                        l,
-                        plan,
-                        &part,
-                        right,
-                        terms.clone(),
-                        (filters, filter_stride),
-                        &mut work,
-                    );
-                    for v in 0..T {
-                        let left =
-                            &left[v * left_plane + part.rows.start * left_blocks + terms.start / 16 * BIN..];
-                        Product {
-                            extents: [part.rows.len(), terms.len(), part.vectors.len()],
-                            left,
-                            row: Axis::every(left_blocks),
-                            term: Axis::CHANNELS,
-                            right: (&filters[v * filter_stride..], part.vectors.len() * BIN),
-                            out: (&mut product[v * product_stride..], part.vectors.len() * BIN),
-                            accumulate: if terms.start == 0 { Accumulate::Replace } else { Accumulate::Add },
-                        }
-                        .run(l, part.j == 0 && v % (T / 2) == 0);
-                    }
+                    let to = (&mut *filters, filter_stride);
+                    filter_spectra(l, plan, &part, right, terms.clone(), to, &mut work);
+                    (&*filters, filter_stride, part.vectors.len() * BIN)
                 }
-            }
-            Right::Images(images) => {
-                let plane = plan.plane(images);
-                let right = &self.right[(part.group * T / 2 + part.j) * T * plane..][..T * plane];
-                for v in 0..T {
-                    Product {
-                        extents: [part.rows.len(), plan.extents[1], part.vectors.len()],
-                        left: &left[v * left_plane + part.rows.start / 16 * BIN..],
-                        row: Axis::CHANNELS,
-                        term: Axis::every(left_blocks),
-                        right: (&right[v * plane + part.vectors.start * BIN..], images.blocks() * BIN),
-                        out: (&mut product[v * product_stride..], part.vectors.len() * BIN),
-                        accumulate: Accumulate::Replace,
-                    }
-                    .run(l, part.j == 0 && v % (T / 2) == 0);
+                Right::Images(images) => {
+                    let plane = plan.plane(images);
+                    let right = &self.right[(part.group * plan.half() + part.j) * t * plane..][..t * plane];
+                    (&right[part.vectors.start * BIN..], plane, images.blocks() * BIN)
                 }
+            };
+            for v in 0..t {
+                let first = row.offset(part.rows.start) + term.offset(terms.start);
+                Product {
+                    extents: [part.rows.len(), terms.len(), part.vectors.len()],
+                    left: &left[v * left_plane + first..],
+                    row,
+                    term,
+                    right: (&right[v * right_plane..], right_stride),
+                    out: (&mut product[v * product_stride..], part.vectors.len() * BIN),
+                    accumulate: if terms.start == 0 { Accumulate::Replace } else { Accumulate::Add },
+                }
+                .run(l, part.j == 0 && v % (t / 2) == 0);
             }
         }
-        let rows = plan.result[0];
+        let rows = plan.result[0] * BIN;
         for (i, row) in part.rows.clone().enumerate() {
             for (k, vector) in part.vectors.clone().enumerate() {
                 let item = (part.group * plan.extents[0] + row) * plan.extents[2] + vector;
-                let at = (item * plan.half() + part.j) * rows * BIN;
+                let at = (item * plan.half() + part.j) * rows;
                 // SAFETY: this column of this row and vector of the product belongs to this task alone.
-                let to = unsafe { self.result.slice(at..at + rows * BIN) };
-                let from = &bins(product)[i * part.vectors.len() + k..];
-                let stride = product_stride / BIN;
-                inverse_column::<L, T>(
-                    l,
-                    (from, stride),
-                    part.j == 0,
-                    plan.first[0],
-                    bins_mut(to),
-                    &mut work,
-                );
+                let to = unsafe { self.result.slice(at..at + rows) };
+                let from = &mut product[(i * part.vectors.len() + k) * BIN..];
+                inverse_column(l, plan, (from, product_stride), part.j == 0, to, &mut work);
             }
         }
     }
@@ -157,89 +123,54 @@ fn filter_columns(plan: &Plan, part: &Part) -> Range<usize> {
 
 /// Transforms a column of the filters of `terms`: `[frequency][term][vector]`.
 #[inline(always)]
-fn filter_spectra<L: Lanes, const T: usize>(
+fn filter_spectra<L: Lanes>(
     l: L,
     plan: &Plan,
     part: &Part,
     columns: &[f32],
     terms: Range<usize>,
     (spectra, stride): (&mut [f32], usize),
-    [work, packed]: &mut [Work; 2],
+    [work, column]: &mut [Work; 2],
 ) {
-    let (r, vectors) = (plan.geometry.r, part.vectors.len());
-    let (columns, spectra, stride) = (bins(columns), bins_mut(spectra), stride / BIN);
+    let (t, taps, vectors) = (plan.t, plan.geometry.r * BIN, part.vectors.len());
+    assert!((t - 1) * stride + terms.len() * vectors * BIN <= spectra.len(), "the filters do not fit");
+    *column = Work::CLEARED;
     for vector in 0..vectors {
         for (i, term) in terms.clone().enumerate() {
-            let taps = &columns[(vector * plan.extents[1] + term) * r..][..r];
-            let input = inlined(
-                #[inline(always)]
-                |tap: usize| if tap < r { l.load_bin(&taps[tap]) } else { [l.zero(); 2] },
-            );
-            let at = i * vectors + vector;
-            let output = inlined(
-                #[inline(always)]
-                |v: usize, z: C<L>| l.store_bin(&mut spectra[v * stride + at], z),
-            );
-            if part.j == 0 {
-                let store = inlined(
-                    #[inline(always)]
-                    |v: usize, z: C<L>| l.store_bin(&mut packed.0[v], z),
-                );
-                fft(l, T, false, work, input, store);
-                untangle(l, T, packed);
-                for (v, &bin) in packed.0.iter().enumerate().take(T) {
-                    spectra[v * stride + at] = bin;
+            column.0[..taps].copy_from_slice(&columns[(vector * plan.extents[1] + term) * taps..][..taps]);
+            let to = Bins::new(&mut spectra[(i * vectors + vector) * BIN..], stride);
+            let from = column.bins();
+            // SAFETY: the assertion shows that the bins lie inside; the column is a whole `Work`.
+            unsafe {
+                fft(l, (t, plan.geometry.r <= t / 4), from, work, to, 0..t);
+                if part.j == 0 {
+                    untangle(l, t, to);
                 }
-            } else if r <= T / 4 {
-                fft(l, T, true, work, input, output);
-            } else {
-                fft(l, T, false, work, input, output);
             }
         }
     }
 }
 
-/// Transforms one column of a product back and keeps rows `first..first + to.len()`.
+/// Transforms one column of a product back and keeps the rows of the result.
 #[inline(always)]
-fn inverse_column<L: Lanes, const T: usize>(
+fn inverse_column<L: Lanes>(
     l: L,
-    (from, stride): (&[Bin], usize),
+    plan: &Plan,
+    (from, stride): (&mut [f32], usize),
     packed: bool,
-    first: usize,
-    to: &mut [Bin],
-    [work, column]: &mut [Work; 2],
+    to: &mut [f32],
+    [work, _]: &mut [Work; 2],
 ) {
-    let output = inlined(
-        #[inline(always)]
-        |row: usize, z: C<L>| {
-            if let Some(to) = to.get_mut(row.wrapping_sub(first)) {
-                l.store_bin(to, swap(z));
-            }
-        },
-    );
-    if packed {
-        for (v, bin) in column.0.iter_mut().enumerate().take(T) {
-            *bin = from[v * stride];
+    let (t, first, rows) = (plan.t, plan.first[0], plan.result[0]);
+    assert!((t - 1) * stride + BIN <= from.len(), "the product does not fit");
+    assert!(rows * BIN <= to.len() && first + rows <= t, "the result does not fit");
+    let (from, to) = (Bins::new(from, stride), Bins::new(to, BIN));
+    // SAFETY: the assertions show that the bins lie inside.
+    unsafe {
+        if packed {
+            tangle(l, t, from);
         }
-        tangle(l, T, column);
-        fft(
-            l,
-            T,
-            false,
-            work,
-            #[inline(always)]
-            |v| swap(l.load_bin(&column.0[v])),
-            output,
-        );
-    } else {
-        fft(
-            l,
-            T,
-            false,
-            work,
-            #[inline(always)]
-            |v| swap(l.load_bin(&from[v * stride])),
-            output,
-        );
+        let to = to.numbered_from(first).swapped();
+        fft(l, (t, false), from.swapped(), work, to, first..first + rows);
     }
 }

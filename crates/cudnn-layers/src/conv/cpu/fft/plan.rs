@@ -3,7 +3,7 @@
 //! Every operation is a circular convolution of tiles. Where it is a correlation, one operand is read backwards, so that
 //! the same product and the same cut serve all three.
 
-use super::{super::super::ConvOp, complex::BIN};
+use super::{super::super::ConvOp, bins::BIN, product::Axis};
 use std::ops::Range;
 use tensor::ConvGeometry;
 
@@ -37,6 +37,25 @@ impl Images {
     /// Pixels of a channel.
     pub(super) fn pixels(&self) -> usize {
         self.image[0] * self.image[1]
+    }
+
+    /// Where the tile at `corner` begins, on one axis.
+    fn begin(&self, axis: usize, corner: usize) -> isize {
+        self.start[axis] + corner as isize
+    }
+
+    /// What the tile at `corner` takes from the image: the rest of it is zero.
+    pub(super) fn inside(&self, axis: usize, corner: usize) -> Range<usize> {
+        let begin = self.begin(axis, corner);
+        let [start, end] = [begin, begin + self.extent[axis] as isize]
+            .map(|position| position.clamp(0, self.image[axis] as isize) as usize);
+        start..end
+    }
+
+    /// Where in the tile at `corner` that part of the image lies.
+    pub(super) fn position(&self, axis: usize, corner: usize, at: usize) -> usize {
+        let forwards = (at as isize - self.begin(axis, corner)) as usize;
+        if self.reversed { self.extent[axis] - 1 - forwards } else { forwards }
     }
 }
 
@@ -134,15 +153,20 @@ impl Plan {
         self.t / 2
     }
 
-    /// Tiles of all images.
-    pub(super) fn all_tiles(&self) -> usize {
-        self.geometry.n * self.tiles[0] * self.tiles[1]
+    /// Tiles of one image.
+    pub(super) fn tiles_of_image(&self) -> usize {
+        self.tiles[0] * self.tiles[1]
+    }
+
+    /// Where the results of tile `tile` of an image begin.
+    pub(super) fn corner(&self, tile: usize) -> [usize; 2] {
+        [tile / self.tiles[1] * self.step[0], tile % self.tiles[1] * self.step[1]]
     }
 
     /// Floats of one frequency of the spectra of all tiles of a group. An odd number of [`BIN`]s: neighbouring
     /// frequencies of a tile must not all fall into the same few sets of a cache.
     pub(super) fn plane(&self, images: &Images) -> usize {
-        ((self.all_tiles() * images.blocks()) | 1) * BIN
+        ((self.geometry.n * self.tiles_of_image() * images.blocks()) | 1) * BIN
     }
 
     /// Floats of the spectra of `images`: `[group][column][row of the spectrum]` planes of `[tile][block]` bins.
@@ -160,6 +184,32 @@ impl Plan {
     fn result_len(&self) -> usize {
         let [rows, _, vectors] = self.extents;
         self.geometry.groups * rows * vectors * self.half() * self.result[0] * BIN
+    }
+
+    /// Where the rows and the terms of a product lie in the spectra of the left operand: tiles follow each other with all
+    /// their channels, and the backward pass of the filter sums over the tiles.
+    pub(super) fn left_axes(&self) -> [Axis; 2] {
+        let tiles = Axis::every(self.left.blocks() * BIN);
+        match self.right {
+            Right::Filter => [tiles, Axis::CHANNELS],
+            Right::Images(_) => [Axis::CHANNELS, tiles],
+        }
+    }
+
+    /// The terms in blocks: filters must be transformed again in every task, so that the blocks of them must fit the cache.
+    pub(super) fn term_blocks(&self) -> impl Iterator<Item = Range<usize>> {
+        let terms = self.extents[1];
+        let block = match self.right {
+            Right::Filter => TERMS,
+            Right::Images(_) => terms,
+        };
+        (0..terms).step_by(block).map(move |start| start..(start + block).min(terms))
+    }
+
+    /// The row spectra of one tile, or filter, of the result: `[column][result row]` bins.
+    pub(super) fn result_tile<'a>(&self, spectra: &'a [f32], index: usize) -> &'a [f32] {
+        let len = self.half() * self.result[0] * BIN;
+        &spectra[index * len..][..len]
     }
 
     /// The spectra of the left operand, of the right operand, the row spectra of the result, and the scratch of `threads`

@@ -1,13 +1,14 @@
 //! Matrix products of one frequency: complex, sixteen columns to a vector.
 
-use super::complex::BIN;
+use super::bins::{BIN, Bins, C};
 use tensor::{
     Accumulate,
     cpu::simd::{LANES, Lanes},
 };
 
-/// Rows of a register tile: 8 complex accumulators, one complex vector of the right operand and a broadcast.
-const TILE_ROWS: usize = 8;
+/// Rows and vectors of a register tile: 8 complex accumulators, 2 complex vectors of the right operand, a broadcast.
+const TILE_ROWS: usize = 4;
+const TILE_VECTORS: usize = 2;
 
 /// Where along one axis of the left operand the real parts lie; the imaginary part is [`LANES`] further.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ impl Axis {
         Self { stride, run: usize::MAX, jump: 0 }
     }
 
-    fn offset(self, index: usize) -> usize {
+    pub(super) fn offset(self, index: usize) -> usize {
         index / self.run * self.jump + index % self.run * self.stride
     }
 }
@@ -63,10 +64,10 @@ impl Product<'_> {
         assert!(last < self.left.len(), "the left operand is too short");
         assert!((terms - 1) * right_stride + vectors * BIN <= right.len(), "the right operand is too short");
         assert!((rows - 1) * out_stride + vectors * BIN <= out.len(), "the product does not fit its slice");
-        for vector in 0..vectors {
+        for vector in (0..vectors).step_by(TILE_VECTORS) {
             for first in (0..rows).step_by(TILE_ROWS) {
                 // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it:
-                // eight rows from a multiple of eight lie in one run of sixteen, hence `stride` apart.
+                // four rows from a multiple of four lie in one run of sixteen, hence `stride` apart.
                 unsafe {
                     let tile = Tile {
                         terms,
@@ -79,11 +80,11 @@ impl Product<'_> {
                         out_stride,
                         add: self.accumulate == Accumulate::Add,
                     };
-                    let rows = (rows - first).min(TILE_ROWS);
+                    let extents = [(rows - first).min(TILE_ROWS), (vectors - vector).min(TILE_VECTORS)];
                     if separate {
-                        tile.rows::<L, true>(lanes, rows)
+                        tile.extents::<L, true>(lanes, extents);
                     } else {
-                        tile.rows::<L, false>(lanes, rows)
+                        tile.extents::<L, false>(lanes, extents);
                     }
                 }
             }
@@ -107,53 +108,56 @@ struct Tile {
 
 impl Tile {
     /// # Safety
-    /// As for [`Tile::run`], with `rows` rows, at most [`TILE_ROWS`].
+    /// As for [`Tile::run`], with this many rows and vectors, at most [`TILE_ROWS`] and [`TILE_VECTORS`].
     #[inline(always)]
-    unsafe fn rows<L: Lanes, const SEPARATE: bool>(self, lanes: L, rows: usize) {
-        // SAFETY: the number of rows is the one promised by the caller.
+    unsafe fn extents<L: Lanes, const SEPARATE: bool>(self, lanes: L, extents: [usize; 2]) {
+        // SAFETY: the extents are those promised by the caller.
         unsafe {
-            match rows {
-                8 => self.run::<L, SEPARATE, 8>(lanes),
-                7 => self.run::<L, SEPARATE, 7>(lanes),
-                6 => self.run::<L, SEPARATE, 6>(lanes),
-                5 => self.run::<L, SEPARATE, 5>(lanes),
-                4 => self.run::<L, SEPARATE, 4>(lanes),
-                3 => self.run::<L, SEPARATE, 3>(lanes),
-                2 => self.run::<L, SEPARATE, 2>(lanes),
-                _ => self.run::<L, SEPARATE, 1>(lanes),
+            match extents {
+                [4, 2] => self.run::<L, SEPARATE, 4, 2>(lanes),
+                [3, 2] => self.run::<L, SEPARATE, 3, 2>(lanes),
+                [2, 2] => self.run::<L, SEPARATE, 2, 2>(lanes),
+                [_, 2] => self.run::<L, SEPARATE, 1, 2>(lanes),
+                [4, _] => self.run::<L, SEPARATE, 4, 1>(lanes),
+                [3, _] => self.run::<L, SEPARATE, 3, 1>(lanes),
+                [2, _] => self.run::<L, SEPARATE, 2, 1>(lanes),
+                [_, _] => self.run::<L, SEPARATE, 1, 1>(lanes),
             }
         }
     }
 
     /// # Safety
-    /// `R` rows and `terms` terms at the pointers and strides must be valid: `left` and `right` for reading, `out` for
-    /// writing and overlapping neither.
+    /// `R` rows, `V` vectors and `terms` terms at the pointers and strides must be valid: `left` and `right` for reading,
+    /// `out` for writing and overlapping neither.
     #[inline(always)]
-    unsafe fn run<L: Lanes, const SEPARATE: bool, const R: usize>(self, lanes: L) {
+    unsafe fn run<L: Lanes, const SEPARATE: bool, const R: usize, const V: usize>(self, lanes: L) {
         // SAFETY: every address below is one of those that the caller promised.
         unsafe {
-            let mut sums = [[lanes.zero(); 2]; R];
+            let out_row =
+                |row: usize| Bins::at(self.out.wrapping_add(row.wrapping_mul(self.out_stride)), BIN);
+            let mut sums = [[[lanes.zero(); 2]; V]; R];
             if self.add {
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    let at = self.out.add(row * self.out_stride);
-                    *sum = [lanes.load_ptr(at), lanes.load_ptr(at.add(LANES))];
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    for (vector, sum) in sums.iter_mut().enumerate() {
+                        *sum = out_row(row).load(lanes, vector);
+                    }
                 }
             }
             let mut right = self.right;
             let mut done = 0;
             while done < self.terms {
-                let mut left = self.left.add(self.term.offset(done));
+                let mut left = self.left.wrapping_add(self.term.offset(done));
                 let run = self.term.run.min(self.terms - done);
                 for _ in 0..run {
-                    let (re, im) = (lanes.load_ptr(right), lanes.load_ptr(right.add(LANES)));
-                    for (row, sum) in sums.iter_mut().enumerate() {
-                        let at = left.add(row * self.row_stride);
-                        let (a, b) = (lanes.splat(*at), lanes.splat(*at.add(LANES)));
-                        if SEPARATE {
-                            *sum = [lanes.mul_add(a, re, sum[0]), lanes.mul_add(b, im, sum[1])];
-                        } else {
-                            let partial = [lanes.mul_add(a, re, sum[0]), lanes.mul_add(a, im, sum[1])];
-                            *sum = [lanes.neg_mul_add(b, im, partial[0]), lanes.mul_add(b, re, partial[1])];
+                    let mut b = [[lanes.zero(); 2]; V];
+                    for (vector, b) in b.iter_mut().enumerate() {
+                        *b = Bins::at(right.cast_mut(), BIN).load(lanes, vector);
+                    }
+                    for (row, sums) in sums.iter_mut().enumerate() {
+                        let at = left.wrapping_add(row.wrapping_mul(self.row_stride));
+                        let a = [lanes.splat(*at), lanes.splat(*at.wrapping_add(LANES))];
+                        for (sum, &b) in sums.iter_mut().zip(&b) {
+                            *sum = multiply_add::<L, SEPARATE>(lanes, a, b, *sum);
                         }
                     }
                     left = left.wrapping_add(self.term.stride);
@@ -161,11 +165,22 @@ impl Tile {
                 }
                 done += run;
             }
-            for (row, &[re, im]) in sums.iter().enumerate() {
-                let at = self.out.add(row * self.out_stride);
-                lanes.store_ptr(at, re);
-                lanes.store_ptr(at.add(LANES), im);
+            for (row, sums) in sums.iter().enumerate() {
+                for (vector, &sum) in sums.iter().enumerate() {
+                    out_row(row).store(lanes, vector, sum);
+                }
             }
         }
+    }
+}
+
+/// `a b + sum`.
+#[inline(always)]
+fn multiply_add<L: Lanes, const SEPARATE: bool>(l: L, a: C<L>, b: C<L>, sum: C<L>) -> C<L> {
+    if SEPARATE {
+        [l.mul_add(a[0], b[0], sum[0]), l.mul_add(a[1], b[1], sum[1])]
+    } else {
+        let half = [l.mul_add(a[0], b[0], sum[0]), l.mul_add(a[0], b[1], sum[1])];
+        [l.neg_mul_add(a[1], b[1], half[0]), l.mul_add(a[1], b[0], half[1])]
     }
 }

@@ -3,7 +3,8 @@
 use super::{
     super::super::tests::check,
     FFT_TILING, FFT_TILING_16,
-    complex::{CLEARED, ComplexLanes, MAX, Work, fft, real_fft, real_inverse, tangle, untangle},
+    bins::{BIN, MAX, Work},
+    transform::{fft, real_fft, real_inverse, tangle, untangle},
 };
 use rustfft::{FftPlanner, num_complex::Complex};
 use tensor::{
@@ -22,47 +23,49 @@ struct Transform {
 impl WithLanes for Transform {
     type Output = Work;
     #[inline(always)]
-    fn call<L: Lanes>(self, l: L) -> Work {
-        let (mut work, mut spectra) = (CLEARED, CLEARED);
-        let input = |i: usize| l.load_bin(&self.signals[i]);
-        fft(l, self.n, self.short, &mut work, input, |k, z| l.store_bin(&mut spectra[k], z));
+    fn call<L: Lanes>(mut self, l: L) -> Work {
+        let (mut work, mut spectra) = (Work::CLEARED, Work::CLEARED);
+        let (from, to) = (self.signals.bins(), spectra.bins());
+        // SAFETY: all bins of a `Work` are valid.
+        unsafe { fft(l, (self.n, self.short), from, &mut work, to, 0..self.n) };
         spectra
     }
 }
 
-/// The first `points` of `n` random complex values in every lane, the others zero.
+/// The first `points` bins random, the others zero.
 fn random_signals(points: usize, seed: u64) -> Work {
-    let values = random(2 * LANES * MAX, seed);
-    std::array::from_fn(|i| {
-        std::array::from_fn(|part| {
-            std::array::from_fn(|lane| if i < points { values[(i * 2 + part) * LANES + lane] } else { 0.0 })
-        })
-    })
+    let mut signals = Work::CLEARED;
+    signals.0[..points * BIN].copy_from_slice(&random(points * BIN, seed));
+    signals
 }
 
-/// The spectrum of lane `lane` by rustfft, in double precision.
-fn oracle(signals: &Work, n: usize, lane: usize) -> Vec<Complex<f64>> {
-    let value = |i: usize| Complex::new(signals[i][0][lane].into(), signals[i][1][lane].into());
-    let mut buffer: Vec<_> = (0..n).map(value).collect();
-    FftPlanner::new().plan_fft_forward(n).process(&mut buffer);
+/// Signal `lane` at point or frequency `index`.
+fn value(signals: &Work, index: usize, lane: usize) -> Complex<f64> {
+    let bin = &signals.0[index * BIN..][..BIN];
+    Complex::new(bin[lane].into(), bin[LANES + lane].into())
+}
+
+/// The spectrum by rustfft, in double precision.
+fn oracle(signal: impl Iterator<Item = Complex<f64>>) -> Vec<Complex<f64>> {
+    let mut buffer: Vec<_> = signal.collect();
+    FftPlanner::new().plan_fft_forward(buffer.len()).process(&mut buffer);
     buffer
 }
 
-fn assert_near(actual: [f32; 2], expected: Complex<f64>, what: &str) {
-    let distance = (Complex::new(f64::from(actual[0]), f64::from(actual[1])) - expected).norm();
-    assert!(distance < 4e-6, "{what}: {actual:?} is not {expected}");
+fn assert_near(actual: Complex<f64>, expected: Complex<f64>, what: &str) {
+    assert!((actual - expected).norm() < 4e-6, "{what}: {actual} is not {expected}");
 }
 
 #[test]
 fn complex_transforms_match_another_library() {
-    for n in [8, 16, 32] {
+    for n in [8, 16, MAX] {
         for short in [false, true] {
             let signals = random_signals(if short { n / 4 } else { n }, n as u64);
             let spectra = dispatch(Transform { n, short, signals });
             for lane in 0..LANES {
-                for (k, expected) in oracle(&signals, n, lane).into_iter().enumerate() {
-                    let actual = spectra[k].map(|part| part[lane]);
-                    assert_near(actual, expected, &format!("{n} points, short {short}, frequency {k}"));
+                let expected = oracle((0..n).map(|i| value(&signals, i, lane)));
+                for (k, &expected) in expected.iter().enumerate() {
+                    assert_near(value(&spectra, k, lane), expected, &format!("{n} points, {short}, {k}"));
                 }
             }
         }
@@ -72,86 +75,81 @@ fn complex_transforms_match_another_library() {
 /// Real signals through [`real_fft`] and back.
 struct ThereAndBack {
     n: usize,
-    row: [[f32; LANES]; MAX],
+    values: Work,
 }
 
 impl WithLanes for ThereAndBack {
-    type Output = (Work, [[f32; LANES]; MAX]);
+    type Output = [Work; 2];
     #[inline(always)]
-    fn call<L: Lanes>(self, l: L) -> Self::Output {
-        let (mut work, mut spectra) = ([CLEARED; 2], CLEARED);
-        let mut back = [[0.0; LANES]; MAX];
-        real_fft(l, self.n, &mut work, &self.row, |k, z| l.store_bin(&mut spectra[k], z));
-        let input = |k: usize| l.load_bin(&spectra[k]);
-        real_inverse(l, self.n, &mut work, input, |i, [even, odd]| {
-            back[2 * i] = l.to_array(even);
-            back[2 * i + 1] = l.to_array(odd);
-        });
-        (spectra, back)
+    fn call<L: Lanes>(mut self, l: L) -> [Work; 2] {
+        let (mut work, [mut spectra, mut back]) = ([Work::CLEARED; 2], [Work::CLEARED; 2]);
+        // SAFETY: all bins of a `Work` are valid.
+        unsafe {
+            real_fft(l, self.n, &mut self.values, &mut work, spectra.bins());
+            real_inverse(l, self.n, spectra.bins(), &mut work, &mut back);
+        }
+        [spectra, back]
     }
 }
 
 #[test]
 fn real_transforms_match_another_library_and_invert() {
-    for n in [16, 32] {
-        let mut signals = random_signals(n, 3);
-        signals.iter_mut().for_each(|bin| bin[1] = [0.0; LANES]);
-        let row = signals.map(|bin| bin[0]);
-        let (spectra, back) = dispatch(ThereAndBack { n, row });
+    for n in [16, MAX] {
+        let values = random_signals(n / 2, 3);
+        let [spectra, back] = dispatch(ThereAndBack { n, values });
         for lane in 0..LANES {
-            let expected = oracle(&signals, n, lane);
-            let packed = Complex::new(expected[0].re, expected[n / 2].re);
-            assert_near(spectra[0].map(|part| part[lane]), packed, "the two real frequencies");
-            for k in 1..n / 2 {
-                assert_near(spectra[k].map(|part| part[lane]), expected[k], &format!("frequency {k}"));
+            let real = |i: usize| Complex::new(values.0[i * LANES + lane].into(), 0.0);
+            let expected = oracle((0..n).map(real));
+            let both = Complex::new(expected[0].re, expected[n / 2].re);
+            assert_near(value(&spectra, 0, lane), both, "the two real frequencies");
+            for (k, &expected) in expected.iter().enumerate().take(n / 2).skip(1) {
+                assert_near(value(&spectra, k, lane), expected, &format!("frequency {k} of {n}"));
             }
-            for i in 0..n {
-                assert!((back[i][lane] / n as f32 - row[i][lane]).abs() < 1e-6, "value {i} of {n}");
-            }
+        }
+        for (i, (back, value)) in back.0.iter().zip(&values.0).enumerate().take(n * LANES) {
+            assert!((back / n as f32 - value).abs() < 1e-6, "value {i} of {n}");
         }
     }
 }
 
-/// Two real signals, transformed as one complex signal.
-struct Packed {
+/// Two real signals transformed as one complex signal: as it is, untangled, and tangled again.
+struct Tangled {
     n: usize,
     signals: Work,
 }
 
-impl WithLanes for Packed {
+impl WithLanes for Tangled {
     type Output = [Work; 3];
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) -> [Work; 3] {
         let together = Transform { n: self.n, short: false, signals: self.signals }.call(l);
         let mut apart = together;
-        untangle(l, self.n, &mut apart);
+        // SAFETY: all bins of a `Work` are valid.
+        unsafe { untangle(l, self.n, apart.bins()) };
         let mut again = apart;
-        tangle(l, self.n, &mut again);
+        // SAFETY: as above.
+        unsafe { tangle(l, self.n, again.bins()) };
         [together, apart, again]
     }
 }
 
 #[test]
 fn two_real_signals_share_a_transform() {
-    for n in [16, 32] {
+    let lane = 7;
+    for n in [16, MAX] {
         let signals = random_signals(n, 5);
-        let [together, apart, again] = dispatch(Packed { n, signals });
-        let real_part = |part: usize| {
-            let mut real = CLEARED;
-            real.iter_mut().zip(&signals).for_each(|(to, from)| to[0] = from[part]);
-            oracle(&real, n, 7)
-        };
-        let (a, b) = (real_part(0), real_part(1));
-        for slot in 0..n {
-            let expected = match slot {
-                0 => Complex::new(a[0].re, b[0].re),
-                _ if slot == n / 2 => Complex::new(a[slot].re, b[slot].re),
-                _ if slot < n / 2 => a[slot],
-                _ => b[n - slot],
+        let [together, apart, again] = dispatch(Tangled { n, signals });
+        let point = |i: usize| value(&signals, i, lane);
+        let a = oracle((0..n).map(|i| Complex::new(point(i).re, 0.0)));
+        let b = oracle((0..n).map(|i| Complex::new(point(i).im, 0.0)));
+        for bin in 0..n {
+            let expected = match bin {
+                _ if bin % (n / 2) == 0 => Complex::new(a[bin].re, b[bin].re),
+                _ if bin < n / 2 => a[bin],
+                _ => b[n - bin],
             };
-            assert_near(apart[slot].map(|part| part[7]), expected, &format!("slot {slot} of {n}"));
-            let joined = Complex::new(f64::from(together[slot][0][7]), f64::from(together[slot][1][7]));
-            assert_near(again[slot].map(|part| part[7]), joined, &format!("slot {slot} joined"));
+            assert_near(value(&apart, bin, lane), expected, &format!("bin {bin} of {n}"));
+            assert_near(value(&again, bin, lane), value(&together, bin, lane), &format!("bin {bin} tangled"));
         }
     }
 }

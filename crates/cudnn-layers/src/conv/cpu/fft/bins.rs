@@ -1,0 +1,129 @@
+//! Complex values of sixteen signals in memory.
+
+use tensor::cpu::simd::{LANES, Lanes};
+
+/// Floats of a *bin*, one complex value of sixteen signals: sixteen real parts, then sixteen imaginary parts.
+pub(super) const BIN: usize = 2 * LANES;
+
+/// The points of the largest transform.
+pub(super) const MAX: usize = 32;
+
+/// A complex value of sixteen signals in registers: real parts, imaginary parts.
+pub(super) type C<L> = [<L as Lanes>::V; 2];
+
+/// Scratch for [`MAX`] bins, or twice as many real values. Aligned, as an array of floats would not be: a vector across
+/// two cache lines costs twice.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Work(pub(super) [f32; MAX * BIN]);
+
+impl Work {
+    /// Zeros.
+    pub(super) const CLEARED: Self = Self([0.0; MAX * BIN]);
+
+    /// Its bins, one after the other.
+    #[inline(always)]
+    pub(super) fn bins(&mut self) -> Bins {
+        Bins::new(&mut self.0, BIN)
+    }
+}
+
+/// Bins `stride` floats apart, on their way into or out of a transform.
+///
+/// A pointer and no slice, because between the bins of a tile lie those of others, which another thread may be writing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bins {
+    at: *mut f32,
+    stride: usize,
+    /// Where in a bin the real and the imaginary parts are.
+    parts: [usize; 2],
+    /// Whether to store past the caches.
+    stream: bool,
+}
+
+impl Bins {
+    /// Bins in `elements`.
+    #[inline(always)]
+    pub(super) fn new(elements: &mut [f32], stride: usize) -> Self {
+        Self::at(elements.as_mut_ptr(), stride)
+    }
+
+    /// Bins in `elements`, for reading only.
+    #[inline(always)]
+    pub(super) fn read(elements: &[f32], stride: usize) -> Self {
+        Self::at(elements.as_ptr().cast_mut(), stride)
+    }
+
+    /// Bins from `at` on.
+    #[inline(always)]
+    pub(super) fn at(at: *mut f32, stride: usize) -> Self {
+        Self { at, stride, parts: [0, LANES], stream: false }
+    }
+
+    /// The same with real and imaginary parts exchanged.
+    #[inline(always)]
+    pub(super) fn swapped(self) -> Self {
+        Self { parts: [self.parts[1], self.parts[0]], ..self }
+    }
+
+    /// The same, stored past the caches; they must be aligned to 64 bytes.
+    #[inline(always)]
+    pub(super) fn streamed(self) -> Self {
+        Self { stream: true, ..self }
+    }
+
+    /// The same, numbered from bin `index` on.
+    #[inline(always)]
+    pub(super) fn from(self, index: usize) -> Self {
+        Self { at: self.at.wrapping_add(index.wrapping_mul(self.stride)), ..self }
+    }
+
+    /// The same, the first having the number `index`.
+    #[inline(always)]
+    pub(super) fn numbered_from(self, index: usize) -> Self {
+        Self { at: self.at.wrapping_sub(index.wrapping_mul(self.stride)), ..self }
+    }
+
+    /// Bin `index`.
+    ///
+    /// # Safety
+    /// It must be valid for reading.
+    #[inline(always)]
+    pub(super) unsafe fn load<L: Lanes>(self, l: L, index: usize) -> C<L> {
+        let at = self.from(index).at;
+        // SAFETY: promised by the caller.
+        unsafe { [l.load_ptr(at.wrapping_add(self.parts[0])), l.load_ptr(at.wrapping_add(self.parts[1]))] }
+    }
+
+    /// Puts `z` into bin `index`.
+    ///
+    /// # Safety
+    /// It must be valid for writing, and aligned to 64 bytes if it is to be streamed.
+    #[inline(always)]
+    pub(super) unsafe fn store<L: Lanes>(self, l: L, index: usize, [re, im]: C<L>) {
+        let at = self.from(index).at;
+        let (re_at, im_at) = (at.wrapping_add(self.parts[0]), at.wrapping_add(self.parts[1]));
+        // SAFETY: promised by the caller.
+        unsafe {
+            if self.stream {
+                l.stream_ptr(re_at, re);
+                l.stream_ptr(im_at, im);
+            } else {
+                l.store_ptr(re_at, re);
+                l.store_ptr(im_at, im);
+            }
+        }
+    }
+
+    /// Copies bins `..count` of `from` here.
+    ///
+    /// # Safety
+    /// They must be valid for reading and writing, and ours aligned if they are to be streamed.
+    #[inline(always)]
+    pub(super) unsafe fn copy_from<L: Lanes>(self, l: L, from: Bins, count: usize) {
+        for index in 0..count {
+            // SAFETY: promised by the caller.
+            unsafe { self.store(l, index, from.load(l, index)) };
+        }
+    }
+}
