@@ -128,7 +128,8 @@ impl Arena {
     }
 }
 
-fn check(requests: &[(Span, Access)], len: usize) -> Result<(), ArenaError> {
+/// What [`Arena::lease`] promises, for an arena of `len` elements on any device.
+pub(crate) fn check(requests: &[(Span, Access)], len: usize) -> Result<(), ArenaError> {
     for (index, &(span, access)) in requests.iter().enumerate() {
         if span.offset.checked_add(span.len).is_none_or(|end| end > len) {
             return Err(ArenaError::Outside { span, len });

@@ -11,6 +11,7 @@
 
 pub mod arena;
 pub mod cpu;
+pub mod cuda;
 pub mod device;
 pub mod dtype;
 pub mod geometry;

@@ -10,6 +10,7 @@
 //! Algorithms differ in speed, in the workspace they need and in rounding error, and say all three honestly.
 
 pub mod cpu;
+pub mod cuda;
 pub mod profile;
 pub mod reference;
 pub mod run;

@@ -1,0 +1,127 @@
+//! Convolution on NVIDIA GPUs, through cuDNN: its algorithms, how to run a configuration of them, and how to measure them.
+
+mod algorithm;
+mod profile;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use algorithm::{CudaAlgorithm, algorithms, find};
+pub use profile::CudaProfiler;
+pub use run::CudaRunner;
+
+use super::RunnerError;
+use crate::descriptor::ConvDescriptors;
+use crate::raw::{Cudnn, CudnnError};
+use planner::Bytes;
+use tensor::{
+    Accumulate, ConvGeometry, GeometryError,
+    cuda::{CudaError, DeviceView, DeviceViewMut},
+};
+use thiserror::Error;
+
+/// Why a convolution cannot be run or measured on the GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CudaConvError {
+    /// The configuration does not suit the kernel.
+    #[error(transparent)]
+    Runner(#[from] RunnerError),
+    /// The geometry is none.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// cuDNN failed in one algorithm.
+    #[error("{algorithm} on {samples} samples: {source}")]
+    Algorithm {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Samples of the call.
+        samples: usize,
+        /// What failed.
+        source: CudnnError,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+}
+
+/// One algorithm made ready for one geometry.
+#[derive(Debug)]
+pub struct Convolution {
+    algorithm: &'static CudaAlgorithm,
+    descriptors: ConvDescriptors,
+    workspace: Bytes,
+}
+
+impl Convolution {
+    /// `algorithm` for `geometry`, or `None` if it does not apply: cuDNN has a kernel for some geometries only.
+    ///
+    /// # Errors
+    /// cuDNN fails, or the geometry is none.
+    pub fn new(
+        cudnn: &Cudnn,
+        algorithm: &'static CudaAlgorithm,
+        geometry: ConvGeometry,
+    ) -> Result<Option<Self>, CudaConvError> {
+        let geometry = geometry.validate()?;
+        let made = ConvDescriptors::new(&geometry, algorithm.math()).and_then(|descriptors| {
+            let bytes = cudnn.workspace_bytes(algorithm.raw, &descriptors)?;
+            Ok(Self { algorithm, descriptors, workspace: Bytes(bytes as u64) })
+        });
+        match made {
+            Ok(convolution) => Ok(Some(convolution)),
+            Err(error) if error.is_unsupported() => Ok(None),
+            Err(source) => {
+                let (algorithm, samples) = (algorithm.name(), geometry.n);
+                Err(CudaConvError::Algorithm { algorithm, samples, source })
+            }
+        }
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> &'static CudaAlgorithm {
+        self.algorithm
+    }
+
+    /// What it computes.
+    pub fn geometry(&self) -> &ConvGeometry {
+        &self.descriptors.geometry
+    }
+
+    /// Workspace that it needs.
+    pub fn workspace(&self) -> Bytes {
+        self.workspace
+    }
+
+    /// Elements of an arena that hold the workspace.
+    pub fn workspace_len(&self) -> usize {
+        (self.workspace.0 as usize).div_ceil(size_of::<f32>())
+    }
+
+    /// Asks for the convolution and does not wait for it. Operands as in the table of [`super`]; all must be memory of the
+    /// GPU that `cudnn` works on.
+    ///
+    /// # Errors
+    /// cuDNN refuses. Work that fails later shows when the device is waited for.
+    ///
+    /// # Panics
+    /// If an operand has another length than the geometry says, or the workspace is too small.
+    pub fn run(
+        &self,
+        cudnn: &Cudnn,
+        operands: [DeviceView<'_>; 2],
+        out: DeviceViewMut<'_>,
+        accumulate: Accumulate,
+        workspace: DeviceViewMut<'_>,
+    ) -> Result<(), CudaConvError> {
+        assert!(workspace.len() >= self.workspace_len(), "the workspace is smaller than planned");
+        let algorithm = self.algorithm;
+        cudnn.convolve(algorithm.raw, &self.descriptors, operands, out, accumulate, workspace).map_err(
+            |source| CudaConvError::Algorithm {
+                algorithm: algorithm.name(),
+                samples: self.geometry().n,
+                source,
+            },
+        )
+    }
+}

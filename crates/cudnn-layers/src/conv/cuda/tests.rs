@@ -1,0 +1,305 @@
+//! Every algorithm of cuDNN against the double-precision loops, and split against undivided, on a GPU.
+
+use super::{Convolution, CudaRunner, algorithms};
+use crate::conv::cuda::{CudaConvError, CudaProfiler};
+use crate::conv::profile::{ProfileOptions, kernel_id};
+use crate::conv::{ConvOp, RunnerError, operand_lens, reference, tests::random_geometry};
+use crate::raw::Cudnn;
+use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Run};
+use rand::RngExt;
+use std::collections::BTreeMap;
+use tensor::{
+    Access, Accumulate, ConvGeometry, Span,
+    cuda::{DEVICE_ALIGNMENT, DeviceArena, DeviceLease, DeviceView, DeviceViewMut, probe},
+    testing::{max_error, random, sum_tolerance},
+};
+
+fn cudnn() -> Cudnn {
+    Cudnn::new(&probe().unwrap().open(0).unwrap()).unwrap()
+}
+
+/// Runs `work` on copies of the operands, with all memory that it may not read full of NaN and a guard behind each buffer
+/// that it may write. Operands begin `shift` elements behind an aligned address.
+fn on_device(
+    cudnn: &Cudnn,
+    operands: [&[f32]; 2],
+    out: Result<&[f32], usize>,
+    workspace_len: usize,
+    shift: usize,
+    work: impl FnOnce([DeviceView<'_>; 2], DeviceViewMut<'_>, DeviceViewMut<'_>),
+) -> Vec<f32> {
+    let lens =
+        [operands[0].len(), operands[1].len(), out.map_or_else(|len| len, <[f32]>::len), workspace_len];
+    let mut end = 0;
+    let spans = [(0, shift), (1, shift), (2, shift), (3, 0)].map(|(buffer, shift)| {
+        let len = lens[buffer];
+        let span = Span { offset: end + shift, len };
+        // At least one element more than is used: the guard.
+        end += (shift + len + 1).next_multiple_of(DEVICE_ALIGNMENT);
+        span
+    });
+    let mut arena = DeviceArena::new(cudnn.cuda(), end).unwrap();
+    let [a, b, out_span, workspace] = spans;
+    arena.poison(Span { offset: 0, len: end }).unwrap();
+    arena.upload(a, operands[0]).unwrap();
+    arena.upload(b, operands[1]).unwrap();
+    if let Ok(start) = out {
+        arena.upload(out_span, start).unwrap();
+    }
+    let requests =
+        [(a, Access::Read), (b, Access::Read), (out_span, Access::Write), (workspace, Access::Write)];
+    {
+        let leases = <[DeviceLease<'_>; 4]>::try_from(arena.lease(&requests).unwrap()).unwrap();
+        let [
+            DeviceLease::Read(a),
+            DeviceLease::Read(b),
+            DeviceLease::Write(out),
+            DeviceLease::Write(workspace),
+        ] = leases
+        else {
+            unreachable!("leases come in the order of the requests")
+        };
+        work([a, b], out, workspace);
+    }
+    for span in [out_span, workspace] {
+        let guard = Span { offset: span.offset + span.len, len: 1 };
+        assert!(arena.download(guard).unwrap()[0].is_nan(), "written behind the end");
+    }
+    arena.download(out_span).unwrap()
+}
+
+fn run(
+    cudnn: &Cudnn,
+    convolution: &Convolution,
+    operands: [&[f32]; 2],
+    start: Option<&[f32]>,
+    shift: usize,
+) -> Vec<f32> {
+    let len = operand_lens(convolution.algorithm().op(), convolution.geometry())[2];
+    let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
+    let workspace_len = convolution.workspace_len();
+    on_device(cudnn, operands, start.ok_or(len), workspace_len, shift, |operands, out, workspace| {
+        convolution.run(cudnn, operands, out, accumulate, workspace).unwrap();
+    })
+}
+
+/// Geometries that cuDNN's fast algorithms apply to: stride 1, filters of 3x3 and 5x5 that keep the image's size.
+fn smooth_geometry(rng: &mut impl RngExt) -> ConvGeometry {
+    let mut extent = |range: std::ops::Range<usize>| rng.random_range(range);
+    let filter = [1, 3, 3, 5][extent(0..4)];
+    let g = ConvGeometry::new(
+        [extent(1..5), 4 * extent(1..9), extent(7..30), extent(7..30)],
+        4 * extent(1..9),
+        [filter, filter],
+    );
+    g.pad([filter / 2, filter / 2])
+}
+
+/// What an algorithm did.
+#[derive(Default)]
+struct Seen {
+    geometries: usize,
+    worst: f64,
+    /// How often the TF32 form gave the bits of the other, and how often it needed another workspace.
+    same_as_fp32: usize,
+    other_workspace: usize,
+}
+
+/// Checks `convolution`: right, right when adding, right at any address, and bit-equal every time if it says so. Returns
+/// its result, its error, and what is wrong with it.
+fn check(cudnn: &Cudnn, convolution: &Convolution, seed: u64) -> (Vec<f32>, f64, Vec<String>) {
+    let (algorithm, g) = (convolution.algorithm(), convolution.geometry());
+    let op = algorithm.op();
+    let [a, b, out] = operand_lens(op, g);
+    let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
+    let mut expected = reference::direct(op, g, &a, &b);
+    let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(algorithm.max_error(g)));
+    let replaced = run(cudnn, convolution, [&a, &b], None, 0);
+    let shifted = run(cudnn, convolution, [&a, &b], None, 1);
+    let errors = [max_error(&replaced, &expected), max_error(&shifted, &expected)];
+    expected.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
+    let added = max_error(&run(cudnn, convolution, [&a, &b], Some(&start), 0), &expected);
+    let what = format!("{op} {} on {g:?}", algorithm.name());
+    let mut wrong = Vec::new();
+    for (error, how) in [(errors[0], ""), (errors[1], " at an odd address"), (added, " added")] {
+        if error > tolerance {
+            wrong.push(format!("{what}{how}: error {error:.2e} exceeds {tolerance:.2e}"));
+        }
+    }
+    if algorithm.deterministic() && run(cudnn, convolution, [&a, &b], None, 0) != replaced {
+        wrong.push(format!("{what} is not deterministic"));
+    }
+    (replaced, errors[0].max(errors[1]), wrong)
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn all_algorithms_agree_with_the_definition_on_random_geometries() {
+    let cudnn = cudnn();
+    let mut rng = tensor::rng::stream(2, 0);
+    let mut all: BTreeMap<(ConvOp, &str, bool), Seen> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for seed in 0..100 {
+        let g = if seed % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
+        for op in ConvOp::ALL {
+            let mut fp32 = BTreeMap::new();
+            for algorithm in algorithms(op, Math::Tf32) {
+                let seen = all.entry((op, algorithm.name(), g.r.max(g.s) > 3)).or_default();
+                let Some(convolution) = Convolution::new(&cudnn, algorithm, g).unwrap() else { continue };
+                let (result, error, complaints) = check(&cudnn, &convolution, seed);
+                seen.geometries += 1;
+                seen.worst = seen.worst.max(error);
+                wrong.extend(complaints);
+                match algorithm.name().strip_suffix("_TF32").map(|name| &fp32[name]) {
+                    None => drop(fp32.insert(algorithm.name(), (result, convolution.workspace()))),
+                    Some((values, workspace)) => {
+                        seen.same_as_fp32 += usize::from(*values == result);
+                        seen.other_workspace += usize::from(*workspace != convolution.workspace());
+                    }
+                }
+            }
+        }
+    }
+    for ((op, name, large), Seen { geometries, worst, same_as_fp32, other_workspace }) in &all {
+        let filter = if *large { "> 3" } else { "<= 3" };
+        println!(
+            "{op:14} {name:22} filters {filter:4}: {geometries:3} geometries, worst error {worst:.1e}, {same_as_fp32} as in FP32, {other_workspace} with another workspace"
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for op in ConvOp::ALL {
+        for algorithm in algorithms(op, Math::Tf32) {
+            let name = algorithm.name();
+            let applied: usize = [false, true].iter().map(|large| all[&(op, name, *large)].geometries).sum();
+            // cuDNN 9 has the names, but runs them on no geometry on an H200.
+            let never = name == "WINOGRAD" || (op, name) == (ConvOp::BackwardFilter, "FFT_TILING");
+            assert!(applied > 0 || never, "{op} {name} applied to no geometry");
+        }
+    }
+}
+
+fn micro(convolution: &Convolution) -> Measurement {
+    let algorithm = convolution.algorithm();
+    Measurement {
+        algorithm: algorithm.name().into(),
+        micro_batch: convolution.geometry().n as u32,
+        time_ms: 1.0,
+        workspace: convolution.workspace(),
+        max_error: algorithm.max_error(convolution.geometry()),
+        deterministic: algorithm.deterministic(),
+    }
+}
+
+/// A random division of `g` among algorithms that apply.
+fn random_configuration(cudnn: &Cudnn, op: ConvOp, g: &ConvGeometry, rng: &mut impl RngExt) -> Configuration {
+    let mut left = g.n;
+    let mut runs = Vec::new();
+    while left > 0 {
+        let samples = rng.random_range(1..=left.min(4));
+        let ready: Vec<_> = algorithms(op, Math::Fp32)
+            .filter_map(|algorithm| Convolution::new(cudnn, algorithm, g.with_batch(samples)).unwrap())
+            .collect();
+        let chosen = &ready[rng.random_range(0..ready.len())];
+        runs.push(Run { count: 1, micro: micro(chosen) });
+        left -= samples;
+    }
+    Configuration::new(runs)
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn split_equals_undivided_replaced_and_added() {
+    let cudnn = cudnn();
+    let mut rng = tensor::rng::stream(3, 0);
+    for seed in 0..40 {
+        let g = if seed % 2 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
+        let g = g.with_batch(rng.random_range(2..10));
+        for op in ConvOp::ALL {
+            let [a, b, out] = operand_lens(op, &g);
+            let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
+            let mut expected = reference::direct(op, &g, &a, &b);
+            let configuration = random_configuration(&cudnn, op, &g, &mut rng);
+            let runner = CudaRunner::new(&cudnn, op, g, &configuration).unwrap();
+            let tolerance =
+                sum_tolerance(reference::terms(op, &g)).max(4.0 * f64::from(configuration.max_error()));
+            for start in [None, Some(&start)] {
+                if let Some(start) = start {
+                    expected.iter_mut().zip(start).for_each(|(sum, &start)| *sum += f64::from(start));
+                }
+                let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
+                let start = start.map(Vec::as_slice).ok_or(out);
+                let result = on_device(
+                    &cudnn,
+                    [&a, &b],
+                    start,
+                    runner.workspace_len(),
+                    0,
+                    |operands, out, workspace| {
+                        runner.run(&cudnn, operands, out, accumulate, workspace).unwrap()
+                    },
+                );
+                let error = max_error(&result, &expected);
+                assert!(error <= tolerance, "{op} {configuration} on {g:?}: {error:.2e} > {tolerance:.2e}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn a_configuration_that_does_not_suit_is_refused() {
+    let cudnn = cudnn();
+    let g = ConvGeometry::new([4, 8, 16, 16], 8, [3, 3]).pad([1, 1]).stride([2, 2]);
+    let algorithm = |name| super::find(ConvOp::Forward, name).unwrap();
+    let fits = micro(&Convolution::new(&cudnn, algorithm("IMPLICIT_PRECOMP_GEMM"), g).unwrap().unwrap());
+    let refusal = |micro: Measurement| {
+        let configuration = Configuration::undivided(micro);
+        CudaRunner::new(&cudnn, ConvOp::Forward, g, &configuration).unwrap_err()
+    };
+    let CudaConvError::Runner(error) = refusal(Measurement { micro_batch: 3, ..fits.clone() }) else {
+        panic!()
+    };
+    assert_eq!(error, RunnerError::MiniBatch { found: 3, expected: 4 });
+    for (name, word) in [("ALGO_0", "no algorithm"), ("WINOGRAD", "does not apply")] {
+        let error = refusal(Measurement { algorithm: name.into(), ..fits.clone() });
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    let g = g.stride([1, 1]);
+    let winograd = micro(&Convolution::new(&cudnn, algorithm("WINOGRAD_NONFUSED"), g).unwrap().unwrap());
+    let configuration =
+        Configuration::undivided(Measurement { workspace: Bytes(winograd.workspace.0 - 1), ..winograd });
+    let error = CudaRunner::new(&cudnn, ConvOp::Forward, g, &configuration).unwrap_err();
+    assert!(error.to_string().contains("but was planned with"), "{error}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn profiling_measures_what_runs_and_nothing_twice() {
+    let mut profiler = CudaProfiler::new(cudnn(), ProfileOptions::default()).unwrap();
+    let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
+    let kernel = kernel_id(ConvOp::BackwardFilter, &g);
+    let whole = profiler.measure(&kernel, 8).unwrap();
+    let part = profiler.measure(&kernel, 3).unwrap();
+    assert!(!whole.is_empty() && !part.is_empty());
+    assert!(
+        whole.iter().chain(&part).all(|row| row.time_ms > 0.0 && !row.algorithm.as_str().contains("TF32"))
+    );
+    let tf32 = profiler.measure(&KernelId { math: Math::Tf32, ..kernel }, 3).unwrap();
+    assert_eq!(tf32[..part.len()], part);
+    assert!(tf32[part.len()..].iter().all(|row| row.algorithm.as_str().ends_with("_TF32")));
+    assert!(profiler.measure(&KernelId { shape: Default::default(), ..kernel }, 0).is_err());
+}
+
+/// More than 2^31 elements in x: cuDNN has no descriptor for it, and half of it runs.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN and 20 GiB of memory"]
+fn a_tensor_beyond_32_bits_is_rescued_by_splitting() {
+    let mut profiler = CudaProfiler::new(cudnn(), ProfileOptions::default()).unwrap();
+    let g = ConvGeometry::new([272, 8, 1024, 1024], 1, [1, 1]);
+    assert!(g.x_len() > 1 << 31);
+    let kernel = kernel_id(ConvOp::Forward, &g);
+    let undivided = profiler.measure(&kernel, 272).unwrap();
+    let half = profiler.measure(&kernel, 136).unwrap();
+    println!("undivided {undivided:?}\nhalf {half:?}");
+    assert!(!half.is_empty());
+}

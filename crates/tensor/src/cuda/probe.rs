@@ -1,0 +1,205 @@
+//! Is there a GPU that can be used, and if not, what is missing?
+
+use super::{Cuda, CudaError, reason};
+use cudarc::driver::{DriverError, result, sys};
+use std::fmt;
+use sys::CUdevice_attribute_enum as Attribute;
+use thiserror::Error;
+
+/// The oldest driver that cuDNN 9 runs on.
+const OLDEST_DRIVER: CudaVersion = CudaVersion(12_000);
+
+/// Why no GPU can be used. Prints as one line for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Absent {
+    /// The driver's library is not installed.
+    #[error("no NVIDIA driver is installed (tried {tried})")]
+    NoDriver {
+        /// Names that were looked for.
+        tried: String,
+    },
+    /// The driver is there, but says that it cannot work.
+    #[error("the NVIDIA driver cannot be used: {reason}")]
+    DriverFailed {
+        /// Its words.
+        reason: String,
+    },
+    /// The driver works and has no GPU.
+    #[error("the NVIDIA driver found no GPU")]
+    NoDevice,
+    /// The driver is older than the libraries need.
+    #[error("the NVIDIA driver supports CUDA {found}, and CUDA {needed} is needed")]
+    TooOld {
+        /// What the driver supports.
+        found: CudaVersion,
+        /// What is needed.
+        needed: CudaVersion,
+    },
+    /// There is a GPU, but cuDNN is not installed.
+    #[error("there is a GPU, but cuDNN is not installed (tried {tried})")]
+    NoCudnn {
+        /// Names that were looked for.
+        tried: String,
+    },
+}
+
+/// A version of CUDA, as the driver counts: 1000 times the major and 10 times the minor version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion(i32);
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+/// The GPUs of this machine: proof that the driver and cuDNN can be loaded.
+#[derive(Clone, Debug)]
+pub struct CudaDevices {
+    /// The newest CUDA that the driver supports.
+    pub cuda: CudaVersion,
+    /// Version of the driver itself, where the system tells.
+    pub driver: Option<String>,
+    /// At least one device, by ordinal.
+    pub devices: Vec<CudaDeviceInfo>,
+}
+
+/// What identifies a GPU to a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaDeviceInfo {
+    /// Its number for the driver.
+    pub ordinal: usize,
+    /// Its model.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub compute_capability: [i32; 2],
+    /// Streaming multiprocessors.
+    pub multiprocessors: i32,
+    /// Highest clock of the multiprocessors, in MHz.
+    pub clock_mhz: i32,
+    /// Highest clock of the memory, in MHz.
+    pub memory_clock_mhz: i32,
+    /// All its memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl fmt::Display for CudaDeviceInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, multiprocessors, clock_mhz, memory_clock_mhz, memory_bytes, .. } = self;
+        let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
+        write!(
+            f,
+            "{name} ({multiprocessors} multiprocessors at up to {clock_mhz} MHz, {memory_gib:.0} GiB at {memory_clock_mhz} MHz)"
+        )
+    }
+}
+
+/// Looks for the driver, a GPU and cuDNN, in this order. Never panics, and loads nothing that it will not use.
+///
+/// # Errors
+/// The first thing that is missing.
+pub fn probe() -> Result<CudaDevices, Absent> {
+    // SAFETY: loading a library runs its initialisers; the NVIDIA driver's have no requirements of their loader.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Absent::NoDriver { tried: tried("cuda") });
+    }
+    let failed = |error: DriverError| match error.0 {
+        sys::CUresult::CUDA_ERROR_NO_DEVICE => Absent::NoDevice,
+        _ => Absent::DriverFailed { reason: reason(error) },
+    };
+    result::init().map_err(failed)?;
+    let cuda = driver_version().map_err(failed)?;
+    if cuda < OLDEST_DRIVER {
+        return Err(Absent::TooOld { found: cuda, needed: OLDEST_DRIVER });
+    }
+    let count = usize::try_from(result::device::get_count().map_err(failed)?).unwrap_or(0);
+    let devices = (0..count).map(describe).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    if devices.is_empty() {
+        return Err(Absent::NoDevice);
+    }
+    // SAFETY: as above, for cuDNN.
+    if !unsafe { cudarc::cudnn::sys::is_culib_present() } {
+        return Err(Absent::NoCudnn { tried: tried("cudnn") });
+    }
+    Ok(CudaDevices { cuda, driver: kernel_module_version(), devices })
+}
+
+impl CudaDevices {
+    /// Opens the device `ordinal`.
+    ///
+    /// # Errors
+    /// There is no such device, or the driver cannot open it (it may be out of memory, or taken by another process).
+    pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
+        let info = self.devices.get(ordinal).ok_or_else(|| CudaError {
+            what: format!("opening GPU {ordinal}"),
+            reason: format!("there are {}", self.devices.len()),
+        })?;
+        Cuda::open(info.clone())
+    }
+}
+
+fn describe(ordinal: usize) -> Result<CudaDeviceInfo, DriverError> {
+    let device = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
+    // SAFETY: `device` comes from the driver.
+    let attribute = |attribute| unsafe { result::device::get_attribute(device, attribute) };
+    Ok(CudaDeviceInfo {
+        ordinal,
+        name: result::device::get_name(device)?,
+        compute_capability: [
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ],
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        clock_mhz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)? / 1000,
+        memory_clock_mhz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)? / 1000,
+        // SAFETY: `device` comes from the driver.
+        memory_bytes: unsafe { result::device::total_mem(device) }? as u64,
+    })
+}
+
+fn driver_version() -> Result<CudaVersion, DriverError> {
+    let mut version = 0;
+    // SAFETY: the driver writes one integer to the address of one.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
+    Ok(CudaVersion(version))
+}
+
+/// The driver's own version, such as 580.159.04, which Linux shows in a file: the first dotted number of its first line.
+fn kernel_module_version() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+/// The names under which a library was looked for, shortened to fit in a line.
+fn tried(library: &str) -> String {
+    let names = cudarc::get_lib_name_candidates(library);
+    match names.as_slice() {
+        [first, rest @ ..] => format!("{first} and {} more names", rest.len()),
+        [] => library.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probing_finds_a_gpu_or_says_in_one_line_what_is_missing() {
+        match probe() {
+            Ok(found) => assert!(found.cuda >= OLDEST_DRIVER && !found.devices.is_empty()),
+            Err(absent) => {
+                let line = absent.to_string();
+                assert!(line.contains("NVIDIA") || line.contains("GPU"), "{line}");
+                assert!(!line.contains('\n') && line.len() < 160, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn versions_print_as_nvidia_writes_them() {
+        assert_eq!(CudaVersion(13_000).to_string(), "13.0");
+        assert_eq!(CudaVersion(12_080).to_string(), "12.8");
+    }
+}
