@@ -72,6 +72,7 @@ impl<const T: usize> CpuAlgorithm for FftTiling<T> {
         accumulate: Accumulate,
         workspace: &mut [f32],
     ) {
+        assert_eq!(workspace.as_ptr().align_offset(64), 0, "a workspace begins at a cache line");
         let plan =
             Plan::new(op, geometry, T).expect("called only where `workspace_len` says that it applies");
         let lens = plan.regions(cpu.threads()).map(|region| region.len());

@@ -1,0 +1,123 @@
+//! Lanes of AVX2 with FMA.
+
+use super::{LANES, Lanes};
+use std::arch::x86_64::__m256;
+
+/// Two 256-bit registers.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(pub(super) pulp::x86::V3);
+
+impl Lanes for Avx2 {
+    type V = [__m256; 2];
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Self::V {
+        [self.0.avx._mm256_set1_ps(value); 2]
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::V {
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.load_ptr(from.as_ptr()) }
+    }
+    #[inline(always)]
+    fn to_array(self, v: Self::V) -> [f32; LANES] {
+        pulp::cast(v)
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32; LANES], v: Self::V) {
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
+    }
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.avx._mm256_add_ps(a[0], b[0]), self.0.avx._mm256_add_ps(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.avx._mm256_sub_ps(a[0], b[0]), self.0.avx._mm256_sub_ps(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.avx._mm256_mul_ps(a[0], b[0]), self.0.avx._mm256_mul_ps(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        [self.0.fma._mm256_fmadd_ps(a[0], b[0], c[0]), self.0.fma._mm256_fmadd_ps(a[1], b[1], c[1])]
+    }
+    #[inline(always)]
+    fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        [self.0.fma._mm256_fnmadd_ps(a[0], b[0], c[0]), self.0.fma._mm256_fnmadd_ps(a[1], b[1], c[1])]
+    }
+    #[inline(always)]
+    fn max(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.avx._mm256_max_ps(a[0], b[0]), self.0.avx._mm256_max_ps(a[1], b[1])]
+    }
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
+        // SAFETY: the caller promises sixteen readable elements.
+        unsafe { [self.0.avx._mm256_loadu_ps(from), self.0.avx._mm256_loadu_ps(from.wrapping_add(8))] }
+    }
+    #[inline(always)]
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements.
+        unsafe {
+            self.0.avx._mm256_storeu_ps(to, v[0]);
+            self.0.avx._mm256_storeu_ps(to.wrapping_add(8), v[1]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises a writable cache line; `finish_streams` fences.
+        unsafe {
+            self.0.avx._mm256_stream_ps(to, v[0]);
+            self.0.avx._mm256_stream_ps(to.wrapping_add(8), v[1]);
+        }
+    }
+    #[inline(always)]
+    fn finish_streams(self) {
+        // SAFETY: AVX2 implies SSE.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+    }
+    /// Four 8 x 8 matrices, the two off the diagonal changing places.
+    #[inline(always)]
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
+        let mut columns = rows;
+        for half in 0..2 {
+            for quadrant in 0..2 {
+                let mut block = [rows[0][0]; 8];
+                for i in 0..8 {
+                    block[i] = rows[8 * quadrant + i][half];
+                }
+                let block = self.transpose8(block);
+                for i in 0..8 {
+                    columns[8 * half + i][quadrant] = block[i];
+                }
+            }
+        }
+        columns
+    }
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn transpose8(self, rows: [__m256; 8]) -> [__m256; 8] {
+        let avx = self.0.avx;
+        let [mut pairs, mut fours, mut columns] = [rows; 3];
+        for i in 0..4 {
+            let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+            [pairs[2 * i], pairs[2 * i + 1]] = [avx._mm256_unpacklo_ps(a, b), avx._mm256_unpackhi_ps(a, b)];
+        }
+        for i in 0..4 {
+            let first = 2 * i - i % 2;
+            let (a, b) = (avx._mm256_castps_pd(pairs[first]), avx._mm256_castps_pd(pairs[first + 2]));
+            fours[2 * i] = avx._mm256_castpd_ps(avx._mm256_unpacklo_pd(a, b));
+            fours[2 * i + 1] = avx._mm256_castpd_ps(avx._mm256_unpackhi_pd(a, b));
+        }
+        for i in 0..4 {
+            let (a, b) = (fours[i], fours[i + 4]);
+            columns[i] = avx._mm256_permute2f128_ps::<0x20>(a, b);
+            columns[i + 4] = avx._mm256_permute2f128_ps::<0x31>(a, b);
+        }
+        columns
+    }
+}

@@ -1,0 +1,137 @@
+//! Lanes of AVX-512.
+
+use super::{LANES, Lanes};
+use std::arch::x86_64::__m512;
+
+/// One 512-bit register.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(pub(super) pulp::x86::V4);
+
+impl Lanes for Avx512 {
+    type V = __m512;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Self::V {
+        self.0.avx512f._mm512_set1_ps(value)
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::V {
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.load_ptr(from.as_ptr()) }
+    }
+    #[inline(always)]
+    fn to_array(self, v: Self::V) -> [f32; LANES] {
+        pulp::cast(v)
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32; LANES], v: Self::V) {
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
+    }
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        self.0.avx512f._mm512_add_ps(a, b)
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        self.0.avx512f._mm512_sub_ps(a, b)
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+        self.0.avx512f._mm512_mul_ps(a, b)
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        self.0.avx512f._mm512_fmadd_ps(a, b, c)
+    }
+    #[inline(always)]
+    fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        self.0.avx512f._mm512_fnmadd_ps(a, b, c)
+    }
+    #[inline(always)]
+    fn max(self, a: Self::V, b: Self::V) -> Self::V {
+        self.0.avx512f._mm512_max_ps(a, b)
+    }
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
+        // SAFETY: the caller promises sixteen readable elements.
+        unsafe { self.0.avx512f._mm512_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements.
+        unsafe { self.0.avx512f._mm512_storeu_ps(to, v) };
+    }
+    #[inline(always)]
+    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises a writable cache line; `finish_streams` fences.
+        unsafe { self.0.avx512f._mm512_stream_ps(to, v) };
+    }
+    #[inline(always)]
+    fn finish_streams(self) {
+        // SAFETY: AVX-512 implies SSE.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+    }
+    #[inline(always)]
+    unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
+        // SAFETY: masked lanes are not accessed, and the caller promises the others.
+        unsafe { self.0.avx512f._mm512_maskz_loadu_ps(first_lanes(count), from) }
+    }
+    #[inline(always)]
+    unsafe fn store_partial(self, to: *mut f32, v: Self::V, count: usize) {
+        // SAFETY: masked lanes are not accessed, and the caller promises the others.
+        unsafe { self.0.avx512f._mm512_mask_storeu_ps(to, first_lanes(count), v) };
+    }
+    /// First within each 128-bit quarter (pairs of rows, then pairs of pairs), then the quarters as a 4 x 4 matrix.
+    #[inline(always)]
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
+        let [mut pairs, mut fours, mut halves, mut columns] = [rows; 4];
+        for i in 0..8 {
+            [pairs[2 * i], pairs[2 * i + 1]] = self.unpack_singles(rows[2 * i], rows[2 * i + 1]);
+        }
+        // Quarter `q` of `fours[4 * g + j]` holds column `4 * q + j` of rows `4 * g..4 * g + 4`.
+        for i in 0..8 {
+            let first = 2 * i - i % 2;
+            [fours[2 * i], fours[2 * i + 1]] = self.unpack_doubles(pairs[first], pairs[first + 2]);
+        }
+        for i in 0..8 {
+            let j = i + i / 4 * 4;
+            [halves[j], halves[j + 4]] = self.split_quarters(fours[j], fours[j + 4]);
+        }
+        for i in 0..8 {
+            [columns[i], columns[i + 8]] = self.split_quarters(halves[i], halves[i + 8]);
+        }
+        columns
+    }
+}
+
+// Not closures: those would be compiled on their own, without the instruction set.
+impl Avx512 {
+    #[inline(always)]
+    fn unpack_singles(self, a: __m512, b: __m512) -> [__m512; 2] {
+        let avx = self.0.avx512f;
+        [avx._mm512_unpacklo_ps(a, b), avx._mm512_unpackhi_ps(a, b)]
+    }
+    #[inline(always)]
+    fn unpack_doubles(self, a: __m512, b: __m512) -> [__m512; 2] {
+        let avx = self.0.avx512f;
+        let (a, b) = (avx._mm512_castps_pd(a), avx._mm512_castps_pd(b));
+        [
+            avx._mm512_castpd_ps(avx._mm512_unpacklo_pd(a, b)),
+            avx._mm512_castpd_ps(avx._mm512_unpackhi_pd(a, b)),
+        ]
+    }
+    /// The even and the odd quarters of `a` followed by those of `b`.
+    #[inline(always)]
+    fn split_quarters(self, a: __m512, b: __m512) -> [__m512; 2] {
+        let avx = self.0.avx512f;
+        let even = avx._mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+        [even, avx._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b)]
+    }
+}
+
+/// A mask of the first `count` lanes.
+#[inline(always)]
+fn first_lanes(count: usize) -> u16 {
+    ((1u32 << count.min(LANES)) - 1) as u16
+}

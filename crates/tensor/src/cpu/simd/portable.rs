@@ -1,0 +1,60 @@
+//! Lanes of any processor.
+
+use super::{LANES, Lanes};
+
+/// An array, for the compiler to vectorise as it can.
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+impl Portable {
+    #[inline(always)]
+    fn zip(a: [f32; LANES], b: [f32; LANES], op: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
+        std::array::from_fn(|lane| op(a[lane], b[lane]))
+    }
+}
+
+impl Lanes for Portable {
+    type V = [f32; LANES];
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Self::V {
+        [value; LANES]
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::V {
+        *from
+    }
+    #[inline(always)]
+    fn to_array(self, v: Self::V) -> [f32; LANES] {
+        v
+    }
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        Self::zip(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        Self::zip(a, b, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+        Self::zip(a, b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        // Without an FMA instruction `f32::mul_add` is a library call; two roundings are a thousand times faster.
+        self.add(self.mul(a, b), c)
+    }
+    #[inline(always)]
+    fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        self.sub(c, self.mul(a, b))
+    }
+    #[inline(always)]
+    fn max(self, a: Self::V, b: Self::V) -> Self::V {
+        Self::zip(a, b, f32::max)
+    }
+    #[inline(always)]
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
+        std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
+    }
+}
