@@ -8,7 +8,7 @@ use crate::{
     error::BoxError,
     fill::fill,
     spec::{
-        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, Mean, NetSpec,
+        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec,
         TransformParams,
     },
 };
@@ -168,15 +168,12 @@ fn constant(
         "the source says nothing of the images' size, and there is no crop_size; give --synthetic CxHxW",
     )?;
     let dataset = Arc::new(Synthetic::new(shape, synthetic.classes, mini_batch, seed)?);
-    // A mean image would have to be read from a file that is probably as far away as the data.
-    let mean_values = match &params.mean {
-        Mean::Values(values) => values.clone(),
-        Mean::Zero | Mean::File(_) => Vec::new(),
-    };
+    // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random weights,
+    // and it would be the processor's slow handling of vanishing gradients that is timed.
     let transform = TransformOptions {
-        scale: params.scale,
+        scale: 1.0 / 128.0,
+        mean_values: vec![128.0],
         crop_size: params.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
-        mean_values,
         ..TransformOptions::default()
     };
     let source = DataLayer::new(place, dataset, &transform, mini_batch, (false, seed, 0))?;
