@@ -92,6 +92,7 @@ pub fn forward_training(
             let out = [saved.mean.host(), saved.inv_std.host()];
             cpu::forward_training(cpu, extents, epsilon, x.host(), affine, y.host(), out, running);
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -117,6 +118,7 @@ pub fn forward_inference(
             let out = [saved.mean.host() as &[f32], saved.inv_std.host()];
             cpu::normalise(cpu, extents, x.host(), affine, y.host(), out);
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -145,6 +147,7 @@ pub fn backward(
             let inputs = cpu::Inputs { statistics, x: x.host(), dy: dy.host(), saved, gamma };
             cpu::backward(cpu, extents, &inputs, dx.host(), accumulate, gradients);
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 

@@ -17,6 +17,7 @@ pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, mut
     assert_eq!((b.len(), y.len()), (extents.axis, extents.len()), "lengths of bias and blob");
     match device {
         Device::Cpu(cpu) => cpu::forward_in_place(cpu, extents, b.host(), y.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -34,5 +35,6 @@ pub fn backward(
     assert_eq!((db.len(), dy.len()), (extents.axis, extents.len()), "lengths of bias and blob");
     match device {
         Device::Cpu(cpu) => cpu::backward(cpu, extents, dy.host(), db.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }

@@ -60,6 +60,7 @@ pub fn forward_in_place(device: &Device, dropout: &Dropout, mut xy: ViewMut<'_>)
     check(dropout, xy.len(), xy.len());
     match device {
         Device::Cpu(cpu) => cpu::apply_in_place(cpu, dropout, xy.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -74,6 +75,7 @@ pub fn backward(
     check(dropout, dy.len(), dx.len());
     match device {
         Device::Cpu(cpu) => cpu::apply(cpu, dropout, dy.host(), dx.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 

@@ -25,6 +25,7 @@ pub fn sum(device: &Device, inputs: &[View<'_>], coefficients: &[f32], mut y: Vi
     assert_eq!(inputs.len(), coefficients.len(), "one coefficient per input");
     match device {
         Device::Cpu(cpu) => cpu::sum(cpu, inputs, coefficients, y.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -42,6 +43,7 @@ pub fn backward_sum(
     check(&[dy], dx.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_sum(cpu, coefficient, dy.host(), dx.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -53,6 +55,7 @@ pub fn product(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
     check(inputs, y.len());
     match device {
         Device::Cpu(cpu) => cpu::product(cpu, inputs, y.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -73,6 +76,7 @@ pub fn backward_product(
     assert!(index < inputs.len(), "input {index} of {}", inputs.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_product(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -84,6 +88,7 @@ pub fn maximum(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
     check(inputs, y.len());
     match device {
         Device::Cpu(cpu) => cpu::maximum(cpu, inputs, y.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -104,6 +109,7 @@ pub fn backward_maximum(
     assert!(index < inputs.len(), "input {index} of {}", inputs.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_maximum(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 

@@ -47,6 +47,7 @@ pub fn update(device: &Device, update: &Update, dw: View<'_>, mut v: ViewMut<'_>
     assert_eq!((dw.len(), v.len()), (w.len(), w.len()), "gradient, history and weights have one length");
     match device {
         Device::Cpu(cpu) => cpu::update(cpu, update, dw.host(), v.host(), w.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -55,5 +56,6 @@ pub fn update(device: &Device, update: &Update, dw: View<'_>, mut v: ViewMut<'_>
 pub fn sum_of_squares(device: &Device, elements: View<'_>) -> f64 {
     match device {
         Device::Cpu(cpu) => cpu::sum_of_squares(cpu, elements.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
