@@ -162,8 +162,9 @@ __device__ __forceinline__ void map(const float* const (&from)[INPUTS], float* t
 
 // ---- Blobs seen from an axis -----------------------------------------------------------------------------------------
 
-/// A divisor that does not change during a launch. `multiplier` is floor(2^64 / divisor) + 1, whose product's high half is
-/// the quotient while dividend times divisor stays below 2^64; it is 0 where that is not so, and for 1. The host knows.
+/// A divisor that does not change during a launch. `multiplier` is 2^64 / divisor rounded up: the high half of its product
+/// with the dividend is the quotient while dividend times divisor stays below 2^64. The host, which knows, makes it 0 where
+/// that may not be so, and for the divisor 1.
 struct Divisor {
     u64 divisor, multiplier;
 
@@ -174,7 +175,7 @@ struct Divisor {
     __device__ __forceinline__ u64 remainder(u64 dividend) const { return dividend - divide(dividend) * divisor; }
 };
 
-/// A blob of `outer x axis x inner` elements: samples, channels and pixels.
+/// A blob of `outer x axis x inner` elements: samples, channels and pixels. As cuda_launches.rs fills it.
 struct Extents {
     u64 outer;
     Divisor axis, inner;
@@ -223,6 +224,7 @@ __device__ __forceinline__ void map_channels(const float* const (&from)[INPUTS],
 
 /// A thread's way through some samples of one channel in packs of `W`, together with the other threads of its block.
 /// Neighbouring threads read neighbouring packs of one plane; a block that is larger than a plane reads several at once.
+/// The number of threads is a power of two.
 template <int W>
 struct ChannelWalk {
     u64 sample, last, plane;  // the plane's first element
@@ -231,7 +233,7 @@ struct ChannelWalk {
 
     __device__ ChannelWalk(const Extents& e, u64 channel, u64 first, u64 last) : last(last) {
         packs = u32(e.inner.divisor / W);
-        lanes = packs > blockDim.x / 2 ? blockDim.x : packs == 1 ? 1 : 1u << (32 - __clz(packs - 1));
+        lanes = packs > blockDim.x / 2 ? blockDim.x : 1u << (32 - __clz(packs - 1));
         samples = blockDim.x / lanes;
         pack = lane = threadIdx.x & (lanes - 1);
         sample = lane < packs ? first + threadIdx.x / lanes : last;
@@ -250,15 +252,50 @@ struct ChannelWalk {
     }
 };
 
-/// Elements of each input that a thread reads before it computes, to hide the latency of memory.
-constexpr int BATCH = 16;
+/// Packs of each input that a thread reads before it computes, to hide the latency of memory.
+template <int W>
+constexpr int BATCH = W == 1 ? 8 : 4;
+
+/// `to[i] (+)= op(the inputs' elements i)` over this thread's elements.
+template <int W, int INPUTS, class Op>
+__device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const float* const (&from)[INPUTS], float* to, bool add,
+                                           Op op) {
+    while (walk.more()) {
+        Pack<W> in[INPUTS][BATCH<W>], out[BATCH<W>];
+        u64 at[BATCH<W>];
+        bool there[BATCH<W>];
+#pragma unroll
+        for (int step = 0; step < BATCH<W>; step++) {
+            there[step] = walk.more();
+            if (!there[step]) continue;
+            at[step] = walk.at();
+#pragma unroll
+            for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at[step]);
+            if (add) out[step] = load<W>(to + at[step]);
+            walk.step();
+        }
+#pragma unroll
+        for (int step = 0; step < BATCH<W>; step++) {
+            if (!there[step]) continue;
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) {
+                float x[INPUTS];
+#pragma unroll
+                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+                float value = op(x);
+                out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
+            }
+            store<W>(to + at[step], out[step]);
+        }
+    }
+}
 
 /// Adds up `terms(the inputs' elements, sums)` over this thread's elements: in single precision over a batch, in double
 /// precision over batches.
 template <int W, int INPUTS, int SUMS, class Terms>
 __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const float* const (&from)[INPUTS],
                                             double (&sums)[SUMS], Terms terms) {
-    constexpr int STEPS = W == 1 ? BATCH / 2 : BATCH / W;
+    constexpr int STEPS = BATCH<W>;
     while (walk.more()) {
         Pack<W> in[INPUTS][STEPS];
         bool there[STEPS];
@@ -286,12 +323,29 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const float* co
     }
 }
 
+/// Whether the planes of all these blobs can be read in packs of four.
+template <int COUNT>
+__device__ __forceinline__ bool planes_aligned(const Extents& e, const float* const (&blobs)[COUNT]) {
+    return e.inner.divisor % 4 == 0 && aligned(blobs);
+}
+
+/// `to[i] (+)= op(the inputs' elements i)` over all elements of a channel, by one block.
+template <int INPUTS, class Op>
+__device__ __forceinline__ void channel_map(const float* const (&from)[INPUTS], float* to, bool add, const Extents& e,
+                                            u64 channel, Op op) {
+    if (planes_aligned(e, from) && aligned(to)) {
+        thread_map(ChannelWalk<4>(e, channel, 0, e.outer), from, to, add, op);
+    } else {
+        thread_map(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, op);
+    }
+}
+
 /// The sums over the samples [first, last) of a channel, which every thread of the block gets.
 template <int INPUTS, int SUMS, class Terms>
 __device__ void channel_sums(const float* const (&from)[INPUTS], const Extents& e, u64 channel, u64 first, u64 last,
                              double (&sums)[SUMS], Terms terms) {
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
-    if (e.inner.divisor % 4 == 0 && aligned(from)) {
+    if (planes_aligned(e, from)) {
         thread_sums(ChannelWalk<4>(e, channel, first, last), from, sums, terms);
     } else {
         thread_sums(ChannelWalk<1>(e, channel, first, last), from, sums, terms);
