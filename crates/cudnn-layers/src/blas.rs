@@ -39,7 +39,11 @@ pub(crate) fn product(
     c: DeviceViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    assert_eq!([a.view.len(), b.view.len(), c.len()], [m * k, k * n, m * n], "lengths of a product of {m}, {n}, {k}");
+    assert_eq!(
+        [a.view.len(), b.view.len(), c.len()],
+        [m * k, k * n, m * n],
+        "lengths of a product of {m}, {n}, {k}"
+    );
     if m * n > 0 {
         let asked = cuda.with_library(|cublas: &mut Cublas| {
             cublas.prepare(cuda)?;

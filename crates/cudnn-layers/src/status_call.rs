@@ -57,9 +57,9 @@ macro_rules! status_call {
         });
         match *address {
             Some(address) => {
-                let function = $sys::$function as unsafe fn($($crate::status_call::inferred!($argument)),*) -> _;
+                let declared: unsafe fn($($crate::status_call::inferred!($argument)),*) -> _ = $sys::$function;
                 let address = address as *const std::ffi::c_void;
-                Some($crate::status_call::ReturnsStatus::at(function, address)($($argument),*))
+                Some($crate::status_call::ReturnsStatus::at(declared, address)($($argument),*))
             }
             None => None,
         }

@@ -204,8 +204,8 @@ impl Planes {
 }
 
 /// `Division` of `pooling.cu`: the quotient of a dividend below 2^31 is its product with `multiplier`, shifted. With `2^s`
-/// the first power of two that is no smaller than the divisor, the multiplier is `2^(31 + s) / divisor` rounded up: it is
-/// too large by less than `2^s / divisor / 2^s`, which dividends below 2^31 do not show (Granlund and Montgomery 1994).
+/// the first power of two that is no smaller than the divisor, the multiplier is `2^(31 + s) / divisor` rounded up, which
+/// makes no difference for dividends below 2^31 (Granlund and Montgomery 1994, theorem 4.2).
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]
 struct Division {
@@ -232,7 +232,8 @@ mod tests {
     fn multiplication_divides() {
         let mut rng = tensor::rng::stream(1, 0);
         for round in 0..100_000 {
-            let divisor = if round < 300 { round + 1 } else { rng.random_range(1..1usize << rng.random_range(1..32)) };
+            let bits = rng.random_range(1..32);
+            let divisor = if round < 300 { round + 1 } else { rng.random_range(1..1usize << bits) };
             let Division { multiplier, shift, .. } = Division::by(divisor);
             let multiple = rng.random_range(0..1usize << 31) / divisor * divisor;
             for dividend in [multiple, multiple.saturating_sub(1), (1 << 31) - 1] {

@@ -71,10 +71,10 @@ pub(super) fn loss(
     let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
     let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
     cuda.scratch(|mut scratch| {
-        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let partials =
+            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
         let to = Arg::from(&mut to);
-        let args =
-            [device_extents.arg(), normaliser, ignored, p.into(), labels.into(), to, partials, fault];
+        let args = [device_extents.arg(), normaliser, ignored, p.into(), labels.into(), to, partials, fault];
         // SAFETY: `(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to, Tally*
         // partials, uint4* fault)`; the contract has checked the lengths, no label that is no class is used as an index,
         // and there is room for the tallies of all blocks.
@@ -99,7 +99,8 @@ pub(super) fn loss_backward(
     let (weight, labels) = (Arg::F32(loss_weight), Arg::from(labels));
     cuda.scratch(|mut scratch| {
         let factor = Arg::Address(scratch.slice(0..FACTOR_LEN).address());
-        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let partials =
+            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
         let args = [device_extents.arg(), normaliser, weight, ignored, labels, factor, partials, fault];
         // SAFETY: `(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels, float* factor,
         // Tally* partials, uint4* fault)`; the contract has checked the labels' number, and there is room for the factor
@@ -126,7 +127,8 @@ pub(super) fn accuracy(
     let blocks = blocks(extents.per_index(), THREADS as usize / 32);
     let (extents, fault) = (Extents::new(extents), Arg::Address(cuda.fault_address()));
     cuda.scratch(|mut scratch| {
-        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let partials =
+            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
         let (to, labels, ignored) = (Arg::from(&mut to), Arg::from(labels), ignored(ignore_label));
         let args = [extents.arg(), top_k.into(), ignored, scores.into(), labels, to, partials, fault];
         // SAFETY: `(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, Tally*
