@@ -17,30 +17,58 @@ pub(crate) fn open(name: &str, threads: Option<usize>) -> Result<Device, Error> 
 
 /// What identifies a device to a reader.
 #[derive(Clone, Debug, Serialize)]
-pub struct DeviceReport {
-    /// What `--device` calls it.
-    pub id: &'static str,
-    /// Its model.
-    pub name: String,
-    /// Threads in use.
-    pub threads: usize,
-    /// The instruction set that the kernels run on.
-    pub instructions: &'static str,
+#[serde(untagged)]
+pub enum DeviceReport {
+    /// The host's processor.
+    Cpu {
+        /// What `--device` calls it.
+        id: String,
+        /// Its model.
+        name: String,
+        /// Threads in use.
+        threads: usize,
+        /// The instruction set that the kernels run on.
+        instructions: &'static str,
+    },
+    /// An NVIDIA GPU.
+    Cuda {
+        /// What `--device` calls it.
+        id: String,
+        /// Its model, clocks and memory.
+        name: String,
+        /// Versions of driver, CUDA and cuDNN.
+        versions: String,
+    },
 }
 
 impl DeviceReport {
     /// Describes `device`.
     pub fn new(device: &Device) -> Self {
-        let Device::Cpu(cpu) = device;
-        let name = trainer::planning::processor_name();
-        Self { id: "cpu", name, threads: cpu.threads(), instructions: instructions() }
+        match device {
+            Device::Cpu(cpu) => Self::Cpu {
+                id: "cpu".to_owned(),
+                name: trainer::planning::processor_name(),
+                threads: cpu.threads(),
+                instructions: instructions(),
+            },
+            Device::Cuda(cuda) => Self::Cuda {
+                id: format!("cuda:{}", cuda.info().ordinal),
+                name: cuda.info().to_string(),
+                versions: cudnn_layers::raw::versions(cuda),
+            },
+        }
     }
 }
 
 impl fmt::Display for DeviceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.threads == 1 { "" } else { "s" };
-        write!(f, "{}: {}, {} thread{plural}, {}", self.id, self.name, self.threads, self.instructions)
+        match self {
+            Self::Cpu { id, name, threads, instructions } => {
+                let plural = if *threads == 1 { "" } else { "s" };
+                write!(f, "{id}: {name}, {threads} thread{plural}, {instructions}")
+            }
+            Self::Cuda { id, name, versions } => write!(f, "{id}: {name}, {versions}"),
+        }
     }
 }
 
@@ -64,8 +92,8 @@ mod tests {
 
     #[test]
     fn only_devices_that_exist_open() {
-        let Device::Cpu(cpu) = open("auto", Some(3)).unwrap();
+        let Device::Cpu(cpu) = open("cpu", Some(3)).unwrap() else { panic!("--device cpu is the processor") };
         assert_eq!(cpu.threads(), 3);
-        assert!(open("cuda:0", None).unwrap_err().to_string().contains("\"cuda:0\""));
+        assert!(open("cuda:99", None).unwrap_err().to_string().contains("\"cuda:99\""));
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     report::{Header, MemoryEstimate, OutputReport, PlanReport, six_digits},
 };
 use serde::Serialize;
-use tensor::{Accumulate, Arena, Device};
+use tensor::{Accumulate, Arena};
 use trainer::{
     Net, NetError,
     net::{Layout, NetLayout, run::Iteration},
@@ -108,9 +108,8 @@ fn mean_outputs(
 /// One forward pass: the sum of the elements of every output.
 fn forward(net: &mut Net, layout: &NetLayout, arena: &mut Arena, number: u64) -> Result<Vec<f64>, NetError> {
     let device = net.device().clone();
-    let Device::Cpu(cpu) = &device;
     let iteration = Iteration { number, accumulate: Accumulate::Replace };
-    cpu.run(|| net.forward(layout, arena, iteration, |_, _| ()))?;
+    device.run(|| net.forward(layout, arena, iteration, |_, _| ()))?;
     let sum = |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum();
     Ok(net.outputs().map(|output| sum(arena.view(layout.data[output.value]).host())).collect())
 }

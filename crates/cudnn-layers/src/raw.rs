@@ -12,7 +12,7 @@ use planner::ConvOp;
 use std::ffi::{CStr, c_int, c_void};
 use tensor::{
     Accumulate,
-    cuda::{Cuda, DeviceView, DeviceViewMut},
+    cuda::{Cuda, DeviceView, DeviceViewMut, Library, Stream},
 };
 
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
@@ -42,16 +42,12 @@ fn last_error() -> String {
 #[derive(Debug)]
 pub struct Cudnn {
     handle: sys::cudnnHandle_t,
-    cuda: Cuda,
+    stream: Stream,
 }
 
 impl Cudnn {
-    /// Starts cuDNN.
-    ///
-    /// # Errors
-    /// It is too old, or does not work with this driver or GPU.
-    pub fn new(cuda: &Cuda) -> Result<Self, CudnnError> {
-        cuda.bind()?;
+    fn start(stream: &Stream) -> Result<Self, CudnnError> {
+        stream.bind()?;
         let found = version();
         if found < OLDEST {
             return Err(CudnnError::TooOld { found, needed: OLDEST });
@@ -59,15 +55,15 @@ impl Cudnn {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.
         check("cudnnCreate", unsafe { sys::cudnnCreate(&mut handle) })?;
-        let cudnn = Self { handle, cuda: cuda.clone() };
-        // SAFETY: the handle was just made; the stream lives as long as `cudnn.cuda`, and the handle is destroyed before.
-        check("cudnnSetStream", unsafe { sys::cudnnSetStream(handle, cuda.raw_stream().cast()) })?;
+        let cudnn = Self { handle, stream: stream.clone() };
+        // SAFETY: the handle was just made; the stream lives as long as `cudnn.stream`, and the handle is destroyed before.
+        check("cudnnSetStream", unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) })?;
         Ok(cudnn)
     }
 
-    /// The GPU it works on.
-    pub fn cuda(&self) -> &Cuda {
-        &self.cuda
+    /// The stream it works in.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// The library's version.
@@ -81,7 +77,7 @@ impl Cudnn {
         algorithm: RawAlgorithm,
         descriptors: &ConvDescriptors,
     ) -> Result<usize, CudnnError> {
-        self.cuda.bind()?;
+        self.stream.bind()?;
         let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
         let (x, w, y, convolution) = (x.raw(), w.raw(), y.raw(), convolution.raw());
         let mut bytes = 0;
@@ -221,13 +217,30 @@ impl Cudnn {
     }
 }
 
+impl Library for Cudnn {
+    type Error = CudnnError;
+
+    /// Starts cuDNN. Fails if it is too old, or does not work with this driver or GPU.
+    fn new(stream: &Stream) -> Result<Self, CudnnError> {
+        Self::start(stream)
+    }
+}
+
+// SAFETY: cuDNN lets any thread use a handle, one at a time; there is one `Cudnn` per handle, and it is not `Sync`.
+unsafe impl Send for Cudnn {}
+
 impl Drop for Cudnn {
     fn drop(&mut self) {
-        if self.cuda.bind().is_ok() {
+        if self.stream.bind().is_ok() {
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
             let _ = unsafe { sys::cudnnDestroy(self.handle) };
         }
     }
+}
+
+/// Driver, CUDA and cuDNN on `cuda`, for a report.
+pub fn versions(cuda: &Cuda) -> String {
+    format!("cuDNN {}, {}", version(), cuda.versions())
 }
 
 static ONE: f32 = 1.0;

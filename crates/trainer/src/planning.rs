@@ -1,7 +1,7 @@
 //! From a net's kernels to installed configurations: profile, plan, install.
 
 use crate::{error::NetError, net::Net};
-use cudnn_layers::conv::{CpuProfiler, ProfileOptions};
+use cudnn_layers::conv::{ProfileOptions, profiler};
 use planner::{
     BatchSizePolicy, CostTable, Coverage, DeviceHeader, Kernel, Plan, PlanOptions, Profiler, Progress,
 };
@@ -36,7 +36,7 @@ impl Planning {
     ) -> Result<(), NetError> {
         let start = Instant::now();
         let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
-        let mut profiler = profiler(&self.device, self.options);
+        let mut profiler = self.profiler()?;
         let result = self.table.profile(&kernels, policy, profiler.as_mut(), progress);
         self.profiling += start.elapsed();
         result.map_err(|error| NetError::Profile(error.into()))
@@ -55,7 +55,7 @@ impl Planning {
     ) -> Result<Coverage, NetError> {
         let start = Instant::now();
         let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
-        let mut profiler = profiler(&self.device, self.options);
+        let mut profiler = self.profiler()?;
         let result = self.table.profile_for(&kernels, options, profiler.as_mut(), progress);
         self.profiling += start.elapsed();
         result.map_err(|error| NetError::Profile(error.into()))
@@ -71,6 +71,10 @@ impl Planning {
         self.planning += start.elapsed();
         net.install(&plan)?;
         Ok(plan)
+    }
+
+    fn profiler(&self) -> Result<Box<dyn Profiler>, NetError> {
+        profiler(&self.device, self.options).map_err(|error| NetError::Profile(error.into()))
     }
 
     /// What was measured.
@@ -89,20 +93,22 @@ impl Planning {
     }
 }
 
-fn profiler(device: &Device, options: ProfileOptions) -> Box<dyn Profiler> {
-    match device {
-        Device::Cpu(cpu) => Box::new(CpuProfiler::new(cpu.clone(), options)),
-    }
-}
-
 fn header(device: &Device) -> DeviceHeader {
-    let Device::Cpu(cpu) = device;
-    DeviceHeader {
-        name: processor_name(),
-        library_version: format!("microbatch {}", env!("CARGO_PKG_VERSION")),
-        threads: cpu.threads().to_string(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        ..DeviceHeader::default()
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    match device {
+        Device::Cpu(cpu) => DeviceHeader {
+            name: processor_name(),
+            library_version: format!("microbatch {}", env!("CARGO_PKG_VERSION")),
+            threads: cpu.threads().to_string(),
+            command,
+            ..DeviceHeader::default()
+        },
+        Device::Cuda(cuda) => DeviceHeader {
+            name: cuda.info().to_string(),
+            library_version: cudnn_layers::raw::versions(cuda),
+            command,
+            ..DeviceHeader::default()
+        },
     }
 }
 

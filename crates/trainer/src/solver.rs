@@ -241,8 +241,7 @@ impl Solver {
         let iteration = self.iteration;
         let rate = self.spec.learning_rate.rate(iteration as usize);
         let device = self.device.clone();
-        let Device::Cpu(cpu) = &device;
-        let loss = cpu.run(|| -> Result<f64, TrainError> {
+        let loss = device.run(|| -> Result<f64, TrainError> {
             let loss = self.gradients()?;
             if !loss.is_finite() {
                 return Err(TrainError::Diverged { loss, iteration });
@@ -311,8 +310,7 @@ impl Solver {
         let iterations = self.spec.tests[index].iterations;
         let (net, layout) = (&mut self.tests[index], &self.layout.nets[index + 1]);
         let device = self.device.clone();
-        let Device::Cpu(cpu) = &device;
-        Ok(cpu.run(|| test(net, layout, &mut self.arena, iterations))?)
+        Ok(device.run(|| test(net, layout, &mut self.arena, iterations))?)
     }
 }
 

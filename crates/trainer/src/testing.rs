@@ -49,7 +49,7 @@ impl Forced {
 
     /// The plan of `net` under this profiler, installed.
     pub(crate) fn install(mut self, net: &mut Net, options: &PlanOptions) -> Plan {
-        let Device::Cpu(cpu) = net.device();
+        let Device::Cpu(cpu) = net.device() else { panic!("the algorithms are the CPU's") };
         self.threads = cpu.threads();
         let mut table = CostTable::new(DeviceHeader::default());
         let kernels = net.kernels();

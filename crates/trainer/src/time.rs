@@ -12,7 +12,7 @@ use crate::{
 use cudnn_layers::{conv::ConvOp, sgd};
 use planner::Plan;
 use std::time::{Duration, Instant};
-use tensor::{Accumulate, Arena, Device};
+use tensor::{Accumulate, Arena};
 
 /// Average times of one layer, in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,11 +112,10 @@ impl Timing {
         mut observe: impl FnMut(usize, f64) + Send,
     ) -> Result<(TimeReport, Net), NetError> {
         let device = self.net.device().clone();
-        let Device::Cpu(cpu) = &device;
         let mut arena = Arena::new(self.layout.len);
         self.net.enter_arena();
         initialize(&self.net, &self.layout.nets[0], &mut arena, seed);
-        let report = cpu.run(|| self.measure(&mut arena, iterations, &mut observe))?;
+        let report = device.run(|| self.measure(&mut arena, iterations, &mut observe))?;
         Ok((report, self.net))
     }
 

@@ -69,6 +69,7 @@ pub fn forward(
     extents.check(x.len(), w.len(), y.len());
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), w.host(), y.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
     if let Some(b) = b {
         bias::forward_in_place(device, &extents.rows(), b, y);
@@ -87,6 +88,7 @@ pub fn backward_data(
     extents.check(dx.len(), w.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy.host(), w.host(), dx.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -102,6 +104,7 @@ pub fn backward_weights(
     extents.check(x.len(), dw.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_weights(cpu, extents, x.host(), dy.host(), dw.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 

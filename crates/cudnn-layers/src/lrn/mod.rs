@@ -64,6 +64,7 @@ pub fn forward(
                 Region::WithinChannel => within::forward(cpu, lrn, shape, x.host(), out),
             }
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -91,6 +92,7 @@ pub fn backward(
                 Region::WithinChannel => within::backward(cpu, lrn, shape, inputs, dx.host(), accumulate),
             }
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 

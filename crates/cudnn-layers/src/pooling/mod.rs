@@ -40,6 +40,7 @@ pub fn forward_max(
         Device::Cpu(cpu) => {
             maximum::forward(cpu, geometry, x.host(), y.host(), mask.map(ViewMut::into_host));
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -56,6 +57,7 @@ pub fn backward_max(
     assert_eq!(mask.len(), mask_len(geometry), "the length of the mask");
     match device {
         Device::Cpu(cpu) => maximum::backward(cpu, geometry, mask.host(), dy.host(), dx.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -64,6 +66,7 @@ pub fn forward_average(device: &Device, geometry: &PoolGeometry, x: View<'_>, mu
     check(geometry, x.len(), y.len());
     match device {
         Device::Cpu(cpu) => average::forward(cpu, geometry, x.host(), y.host()),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 
@@ -78,6 +81,7 @@ pub fn backward_average(
     check(geometry, dx.len(), dy.len());
     match device {
         Device::Cpu(cpu) => average::backward(cpu, geometry, dy.host(), dx.host(), accumulate),
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
 

@@ -28,6 +28,7 @@ pub fn forward(
         Device::Cpu(_) => {
             accuracy.host()[0] = cpu::accuracy(extents, top_k, ignore_label, scores.host(), labels.host())?;
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
     Ok(())
 }

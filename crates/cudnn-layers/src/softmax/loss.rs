@@ -55,6 +55,7 @@ pub fn forward(
         Device::Cpu(_) => {
             loss.host()[0] = cpu::loss(extents, options, p.host(), labels.host())?;
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
     Ok(())
 }
@@ -81,5 +82,6 @@ pub fn backward(
             let operands = (p.host(), labels.host(), dx.host());
             cpu::loss_backward(cpu, extents, options, loss_weight, operands, accumulate)
         }
+        Device::Cuda(_) => crate::not_on_a_gpu_yet(),
     }
 }
