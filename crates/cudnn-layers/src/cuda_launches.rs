@@ -137,11 +137,14 @@ mod tests {
     fn multiplication_divides() {
         let mut rng = tensor::rng::stream(1, 0);
         for _ in 0..100_000 {
-            let divisor = rng.random_range(2..1usize << rng.random_range(2..32));
-            let largest = rng.random_range(0..1usize << rng.random_range(1..33));
+            let bits = [rng.random_range(2..32), rng.random_range(1..33)];
+            let divisor = rng.random_range(2..1usize << bits[0]);
+            let largest = rng.random_range(0..1usize << bits[1]);
             let Divisor { multiplier, .. } = Divisor::new(divisor, largest);
             assert_ne!(multiplier, 0);
-            for dividend in [largest, largest / divisor * divisor, (largest / divisor * divisor).saturating_sub(1)] {
+            for dividend in
+                [largest, largest / divisor * divisor, (largest / divisor * divisor).saturating_sub(1)]
+            {
                 let quotient = (dividend as u128 * u128::from(multiplier)) >> 64;
                 assert_eq!(quotient, (dividend / divisor) as u128, "{dividend} / {divisor}");
             }

@@ -134,8 +134,7 @@ impl TestDevice {
         let added = self.run_on_slices(inputs, &start, |device, inputs, out| {
             op(device, inputs, out, Accumulate::Add);
         });
-        let sum: Vec<f64> =
-            start.iter().zip(&replaced).map(|(&a, &b)| f64::from(a) + f64::from(b)).collect();
+        let sum: Vec<f64> = start.iter().zip(&replaced).map(|(&a, &b)| f64::from(a) + f64::from(b)).collect();
         assert_close(&added, &sum, FEW_ROUNDINGS, "added to what was there");
         replaced
     }
@@ -187,7 +186,10 @@ fn run_once(
     let after = arena.read(all).unwrap();
     for (i, (after, before)) in after.iter().zip(&before).enumerate() {
         let in_output = (out_span.offset..out_span.offset + out_span.len).contains(&i);
-        assert!(in_output || after.to_bits() == before.to_bits(), "element {i} was written, {out_span:?} may be");
+        assert!(
+            in_output || after.to_bits() == before.to_bits(),
+            "element {i} was written, {out_span:?} may be"
+        );
     }
     after[out_span.offset..][..out_span.len].to_vec()
 }
