@@ -18,6 +18,7 @@ pub mod layers;
 pub mod net;
 pub mod planning;
 pub mod prototxt;
+mod replay;
 pub mod snapshot;
 pub mod solver;
 pub mod spec;

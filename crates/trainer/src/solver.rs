@@ -12,19 +12,22 @@ use crate::{
     error::NetError,
     fill::fill,
     layers::{BuildOptions, SyntheticData},
-    net::{Layout, MemoryReport, Net, NetLayout, run::Iteration},
+    net::{Layout, MemoryReport, Net, NetLayout, layout::ParamSpans, run::Iteration},
     planning::Planning,
     prototxt,
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
 };
-use cudnn_layers::{conv::ProfileOptions, sgd};
+use cudnn_layers::{
+    conv::ProfileOptions,
+    sgd::{self, ParamUpdate},
+};
 use planner::{Plan, PlanOptions, Progress};
 use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
 };
-use tensor::{Accumulate, Arena, Device, Shape, cuda::CudaError};
+use tensor::{Access, Accumulate, Arena, Device, Lease, Shape, View, cuda::CudaError};
 use thiserror::Error;
 
 /// What a user decides of a training besides the solver file.
@@ -289,7 +292,7 @@ impl Solver {
         let spec = &self.spec;
         let gradient_scale = self.clipping() / spec.iter_size as f32;
         let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
-        for (param, spans) in params.filter(|(param, _)| param.trained) {
+        let updates = params.map(|(param, spans)| {
             let update = sgd::Update {
                 rate: rate * param.lr_mult,
                 momentum: spec.momentum,
@@ -300,17 +303,17 @@ impl Solver {
                     Regularization::L2 => sgd::Regularization::L2,
                 },
             };
-            let (diff, history) = (spans.diff.expect("trained"), spans.history.expect("trained by a solver"));
-            update_parameter(&self.device, &update, &mut self.arena, [diff, history, spans.data]);
-        }
+            (update, spans)
+        });
+        update_parameters(&self.device, &mut self.arena, updates);
     }
 
     /// The factor that brings the norm of all gradients down to `clip_gradients`; 1 if it is below.
     fn clipping(&self) -> f32 {
         let Some(limit) = self.spec.clip_gradients else { return 1.0 };
         let diffs = self.layout.nets[0].params.iter().filter_map(|spans| spans.diff);
-        let squares: f64 = diffs.map(|span| sgd::sum_of_squares(&self.device, self.arena.view(span))).sum();
-        let norm = squares.sqrt();
+        let diffs: Vec<View<'_>> = diffs.map(|span| self.arena.view(span)).collect();
+        let norm = sgd::sum_of_squares_all(&self.device, &diffs).sqrt();
         if norm > f64::from(limit) { (f64::from(limit) / norm) as f32 } else { 1.0 }
     }
 
@@ -354,20 +357,28 @@ pub fn test(
         .collect())
 }
 
-/// Updates one parameter: its gradient, history and values lie in `arena`.
-pub(crate) fn update_parameter(
+/// Updates every parameter that has a gradient and a history in `arena`.
+pub(crate) fn update_parameters<'a>(
     device: &Device,
-    update: &sgd::Update,
     arena: &mut Arena,
-    [diff, history, data]: [tensor::Span; 3],
+    updates: impl Iterator<Item = (sgd::Update, &'a ParamSpans)>,
 ) {
-    use tensor::{Access, Lease};
-    let requests = [(diff, Access::Read), (history, Access::Write), (data, Access::Write)];
-    let leases = arena.lease(&requests).expect("gradient, history and weights lie apart");
-    let [Lease::Read(dw), Lease::Write(v), Lease::Write(w)] =
-        <[Lease<'_>; 3]>::try_from(leases).expect("three requests")
-    else {
-        unreachable!("leases come in the order of the requests")
-    };
-    sgd::update(device, update, dw, v, w);
+    let (mut factors, mut requests) = (Vec::new(), Vec::new());
+    for (update, spans) in updates {
+        if let (Some(diff), Some(history)) = (spans.diff, spans.history) {
+            factors.push(update);
+            requests.extend([(diff, Access::Read), (history, Access::Write), (spans.data, Access::Write)]);
+        }
+    }
+    let mut leases = arena.lease(&requests).expect("gradients, history and weights lie apart").into_iter();
+    let mut params: Vec<ParamUpdate<'_>> = Vec::with_capacity(factors.len());
+    for update in factors {
+        let (Some(Lease::Read(dw)), Some(Lease::Write(v)), Some(Lease::Write(w))) =
+            (leases.next(), leases.next(), leases.next())
+        else {
+            unreachable!("leases come in the order of the requests")
+        };
+        params.push(ParamUpdate { update, dw, v, w });
+    }
+    sgd::update_all(device, &mut params);
 }

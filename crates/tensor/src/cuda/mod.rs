@@ -11,6 +11,7 @@
 
 mod context;
 mod fault;
+mod graph;
 mod library;
 mod memory;
 mod module;
@@ -19,6 +20,7 @@ mod probe;
 mod stream;
 
 pub use context::Cuda;
+pub use graph::Graph;
 pub use library::Library;
 pub use memory::{DeviceArena, DeviceView, DeviceViewMut};
 pub use module::{Arg, Grid, Source};

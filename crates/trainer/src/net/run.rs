@@ -10,6 +10,7 @@ use crate::{
     error::NetError,
     layers::{Backward, Forward, Gradient},
 };
+use cudnn_layers::softmax::labels::device_fault;
 use tensor::{Access, Accumulate, Arena, Lease, Span, View, ViewMut, cuda::CudaError};
 
 /// What an iteration is told besides its data.
@@ -98,9 +99,10 @@ impl Net {
     /// Waits for the device.
     ///
     /// # Errors
-    /// Something that was asked of it failed.
+    /// Something that was asked of it failed, or it met a label out of range, which on a processor is an error at once.
     pub fn check(&self) -> Result<(), NetError> {
-        Ok(self.device.check()?)
+        self.device.check()?;
+        device_fault(&self.device).map_or(Ok(()), |label| Err(NetError::Label(label)))
     }
 }
 
