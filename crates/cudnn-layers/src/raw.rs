@@ -353,7 +353,10 @@ impl Opaque for sys::cudnnConvolutionDescriptor_t {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address of a descriptor is written to; the descriptor is then set.
         unsafe {
-            check("cudnnCreateConvolutionDescriptor", status_call!(sys::cudnnCreateConvolutionDescriptor(&mut raw)))?;
+            check(
+                "cudnnCreateConvolutionDescriptor",
+                status_call!(sys::cudnnCreateConvolutionDescriptor(&mut raw)),
+            )?;
             let status = status_call!(sys::cudnnSetConvolution2dDescriptor(
                 raw,
                 pad[0],
@@ -371,7 +374,10 @@ impl Opaque for sys::cudnnConvolutionDescriptor_t {
                     check("cudnnSetConvolutionGroupCount", status)
                 })
                 .and_then(|()| {
-                    check("cudnnSetConvolutionMathType", status_call!(sys::cudnnSetConvolutionMathType(raw, math)))
+                    check(
+                        "cudnnSetConvolutionMathType",
+                        status_call!(sys::cudnnSetConvolutionMathType(raw, math)),
+                    )
                 });
             or_destroy(raw, set)
         }
