@@ -24,6 +24,9 @@ pub struct PlanningArgs {
     /// Only algorithms whose typical error, relative to the largest output, is at most this
     #[arg(long, value_name = "ERROR", value_parser = max_error, allow_negative_numbers = true)]
     pub max_error: Option<f32>,
+    /// Only algorithms that give bit-equal results every time
+    #[arg(long)]
+    pub deterministic: bool,
 }
 
 const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
@@ -94,7 +97,7 @@ impl PlanningArgs {
             workspace_policy,
             limit: self.limit(workspace_policy, environment)?.unwrap_or(defaults.limit),
             max_error: self.max_error,
-            ..defaults
+            deterministic_only: self.deterministic,
         })
     }
 

@@ -58,7 +58,7 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let (prepared, header) = prepare(args, notes, &mut console)?;
     let (memory, plan) = announce(&prepared, at_start, &mut console)?;
 
-    let mut solver = prepared.start();
+    let mut solver = prepared.start()?;
     start_from(args, &mut solver)?;
     let first = solver.iteration();
     let meter = Meter::new(first, solver.spec().max_iter, header.net.mini_batch * solver.spec().iter_size);

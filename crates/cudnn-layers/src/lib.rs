@@ -9,6 +9,7 @@
 pub mod activation;
 pub mod batch_norm;
 pub mod bias;
+mod blas;
 pub mod conv;
 pub mod copy;
 mod cpu_loops;
@@ -26,12 +27,8 @@ pub mod raw;
 pub mod scale;
 pub mod sgd;
 pub mod softmax;
+mod status_call;
 #[cfg(test)]
 mod testing;
 
 pub use extents::AxisExtents;
-
-/// Until every operation has its code for GPUs.
-fn not_on_a_gpu_yet() -> ! {
-    panic!("this operation does not run on a GPU yet")
-}

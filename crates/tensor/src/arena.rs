@@ -4,6 +4,7 @@ use crate::{
     Device, View, ViewMut,
     cuda::{CudaError, DeviceArena},
 };
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// Offsets in an arena are multiples of this many elements, 256 bytes: what a GPU's own allocations are aligned to, and
@@ -138,33 +139,37 @@ impl Arena {
         }
     }
 
-    /// A copy of the elements of `span`, after all work asked for so far.
+    /// The elements of `span` after all work asked for so far: those of a GPU copied to the host.
     ///
     /// # Errors
     /// Work of a GPU failed, or the copy does.
     ///
     /// # Panics
     /// If the span lies outside the arena.
-    pub fn read(&self, span: Span) -> Result<Vec<f32>, CudaError> {
+    pub fn read(&self, span: Span) -> Result<Cow<'_, [f32]>, CudaError> {
         match &self.0 {
-            Memory::Host(_) => Ok(self.view(span).host().to_vec()),
-            Memory::Device(arena) => arena.download(span),
+            Memory::Host(_) => Ok(Cow::Borrowed(self.view(span).host())),
+            Memory::Device(arena) => arena.download(span).map(Cow::Owned),
         }
     }
 
-    /// Copies `values` to the beginning of `span`.
+    /// Has `fill` write the elements of `span`: in place, or, for a GPU, on the host, to be copied there.
     ///
     /// # Errors
-    /// A GPU is lost.
+    /// What `fill` returns, or a GPU is lost.
     ///
     /// # Panics
-    /// If the span lies outside the arena or is shorter than `values`.
-    pub fn write(&mut self, span: Span, values: &[f32]) -> Result<(), CudaError> {
-        match &mut self.0 {
-            Memory::Host(_) => self.view_mut(span).host()[..values.len()].copy_from_slice(values),
-            Memory::Device(arena) => arena.upload(span, values)?,
-        }
-        Ok(())
+    /// If the span lies outside the arena.
+    pub fn fill<R, E: From<CudaError>>(
+        &mut self,
+        span: Span,
+        fill: impl FnOnce(&mut [f32]) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let Memory::Device(arena) = &mut self.0 else { return fill(self.view_mut(span).host()) };
+        let mut values = vec![0.0; span.len];
+        let result = fill(&mut values)?;
+        arena.upload(span, &values)?;
+        Ok(result)
     }
 
     /// Several buffers at once, in the order of `requests`. A written buffer may overlap no other one.

@@ -1,7 +1,7 @@
 //! The devices a net can run on.
 
 use crate::{
-    Cpu,
+    Cpu, ViewMut,
     cuda::{Cuda, CudaError, Event},
 };
 use std::time::Instant;
@@ -38,6 +38,14 @@ impl Device {
         match self {
             Device::Cpu(_) => Ok(()),
             Device::Cuda(cuda) => cuda.check(),
+        }
+    }
+
+    /// Writes zeros.
+    pub fn zero(&self, mut view: ViewMut<'_>) {
+        match self {
+            Device::Cpu(_) => view.host().fill(0.0),
+            Device::Cuda(cuda) => cuda.note(view.device().zero(cuda.stream())),
         }
     }
 

@@ -39,6 +39,9 @@ pub enum NetError {
     /// The convolutions could not be planned.
     #[error(transparent)]
     Plan(#[from] planner::PlanError),
+    /// The device failed: which step it was at, nobody knows.
+    #[error(transparent)]
+    Device(#[from] tensor::cuda::CudaError),
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),

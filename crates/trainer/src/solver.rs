@@ -20,8 +20,11 @@ use crate::{
 };
 use cudnn_layers::{conv::ProfileOptions, sgd};
 use planner::{Plan, PlanOptions, Progress};
-use std::collections::{HashMap, VecDeque};
-use tensor::{Accumulate, Arena, Device, Shape};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+};
+use tensor::{Accumulate, Arena, Device, Shape, cuda::CudaError};
 use thiserror::Error;
 
 /// What a user decides of a training besides the solver file.
@@ -165,25 +168,34 @@ impl Prepared {
     }
 
     /// Allocates the arena and gives the parameters their first values.
-    pub fn start(self) -> Solver {
+    ///
+    /// # Errors
+    /// A GPU has not that much memory left.
+    pub fn start(self) -> Result<Solver, TrainError> {
         let Self { spec, seed, train, tests, layout, .. } = self;
-        let mut arena = Arena::new(layout.len);
+        let mut arena = Arena::on(train.device(), layout.len).map_err(NetError::from)?;
         let nets = std::iter::once(&train).chain(&tests);
         for (net, layout) in nets.zip(&layout.nets) {
-            initialize(net, layout, &mut arena, seed);
+            initialize(net, layout, &mut arena, seed)?;
         }
         let device = train.device().clone();
-        Solver { spec, seed, device, train, tests, layout, arena, iteration: 0, recent: VecDeque::new() }
+        Ok(Solver { spec, seed, device, train, tests, layout, arena, iteration: 0, recent: VecDeque::new() })
     }
 }
 
 /// Gives the parameters of `net` their first values. Parameters that nets share get the same from each.
-pub fn initialize(net: &Net, layout: &NetLayout, arena: &mut Arena, seed: u64) {
+///
+/// # Errors
+/// A GPU is lost.
+pub fn initialize(net: &Net, layout: &NetLayout, arena: &mut Arena, seed: u64) -> Result<(), NetError> {
     for (param, spans) in net.graph().params.iter().zip(&layout.params) {
         let declaration = &param.declaration;
-        let mut values = arena.view_mut(spans.data);
-        fill(values.host(), &declaration.shape, declaration.filler, seed, &param.name);
+        arena.fill(spans.data, |values| -> Result<(), CudaError> {
+            fill(values, &declaration.shape, declaration.filler, seed, &param.name);
+            Ok(())
+        })?;
     }
+    Ok(())
 }
 
 /// The nets of a solver share parameters by name: those of one name must have one shape.
@@ -226,11 +238,11 @@ impl Solver {
         self.iteration
     }
 
-    /// The values of parameter `name`, as in `conv1.0`.
-    pub fn parameter(&self, name: &str) -> Option<&[f32]> {
+    /// The values of parameter `name`, as in `conv1.0`; `None` if there is none of that name, or the device is lost.
+    pub fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
         let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
         let (_, spans) = params.into_iter().find(|(param, _)| param.name == name)?;
-        Some(self.arena.view(spans.data).host())
+        self.arena.read(spans.data).ok()
     }
 
     /// One iteration: forward, backward, update.
@@ -266,9 +278,9 @@ impl Solver {
             let accumulate = if part == 0 { Accumulate::Replace } else { Accumulate::Add };
             // Each mini-batch has a number of its own, so that each draws its own dropout masks.
             let iteration = Iteration { number: self.iteration * parts + part, accumulate };
-            self.train.forward(layout, &mut self.arena, iteration, |_, _| ())?;
-            loss += self.train.loss(layout, &self.arena);
-            self.train.backward(layout, &mut self.arena, iteration, |_, _| ())?;
+            self.train.forward(layout, &mut self.arena, iteration, |_| Ok(()))?;
+            loss += self.train.loss(layout, &self.arena)?;
+            self.train.backward(layout, &mut self.arena, iteration, |_| Ok(()))?;
         }
         Ok(loss / parts as f64)
     }
@@ -326,10 +338,9 @@ pub fn test(
 ) -> Result<Vec<TestOutput>, NetError> {
     let mut sums = vec![0.0; net.outputs().count()];
     for number in 0..iterations as u64 {
-        net.forward(layout, arena, Iteration { number, accumulate: Accumulate::Replace }, |_, _| ())?;
+        net.forward(layout, arena, Iteration { number, accumulate: Accumulate::Replace }, |_| Ok(()))?;
         for (sum, output) in sums.iter_mut().zip(net.outputs()) {
-            let values = arena.view(layout.data[output.value]).host();
-            *sum += values.iter().map(|&value| f64::from(value)).sum::<f64>();
+            *sum += net.sum(layout, arena, output.value)?;
         }
     }
     let means = sums.into_iter().map(|sum| sum / iterations as f64);

@@ -117,16 +117,16 @@ impl Running {
         let (layout, len) = choose(&net, &Layout::new(&[&net], false));
         let mut arena = Arena::new(len);
         arena.view_mut(Span { offset: 0, len: arena.len() }).host().fill(f32::NAN);
-        initialize(&net, &layout, &mut arena, 1);
+        initialize(&net, &layout, &mut arena, 1).unwrap();
         Self { net, layout, arena }
     }
 
     /// Forward and backward; returns the loss.
     pub(crate) fn iterate(&mut self, number: u64) -> f64 {
         let iteration = Iteration { number, accumulate: Accumulate::Replace };
-        self.net.forward(&self.layout, &mut self.arena, iteration, |_, _| ()).unwrap();
-        let loss = self.net.loss(&self.layout, &self.arena);
-        self.net.backward(&self.layout, &mut self.arena, iteration, |_, _| ()).unwrap();
+        self.net.forward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
+        let loss = self.net.loss(&self.layout, &self.arena).unwrap();
+        self.net.backward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
         loss
     }
 

@@ -97,7 +97,7 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
         mini_batch: None,
         seed: 1,
     };
-    Prepared::new(spec, &options, |_| ()).unwrap().start()
+    Prepared::new(spec, &options, |_| ()).unwrap().start().unwrap()
 }
 
 #[test]

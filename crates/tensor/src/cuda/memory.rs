@@ -131,7 +131,8 @@ impl DeviceArena {
     /// # Errors
     /// The device is lost.
     pub fn zero(&mut self) -> Result<(), CudaError> {
-        self.memset(Span { offset: 0, len: self.len }, 0)
+        let stream = self.stream.clone();
+        self.view_mut(Span { offset: 0, len: self.len }).zero(&stream)
     }
 
     /// Fills `span` with NaN: what nobody may read before it is written.
@@ -142,16 +143,9 @@ impl DeviceArena {
     /// # Panics
     /// If the span lies outside.
     pub fn poison(&mut self, span: Span) -> Result<(), CudaError> {
+        let stream = self.stream.clone();
         // All bits set is a NaN.
-        self.memset(span, 0xff)
-    }
-
-    fn memset(&mut self, span: Span, byte: u8) -> Result<(), CudaError> {
-        self.stream.bind()?;
-        let (address, bytes) = (self.address(span), span.len * size_of::<f32>());
-        // SAFETY: `address` checked that the span lies inside; any bit pattern is an `f32`.
-        unsafe { result::memset_d8_async(address, byte, bytes, self.stream.raw()) }
-            .map_err(CudaError::driver("filling GPU memory"))
+        self.view_mut(span).memset(&stream, 0xff)
     }
 
     /// The elements of `span`, copied to the host after all work asked for so far.
@@ -261,6 +255,21 @@ impl<'a> DeviceViewMut<'a> {
     /// The device address of the first element.
     pub fn address(&mut self) -> CUdeviceptr {
         self.address
+    }
+
+    /// Asks for zeros to be written.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn zero(&mut self, stream: &Stream) -> Result<(), CudaError> {
+        self.memset(stream, 0)
+    }
+
+    fn memset(&mut self, stream: &Stream, byte: u8) -> Result<(), CudaError> {
+        stream.bind()?;
+        // SAFETY: the view is of so many elements, and exclusive; any bit pattern is an `f32`.
+        unsafe { result::memset_d8_async(self.address, byte, self.len * size_of::<f32>(), stream.raw()) }
+            .map_err(CudaError::driver("filling GPU memory"))
     }
 }
 
