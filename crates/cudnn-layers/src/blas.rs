@@ -45,31 +45,31 @@ pub(crate) fn product(
         "lengths of a product of {m}, {n}, {k}"
     );
     if m * n > 0 {
+        // The scratch stays ours until all of the product is asked for: cuBLAS may need several kernels for it.
         let asked = cuda.with_library(|cublas: &mut Cublas| {
-            cublas.prepare(cuda)?;
-            cublas.product([m, n, k], a, b, c, accumulate)
+            cuda.scratch(|scratch| {
+                cublas.prepare(cuda.allows_tf32(), scratch)?;
+                cublas.product([m, n, k], a, b, c, accumulate)
+            })
         });
         cuda.note(asked);
     }
 }
 
 impl Cublas {
-    /// Sets what belongs to the caller: the arithmetic and the workspace.
-    fn prepare(&mut self, cuda: &Cuda) -> Result<(), CudaError> {
+    /// Sets what belongs to the device: the arithmetic, and its scratch as the workspace. With one stream and one workspace
+    /// cuBLAS gives the same result every time.
+    fn prepare(&mut self, tf32: bool, mut scratch: DeviceViewMut<'_>) -> Result<(), CudaError> {
         self.stream.bind()?;
-        let math = match cuda.allows_tf32() {
+        let math = match tf32 {
             true => sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
             false => sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
         };
         // SAFETY: the handle is alive.
-        let status = unsafe { status_call!(sys::cublasSetMathMode(self.handle, math)) };
-        check("cublasSetMathMode", status)?;
-        // The workspace is the device's own scratch, which stays where it is. With one stream and one workspace cuBLAS gives
-        // the same result every time.
-        let (address, bytes) =
-            cuda.scratch(|mut scratch| (scratch.address() as *mut c_void, scratch.len() * size_of::<f32>()));
-        // SAFETY: the handle is alive. The scratch lives as long as the device, and work that uses it goes through one
-        // stream, piece by piece, as the product does.
+        check("cublasSetMathMode", unsafe { status_call!(sys::cublasSetMathMode(self.handle, math)) })?;
+        let (address, bytes) = (scratch.address() as *mut c_void, scratch.len() * size_of::<f32>());
+        // SAFETY: the handle is alive. `product` follows while the scratch is still lent, and is the only one to use it; its
+        // work goes to the stream through which all else on this memory goes.
         let status = unsafe { status_call!(sys::cublasSetWorkspace_v2(self.handle, address, bytes)) };
         check("cublasSetWorkspace_v2", status)
     }

@@ -125,8 +125,9 @@ __device__ __forceinline__ void map_tile(const float* const (&from)[INPUTS], flo
 /// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the up to four elements from `first` on,
 /// which are then asked for in their order.
 template <int INPUTS, class Op>
-__device__ __forceinline__ void map_packs(const float* const (&from)[INPUTS], float* to, bool add, u64 len, Op op) {
-    u64 start = u64(blockIdx.x) * TILE;
+__device__ __forceinline__ void map_packs(const float* const (&from)[INPUTS], float* to, bool add, u64 len, u64 tile,
+                                          Op op) {
+    u64 start = tile * TILE;
     if (start + TILE > len) {
         for (u64 i = start + threadIdx.x; i < len; i += THREADS) {
             float x[INPUTS];
@@ -157,7 +158,7 @@ struct EachElement {
 /// `to[i] (+)= op(the inputs' elements i, i)`.
 template <int INPUTS, class Op>
 __device__ __forceinline__ void map(const float* const (&from)[INPUTS], float* to, bool add, u64 len, Op op) {
-    map_packs(from, to, add, len, EachElement<Op>{op});
+    map_packs(from, to, add, len, blockIdx.x, EachElement<Op>{op});
 }
 
 // ---- Blobs seen from an axis -----------------------------------------------------------------------------------------
@@ -213,11 +214,12 @@ struct EachChannel {
     }
 };
 
-/// `to[i] (+)= op(of(channel of i), the inputs' elements i)`.
+/// `to[i] (+)= op(of(channel of i), the inputs' elements i)`. The last elements come first: where a kernel that reads the
+/// inputs from the beginning has just run, their ends are still in cache.
 template <int INPUTS, class Of, class Op>
 __device__ __forceinline__ void map_channels(const float* const (&from)[INPUTS], float* to, bool add,
                                              const Extents& extents, Of of, Op op) {
-    map_packs(from, to, add, extents.len(), EachChannel<Of, Op>{extents, of, op});
+    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of, Op>{extents, of, op});
 }
 
 // ---- One channel -----------------------------------------------------------------------------------------------------
@@ -261,11 +263,12 @@ template <int W, int INPUTS, class Op>
 __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const float* const (&from)[INPUTS], float* to, bool add,
                                            Op op) {
     while (walk.more()) {
-        Pack<W> in[INPUTS][BATCH<W>], out[BATCH<W>];
-        u64 at[BATCH<W>];
-        bool there[BATCH<W>];
+        constexpr int STEPS = BATCH<W> / 2;  // outputs need registers, too
+        Pack<W> in[INPUTS][STEPS], out[STEPS];
+        u64 at[STEPS];
+        bool there[STEPS];
 #pragma unroll
-        for (int step = 0; step < BATCH<W>; step++) {
+        for (int step = 0; step < STEPS; step++) {
             there[step] = walk.more();
             if (!there[step]) continue;
             at[step] = walk.at();
@@ -275,7 +278,7 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const float* con
             walk.step();
         }
 #pragma unroll
-        for (int step = 0; step < BATCH<W>; step++) {
+        for (int step = 0; step < STEPS; step++) {
             if (!there[step]) continue;
 #pragma unroll
             for (int lane = 0; lane < W; lane++) {

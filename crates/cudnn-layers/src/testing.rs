@@ -221,13 +221,3 @@ pub(crate) fn numeric_gradient(x: &[f32], dy: &[f32], forward: impl Fn(&[f64]) -
         })
         .collect()
 }
-
-/// As [`TestDevice::run`] on the CPU, for tests whose inputs lie in host memory.
-pub(crate) fn run(len: usize, op: impl Fn(&Device, ViewMut<'_>)) -> Vec<f32> {
-    TestDevice::Cpu.run([], len, |device, [], out| op(device, out))
-}
-
-/// As [`TestDevice::run_accumulating`] on the CPU, for tests whose inputs lie in host memory.
-pub(crate) fn run_accumulating(len: usize, op: impl Fn(&Device, ViewMut<'_>, Accumulate)) -> Vec<f32> {
-    TestDevice::Cpu.run_accumulating([], len, |device, [], out, accumulate| op(device, out, accumulate))
-}

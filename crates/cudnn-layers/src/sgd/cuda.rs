@@ -1,6 +1,6 @@
-//! The update on the GPU: one launch for as many parameters as a kernel's arguments can name.
+//! The update on the GPU: one launch for as many parameters as the kernel's arguments can name.
 
-use super::{ParamUpdate, Regularization};
+use super::{PARAMS_AT_ONCE, ParamUpdate, Regularization};
 use crate::cuda_launches::{THREADS, grid, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -10,9 +10,6 @@ use tensor::{
 
 static SOURCE: Source =
     Source { name: "sgd.cu", text: concat!(include_str!("../common.cuh"), include_str!("sgd.cu")) };
-
-/// Parameters of one launch: a kernel's arguments have room for 4 KiB.
-const MOST: usize = 64;
 
 /// `Parameter` of `sgd.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
@@ -35,13 +32,13 @@ struct Parameter {
 #[repr(C)]
 struct Table {
     count: u64,
-    parameters: [Parameter; MOST],
+    parameters: [Parameter; PARAMS_AT_ONCE],
 }
 
 const _: () = assert!(size_of::<Table>() <= 4096, "a kernel's arguments");
 
 pub(super) fn update_all(cuda: &Cuda, params: &mut [ParamUpdate<'_>]) {
-    for params in params.chunks_mut(MOST) {
+    for params in params.chunks_mut(PARAMS_AT_ONCE) {
         let mut table: Table = Zeroable::zeroed();
         let mut blocks = 0;
         let filled = params.iter_mut().filter(|param| !param.w.is_empty());

@@ -61,7 +61,10 @@ pub fn update(device: &Device, update: &Update, dw: View<'_>, v: ViewMut<'_>, w:
     update_all(device, &mut [ParamUpdate { update: *update, dw, v, w }]);
 }
 
-/// [`update`] for every one of `params`: on a GPU one launch for 64 of them.
+/// Parameters that a GPU updates in one launch: more would not fit a kernel's arguments of 4 KiB.
+pub const PARAMS_AT_ONCE: usize = 64;
+
+/// [`update`] for every one of `params`, on a GPU [`PARAMS_AT_ONCE`] in one launch.
 ///
 /// # Panics
 /// If lengths differ within a parameter.
