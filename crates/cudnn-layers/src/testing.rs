@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use tensor::{
     Access, Accumulate, Arena, Cpu, Device, Lease, Span, View, ViewMut,
+    cuda::CudaError,
     testing::{assert_close, random},
 };
 
@@ -165,7 +166,11 @@ fn run_once(
     }
     let all = Span { offset: 0, len: end };
     let mut arena = Arena::on(device, end).unwrap();
-    arena.write(all, &before).unwrap();
+    let filled = arena.fill(all, |values| -> Result<(), CudaError> {
+        values.copy_from_slice(&before);
+        Ok(())
+    });
+    filled.unwrap();
     let (&(out_span, _), input_spans) = operands.split_last().expect("an output");
     let requests: Vec<_> = input_spans
         .iter()

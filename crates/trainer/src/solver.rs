@@ -24,7 +24,7 @@ use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
 };
-use tensor::{Access, Accumulate, Arena, Device, Lease, Shape, Span, cuda::CudaError};
+use tensor::{Accumulate, Arena, Device, Shape, cuda::CudaError};
 use thiserror::Error;
 
 /// What a user decides of a training besides the solver file.
@@ -288,31 +288,29 @@ impl Solver {
     fn update(&mut self, rate: f32) {
         let spec = &self.spec;
         let gradient_scale = self.clipping() / spec.iter_size as f32;
-        let regularization = match spec.regularization {
-            Regularization::L1 => sgd::Regularization::L1,
-            Regularization::L2 => sgd::Regularization::L2,
-        };
         let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
-        let updates = params.filter(|(param, _)| param.trained).map(|(param, spans)| {
+        for (param, spans) in params.filter(|(param, _)| param.trained) {
             let update = sgd::Update {
                 rate: rate * param.lr_mult,
                 momentum: spec.momentum,
                 gradient_scale,
                 decay: spec.weight_decay * param.decay_mult,
-                regularization,
+                regularization: match spec.regularization {
+                    Regularization::L1 => sgd::Regularization::L1,
+                    Regularization::L2 => sgd::Regularization::L2,
+                },
             };
             let (diff, history) = (spans.diff.expect("trained"), spans.history.expect("trained by a solver"));
-            (update, [diff, history, spans.data])
-        });
-        update_parameters(&self.device, &mut self.arena, updates);
+            update_parameter(&self.device, &update, &mut self.arena, [diff, history, spans.data]);
+        }
     }
 
     /// The factor that brings the norm of all gradients down to `clip_gradients`; 1 if it is below.
     fn clipping(&self) -> f32 {
         let Some(limit) = self.spec.clip_gradients else { return 1.0 };
         let diffs = self.layout.nets[0].params.iter().filter_map(|spans| spans.diff);
-        let diffs: Vec<_> = diffs.map(|span| self.arena.view(span)).collect();
-        let norm = sgd::sum_of_squares_all(&self.device, &diffs).sqrt();
+        let squares: f64 = diffs.map(|span| sgd::sum_of_squares(&self.device, self.arena.view(span))).sum();
+        let norm = squares.sqrt();
         if norm > f64::from(limit) { (f64::from(limit) / norm) as f32 } else { 1.0 }
     }
 
@@ -356,31 +354,20 @@ pub fn test(
         .collect())
 }
 
-/// Updates parameters whose gradients, histories and values lie in `arena`, as many at once as a GPU takes.
-pub(crate) fn update_parameters(
+/// Updates one parameter: its gradient, history and values lie in `arena`.
+pub(crate) fn update_parameter(
     device: &Device,
+    update: &sgd::Update,
     arena: &mut Arena,
-    mut params: impl Iterator<Item = (sgd::Update, [Span; 3])>,
+    [diff, history, data]: [tensor::Span; 3],
 ) {
-    loop {
-        let part: Vec<_> = params.by_ref().take(sgd::PARAMS_AT_ONCE).collect();
-        if part.is_empty() {
-            return;
-        }
-        let requests = part.iter().flat_map(|&(_, [diff, history, data])| {
-            [(diff, Access::Read), (history, Access::Write), (data, Access::Write)]
-        });
-        let requests: Vec<_> = requests.collect();
-        let leases = arena.lease(&requests).expect("gradients, histories and weights lie apart");
-        let mut leases = leases.into_iter();
-        let updates = part.iter().map(|&(update, _)| {
-            let [Some(Lease::Read(dw)), Some(Lease::Write(v)), Some(Lease::Write(w))] =
-                std::array::from_fn(|_| leases.next())
-            else {
-                unreachable!("leases come in the order of the requests")
-            };
-            sgd::ParamUpdate { update, dw, v, w }
-        });
-        sgd::update_all(device, &mut updates.collect::<Vec<_>>());
-    }
+    use tensor::{Access, Lease};
+    let requests = [(diff, Access::Read), (history, Access::Write), (data, Access::Write)];
+    let leases = arena.lease(&requests).expect("gradient, history and weights lie apart");
+    let [Lease::Read(dw), Lease::Write(v), Lease::Write(w)] =
+        <[Lease<'_>; 3]>::try_from(leases).expect("three requests")
+    else {
+        unreachable!("leases come in the order of the requests")
+    };
+    sgd::update(device, update, dw, v, w);
 }

@@ -174,11 +174,16 @@ impl Timing {
             decay: 5e-4,
             regularization: sgd::Regularization::L2,
         };
-        let params = self.layout.nets[0].params.iter().filter_map(|spans| {
-            let (diff, history) = (spans.diff?, spans.history?);
-            Some((update, [diff, history, spans.data]))
-        });
-        crate::solver::update_parameters(self.net.device(), arena, params);
+        for spans in &self.layout.nets[0].params {
+            if let (Some(diff), Some(history)) = (spans.diff, spans.history) {
+                crate::solver::update_parameter(
+                    self.net.device(),
+                    &update,
+                    arena,
+                    [diff, history, spans.data],
+                );
+            }
+        }
     }
 
     fn report(&self, clock: Clock, initial_loss: f64) -> TimeReport {

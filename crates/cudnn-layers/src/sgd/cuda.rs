@@ -103,6 +103,6 @@ fn try_sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> Result<f64, CudaError> 
         // partial sums, and the result has room for a double at an aligned address.
         unsafe { cuda.launch(&SOURCE, "squares_finish", grid([1, 1], THREADS), &args) };
     });
-    let words: [f32; 2] = result.read(SUM)?.try_into().expect("as long as asked for");
+    let words: [f32; 2] = (*result.read(SUM)?).try_into().expect("as long as asked for");
     Ok(bytemuck::cast(words))
 }
