@@ -4,6 +4,7 @@
 //! `g = scale * dw + decay_mult * weight_decay * w`, `v = momentum * v + rate * lr_mult * g`, `w = w - v`, where `scale` is
 //! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
 
+mod plans;
 mod restore;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use crate::{
     fill::fill,
     layers::{BuildOptions, SyntheticData},
     net::{Layout, MemoryReport, Net, NetLayout, run::Iteration},
-    planning::Planning,
+    planning::{self, PlanRecord},
     prototxt,
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
@@ -23,6 +24,8 @@ use planner::{Plan, PlanOptions, Progress};
 use std::collections::{HashMap, VecDeque};
 use tensor::{Accumulate, Arena, Device, Shape};
 use thiserror::Error;
+
+pub use plans::PlanOrigin;
 
 /// What a user decides of a training besides the solver file.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ pub struct TrainOptions {
     pub mini_batch: Option<usize>,
     /// Seed, where the solver file gives none.
     pub seed: u64,
+    /// The plans of the snapshot that the training is to go on from. A net whose plan fits is not measured.
+    pub recorded: Option<PlanRecord>,
 }
 
 /// Why a training could not start or go on.
@@ -73,6 +78,7 @@ pub struct Prepared {
     train: Net,
     tests: Vec<Net>,
     plans: Vec<Plan>,
+    origin: PlanOrigin,
     layout: Layout,
 }
 
@@ -83,6 +89,7 @@ pub struct Solver {
     device: Device,
     train: Net,
     tests: Vec<Net>,
+    plans: PlanRecord,
     layout: Layout,
     arena: Arena,
     iteration: u64,
@@ -132,16 +139,11 @@ impl Prepared {
             tests.push(Net::new(&net_spec(&test.net, &test.state, None)?, &build, false)?);
         }
         check_shared(std::iter::once(&train).chain(&tests))?;
-        let mut planning = Planning::new(&options.device, options.profile);
         let mut nets: Vec<&mut Net> = std::iter::once(&mut train).chain(&mut tests).collect();
-        planning.profile_for(&mut nets, &options.plan, progress)?;
-        let plans = nets
-            .into_iter()
-            .map(|net| planning.install(net, &options.plan))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (plans, origin) = plans::install(&mut nets, options, progress)?;
         let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
         let layout = Layout::new(&nets, true);
-        Ok(Self { spec, seed, train, tests, plans, layout })
+        Ok(Self { spec, seed, train, tests, plans, origin, layout })
     }
 
     /// The memory that the run will take.
@@ -152,6 +154,11 @@ impl Prepared {
     /// The training net's plan, then those of the test nets.
     pub fn plans(&self) -> &[Plan] {
         &self.plans
+    }
+
+    /// Where the first of them comes from.
+    pub fn plan_origin(&self) -> &PlanOrigin {
+        &self.origin
     }
 
     /// The training net.
@@ -166,14 +173,16 @@ impl Prepared {
 
     /// Allocates the arena and gives the parameters their first values.
     pub fn start(self) -> Solver {
-        let Self { spec, seed, train, tests, layout, .. } = self;
+        let Self { spec, seed, train, tests, plans, layout, .. } = self;
         let mut arena = Arena::new(layout.len);
         let nets = std::iter::once(&train).chain(&tests);
         for (net, layout) in nets.zip(&layout.nets) {
             initialize(net, layout, &mut arena, seed);
         }
         let device = train.device().clone();
-        Solver { spec, seed, device, train, tests, layout, arena, iteration: 0, recent: VecDeque::new() }
+        let plans = PlanRecord { device: planning::identity(&device), plans };
+        let (iteration, recent) = (0, VecDeque::new());
+        Solver { spec, seed, device, train, tests, plans, layout, arena, iteration, recent }
     }
 }
 

@@ -38,7 +38,7 @@ impl Solver {
             data_positions: self.positions(),
             counters: BTreeMap::new(),
         };
-        save_solver_state(&state, &solver_state, &self.tensors(|spans| spans.history))?;
+        save_solver_state(&state, &solver_state, &self.plans, &self.tensors(|spans| spans.history))?;
         Ok(state)
     }
 
