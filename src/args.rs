@@ -3,7 +3,7 @@
 mod planning;
 mod values;
 
-pub use planning::{Environment, PlanningArgs};
+pub use planning::{Environment, PlanningArgs, default_limit};
 
 use crate::{Error, device};
 use clap::{Args, Parser, Subcommand};

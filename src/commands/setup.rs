@@ -49,12 +49,14 @@ impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
         let at_start = process::resident();
-        let options = request.planning.options(&Environment::of_process())?;
         let device = request.run.device()?;
         let mut spec = NetSpec::load(request.model)?.for_phase(request.phase);
         if let Some(samples) = request.batch {
             spec.set_mini_batch(samples);
         }
+        let mini_batch = spec.mini_batch().unwrap_or(1);
+        let options = request.planning.options(&Environment::of_process(), mini_batch, None)?;
+        let limit = request.planning.limit_note(&options, mini_batch);
         let synthetic = synthetic(request.run, &spec);
         let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
@@ -65,7 +67,7 @@ impl Session {
             device: DeviceReport::new(&device),
             net: NetReport::new(&spec, &net, kernels, synthetic.is_some()),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.0.clone(),
+            notes: request.notes.0.iter().cloned().chain(limit).collect(),
         };
         console.text(&header)?;
         Ok(Self {

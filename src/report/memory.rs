@@ -1,5 +1,6 @@
 //! The memory of a run, told before it is allocated.
 
+use super::number::deviation;
 use crate::process;
 use planner::Bytes;
 use serde::Serialize;
@@ -37,10 +38,11 @@ impl MemoryEstimate {
     /// The estimate for `report`, made just before the arena is allocated. `at_start` was resident before the nets were
     /// built.
     pub fn new(report: &MemoryReport, at_start: Option<Bytes>) -> Self {
+        process::release_freed();
         let resident = process::resident();
         // Data sets are read when a net is built, the mini-batches prepared ahead come with the first iteration. What
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
-        // with whatever measuring has left behind: the larger of the two is right.
+        // with code and tables that were not there before: the larger of the two is right.
         let outside = resident.max(at_start.map(|bytes| bytes + report.host));
         let peak =
             outside.map(|outside| (outside + report.arena).max(process::peak_resident().unwrap_or_default()));
@@ -59,6 +61,23 @@ impl MemoryEstimate {
             resident_bytes: resident.map(|bytes| bytes.0),
             expected_peak_bytes: peak.map(|bytes| bytes.0),
         }
+    }
+
+    /// The same for a run that first restores parameters and history from files: while it does, both are there twice,
+    /// and the rest of the arena is not in use yet.
+    #[must_use]
+    pub fn restoring(mut self) -> Self {
+        let restored = 2 * (self.parameters_bytes + self.history_bytes);
+        let peak = self.resident_bytes.map(|resident| resident + restored);
+        self.expected_peak_bytes = self.expected_peak_bytes.max(peak);
+        self
+    }
+
+    /// The most that was resident, beside what was expected; nothing where the system does not say.
+    pub(crate) fn compare(&self, peak_bytes: Option<u64>) -> Option<String> {
+        let (peak, expected) = (peak_bytes?, self.expected_peak_bytes?);
+        let difference = deviation(peak as f64, expected as f64);
+        Some(format!("{} ({difference} to the expected)", Bytes(peak)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     KernelReport, LayerMemory, MemoryEstimate, PlanReport, layer_table,
     number::{deviation, six_digits},
 };
-use planner::{Bytes, Plan};
+use planner::Plan;
 use serde::Serialize;
 use trainer::time::TimeReport;
 
@@ -169,10 +169,8 @@ impl TimeRun {
                 "  recorded, replayed   {replayed_ms:.2} ms with the update: {images_per_s:.1} images/s"
             ));
         }
-        if let (Some(peak), Some(expected)) = (self.peak_resident_bytes, self.memory.expected_peak_bytes) {
-            let difference = deviation(peak as f64, expected as f64);
-            lines.push(format!("  peak resident        {} ({difference} to the expected)", Bytes(peak)));
-        }
+        let peak = self.memory.compare(self.peak_resident_bytes);
+        lines.extend(peak.map(|peak| format!("  peak resident        {peak}")));
         lines.join("\n")
     }
 

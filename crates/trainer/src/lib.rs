@@ -28,4 +28,4 @@ pub mod time;
 
 pub use error::NetError;
 pub use net::Net;
-pub use solver::{Prepared, Solver, TrainError, TrainOptions};
+pub use solver::{PlanOrigin, Prepared, Solver, TrainError, TrainOptions};

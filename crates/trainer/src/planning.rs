@@ -1,5 +1,9 @@
 //! From a net's kernels to installed configurations: profile, plan, install.
 
+mod record;
+#[cfg(test)]
+pub(crate) mod tests;
+
 use crate::{error::NetError, net::Net};
 use cudnn_layers::conv::{ProfileOptions, profiler};
 use planner::{
@@ -7,6 +11,8 @@ use planner::{
 };
 use std::time::{Duration, Instant};
 use tensor::Device;
+
+pub use record::PlanRecord;
 
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {
@@ -91,6 +97,11 @@ impl Planning {
     pub fn planning(&self) -> Duration {
         self.planning
     }
+}
+
+/// What identifies `device` in a [`PlanRecord`].
+pub(crate) fn identity(device: &Device) -> DeviceHeader {
+    DeviceHeader { command: String::new(), ..header(device) }
 }
 
 fn header(device: &Device) -> DeviceHeader {

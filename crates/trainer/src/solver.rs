@@ -4,6 +4,7 @@
 //! `g = scale * dw + decay_mult * weight_decay * w`, `v = momentum * v + rate * lr_mult * g`, `w = w - v`, where `scale` is
 //! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
 
+mod plans;
 mod restore;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use crate::{
     fill::fill,
     layers::{BuildOptions, SyntheticData},
     net::{Layout, MemoryReport, Net, NetLayout, layout::ParamSpans, run::Iteration},
-    planning::Planning,
+    planning::{self, PlanRecord},
     prototxt,
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
@@ -30,6 +31,8 @@ use std::{
 use tensor::{Access, Accumulate, Arena, Device, Lease, Shape, View, cuda::CudaError};
 use thiserror::Error;
 
+pub use plans::PlanOrigin;
+
 /// What a user decides of a training besides the solver file.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
@@ -45,6 +48,8 @@ pub struct TrainOptions {
     pub mini_batch: Option<usize>,
     /// Seed, where the solver file gives none.
     pub seed: u64,
+    /// The plans of the snapshot that the training is to go on from. A net whose plan fits is not measured.
+    pub recorded: Option<PlanRecord>,
 }
 
 /// Why a training could not start or go on.
@@ -79,6 +84,7 @@ pub struct Prepared {
     train: Net,
     tests: Vec<Net>,
     plans: Vec<Plan>,
+    origin: PlanOrigin,
     layout: Layout,
 }
 
@@ -89,6 +95,7 @@ pub struct Solver {
     device: Device,
     train: Net,
     tests: Vec<Net>,
+    plans: PlanRecord,
     layout: Layout,
     arena: Arena,
     iteration: u64,
@@ -138,16 +145,11 @@ impl Prepared {
             tests.push(Net::new(&net_spec(&test.net, &test.state, None)?, &build, false)?);
         }
         check_shared(std::iter::once(&train).chain(&tests))?;
-        let mut planning = Planning::new(&options.device, options.profile);
         let mut nets: Vec<&mut Net> = std::iter::once(&mut train).chain(&mut tests).collect();
-        planning.profile_for(&mut nets, &options.plan, progress)?;
-        let plans = nets
-            .into_iter()
-            .map(|net| planning.install(net, &options.plan))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (plans, origin) = plans::install(&mut nets, options, progress)?;
         let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
         let layout = Layout::new(&nets, true);
-        Ok(Self { spec, seed, train, tests, plans, layout })
+        Ok(Self { spec, seed, train, tests, plans, origin, layout })
     }
 
     /// The memory that the run will take.
@@ -158,6 +160,11 @@ impl Prepared {
     /// The training net's plan, then those of the test nets.
     pub fn plans(&self) -> &[Plan] {
         &self.plans
+    }
+
+    /// Where the first of them comes from.
+    pub fn plan_origin(&self) -> &PlanOrigin {
+        &self.origin
     }
 
     /// The training net.
@@ -175,14 +182,16 @@ impl Prepared {
     /// # Errors
     /// A GPU has not that much memory left.
     pub fn start(self) -> Result<Solver, TrainError> {
-        let Self { spec, seed, train, tests, layout, .. } = self;
+        let Self { spec, seed, train, tests, plans, layout, .. } = self;
         let mut arena = Arena::on(train.device(), layout.len).map_err(NetError::from)?;
         let nets = std::iter::once(&train).chain(&tests);
         for (net, layout) in nets.zip(&layout.nets) {
             initialize(net, layout, &mut arena, seed)?;
         }
         let device = train.device().clone();
-        Ok(Solver { spec, seed, device, train, tests, layout, arena, iteration: 0, recent: VecDeque::new() })
+        let plans = PlanRecord { device: planning::identity(&device), plans };
+        let (iteration, recent) = (0, VecDeque::new());
+        Ok(Solver { spec, seed, device, train, tests, plans, layout, arena, iteration, recent })
     }
 }
 

@@ -130,6 +130,13 @@ impl Running {
         loss
     }
 
+    /// The values of a parameter.
+    pub(crate) fn parameter(&mut self, name: &str) -> &mut [f32] {
+        let index = self.net.graph().params.iter().position(|param| param.name == name);
+        let index = index.unwrap_or_else(|| panic!("there is no {name}"));
+        self.arena.view_mut(self.layout.params[index].data).into_host()
+    }
+
     /// The gradients of all trained parameters, by name.
     pub(crate) fn gradients(&self) -> Vec<(String, Vec<f32>)> {
         let params = self.net.graph().params.iter().zip(&self.layout.params);

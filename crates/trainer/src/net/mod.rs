@@ -5,6 +5,7 @@ pub mod layout;
 pub mod memory;
 pub mod run;
 pub mod schedule;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -69,6 +70,7 @@ impl Net {
     /// # Errors
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
+        let spec = &split::separate(spec);
         let mut layers = (spec.layers.iter())
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;

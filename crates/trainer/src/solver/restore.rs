@@ -48,7 +48,7 @@ impl Solver {
             counters: BTreeMap::new(),
         };
         let history = self.tensors(|spans| spans.history)?;
-        save_solver_state(&state, &solver_state, &borrowed(&history))?;
+        save_solver_state(&state, &solver_state, &self.plans, &borrowed(&history))?;
         Ok(state)
     }
 

@@ -96,6 +96,7 @@ fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
         synthetic: None,
         mini_batch: None,
         seed: 1,
+        recorded: None,
     }
 }
 
