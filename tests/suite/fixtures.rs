@@ -104,9 +104,9 @@ impl Folder {
         {
             command.env_remove(name);
         }
-        // Some workspaces grow with the number of threads: the limits of the tests are for two.
-        let threads = (!arguments.contains("--threads") && arguments.contains("prototxt"))
-            .then_some(["--threads", "2"]);
+        // Some workspaces grow with the number of threads: the limits of the tests are for two. Without a GPU, too.
+        let chosen = arguments.contains("--threads") || arguments.contains("--device");
+        let threads = (!chosen && arguments.contains("prototxt")).then_some(["--threads", "2"]);
         command.args(arguments.split_whitespace()).args(threads.iter().flatten()).current_dir(&self.0);
         command
     }
