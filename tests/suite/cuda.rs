@@ -1,11 +1,14 @@
 //! The command on a GPU, and where there is none.
 
-use crate::{bad_input::assert_refused, fixtures::Folder};
+use crate::{
+    bad_input::assert_refused,
+    fixtures::{Folder, root},
+};
 use serde_json::Value;
 use std::f64::consts::TAU;
 
 fn model(name: &str) -> String {
-    format!("{}/models/{name}", env!("CARGO_MANIFEST_DIR"))
+    root().join("models").join(name).display().to_string()
 }
 
 fn has_gpu(folder: &Folder) -> bool {

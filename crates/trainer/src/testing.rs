@@ -12,7 +12,11 @@ use planner::{
     BatchSizePolicy, Bytes, CostTable, DeviceHeader, KernelId, Measurement, Plan, PlanOptions, Profiler,
     ProfilerError, WorkspacePolicy,
 };
-use std::{path::Path, sync::OnceLock, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
 use tensor::{Accumulate, Arena, Cpu, Device, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
 
 /// The shortest measurements there are: tests never depend on what is fastest.
@@ -28,6 +32,12 @@ pub(crate) fn plan_options(batch: BatchSizePolicy, workspace: WorkspacePolicy) -
         limit: Bytes::mib(1024),
         ..PlanOptions::default()
     }
+}
+
+/// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they lie.
+pub(crate) fn root() -> PathBuf {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("MICROBATCH_ROOT").map_or_else(built, PathBuf::from)
 }
 
 /// The GPU that the tests of this process share: opening one takes longer than most of them. Its stream and its faults are

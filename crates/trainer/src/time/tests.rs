@@ -1,7 +1,7 @@
 //! Times that agree with each other, on every device.
 
 use super::{TimeReport, Timing};
-use crate::testing::{Forced, build_on, own_gpu, plan_options};
+use crate::testing::{Forced, build_on, own_gpu, plan_options, root};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use tensor::{Cpu, Device};
 
@@ -32,7 +32,7 @@ fn sources(large: usize) -> [String; 3] {
               data_filler {{ {filler} }} data_filler {{ value: 3 }} }} }}"
         )
     };
-    let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits");
+    let digits = root().join("data/digits").display().to_string();
     let digits = format!(
         "layer {{ name: 'data' type: 'Data' top: 'data' top: 'label' transform_param {{ scale: 0.004 }}
           data_param {{ source: '{digits}' batch_size: 512 }} }}"

@@ -5,13 +5,16 @@ use super::{
     start_on,
 };
 use crate::{
+    net::Net,
     planning::Planning,
     spec::SolverSpec,
-    testing::{Candidates, Forced, gpu, own_gpu, plan_options, quick_profile},
+    testing::{Candidates, Forced, gpu, own_gpu, plan_options, quick_profile, root},
 };
-use planner::{BatchSizePolicy, PlanOptions, WorkspacePolicy};
-use std::path::Path;
-use tensor::testing::{COMPARABLE_ERROR, FIRST_LOSSES, LENET_LOSSES};
+use planner::{BatchSizePolicy, PlanOptions, PlannedKernel, WorkspacePolicy};
+use tensor::{
+    Cpu, Device,
+    testing::{COMPARABLE_ERROR, FIRST_LOSSES, LENET_LOSSES, assert_close},
+};
 
 /// Deterministic algorithms that can be compared with the processor's.
 fn options(batch: BatchSizePolicy, workspace: WorkspacePolicy) -> PlanOptions {
@@ -24,7 +27,7 @@ fn options(batch: BatchSizePolicy, workspace: WorkspacePolicy) -> PlanOptions {
 
 /// `models/lenet`, without its tests.
 fn lenet() -> SolverSpec {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/lenet/solver.prototxt");
+    let file = root().join("models/lenet/solver.prototxt");
     SolverSpec { tests: Vec::new(), ..SolverSpec::load(&file).unwrap() }
 }
 
@@ -145,7 +148,7 @@ fn every_layer() -> String {
         layer("BatchNorm", "bn", "left", "bn", "batch_norm_param { moving_average_fraction: 0.9 }"),
         layer("Scale", "scale", "bn", "bn", "scale_param { bias_term: true }"),
         layer("ReLU", "relu1", "bn", "bn", ""),
-        conv("right", "pool1", "kernel_size: 1"),
+        conv("right", "pool1", "kernel_size: 1 bias_term: false"),
         layer("BatchNorm", "bn2", "right", "bn2", "batch_norm_param { scale_bias: true }"),
         layer("LRN", "within", "bn2", "within", within),
         eltwise("sum", ["bn", "bn2"], "coeff: 1 coeff: 0.5"),
@@ -168,17 +171,17 @@ fn every_layer() -> String {
     .concat()
 }
 
-/// Three iterations with several micro-batches, which end in the processor's weights. Small enough for compute-sanitizer.
-#[test]
-#[ignore = "needs an NVIDIA GPU"]
-fn an_iteration_of_every_layer_is_the_processors() {
+/// Three iterations in several micro-batches and by all kinds of algorithms end in the weights that undivided convolutions
+/// of the processor end in. Small enough for compute-sanitizer.
+fn every_layer_is_the_undivided_processors(device: &Device) {
     let fields = format!("{SGD} clip_gradients: 5 iter_size: 2 test_iter: 2 test_interval: 1");
     let plan = options(BatchSizePolicy::All, WorkspacePolicy::Ws);
     let configuration = Forced { algorithm: 1, mixed: true, sizes: &[4, 2] };
-    let found = planned(solver(&every_layer(), &fields), &gpu(), |net| configuration.install(net, &plan));
-    assert!(found.plans()[0].kernels.iter().all(|kernel| kernel.configuration.to_string().contains('+')));
-    let mut found = found.start().unwrap();
-    let mut expected = start(solver(&every_layer(), &fields));
+    let install = |net: &mut Net| configuration.install(net, &plan);
+    let found = planned(solver(&every_layer(), &fields), device, install);
+    let divided = |kernel: &PlannedKernel| kernel.configuration.to_string().contains('+');
+    assert!(found.plans()[0].kernels.iter().all(divided));
+    let (mut found, mut expected) = (found.start().unwrap(), start(solver(&every_layer(), &fields)));
     let (here, there) = (losses(&mut found, 3), losses(&mut expected, 3));
     assert_near(&here, &there, FIRST_LOSSES, "the losses");
     for (found, expected) in found.test(0).unwrap().iter().zip(expected.test(0).unwrap()) {
@@ -186,10 +189,23 @@ fn an_iteration_of_every_layer_is_the_processors() {
         let error = (found.value - expected.value).abs();
         assert!(error <= FIRST_LOSSES * expected.value.abs(), "{found:?} instead of {expected:?}");
     }
-    for (found, expected) in parameters(&found).iter().zip(parameters(&expected)) {
+    let names = expected.train.graph().params.iter().map(|param| &param.name);
+    for (name, (found, expected)) in names.zip(parameters(&found).iter().zip(parameters(&expected))) {
         let expected: Vec<f64> = expected.iter().map(|&value| f64::from(value)).collect();
-        tensor::testing::assert_close(found, &expected, FIRST_LOSSES, "a parameter");
+        assert_close(found, &expected, FIRST_LOSSES, name);
     }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn an_iteration_of_every_layer_is_the_processors() {
+    every_layer_is_the_undivided_processors(&gpu());
+}
+
+/// Without a GPU: what the test above compares can be compared.
+#[test]
+fn an_iteration_of_every_layer_is_the_undivided_one() {
+    every_layer_is_the_undivided_processors(&Device::Cpu(Cpu::new(2)));
 }
 
 /// As on the processor, but that a GPU does not know which layer it was.

@@ -11,7 +11,7 @@ use crate::{
     layers::BuildOptions,
     net::{Layout, Net},
     spec::SolverSpec,
-    testing::{Forced, plan_options, quick_profile},
+    testing::{Forced, plan_options, quick_profile, root},
 };
 use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
 use std::path::Path;
@@ -21,8 +21,8 @@ use tensor::{Cpu, Device};
 fn digits(batch: usize) -> String {
     format!(
         "layer {{ name: 'digits' type: 'Data' top: 'data' top: 'label' transform_param {{ scale: 0.00390625 }}
-  data_param {{ source: '{}/../../data/digits' batch_size: {batch} }} }}\n",
-        env!("CARGO_MANIFEST_DIR")
+  data_param {{ source: '{}/data/digits' batch_size: {batch} }} }}\n",
+        root().display()
     )
 }
 
