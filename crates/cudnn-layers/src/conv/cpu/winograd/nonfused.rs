@@ -32,9 +32,9 @@ fn slice_layout(frequencies: usize, inputs: usize, blocks: usize) -> Spectrum {
     Spectrum { frequencies, rows: SLICE.min(inputs), blocks, widest: PANEL }
 }
 
-/// Slices of `inputs` channels.
-fn slices(inputs: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..inputs).step_by(SLICE).map(move |first| first..(first + SLICE).min(inputs))
+/// The channels, of `inputs` in all, that some blocks hold.
+fn channels_of(blocks: Range<usize>, inputs: usize) -> Range<usize> {
+    blocks.start * LANES..(blocks.end * LANES).min(inputs)
 }
 
 /// Runs of [`CHANNELS`] channels of a slice, each with its first row in the slice's layout.
@@ -44,11 +44,16 @@ fn rows_of(slice: &Range<usize>) -> impl Iterator<Item = (Range<usize>, usize)> 
 }
 
 impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
+    /// Inputs of all tiles, a panel for each slice.
+    fn sliced_inputs(&self) -> Spectrum {
+        Spectrum { widest: SLICE / LANES, ..self.inputs(self.problem.rows()) }
+    }
+
     /// Elements of workspace of [`Forward::run_nonfused`].
     pub(super) fn nonfused_len(&self, threads: usize) -> usize {
         let (rows, inputs) = (self.problem.rows(), self.problem.input.channels);
         let scratch = slice_layout(A * A, inputs, PANEL).len().max(self.transform_scratch());
-        self.inputs(rows).len()
+        self.sliced_inputs().len()
             + self.products(rows, self.problem.output.blocks()).len()
             + threads * scratch.next_multiple_of(LANES)
     }
@@ -62,7 +67,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         mut workspace: &mut [f32],
     ) {
         let rows = self.problem.rows();
-        let input_layout = self.inputs(rows);
+        let input_layout = self.sliced_inputs();
         let layout = self.products(rows, self.problem.output.blocks());
         let inputs = take(&mut workspace, input_layout.len());
         let products = take(&mut workspace, layout.len());
@@ -106,9 +111,10 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         scratch: &mut [f32],
     ) {
         let (channels, tiles) = (self.problem.input.channels, layout.rows);
-        let (input_layout, blocks) = (self.inputs(self.problem.rows()), layout.panel_blocks(panel));
+        let (input_layout, blocks) = (self.sliced_inputs(), layout.panel_blocks(panel));
         let filter_layout = slice_layout(A * A, channels, blocks.len());
-        for slice in slices(channels) {
+        for index in 0..input_layout.panels() {
+            let slice = channels_of(input_layout.panel_blocks(index), channels);
             let filters = SharedMut::new(&mut *scratch);
             for (channels, row) in rows_of(&slice) {
                 let part = (blocks.clone(), channels);
@@ -116,12 +122,12 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
             }
             let accumulate = if slice.start == 0 { Accumulate::Replace } else { Accumulate::Add };
             for frequency in 0..A * A {
-                let left = &inputs[input_layout.range(frequency, 0, 0..tiles)][slice.start..];
+                let left = &inputs[input_layout.range(frequency, index, 0..tiles)];
                 // SAFETY: every task has its own panel.
                 let product = unsafe { products.slice(layout.range(frequency, panel, 0..tiles)) };
                 multiply(
                     [tiles, layout.width(panel), slice.len()],
-                    Left { elements: left, row_stride: input_layout.width(0), step: 1 },
+                    Left { elements: left, row_stride: input_layout.width(index), step: 1 },
                     &scratch[filter_layout.range(frequency, 0, 0..slice.len())],
                     product,
                     accumulate,
@@ -150,35 +156,35 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
         let inputs = take(&mut workspace, self.inputs().len());
         let outputs = take(&mut workspace, self.outputs().len());
         let (dw, panels) = (SharedMut::new(operands.out), self.outputs().panels());
-        let slices: Vec<_> = slices(self.problem.input.channels).collect();
+        let slices = Spectrum { widest: SLICE / LANES, ..self.inputs() };
         for group in 0..self.problem.groups {
             let (pair, rows) = ((operands.a, operands.b), 0..self.problem.rows());
             self.transform_together(cpu, group, pair, rows, [&mut *inputs, &mut *outputs], workspace);
-            cpu.for_each_scratch(panels * slices.len(), workspace, |task, sums| {
-                let (panel, slice) = (task / slices.len(), &slices[task % slices.len()]);
+            cpu.for_each_scratch(panels * slices.panels(), workspace, |task, sums| {
+                let (panel, slice) = (task / slices.panels(), slices.panel_blocks(task % slices.panels()));
                 self.gradients_of_slice((group, panel, slice), (inputs, outputs), (&dw, accumulate), sums);
             });
         }
     }
 
-    /// The gradients of a panel of output channels and a slice of input channels.
+    /// The gradients of a panel of output channels and a slice of blocks of input channels.
     fn gradients_of_slice(
         &self,
-        (group, panel, slice): (usize, usize, &Range<usize>),
+        (group, panel, slice): (usize, usize, Range<usize>),
         (inputs, outputs): (&[f32], &[f32]),
         dw: (&SharedMut<'_>, Accumulate),
         sums: &mut [f32],
     ) {
         let blocks = self.outputs().panel_blocks(panel);
+        let channels = channels_of(slice.clone(), self.problem.input.channels);
         let layout = slice_layout(A * A, self.problem.input.channels, blocks.len());
-        let input_blocks = slice.start / LANES..slice.end.div_ceil(LANES);
         let sums = &mut sums[..layout.len()];
         for frequency in 0..A * A {
-            let sum = &mut sums[layout.range(frequency, 0, 0..slice.len())];
+            let sum = &mut sums[layout.range(frequency, 0, 0..channels.len())];
             let operands = (inputs, outputs, self.outputs().rows);
-            self.multiply((frequency, panel), input_blocks.clone(), operands, (sum, Accumulate::Replace));
+            self.multiply((frequency, panel), slice.clone(), operands, (sum, Accumulate::Replace));
         }
-        for (channels, row) in rows_of(slice) {
+        for (channels, row) in rows_of(&channels) {
             self.store(group, (blocks.clone(), channels), (layout, 0, row), sums, dw);
         }
     }
