@@ -3,15 +3,15 @@
 mod planning;
 mod values;
 
-pub use planning::{Environment, PlanningArgs};
+pub use planning::{Environment, PlanningArgs, default_limit};
 
 use crate::{Error, device};
 use clap::{Args, Parser, Subcommand};
-use planner::Bytes;
+use planner::{Bytes, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{count, image_shape, phase};
+use values::{count, image_shape, math, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -40,12 +40,15 @@ pub enum Command {
 /// How and where a net runs, whatever is done with it.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Where to run: auto or cpu
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
-    /// Threads to use [default: all]
+    /// Threads of the CPU to run on [default: all]
     #[arg(long, value_name = "N", value_parser = count::<1024>, allow_negative_numbers = true)]
     pub threads: Option<usize>,
+    /// What products on a GPU may use: fp32, or tf32, whose factors have 10 bits
+    #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
+    pub math: Math,
     /// Seed of everything random
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
@@ -53,6 +56,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
     pub synthetic: Option<ImageShape>,
+    /// First run every planned kernel undivided without workspace too, and stop if the results differ by more than rounding
+    #[arg(long)]
+    pub verify: bool,
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,
@@ -185,7 +191,12 @@ impl RunArgs {
     /// # Errors
     /// [`Error::Usage`] if there is none of that name.
     pub fn device(&self) -> Result<Device, Error> {
-        device::open(&self.device, self.threads)
+        device::open(&self.device, self.threads, self.math == Math::Tf32)
+    }
+
+    /// Whether that is a GPU.
+    pub(crate) fn on_gpu(&self) -> bool {
+        device::on_gpu(&self.device, self.threads)
     }
 
     /// The seed of everything random.
@@ -249,6 +260,7 @@ mod tests {
             ("--synthetic=3x32", "--synthetic", "such as 3x224x224"),
             ("--synthetic=3x32x0", "--synthetic", "such as 3x224x224"),
             ("--phase VAL", "--phase", "TRAIN or TEST"),
+            ("--math fp16", "--math", "fp32 or tf32"),
         ] {
             let message = time(arguments).unwrap_err();
             let sentence = message.lines().next().unwrap();

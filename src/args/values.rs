@@ -1,7 +1,7 @@
 //! Reading the values of options.
 
 use super::ImageShape;
-use planner::Bytes;
+use planner::{Bytes, Math};
 use trainer::spec::Phase;
 
 /// A whole number from 1 to `MOST`.
@@ -31,6 +31,15 @@ pub(super) fn phase(text: &str) -> Result<Phase, String> {
         "TRAIN" => Ok(Phase::Train),
         "TEST" => Ok(Phase::Test),
         _ => Err("it must be TRAIN or TEST".to_owned()),
+    }
+}
+
+/// The arithmetic of products.
+pub(super) fn math(text: &str) -> Result<Math, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "fp32" => Ok(Math::Fp32),
+        "tf32" => Ok(Math::Tf32),
+        _ => Err("it must be fp32 or tf32".to_owned()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod bad_input;
 mod examples;
 mod fixtures;
+mod interrupted;
 mod test_command;
 mod time;
 mod train;

@@ -18,7 +18,8 @@ fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
     for expected in [
         "microbatch time: small (TRAIN), mini-batch 8",
         "1 thread,",
-        "powerOfTwo; WR, at most 64 MiB",
+        "workspace limit 8 MiB by default: 64 MiB for 256 samples, scaled",
+        "powerOfTwo; WR, at most 8 MiB",
         "expected peak",
         "\nInitial loss: ",
         "\n*** Benchmark begins ***",
@@ -126,6 +127,9 @@ fn the_options_of_planning_reach_the_plan() {
             .iter()
             .all(|kernel| kernel["max_error"].as_f64().unwrap() <= 1.1e-6)
     );
+
+    let limit = |arguments: &str| plan(arguments)["limit_bytes"].as_u64().unwrap() >> 20;
+    assert_eq!((limit(""), limit("--batch 100"), limit("--batch 100 --workspace-limit 64MiB")), (8, 25, 64));
 
     let environment = [("UCUDNN_TOTAL_WORKSPACE_SIZE", "1024000"), ("UCUDNN_BATCH_SIZE_POLICY", "undivided")];
     let output = folder.run_with("plan --model net.prototxt --json", &environment);

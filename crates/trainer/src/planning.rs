@@ -1,12 +1,18 @@
 //! From a net's kernels to installed configurations: profile, plan, install.
 
+mod record;
+#[cfg(test)]
+pub(crate) mod tests;
+
 use crate::{error::NetError, net::Net};
-use cudnn_layers::conv::{CpuProfiler, ProfileOptions};
+use cudnn_layers::conv::{ProfileOptions, profiler};
 use planner::{
     BatchSizePolicy, CostTable, Coverage, DeviceHeader, Kernel, Plan, PlanOptions, Profiler, Progress,
 };
 use std::time::{Duration, Instant};
 use tensor::Device;
+
+pub use record::PlanRecord;
 
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {
@@ -36,7 +42,7 @@ impl Planning {
     ) -> Result<(), NetError> {
         let start = Instant::now();
         let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
-        let mut profiler = profiler(&self.device, self.options);
+        let mut profiler = self.profiler()?;
         let result = self.table.profile(&kernels, policy, profiler.as_mut(), progress);
         self.profiling += start.elapsed();
         result.map_err(|error| NetError::Profile(error.into()))
@@ -55,7 +61,7 @@ impl Planning {
     ) -> Result<Coverage, NetError> {
         let start = Instant::now();
         let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
-        let mut profiler = profiler(&self.device, self.options);
+        let mut profiler = self.profiler()?;
         let result = self.table.profile_for(&kernels, options, profiler.as_mut(), progress);
         self.profiling += start.elapsed();
         result.map_err(|error| NetError::Profile(error.into()))
@@ -71,6 +77,10 @@ impl Planning {
         self.planning += start.elapsed();
         net.install(&plan)?;
         Ok(plan)
+    }
+
+    fn profiler(&self) -> Result<Box<dyn Profiler>, NetError> {
+        profiler(&self.device, self.options).map_err(|error| NetError::Profile(error.into()))
     }
 
     /// What was measured.
@@ -89,20 +99,27 @@ impl Planning {
     }
 }
 
-fn profiler(device: &Device, options: ProfileOptions) -> Box<dyn Profiler> {
-    match device {
-        Device::Cpu(cpu) => Box::new(CpuProfiler::new(cpu.clone(), options)),
-    }
+/// What identifies `device` in a [`PlanRecord`].
+pub(crate) fn identity(device: &Device) -> DeviceHeader {
+    DeviceHeader { command: String::new(), ..header(device) }
 }
 
 fn header(device: &Device) -> DeviceHeader {
-    let Device::Cpu(cpu) = device;
-    DeviceHeader {
-        name: processor_name(),
-        library_version: format!("microbatch {}", env!("CARGO_PKG_VERSION")),
-        threads: cpu.threads().to_string(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        ..DeviceHeader::default()
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    match device {
+        Device::Cpu(cpu) => DeviceHeader {
+            name: processor_name(),
+            library_version: format!("microbatch {}", env!("CARGO_PKG_VERSION")),
+            threads: cpu.threads().to_string(),
+            command,
+            ..DeviceHeader::default()
+        },
+        Device::Cuda(cuda) => DeviceHeader {
+            name: cuda.info().to_string(),
+            library_version: cudnn_layers::raw::versions(cuda),
+            command,
+            ..DeviceHeader::default()
+        },
     }
 }
 

@@ -11,15 +11,18 @@
 
 pub mod cpu;
 pub mod cuda;
+mod error;
 pub mod profile;
 pub mod reference;
 pub mod run;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 
+pub use error::ConvError;
 pub use planner::ConvOp;
-pub use profile::{CpuProfiler, ProfileOptions};
-pub use run::{Runner, RunnerError};
+pub use profile::{CpuProfiler, ProfileOptions, profiler};
+pub use run::Runner;
 
 /// Lengths of `a`, `b` and `out` in elements (see the module's table).
 pub fn operand_lens(op: ConvOp, g: &tensor::ConvGeometry) -> [usize; 3] {
