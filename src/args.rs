@@ -56,6 +56,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
     pub synthetic: Option<ImageShape>,
+    /// First run every planned kernel undivided without workspace too, and stop if the results differ by more than rounding
+    #[arg(long)]
+    pub verify: bool,
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,

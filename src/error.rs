@@ -44,11 +44,25 @@ pub enum Error {
         /// The last iteration.
         max_iter: usize,
     },
-    /// More memory than there is.
+    /// A kernel that does not compute what it should.
     #[error(
-        "the run needs {needed}, and this machine has {available} of memory; a smaller --batch needs less"
+        "{kernel} as {configuration} is {distance:.1e} away from its undivided execution without workspace (relative L2 distance), and {tolerance:.1e} is allowed"
     )]
+    Verification {
+        /// Layer and operation.
+        kernel: String,
+        /// Its configuration.
+        configuration: String,
+        /// The distance found.
+        distance: f64,
+        /// The largest one allowed.
+        tolerance: f64,
+    },
+    /// More memory than there is.
+    #[error("the run needs {needed}, and {place} has {available} of memory; a smaller --batch needs less")]
     Memory {
+        /// Where it is needed: the machine or the GPU.
+        place: &'static str,
         /// What the run needs.
         needed: Bytes,
         /// What there is.

@@ -82,7 +82,7 @@ fn read<T>(
 }
 
 impl PlanningArgs {
-    /// What to plan for `mini_batch` samples with: what is typed, else what the environment says, else what a plan was
+    /// What to plan with: what is typed, else what the environment says, else what a plan was
     /// `recorded` with, else the original's defaults under [`default_limit`].
     ///
     /// # Errors
@@ -91,10 +91,10 @@ impl PlanningArgs {
     pub fn options(
         &self,
         environment: &Environment,
-        mini_batch: usize,
+        scaled_to: Option<usize>,
         recorded: Option<&PlanOptions>,
     ) -> Result<PlanOptions, Error> {
-        let fresh = PlanOptions { limit: default_limit(mini_batch), ..PlanOptions::default() };
+        let fresh = PlanOptions { limit: default_limit(scaled_to), ..PlanOptions::default() };
         let defaults = recorded.unwrap_or(&fresh);
         let workspace_policy = self.workspace_policy(environment)?.unwrap_or(defaults.workspace_policy);
         // A limit has a meaning under its own policy only.
@@ -113,12 +113,12 @@ impl PlanningArgs {
     }
 
     /// The rule behind the limit of `options` for `mini_batch` samples, if nobody has chosen it.
-    pub(crate) fn limit_note(&self, options: &PlanOptions, mini_batch: usize) -> Option<String> {
+    pub(crate) fn limit_note(&self, options: &PlanOptions, scaled_to: Option<usize>) -> Option<String> {
         let typed = self.workspace_limit.or(self.total_workspace).is_some();
-        let default = options.limit == default_limit(mini_batch);
+        let default = scaled_to.is_some() && options.limit == default_limit(scaled_to);
         (default && !typed && options.workspace_policy != WorkspacePolicy::Wd).then(|| {
             format!(
-                "workspace limit {} by default: 64 MiB for 256 samples, scaled to the mini-batch, at least 8 MiB",
+                "workspace limit {} by default: 64 MiB for 256 samples, scaled to the mini-batch, at least 16 MiB",
                 options.limit
             )
         })
@@ -181,9 +181,11 @@ impl PlanningArgs {
 }
 
 /// The workspace limit where nobody chooses one: the paper's 64 MiB at its mini-batch of 256, in proportion, so that a
-/// small mini-batch on a processor is limited as much as the paper's on a GPU. At least 8 MiB, Caffe's own limit.
-pub fn default_limit(mini_batch: usize) -> Bytes {
-    Bytes::mib((mini_batch as u64 * 64).div_ceil(256).max(8))
+/// small mini-batch on a processor is limited as much as the paper's on a GPU. At least 16 MiB: with less, the large
+/// kernels of the models here have no fast algorithm for more than a few samples.
+pub fn default_limit(scaled_to: Option<usize>) -> Bytes {
+    let Some(mini_batch) = scaled_to else { return PlanOptions::default().limit };
+    Bytes::mib((mini_batch as u64 * 64).div_ceil(256).max(16))
 }
 
 #[cfg(test)]
@@ -221,7 +223,7 @@ mod tests {
             (args(Some(16), None, Some(Ws)), &none, (Ws, 16)),
             (args(None, None, Some(Ws)), &none, (Ws, 64)),
         ] {
-            let options = typed.options(environment, 256, None).unwrap();
+            let options = typed.options(environment, Some(256), None).unwrap();
             assert_eq!(
                 (options.workspace_policy, options.limit),
                 (expected.0, Bytes::mib(expected.1)),
@@ -230,7 +232,7 @@ mod tests {
         }
         let policy = |typed, variable| {
             let args = PlanningArgs { policy: typed, ..PlanningArgs::default() };
-            args.options(&environment(variable, "", ""), 256, None).unwrap().batch_size_policy
+            args.options(&environment(variable, "", ""), Some(256), None).unwrap().batch_size_policy
         };
         assert_eq!(policy(None, ""), BatchSizePolicy::PowerOfTwo);
         assert_eq!(policy(None, "undivided"), BatchSizePolicy::Undivided);
@@ -239,13 +241,13 @@ mod tests {
 
     #[test]
     fn the_default_limit_follows_the_mini_batch_and_says_so() {
-        let mib = |samples| default_limit(samples).0 as f64 / f64::from(1 << 20);
-        assert_eq!([1, 32, 33, 64, 100, 256, 1024].map(mib), [8.0, 8.0, 9.0, 16.0, 25.0, 64.0, 256.0]);
+        let mib = |samples| default_limit(Some(samples)).0 as f64 / f64::from(1 << 20);
+        assert_eq!([1, 32, 33, 64, 100, 256, 1024].map(mib), [16.0, 16.0, 16.0, 16.0, 25.0, 64.0, 256.0]);
         let note = |args: PlanningArgs, limit: &str| {
-            let options = args.options(&environment("", limit, ""), 32, None).unwrap();
-            args.limit_note(&options, 32)
+            let options = args.options(&environment("", limit, ""), Some(32), None).unwrap();
+            args.limit_note(&options, Some(32))
         };
-        assert!(note(args(None, None, None), "").unwrap().starts_with("workspace limit 8 MiB by default"));
+        assert!(note(args(None, None, None), "").unwrap().starts_with("workspace limit 16 MiB by default"));
         assert_eq!(note(args(Some(8), None, None), ""), None);
         assert_eq!(note(args(None, None, None), "16MiB"), None);
         assert_eq!(note(args(None, Some(8), None), ""), None);
@@ -262,15 +264,16 @@ mod tests {
             ..PlanOptions::default()
         };
         let none = environment("", "", "");
-        let over =
-            |typed: PlanningArgs, recorded: &PlanOptions| typed.options(&none, 32, Some(recorded)).unwrap();
+        let over = |typed: PlanningArgs, recorded: &PlanOptions| {
+            typed.options(&none, Some(32), Some(recorded)).unwrap()
+        };
         for before in [recorded(Wr, 3), recorded(Wd, 300), recorded(Ws, 5)] {
             assert_eq!(over(PlanningArgs::default(), &before), before);
             let limited = over(args(Some(7), None, Some(Ws)), &before);
             assert_eq!(limited, PlanOptions { workspace_policy: Ws, limit: Bytes::mib(7), ..before });
         }
         assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(8));
-        assert!(args(None, None, Some(Wd)).options(&none, 32, Some(&recorded(Wr, 3))).is_err());
+        assert!(args(None, None, Some(Wd)).options(&none, Some(32), Some(&recorded(Wr, 3))).is_err());
     }
 
     #[test]
@@ -288,7 +291,7 @@ mod tests {
             (args(None, None, None), &environment("", "64MB0", ""), [LIMIT, "'64MB0'"]),
             (args(None, None, None), &environment("", "", "-1"), [TOTAL, "'-1'"]),
         ] {
-            let message = typed.options(environment, 256, None).unwrap_err().to_string();
+            let message = typed.options(environment, Some(256), None).unwrap_err().to_string();
             assert!(named.iter().all(|name| message.contains(name)), "{message}");
         }
     }

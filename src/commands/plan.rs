@@ -47,7 +47,7 @@ pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
         profiling_ms: planning.profiling().as_secs_f64() * 1e3,
         planning_ms: planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(&plan, &[]),
-        memory: MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start),
+        memory: MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()),
         layer_memory: layer_memory(&net),
     };
     console.text(format!("  planning    {:.2} ms", report.planning_ms))?;

@@ -11,8 +11,9 @@ use crate::{
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, PlanOptions};
 use std::path::Path;
+use tensor::Device;
 use trainer::{
-    Net,
+    Net, NetError,
     layers::{BuildOptions, SyntheticData},
     net::Layout,
     planning::Planning,
@@ -55,12 +56,13 @@ impl Session {
             spec.set_mini_batch(samples);
         }
         let mini_batch = spec.mini_batch().unwrap_or(1);
-        let options = request.planning.options(&Environment::of_process(), mini_batch, None)?;
-        let limit = request.planning.limit_note(&options, mini_batch);
+        let scaled_to = scaled_to(&device, mini_batch);
+        let options = request.planning.options(&Environment::of_process(), scaled_to, None)?;
+        let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = synthetic(request.run, &spec);
         let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
-        check_memory(Layout::new(&[&net], true).report.arena)?;
+        check_memory(&device, Layout::new(&[&net], true).report.arena)?;
         let kernels = net.kernels().len();
         let header = Header {
             command: request.command,
@@ -89,16 +91,26 @@ impl Session {
     }
 }
 
+/// The mini-batch that the default limit follows: on a processor, where it is smaller than the original's limit is meant for.
+pub(super) fn scaled_to(device: &Device, mini_batch: usize) -> Option<usize> {
+    matches!(device, Device::Cpu(_)).then_some(mini_batch)
+}
+
 /// Prints `warnings` where they disturb nobody, and returns them for the JSON object.
 pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     warnings.iter().for_each(|warning| console.warn(warning));
     warnings.iter().map(Warning::to_string).collect()
 }
 
-/// Refuses a run whose arena alone is larger than the machine, before anything of that size is asked for.
-pub(super) fn check_memory(arena: Bytes) -> Result<(), Error> {
-    match process::machine_memory() {
-        Some(available) if arena > available => Err(Error::Memory { needed: arena, available }),
+/// Refuses a run whose arena alone is larger than the machine's memory or what is free of the GPU's, before anything of that
+/// size is asked for.
+pub(super) fn check_memory(device: &Device, arena: Bytes) -> Result<(), Error> {
+    let (place, available) = match device {
+        Device::Cpu(_) => ("this machine", process::machine_memory()),
+        Device::Cuda(cuda) => ("the GPU", Some(Bytes(cuda.memory().map_err(NetError::from)?[0]))),
+    };
+    match available {
+        Some(available) if arena > available => Err(Error::Memory { place, needed: arena, available }),
         _ => Ok(()),
     }
 }
@@ -149,9 +161,10 @@ mod tests {
 
     #[test]
     fn more_memory_than_the_machine_has_is_refused() {
-        assert!(check_memory(Bytes::mib(1)).is_ok());
+        let device = Device::cpu();
+        assert!(check_memory(&device, Bytes::mib(1)).is_ok());
         if cfg!(target_os = "linux") {
-            let error = check_memory(Bytes::mib(1 << 40)).unwrap_err();
+            let error = check_memory(&device, Bytes::mib(1 << 40)).unwrap_err();
             assert!(error.to_string().starts_with("the run needs"), "{error}");
         }
     }

@@ -3,6 +3,7 @@
 use super::{
     Notes,
     setup::{Request, Session, check_memory},
+    verify::verify,
 };
 use crate::{
     Console, Error,
@@ -49,10 +50,12 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     let mut session = Session::open(&request, &mut console)?;
     session.profile(session.options.batch_size_policy, &mut console)?;
     let Session { at_start, options, mut planning, mut net, header } = session;
-    let plan = PlanReport::new(&planning.install(&mut net, &options)?, &[]);
+    let plan = planning.install(&mut net, &options)?;
     let layout = Layout::new(&[&net], false);
-    check_memory(layout.report.arena)?;
-    let memory = MemoryEstimate::new(&layout.report, at_start);
+    verify(&args.run, net.device(), &plan, &mut console)?;
+    check_memory(net.device(), layout.report.arena)?;
+    let memory = MemoryEstimate::new(&layout.report, at_start, net.device());
+    let plan = PlanReport::new(&plan, &[]);
     console.text(format!("  plan        {}\n{memory}\n", plan.policies()))?;
 
     let mut arena = Arena::on(net.device(), layout.len).map_err(NetError::from)?;

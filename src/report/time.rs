@@ -4,7 +4,7 @@ use super::{
     KernelReport, LayerMemory, MemoryEstimate, PlanReport, layer_table,
     number::{deviation, six_digits},
 };
-use planner::Plan;
+use planner::{Bytes, Plan};
 use serde::Serialize;
 use trainer::time::TimeReport;
 
@@ -41,6 +41,8 @@ pub struct TimeRun {
     pub kernels_measured_ms: f64,
     /// What each layer brings into the arena.
     pub layer_memory: Vec<LayerMemory>,
+    /// What the run took of a GPU's memory.
+    pub gpu_bytes: Option<u64>,
     /// The most that was ever resident, if the system says.
     pub peak_resident_bytes: Option<u64>,
 }
@@ -86,6 +88,7 @@ impl TimeRun {
             kernels_planned_ms: plan.time_ms,
             kernels_measured_ms: plan.kernels.iter().filter_map(|kernel| kernel.measured_ms).sum(),
             iterations_ms: measured.iterations_ms,
+            gpu_bytes: measured.gpu_bytes,
             peak_resident_bytes: crate::process::peak_resident().map(|bytes| bytes.0),
             memory,
             plan,
@@ -168,6 +171,10 @@ impl TimeRun {
             lines.push(format!(
                 "  recorded, replayed   {replayed_ms:.2} ms with the update: {images_per_s:.1} images/s"
             ));
+        }
+        if let Some(taken) = self.gpu_bytes {
+            let difference = deviation(taken as f64, self.memory.arena_bytes as f64);
+            lines.push(format!("  GPU memory taken     {} ({difference} to the arena)", Bytes(taken)));
         }
         let peak = self.memory.compare(self.peak_resident_bytes);
         lines.extend(peak.map(|peak| format!("  peak resident        {peak}")));

@@ -75,6 +75,7 @@ fn time_reports_the_gpu_its_kernels_and_a_replay() {
         assert_eq!(report["net"]["kernels"], kernels.len());
         assert!(kernels.iter().all(|kernel| kernel["measured_ms"].as_f64().unwrap() > 0.0), "{arguments}");
         assert!(run["memory"]["arena_bytes"].as_u64().unwrap() > 0);
+        assert!(run["memory"]["gpu"]["free_bytes"].as_u64() > run["memory"]["arena_bytes"].as_u64());
         assert!(run["peak_resident_bytes"].as_u64().unwrap() > 0);
     }
 }

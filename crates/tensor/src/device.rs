@@ -49,6 +49,17 @@ impl Device {
         }
     }
 
+    /// Bytes of a GPU's memory that are taken, by this and other processes; `None` for the processor.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    pub fn bytes_in_use(&self) -> Result<Option<u64>, CudaError> {
+        match self {
+            Device::Cpu(_) => Ok(None),
+            Device::Cuda(cuda) => cuda.memory().map(|[free, total]| Some(total - free)),
+        }
+    }
+
     /// Writes zeros.
     pub fn zero(&self, mut view: ViewMut<'_>) {
         match self {

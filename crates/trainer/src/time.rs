@@ -64,6 +64,8 @@ pub struct TimeReport {
     /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, where the host's time to ask
     /// for each layer is then out of the way.
     pub replayed_ms: Vec<f64>,
+    /// What the run took of a GPU's memory: the arena, and code that was loaded on the way.
+    pub gpu_bytes: Option<u64>,
 }
 
 impl TimeReport {
@@ -119,11 +121,14 @@ impl Timing {
         mut observe: impl FnMut(usize, f64) + Send,
     ) -> Result<(TimeReport, Net), NetError> {
         let device = self.net.device().clone();
+        let before = device.bytes_in_use()?;
         let mut arena = Arena::on(&device, self.layout.len)?;
         self.net.enter_arena();
         initialize(&self.net, &self.layout.nets[0], &mut arena, seed)?;
         self.net.time_kernels(true);
-        let report = device.run(|| self.measure(&mut arena, iterations, &mut observe))?;
+        let mut report = device.run(|| self.measure(&mut arena, iterations, &mut observe))?;
+        report.gpu_bytes =
+            device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
         Ok((report, self.net))
     }
 
@@ -223,6 +228,7 @@ impl Timing {
             backward_ms: average(backward_ms),
             update_ms: average(update_ms),
             replayed_ms,
+            gpu_bytes: None,
             iterations_ms,
         }
     }

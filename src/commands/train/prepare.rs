@@ -5,7 +5,8 @@ use crate::{
     args::{DEFAULT_SEED, Environment, TrainArgs, required},
     commands::{
         Notes,
-        setup::{check_memory, synthetic, warn},
+        setup::{check_memory, scaled_to, synthetic, warn},
+        verify::verify,
     },
     device::DeviceReport,
     progress::ProfileBar,
@@ -43,11 +44,12 @@ pub(super) fn prepare(
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
     let mini_batch = args.batch.or(net.mini_batch()).unwrap_or(1);
+    let scaled_to = scaled_to(&device, mini_batch);
     let recorded = resumed.and_then(|resumed| resumed.plans);
     let before = recorded.as_ref().and_then(|record| Some(&record.plans.first()?.options));
-    let plan = args.planning.options(&Environment::of_process(), mini_batch, before)?;
+    let plan = args.planning.options(&Environment::of_process(), scaled_to, before)?;
     let mut notes = notes.0.clone();
-    notes.extend(args.planning.limit_note(&plan, mini_batch));
+    notes.extend(args.planning.limit_note(&plan, scaled_to));
     let options = TrainOptions {
         device: device.clone(),
         plan,
@@ -106,9 +108,13 @@ pub(super) fn announce(
     at_start: Option<Bytes>,
     console: &mut Console,
 ) -> Result<(MemoryEstimate, PlanReport), Error> {
-    check_memory(prepared.memory().arena)?;
+    let device = prepared.net().device();
+    for plan in prepared.plans() {
+        verify(&args.run, device, plan, console)?;
+    }
+    check_memory(device, prepared.memory().arena)?;
     let plan = PlanReport::new(&prepared.plans()[0], &[]);
-    let mut memory = MemoryEstimate::new(prepared.memory(), at_start);
+    let mut memory = MemoryEstimate::new(prepared.memory(), at_start, device);
     if args.snapshot.is_some() {
         memory = memory.restoring();
     }

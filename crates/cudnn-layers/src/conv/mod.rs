@@ -17,6 +17,7 @@ pub mod reference;
 pub mod run;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 
 pub use error::ConvError;
 pub use planner::ConvOp;
