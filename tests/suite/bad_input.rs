@@ -4,7 +4,7 @@ use crate::fixtures::{Folder, text};
 use std::process::Output;
 
 /// The sentence that the command gave up with; it must have every one of `parts`.
-fn assert_refused(output: &Output, code: i32, parts: &[&str], case: &str) {
+pub(crate) fn assert_refused(output: &Output, code: i32, parts: &[&str], case: &str) {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{case}: {stderr}");
     assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{case}: {stderr}");
@@ -30,7 +30,7 @@ fn values_of_options_and_variables_are_refused_by_name() {
         ("--workspace-policy wx", ["--workspace-policy", "'wx'"]),
         ("--workspace-policy wd", ["--workspace-policy wd", "--total-workspace"]),
         ("--max-error -1", ["--max-error", "'-1'"]),
-        ("--device cuda", ["--device", "\"cuda\""]),
+        ("--device gpu", ["--device", "\"gpu\""]),
         ("--synthetic=3", ["--synthetic", "'3'"]),
     ] {
         let output = folder.run(&format!("time --model net.prototxt {arguments}"));

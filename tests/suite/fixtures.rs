@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output},
 };
 use tempfile::TempDir;
@@ -54,13 +54,27 @@ snapshot_prefix: "unused"
 random_seed: 7
 "#;
 
+/// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they lie.
+pub(crate) fn root() -> PathBuf {
+    copied().unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")))
+}
+
+/// The command.
+pub(crate) fn program() -> PathBuf {
+    copied().map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_microbatch")), |root| root.join("microbatch"))
+}
+
+fn copied() -> Option<PathBuf> {
+    std::env::var_os("MICROBATCH_ROOT").map(PathBuf::from)
+}
+
 /// A folder with `net.prototxt` and `solver.prototxt`, gone when the test is.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
     pub(crate) fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
-        let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits");
+        let digits = root().join("data/digits");
         folder.write("net.prototxt", NET.replace("DIGITS", digits.to_str().unwrap()));
         folder.write("solver.prototxt", SOLVER);
         folder
@@ -98,15 +112,15 @@ impl Folder {
 
     /// The command, ready to run.
     pub(crate) fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_microbatch"));
+        let mut command = Command::new(program());
         for name in
             ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"]
         {
             command.env_remove(name);
         }
-        // Some workspaces grow with the number of threads: the limits of the tests are for two.
-        let threads = (!arguments.contains("--threads") && arguments.contains("prototxt"))
-            .then_some(["--threads", "2"]);
+        // Some workspaces grow with the number of threads: the limits of the tests are for two. Without a GPU, too.
+        let chosen = arguments.contains("--threads") || arguments.contains("--device");
+        let threads = (!chosen && arguments.contains("prototxt")).then_some(["--threads", "2"]);
         command.args(arguments.split_whitespace()).args(threads.iter().flatten()).current_dir(&self.0);
         command
     }

@@ -169,9 +169,15 @@ fn what_has_no_effect_is_a_warning_and_not_an_error() {
 #[test]
 fn devices_are_listed_one_a_line() {
     let folder = Folder::new();
-    let text = folder.succeed("devices");
-    assert!(text.lines().count() == 1 && text.starts_with("cpu: "), "{text}");
-    assert_eq!(folder.json("devices")["devices"][0]["id"], "cpu");
+    let (text, listed) = (folder.succeed("devices"), folder.json("devices"));
+    // What belongs to a device is indented below it.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+    let devices = listed["devices"].as_array().unwrap();
+    assert_eq!(lines.len(), devices.len(), "{text}");
+    for (line, device) in lines.iter().zip(devices) {
+        assert!(line.starts_with(&format!("{}: ", device["id"].as_str().unwrap())), "{text}");
+    }
+    assert_eq!(devices.last().unwrap()["id"], "cpu");
 }
 
 #[test]

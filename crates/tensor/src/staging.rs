@@ -35,4 +35,17 @@ impl Staging {
         buffer.copy_to(to.device())?;
         Ok(result)
     }
+
+    /// Asks for a copy of what was filled in last, in the place of [`Staging::fill`] while a GPU's work is recorded
+    /// ([`Device::is_recording`]): the host has no part in recorded work.
+    ///
+    /// # Errors
+    /// A GPU is lost.
+    ///
+    /// # Panics
+    /// If nothing was filled in before, or `to` is of another length.
+    pub fn repeat(&mut self, mut to: ViewMut<'_>) -> Result<(), CudaError> {
+        let buffer = self.buffers[self.turn].as_mut();
+        buffer.expect("work has run before it is recorded").copy_again(to.device())
+    }
 }

@@ -5,10 +5,10 @@ use crate::error::NetError;
 use tensor::{Arena, Device, Mark, cuda::Cuda};
 
 /// Records `iterate`, which asks for one iteration in `arena` as it has run before, and times `iterations` replays of it:
-/// milliseconds each. None on a processor, which has nothing to record.
+/// milliseconds each, all on the data of the last iteration before. None on a processor, which has nothing to record.
 ///
 /// # Errors
-/// What `iterate` returns, such as data that has to be read anew, or a GPU that is lost.
+/// What `iterate` returns, or a GPU that is lost.
 pub(crate) fn timed(
     device: &Device,
     arena: &mut Arena,

@@ -7,29 +7,99 @@ use crate::{
     solver::initialize,
     spec::{NetSpec, NetState},
 };
-use cudnn_layers::conv::{ProfileOptions, cpu, profile};
+use cudnn_layers::conv::{ProfileOptions, cpu, cuda, profile, profiler};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, DeviceHeader, KernelId, Measurement, Plan, PlanOptions, Profiler,
     ProfilerError, WorkspacePolicy,
 };
-use std::{path::Path, time::Duration};
-use tensor::{Accumulate, Arena, Cpu, Device, Span};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
+use tensor::{Accumulate, Arena, Cpu, Device, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
 
 /// The shortest measurements there are: tests never depend on what is fastest.
 pub(crate) fn quick_profile() -> ProfileOptions {
     ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::default() }
 }
 
+/// A limit that no small net reaches.
 pub(crate) fn plan_options(batch: BatchSizePolicy, workspace: WorkspacePolicy) -> PlanOptions {
     PlanOptions {
         batch_size_policy: batch,
         workspace_policy: workspace,
-        limit: Bytes::mib(64),
+        limit: Bytes::mib(1024),
         ..PlanOptions::default()
     }
 }
 
-/// A profiler under which the plan is known before: whatever the machine, each size has one algorithm, and some sizes are
+/// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they lie.
+pub(crate) fn root() -> PathBuf {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("MICROBATCH_ROOT").map_or_else(built, PathBuf::from)
+}
+
+/// The GPU that the tests of this process share: opening one takes longer than most of them. Its stream and its faults are
+/// shared, too: tests that record work or cause a fault take [`own_gpu`].
+pub(crate) fn gpu() -> Device {
+    static GPU: OnceLock<Device> = OnceLock::new();
+    GPU.get_or_init(own_gpu).clone()
+}
+
+/// The same GPU opened once more.
+pub(crate) fn own_gpu() -> Device {
+    Device::Cuda(tensor::cuda::probe().unwrap().open(0).unwrap())
+}
+
+/// What can run a micro-batch of a kernel on a device.
+pub(crate) enum Candidates {
+    Cpu(Cpu),
+    /// Some of cuDNN's algorithms say that they apply and then do not run, so they are tried.
+    Cuda(Box<dyn Profiler>),
+}
+
+impl Candidates {
+    pub(crate) fn on(device: &Device) -> Self {
+        match device {
+            Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
+            Device::Cuda(_) => Self::Cuda(profiler(device, quick_profile()).unwrap()),
+        }
+    }
+
+    /// The algorithms for `micro_batch` samples of `kernel`, in the order of the device's list. Those of cuDNN that are too
+    /// coarse to be compared with anything are left out.
+    pub(crate) fn of(&mut self, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
+        match self {
+            Self::Cpu(cpu) => on_cpu(cpu, kernel, micro_batch),
+            Self::Cuda(profiler) => {
+                let mut all = profiler.measure(kernel, micro_batch).unwrap();
+                all.retain(|measured| measured.max_error <= COMPARABLE_ERROR);
+                let list: Vec<_> = cuda::algorithms(kernel.op, kernel.math).map(|one| one.name()).collect();
+                all.sort_by_key(|one| list.iter().position(|name| *name == one.algorithm.as_str()));
+                all
+            }
+        }
+    }
+}
+
+fn on_cpu(cpu: &Cpu, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
+    let g = profile::geometry(&kernel.shape, micro_batch);
+    let measurement = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
+        let len = algorithm.workspace_len(kernel.op, &g, cpu.threads())?;
+        Some(Measurement {
+            algorithm: algorithm.name().into(),
+            micro_batch,
+            time_ms: 1.0,
+            workspace: Bytes((len * size_of::<f32>()) as u64),
+            max_error: algorithm.max_error(),
+            deterministic: true,
+        })
+    };
+    cpu::algorithms().iter().filter_map(measurement).collect()
+}
+
+/// Plans that are known before: whatever the machine, each size has one algorithm, a deterministic one, and some sizes are
 /// far better than others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forced {
@@ -39,53 +109,63 @@ pub(crate) struct Forced {
     pub(crate) mixed: bool,
     /// The good sizes; all if there are none.
     pub(crate) sizes: &'static [u32],
-    /// Threads that will run it.
-    pub(crate) threads: usize,
 }
 
 impl Forced {
-    /// The algorithm that always applies, undivided.
-    pub(crate) const IMPLICIT_GEMM: Self = Self { algorithm: 0, mixed: false, sizes: &[], threads: 2 };
+    /// The first algorithm of the list, undivided: on the processor the one that always applies.
+    pub(crate) const IMPLICIT_GEMM: Self = Self { algorithm: 0, mixed: false, sizes: &[] };
 
-    /// The plan of `net` under this profiler, installed.
-    pub(crate) fn install(mut self, net: &mut Net, options: &PlanOptions) -> Plan {
-        let Device::Cpu(cpu) = net.device() else { panic!("the algorithms are the CPU's") };
-        self.threads = cpu.threads();
+    /// The plan of `net` under these measurements, installed.
+    pub(crate) fn install(self, net: &mut Net, options: &PlanOptions) -> Plan {
+        let mut candidates = Candidates::on(net.device());
+        self.install_from(&mut candidates, net, options)
+    }
+
+    /// The same where the candidates are known from before.
+    pub(crate) fn install_from(
+        self,
+        candidates: &mut Candidates,
+        net: &mut Net,
+        options: &PlanOptions,
+    ) -> Plan {
         let mut table = CostTable::new(DeviceHeader::default());
         let kernels = net.kernels();
-        table.profile(&kernels, options.batch_size_policy, &mut self, |_| ()).unwrap();
+        let mut profiler = ForcedProfiler { forced: self, candidates };
+        table.profile(&kernels, options.batch_size_policy, &mut profiler, |_| ()).unwrap();
         let plan = planner::plan(&kernels, &table, options).unwrap();
         net.install(&plan).unwrap();
         plan
     }
 }
 
-impl Profiler for Forced {
+struct ForcedProfiler<'a> {
+    forced: Forced,
+    candidates: &'a mut Candidates,
+}
+
+impl Profiler for ForcedProfiler<'_> {
     fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
-        let g = profile::geometry(&kernel.shape, micro_batch);
-        let needs = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
-            Some((*algorithm, algorithm.workspace_len(kernel.op, &g, self.threads)?))
-        };
-        let all: Vec<_> = cpu::algorithms().iter().filter_map(needs).collect();
-        let place = self.algorithm + if self.mixed { micro_batch as usize } else { 0 };
-        let (algorithm, len) = all[place % all.len()];
-        let good = self.sizes.is_empty() || self.sizes.contains(&micro_batch);
-        Ok(vec![Measurement {
-            algorithm: algorithm.name().into(),
-            micro_batch,
-            time_ms: if good { 1.0 } else { 1000.0 },
-            workspace: Bytes((len * size_of::<f32>()) as u64),
-            max_error: algorithm.max_error(),
-            deterministic: true,
-        }])
+        let Forced { algorithm, mixed, sizes } = self.forced;
+        let mut all = self.candidates.of(kernel, micro_batch);
+        all.retain(|candidate| candidate.deterministic);
+        let place = algorithm + if mixed { micro_batch as usize } else { 0 };
+        let mut chosen = all.swap_remove(place % all.len());
+        let good = sizes.is_empty() || sizes.contains(&micro_batch);
+        chosen.time_ms = if good { 1.0 } else { 1000.0 };
+        Ok(vec![chosen])
     }
 }
 
 /// The training net of `text`, its convolutions not planned yet.
 pub(crate) fn build(text: &str) -> Result<Net, NetError> {
+    build_on(&Device::Cpu(Cpu::new(2)), text)
+}
+
+/// The same on `device`.
+pub(crate) fn build_on(device: &Device, text: &str) -> Result<Net, NetError> {
     let spec = NetSpec::parse(Path::new("net.prototxt"), text).unwrap().for_state(&NetState::default());
     assert_eq!(spec.warnings, []);
-    Net::new(&spec, &BuildOptions { device: Device::Cpu(Cpu::new(2)), seed: 1, synthetic: None }, true)
+    Net::new(&spec, &BuildOptions { device: device.clone(), seed: 1, synthetic: None }, true)
 }
 
 /// What is wrong with it.
@@ -115,8 +195,8 @@ impl Running {
     /// `net` where `choose` puts it.
     pub(crate) fn in_layout(net: Net, choose: impl FnOnce(&Net, &Layout) -> (NetLayout, usize)) -> Self {
         let (layout, len) = choose(&net, &Layout::new(&[&net], false));
-        let mut arena = Arena::new(len);
-        arena.view_mut(Span { offset: 0, len: arena.len() }).host().fill(f32::NAN);
+        let mut arena = Arena::on(net.device(), len).unwrap();
+        set(&mut arena, Span { offset: 0, len }, |values| values.fill(f32::NAN));
         initialize(&net, &layout, &mut arena, 1).unwrap();
         Self { net, layout, arena }
     }
@@ -130,17 +210,20 @@ impl Running {
         loss
     }
 
-    /// The values of a parameter.
-    pub(crate) fn parameter(&mut self, name: &str) -> &mut [f32] {
+    /// Adds `step` to an element of a parameter.
+    pub(crate) fn move_parameter(&mut self, name: &str, element: usize, step: f32) {
         let index = self.net.graph().params.iter().position(|param| param.name == name);
         let index = index.unwrap_or_else(|| panic!("there is no {name}"));
-        self.arena.view_mut(self.layout.params[index].data).into_host()
+        let span = self.layout.params[index].data;
+        let mut moved = self.arena.read(span).unwrap().into_owned();
+        moved[element] += step;
+        set(&mut self.arena, span, |values| values.copy_from_slice(&moved));
     }
 
     /// The gradients of all trained parameters, by name.
     pub(crate) fn gradients(&self) -> Vec<(String, Vec<f32>)> {
         let params = self.net.graph().params.iter().zip(&self.layout.params);
-        let gradient = |span| self.arena.view(span).host().to_vec();
+        let gradient = |span| self.arena.read(span).unwrap().into_owned();
         params.filter_map(|(param, spans)| Some((param.name.clone(), gradient(spans.diff?)))).collect()
     }
 
@@ -149,4 +232,13 @@ impl Running {
         let found = self.gradients().into_iter().find(|(param, _)| param == name);
         found.unwrap_or_else(|| panic!("{name} has no gradient")).1
     }
+}
+
+/// Has `write` write the elements of `span`, wherever they lie.
+pub(crate) fn set(arena: &mut Arena, span: Span, write: impl FnOnce(&mut [f32])) {
+    let written = arena.fill(span, |values| -> Result<(), CudaError> {
+        write(values);
+        Ok(())
+    });
+    written.unwrap();
 }

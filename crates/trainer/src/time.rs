@@ -1,5 +1,8 @@
 //! Caffe's `time`: how long every layer takes, and what its kernels' plan had promised.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     error::NetError,
     net::{

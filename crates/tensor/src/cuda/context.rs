@@ -10,7 +10,10 @@ use crate::arena::Span;
 use cudarc::driver::{CudaContext, sys};
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Elements of the scratch that every open device owns: 32 MiB, what cuBLAS recommends for its workspace on the largest
@@ -35,6 +38,7 @@ struct Shared {
     scratch: Mutex<DeviceArena>,
     fault: FaultCell,
     failure: Mutex<Option<CudaError>>,
+    recording: AtomicBool,
     info: CudaDeviceInfo,
     versions: String,
 }
@@ -49,6 +53,7 @@ impl Cuda {
             scratch: Mutex::new(DeviceArena::new(&stream, SCRATCH_LEN)?),
             fault: FaultCell::new(&stream)?,
             failure: Mutex::default(),
+            recording: AtomicBool::new(false),
             info,
             versions,
         };
@@ -173,6 +178,15 @@ impl Cuda {
     /// What a CUDA kernel wrote there, and clears it. To be asked after [`Cuda::check`].
     pub fn take_fault(&self) -> Option<[u32; 4]> {
         self.shared.fault.take()
+    }
+
+    /// Whether work is being recorded and not done ([`Cuda::record`]).
+    pub fn is_recording(&self) -> bool {
+        self.shared.recording.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_recording(&self, recording: bool) {
+        self.shared.recording.store(recording, Ordering::Relaxed);
     }
 
     pub(super) fn modules(&self) -> MutexGuard<'_, Modules> {

@@ -27,7 +27,9 @@ impl Cuda {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive, and all of our work goes through it.
         unsafe { result::stream::begin_capture(stream.raw(), mode) }.map_err(failed())?;
+        self.set_recording(true);
         let asked = work();
+        self.set_recording(false);
         // SAFETY: as above; the recording began right there.
         let graph = unsafe { result::stream::end_capture(stream.raw()) }.map_err(failed());
         asked?;

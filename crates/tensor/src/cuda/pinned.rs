@@ -60,15 +60,26 @@ impl Pinned {
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn copy_to(&mut self, mut to: DeviceViewMut<'_>) -> Result<(), CudaError> {
+    pub fn copy_to(&mut self, to: DeviceViewMut<'_>) -> Result<(), CudaError> {
+        self.copy(to)?;
+        self.copied.record()
+    }
+
+    /// The same as a part of recorded work, in which an event would be none that can be waited for: whoever replays it waits
+    /// for the device before the elements change ([`Graph::replay`](super::Graph::replay)).
+    pub(crate) fn copy_again(&mut self, to: DeviceViewMut<'_>) -> Result<(), CudaError> {
+        self.copy(to)
+    }
+
+    fn copy(&mut self, mut to: DeviceViewMut<'_>) -> Result<(), CudaError> {
         assert_eq!(self.len, to.len(), "a copy has one length");
         self.stream.bind()?;
-        // SAFETY: as in `elements`; nobody writes the memory before `copied` is reached, for `elements` waits for it.
+        // SAFETY: as in `elements`; nobody writes the memory before the copy is done: `elements` waits for `copied`, and
+        // who replays recorded copies waits for the device.
         let from = unsafe { std::slice::from_raw_parts(self.memory, self.len) };
         // SAFETY: `to` is device memory of the same length, exclusively ours.
         unsafe { result::memcpy_htod_async(to.address(), from, self.stream.raw()) }
-            .map_err(CudaError::driver("copying to the GPU"))?;
-        self.copied.record()
+            .map_err(CudaError::driver("copying to the GPU"))
     }
 }
 

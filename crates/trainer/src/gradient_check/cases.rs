@@ -1,23 +1,44 @@
 //! The cases: every layer type over its parameters.
 
 use super::Case;
-use crate::spec::{LayerKind, NetSpec, Phase};
+use crate::{
+    spec::{LayerKind, NetSpec, Phase},
+    testing::gpu,
+};
 use std::path::Path;
+use tensor::{Cpu, Device};
 
 /// Types without a gradient, which is checked too.
 const WITHOUT_GRADIENT: [&str; 5] = ["Input", "DummyData", "ImageData", "Data", "Accuracy"];
 
-/// One test per layer type; [`CHECKED`] lists exactly those there are.
+/// A test per layer type and device; [`CHECKED`] lists exactly those types that there are.
 macro_rules! gradient_checks {
     ($($test:ident: $type_name:literal, $cases:ident;)*) => {
         const CHECKED: &[&str] = &[$($type_name),*];
-        $(#[test]
-        fn $test() {
-            let cases = $cases();
-            assert!(cases.iter().all(|case| case.type_name == $type_name) && !cases.is_empty());
-            cases.iter().for_each(Case::check);
+        $(mod $test {
+            use super::{check, cpu, gpu};
+
+            #[test]
+            fn on_cpu() {
+                check($type_name, &super::$cases(), &cpu());
+            }
+
+            #[test]
+            #[ignore = "needs an NVIDIA GPU"]
+            fn on_cuda() {
+                check($type_name, &super::$cases(), &gpu());
+            }
         })*
     };
+}
+
+fn check(type_name: &str, cases: &[Case], device: &Device) {
+    assert!(cases.iter().all(|case| case.type_name == type_name) && !cases.is_empty());
+    cases.iter().for_each(|case| case.check(device));
+}
+
+fn cpu() -> Device {
+    Device::Cpu(Cpu::new(2))
 }
 
 gradient_checks! {
@@ -54,7 +75,7 @@ fn every_layer_type_is_checked_or_has_no_gradient() {
 fn types_without_a_gradient_declare_none() {
     let accuracy = Case::new("Accuracy", "", &[&[4, 3], &[4]]);
     let shapes = accuracy.shapes.iter().map(|dims| tensor::Shape::new(dims)).collect::<Vec<_>>();
-    assert_eq!(accuracy.build().declare(&shapes).unwrap().gradients, [false, false]);
+    assert_eq!(accuracy.build(&cpu()).declare(&shapes).unwrap().gradients, [false, false]);
     // The others have nothing to give a gradient to.
     let text = "layer { name: 'a' type: 'Input' top: 'a' input_param { shape { dim: 1 } } }
         layer { name: 'b' type: 'DummyData' top: 'b' dummy_data_param { shape { dim: 1 } } }
@@ -71,7 +92,7 @@ fn types_without_a_gradient_declare_none() {
 #[should_panic(expected = "backward says")]
 fn a_wrong_gradient_is_found() {
     // Elements on both sides of ReLU's kink, and no word of it.
-    Case { kink: None, step: 0.3, ..Case::new("ReLU", "", &[&[2, 9]]) }.check();
+    Case { kink: None, step: 0.3, ..Case::new("ReLU", "", &[&[2, 9]]) }.check(&cpu());
 }
 
 fn convolutions() -> Vec<Case> {

@@ -1,52 +1,51 @@
 //! What a convolution runs with in its checks.
 
-use crate::layers::Layer;
-use cudnn_layers::conv::{ConvOp, cpu};
+use crate::{
+    layers::{Layer, PlannedLayer},
+    testing::Candidates,
+};
+use cudnn_layers::conv::ConvOp;
 use planner::{Bytes, Configuration, Measurement, Run};
-use tensor::{ConvGeometry, Device, arena::ALIGNMENT};
+use tensor::{Device, arena::ALIGNMENT};
 
 /// What is installed in a convolution: a configuration per operation.
 pub(super) type Installed = [Configuration; 3];
 
 /// Every algorithm undivided and in unequal micro-batches, and micro-batches of different algorithms.
-pub(super) fn configurations(g: &ConvGeometry) -> Vec<Installed> {
-    assert!(g.n >= 3, "a mini-batch that can be divided unequally");
-    let sizes = [g.n as u32 - 1, 1];
-    let supported = |op: ConvOp| -> Vec<&'static str> {
-        let applies = |n: usize, algorithm: &&dyn cpu::CpuAlgorithm| {
-            algorithm.workspace_len(op, &g.with_batch(n), 2).is_some()
+pub(super) fn configurations(device: &Device, planned: &dyn PlannedLayer) -> Vec<Installed> {
+    let mut candidates = Candidates::on(device);
+    let kernels = ConvOp::ALL.map(|op| planned.kernel(device, "l", op));
+    let n = kernels[0].mini_batch;
+    assert!(n >= 3, "a mini-batch that can be divided unequally");
+    // What runs at all three sizes, at each of them.
+    let algorithms = kernels.map(|kernel| -> Vec<[Measurement; 3]> {
+        let [whole, most, one] = [n, n - 1, 1].map(|size| candidates.of(&kernel.id, size));
+        let same = |all: &[Measurement], as_here: &Measurement| {
+            all.iter().find(|other| other.algorithm == as_here.algorithm).cloned()
         };
-        let all = cpu::algorithms().iter().copied();
-        all.filter(|algorithm| [g.n, g.n - 1, 1].iter().all(|&n| applies(n, algorithm)))
-            .map(cpu::CpuAlgorithm::name)
-            .collect()
-    };
-    let names = ConvOp::ALL.map(supported);
-    let most = names.iter().map(Vec::len).max().expect("three operations");
-    let pick = |op: usize, index: usize| names[op][index % names[op].len()];
+        let at_all = |here: Measurement| Some([same(&most, &here)?, same(&one, &here)?, here]);
+        whole.into_iter().filter_map(at_all).map(|[most, one, whole]| [whole, most, one]).collect()
+    });
+    let most = algorithms.iter().map(Vec::len).max().expect("three operations");
+    let pick =
+        |op: usize, index: usize, size: usize| algorithms[op][index % algorithms[op].len()][size].clone();
     (0..most)
         .flat_map(|index| {
-            let undivided = [0, 1, 2].map(|op| configuration(&[(pick(op, index), g.n as u32)]));
-            let divided = [0, 1, 2].map(|op| configuration(&sizes.map(|size| (pick(op, index), size))));
-            let mixed = [0, 1, 2]
-                .map(|op| configuration(&[(pick(op, index), sizes[0]), (pick(op, index + 1), sizes[1])]));
+            let undivided = [0, 1, 2].map(|op| configuration([pick(op, index, 0)]));
+            let divided = [0, 1, 2].map(|op| configuration([1, 2].map(|size| pick(op, index, size))));
+            let mixed = [0, 1, 2].map(|op| configuration([pick(op, index, 1), pick(op, index + 1, 2)]));
             [undivided, divided, mixed]
         })
         .collect()
 }
 
-fn configuration(micro_batches: &[(&str, u32)]) -> Configuration {
-    Configuration::new(micro_batches.iter().map(|&(algorithm, micro_batch)| Run {
-        count: 1,
-        micro: Measurement {
-            algorithm: algorithm.into(),
-            micro_batch,
-            time_ms: 1.0,
-            workspace: Bytes::mib(1 << 20),
-            max_error: 0.0,
-            deterministic: true,
-        },
-    }))
+fn configuration(micro_batches: impl IntoIterator<Item = Measurement>) -> Configuration {
+    Configuration::new(
+        micro_batches.into_iter().map(|measured| Run {
+            count: 1,
+            micro: Measurement { workspace: Bytes::mib(1 << 20), ..measured },
+        }),
+    )
 }
 
 /// Installs all three kernels, the two of backward with workspaces side by side as under WD; returns the scratch of each

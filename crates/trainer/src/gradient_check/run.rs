@@ -1,8 +1,12 @@
-//! Both passes of a layer over plain memory, poisoned where the layer may not rely on it.
+//! Both passes of a layer in an arena of its device, poisoned where the layer may not rely on it.
 
 use super::{Blob, Subject};
-use crate::layers::{Backward, Forward, Gradient, Need};
-use tensor::{Accumulate, View, ViewMut, arena::ALIGNMENT};
+use crate::{
+    layers::{Backward, Forward, Gradient, Need},
+    testing::set,
+};
+use std::ops::Range;
+use tensor::{Access, Accumulate, Arena, Device, Lease, Span, View, ViewMut, arena::ALIGNMENT};
 
 /// The iteration that random layers draw from.
 const ITERATION: u64 = 3;
@@ -27,7 +31,7 @@ impl Wanted {
         Self { blobs: blobs.to_vec(), prior: None }
     }
 
-    /// Memory for the gradient of `blob` if it is wanted.
+    /// What the gradient of `blob` holds before, if it is wanted.
     fn diff(&self, blob: Blob, len: usize) -> Option<(Vec<f32>, Accumulate)> {
         self.blobs.contains(&blob).then(|| match &self.prior {
             Some((added, prior)) if *added == blob => (prior.clone(), Accumulate::Add),
@@ -41,119 +45,215 @@ fn nothing(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
 
-/// Scratch of `len` elements that begins on a cache line, as in an arena, and holds nothing yet.
-struct Scratch {
-    memory: Vec<f32>,
-    len: usize,
-}
+/// The blobs of one pass, in the order in which it takes them, with what they hold before.
+#[derive(Default)]
+struct Blobs(Vec<(Vec<f32>, Access)>);
 
-impl Scratch {
-    fn new(len: usize) -> Self {
-        Self { memory: nothing(len + ALIGNMENT), len }
+impl Blobs {
+    fn push(&mut self, access: Access, blobs: impl IntoIterator<Item = Vec<f32>>) -> Range<usize> {
+        let start = self.0.len();
+        self.0.extend(blobs.into_iter().map(|values| (values, access)));
+        start..self.0.len()
     }
 
-    fn view(&mut self) -> ViewMut<'_> {
-        let start = self.memory.as_ptr().align_offset(ALIGNMENT * size_of::<f32>());
-        ViewMut::from(&mut self.memory[start..start + self.len])
+    fn reads(&mut self, blobs: &[Vec<f32>]) -> Range<usize> {
+        self.push(Access::Read, blobs.iter().cloned())
+    }
+
+    fn writes(&mut self, blobs: impl IntoIterator<Item = Vec<f32>>) -> Range<usize> {
+        self.push(Access::Write, blobs)
+    }
+
+    /// Has `pass` run on the blobs and on scratch of `scratch_len` elements, and returns what the blobs hold after it. The
+    /// scratch holds nothing yet if `poison`, otherwise what the pass before left there.
+    fn run(
+        self,
+        device: &Device,
+        arena: &mut Option<Arena>,
+        scratch_len: usize,
+        poison: bool,
+        pass: impl FnOnce(Leases<'_>),
+    ) -> Vec<Vec<f32>> {
+        let mut end = 0;
+        let mut place = |len: usize| {
+            let span = Span { offset: end, len };
+            // One element at least between any two.
+            end = (end + len + 1).next_multiple_of(ALIGNMENT);
+            span
+        };
+        let spans: Vec<Span> = self.0.iter().map(|(values, _)| place(values.len())).collect();
+        let scratch = place(scratch_len);
+        let blobs = Span { offset: 0, len: scratch.offset };
+        if arena.as_ref().is_none_or(|arena| arena.len() < end) {
+            *arena = Some(Arena::on(device, end).unwrap());
+        }
+        let arena = arena.as_mut().expect("made above");
+        set(arena, blobs, |all| {
+            all.fill(f32::NAN);
+            for (span, (values, _)) in spans.iter().zip(&self.0) {
+                all[span.offset..][..span.len].copy_from_slice(values);
+            }
+        });
+        if poison {
+            set(arena, scratch, |scratch| scratch.fill(f32::NAN));
+        }
+        let accesses = self.0.iter().map(|(_, access)| *access);
+        let requests = spans.iter().copied().zip(accesses).chain([(scratch, Access::Write)]);
+        let requests: Vec<(Span, Access)> = requests.collect();
+        pass(Leases(arena.lease(&requests).unwrap().into_iter()));
+        device.check().unwrap();
+        let after = arena.read(blobs).unwrap();
+        spans.iter().map(|span| after[span.offset..][..span.len].to_vec()).collect()
     }
 }
 
-fn views(blobs: &[Vec<f32>]) -> Vec<View<'_>> {
-    blobs.iter().map(View::from).collect()
+/// Views of the blobs, taken in their order.
+struct Leases<'a>(std::vec::IntoIter<Lease<'a>>);
+
+impl<'a> Leases<'a> {
+    fn read(&mut self) -> View<'a> {
+        match self.0.next() {
+            Some(Lease::Read(view)) => view,
+            other => unreachable!("a blob to read comes here, not {other:?}"),
+        }
+    }
+
+    fn write(&mut self) -> ViewMut<'a> {
+        match self.0.next() {
+            Some(Lease::Write(view)) => view,
+            other => unreachable!("a blob to write comes here, not {other:?}"),
+        }
+    }
+
+    fn reads(&mut self, range: &Range<usize>) -> Vec<View<'a>> {
+        range.clone().map(|_| self.read()).collect()
+    }
+
+    fn writes(&mut self, range: &Range<usize>) -> Vec<ViewMut<'a>> {
+        range.clone().map(|_| self.write()).collect()
+    }
+
+    fn gradients(&mut self, wanted: &[Option<Accumulate>]) -> Vec<Option<Gradient<'a>>> {
+        let mut gradient = |accumulate: &Accumulate| Gradient { diff: self.write(), accumulate: *accumulate };
+        wanted.iter().map(|wanted| wanted.as_ref().map(&mut gradient)).collect()
+    }
 }
 
-fn views_mut(blobs: &mut [Vec<f32>]) -> Vec<ViewMut<'_>> {
-    blobs.iter_mut().map(ViewMut::from).collect()
-}
-
-fn gradients<'a>(diffs: &'a mut [Option<(Vec<f32>, Accumulate)>]) -> Vec<Option<Gradient<'a>>> {
-    let gradient = |(diff, accumulate): &'a mut (Vec<f32>, Accumulate)| Gradient {
-        diff: diff.into(),
-        accumulate: *accumulate,
-    };
-    diffs.iter_mut().map(|diff| diff.as_mut().map(gradient)).collect()
+/// What wanted gradients hold before, and how each is to be written.
+fn split_diffs(diffs: Vec<Option<(Vec<f32>, Accumulate)>>) -> (Vec<Vec<f32>>, Vec<Option<Accumulate>>) {
+    let how = diffs.iter().map(|diff| diff.as_ref().map(|(_, accumulate)| *accumulate)).collect();
+    (diffs.into_iter().flatten().map(|(before, _)| before).collect(), how)
 }
 
 impl Subject<'_> {
     /// The forward pass, with the only bottom in the only top's memory if `in_place`.
     pub(super) fn forward(&mut self, in_place: bool) -> Forwarded {
-        let mut tops: Vec<Vec<f32>> = match in_place {
+        self.forward_in(in_place, true)
+    }
+
+    /// The tops once more: a pass as many before it, whose scratch holds what they left.
+    pub(super) fn tops_again(&mut self) -> Vec<Vec<f32>> {
+        self.forward_in(false, false).tops
+    }
+
+    fn forward_in(&mut self, in_place: bool, poison: bool) -> Forwarded {
+        let tops: Vec<Vec<f32>> = match in_place {
             true => vec![self.bottoms[0].clone()],
             false => self.declaration.tops.iter().map(|shape| nothing(shape.count())).collect(),
         };
-        let (mut state, mut saved) = (self.state.clone(), nothing(self.declaration.saved_len));
-        let mut scratch = Scratch::new(self.scratch_len[0]);
-        let io = Forward {
-            iteration: ITERATION,
-            bottoms: if in_place { Vec::new() } else { views(&self.bottoms) },
-            tops: views_mut(&mut tops),
-            params: views(&self.learned),
-            state: views_mut(&mut state),
-            saved: (&mut saved).into(),
-            scratch: scratch.view(),
-        };
-        self.layer.forward(&self.device, io).unwrap();
-        Forwarded { tops, saved, state }
+        let mut blobs = Blobs::default();
+        let bottoms = blobs.reads(if in_place { &[] } else { &self.bottoms });
+        let tops = blobs.writes(tops);
+        let params = blobs.reads(&self.learned);
+        let state = blobs.writes(self.state.clone());
+        let saved = blobs.writes([nothing(self.declaration.saved_len)]);
+        let scratch_len = self.scratch_len[0];
+        let mut after = blobs.run(&self.device, &mut self.arena, scratch_len, poison, |mut leases| {
+            let io = Forward {
+                iteration: ITERATION,
+                bottoms: leases.reads(&bottoms),
+                tops: leases.writes(&tops),
+                params: leases.reads(&params),
+                state: leases.writes(&state),
+                saved: leases.write(),
+                scratch: leases.write(),
+            };
+            self.layer.forward(&self.device, io).unwrap();
+        });
+        let saved = std::mem::take(&mut after[saved.start]);
+        Forwarded { tops: after[tops].to_vec(), saved, state: after[state].to_vec() }
     }
 
     /// The gradients of the blobs that are wanted, bottoms first.
     pub(super) fn backward(&mut self, forwarded: &Forwarded, wanted: &Wanted) -> Vec<Vec<f32>> {
-        let mut bottom_diffs: Vec<_> = (self.bottoms.iter().enumerate())
+        let bottom_diffs = (self.bottoms.iter().enumerate())
             .map(|(index, x)| wanted.diff(Blob::Bottom(index), x.len()))
             .collect();
-        let mut param_diffs: Vec<_> = (self.learned.iter().enumerate())
+        let param_diffs = (self.learned.iter().enumerate())
             .map(|(index, w)| wanted.diff(Blob::Param(index), w.len()))
             .collect();
-        let top_diffs = match self.declaration.loss_weights[..] {
-            [] => self.weights.iter().map(|weights| weights.as_ref().map(View::from)).collect(),
-            // Nobody gives a loss a gradient: it knows its weight.
-            _ => vec![None; self.weights.len()],
-        };
-        let unwanted = match bottom_diffs[0] {
+        // Nobody gives a loss a gradient: it knows its weight.
+        let is_loss = !self.declaration.loss_weights.is_empty();
+        let given: Vec<Option<Vec<f32>>> =
+            self.weights.iter().map(|weights| weights.clone().filter(|_| !is_loss)).collect();
+        let (bottom_diffs, propagates) = split_diffs(bottom_diffs);
+        let (param_diffs, trains) = split_diffs(param_diffs);
+        let unwanted = match propagates[0] {
             None if self.declaration.always_propagates => self.bottoms[0].len(),
             _ => 0,
         };
-        let (tops, mut scratch) =
-            (self.declared_tops(forwarded), Scratch::new(self.scratch_len[1] + unwanted));
-        let io = Backward {
-            iteration: ITERATION,
-            bottoms: if self.declaration.needs_bottom { views(&self.bottoms) } else { Vec::new() },
-            tops: views(&tops),
-            top_diffs,
-            bottom_diffs: gradients(&mut bottom_diffs),
-            params: views(&self.learned),
-            param_diffs: gradients(&mut param_diffs),
-            state: views(&forwarded.state),
-            saved: (&forwarded.saved).into(),
-            scratch: scratch.view(),
-        };
-        self.layer.backward(&self.device, io).unwrap();
-        let bottoms = bottom_diffs.into_iter().enumerate().map(|(index, diff)| (Blob::Bottom(index), diff));
-        let params = param_diffs.into_iter().enumerate().map(|(index, diff)| (Blob::Param(index), diff));
-        let asked = bottoms.chain(params).filter(|(blob, _)| wanted.blobs.contains(blob));
-        asked.map(|(_, diff)| diff.expect("it was asked for").0).collect()
+        let mut blobs = Blobs::default();
+        let bottoms = blobs.reads(if self.declaration.needs_bottom { &self.bottoms } else { &[] });
+        let tops = blobs.reads(&self.declared_tops(forwarded));
+        blobs.push(Access::Read, given.iter().flatten().cloned());
+        let bottom_diffs = blobs.writes(bottom_diffs);
+        let params = blobs.reads(&self.learned);
+        let param_diffs = blobs.writes(param_diffs);
+        let state = blobs.reads(&forwarded.state);
+        blobs.reads(std::slice::from_ref(&forwarded.saved));
+        let scratch_len = self.scratch_len[1] + unwanted;
+        let after = blobs.run(&self.device, &mut self.arena, scratch_len, true, |mut leases| {
+            let io = Backward {
+                iteration: ITERATION,
+                bottoms: leases.reads(&bottoms),
+                tops: leases.reads(&tops),
+                top_diffs: given.iter().map(|given| given.as_ref().map(|_| leases.read())).collect(),
+                bottom_diffs: leases.gradients(&propagates),
+                params: leases.reads(&params),
+                param_diffs: leases.gradients(&trains),
+                state: leases.reads(&state),
+                saved: leases.read(),
+                scratch: leases.write(),
+            };
+            self.layer.backward(&self.device, io).unwrap();
+        });
+        after[bottom_diffs].iter().chain(&after[param_diffs]).cloned().collect()
     }
 
     /// The gradient of the only bottom, written over that of the only top.
     pub(super) fn backward_in_place(&mut self, forwarded: &Forwarded) -> Vec<f32> {
-        let tops = self.declared_tops(forwarded);
-        let mut diff = self.weights[0].clone().expect("its top leads to the loss");
-        let gradient = Gradient { diff: (&mut diff).into(), accumulate: Accumulate::Replace };
-        let mut scratch = Scratch::new(self.scratch_len[1]);
-        let io = Backward {
-            iteration: ITERATION,
-            bottoms: Vec::new(),
-            tops: views(&tops),
-            top_diffs: Vec::new(),
-            bottom_diffs: vec![Some(gradient)],
-            params: views(&self.learned),
-            param_diffs: Vec::new(),
-            state: Vec::new(),
-            saved: (&forwarded.saved).into(),
-            scratch: scratch.view(),
-        };
-        self.layer.backward(&self.device, io).unwrap();
-        diff
+        let mut blobs = Blobs::default();
+        let tops = blobs.reads(&self.declared_tops(forwarded));
+        let diff = blobs.writes(self.weights[0].clone());
+        let params = blobs.reads(&self.learned);
+        blobs.reads(std::slice::from_ref(&forwarded.saved));
+        let scratch_len = self.scratch_len[1];
+        let mut after = blobs.run(&self.device, &mut self.arena, scratch_len, true, |mut leases| {
+            let io = Backward {
+                iteration: ITERATION,
+                bottoms: Vec::new(),
+                tops: leases.reads(&tops),
+                top_diffs: Vec::new(),
+                bottom_diffs: leases.gradients(&[Some(Accumulate::Replace)]),
+                params: leases.reads(&params),
+                param_diffs: Vec::new(),
+                state: Vec::new(),
+                saved: leases.read(),
+                scratch: leases.write(),
+            };
+            self.layer.backward(&self.device, io).unwrap();
+        });
+        after.swap_remove(diff.start)
     }
 
     /// What backward sees of the tops: as much as the layer declared.

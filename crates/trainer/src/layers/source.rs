@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use std::sync::Arc;
-use tensor::{Device, Shape, Staging};
+use tensor::{Device, Shape, Staging, ViewMut};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 pub(super) struct DataLayer {
@@ -61,6 +61,9 @@ impl DataLayer {
     }
 
     fn load(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        if device.is_recording() {
+            return repeat(&mut self.staging, io.tops);
+        }
         let [data_way, label_way] = &mut self.staging;
         match &mut io.tops[..] {
             [data] => data_way
@@ -72,6 +75,11 @@ impl DataLayer {
             tops => unreachable!("a data layer has one top or two, not {}", tops.len()),
         }
     }
+}
+
+/// Recorded work has the data of the last iteration before it.
+fn repeat(ways: &mut [Staging], tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
+    ways.iter_mut().zip(tops).try_for_each(|(way, top)| Ok(way.repeat(top)?))
 }
 
 impl Layer for DataLayer {
@@ -235,6 +243,9 @@ impl Layer for FilledData {
     fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
         if self.constant && self.filled {
             return Ok(());
+        }
+        if device.is_recording() {
+            return repeat(&mut self.staging, io.tops);
         }
         for (index, top) in io.tops.into_iter().enumerate() {
             let stream = format!("{}.{index}", self.name);

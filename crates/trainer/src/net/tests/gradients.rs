@@ -47,9 +47,9 @@ fn a_bottom_that_stands_twice_is_split() {
         let steepest = (0..gradient.len()).max_by(|&a, &b| gradient[a].abs().total_cmp(&gradient[b].abs()));
         let steepest = steepest.unwrap();
         let mut loss_at = |step: f32| {
-            running.parameter("conv.0")[steepest] += step;
+            running.move_parameter("conv.0", steepest, step);
             let loss = running.iterate(0);
-            running.parameter("conv.0")[steepest] -= step;
+            running.move_parameter("conv.0", steepest, -step);
             loss
         };
         let (difference, found) = ((loss_at(1e-2) - loss_at(-1e-2)) / 2e-2, f64::from(gradient[steepest]));

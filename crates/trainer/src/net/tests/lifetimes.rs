@@ -9,10 +9,10 @@ use crate::{
         run::Iteration,
         schedule::{Buffer, Pass, Schedule},
     },
-    testing::{Forced, Running, build, plan_options},
+    testing::{Forced, Running, build_on, gpu, plan_options, set},
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
-use tensor::{Accumulate, Span, arena::ALIGNMENT};
+use tensor::{Accumulate, Cpu, Device, Span, arena::ALIGNMENT};
 
 /// Every layer type that keeps something, in place and apart, with branches.
 fn everything() -> String {
@@ -42,9 +42,9 @@ fn everything() -> String {
     .concat()
 }
 
-fn planned(workspace: WorkspacePolicy) -> Net {
-    let mut net = build(&everything()).unwrap();
-    let forced = Forced { algorithm: 1, mixed: true, sizes: &[3, 1], threads: 2 };
+fn planned(device: &Device, workspace: WorkspacePolicy) -> Net {
+    let mut net = build_on(device, &everything()).unwrap();
+    let forced = Forced { algorithm: 1, mixed: true, sizes: &[3, 1] };
     forced.install(&mut net, &plan_options(BatchSizePolicy::All, workspace));
     net
 }
@@ -100,7 +100,8 @@ fn iterate_poisoned(running: &mut Running, number: u64) -> f64 {
         if index + 1 == steps.len() {
             break;
         }
-        let all = running.arena.view_mut(Span { offset: 0, len: running.arena.len() }).into_host();
+        let whole_arena = Span { offset: 0, len: running.arena.len() };
+        let mut all = running.arena.read(whole_arena).unwrap().into_owned();
         let mut kept = vec![false; all.len()];
         kept[..start].fill(true);
         for (span, life) in buffers.iter().filter(|(_, life)| life.first <= index && life.last > index) {
@@ -108,18 +109,29 @@ fn iterate_poisoned(running: &mut Running, number: u64) -> f64 {
             kept[span.offset..span.offset + span.len].fill(true);
         }
         all.iter_mut().zip(kept).filter(|(_, kept)| !kept).for_each(|(element, _)| *element = f32::NAN);
+        set(&mut running.arena, whole_arena, |values| values.copy_from_slice(&all));
     }
     running.net.loss(&whole, &running.arena).unwrap()
 }
 
 #[test]
 fn sharing_memory_changes_nothing() {
+    sharing_memory_changes_nothing_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_sharing_memory_changes_nothing() {
+    sharing_memory_changes_nothing_on(&gpu());
+}
+
+fn sharing_memory_changes_nothing_on(device: &Device) {
     for policy in WorkspacePolicy::ALL {
         let mut shared =
-            Running::in_layout(planned(policy), |_, layout| (layout.nets[0].clone(), layout.len));
+            Running::in_layout(planned(device, policy), |_, layout| (layout.nets[0].clone(), layout.len));
         let mut poisoned =
-            Running::in_layout(planned(policy), |_, layout| (layout.nets[0].clone(), layout.len));
-        let mut apart = Running::in_layout(planned(policy), unshared);
+            Running::in_layout(planned(device, policy), |_, layout| (layout.nets[0].clone(), layout.len));
+        let mut apart = Running::in_layout(planned(device, policy), unshared);
         assert!(shared.arena.len() < apart.arena.len());
         for number in 0..2 {
             let expected = apart.iterate(number);
@@ -135,7 +147,7 @@ fn sharing_memory_changes_nothing() {
 #[test]
 fn buffers_alive_together_never_overlap() {
     for policy in WorkspacePolicy::ALL {
-        let net = planned(policy);
+        let net = planned(&Device::Cpu(Cpu::new(2)), policy);
         let layout = Layout::new(&[&net], true);
         let nets = &layout.nets[0];
         let placed: Vec<(Span, Lifetime)> = (nets.schedule.buffers.iter())

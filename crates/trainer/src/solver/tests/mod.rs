@@ -1,17 +1,19 @@
 //! Whole trainings: the same losses whatever the plan, Caffe's update, going on from a snapshot.
 
+mod cuda;
 mod golden;
 mod policies;
 mod resume;
 mod update;
 
-use super::{Prepared, Solver, TrainError, TrainOptions};
+use super::{PlanOrigin, Prepared, Solver, TrainError, TrainOptions, net_spec};
 use crate::{
+    layers::BuildOptions,
     net::{Layout, Net},
     spec::SolverSpec,
-    testing::{Forced, plan_options, quick_profile},
+    testing::{Forced, plan_options, quick_profile, root},
 };
-use planner::{BatchSizePolicy, PlanOptions, WorkspacePolicy};
+use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
 use std::path::Path;
 use tensor::{Cpu, Device};
 
@@ -19,8 +21,8 @@ use tensor::{Cpu, Device};
 fn digits(batch: usize) -> String {
     format!(
         "layer {{ name: 'digits' type: 'Data' top: 'data' top: 'label' transform_param {{ scale: 0.00390625 }}
-  data_param {{ source: '{}/../../data/digits' batch_size: {batch} }} }}\n",
-        env!("CARGO_MANIFEST_DIR")
+  data_param {{ source: '{}/data/digits' batch_size: {batch} }} }}\n",
+        root().display()
     )
 }
 
@@ -102,18 +104,34 @@ fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
 
 /// A training under a plan that does not depend on measurements.
 fn forced(spec: SolverSpec, threads: usize, forced: Forced, plan: &PlanOptions) -> Prepared {
-    let mut prepared = Prepared::new(spec, &options(threads, plan.clone()), |_| ()).unwrap();
-    let nets = std::iter::once(&mut prepared.train).chain(&mut prepared.tests);
-    prepared.plans = nets.map(|net| forced.install(net, plan)).collect();
-    let nets: Vec<&Net> = std::iter::once(&prepared.train).chain(&prepared.tests).collect();
-    prepared.layout = Layout::new(&nets, true);
-    prepared
+    let device = Device::Cpu(Cpu::new(threads));
+    planned(spec, &device, |net| forced.install(net, plan))
+}
+
+/// A training whose nets get their plans from `install`, and from no other measurement.
+fn planned(spec: SolverSpec, device: &Device, install: impl FnMut(&mut Net) -> Plan) -> Prepared {
+    let seed = spec.random_seed.expect("a test gives one");
+    let build = BuildOptions { device: device.clone(), seed, synthetic: None };
+    let net = |source, state, training| {
+        Net::new(&net_spec(source, state, None).unwrap(), &build, training).unwrap()
+    };
+    let mut train = net(&spec.train_net, &spec.train_state, true);
+    let mut tests: Vec<Net> = spec.tests.iter().map(|test| net(&test.net, &test.state, false)).collect();
+    let plans = std::iter::once(&mut train).chain(&mut tests).map(install).collect();
+    let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
+    let layout = Layout::new(&nets, true);
+    Prepared { spec, seed, train, tests, plans, origin: PlanOrigin::Measured, layout }
 }
 
 /// A training with every convolution undivided and by the algorithm that always applies.
 fn start(spec: SolverSpec) -> Solver {
+    start_on(&Device::Cpu(Cpu::new(2)), spec)
+}
+
+/// The same on `device`: by the first deterministic algorithm.
+fn start_on(device: &Device, spec: SolverSpec) -> Solver {
     let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
-    forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start().unwrap()
+    planned(spec, device, |net| Forced::IMPLICIT_GEMM.install(net, &plan)).start().unwrap()
 }
 
 fn losses(solver: &mut Solver, iterations: usize) -> Vec<f64> {

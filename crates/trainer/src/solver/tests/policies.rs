@@ -57,7 +57,7 @@ fn every_configuration_gives_the_same_losses() {
         let expected = run(Forced { sizes: &[6], ..Forced::IMPLICIT_GEMM });
         for algorithm in 0..7 {
             for (mixed, sizes) in [(false, &[6][..]), (false, &[3, 2, 1]), (true, &[3, 2, 1])] {
-                let configuration = Forced { algorithm, mixed, sizes, threads: 2 };
+                let configuration = Forced { algorithm, mixed, sizes };
                 assert_near(&run(configuration), &expected, TOLERANCE, &format!("{configuration:?}"));
             }
         }
@@ -70,7 +70,7 @@ fn configurations(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn equal_configurations_give_equal_bits_whatever_the_workspace_policy() {
-    let configuration = Forced { algorithm: 2, mixed: true, sizes: &[4, 1], threads: 2 };
+    let configuration = Forced { algorithm: 2, mixed: true, sizes: &[4, 1] };
     for net in NETS {
         let run = |workspace| {
             let plan = plan_options(BatchSizePolicy::All, workspace);
@@ -91,7 +91,7 @@ fn the_number_of_threads_changes_no_bit() {
     for net in NETS {
         for algorithm in 0..7 {
             let run = |threads| {
-                let configuration = Forced { algorithm, mixed: false, sizes: &[4, 2], threads };
+                let configuration = Forced { algorithm, mixed: false, sizes: &[4, 2] };
                 let plan = plan_options(BatchSizePolicy::All, WorkspacePolicy::Ws);
                 let mut solver = forced(solver(&net(6), SGD), threads, configuration, &plan).start().unwrap();
                 (losses(&mut solver, 5), parameters(&solver))

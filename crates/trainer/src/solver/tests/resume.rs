@@ -1,8 +1,11 @@
 //! A training that goes on from a snapshot is the training that was never interrupted.
 
-use super::{Solver, TrainError, digits, head, layer, losses, parameters, solver, start};
-use crate::{snapshot::SnapshotError, solver::TestOutput};
+use super::{
+    Solver, TrainError, assert_near, digits, head, layer, losses, parameters, solver, start, start_on,
+};
+use crate::{snapshot::SnapshotError, solver::TestOutput, testing::gpu};
 use std::{fs, path::Path};
+use tensor::{Cpu, Device, testing::FIRST_LOSSES};
 
 /// Seven grey images of 6x6 in three classes, and the list of them.
 fn images(folder: &Path) {
@@ -43,6 +46,10 @@ fn net(folder: &Path) -> String {
 }
 
 fn prepare(folder: &Path, seed: u64) -> Solver {
+    prepare_on(&Device::Cpu(Cpu::new(2)), folder, seed)
+}
+
+fn prepare_on(device: &Device, folder: &Path, seed: u64) -> Solver {
     let prefix = folder.join("snapshot").display().to_string();
     let fields = format!(
         "base_lr: 0.05 lr_policy: 'step' gamma: 0.5 stepsize: 3 momentum: 0.9 weight_decay: 0.01 iter_size: 2
@@ -50,7 +57,7 @@ fn prepare(folder: &Path, seed: u64) -> Solver {
     );
     let mut spec = solver(&net(folder), &fields);
     spec.random_seed = Some(seed);
-    start(spec)
+    start_on(device, spec)
 }
 
 /// Losses, and a test after every second iteration.
@@ -65,8 +72,19 @@ fn train(solver: &mut Solver, iterations: usize) -> (Vec<f64>, Vec<TestOutput>) 
 
 #[test]
 fn resuming_changes_no_bit() {
+    resuming_changes_no_bit_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_resuming_changes_no_bit() {
+    resuming_changes_no_bit_on(&gpu());
+}
+
+fn resuming_changes_no_bit_on(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     images(folder.path());
+    let prepare = |folder, seed| prepare_on(device, folder, seed);
     let mut whole = prepare(folder.path(), 3);
     train(&mut whole, 6);
     let path = whole.snapshot().unwrap();
@@ -77,6 +95,34 @@ fn resuming_changes_no_bit() {
     assert_eq!((train(&mut resumed, 8), parameters(&resumed)), expected);
     // And the test can fail: from the start, the same iterations are others.
     assert_ne!(train(&mut prepare(folder.path(), 3), 8).0, expected.0.0);
+}
+
+/// What one device has written, the other reads, bit by bit.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_snapshots_go_to_the_processor_and_back() {
+    let (gpu, cpu) = (gpu(), Device::Cpu(Cpu::new(2)));
+    for (writer, reader) in [(&gpu, &cpu), (&cpu, &gpu)] {
+        let folder = tempfile::tempdir().unwrap();
+        images(folder.path());
+        let mut written = prepare_on(writer, folder.path(), 3);
+        train(&mut written, 6);
+        let path = written.snapshot().unwrap();
+        let (saved, history) = (parameters(&written), histories(&written));
+        assert!(history.iter().flatten().any(|&value| value != 0.0));
+        let mut read = prepare_on(reader, folder.path(), 3);
+        assert_ne!(parameters(&read), saved);
+        read.restore(&path).unwrap();
+        assert_eq!((read.iteration(), parameters(&read), histories(&read)), (6, saved, history));
+        let (there, here) = (losses(&mut written, 2), losses(&mut read, 2));
+        assert_near(&here, &there, FIRST_LOSSES, "going on elsewhere");
+    }
+}
+
+/// The momentum of all trained parameters.
+fn histories(solver: &Solver) -> Vec<Vec<f32>> {
+    let spans = solver.layout.nets[0].params.iter().filter_map(|spans| spans.history);
+    spans.map(|span| solver.arena.read(span).unwrap().into_owned()).collect()
 }
 
 /// A solver that has already run takes over everything, too.
