@@ -72,6 +72,7 @@ mod micro;
 mod plan;
 mod policy;
 mod problem;
+mod reduction;
 mod relaxation;
 mod units;
 mod wd;

@@ -1,5 +1,6 @@
 //! The exact division against enumeration, a table over all capacities, and an ILP solver.
 
+use good_lp::{Expression, Solution, SolverModel, Variable};
 use planner::*;
 
 use crate::synthetic::*;
@@ -145,6 +146,45 @@ fn compare_with_ilp(seed: u64, groups: usize, size: usize, shares: &[f64]) {
     }
 }
 
+/// The paper's ILP as it stands there, every alternative a variable: what [`divide_ilp`] makes smaller first.
+fn whole_ilp_ms(groups: &[Vec<Alternative>], total: Bytes) -> Option<f64> {
+    let mut variables = good_lp::ProblemVariables::new();
+    let binaries: Vec<Vec<Variable>> =
+        groups.iter().map(|group| variables.add_vector(good_lp::variable().binary(), group.len())).collect();
+    let sum = |value: fn(&Alternative) -> f64| -> Expression {
+        let pairs =
+            std::iter::zip(groups, &binaries).flat_map(|(group, binaries)| group.iter().zip(binaries));
+        pairs.map(|(alternative, &binary)| value(alternative) * binary).sum()
+    };
+    let mut model = variables.minimise(sum(|alternative| alternative.time_ms)).using(good_lp::microlp);
+    model.add_constraint(sum(|alternative| alternative.workspace.as_mib()).leq(total.as_mib()));
+    for group in &binaries {
+        model.add_constraint(group.iter().sum::<Expression>().eq(1.0));
+    }
+    Some(model.solve().ok()?.eval(sum(|alternative| alternative.time_ms)))
+}
+
+#[test]
+fn making_the_ilp_smaller_does_not_change_its_answer() {
+    let mut random = Random(15);
+    for round in 0..1500 {
+        let (count, size) = (1 + random.below(5) as usize, 1 + random.below(5));
+        let mut groups =
+            if round % 2 == 0 { coarse(&mut random, count, size) } else { fronts(&mut random, count, 6) };
+        // In MiB, as a solver's tolerance of 1e-8 is more than a byte of them.
+        let unit = if round % 2 == 0 { 1 << 20 } else { 1 };
+        groups.iter_mut().flatten().for_each(|alternative| alternative.workspace.0 *= unit);
+        let total = share_of_most(&groups, random.unit());
+        let reduced_ms = divide_ilp(&groups, total, good_lp::microlp).ok().map(|division| division.time_ms);
+        match (reduced_ms, whole_ilp_ms(&groups, total)) {
+            (Some(reduced), Some(whole)) => {
+                assert!((reduced - whole).abs() <= 1e-7 * whole.max(1.0), "{round}")
+            }
+            (reduced, whole) => assert_eq!(reduced, whole, "{round}"),
+        }
+    }
+}
+
 #[test]
 fn the_ilp_agrees_on_thousands_of_small_instances() {
     let mut random = Random(14);
@@ -176,6 +216,27 @@ fn the_ilp_agrees_on_15_kernels() {
 fn the_ilp_agrees_on_60_to_159_kernels() {
     for (seed, kernels, size) in [(1, 60, 6), (2, 60, 30), (3, 100, 12), (4, 159, 8), (5, 159, 8)] {
         compare_with_ilp(seed, kernels, size, &[0.05, 0.3]);
+    }
+}
+
+#[test]
+fn the_ilp_agrees_at_the_size_of_resnet_50() {
+    for seed in 0..10 {
+        compare_with_ilp(300 + seed, 159, 30, &[0.01, 0.05, 0.3]);
+    }
+    compare_with_ilp(320, 480, 70, &[0.05]);
+}
+
+#[test]
+fn the_ilp_agrees_on_thousands_of_instances_of_a_small_nets_size() {
+    let mut random = Random(16);
+    for seed in 0..1000 {
+        compare_with_ilp(
+            1000 + seed,
+            10 + random.below(20) as usize,
+            8,
+            &[random.unit(), 0.1 * random.unit()],
+        );
     }
 }
 
