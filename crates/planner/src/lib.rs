@@ -89,13 +89,14 @@ pub use error::{
     CostTableError, InvalidMeasurement, MergeError, ParseBytesError, ParsePolicyError, PlanError,
     ProfileError,
 };
-pub use explain::Explanation;
+pub use explain::{Explanation, Rejected};
 pub use fronts::Fronts;
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
 pub use micro::{Algorithm, Measurement, MicroConfiguration};
 pub use plan::{
     ARENA_ALIGNMENT, DivisionReport, Plan, PlanOptions, PlannedKernel, plan, plan_with, plan_with_solver,
+    plan_within,
 };
 pub use policy::{BatchSizePolicy, WorkspacePolicy};
 pub use units::Bytes;

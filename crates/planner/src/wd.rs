@@ -189,13 +189,14 @@ pub(crate) fn choose(
     let fronts: Vec<Front> = problem
         .distinct
         .iter()
-        .map(|candidates| {
-            front(candidates, total).ok_or_else(|| candidates.infeasible(total, problem.options))
-        })
-        .collect::<Result<_, PlanError>>()?;
+        .map(|candidates| front(candidates, total))
+        .collect::<Option<_>>()
+        .ok_or_else(|| too_small(problem, total))?;
     let groups: Vec<Vec<Alternative>> =
         problem.of_kernel.iter().map(|&index| fronts[index].alternatives.clone()).collect();
-    check_total(problem, &groups, total)?;
+    if groups.iter().map(|group| least(group)).sum::<Bytes>() > total {
+        return Err(too_small(problem, total));
+    }
     let division = divide(&groups, total)?;
     let slack = total.saturating_sub(division.workspace(&groups));
     let undivided = divide_undivided(problem, total);
@@ -205,7 +206,7 @@ pub(crate) fn choose(
             let configuration = set.iter().nth(pick).expect("a pick is an index of the set").clone();
             let available = alternatives[pick].workspace + slack;
             let explanation = Explanation::new(&configuration, fastest.clone(), available);
-            Choice { configuration, undivided, explanation }
+            Choice { configuration, undivided, available, explanation }
         },
     );
     Ok((choices.collect(), division))
@@ -234,25 +235,33 @@ pub(crate) fn alternatives(set: &DesirableSet) -> Vec<Alternative> {
     set.iter().map(alternative).collect()
 }
 
-/// Names the neediest kernel if not even the least workspaces fit.
-fn check_total(problem: &Problem<'_>, groups: &[Vec<Alternative>], total: Bytes) -> Result<(), PlanError> {
-    let least: Vec<Bytes> = groups
-        .iter()
-        .map(|group| group.iter().map(|choice| choice.workspace).min().unwrap_or_default())
-        .collect();
-    let smallest: Bytes = least.iter().copied().sum();
-    if smallest <= total {
-        return Ok(());
+/// The least workspace of a group.
+fn least(group: &[Alternative]) -> Bytes {
+    group.iter().map(|choice| choice.workspace).min().unwrap_or_default()
+}
+
+/// Not even the least workspaces fit: names the total that they need, and the kernel that takes most of it.
+fn too_small(problem: &Problem<'_>, total: Bytes) -> PlanError {
+    let mut least = Vec::with_capacity(problem.distinct.len());
+    for candidates in &problem.distinct {
+        match candidates.least_workspace() {
+            Some(workspace) => least.push(segment(workspace)),
+            None => return candidates.infeasible(total, problem.options),
+        }
     }
-    let neediest = (0..least.len()).max_by_key(|&kernel| (least[kernel], std::cmp::Reverse(kernel)));
-    let kernel = neediest.unwrap_or_default();
-    Err(PlanError::TotalInfeasible {
-        kernels: groups.len(),
+    let of_kernel = &problem.of_kernel;
+    if let [only] = of_kernel[..] {
+        return problem.distinct[only].infeasible(total, problem.options);
+    }
+    let neediest = of_kernel.iter().copied().max_by_key(|&index| (least[index], std::cmp::Reverse(index)));
+    let neediest = neediest.unwrap_or_default();
+    PlanError::TotalInfeasible {
+        kernels: of_kernel.len(),
         total,
-        smallest,
-        neediest: problem.distinct[problem.of_kernel[kernel]].kernel.to_string(),
-        needs: least[kernel],
-    })
+        smallest: of_kernel.iter().map(|&index| least[index]).sum(),
+        neediest: problem.distinct[neediest].kernel.to_string(),
+        needs: least[neediest],
+    }
 }
 
 /// What every kernel would get if the same total were divided, as well as it can be, without micro-batching.
