@@ -1,7 +1,10 @@
 //! What the command does, one file for each subcommand.
 
+mod budget;
 mod devices;
+mod origin;
 mod plan;
+mod profile;
 mod setup;
 mod test;
 mod time;
@@ -9,6 +12,7 @@ mod train;
 
 pub use devices::devices;
 pub use plan::plan;
+pub use profile::profile;
 pub use setup::Notes;
 pub use test::test;
 pub use time::time;
@@ -26,6 +30,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Train(args) => train(&args, &Notes::default()),
         Command::Test(args) => test(&args),
         Command::Plan(args) => plan(&args, &Notes::default()),
+        Command::Profile(args) => profile(&args),
         Command::Devices(args) => devices(args),
     }
 }

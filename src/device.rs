@@ -2,17 +2,25 @@
 
 use crate::Error;
 use serde::Serialize;
-use std::fmt;
+use std::{fmt, path::Path};
 use tensor::{Cpu, Device};
 
 /// The device that `--device` names, with `threads` threads or all that there are.
 pub(crate) fn open(name: &str, threads: Option<usize>) -> Result<Device, Error> {
     match name {
         "auto" | "cpu" => Ok(Device::Cpu(threads.map_or_else(Cpu::all_threads, Cpu::new))),
+        _ if recorded(name).is_some() => Err(Error::Usage(format!(
+            "--device {name:?} is a table of measurements: `microbatch plan` plans from it, nothing runs on it"
+        ))),
         _ => Err(Error::Usage(format!(
             "--device {name:?} is not there: the devices are cpu and auto (`microbatch devices` lists them)"
         ))),
     }
+}
+
+/// The cost table that `--device` names, if it names one.
+pub(crate) fn recorded(name: &str) -> Option<&Path> {
+    name.strip_prefix("recorded:").map(Path::new)
 }
 
 /// What identifies a device to a reader.
@@ -33,7 +41,7 @@ impl DeviceReport {
     pub fn new(device: &Device) -> Self {
         let Device::Cpu(cpu) = device;
         let name = trainer::planning::processor_name();
-        Self { id: "cpu", name, threads: cpu.threads(), instructions: instructions() }
+        Self { id: "cpu", name, threads: cpu.threads(), instructions: trainer::planning::instruction_set() }
     }
 }
 
@@ -42,20 +50,6 @@ impl fmt::Display for DeviceReport {
         let plural = if self.threads == 1 { "" } else { "s" };
         write!(f, "{}: {}, {} thread{plural}, {}", self.id, self.name, self.threads, self.instructions)
     }
-}
-
-/// The widest vectors of this processor that our kernels use.
-fn instructions() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            return "AVX-512";
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return "AVX2 with FMA";
-        }
-    }
-    "portable code"
 }
 
 #[cfg(test)]

@@ -43,13 +43,14 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         phase: Phase::Test,
         batch: args.batch,
         planning: &args.planning,
+        device_memory: None,
         run: &args.run,
         notes: &Notes::default(),
     };
     let mut session = Session::open(&request, &mut console)?;
     session.profile(session.options.batch_size_policy, &mut console)?;
-    let Session { at_start, options, mut planning, mut net, header } = session;
-    let plan = PlanReport::new(&planning.install(&mut net, &options)?, &[]);
+    let Session { at_start, options, mut origin, mut net, header, .. } = session;
+    let plan = PlanReport::new(&origin.install(&mut net, &options)?, &[]);
     let layout = Layout::new(&[&net], false);
     check_memory(layout.report.arena)?;
     let memory = MemoryEstimate::new(&layout.report, at_start);

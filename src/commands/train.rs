@@ -85,6 +85,7 @@ fn prepare(args: &TrainArgs, notes: &Notes, console: &mut Console) -> Result<(Pr
         device: device.clone(),
         plan,
         profile: ProfileOptions::default(),
+        records: args.planning.database.records(&Environment::of_process())?,
         synthetic: synthetic(&args.run, &net),
         mini_batch: args.batch,
         seed: seed(args),
@@ -92,6 +93,7 @@ fn prepare(args: &TrainArgs, notes: &Notes, console: &mut Console) -> Result<(Pr
     let (start, mut bar) = (Instant::now(), ProfileBar::default());
     let prepared = Prepared::new(spec, &options, |progress| bar.show(progress))?;
     let seconds = start.elapsed().as_secs_f64();
+    warnings.extend(prepared.warnings().iter().inspect(|warning| console.warn(warning)).cloned());
     let header = header(args, notes, (&net, &prepared), DeviceReport::new(&device), warnings);
     console.text(&header)?;
     console.text(format!(
@@ -111,7 +113,7 @@ fn header(
     notes.push(format!("seed {}", prepared.seed()));
     let kernels = prepared.plans()[0].kernels.len();
     let net = NetReport::new(spec, prepared.net(), kernels, args.run.synthetic.is_some());
-    Header { command: "train", device, net, warnings, notes }
+    Header { command: "train", device: Some(device), recorded: None, net, warnings, notes }
 }
 
 /// Prints the plan's policies and the memory of the run, and refuses what the machine cannot hold.

@@ -1,8 +1,10 @@
 //! Black-box tests of the command: the built binary on small nets, as a user runs it.
 
 mod bad_input;
+mod database;
 mod examples;
 mod fixtures;
+mod plan;
 mod test_command;
 mod time;
 mod train;

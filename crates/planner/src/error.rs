@@ -72,6 +72,16 @@ pub enum InvalidMeasurement {
         /// Its time.
         time_ms: f64,
     },
+    /// A part that is negative or more than the whole.
+    #[error("{algorithm} cannot share {shared_ms} ms of its {time_ms} ms among micro-batches")]
+    Shared {
+        /// The algorithm.
+        algorithm: Algorithm,
+        /// Its time.
+        time_ms: f64,
+        /// The part.
+        shared_ms: f64,
+    },
     /// Negative or not finite.
     #[error("{algorithm} has an impossible maximum error of {max_error}")]
     MaxError {

@@ -29,6 +29,7 @@
 //!             algorithm: Algorithm::new(algorithm),
 //!             micro_batch,
 //!             time_ms,
+//!             shared_ms: 0.0,
 //!             workspace,
 //!             max_error: 1e-6,
 //!             deterministic: true,

@@ -13,7 +13,7 @@ use crate::{
     fill::fill,
     layers::{BuildOptions, SyntheticData},
     net::{Layout, MemoryReport, Net, NetLayout, run::Iteration},
-    planning::Planning,
+    planning::{Planning, Records},
     prototxt,
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
@@ -33,6 +33,8 @@ pub struct TrainOptions {
     pub plan: PlanOptions,
     /// How they are measured.
     pub profile: ProfileOptions,
+    /// What was measured before.
+    pub records: Records,
     /// Made-up images in the place of the data.
     pub synthetic: Option<SyntheticData>,
     /// Samples per iteration of the training net, in the place of the file's.
@@ -74,6 +76,7 @@ pub struct Prepared {
     tests: Vec<Net>,
     plans: Vec<Plan>,
     layout: Layout,
+    warnings: Vec<String>,
 }
 
 /// A training under way.
@@ -132,7 +135,8 @@ impl Prepared {
             tests.push(Net::new(&net_spec(&test.net, &test.state, None)?, &build, false)?);
         }
         check_shared(std::iter::once(&train).chain(&tests))?;
-        let mut planning = Planning::new(&options.device, options.profile);
+        let mut planning =
+            Planning::new(&options.device, options.profile).with_records(options.records.clone());
         let mut nets: Vec<&mut Net> = std::iter::once(&mut train).chain(&mut tests).collect();
         planning.profile_for(&mut nets, &options.plan, progress)?;
         let plans = nets
@@ -141,7 +145,8 @@ impl Prepared {
             .collect::<Result<Vec<_>, _>>()?;
         let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
         let layout = Layout::new(&nets, true);
-        Ok(Self { spec, seed, train, tests, plans, layout })
+        let warnings = planning.warnings().to_vec();
+        Ok(Self { spec, seed, train, tests, plans, layout, warnings })
     }
 
     /// The memory that the run will take.
@@ -152,6 +157,11 @@ impl Prepared {
     /// The training net's plan, then those of the test nets.
     pub fn plans(&self) -> &[Plan] {
         &self.plans
+    }
+
+    /// What went wrong with the database of measurements, one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The training net.

@@ -74,6 +74,7 @@ impl Profiler for Forced {
             algorithm: algorithm.name().into(),
             micro_batch,
             time_ms: if good { 1.0 } else { 1000.0 },
+            shared_ms: 0.0,
             workspace: Bytes((len * size_of::<f32>()) as u64),
             max_error: algorithm.max_error(),
             deterministic: true,

@@ -10,5 +10,6 @@ mod goldens;
 mod invariants;
 mod knapsack;
 mod plans;
+mod sharing;
 mod synthetic;
 mod units;

@@ -135,6 +135,7 @@ fn accuracy_and_determinism_can_be_demanded() {
         algorithm: name.into(),
         micro_batch: 8,
         time_ms,
+        shared_ms: 0.0,
         workspace: Bytes(0),
         max_error,
         deterministic,

@@ -42,6 +42,7 @@ fn configuration(micro_batches: &[(&str, u32)]) -> Configuration {
             algorithm: algorithm.into(),
             micro_batch,
             time_ms: 1.0,
+            shared_ms: 0.0,
             workspace: Bytes::mib(1 << 20),
             max_error: 0.0,
             deterministic: true,

@@ -93,6 +93,7 @@ fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
         device: Device::Cpu(Cpu::new(threads)),
         plan,
         profile: quick_profile(),
+        records: Default::default(),
         synthetic: None,
         mini_batch: None,
         seed: 1,
