@@ -5,7 +5,7 @@ mod planning;
 mod values;
 
 pub use database::DatabaseArgs;
-pub use planning::{Environment, PlanningArgs};
+pub use planning::{Environment, PlanningArgs, default_limit};
 
 use crate::{
     Error, device,
@@ -16,7 +16,7 @@ use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{count, image_shape, limit, math, maths, op, phase};
+use values::{count, image_shape, limit, math, op, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -47,12 +47,15 @@ pub enum Command {
 /// How and where a net runs, whatever is done with it.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Where to run: auto or cpu; plans can also be made from a cost table, recorded:FILE
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` also takes recorded:FILE, a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
-    /// Threads to use [default: all]
+    /// Threads of the CPU to run on [default: all]
     #[arg(long, value_name = "N", value_parser = count::<1024>, allow_negative_numbers = true)]
     pub threads: Option<usize>,
+    /// What products on a GPU may use: fp32, or tf32, whose factors have 10 bits
+    #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
+    pub math: Math,
     /// Seed of everything random
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
@@ -60,6 +63,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
     pub synthetic: Option<ImageShape>,
+    /// First run every planned kernel undivided without workspace too, and stop if the results differ by more than rounding
+    #[arg(long)]
+    pub verify: bool,
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,
@@ -174,9 +180,6 @@ pub struct PlanArgs {
     /// Other convolutions.
     #[command(flatten)]
     pub shapes: ShapeArgs,
-    /// Arithmetic allowed: fp32, or tf32 where a recorded table has it
-    #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
-    pub math: Math,
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
     #[arg(long)]
     pub explain: bool,
@@ -206,6 +209,13 @@ pub struct ShapeArgs {
     pub op: Vec<ConvOp>,
 }
 
+impl ShapeArgs {
+    /// Whether there are any.
+    pub fn is_given(&self) -> bool {
+        self.csv.is_some() || !self.conv.is_empty()
+    }
+}
+
 /// `microbatch profile`.
 #[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
@@ -218,9 +228,6 @@ pub struct ProfileArgs {
     /// Micro-batch sizes to measure: undivided, powerOfTwo or all
     #[arg(long, value_name = "POLICY", default_value = "powerOfTwo")]
     pub policy: BatchSizePolicy,
-    /// Arithmetic allowed: fp32, tf32 or both; a GPU has both
-    #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = maths)]
-    pub math: Maths,
     /// Milliseconds of timed calls in each measurement
     #[arg(long, value_name = "MS", default_value = "2", value_parser = count::<10_000>)]
     pub at_least_ms: usize,
@@ -244,10 +251,6 @@ pub struct ProfileArgs {
     pub run: RunArgs,
 }
 
-/// One or more kinds of arithmetic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Maths(pub Vec<Math>);
-
 /// `microbatch devices`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct DevicesArgs {
@@ -265,7 +268,12 @@ impl RunArgs {
     /// # Errors
     /// [`Error::Usage`] if there is none of that name.
     pub fn device(&self) -> Result<Device, Error> {
-        device::open(&self.device, self.threads)
+        device::open(&self.device, self.threads, self.math == Math::Tf32)
+    }
+
+    /// Whether that is a GPU.
+    pub(crate) fn on_gpu(&self) -> bool {
+        device::on_gpu(&self.device, self.threads)
     }
 
     /// The seed of everything random.
@@ -329,6 +337,7 @@ mod tests {
             ("--synthetic=3x32", "--synthetic", "such as 3x224x224"),
             ("--synthetic=3x32x0", "--synthetic", "such as 3x224x224"),
             ("--phase VAL", "--phase", "TRAIN or TEST"),
+            ("--math fp16", "--math", "fp32 or tf32"),
         ] {
             let message = time(arguments).unwrap_err();
             let sentence = message.lines().next().unwrap();

@@ -9,6 +9,7 @@ mod setup;
 mod test;
 mod time;
 mod train;
+mod verify;
 
 pub use devices::devices;
 pub use plan::plan;

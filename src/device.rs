@@ -3,52 +3,130 @@
 use crate::Error;
 use serde::Serialize;
 use std::{fmt, path::Path};
-use tensor::{Cpu, Device};
-
-/// The device that `--device` names, with `threads` threads or all that there are.
-pub(crate) fn open(name: &str, threads: Option<usize>) -> Result<Device, Error> {
-    match name {
-        "auto" | "cpu" => Ok(Device::Cpu(threads.map_or_else(Cpu::all_threads, Cpu::new))),
-        _ if recorded(name).is_some() => Err(Error::Usage(format!(
-            "--device {name:?} is a table of measurements: `microbatch plan` plans from it, nothing runs on it"
-        ))),
-        _ => Err(Error::Usage(format!(
-            "--device {name:?} is not there: the devices are cpu and auto (`microbatch devices` lists them)"
-        ))),
-    }
-}
+use tensor::{
+    Cpu, Device,
+    cuda::{self, Cuda},
+};
 
 /// The cost table that `--device` names, if it names one.
 pub(crate) fn recorded(name: &str) -> Option<&Path> {
     name.strip_prefix("recorded:").map(Path::new)
 }
 
+/// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose products
+/// may round to TF32 if `tf32`. `auto` is the first GPU if there is one that works, unless threads are asked for.
+pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Device, Error> {
+    let device = match (name, ordinal(name)?) {
+        (_, Some(ordinal)) => Device::Cuda(open_gpu(ordinal)?.with_tf32(tf32)),
+        ("auto", None) if on_gpu(name, threads) => Device::Cuda(open_gpu(0)?.with_tf32(tf32)),
+        _ => Device::Cpu(threads.map_or_else(Cpu::all_threads, Cpu::new)),
+    };
+    match device {
+        Device::Cuda(_) if threads.is_some() => {
+            Err(Error::Usage(format!("--threads has no effect on --device {name}")))
+        }
+        Device::Cpu(_) if tf32 => {
+            Err(Error::Usage("--math tf32 needs a GPU; a CPU has fp32 only".to_owned()))
+        }
+        device => Ok(device),
+    }
+}
+
+/// Whether [`open`] would open a GPU.
+pub(crate) fn on_gpu(name: &str, threads: Option<usize>) -> bool {
+    match name {
+        "auto" => threads.is_none() && cuda::probe().is_ok(),
+        _ => matches!(ordinal(name), Ok(Some(_))),
+    }
+}
+
+/// The number of the GPU that `name` names, if it names one.
+fn ordinal(name: &str) -> Result<Option<usize>, Error> {
+    let unknown = || {
+        Error::Usage(format!(
+            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them)"
+        ))
+    };
+    if recorded(name).is_some() {
+        return Err(Error::Usage(format!(
+            "--device {name:?} is a table of measurements: `microbatch plan` plans from it, nothing runs on it"
+        )));
+    }
+    match name {
+        "auto" | "cpu" => Ok(None),
+        "cuda" => Ok(Some(0)),
+        _ => name.strip_prefix("cuda:").and_then(|n| n.parse().ok()).map(Some).ok_or_else(unknown),
+    }
+}
+
+fn open_gpu(ordinal: usize) -> Result<Cuda, Error> {
+    let gpus = cuda::probe().map_err(|absent| Error::Usage(format!("--device cuda:{ordinal}: {absent}")))?;
+    Ok(gpus.open(ordinal).map_err(trainer::NetError::from)?)
+}
+
 /// What identifies a device to a reader.
 #[derive(Clone, Debug, Serialize)]
-pub struct DeviceReport {
-    /// What `--device` calls it.
-    pub id: &'static str,
-    /// Its model.
-    pub name: String,
-    /// Threads in use.
-    pub threads: usize,
-    /// The instruction set that the kernels run on.
-    pub instructions: &'static str,
+#[serde(untagged)]
+pub enum DeviceReport {
+    /// The host's processor.
+    Cpu {
+        /// What `--device` calls it.
+        id: String,
+        /// Its model.
+        name: String,
+        /// Threads in use.
+        threads: usize,
+        /// The instruction set that the kernels run on.
+        instructions: &'static str,
+        /// Why there is no GPU to run on, if there is none.
+        no_gpu: Option<String>,
+    },
+    /// An NVIDIA GPU.
+    Cuda {
+        /// What `--device` calls it.
+        id: String,
+        /// Its model, clocks and memory.
+        name: String,
+        /// Versions of driver, CUDA and cuDNN.
+        versions: String,
+        /// The arithmetic that products may use: `fp32` or `tf32`.
+        math: &'static str,
+    },
 }
 
 impl DeviceReport {
     /// Describes `device`.
     pub fn new(device: &Device) -> Self {
-        let Device::Cpu(cpu) = device;
-        let name = trainer::planning::processor_name();
-        Self { id: "cpu", name, threads: cpu.threads(), instructions: trainer::planning::instruction_set() }
+        match device {
+            Device::Cpu(cpu) => Self::Cpu {
+                id: "cpu".to_owned(),
+                name: trainer::planning::processor_name(),
+                threads: cpu.threads(),
+                instructions: trainer::planning::instruction_set(),
+                no_gpu: cuda::probe().err().map(|absent| absent.to_string()),
+            },
+            Device::Cuda(cuda) => Self::Cuda {
+                id: format!("cuda:{}", cuda.info().ordinal),
+                name: cuda.info().to_string(),
+                versions: cudnn_layers::raw::versions(cuda),
+                math: if cuda.allows_tf32() { "tf32" } else { "fp32" },
+            },
+        }
     }
 }
 
 impl fmt::Display for DeviceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.threads == 1 { "" } else { "s" };
-        write!(f, "{}: {}, {} thread{plural}, {}", self.id, self.name, self.threads, self.instructions)
+        match self {
+            Self::Cpu { id, name, threads, instructions, no_gpu } => {
+                let plural = if *threads == 1 { "" } else { "s" };
+                write!(f, "{id}: {name}, {threads} thread{plural}, {instructions}")?;
+                no_gpu.iter().try_for_each(|reason| write!(f, "\n              no GPU: {reason}"))
+            }
+            Self::Cuda { id, name, versions, math } => {
+                write!(f, "{id}: {name}\n              {versions}; products in {math}")
+            }
+        }
     }
 }
 
@@ -58,8 +136,15 @@ mod tests {
 
     #[test]
     fn only_devices_that_exist_open() {
-        let Device::Cpu(cpu) = open("auto", Some(3)).unwrap();
-        assert_eq!(cpu.threads(), 3);
-        assert!(open("cuda:0", None).unwrap_err().to_string().contains("\"cuda:0\""));
+        let cpu = |name, threads| match open(name, threads, false).unwrap() {
+            Device::Cpu(cpu) => cpu.threads(),
+            Device::Cuda(_) => panic!("--device {name} is the processor"),
+        };
+        assert_eq!((cpu("cpu", Some(3)), cpu("auto", Some(2))), (3, 2));
+        let refusal = |name, threads, tf32| open(name, threads, tf32).unwrap_err().to_string();
+        assert!(refusal("gpu", None, false).contains("\"gpu\""));
+        assert!(refusal("cuda:x", None, false).contains("\"cuda:x\""));
+        assert!(refusal("cuda:99", None, false).contains("99"));
+        assert!(refusal("cpu", None, true).contains("--math tf32"));
     }
 }

@@ -4,9 +4,7 @@ use crate::shapes::CsvError;
 use planner::{Bytes, PlanError};
 use std::io;
 use thiserror::Error;
-use trainer::{
-    NetError, TrainError, database::DatabaseError, error::BoxError, prototxt, snapshot::SnapshotError,
-};
+use trainer::{NetError, TrainError, database::DatabaseError, prototxt, snapshot::SnapshotError};
 
 /// Why a command failed; prints as one sentence.
 #[derive(Debug, Error)]
@@ -87,29 +85,56 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// A GPU that is asked for and is not there, or fails.
-    #[error("the GPU cannot be used: {0}")]
-    Gpu(BoxError),
-    /// More memory than there is.
+    /// A kernel that does not compute what it should.
     #[error(
-        "the run needs {needed}, and this machine has {available} of memory; a smaller --batch needs less"
+        "{kernel} as {configuration} is {distance:.1e} away from its undivided execution without workspace (relative L2 distance), and {tolerance:.1e} is allowed"
     )]
+    Verification {
+        /// Layer and operation.
+        kernel: String,
+        /// Its configuration.
+        configuration: String,
+        /// The distance found.
+        distance: f64,
+        /// The largest one allowed.
+        tolerance: f64,
+    },
+    /// More memory than there is.
+    #[error("the run needs {needed}, and {place} has {available} of memory; a smaller --batch needs less")]
     Memory {
+        /// Where it is needed: the machine or the GPU.
+        place: &'static str,
         /// What the run needs.
         needed: Bytes,
         /// What there is.
         available: Bytes,
     },
+    /// A training that a signal has stopped, in good order.
+    #[error("after {iteration} of {max_iter} iterations; {next}")]
+    Stopped {
+        /// Iterations done.
+        iteration: u64,
+        /// Iterations there should have been.
+        max_iter: usize,
+        /// How to go on.
+        next: String,
+        /// The exit code that tells of the signal.
+        exit_code: u8,
+    },
+    /// The system does not let us wait for signals.
+    #[error("cannot wait for signals: {0}")]
+    Signals(#[source] io::Error),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
 
 impl Error {
-    /// 2 for options that cannot be honoured, 1 for everything else.
+    /// 2 for options that cannot be honoured, that of the signal for a training that was stopped, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
+            Error::Stopped { exit_code, .. } => *exit_code,
             _ => 1,
         }
     }

@@ -1,4 +1,4 @@
-//! The examples: the command with one model of `models/` and defaults that suit a processor.
+//! The examples: the command with one model of `models/` and defaults that suit the device.
 
 use crate::{
     Error,
@@ -56,6 +56,7 @@ impl Example {
                 let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
                 commands::time(&args, &notes)
             }
+            ExampleCommand::Plan(args) if args.shapes.is_given() => commands::plan(&args, &Notes::default()),
             ExampleCommand::Plan(mut args) => {
                 let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
                 commands::plan(&args, &notes)
@@ -67,7 +68,7 @@ impl Example {
     /// Trains on made-up images: with labels that mean nothing there is nothing to test and no snapshot worth keeping.
     fn train(self, mut args: TrainArgs) -> Result<(), Error> {
         args.solver.get_or_insert_with(|| self.folder().join("solver.prototxt"));
-        let mut notes = self.batch(&mut args.batch);
+        let mut notes = self.batch(&mut args.batch, &args.run);
         args.run.synthetic.get_or_insert(ImageShape(None));
         let iterations = *args.max_iter.get_or_insert(self.train_iterations);
         args.no_test = true;
@@ -83,11 +84,14 @@ impl Example {
     fn defaults(self, model: &mut Option<PathBuf>, batch: &mut Option<usize>, run: &mut RunArgs) -> Notes {
         model.get_or_insert_with(|| self.folder().join("net.prototxt"));
         run.synthetic.get_or_insert(ImageShape(None));
-        Notes(self.batch(batch))
+        Notes(self.batch(batch, run))
     }
 
-    /// Chooses the mini-batch if the user has not, and says so.
-    fn batch(self, batch: &mut Option<usize>) -> Vec<String> {
+    /// Chooses the mini-batch for a processor if the user has not, and says so. A GPU gets that of the file.
+    fn batch(self, batch: &mut Option<usize>, run: &RunArgs) -> Vec<String> {
+        if run.on_gpu() {
+            return Vec::new();
+        }
         let chosen = batch.is_none().then(|| {
             format!(
                 "mini-batch {}, as this is a CPU; --batch N chooses another (the paper's suits a GPU)",

@@ -51,6 +51,7 @@ mod process;
 mod progress;
 pub mod report;
 pub mod shapes;
+mod stop;
 
 pub use console::Console;
 pub use error::Error;
@@ -60,8 +61,8 @@ use std::process::ExitCode;
 
 /// The whole `microbatch` command: reads the command line, does what it says, and tells how it went.
 ///
-/// The exit code is 0 for success, 1 for what went wrong on the way and 2 for options that cannot be honoured; each
-/// error is one sentence on stderr.
+/// The exit code is 0 for success, 1 for what went wrong on the way, 2 for options that cannot be honoured, and 128 plus
+/// the signal's number for a training that a signal has stopped; each error is one sentence on stderr.
 pub fn main() -> ExitCode {
     match args::Cli::try_parse() {
         Ok(cli) => finish(commands::run(cli.command)),
@@ -77,7 +78,8 @@ fn finish(result: Result<(), Error>) -> ExitCode {
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             let sentence = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
-            console::complain(&format!("error: {sentence}"));
+            let what = if matches!(error, Error::Stopped { .. }) { "stopped" } else { "error" };
+            console::complain(&format!("{what}: {sentence}"));
             ExitCode::from(error.exit_code())
         }
     }

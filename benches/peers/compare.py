@@ -9,6 +9,9 @@ above 1 says that we are faster: PyTorch's median over all steps of all rounds d
 least and the largest ratio of a single round: their distance is the noise. Arguments after `--` go to our example:
 
     python benches/peers/compare.py --model alexnet -- --workspace-limit 256MiB --max-error 1e-6
+
+If they say nothing of workspace, it gets `--workspace-limit 64MiB`: PyTorch has no limit, and the example's own
+default is there to show what a limit does.
 """
 
 import argparse
@@ -39,6 +42,8 @@ def parse_arguments():
     parser.add_argument("--json", action="store_true", help="everything measured, as one JSON object")
     arguments = parser.parse_args(sys.argv[1:split])
     arguments.ours = sys.argv[split + 1 :]
+    if not any(part.startswith(("--workspace", "--total-workspace")) for part in arguments.ours):
+        arguments.ours += ["--workspace-limit", "64MiB"]
     for name in ("batch", "threads", "rounds", "steps"):
         if (value := getattr(arguments, name)) is not None and value < 1:
             parser.error(f"--{name} {value}: must be at least 1")

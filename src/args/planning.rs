@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// The options of planning.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlanningArgs {
-    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB]
+    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB for 256 samples, scaled to the
+    /// mini-batch, at least 8MiB]
     #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
@@ -28,6 +29,9 @@ pub struct PlanningArgs {
     /// Where measurements are kept.
     #[command(flatten)]
     pub database: DatabaseArgs,
+    /// Only algorithms that give bit-equal results every time
+    #[arg(long)]
+    pub deterministic: bool,
 }
 
 const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
@@ -99,23 +103,45 @@ fn read<T>(
 }
 
 impl PlanningArgs {
-    /// What to plan with: what is typed, else what the environment says, else the original's defaults.
+    /// What to plan with: what is typed, else what the environment says, else what a plan was
+    /// `recorded` with, else the original's defaults under [`default_limit`].
     ///
     /// # Errors
     /// [`Error::Usage`]: an option that has no effect beside the others, a total that is missing, a variable with a bad
     /// value.
-    pub fn options(&self, environment: &Environment) -> Result<PlanOptions, Error> {
-        let defaults = PlanOptions::default();
-        let workspace_policy = self.workspace_policy(environment)?;
+    pub fn options(
+        &self,
+        environment: &Environment,
+        scaled_to: Option<usize>,
+        recorded: Option<&PlanOptions>,
+    ) -> Result<PlanOptions, Error> {
+        let fresh = PlanOptions { limit: default_limit(scaled_to), ..PlanOptions::default() };
+        let defaults = recorded.unwrap_or(&fresh);
+        let workspace_policy = self.workspace_policy(environment)?.unwrap_or(defaults.workspace_policy);
+        // A limit has a meaning under its own policy only.
+        let kept = recorded.filter(|options| options.workspace_policy == workspace_policy);
+        let kept = kept.map(|options| options.limit);
         Ok(PlanOptions {
             batch_size_policy: match self.policy {
                 Some(policy) => policy,
                 None => environment.policy()?.unwrap_or(defaults.batch_size_policy),
             },
             workspace_policy,
-            limit: self.limit(workspace_policy, environment)?.unwrap_or(defaults.limit),
-            max_error: self.max_error,
-            ..defaults
+            limit: self.limit(workspace_policy, environment, kept)?.unwrap_or(fresh.limit),
+            max_error: self.max_error.or(defaults.max_error),
+            deterministic_only: self.deterministic || defaults.deterministic_only,
+        })
+    }
+
+    /// The rule behind the limit of `options` for `mini_batch` samples, if nobody has chosen it.
+    pub(crate) fn limit_note(&self, options: &PlanOptions, scaled_to: Option<usize>) -> Option<String> {
+        let typed = self.workspace_limit.or(self.total_workspace).is_some();
+        let default = scaled_to.is_some() && options.limit == default_limit(scaled_to);
+        (default && !typed && options.workspace_policy != WorkspacePolicy::Wd).then(|| {
+            format!(
+                "workspace limit {} by default: 64 MiB for 256 samples, scaled to the mini-batch, at least 8 MiB",
+                options.limit
+            )
         })
     }
 
@@ -127,8 +153,9 @@ impl PlanningArgs {
         &self,
         device_memory: Option<Bytes>,
         environment: &Environment,
+        scaled_to: Option<usize>,
     ) -> Result<PlanOptions, Error> {
-        let Some(budget) = device_memory else { return self.options(environment) };
+        let Some(budget) = device_memory else { return self.options(environment, scaled_to, None) };
         if let Some(policy @ (WorkspacePolicy::Wr | WorkspacePolicy::Wd)) = self.workspace_policy {
             let budget = exact(budget);
             return Err(Error::Usage(format!(
@@ -136,21 +163,30 @@ impl PlanningArgs {
             )));
         }
         let policy = Some(WorkspacePolicy::Ws);
-        Self { workspace_policy: policy, total_workspace: Some(budget), ..self.clone() }.options(environment)
+        Self { workspace_policy: policy, total_workspace: Some(budget), ..self.clone() }.options(
+            environment,
+            scaled_to,
+            None,
+        )
     }
 
     /// A total asks for WD, as it does in the original; what is typed about workspace silences the variables.
-    fn workspace_policy(&self, environment: &Environment) -> Result<WorkspacePolicy, Error> {
+    fn workspace_policy(&self, environment: &Environment) -> Result<Option<WorkspacePolicy>, Error> {
         Ok(match (self.workspace_policy, self.total_workspace, self.workspace_limit) {
-            (Some(policy), _, _) => policy,
-            (None, Some(_), _) => WorkspacePolicy::Wd,
-            (None, None, Some(_)) => WorkspacePolicy::Wr,
-            (None, None, None) if environment.total_workspace()?.is_some() => WorkspacePolicy::Wd,
-            (None, None, None) => WorkspacePolicy::Wr,
+            (Some(policy), _, _) => Some(policy),
+            (None, Some(_), _) => Some(WorkspacePolicy::Wd),
+            (None, None, Some(_)) => Some(WorkspacePolicy::Wr),
+            (None, None, None) => environment.total_workspace()?.map(|_| WorkspacePolicy::Wd),
         })
     }
 
-    fn limit(&self, policy: WorkspacePolicy, environment: &Environment) -> Result<Option<Bytes>, Error> {
+    /// The limit that is chosen under `policy`, else the one that was `kept` from before.
+    fn limit(
+        &self,
+        policy: WorkspacePolicy,
+        environment: &Environment,
+        kept: Option<Bytes>,
+    ) -> Result<Option<Bytes>, Error> {
         let useless = |option: &str, limit: Bytes, instead: &str| {
             let limit = exact(limit);
             Err(Error::Usage(format!(
@@ -164,14 +200,18 @@ impl PlanningArgs {
                 "--workspace-limit limits each kernel, wd and ws take a total",
             ),
             (WorkspacePolicy::Wr, Some(limit), None) => Ok(Some(limit)),
-            (WorkspacePolicy::Wr, None, None) => environment.workspace_limit(),
+            (WorkspacePolicy::Wr, None, None) => Ok(environment.workspace_limit()?.or(kept)),
             (WorkspacePolicy::Wd, Some(limit), _) => {
                 useless("--workspace-limit", limit, "--total-workspace is what wd divides")
             }
             (WorkspacePolicy::Wd, None, Some(total)) => Ok(Some(total)),
             (WorkspacePolicy::Wd, None, None) => {
                 let missing = "--workspace-policy wd needs --total-workspace SIZE, the total it divides";
-                environment.total_workspace()?.map(Some).ok_or_else(|| Error::Usage(missing.to_owned()))
+                environment
+                    .total_workspace()?
+                    .or(kept)
+                    .map(Some)
+                    .ok_or_else(|| Error::Usage(missing.to_owned()))
             }
             (WorkspacePolicy::Ws, Some(limit), Some(_)) => useless(
                 "--workspace-limit",
@@ -180,10 +220,17 @@ impl PlanningArgs {
             ),
             (WorkspacePolicy::Ws, limit, total) => match total.or(limit) {
                 Some(size) => Ok(Some(size)),
-                None => Ok(environment.total_workspace()?.or(environment.workspace_limit()?)),
+                None => Ok(environment.total_workspace()?.or(environment.workspace_limit()?).or(kept)),
             },
         }
     }
+}
+
+/// The workspace limit where nobody chooses one: the paper's 64 MiB at its mini-batch of 256, in proportion, so that a
+/// small mini-batch on a processor is limited as much as the paper's on a GPU. At least 8 MiB, Caffe's own limit.
+pub fn default_limit(scaled_to: Option<usize>) -> Bytes {
+    let Some(mini_batch) = scaled_to else { return PlanOptions::default().limit };
+    Bytes::mib((mini_batch as u64 * 64).div_ceil(256).max(8))
 }
 
 #[cfg(test)]
@@ -226,7 +273,7 @@ mod tests {
             (args(Some(16), None, Some(Ws)), &none, (Ws, 16)),
             (args(None, None, Some(Ws)), &none, (Ws, 64)),
         ] {
-            let options = typed.options(environment).unwrap();
+            let options = typed.options(environment, Some(256), None).unwrap();
             assert_eq!(
                 (options.workspace_policy, options.limit),
                 (expected.0, Bytes::mib(expected.1)),
@@ -235,11 +282,48 @@ mod tests {
         }
         let policy = |typed, variable| {
             let args = PlanningArgs { policy: typed, ..PlanningArgs::default() };
-            args.options(&environment(variable, "", "")).unwrap().batch_size_policy
+            args.options(&environment(variable, "", ""), Some(256), None).unwrap().batch_size_policy
         };
         assert_eq!(policy(None, ""), BatchSizePolicy::PowerOfTwo);
         assert_eq!(policy(None, "undivided"), BatchSizePolicy::Undivided);
         assert_eq!(policy(Some(BatchSizePolicy::All), "undivided"), BatchSizePolicy::All);
+    }
+
+    #[test]
+    fn the_default_limit_follows_the_mini_batch_and_says_so() {
+        let mib = |samples| default_limit(Some(samples)).0 as f64 / f64::from(1 << 20);
+        assert_eq!([1, 32, 33, 64, 100, 256, 1024].map(mib), [8.0, 8.0, 9.0, 16.0, 25.0, 64.0, 256.0]);
+        let note = |args: PlanningArgs, limit: &str| {
+            let options = args.options(&environment("", limit, ""), Some(32), None).unwrap();
+            args.limit_note(&options, Some(32))
+        };
+        assert!(note(args(None, None, None), "").unwrap().starts_with("workspace limit 8 MiB by default"));
+        assert_eq!(note(args(Some(8), None, None), ""), None);
+        assert_eq!(note(args(None, None, None), "16MiB"), None);
+        assert_eq!(note(args(None, Some(8), None), ""), None);
+    }
+
+    #[test]
+    fn what_is_not_chosen_anew_stays_as_it_was_recorded() {
+        use WorkspacePolicy::{Wd, Wr, Ws};
+        let recorded = |workspace_policy, limit| PlanOptions {
+            batch_size_policy: BatchSizePolicy::All,
+            workspace_policy,
+            limit: Bytes::mib(limit),
+            max_error: Some(1e-5),
+            ..PlanOptions::default()
+        };
+        let none = environment("", "", "");
+        let over = |typed: PlanningArgs, recorded: &PlanOptions| {
+            typed.options(&none, Some(32), Some(recorded)).unwrap()
+        };
+        for before in [recorded(Wr, 3), recorded(Wd, 300), recorded(Ws, 5)] {
+            assert_eq!(over(PlanningArgs::default(), &before), before);
+            let limited = over(args(Some(7), None, Some(Ws)), &before);
+            assert_eq!(limited, PlanOptions { workspace_policy: Ws, limit: Bytes::mib(7), ..before });
+        }
+        assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(8));
+        assert!(args(None, None, Some(Wd)).options(&none, Some(32), Some(&recorded(Wr, 3))).is_err());
     }
 
     #[test]
@@ -257,7 +341,7 @@ mod tests {
             (args(None, None, None), &environment("", "64MB0", ""), [LIMIT, "'64MB0'"]),
             (args(None, None, None), &environment("", "", "-1"), [TOTAL, "'-1'"]),
         ] {
-            let message = typed.options(environment).unwrap_err().to_string();
+            let message = typed.options(environment, Some(256), None).unwrap_err().to_string();
             assert!(named.iter().all(|name| message.contains(name)), "{message}");
         }
     }

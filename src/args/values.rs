@@ -1,6 +1,6 @@
 //! Reading the values of options.
 
-use super::{ImageShape, Maths};
+use super::ImageShape;
 use planner::{Bytes, ConvOp, Math};
 use trainer::spec::Phase;
 
@@ -34,6 +34,15 @@ pub(super) fn phase(text: &str) -> Result<Phase, String> {
     }
 }
 
+/// The arithmetic of products.
+pub(super) fn math(text: &str) -> Result<Math, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "fp32" => Ok(Math::Fp32),
+        "tf32" => Ok(Math::Tf32),
+        _ => Err("it must be fp32 or tf32".to_owned()),
+    }
+}
+
 /// Channels, height and width, or nothing.
 pub(super) fn image_shape(text: &str) -> Result<ImageShape, String> {
     if text.is_empty() {
@@ -43,25 +52,6 @@ pub(super) fn image_shape(text: &str) -> Result<ImageShape, String> {
     let shape = extents.and_then(|extents| <[usize; 3]>::try_from(extents).ok());
     let reason = "it must be channels, height and width, such as 3x224x224";
     shape.map(|shape| ImageShape(Some(shape))).ok_or_else(|| reason.to_owned())
-}
-
-/// A kind of arithmetic.
-pub(super) fn math(text: &str) -> Result<Math, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "fp32" => Ok(Math::Fp32),
-        "tf32" => Ok(Math::Tf32),
-        _ => Err("it must be fp32 or tf32".to_owned()),
-    }
-}
-
-/// One kind of arithmetic, or both.
-pub(super) fn maths(text: &str) -> Result<Maths, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "both" => Ok(Maths(vec![Math::Fp32, Math::Tf32])),
-        one => {
-            math(one).map(|math| Maths(vec![math])).map_err(|_| "it must be fp32, tf32 or both".to_owned())
-        }
-    }
 }
 
 /// An operation, in any case, with or without a hyphen.

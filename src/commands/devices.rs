@@ -2,20 +2,28 @@
 
 use crate::{Console, Error, args::DevicesArgs, device::DeviceReport};
 use serde::Serialize;
-use tensor::Device;
+use tensor::{Device, cuda::probe};
+use trainer::NetError;
 
 #[derive(Serialize)]
 struct Devices {
     devices: Vec<DeviceReport>,
 }
 
-/// Lists the devices that nets can run on, one a line.
+/// Lists the devices that nets can run on, and says what is missing if no GPU is among them.
 ///
 /// # Errors
-/// Only if standard output cannot be written.
+/// A GPU that cannot be opened; standard output that cannot be written.
 pub fn devices(args: DevicesArgs) -> Result<(), Error> {
     let mut console = Console::new(args.json);
-    let devices = vec![DeviceReport::new(&Device::cpu())];
+    let mut devices = Vec::new();
+    if let Ok(gpus) = probe() {
+        for gpu in &gpus.devices {
+            let gpu = gpus.open(gpu.ordinal).map_err(NetError::from)?;
+            devices.push(DeviceReport::new(&Device::Cuda(gpu)));
+        }
+    }
+    devices.push(DeviceReport::new(&Device::cpu()));
     devices.iter().try_for_each(|device| console.text(device))?;
     console.object(&Devices { devices })
 }

@@ -8,10 +8,13 @@ use crate::{
     report::RecordedReport,
 };
 use cudnn_layers::conv::ProfileOptions;
-use planner::{Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions};
+use planner::{Bytes, CostTable, Kernel, Noise, Plan, PlanError, PlanOptions};
 use std::{fs, path::Path};
 use tensor::Device;
 use trainer::{Net, NetError, planning::Planning};
+
+/// From this median difference of repeated measurements on, the machine counts as busy.
+const NOISY: f64 = 0.05;
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {
@@ -40,7 +43,7 @@ impl Origin {
         let Some(file) = device::recorded(&run.device) else { return Self::device(run, database) };
         let table = read_table(file)?;
         let recorded = RecordedReport::new(file, &table);
-        let device = Device::Cpu(run.threads.map_or_else(tensor::Cpu::all_threads, tensor::Cpu::new));
+        let device = Device::cpu();
         let planning = Planning::recorded(table);
         Ok(Self { device, planning, recorded: Some(recorded), offline: false, database: None })
     }
@@ -76,7 +79,20 @@ impl Origin {
             Some(folder) if all > measured => format!(", {} known from {folder}", all - measured),
             _ => String::new(),
         };
-        format!("  profiling   {measured} (kernel, micro-batch) pairs measured in {seconds:.1} s{known}")
+        let Noise { repeated, median, largest } = self.planning.noise();
+        let noise = match repeated {
+            0 => String::new(),
+            _ => format!(
+                "\n              {repeated} of them twice, as the plan rests on them: {:.1} % apart in the median, {:.0} % at \
+                 most{}",
+                100.0 * median,
+                100.0 * largest,
+                if median > NOISY { " (the machine is busy: times may be too long)" } else { "" }
+            ),
+        };
+        format!(
+            "  profiling   {measured} (kernel, micro-batch) pairs measured in {seconds:.1} s{known}{noise}"
+        )
     }
 
     /// Plans `kernels`; what was not measured is said as the user can help it.

@@ -17,7 +17,7 @@ use crate::{
     shapes::{Convolution, read_csv},
 };
 use cudnn_layers::conv::{operand_lens, profile::geometry};
-use planner::{Bytes, ConvOp, Kernel, Math, Plan};
+use planner::{Bytes, ConvOp, Kernel, Math, Noise, Plan};
 use serde::Serialize;
 use trainer::net::Layout;
 
@@ -41,6 +41,8 @@ struct Report {
     /// (kernel, micro-batch) pairs that were measured, and those that were known already.
     measured: usize,
     known: usize,
+    /// How far repeated measurements were apart.
+    noise: Noise,
     profiling_ms: f64,
     planning_ms: f64,
     plan: PlanReport,
@@ -77,8 +79,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         notes,
     };
     let Session { at_start, options, mut origin, mut net, header, .. } = Session::open(&request, console)?;
-    check_math(args.math, &origin)?;
-    let kernels = in_math(net.kernels(), args.math);
+    let kernels = in_math(net.kernels(), args.run.math);
     let (plan, budget) = match args.device_memory {
         Some(bytes) => {
             let budget = Budget::new(bytes, &net, &kernels);
@@ -96,7 +97,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         None
     } else {
         budget::install(&mut net, &plan, args.device_memory.unwrap_or(Bytes::MAX))?;
-        Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start))
+        Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()))
     };
     let layer_memory = layer_memory(&net);
     let report = Report { memory, budget, ..report(args, Subject::Net(header), &origin, &plan)? }.in_budget();
@@ -118,12 +119,11 @@ fn plan_shapes(
         let budget = budget.exact();
         return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
     }
-    let options = args.planning.options(&Environment::of_process())?;
     let mut origin = Origin::any(&args.run, &args.planning.database)?;
-    check_math(args.math, &origin)?;
-    let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.math);
+    let options = args.planning.options(&Environment::of_process(), None, None)?;
+    let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
-        check_memory(largest(&kernels))?;
+        check_memory(&origin.device, largest(&kernels))?;
     }
     let shapes = ShapesReport { source, convolutions: convolutions.len(), kernels: kernels.len() };
     console.text(format!(
@@ -186,15 +186,6 @@ pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
     kernels
 }
 
-/// A CPU computes in single precision.
-fn check_math(math: Math, origin: &Origin) -> Result<(), Error> {
-    if math != Math::Fp32 && origin.recorded.is_none() {
-        let reason = "--math tf32 is for GPUs: a CPU computes in fp32, a recorded table may have it";
-        return Err(Error::Usage(reason.to_owned()));
-    }
-    Ok(())
-}
-
 /// What measuring the largest of `kernels` takes without its workspace.
 pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
     let bytes = |kernel: &Kernel| {
@@ -210,6 +201,7 @@ fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Re
         subject,
         measured: origin.planning.measured(),
         known: origin.planning.table().len() - origin.planning.measured(),
+        noise: origin.planning.noise(),
         profiling_ms: origin.planning.profiling().as_secs_f64() * 1e3,
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),

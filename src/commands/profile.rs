@@ -1,7 +1,5 @@
 //! `microbatch profile`.
 
-mod gpu;
-
 use super::{
     origin::read_table,
     plan::{convolutions, in_math, largest, shape_kernels},
@@ -13,7 +11,7 @@ use crate::{
     progress::ProfileBar,
 };
 use cudnn_layers::conv::ProfileOptions;
-use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel, Math, Measurement};
+use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel, Measurement};
 use serde::Serialize;
 use std::{
     fs,
@@ -55,8 +53,10 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
             "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans";
         return Err(Error::Usage(reason.to_owned()));
     }
+    let device = args.run.device()?;
     let kernels = kernels(args)?;
-    let planning = planning(args)?.with_records(records);
+    check_memory(&device, largest(&kernels))?;
+    let planning = planning(args, &device).with_records(records);
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
         let header = DeviceHeader { date: args.date.clone(), ..table.device.clone() };
@@ -66,13 +66,13 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     console.object(&report)
 }
 
-/// The kernels to measure, in every arithmetic that is asked for.
+/// The kernels to measure, in the arithmetic that is asked for.
 fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     let kernels = match convolutions(&args.shapes, args.net.batch)? {
         Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
         None => net_kernels(args)?,
     };
-    Ok(args.math.0.iter().flat_map(|&math| in_math(kernels.clone(), math)).collect())
+    Ok(in_math(kernels, args.run.math))
 }
 
 /// Those of a net, which is built on the CPU wherever its kernels are measured.
@@ -86,20 +86,13 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
 }
 
-fn planning(args: &ProfileArgs) -> Result<Planning, Error> {
+fn planning(args: &ProfileArgs, device: &Device) -> Planning {
     let options = ProfileOptions {
         repeats: 5,
         at_least: Duration::from_millis(args.at_least_ms as u64),
         ..ProfileOptions::default()
     };
-    if args.run.device.starts_with("cuda") {
-        return gpu::planning(&args.run.device, options);
-    }
-    if args.math.0.iter().any(|&math| math != Math::Fp32) {
-        let reason = "--math tf32 is for GPUs: a CPU computes in fp32";
-        return Err(Error::Usage(reason.to_owned()));
-    }
-    Ok(Planning::new(&args.run.device()?, options))
+    Planning::new(device, options)
 }
 
 /// Measures what is not known, and says how much that was.
@@ -109,7 +102,6 @@ fn measure(
     kernels: &[Kernel],
     console: &mut Console,
 ) -> Result<(CostTable, Report), Error> {
-    check_memory(largest(kernels))?;
     let device = planning.table().device.clone();
     console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
     console.text(format!("  device      {}, {}", device.name, device.library_version))?;
@@ -224,7 +216,7 @@ fn write(file: &Path, text: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use planner::{Bytes, ConvOp, ConvShape, Dtype, KernelId, Layout};
+    use planner::{Bytes, ConvOp, ConvShape, Dtype, KernelId, Layout, Math};
 
     #[test]
     fn a_shipped_table_has_four_digits_and_no_row_that_loses_in_everything() {

@@ -12,8 +12,9 @@ use crate::{
 };
 use planner::{BatchSizePolicy, Bytes, Plan, PlanOptions};
 use std::path::Path;
+use tensor::Device;
 use trainer::{
-    Net,
+    Net, NetError,
     layers::{BuildOptions, SyntheticData},
     net::Layout,
     prototxt::Warning,
@@ -52,7 +53,6 @@ impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
         let at_start = process::resident();
-        let options = request.planning.options_in(request.device_memory, &Environment::of_process())?;
         let origin = match request.command {
             "plan" => Origin::any(request.run, &request.planning.database)?,
             _ => Origin::device(request.run, &request.planning.database)?,
@@ -62,11 +62,16 @@ impl Session {
         if let Some(samples) = request.batch {
             spec.set_mini_batch(samples);
         }
+        let mini_batch = spec.mini_batch().unwrap_or(1);
+        let scaled_to = scaled_to(&device, mini_batch);
+        let options =
+            request.planning.options_in(request.device_memory, &Environment::of_process(), scaled_to)?;
+        let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = synthetic(request.run, &spec);
         let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         if origin.recorded.is_none() {
-            check_memory(Layout::new(&[&net], true).report.arena)?;
+            check_memory(&device, Layout::new(&[&net], true).report.arena)?;
         }
         let kernels = net.kernels().len();
         let header = Header {
@@ -75,7 +80,7 @@ impl Session {
             recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic.is_some()),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.0.clone(),
+            notes: request.notes.0.iter().cloned().chain(limit).collect(),
         };
         console.text(&header)?;
         Ok(Self { at_start, options, device_memory: request.device_memory, origin, net, header })
@@ -105,16 +110,26 @@ impl Session {
     }
 }
 
+/// The mini-batch that the default limit follows: on a processor, where it is smaller than the original's limit is meant for.
+pub(super) fn scaled_to(device: &Device, mini_batch: usize) -> Option<usize> {
+    matches!(device, Device::Cpu(_)).then_some(mini_batch)
+}
+
 /// Prints `warnings` where they disturb nobody, and returns them for the JSON object.
 pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     warnings.iter().for_each(|warning| console.warn(warning));
     warnings.iter().map(Warning::to_string).collect()
 }
 
-/// Refuses a run whose arena alone is larger than the machine, before anything of that size is asked for.
-pub(super) fn check_memory(arena: Bytes) -> Result<(), Error> {
-    match process::machine_memory() {
-        Some(available) if arena > available => Err(Error::Memory { needed: arena, available }),
+/// Refuses a run whose arena alone is larger than the machine's memory or what is free of the GPU's, before anything of that
+/// size is asked for.
+pub(super) fn check_memory(device: &Device, arena: Bytes) -> Result<(), Error> {
+    let (place, available) = match device {
+        Device::Cpu(_) => ("this machine", process::machine_memory()),
+        Device::Cuda(cuda) => ("the GPU", Some(Bytes(cuda.memory().map_err(NetError::from)?[0]))),
+    };
+    match available {
+        Some(available) if arena > available => Err(Error::Memory { place, needed: arena, available }),
         _ => Ok(()),
     }
 }
@@ -165,9 +180,10 @@ mod tests {
 
     #[test]
     fn more_memory_than_the_machine_has_is_refused() {
-        assert!(check_memory(Bytes::mib(1)).is_ok());
+        let device = Device::cpu();
+        assert!(check_memory(&device, Bytes::mib(1)).is_ok());
         if cfg!(target_os = "linux") {
-            let error = check_memory(Bytes::mib(1 << 40)).unwrap_err();
+            let error = check_memory(&device, Bytes::mib(1 << 40)).unwrap_err();
             assert!(error.to_string().starts_with("the run needs"), "{error}");
         }
     }

@@ -3,6 +3,7 @@
 use super::{
     Notes,
     setup::{Request, Session, check_memory},
+    verify::verify,
 };
 use crate::{
     Console, Error,
@@ -11,7 +12,7 @@ use crate::{
     report::{Header, MemoryEstimate, OutputReport, PlanReport, six_digits},
 };
 use serde::Serialize;
-use tensor::{Accumulate, Arena, Device};
+use tensor::{Accumulate, Arena};
 use trainer::{
     Net, NetError,
     net::{Layout, NetLayout, run::Iteration},
@@ -50,14 +51,16 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     let mut session = Session::open(&request, &mut console)?;
     session.profile(session.options.batch_size_policy, &mut console)?;
     let Session { at_start, options, mut origin, mut net, header, .. } = session;
-    let plan = PlanReport::new(&origin.install(&mut net, &options)?, &[]);
+    let plan = origin.install(&mut net, &options)?;
     let layout = Layout::new(&[&net], false);
-    check_memory(layout.report.arena)?;
-    let memory = MemoryEstimate::new(&layout.report, at_start);
+    verify(&args.run, net.device(), &plan, &mut console)?;
+    check_memory(net.device(), layout.report.arena)?;
+    let memory = MemoryEstimate::new(&layout.report, at_start, net.device());
+    let plan = PlanReport::new(&plan, &[]);
     console.text(format!("  plan        {}\n{memory}\n", plan.policies()))?;
 
-    let mut arena = Arena::new(layout.len);
-    initialize(&net, &layout.nets[0], &mut arena, args.run.seed());
+    let mut arena = Arena::on(net.device(), layout.len).map_err(NetError::from)?;
+    initialize(&net, &layout.nets[0], &mut arena, args.run.seed())?;
     load(args, &net, &layout.nets[0], &mut arena)?;
     let outputs = mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;
     let loss = outputs.iter().map(|output| output.value * f64::from(output.loss_weight)).sum();
@@ -72,8 +75,8 @@ fn load(args: &TestArgs, net: &Net, layout: &NetLayout, arena: &mut Arena) -> Re
     let params = || net.graph().params.iter().zip(&layout.params);
     weights.check(params().map(|(param, _)| (param.name.as_str(), param.declaration.shape.dims())))?;
     for (param, spans) in params() {
-        let values = arena.view_mut(spans.data).into_host();
-        weights.copy_to(&param.name, param.declaration.shape.dims(), values)?;
+        let dims = param.declaration.shape.dims();
+        arena.fill(spans.data, |values| weights.copy_to(&param.name, dims, values))?;
     }
     Ok(())
 }
@@ -109,9 +112,7 @@ fn mean_outputs(
 /// One forward pass: the sum of the elements of every output.
 fn forward(net: &mut Net, layout: &NetLayout, arena: &mut Arena, number: u64) -> Result<Vec<f64>, NetError> {
     let device = net.device().clone();
-    let Device::Cpu(cpu) = &device;
     let iteration = Iteration { number, accumulate: Accumulate::Replace };
-    cpu.run(|| net.forward(layout, arena, iteration, |_, _| ()))?;
-    let sum = |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum();
-    Ok(net.outputs().map(|output| sum(arena.view(layout.data[output.value]).host())).collect())
+    device.run(|| net.forward(layout, arena, iteration, |_| Ok(())))?;
+    net.outputs().map(|output| net.sum(layout, arena, output.value)).collect()
 }

@@ -3,6 +3,7 @@
 use super::{
     Notes,
     setup::{Request, Session, check_memory},
+    verify::verify,
 };
 use crate::{
     Console, Error,
@@ -94,9 +95,11 @@ fn timed(
     let Session { at_start, options, device_memory, origin, net, header } = session;
     let planning_ms = (origin.planning.planning() - before).as_secs_f64() * 1e3;
     let layers = layer_memory(&net);
+    verify(&args.run, net.device(), &plan, console)?;
+    let device = net.device().clone();
     let timing = Timing::new(net, plan.clone());
-    check_memory(timing.memory().arena)?;
-    let memory = MemoryEstimate::new(timing.memory(), at_start);
+    check_memory(&device, timing.memory().arena)?;
+    let memory = MemoryEstimate::new(timing.memory(), at_start, &device);
     let policies = PlanReport::new(&plan, &[]).policies();
     console.text(format!("  plan        {policies}; made in {planning_ms:.2} ms\n{memory}\n"))?;
     if let Some(budget) = &budget {

@@ -1,32 +1,20 @@
 //! `microbatch train`.
 
+mod prepare;
 mod progress;
 
-use super::{
-    Notes,
-    setup::{check_memory, synthetic, warn},
-};
+use super::Notes;
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, Environment, TrainArgs, required},
-    device::DeviceReport,
+    args::TrainArgs,
     process,
-    progress::ProfileBar,
-    report::{Header, MemoryEstimate, NetReport, PlanReport, StepLine, TestLines, TrainSummary},
+    report::{Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
+    stop::StopRequest,
 };
-use cudnn_layers::conv::ProfileOptions;
-use planner::Bytes;
+use prepare::{announce, prepare, start_from};
 use progress::Meter;
 use serde::Serialize;
-use std::{
-    path::Path,
-    time::{Instant, SystemTime, UNIX_EPOCH},
-};
-use trainer::{
-    Prepared, Solver, TrainOptions,
-    snapshot::load_solver_state,
-    spec::{NetSpec, SolverSpec},
-};
+use trainer::Solver;
 
 #[derive(Serialize)]
 struct Report {
@@ -43,156 +31,49 @@ struct Report {
 struct Training<'a> {
     console: &'a mut Console,
     solver: Solver,
+    /// The iteration that it began at.
+    first: u64,
+    stop: StopRequest,
     meter: Meter,
     steps: Vec<StepLine>,
     tests: Vec<TestLines>,
 }
 
-/// Trains as a solver file says: tests, displays and snapshots on the way.
+/// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after the iteration
+/// that it comes in, with a snapshot if any are written at all.
 ///
 /// # Errors
-/// Files, nets, data and limits that do not do, a snapshot that cannot be written, and a loss that is no longer a number.
+/// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, and
+/// [`Error::Stopped`].
 pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let at_start = process::resident();
     let mut console = Console::new(args.run.json);
     let (prepared, header) = prepare(args, notes, &mut console)?;
-    let (memory, plan) = announce(&prepared, at_start, &mut console)?;
+    let (memory, plan) = announce(args, &prepared, at_start, &mut console)?;
 
-    let mut solver = prepared.start();
+    let mut solver = prepared.start()?;
     start_from(args, &mut solver)?;
     let first = solver.iteration();
     let meter = Meter::new(first, solver.spec().max_iter, header.net.mini_batch * solver.spec().iter_size);
-    let mut training =
-        Training { console: &mut console, solver, meter, steps: Vec::new(), tests: Vec::new() };
+    let stop = StopRequest::listen().map_err(Error::Signals)?;
+    let (steps, tests) = (Vec::new(), Vec::new());
+    let mut training = Training { console: &mut console, solver, first, stop, meter, steps, tests };
     let summary = training.run()?;
+    let stopped = training.stopped(&summary);
     let Training { steps, tests, .. } = training;
     console.text(format!("\n{summary}"))?;
-    if let (Some(peak), Some(expected)) = (summary.peak_resident_bytes, memory.expected_peak_bytes) {
-        console.text(format!("Peak resident memory {}, expected {}", Bytes(peak), Bytes(expected)))?;
+    if let Some(peak) = memory.compare(summary.peak_resident_bytes) {
+        console.text(format!("Peak resident memory {peak}"))?;
     }
-    console.object(&Report { header, memory, plan, steps, tests, summary })
-}
-
-/// Reads the solver, builds and plans its nets, and prints the header.
-fn prepare(args: &TrainArgs, notes: &Notes, console: &mut Console) -> Result<(Prepared, Header), Error> {
-    let plan = args.planning.options(&Environment::of_process())?;
-    let device = args.run.device()?;
-    let spec = solver_spec(args)?;
-    let net = spec.train_net.load()?.for_state(&spec.train_state);
-    let mut warnings = warn(console, &spec.warnings);
-    warnings.extend(warn(console, &net.warnings));
-    let options = TrainOptions {
-        device: device.clone(),
-        plan,
-        profile: ProfileOptions::default(),
-        records: args.planning.database.records(&Environment::of_process())?,
-        synthetic: synthetic(&args.run, &net),
-        mini_batch: args.batch,
-        seed: seed(args),
-    };
-    let (start, mut bar) = (Instant::now(), ProfileBar::default());
-    let prepared = Prepared::new(spec, &options, |progress| bar.show(progress))?;
-    let seconds = start.elapsed().as_secs_f64();
-    warnings.extend(prepared.warnings().iter().inspect(|warning| console.warn(warning)).cloned());
-    let header = header(args, notes, (&net, &prepared), DeviceReport::new(&device), warnings);
-    console.text(&header)?;
-    console.text(format!(
-        "  prepared    in {seconds:.1} s: nets built, kernels measured, planned and laid out"
-    ))?;
-    Ok((prepared, header))
-}
-
-fn header(
-    args: &TrainArgs,
-    notes: &Notes,
-    (spec, prepared): (&NetSpec, &Prepared),
-    device: DeviceReport,
-    warnings: Vec<String>,
-) -> Header {
-    let mut notes = notes.0.clone();
-    notes.push(format!("seed {}", prepared.seed()));
-    let kernels = prepared.plans()[0].kernels.len();
-    let net = NetReport::new(spec, prepared.net(), kernels, args.run.synthetic.is_some());
-    Header { command: "train", device: Some(device), recorded: None, net, warnings, notes }
-}
-
-/// Prints the plan's policies and the memory of the run, and refuses what the machine cannot hold.
-fn announce(
-    prepared: &Prepared,
-    at_start: Option<Bytes>,
-    console: &mut Console,
-) -> Result<(MemoryEstimate, PlanReport), Error> {
-    check_memory(prepared.memory().arena)?;
-    let plan = PlanReport::new(&prepared.plans()[0], &[]);
-    let memory = MemoryEstimate::new(prepared.memory(), at_start);
-    console.text(format!("  plan        {}", plan.policies()))?;
-    if !plan.kernels.is_empty() {
-        console.text(format!("              {}", plan.totals()))?;
-    }
-    console.text(format!("{memory}\n"))?;
-    Ok((memory, plan))
-}
-
-/// The solver file, with what the command line says in its place.
-fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
-    let mut spec = SolverSpec::load(required(&args.solver, "--solver")?)?;
-    spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
-    spec.random_seed = args.run.seed.or(snapshot_seed(args)?).or(spec.random_seed);
-    if args.no_test {
-        spec.tests.clear();
-    }
-    if args.no_snapshot {
-        spec.snapshot.interval = 0;
-        spec.snapshot.after_train = false;
-    }
-    if let Some(prefix) = &args.snapshot_prefix {
-        spec.snapshot.prefix.clone_from(prefix);
-    }
-    if spec.snapshot.interval > 0 || spec.snapshot.after_train {
-        make_folder(&spec.snapshot.prefix)?;
-    }
-    Ok(spec)
-}
-
-/// A training that goes on draws what it would have drawn.
-fn snapshot_seed(args: &TrainArgs) -> Result<Option<u64>, Error> {
-    let Some(snapshot) = &args.snapshot else { return Ok(None) };
-    let (state, _) = load_solver_state(snapshot)?;
-    Ok(Some(state.random_seed))
-}
-
-/// Makes the folder of the snapshots now: that it cannot be made should not come out at the end of a training.
-fn make_folder(prefix: &Path) -> Result<(), Error> {
-    let Some(folder) = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    let error = |source| Error::Folder { folder: folder.display().to_string(), source };
-    std::fs::create_dir_all(folder).map_err(error)
-}
-
-/// The seed where the solver file has none: Caffe draws another one for each run.
-fn seed(args: &TrainArgs) -> u64 {
-    let clock =
-        || SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| u64::from(time.subsec_nanos()));
-    args.run.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
-}
-
-fn start_from(args: &TrainArgs, solver: &mut Solver) -> Result<(), Error> {
-    if let Some(weights) = &args.weights {
-        solver.load_weights(weights)?;
-    }
-    let Some(snapshot) = &args.snapshot else { return Ok(()) };
-    solver.restore(snapshot)?;
-    let (iteration, max_iter) = (solver.iteration(), solver.spec().max_iter);
-    if iteration >= max_iter as u64 {
-        return Err(Error::Finished { snapshot: snapshot.display().to_string(), iteration, max_iter });
-    }
-    Ok(())
+    console.object(&Report { header, memory, plan, steps, tests, summary })?;
+    stopped.map_or(Ok(()), Err)
 }
 
 impl Training<'_> {
     fn run(&mut self) -> Result<TrainSummary, Error> {
         let mut loss = f64::NAN;
         let mut snapshot = None;
-        while self.solver.iteration() < self.solver.spec().max_iter as u64 {
+        while !self.is_finished() && self.stop.exit_code().is_none() {
             let iteration = self.solver.iteration();
             if self.is_test_due(iteration) {
                 self.test()?;
@@ -209,14 +90,38 @@ impl Training<'_> {
                 snapshot = Some(self.snapshot()?);
             }
         }
-        if self.solver.spec().snapshot.after_train
-            && !every(self.solver.spec().snapshot.interval, self.solver.iteration())
-        {
+        if self.is_last_snapshot_due() {
             snapshot = Some(self.snapshot()?);
         }
-        self.test()?;
+        if self.is_finished() {
+            self.test()?;
+        }
         self.meter.finish();
         Ok(self.summary(loss, snapshot))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.solver.iteration() >= self.solver.spec().max_iter as u64
+    }
+
+    /// Whether the state at the end is not on disk yet, but should be: as the solver says, and where the end comes early,
+    /// if there are to be any snapshots.
+    fn is_last_snapshot_due(&self) -> bool {
+        let (snapshot, iteration) = (&self.solver.spec().snapshot, self.solver.iteration());
+        let wanted = snapshot.after_train || (!self.is_finished() && snapshot.interval > 0);
+        wanted && iteration > self.first && !every(snapshot.interval, iteration)
+    }
+
+    /// What there is to say of a training that was stopped before its end.
+    fn stopped(&self, summary: &TrainSummary) -> Option<Error> {
+        let exit_code = self.stop.exit_code().filter(|_| !self.is_finished())?;
+        let next = match &summary.snapshot {
+            Some(path) => format!("--snapshot {path} goes on from there"),
+            None if summary.iterations == self.first => "there was nothing new to save".to_owned(),
+            None => "no snapshot was asked for".to_owned(),
+        };
+        let (iteration, max_iter) = (summary.iterations, self.solver.spec().max_iter);
+        Some(Error::Stopped { iteration, max_iter, next, exit_code })
     }
 
     fn is_test_due(&self, iteration: u64) -> bool {

@@ -1,9 +1,11 @@
 //! The memory of a run, told before it is allocated.
 
+use super::number::deviation;
 use crate::process;
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
+use tensor::Device;
 use trainer::net::MemoryReport;
 
 /// What a run will take, part by part.
@@ -31,19 +33,41 @@ pub struct MemoryEstimate {
     pub resident_bytes: Option<u64>,
     /// The most that should ever be resident, if the system says what already is.
     pub expected_peak_bytes: Option<u64>,
+    /// Where the arena is a GPU's: how its memory stands.
+    pub gpu: Option<GpuMemory>,
+}
+
+/// A GPU's memory just before the arena is allocated.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct GpuMemory {
+    /// What is free.
+    pub free_bytes: u64,
+    /// What this process took for scratch that libraries share; the driver's own context comes on top.
+    pub scratch_bytes: u64,
+}
+
+impl GpuMemory {
+    /// Nothing on a processor, or if the GPU does not answer.
+    fn of(device: &Device) -> Option<Self> {
+        let Device::Cuda(cuda) = device else { return None };
+        let [free_bytes, _] = cuda.memory().ok()?;
+        Some(Self { free_bytes, scratch_bytes: cuda.own_bytes() })
+    }
 }
 
 impl MemoryEstimate {
     /// The estimate for `report`, made just before the arena is allocated. `at_start` was resident before the nets were
     /// built.
-    pub fn new(report: &MemoryReport, at_start: Option<Bytes>) -> Self {
+    pub fn new(report: &MemoryReport, at_start: Option<Bytes>, device: &Device) -> Self {
+        process::release_freed();
         let resident = process::resident();
         // Data sets are read when a net is built, the mini-batches prepared ahead come with the first iteration. What
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
-        // with whatever measuring has left behind: the larger of the two is right.
+        // with code and tables that were not there before: the larger of the two is right.
         let outside = resident.max(at_start.map(|bytes| bytes + report.host));
-        let peak =
-            outside.map(|outside| (outside + report.arena).max(process::peak_resident().unwrap_or_default()));
+        let gpu = GpuMemory::of(device);
+        let arena = if gpu.is_some() { Bytes::default() } else { report.arena };
+        let peak = outside.map(|outside| (outside + arena).max(process::peak_resident().unwrap_or_default()));
         let largest = report.nets.iter().max_by_key(|net| net.transient);
         Self {
             parameters_bytes: report.parameters.0,
@@ -58,13 +82,32 @@ impl MemoryEstimate {
             host_bytes: report.host.0,
             resident_bytes: resident.map(|bytes| bytes.0),
             expected_peak_bytes: peak.map(|bytes| bytes.0),
+            gpu,
         }
+    }
+
+    /// The same for a run that first restores parameters and history from files: while it does, both are there twice,
+    /// and the rest of the arena is not in use yet.
+    #[must_use]
+    pub fn restoring(mut self) -> Self {
+        let restored = 2 * (self.parameters_bytes + self.history_bytes);
+        let peak = self.resident_bytes.map(|resident| resident + restored);
+        self.expected_peak_bytes = self.expected_peak_bytes.max(peak);
+        self
+    }
+
+    /// The most that was resident, beside what was expected; nothing where the system does not say.
+    pub(crate) fn compare(&self, peak_bytes: Option<u64>) -> Option<String> {
+        let (peak, expected) = (peak_bytes?, self.expected_peak_bytes?);
+        let difference = deviation(peak as f64, expected as f64);
+        Some(format!("{} ({difference} to the expected)", Bytes(peak)))
     }
 }
 
 impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "  memory      arena {} = ", Bytes(self.arena_bytes))?;
+        let place = if self.gpu.is_some() { " on the GPU" } else { "" };
+        write!(f, "  memory      arena{place} {} = ", Bytes(self.arena_bytes))?;
         let parts = [
             ("parameters", self.parameters_bytes),
             ("gradients", self.gradients_bytes),
@@ -79,6 +122,13 @@ impl fmt::Display for MemoryEstimate {
         let (unshared, host) = (Bytes(self.transient_unshared_bytes), Bytes(self.host_bytes));
         write!(f, "{}", parts.join(" + "))?;
         write!(f, "\n              (blobs and workspace would be {unshared} if none shared its place)")?;
+        if let Some(GpuMemory { free_bytes, scratch_bytes }) = self.gpu {
+            let (free, scratch) = (Bytes(free_bytes), Bytes(scratch_bytes));
+            write!(
+                f,
+                "\n              the GPU has {free} free; scratch of libraries {scratch} is already taken"
+            )?;
+        }
         write!(f, "\n              host buffers {host}")?;
         if let (Some(resident), Some(peak)) = (self.resident_bytes, self.expected_peak_bytes) {
             write!(f, ", already resident {}, expected peak {}", Bytes(resident), Bytes(peak))?;

@@ -31,6 +31,8 @@ pub struct TimeRun {
     pub total_ms: f64,
     /// Average update of all parameters, which Caffe's `time` leaves out.
     pub update_ms: f64,
+    /// Forward, backward and update of each iteration recorded once and replayed; empty where nothing can be recorded.
+    pub replayed_ms: Vec<f64>,
     /// Samples in the time of forward, backward and update.
     pub images_per_s: f64,
     /// All convolution kernels as planned.
@@ -39,6 +41,8 @@ pub struct TimeRun {
     pub kernels_measured_ms: f64,
     /// What each layer brings into the arena.
     pub layer_memory: Vec<LayerMemory>,
+    /// What the run took of a GPU's memory.
+    pub gpu_bytes: Option<u64>,
     /// The most that was ever resident, if the system says.
     pub peak_resident_bytes: Option<u64>,
 }
@@ -79,10 +83,12 @@ impl TimeRun {
             forward_backward_ms: measured.forward_backward_ms(),
             total_ms: measured.total_ms(),
             update_ms: measured.update_ms,
+            replayed_ms: measured.replayed_ms,
             images_per_s: mini_batch as f64 / iteration_ms * 1e3,
             kernels_planned_ms: plan.time_ms,
             kernels_measured_ms: plan.kernels.iter().filter_map(|kernel| kernel.measured_ms).sum(),
             iterations_ms: measured.iterations_ms,
+            gpu_bytes: measured.gpu_bytes,
             peak_resident_bytes: crate::process::peak_resident().map(|bytes| bytes.0),
             memory,
             plan,
@@ -160,10 +166,18 @@ impl TimeRun {
             self.iteration_ms(),
             self.images_per_s
         ));
-        if let (Some(peak), Some(expected)) = (self.peak_resident_bytes, self.memory.expected_peak_bytes) {
-            let difference = deviation(peak as f64, expected as f64);
-            lines.push(format!("  peak resident        {} ({difference} to the expected)", Bytes(peak)));
+        if let Some(replayed_ms) = median(&self.replayed_ms) {
+            let images_per_s = self.images_per_s * self.iteration_ms() / replayed_ms;
+            lines.push(format!(
+                "  recorded, replayed   {replayed_ms:.2} ms with the update: {images_per_s:.1} images/s"
+            ));
         }
+        if let Some(taken) = self.gpu_bytes {
+            let difference = deviation(taken as f64, self.memory.arena_bytes as f64);
+            lines.push(format!("  GPU memory taken     {} ({difference} to the arena)", Bytes(taken)));
+        }
+        let peak = self.memory.compare(self.peak_resident_bytes);
+        lines.extend(peak.map(|peak| format!("  peak resident        {peak}")));
         lines.join("\n")
     }
 
@@ -176,4 +190,10 @@ impl TimeRun {
             |&(kernel, measured_ms): &(&KernelReport, f64)| (measured_ms / kernel.planned_ms).ln().abs();
         measured.max_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
+}
+
+fn median(times: &[f64]) -> Option<f64> {
+    let mut times = times.to_vec();
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
 }

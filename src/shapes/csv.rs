@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(with("C_in,", ""), (1, "the column C_in is missing".to_owned()));
         assert_eq!(with("C_in", "W"), (1, "the column W is there twice".to_owned()));
         assert_eq!(with("700", "7e2"), (2, "W is \"7e2\", which is no whole number".to_owned()));
-        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: stride_w is missing".to_owned()));
+        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: stride_h is missing".to_owned()));
         assert!(with("161", "4").1.contains("window of 5"));
         assert!(with(", 8,", ", 0,").1.contains("mini-batch"));
         assert_eq!(with("ResNet\", 56", "ResNet\", 99999999").0, 5);

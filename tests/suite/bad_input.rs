@@ -63,6 +63,11 @@ fn nets_that_cannot_be_are_refused_with_line_and_layer() {
         ),
         ("kernel_size: 3", "kernel_size: 0", &["net.prototxt:10", "kernel_size"]),
         ("num_output: 8", "num_output: 8 group: 3", &["net.prototxt:10", "group"]),
+        (
+            "kernel_size: 2 stride: 2",
+            "kernel_size: 1 stride: 2",
+            &["net.prototxt:17", "'pool2'", "start at pixel 8, outside an image of 8", "FLOOR"],
+        ),
         ("type: \"ReLU\"", "type: ReLU", &["net.prototxt:12"]),
         ("bottom: \"label\" top: \"loss\"", "top: \"loss\"", &["net.prototxt:25", "'loss'"]),
         ("name: \"small\"", "name: \"small", &["net.prototxt:2"]),

@@ -93,6 +93,11 @@ impl Folder {
     }
 
     pub(crate) fn run_with(&self, arguments: &str, environment: &[(&str, &str)]) -> Output {
+        self.command(arguments).envs(environment.iter().copied()).output().unwrap()
+    }
+
+    /// The command, ready to run.
+    pub(crate) fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_microbatch"));
         for name in
             ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"]
@@ -104,12 +109,8 @@ impl Folder {
         // Some workspaces grow with the number of threads: the limits of the tests are for two.
         let threads = (!arguments.contains("--threads") && arguments.contains("prototxt"))
             .then_some(["--threads", "2"]);
+        command.args(arguments.split_whitespace()).args(threads.iter().flatten()).current_dir(&self.0);
         command
-            .args(arguments.split_whitespace())
-            .args(threads.iter().flatten())
-            .envs(environment.iter().copied())
-            .current_dir(&self.0);
-        command.output().unwrap()
     }
 
     /// Runs the command, which must succeed without a word on stderr; returns stdout.
@@ -125,29 +126,6 @@ impl Folder {
         let stdout = self.succeed(&format!("{arguments} --json"));
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{arguments}: {error}\n{stdout}"))
     }
-}
-
-/// A total workspace that just suffices for the undivided kernels of the folder's net: each has then no choice but the
-/// algorithm that needs least, however fast the others are. Found by doing what the errors advise.
-pub(crate) fn smallest_total(folder: &Folder) -> u64 {
-    let mut total = 1;
-    for _ in 0..8 {
-        let output =
-            folder.run(&format!("plan --model net.prototxt --policy undivided --total-workspace {total}"));
-        if output.status.success() {
-            return total;
-        }
-        let stderr = text(&output.stderr);
-        let (_, advice) =
-            stderr.split_once("the smallest feasible ").unwrap_or_else(|| panic!("no advice: {stderr}"));
-        let (_, size) = advice.split_once(" is ").unwrap();
-        let exact = size.split_once('(').and_then(|(_, bytes)| bytes.split_once(" bytes)"));
-        let size = exact.map_or_else(|| size.split([',', '\n']).next().unwrap(), |(bytes, _)| bytes);
-        let advised = size.parse::<planner::Bytes>().unwrap().0;
-        assert!(advised > total, "{stderr}");
-        total = advised;
-    }
-    panic!("no plan although every piece of advice was followed");
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

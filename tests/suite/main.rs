@@ -4,6 +4,7 @@ mod bad_input;
 mod database;
 mod examples;
 mod fixtures;
+mod interrupted;
 mod plan;
 mod test_command;
 mod time;

@@ -70,7 +70,7 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
         &["broken.jsonl", "line 1"],
     );
     refused(&folder, &format!("time --model net.prototxt {table}"), &["--device", "`microbatch plan`"]);
-    refused(&folder, "plan --model net.prototxt --math tf32", &["--math tf32"]);
+    refused(&folder, "plan --model net.prototxt --math tf32 --device cpu", &["--math tf32"]);
 }
 
 #[test]
@@ -192,7 +192,10 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
         let time_ms = field(&report, "time_ms");
         assert!(field(&report, "arena_bytes") <= budget as f64 && time_ms <= last_ms);
         for other in ["wr_time_ms", "wd_time_ms"] {
-            assert!(report["budget"][other].as_f64().is_none_or(|other_ms| time_ms <= other_ms + 1e-9), "{other}");
+            assert!(
+                report["budget"][other].as_f64().is_none_or(|other_ms| time_ms <= other_ms + 1e-9),
+                "{other}"
+            );
         }
         assert_eq!(time_ms <= field(&report, "unlimited_time_ms"), part == 4, "time suffers below {enough}");
         let curve = &report["budget"]["curve"];
@@ -201,7 +204,11 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
     }
     let below = format!("--batch 256 --device-memory {}", smallest - 1);
     refused(&folder, &recorded(&below), &["--device-memory", "smallest budget", &Bytes(smallest).exact()]);
-    refused(&folder, "plan --conv n=2,c=1,h=3,k=1,r=1 --device-memory 1GiB", &["--device-memory", "needs a net"]);
+    refused(
+        &folder,
+        "plan --conv n=2,c=1,h=3,k=1,r=1 --device-memory 1GiB",
+        &["--device-memory", "needs a net"],
+    );
     refused(
         &folder,
         "plan --model net.prototxt --device-memory 1GiB --workspace-policy wd",

@@ -1,6 +1,6 @@
 //! `train`: its output, policies, snapshots.
 
-use crate::fixtures::{Folder, smallest_total};
+use crate::fixtures::{Folder, text};
 use serde_json::Value;
 
 const TRAIN: &str = "train --solver solver.prototxt --snapshot-prefix snapshots/small";
@@ -39,28 +39,96 @@ fn training_displays_tests_snapshots_and_sums_up() {
     }
 }
 
+const RESUME: &str = "--snapshot snapshots/small_iter_6.solverstate.safetensors";
+const STATE: &str = "snapshots/small_iter_6.solverstate.safetensors";
+
+/// What the header says of the snapshot's plan.
+fn plan_note(report: &Value) -> String {
+    let notes = report["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap());
+    let found: Vec<&str> = notes.filter(|note| note.starts_with("the snapshot")).collect();
+    assert_eq!(found.len(), 1, "{}", report["notes"]);
+    found[0].to_owned()
+}
+
+fn configurations(report: &Value) -> Vec<&Value> {
+    report["plan"]["kernels"].as_array().unwrap().iter().map(|kernel| &kernel["configuration"]).collect()
+}
+
+/// Whatever is measured when, the plan that a training began with is the plan that it goes on with.
 #[test]
 fn a_resumed_training_goes_on_bit_by_bit() {
-    let folder = Folder::new();
-    // The same algorithms each time, whatever their measured speed, and no test net whose plan would have a choice.
-    let train = format!("{TRAIN} --no-test --policy undivided --total-workspace {}", smallest_total(&folder));
-    let configurations = |report: &Value| -> Vec<String> {
-        let kernels = report["plan"]["kernels"].as_array().unwrap().iter();
-        kernels.map(|kernel| kernel["configuration"].to_string()).collect()
-    };
-    // Where two algorithms need equally little workspace, noise decides between them: only runs of one plan compare.
-    let runs = (0..20).map(|_| {
-        let whole = folder.json(&train);
+    for options in ["", "--policy all --workspace-limit 100KiB", "--total-workspace 300KiB"] {
+        let folder = Folder::new();
+        let whole = folder.json(&format!("{TRAIN} {options}"));
         let weights = folder.read("snapshots/small_iter_12.safetensors");
-        let resumed =
-            folder.json(&format!("{train} --snapshot snapshots/small_iter_6.solverstate.safetensors"));
-        (whole, weights, resumed)
-    });
-    let same_plan =
-        |(whole, _, resumed): &(Value, _, Value)| configurations(whole) == configurations(resumed);
-    let (whole, weights, resumed) = runs.into_iter().find(same_plan).expect("two runs of one plan");
-    assert_eq!((losses(&whole, 6).len(), losses(&whole, 6)), (6, losses(&resumed, 0)));
-    assert!(weights == folder.read("snapshots/small_iter_12.safetensors"), "the weights differ");
+        let outputs = |report: &Value| report["tests"].as_array().unwrap().last().unwrap().clone();
+        // What was typed the first time need not be typed again, but may.
+        for options in ["", options] {
+            let resumed = folder.json(&format!("{TRAIN} {RESUME} {options}"));
+            assert_eq!((losses(&whole, 6).len(), losses(&whole, 6)), (6, losses(&resumed, 0)));
+            assert!(weights == folder.read("snapshots/small_iter_12.safetensors"), "the weights differ");
+            assert_eq!(outputs(&whole), outputs(&resumed));
+            assert_eq!(configurations(&whole), configurations(&resumed));
+            assert!(plan_note(&resumed).ends_with("nothing is measured: training goes on bit by bit"));
+        }
+        let text = folder.succeed(&format!("{TRAIN} {RESUME}"));
+        assert!(text.contains("\n  note        the snapshot's plan is used"), "{text}");
+    }
+}
+
+#[test]
+fn a_resumed_training_may_be_planned_anew_and_then_says_so() {
+    let folder = Folder::new();
+    let whole = folder.json(&format!("{TRAIN} --workspace-limit 300KiB"));
+    for (options, reason) in [
+        ("--policy undivided", "it was made with powerOfTwo, wr 300 KiB, not with undivided, wr 300 KiB"),
+        (
+            "--workspace-limit 200KiB",
+            "it was made with powerOfTwo, wr 300 KiB, not with powerOfTwo, wr 200 KiB",
+        ),
+        ("--batch 4", "it is for other convolutions or another mini-batch"),
+        ("--threads 1", "it was made on another device"),
+    ] {
+        let resumed = folder.json(&format!("{TRAIN} {RESUME} --no-test {options}"));
+        let note = plan_note(&resumed);
+        assert!(note.starts_with(&format!("the snapshot's plan is not used, as {reason}")), "{note}");
+        assert!(note.ends_with("its rounding may differ"), "{note}");
+        assert_eq!(resumed["steps"].as_array().unwrap().len(), 6, "{options}");
+        if options != "--batch 4" {
+            assert_close(&losses(&whole, 6), &losses(&resumed, 0));
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_without_a_plan_is_still_good_and_one_with_a_damaged_plan_is_not() {
+    let folder = Folder::new();
+    let whole = folder.json(&format!("{TRAIN} --no-test"));
+    let state = folder.read(STATE);
+    folder.write(STATE, with_plans(&state, None));
+    let resumed = folder.json(&format!("{TRAIN} --no-test {RESUME}"));
+    assert_close(&losses(&whole, 6), &losses(&resumed, 0));
+    assert!(plan_note(&resumed).starts_with("the snapshot has no plan"), "{resumed}");
+
+    folder.write(STATE, with_plans(&state, Some("{\"device\": 3}")));
+    let output = folder.run(&format!("{TRAIN} {RESUME}"));
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    let sentence = format!("error: {STATE} is not a complete snapshot: its plans are damaged (");
+    assert!(stderr.starts_with(&sentence), "{stderr}");
+}
+
+/// A solver state with other plans, or none, as a file of an earlier version has none.
+fn with_plans(state: &[u8], plans: Option<&str>) -> Vec<u8> {
+    let (length, rest) = state.split_first_chunk::<8>().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: Value = serde_json::from_slice(header).unwrap();
+    let metadata = header["__metadata__"].as_object_mut().unwrap();
+    metadata.remove("plans").expect("a snapshot has plans");
+    metadata.extend(plans.map(|plans| ("plans".to_owned(), plans.into())));
+    let mut header = header.to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes(), &header[..], data].concat()
 }
 
 #[test]

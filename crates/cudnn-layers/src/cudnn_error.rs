@@ -1,6 +1,5 @@
 //! What cuDNN answers when it does not do what it was asked to.
 
-use cudarc::cudnn::sys;
 use std::fmt;
 use tensor::cuda::CudaError;
 use thiserror::Error;
@@ -10,14 +9,20 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum CudnnError {
     /// A call failed.
-    #[error("{call} failed: {status:?}{detail}")]
+    #[error("{call} failed: {detail}")]
     Call {
         /// The function's name.
         call: &'static str,
-        /// What it returned.
-        status: sys::cudnnStatus_t,
-        /// What cuDNN says of it, in parentheses, or nothing.
+        /// The status that it returned.
+        status: u32,
+        /// cuDNN's name of the status and, in parentheses, what else it says of it.
         detail: String,
+    },
+    /// The installed library lacks a function.
+    #[error("the installed cuDNN has no {call}")]
+    Missing {
+        /// The function's name.
+        call: &'static str,
     },
     /// The installed version lacks what is called here.
     #[error("cuDNN {found} is installed, and {needed} is needed")]
@@ -44,7 +49,7 @@ impl CudnnError {
     pub fn is_unsupported(&self) -> bool {
         match self {
             // 3000 to 3999 are the reasons for which something is not supported.
-            CudnnError::Call { status, .. } => (3000..4000).contains(&(*status as u32)),
+            CudnnError::Call { status, .. } => (3000..4000).contains(status),
             CudnnError::Extent { .. } => true,
             _ => false,
         }
@@ -77,8 +82,12 @@ mod tests {
 
     #[test]
     fn only_what_cudnn_does_not_offer_is_unsupported() {
-        use sys::cudnnStatus_t::*;
-        let error = |status| CudnnError::Call { call: "cudnnX", status, detail: " (why)".into() };
+        use cudarc::cudnn::sys::cudnnStatus_t::*;
+        let error = |status| CudnnError::Call {
+            call: "cudnnX",
+            status: status as u32,
+            detail: format!("{status:?} (why)"),
+        };
         assert!(error(CUDNN_STATUS_NOT_SUPPORTED).is_unsupported());
         assert!(error(CUDNN_STATUS_NOT_SUPPORTED_SHAPE).is_unsupported());
         assert!(!error(CUDNN_STATUS_EXECUTION_FAILED).is_unsupported());

@@ -21,6 +21,11 @@ impl<T: Opaque> Descriptor<T> {
     }
 }
 
+// SAFETY: a descriptor is set once, in `new`, and only read from then on; it belongs to no thread and no handle.
+unsafe impl<T: Opaque> Send for Descriptor<T> {}
+// SAFETY: as above.
+unsafe impl<T: Opaque> Sync for Descriptor<T> {}
+
 impl<T: Opaque> Drop for Descriptor<T> {
     fn drop(&mut self) {
         // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here.

@@ -3,7 +3,7 @@
 use tensor::Shape;
 
 /// A blob as `outer x axis x inner` elements in row-major order. For the channels of images: samples, channels, pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AxisExtents {
     /// The product of the extents before the axis.
     pub outer: usize,

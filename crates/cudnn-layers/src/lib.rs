@@ -2,16 +2,19 @@
 //! other layers' arithmetic.
 //!
 //! One folder per operation: `mod.rs` is the contract (formula, shapes, errors) and the one place that matches on the
-//! device; `cpu.rs` is the CPU's code; `tests.rs` holds bodies that every device must pass. This crate knows no graph, no
-//! parameters and no policy: it is told which algorithm to run on which samples.
+//! device; `cpu.rs` is the CPU's code; `cuda.rs` launches the GPU's, which stands in `<op>.cu`; `tests.rs` holds bodies that
+//! every device must pass. This crate knows no graph, no parameters and no policy: it is told which algorithm to run on
+//! which samples.
 
 pub mod activation;
 pub mod batch_norm;
 pub mod bias;
+mod blas;
 pub mod conv;
 pub mod copy;
 mod cpu_loops;
 mod cpu_sums;
+mod cuda_launches;
 mod cudnn_error;
 mod descriptor;
 pub mod dropout;
@@ -24,6 +27,7 @@ pub mod raw;
 pub mod scale;
 pub mod sgd;
 pub mod softmax;
+mod status_call;
 #[cfg(test)]
 mod testing;
 

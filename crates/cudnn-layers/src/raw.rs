@@ -6,22 +6,35 @@
 
 pub use crate::cudnn_error::{CudnnError, CudnnVersion};
 
-use crate::descriptor::ConvDescriptors;
+use crate::{descriptor::ConvDescriptors, status_call::status_call};
 use cudarc::cudnn::sys;
 use planner::ConvOp;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use tensor::{
     Accumulate,
-    cuda::{Cuda, DeviceView, DeviceViewMut},
+    cuda::{Cuda, DeviceView, DeviceViewMut, Library, Stream},
 };
 
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
 const OLDEST: CudnnVersion = CudnnVersion(90_000);
 
-fn check(call: &'static str, status: sys::cudnnStatus_t) -> Result<(), CudnnError> {
+fn check(call: &'static str, status: Option<c_uint>) -> Result<(), CudnnError> {
     match status {
-        sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS => Ok(()),
-        _ => Err(CudnnError::Call { call, status, detail: last_error() }),
+        Some(0) => Ok(()),
+        Some(status) => Err(CudnnError::Call { call, status, detail: name(status) + &last_error() }),
+        None => Err(CudnnError::Missing { call }),
+    }
+}
+
+/// cuDNN's name for a status, one that is newer than this program included.
+fn name(status: c_uint) -> String {
+    // SAFETY: the library is there, for it has just returned the status; the function's parameter is an enum of C, which is
+    // passed as an integer is. It returns a text that lives as long as the library, for any value.
+    unsafe {
+        match sys::culib().get::<unsafe extern "C" fn(c_uint) -> *const c_char>(b"cudnnGetErrorString\0") {
+            Ok(name) => CStr::from_ptr(name(status)).to_string_lossy().into_owned(),
+            Err(_) => format!("status {status}"),
+        }
     }
 }
 
@@ -42,32 +55,28 @@ fn last_error() -> String {
 #[derive(Debug)]
 pub struct Cudnn {
     handle: sys::cudnnHandle_t,
-    cuda: Cuda,
+    stream: Stream,
 }
 
 impl Cudnn {
-    /// Starts cuDNN.
-    ///
-    /// # Errors
-    /// It is too old, or does not work with this driver or GPU.
-    pub fn new(cuda: &Cuda) -> Result<Self, CudnnError> {
-        cuda.bind()?;
+    fn start(stream: &Stream) -> Result<Self, CudnnError> {
+        stream.bind()?;
         let found = version();
         if found < OLDEST {
             return Err(CudnnError::TooOld { found, needed: OLDEST });
         }
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.
-        check("cudnnCreate", unsafe { sys::cudnnCreate(&mut handle) })?;
-        let cudnn = Self { handle, cuda: cuda.clone() };
-        // SAFETY: the handle was just made; the stream lives as long as `cudnn.cuda`, and the handle is destroyed before.
-        check("cudnnSetStream", unsafe { sys::cudnnSetStream(handle, cuda.raw_stream().cast()) })?;
+        check("cudnnCreate", unsafe { status_call!(sys::cudnnCreate(&mut handle)) })?;
+        let cudnn = Self { handle, stream: stream.clone() };
+        // SAFETY: the handle was just made; the stream lives as long as `cudnn.stream`, and the handle is destroyed before.
+        check("cudnnSetStream", unsafe { status_call!(sys::cudnnSetStream(handle, stream.raw().cast())) })?;
         Ok(cudnn)
     }
 
-    /// The GPU it works on.
-    pub fn cuda(&self) -> &Cuda {
-        &self.cuda
+    /// The stream it works in.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// The library's version.
@@ -81,7 +90,7 @@ impl Cudnn {
         algorithm: RawAlgorithm,
         descriptors: &ConvDescriptors,
     ) -> Result<usize, CudnnError> {
-        self.cuda.bind()?;
+        self.stream.bind()?;
         let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
         let (x, w, y, convolution) = (x.raw(), w.raw(), y.raw(), convolution.raw());
         let mut bytes = 0;
@@ -90,7 +99,7 @@ impl Cudnn {
             match algorithm {
                 RawAlgorithm::Forward(algorithm) => (
                     "cudnnGetConvolutionForwardWorkspaceSize",
-                    sys::cudnnGetConvolutionForwardWorkspaceSize(
+                    status_call!(sys::cudnnGetConvolutionForwardWorkspaceSize(
                         self.handle,
                         x,
                         w,
@@ -98,11 +107,11 @@ impl Cudnn {
                         y,
                         algorithm,
                         &mut bytes,
-                    ),
+                    )),
                 ),
                 RawAlgorithm::BackwardData(algorithm) => (
                     "cudnnGetConvolutionBackwardDataWorkspaceSize",
-                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(
+                    status_call!(sys::cudnnGetConvolutionBackwardDataWorkspaceSize(
                         self.handle,
                         w,
                         y,
@@ -110,11 +119,11 @@ impl Cudnn {
                         x,
                         algorithm,
                         &mut bytes,
-                    ),
+                    )),
                 ),
                 RawAlgorithm::BackwardFilter(algorithm) => (
                     "cudnnGetConvolutionBackwardFilterWorkspaceSize",
-                    sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                    status_call!(sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
                         self.handle,
                         x,
                         y,
@@ -122,7 +131,7 @@ impl Cudnn {
                         w,
                         algorithm,
                         &mut bytes,
-                    ),
+                    )),
                 ),
             }
         };
@@ -163,7 +172,7 @@ impl Cudnn {
             match algorithm {
                 RawAlgorithm::Forward(algorithm) => (
                     "cudnnConvolutionForward",
-                    sys::cudnnConvolutionForward(
+                    status_call!(sys::cudnnConvolutionForward(
                         self.handle,
                         one,
                         x,
@@ -177,11 +186,11 @@ impl Cudnn {
                         beta,
                         y,
                         out,
-                    ),
+                    )),
                 ),
                 RawAlgorithm::BackwardData(algorithm) => (
                     "cudnnConvolutionBackwardData",
-                    sys::cudnnConvolutionBackwardData(
+                    status_call!(sys::cudnnConvolutionBackwardData(
                         self.handle,
                         one,
                         w,
@@ -195,11 +204,11 @@ impl Cudnn {
                         beta,
                         x,
                         out,
-                    ),
+                    )),
                 ),
                 RawAlgorithm::BackwardFilter(algorithm) => (
                     "cudnnConvolutionBackwardFilter",
-                    sys::cudnnConvolutionBackwardFilter(
+                    status_call!(sys::cudnnConvolutionBackwardFilter(
                         self.handle,
                         one,
                         x,
@@ -213,7 +222,7 @@ impl Cudnn {
                         beta,
                         w,
                         out,
-                    ),
+                    )),
                 ),
             }
         };
@@ -221,13 +230,30 @@ impl Cudnn {
     }
 }
 
+impl Library for Cudnn {
+    type Error = CudnnError;
+
+    /// Starts cuDNN. Fails if it is too old, or does not work with this driver or GPU.
+    fn new(stream: &Stream) -> Result<Self, CudnnError> {
+        Self::start(stream)
+    }
+}
+
+// SAFETY: cuDNN lets any thread use a handle, one at a time; there is one `Cudnn` per handle, and it is not `Sync`.
+unsafe impl Send for Cudnn {}
+
 impl Drop for Cudnn {
     fn drop(&mut self) {
-        if self.cuda.bind().is_ok() {
+        if self.stream.bind().is_ok() {
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
-            let _ = unsafe { sys::cudnnDestroy(self.handle) };
+            let _ = unsafe { status_call!(sys::cudnnDestroy(self.handle)) };
         }
     }
+}
+
+/// Driver, CUDA and cuDNN on `cuda`, for a report.
+pub fn versions(cuda: &Cuda) -> String {
+    format!("cuDNN {}, {}", version(), cuda.versions())
 }
 
 static ONE: f32 = 1.0;
@@ -288,15 +314,15 @@ impl Opaque for sys::cudnnTensorDescriptor_t {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address of a descriptor is written to; the descriptor is then set.
         unsafe {
-            check("cudnnCreateTensorDescriptor", sys::cudnnCreateTensorDescriptor(&mut raw))?;
-            let status = sys::cudnnSetTensor4dDescriptor(raw, LAYOUT, FLOAT, n, c, h, w);
+            check("cudnnCreateTensorDescriptor", status_call!(sys::cudnnCreateTensorDescriptor(&mut raw)))?;
+            let status = status_call!(sys::cudnnSetTensor4dDescriptor(raw, LAYOUT, FLOAT, n, c, h, w));
             or_destroy(raw, check("cudnnSetTensor4dDescriptor", status))
         }
     }
 
     unsafe fn destroy(self) {
         // SAFETY: the caller's promise.
-        let _ = unsafe { sys::cudnnDestroyTensorDescriptor(self) };
+        let _ = unsafe { status_call!(sys::cudnnDestroyTensorDescriptor(self)) };
     }
 }
 
@@ -307,15 +333,15 @@ impl Opaque for sys::cudnnFilterDescriptor_t {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address of a descriptor is written to; the descriptor is then set.
         unsafe {
-            check("cudnnCreateFilterDescriptor", sys::cudnnCreateFilterDescriptor(&mut raw))?;
-            let status = sys::cudnnSetFilter4dDescriptor(raw, FLOAT, LAYOUT, k, c, r, s);
+            check("cudnnCreateFilterDescriptor", status_call!(sys::cudnnCreateFilterDescriptor(&mut raw)))?;
+            let status = status_call!(sys::cudnnSetFilter4dDescriptor(raw, FLOAT, LAYOUT, k, c, r, s));
             or_destroy(raw, check("cudnnSetFilter4dDescriptor", status))
         }
     }
 
     unsafe fn destroy(self) {
         // SAFETY: the caller's promise.
-        let _ = unsafe { sys::cudnnDestroyFilterDescriptor(self) };
+        let _ = unsafe { status_call!(sys::cudnnDestroyFilterDescriptor(self)) };
     }
 }
 
@@ -327,8 +353,11 @@ impl Opaque for sys::cudnnConvolutionDescriptor_t {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address of a descriptor is written to; the descriptor is then set.
         unsafe {
-            check("cudnnCreateConvolutionDescriptor", sys::cudnnCreateConvolutionDescriptor(&mut raw))?;
-            let status = sys::cudnnSetConvolution2dDescriptor(
+            check(
+                "cudnnCreateConvolutionDescriptor",
+                status_call!(sys::cudnnCreateConvolutionDescriptor(&mut raw)),
+            )?;
+            let status = status_call!(sys::cudnnSetConvolution2dDescriptor(
                 raw,
                 pad[0],
                 pad[1],
@@ -338,14 +367,17 @@ impl Opaque for sys::cudnnConvolutionDescriptor_t {
                 dilation[1],
                 MODE,
                 FLOAT,
-            );
+            ));
             let set = check("cudnnSetConvolution2dDescriptor", status)
                 .and_then(|()| {
-                    let status = sys::cudnnSetConvolutionGroupCount(raw, groups);
+                    let status = status_call!(sys::cudnnSetConvolutionGroupCount(raw, groups));
                     check("cudnnSetConvolutionGroupCount", status)
                 })
                 .and_then(|()| {
-                    check("cudnnSetConvolutionMathType", sys::cudnnSetConvolutionMathType(raw, math))
+                    check(
+                        "cudnnSetConvolutionMathType",
+                        status_call!(sys::cudnnSetConvolutionMathType(raw, math)),
+                    )
                 });
             or_destroy(raw, set)
         }
@@ -353,7 +385,7 @@ impl Opaque for sys::cudnnConvolutionDescriptor_t {
 
     unsafe fn destroy(self) {
         // SAFETY: the caller's promise.
-        let _ = unsafe { sys::cudnnDestroyConvolutionDescriptor(self) };
+        let _ = unsafe { status_call!(sys::cudnnDestroyConvolutionDescriptor(self)) };
     }
 }
 

@@ -1,39 +1,202 @@
-//! What this crate's tests share: runs on several numbers of threads, and gradients by finite differences.
+//! What this crate's tests share: bodies that run on every device, and gradients by finite differences.
 
+use std::sync::OnceLock;
 use tensor::{
-    Accumulate, Cpu, Device, ViewMut,
+    Access, Accumulate, Arena, Cpu, Device, Lease, Span, View, ViewMut,
+    cuda::CudaError,
     testing::{assert_close, random},
 };
 
 /// Rounding of a handful of operations per element.
 pub(crate) const FEW_ROUNDINGS: f64 = 2e-6;
 
-/// The result of `op`, which must not depend on the number of threads nor on what its output held before.
-pub(crate) fn run(len: usize, op: impl Fn(&Device, ViewMut<'_>)) -> Vec<f32> {
-    let on = |threads: usize| {
-        let mut out = vec![f32::NAN; len];
-        op(&Device::Cpu(Cpu::new(threads)), ViewMut::from(&mut out));
-        out
-    };
-    let result = on(1);
-    for threads in [2, 3] {
-        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-        assert!(bits(&on(threads)) == bits(&result), "differs on {threads} threads");
-    }
-    result
+/// Where a test body runs. It hands its inputs over, which may lie in device memory, and gets the result in host memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TestDevice {
+    /// The host, with one, two and three threads.
+    Cpu,
+    /// The first GPU, twice.
+    Cuda {
+        /// Whether operands begin at addresses that are no multiples of more than an element's size.
+        misaligned: bool,
+    },
 }
 
-/// As [`run`] for an operation that replaces or adds; checks that adding adds to what was there.
-pub(crate) fn run_accumulating(len: usize, op: impl Fn(&Device, ViewMut<'_>, Accumulate)) -> Vec<f32> {
-    let replaced = run(len, |device, out| op(device, out, Accumulate::Replace));
-    let start = random(len, 99);
-    let added = run(len, |device, mut out| {
-        out.host().copy_from_slice(&start);
-        op(device, out, Accumulate::Add);
+/// Generates, for every test body, a test on the CPU and two on a GPU, which are ignored where none is asked for: with
+/// aligned and with misaligned operands.
+macro_rules! on_every_device {
+    ($($(#[$attribute:meta])* fn $name:ident($on:ident: &TestDevice) $body:block)+) => {$(
+        $(#[$attribute])*
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            fn body($on: &$crate::testing::TestDevice) $body
+
+            #[test]
+            fn cpu() {
+                body(&$crate::testing::TestDevice::Cpu);
+            }
+
+            #[test]
+            #[ignore = "needs an NVIDIA GPU"]
+            fn cuda() {
+                body(&$crate::testing::TestDevice::Cuda { misaligned: false });
+            }
+
+            #[test]
+            #[ignore = "needs an NVIDIA GPU"]
+            fn cuda_misaligned() {
+                body(&$crate::testing::TestDevice::Cuda { misaligned: true });
+            }
+        }
+    )+};
+}
+pub(crate) use on_every_device;
+
+/// The GPU of all tests of this process: opening one takes longer than most of them.
+fn gpu() -> Device {
+    static GPU: OnceLock<Device> = OnceLock::new();
+    let open = || Device::Cuda(tensor::cuda::probe().unwrap().open(0).unwrap());
+    GPU.get_or_init(open).clone()
+}
+
+impl TestDevice {
+    /// A device for each of the runs whose results have to be the same.
+    pub(crate) fn devices(&self) -> Vec<Device> {
+        match self {
+            Self::Cpu => [1, 2, 3].map(|threads| Device::Cpu(Cpu::new(threads))).into(),
+            Self::Cuda { .. } => vec![gpu(); 2],
+        }
+    }
+
+    /// The result of `op`, whose output of `len` elements holds NaNs before. It must be the same in every run.
+    pub(crate) fn run<const N: usize>(
+        &self,
+        inputs: [&[f32]; N],
+        len: usize,
+        op: impl Fn(&Device, [View<'_>; N], ViewMut<'_>),
+    ) -> Vec<f32> {
+        self.run_in_place(inputs, &vec![f32::NAN; len], op)
+    }
+
+    /// As [`TestDevice::run`] where the output holds `start` before.
+    pub(crate) fn run_in_place<const N: usize>(
+        &self,
+        inputs: [&[f32]; N],
+        start: &[f32],
+        op: impl Fn(&Device, [View<'_>; N], ViewMut<'_>),
+    ) -> Vec<f32> {
+        self.run_on_slices(&inputs, start, |device, inputs, out| {
+            op(device, std::array::from_fn(|input| inputs[input]), out);
+        })
+    }
+
+    /// As [`TestDevice::run_in_place`] for any number of inputs.
+    pub(crate) fn run_on_slices(
+        &self,
+        inputs: &[&[f32]],
+        start: &[f32],
+        op: impl Fn(&Device, &[View<'_>], ViewMut<'_>),
+    ) -> Vec<f32> {
+        let shift = usize::from(matches!(self, Self::Cuda { misaligned: true }));
+        let results: Vec<_> =
+            self.devices().iter().map(|device| run_once(device, shift, inputs, start, &op)).collect();
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        for (index, other) in results.iter().enumerate().skip(1) {
+            assert!(bits(other) == bits(&results[0]), "run {} differs from the first", index + 1);
+        }
+        results.into_iter().next().expect("several runs")
+    }
+
+    /// As [`TestDevice::run`] for an operation that replaces or adds; checks that adding adds to what was there.
+    pub(crate) fn run_accumulating<const N: usize>(
+        &self,
+        inputs: [&[f32]; N],
+        len: usize,
+        op: impl Fn(&Device, [View<'_>; N], ViewMut<'_>, Accumulate),
+    ) -> Vec<f32> {
+        self.run_accumulating_on_slices(&inputs, len, |device, inputs, out, accumulate| {
+            op(device, std::array::from_fn(|input| inputs[input]), out, accumulate);
+        })
+    }
+
+    /// As [`TestDevice::run_accumulating`] for any number of inputs.
+    pub(crate) fn run_accumulating_on_slices(
+        &self,
+        inputs: &[&[f32]],
+        len: usize,
+        op: impl Fn(&Device, &[View<'_>], ViewMut<'_>, Accumulate),
+    ) -> Vec<f32> {
+        let replaced = self.run_on_slices(inputs, &vec![f32::NAN; len], |device, inputs, out| {
+            op(device, inputs, out, Accumulate::Replace);
+        });
+        let start = random(len, 99);
+        let added = self.run_on_slices(inputs, &start, |device, inputs, out| {
+            op(device, inputs, out, Accumulate::Add);
+        });
+        let sum: Vec<f64> = start.iter().zip(&replaced).map(|(&a, &b)| f64::from(a) + f64::from(b)).collect();
+        assert_close(&added, &sum, FEW_ROUNDINGS, "added to what was there");
+        replaced
+    }
+}
+
+/// What `op` makes of `start`. Operands lie apart in one arena; what lies between them has to stay as it was.
+fn run_once(
+    device: &Device,
+    shift: usize,
+    inputs: &[&[f32]],
+    start: &[f32],
+    op: impl Fn(&Device, &[View<'_>], ViewMut<'_>),
+) -> Vec<f32> {
+    // A guard between two operands, and other distances from an aligned address for each.
+    const GUARD: usize = 4;
+    let mut end = 0;
+    let operands: Vec<(Span, &[f32])> = (1..)
+        .zip(inputs.iter().copied().chain([start]))
+        .map(|(number, values)| {
+            let offset = end + shift * (1 + number % 3);
+            end = (offset + values.len() + GUARD).next_multiple_of(tensor::arena::ALIGNMENT);
+            (Span { offset, len: values.len() }, values)
+        })
+        .collect();
+    let mut before = vec![f32::NAN; end];
+    for (span, values) in &operands {
+        before[span.offset..][..span.len].copy_from_slice(values);
+    }
+    let all = Span { offset: 0, len: end };
+    let mut arena = Arena::on(device, end).unwrap();
+    let filled = arena.fill(all, |values| -> Result<(), CudaError> {
+        values.copy_from_slice(&before);
+        Ok(())
     });
-    let sum: Vec<f64> = start.iter().zip(&replaced).map(|(&a, &b)| f64::from(a) + f64::from(b)).collect();
-    assert_close(&added, &sum, FEW_ROUNDINGS, "added to what was there");
-    replaced
+    filled.unwrap();
+    let (&(out_span, _), input_spans) = operands.split_last().expect("an output");
+    let requests: Vec<_> = input_spans
+        .iter()
+        .map(|&(span, _)| (span, Access::Read))
+        .chain([(out_span, Access::Write)])
+        .collect();
+    let mut leases = arena.lease(&requests).unwrap();
+    let Some(Lease::Write(out)) = leases.pop() else { unreachable!("the output comes last") };
+    let views: Vec<View<'_>> = leases
+        .into_iter()
+        .map(|lease| match lease {
+            Lease::Read(view) => view,
+            Lease::Write(_) => unreachable!("inputs are read"),
+        })
+        .collect();
+    op(device, &views, out);
+    device.check().unwrap();
+    let after = arena.read(all).unwrap();
+    for (i, (after, before)) in after.iter().zip(&before).enumerate() {
+        let in_output = (out_span.offset..out_span.offset + out_span.len).contains(&i);
+        assert!(
+            in_output || after.to_bits() == before.to_bits(),
+            "element {i} was written, {out_span:?} may be"
+        );
+    }
+    after[out_span.offset..][..out_span.len].to_vec()
 }
 
 /// In double precision.

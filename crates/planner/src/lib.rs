@@ -70,6 +70,7 @@ mod json_lines;
 mod kernel;
 mod knapsack;
 mod micro;
+mod noise;
 mod plan;
 mod policy;
 mod problem;
@@ -95,6 +96,7 @@ pub use fronts::Fronts;
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
 pub use micro::{Algorithm, Measurement, MicroConfiguration};
+pub use noise::Noise;
 pub use plan::{
     ARENA_ALIGNMENT, DivisionReport, Plan, PlanOptions, PlannedKernel, plan, plan_with, plan_with_solver,
     plan_within,

@@ -41,6 +41,21 @@ pub enum GeometryError {
         /// Extent of the window.
         window: usize,
     },
+    /// Rounding up leaves a last window over no pixel.
+    #[error(
+        "the last pooling window would start at pixel {start}, outside an image of {image}, as the stride of {stride} \
+         is larger than the window of {window}; round_mode: FLOOR leaves it out"
+    )]
+    EmptyWindow {
+        /// Where it would start.
+        start: usize,
+        /// Extent of the image.
+        image: usize,
+        /// Step between windows.
+        stride: usize,
+        /// Extent of the window.
+        window: usize,
+    },
 }
 
 /// A two-dimensional convolution of a mini-batch (cross-correlation, as in every deep-learning library).
@@ -225,7 +240,11 @@ pub struct PoolGeometry {
 }
 
 impl PoolGeometry {
-    /// Checks that extents are positive, the padding is smaller than the window and the window fits.
+    /// Checks that extents are positive, the padding is smaller than the window, the window fits and no window is empty.
+    ///
+    /// Where Caffe rounds up without padding, a stride larger than the window can leave it a last window over no pixel
+    /// at all. It gives such a window the least `f32` as its maximum and 0 / 0 as its average; here the geometry is
+    /// refused.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -247,6 +266,11 @@ impl PoolGeometry {
             if window > image + 2 * pad {
                 return Err(GeometryError::Window { window, image, pad });
             }
+            let stride = self.stride[axis];
+            let start = (self.out(axis, image) - 1) * stride;
+            if start >= image + pad {
+                return Err(GeometryError::EmptyWindow { start, image, stride, window });
+            }
         }
         Ok(self)
     }
@@ -261,9 +285,8 @@ impl PoolGeometry {
         self.out(1, self.w)
     }
 
-    /// Caffe's rule: round up, then drop a last window that would start beyond the image and its leading padding. Caffe
-    /// does the latter only where there is padding; without, a stride larger than the window can leave it a last window
-    /// over no pixel at all, whose maximum and average mean nothing.
+    /// Caffe's rule: round up, then, if there is padding in either direction, drop a last window that would start beyond
+    /// the image and its leading padding.
     fn out(&self, axis: usize, image: usize) -> usize {
         let (pad, stride) = (self.pad[axis], self.stride[axis]);
         let span = image + 2 * pad - self.window[axis];
@@ -271,7 +294,8 @@ impl PoolGeometry {
             Rounding::Ceil => span.div_ceil(stride) + 1,
             Rounding::Floor => span / stride + 1,
         };
-        if (out - 1) * stride >= image + pad { out - 1 } else { out }
+        let clips = self.pad != [0, 0];
+        if clips && (out - 1) * stride >= image + pad { out - 1 } else { out }
     }
 
     /// Elements of the input.
@@ -303,8 +327,24 @@ mod tests {
         assert_eq!(pool(4, 2, 1, 2, Rounding::Ceil).out_h(), 3);
         assert_eq!(pool(112, 3, 0, 2, Rounding::Ceil).out_h(), 56);
         assert_eq!(pool(112, 3, 0, 2, Rounding::Floor).out_h(), 55);
-        // Windows of 1 with a stride of 2 start at 0 and 2; one at 4 would see nothing.
-        assert_eq!(pool(4, 1, 0, 2, Rounding::Ceil).out_h(), 2);
+        // Padding in one direction is enough for Caffe to drop such a window in the other.
+        let one_way = PoolGeometry { window: [1, 2], pad: [0, 1], ..pool(4, 1, 0, 2, Rounding::Ceil) };
+        assert_eq!(one_way.validate().map(|g| (g.out_h(), g.out_w())), Ok((2, 3)));
+    }
+
+    #[test]
+    fn a_last_window_over_no_pixel_is_refused() {
+        // Windows of 1 with a stride of 2 start at 0 and 2; Caffe would have another at 4.
+        let empty = pool(4, 1, 0, 2, Rounding::Ceil).validate().unwrap_err();
+        assert_eq!(empty, GeometryError::EmptyWindow { start: 4, image: 4, stride: 2, window: 1 });
+        assert!(empty.to_string().contains("start at pixel 4, outside an image of 4"), "{empty}");
+        // Without the rounding, or where the last window begins inside, there is nothing wrong with such a stride.
+        assert_eq!(pool(4, 1, 0, 2, Rounding::Floor).validate().unwrap().out_h(), 2);
+        assert_eq!(pool(5, 1, 0, 2, Rounding::Ceil).validate().unwrap().out_h(), 3);
+        assert_eq!(
+            pool(6, 2, 0, 3, Rounding::Ceil).validate(),
+            Err(GeometryError::EmptyWindow { start: 6, image: 6, stride: 3, window: 2 })
+        );
     }
 
     #[test]

@@ -1,13 +1,15 @@
-//! Shapes, geometry, views, the arena, and the CPU device with its primitives.
+//! Shapes, geometry, views, the arena, and the devices with their primitives.
 //!
 //! This crate knows nothing of layers or planning. Everything above it works on [`View`] and [`ViewMut`]: runs of `f32`
 //! in some device's memory, handed out by one [`Arena`]. Only the code of a backend looks inside a view.
 //!
-//! | on the CPU | will be, on a GPU |
-//! | --- | --- |
-//! | [`Cpu`]: a pool of threads | a CUDA context and its streams |
-//! | [`Arena`]: one aligned allocation | one device allocation |
-//! | [`View::host`] | a device pointer |
+//! | | on the CPU | on a GPU |
+//! | --- | --- | --- |
+//! | [`Device`] | [`Cpu`]: a pool of threads | [`cuda::Cuda`]: a context and its stream |
+//! | [`Arena`] | one aligned allocation | one device allocation |
+//! | inside a [`View`] | a slice | a device address |
+//! | data from the host ([`Staging`]) | written in place | copied through page-locked memory |
+//! | time ([`Mark`]) | the clock | an event in the stream |
 
 pub mod arena;
 pub mod cpu;
@@ -17,15 +19,17 @@ pub mod dtype;
 pub mod geometry;
 pub mod rng;
 pub mod shape;
+pub mod staging;
 pub mod testing;
 pub mod view;
 
 pub use arena::{Access, Arena, ArenaError, Lease, Span};
 pub use cpu::Cpu;
-pub use device::Device;
+pub use device::{Device, Mark};
 pub use dtype::Dtype;
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use shape::Shape;
+pub use staging::Staging;
 pub use view::{View, ViewMut};
 
 /// What an operation does with its output: overwrite it or add to it.

@@ -11,6 +11,16 @@ pub fn sum_tolerance(terms: usize) -> f64 {
     8.0 * 6e-8 * (terms.max(16) as f64).sqrt()
 }
 
+/// Largest relative L2 distance allowed between two executions of one `f32` convolution, whose algorithms are of the
+/// accuracy class `max_error` (largest error over the largest output) or better.
+///
+/// Errors and outputs are spread alike, so that the ratio of their norms is about that of their largest values; the factor
+/// 4 covers operands on which an algorithm is worse than typical. Nothing below 1e-5 is asked for: sums of some thousand
+/// products in another order.
+pub fn distance_tolerance(max_error: f32) -> f64 {
+    (4.0 * f64::from(max_error)).max(1e-5)
+}
+
 /// `len` values drawn uniformly from [-1, 1), the same for the same seed.
 pub fn random(len: usize, seed: u64) -> Vec<f32> {
     let mut rng = crate::rng::stream(seed, 0);

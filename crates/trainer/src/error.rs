@@ -39,6 +39,12 @@ pub enum NetError {
     /// The convolutions could not be planned.
     #[error(transparent)]
     Plan(#[from] planner::PlanError),
+    /// The device failed: which step it was at, nobody knows.
+    #[error(transparent)]
+    Device(#[from] tensor::cuda::CudaError),
+    /// A GPU met a label out of range.
+    #[error("a loss or an accuracy: {0}")]
+    Label(cudnn_layers::softmax::LabelError),
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),

@@ -121,7 +121,8 @@ impl Case {
         let configurations = match layer.planned() {
             None => vec![None],
             Some(planned) => {
-                let kernels = ConvOp::ALL.map(|op| planned.kernel("l", op));
+                let device = Device::Cpu(Cpu::new(2));
+                let kernels = ConvOp::ALL.map(|op| planned.kernel(&device, "l", op));
                 let shape = kernels[0].id.shape;
                 configurations(&profile::geometry(&shape, kernels[0].mini_batch))
                     .into_iter()

@@ -19,6 +19,7 @@ pub mod layers;
 pub mod net;
 pub mod planning;
 pub mod prototxt;
+mod replay;
 pub mod snapshot;
 pub mod solver;
 pub mod spec;
@@ -28,4 +29,4 @@ pub mod time;
 
 pub use error::NetError;
 pub use net::Net;
-pub use solver::{Prepared, Solver, TrainError, TrainOptions};
+pub use solver::{PlanOrigin, Prepared, Solver, TrainError, TrainOptions};

@@ -4,6 +4,7 @@
 //! `g = scale * dw + decay_mult * weight_decay * w`, `v = momentum * v + rate * lr_mult * g`, `w = w - v`, where `scale` is
 //! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
 
+mod plans;
 mod restore;
 #[cfg(test)]
 mod tests;
@@ -12,17 +13,25 @@ use crate::{
     error::NetError,
     fill::fill,
     layers::{BuildOptions, SyntheticData},
-    net::{Layout, MemoryReport, Net, NetLayout, run::Iteration},
-    planning::{Planning, Records},
+    net::{Layout, MemoryReport, Net, NetLayout, layout::ParamSpans, run::Iteration},
+    planning::{self, PlanRecord, Records},
     prototxt,
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
 };
-use cudnn_layers::{conv::ProfileOptions, sgd};
+use cudnn_layers::{
+    conv::ProfileOptions,
+    sgd::{self, ParamUpdate},
+};
 use planner::{Plan, PlanOptions, Progress};
-use std::collections::{HashMap, VecDeque};
-use tensor::{Accumulate, Arena, Device, Shape};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+};
+use tensor::{Access, Accumulate, Arena, Device, Lease, Shape, View, cuda::CudaError};
 use thiserror::Error;
+
+pub use plans::PlanOrigin;
 
 /// What a user decides of a training besides the solver file.
 #[derive(Clone, Debug)]
@@ -41,6 +50,8 @@ pub struct TrainOptions {
     pub mini_batch: Option<usize>,
     /// Seed, where the solver file gives none.
     pub seed: u64,
+    /// The plans of the snapshot that the training is to go on from. A net whose plan fits is not measured.
+    pub recorded: Option<PlanRecord>,
 }
 
 /// Why a training could not start or go on.
@@ -75,6 +86,7 @@ pub struct Prepared {
     train: Net,
     tests: Vec<Net>,
     plans: Vec<Plan>,
+    origin: PlanOrigin,
     layout: Layout,
     warnings: Vec<String>,
 }
@@ -86,6 +98,7 @@ pub struct Solver {
     device: Device,
     train: Net,
     tests: Vec<Net>,
+    plans: PlanRecord,
     layout: Layout,
     arena: Arena,
     iteration: u64,
@@ -135,18 +148,11 @@ impl Prepared {
             tests.push(Net::new(&net_spec(&test.net, &test.state, None)?, &build, false)?);
         }
         check_shared(std::iter::once(&train).chain(&tests))?;
-        let mut planning =
-            Planning::new(&options.device, options.profile).with_records(options.records.clone());
         let mut nets: Vec<&mut Net> = std::iter::once(&mut train).chain(&mut tests).collect();
-        planning.profile_for(&mut nets, &options.plan, progress)?;
-        let plans = nets
-            .into_iter()
-            .map(|net| planning.install(net, &options.plan))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (plans, origin, warnings) = plans::install(&mut nets, options, progress)?;
         let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
         let layout = Layout::new(&nets, true);
-        let warnings = planning.warnings().to_vec();
-        Ok(Self { spec, seed, train, tests, plans, layout, warnings })
+        Ok(Self { spec, seed, train, tests, plans, origin, layout, warnings })
     }
 
     /// The memory that the run will take.
@@ -164,6 +170,11 @@ impl Prepared {
         &self.warnings
     }
 
+    /// Where the first of them comes from.
+    pub fn plan_origin(&self) -> &PlanOrigin {
+        &self.origin
+    }
+
     /// The training net.
     pub fn net(&self) -> &Net {
         &self.train
@@ -175,25 +186,36 @@ impl Prepared {
     }
 
     /// Allocates the arena and gives the parameters their first values.
-    pub fn start(self) -> Solver {
-        let Self { spec, seed, train, tests, layout, .. } = self;
-        let mut arena = Arena::new(layout.len);
+    ///
+    /// # Errors
+    /// A GPU has not that much memory left.
+    pub fn start(self) -> Result<Solver, TrainError> {
+        let Self { spec, seed, train, tests, plans, layout, .. } = self;
+        let mut arena = Arena::on(train.device(), layout.len).map_err(NetError::from)?;
         let nets = std::iter::once(&train).chain(&tests);
         for (net, layout) in nets.zip(&layout.nets) {
-            initialize(net, layout, &mut arena, seed);
+            initialize(net, layout, &mut arena, seed)?;
         }
         let device = train.device().clone();
-        Solver { spec, seed, device, train, tests, layout, arena, iteration: 0, recent: VecDeque::new() }
+        let plans = PlanRecord { device: planning::identity(&device), plans };
+        let (iteration, recent) = (0, VecDeque::new());
+        Ok(Solver { spec, seed, device, train, tests, plans, layout, arena, iteration, recent })
     }
 }
 
 /// Gives the parameters of `net` their first values. Parameters that nets share get the same from each.
-pub fn initialize(net: &Net, layout: &NetLayout, arena: &mut Arena, seed: u64) {
+///
+/// # Errors
+/// A GPU is lost.
+pub fn initialize(net: &Net, layout: &NetLayout, arena: &mut Arena, seed: u64) -> Result<(), NetError> {
     for (param, spans) in net.graph().params.iter().zip(&layout.params) {
         let declaration = &param.declaration;
-        let mut values = arena.view_mut(spans.data);
-        fill(values.host(), &declaration.shape, declaration.filler, seed, &param.name);
+        arena.fill(spans.data, |values| -> Result<(), CudaError> {
+            fill(values, &declaration.shape, declaration.filler, seed, &param.name);
+            Ok(())
+        })?;
     }
+    Ok(())
 }
 
 /// The nets of a solver share parameters by name: those of one name must have one shape.
@@ -236,11 +258,11 @@ impl Solver {
         self.iteration
     }
 
-    /// The values of parameter `name`, as in `conv1.0`.
-    pub fn parameter(&self, name: &str) -> Option<&[f32]> {
+    /// The values of parameter `name`, as in `conv1.0`; `None` if there is none of that name, or the device is lost.
+    pub fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
         let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
         let (_, spans) = params.into_iter().find(|(param, _)| param.name == name)?;
-        Some(self.arena.view(spans.data).host())
+        self.arena.read(spans.data).ok()
     }
 
     /// One iteration: forward, backward, update.
@@ -251,8 +273,7 @@ impl Solver {
         let iteration = self.iteration;
         let rate = self.spec.learning_rate.rate(iteration as usize);
         let device = self.device.clone();
-        let Device::Cpu(cpu) = &device;
-        let loss = cpu.run(|| -> Result<f64, TrainError> {
+        let loss = device.run(|| -> Result<f64, TrainError> {
             let loss = self.gradients()?;
             if !loss.is_finite() {
                 return Err(TrainError::Diverged { loss, iteration });
@@ -277,9 +298,9 @@ impl Solver {
             let accumulate = if part == 0 { Accumulate::Replace } else { Accumulate::Add };
             // Each mini-batch has a number of its own, so that each draws its own dropout masks.
             let iteration = Iteration { number: self.iteration * parts + part, accumulate };
-            self.train.forward(layout, &mut self.arena, iteration, |_, _| ())?;
-            loss += self.train.loss(layout, &self.arena);
-            self.train.backward(layout, &mut self.arena, iteration, |_, _| ())?;
+            self.train.forward(layout, &mut self.arena, iteration, |_| Ok(()))?;
+            loss += self.train.loss(layout, &self.arena)?;
+            self.train.backward(layout, &mut self.arena, iteration, |_| Ok(()))?;
         }
         Ok(loss / parts as f64)
     }
@@ -288,7 +309,7 @@ impl Solver {
         let spec = &self.spec;
         let gradient_scale = self.clipping() / spec.iter_size as f32;
         let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
-        for (param, spans) in params.filter(|(param, _)| param.trained) {
+        let updates = params.map(|(param, spans)| {
             let update = sgd::Update {
                 rate: rate * param.lr_mult,
                 momentum: spec.momentum,
@@ -299,17 +320,17 @@ impl Solver {
                     Regularization::L2 => sgd::Regularization::L2,
                 },
             };
-            let (diff, history) = (spans.diff.expect("trained"), spans.history.expect("trained by a solver"));
-            update_parameter(&self.device, &update, &mut self.arena, [diff, history, spans.data]);
-        }
+            (update, spans)
+        });
+        update_parameters(&self.device, &mut self.arena, updates);
     }
 
     /// The factor that brings the norm of all gradients down to `clip_gradients`; 1 if it is below.
     fn clipping(&self) -> f32 {
         let Some(limit) = self.spec.clip_gradients else { return 1.0 };
         let diffs = self.layout.nets[0].params.iter().filter_map(|spans| spans.diff);
-        let squares: f64 = diffs.map(|span| sgd::sum_of_squares(&self.device, self.arena.view(span))).sum();
-        let norm = squares.sqrt();
+        let diffs: Vec<View<'_>> = diffs.map(|span| self.arena.view(span)).collect();
+        let norm = sgd::sum_of_squares_all(&self.device, &diffs).sqrt();
         if norm > f64::from(limit) { (f64::from(limit) / norm) as f32 } else { 1.0 }
     }
 
@@ -321,8 +342,7 @@ impl Solver {
         let iterations = self.spec.tests[index].iterations;
         let (net, layout) = (&mut self.tests[index], &self.layout.nets[index + 1]);
         let device = self.device.clone();
-        let Device::Cpu(cpu) = &device;
-        Ok(cpu.run(|| test(net, layout, &mut self.arena, iterations))?)
+        Ok(device.run(|| test(net, layout, &mut self.arena, iterations))?)
     }
 }
 
@@ -338,10 +358,9 @@ pub fn test(
 ) -> Result<Vec<TestOutput>, NetError> {
     let mut sums = vec![0.0; net.outputs().count()];
     for number in 0..iterations as u64 {
-        net.forward(layout, arena, Iteration { number, accumulate: Accumulate::Replace }, |_, _| ())?;
+        net.forward(layout, arena, Iteration { number, accumulate: Accumulate::Replace }, |_| Ok(()))?;
         for (sum, output) in sums.iter_mut().zip(net.outputs()) {
-            let values = arena.view(layout.data[output.value]).host();
-            *sum += values.iter().map(|&value| f64::from(value)).sum::<f64>();
+            *sum += net.sum(layout, arena, output.value)?;
         }
     }
     let means = sums.into_iter().map(|sum| sum / iterations as f64);
@@ -355,20 +374,28 @@ pub fn test(
         .collect())
 }
 
-/// Updates one parameter: its gradient, history and values lie in `arena`.
-pub(crate) fn update_parameter(
+/// Updates every parameter that has a gradient and a history in `arena`.
+pub(crate) fn update_parameters<'a>(
     device: &Device,
-    update: &sgd::Update,
     arena: &mut Arena,
-    [diff, history, data]: [tensor::Span; 3],
+    updates: impl Iterator<Item = (sgd::Update, &'a ParamSpans)>,
 ) {
-    use tensor::{Access, Lease};
-    let requests = [(diff, Access::Read), (history, Access::Write), (data, Access::Write)];
-    let leases = arena.lease(&requests).expect("gradient, history and weights lie apart");
-    let [Lease::Read(dw), Lease::Write(v), Lease::Write(w)] =
-        <[Lease<'_>; 3]>::try_from(leases).expect("three requests")
-    else {
-        unreachable!("leases come in the order of the requests")
-    };
-    sgd::update(device, update, dw, v, w);
+    let (mut factors, mut requests) = (Vec::new(), Vec::new());
+    for (update, spans) in updates {
+        if let (Some(diff), Some(history)) = (spans.diff, spans.history) {
+            factors.push(update);
+            requests.extend([(diff, Access::Read), (history, Access::Write), (spans.data, Access::Write)]);
+        }
+    }
+    let mut leases = arena.lease(&requests).expect("gradients, history and weights lie apart").into_iter();
+    let mut params: Vec<ParamUpdate<'_>> = Vec::with_capacity(factors.len());
+    for update in factors {
+        let (Some(Lease::Read(dw)), Some(Lease::Write(v)), Some(Lease::Write(w))) =
+            (leases.next(), leases.next(), leases.next())
+        else {
+            unreachable!("leases come in the order of the requests")
+        };
+        params.push(ParamUpdate { update, dw, v, w });
+    }
+    sgd::update_all(device, &mut params);
 }

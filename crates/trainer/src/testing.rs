@@ -49,7 +49,7 @@ impl Forced {
 
     /// The plan of `net` under this profiler, installed.
     pub(crate) fn install(mut self, net: &mut Net, options: &PlanOptions) -> Plan {
-        let Device::Cpu(cpu) = net.device();
+        let Device::Cpu(cpu) = net.device() else { panic!("the algorithms are the CPU's") };
         self.threads = cpu.threads();
         let mut table = CostTable::new(DeviceHeader::default());
         let kernels = net.kernels();
@@ -118,17 +118,24 @@ impl Running {
         let (layout, len) = choose(&net, &Layout::new(&[&net], false));
         let mut arena = Arena::new(len);
         arena.view_mut(Span { offset: 0, len: arena.len() }).host().fill(f32::NAN);
-        initialize(&net, &layout, &mut arena, 1);
+        initialize(&net, &layout, &mut arena, 1).unwrap();
         Self { net, layout, arena }
     }
 
     /// Forward and backward; returns the loss.
     pub(crate) fn iterate(&mut self, number: u64) -> f64 {
         let iteration = Iteration { number, accumulate: Accumulate::Replace };
-        self.net.forward(&self.layout, &mut self.arena, iteration, |_, _| ()).unwrap();
-        let loss = self.net.loss(&self.layout, &self.arena);
-        self.net.backward(&self.layout, &mut self.arena, iteration, |_, _| ()).unwrap();
+        self.net.forward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
+        let loss = self.net.loss(&self.layout, &self.arena).unwrap();
+        self.net.backward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
         loss
+    }
+
+    /// The values of a parameter.
+    pub(crate) fn parameter(&mut self, name: &str) -> &mut [f32] {
+        let index = self.net.graph().params.iter().position(|param| param.name == name);
+        let index = index.unwrap_or_else(|| panic!("there is no {name}"));
+        self.arena.view_mut(self.layout.params[index].data).into_host()
     }
 
     /// The gradients of all trained parameters, by name.

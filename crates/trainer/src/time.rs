@@ -7,12 +7,13 @@ use crate::{
         run::Iteration,
         schedule::{Pass, Step},
     },
-    solver::initialize,
+    replay,
+    solver::{initialize, update_parameters},
 };
 use cudnn_layers::{conv::ConvOp, sgd};
 use planner::Plan;
-use std::time::{Duration, Instant};
-use tensor::{Accumulate, Arena, Device};
+use std::collections::HashMap;
+use tensor::{Accumulate, Arena, Mark};
 
 /// Average times of one layer, in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,11 @@ pub struct TimeReport {
     pub backward_ms: f64,
     /// Average update of all parameters in milliseconds; not part of an iteration in Caffe's sense.
     pub update_ms: f64,
+    /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, where the host's time to ask
+    /// for each layer is then out of the way.
+    pub replayed_ms: Vec<f64>,
+    /// What the run took of a GPU's memory: the arena, and code that was loaded on the way.
+    pub gpu_bytes: Option<u64>,
 }
 
 impl TimeReport {
@@ -104,7 +110,7 @@ impl Timing {
     /// milliseconds. Gives the net back, to be timed under another plan.
     ///
     /// # Errors
-    /// What a layer reports of its data.
+    /// What a layer reports of its data; a GPU that is out of memory or lost.
     pub fn run(
         mut self,
         iterations: usize,
@@ -112,11 +118,14 @@ impl Timing {
         mut observe: impl FnMut(usize, f64) + Send,
     ) -> Result<(TimeReport, Net), NetError> {
         let device = self.net.device().clone();
-        let Device::Cpu(cpu) = &device;
-        let mut arena = Arena::new(self.layout.len);
+        let before = device.bytes_in_use()?;
+        let mut arena = Arena::on(&device, self.layout.len)?;
         self.net.enter_arena();
-        initialize(&self.net, &self.layout.nets[0], &mut arena, seed);
-        let report = cpu.run(|| self.measure(&mut arena, iterations, &mut observe))?;
+        initialize(&self.net, &self.layout.nets[0], &mut arena, seed)?;
+        self.net.time_kernels(true);
+        let mut report = device.run(|| self.measure(&mut arena, iterations, &mut observe))?;
+        report.gpu_bytes =
+            device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
         Ok((report, self.net))
     }
 
@@ -126,41 +135,56 @@ impl Timing {
         iterations: usize,
         observe: &mut dyn FnMut(usize, f64),
     ) -> Result<TimeReport, NetError> {
+        self.iteration(arena, 0)?;
+        let initial_loss = self.net.loss(&self.layout.nets[0], arena)?;
         let mut clock = Clock::new(self.net.graph().nodes.len());
-        self.iteration(arena, 0, &mut Clock::new(self.net.graph().nodes.len()))?;
-        let initial_loss = self.net.loss(&self.layout.nets[0], arena);
-        self.net.take_kernel_times();
-        let mut iterations_ms = Vec::with_capacity(iterations);
-        let mut kernels: Vec<Vec<Duration>> = vec![Vec::with_capacity(iterations); self.plan.kernels.len()];
-        for index in 0..iterations {
-            let time = self.iteration(arena, 1 + index as u64, &mut clock)?;
-            iterations_ms.push(ms(time));
-            observe(index, ms(time));
-            let times = self.net.take_kernel_times();
-            for (kernel, samples) in self.plan.kernels.iter().zip(&mut kernels) {
-                let this = times
-                    .iter()
-                    .find(|(name, op, _)| (name, *op) == (&kernel.kernel.name, kernel.kernel.id.op));
-                samples.extend(this.map(|&(_, _, time)| time));
+        let mut before: Option<Marks> = None;
+        for number in 1..=iterations as u64 {
+            // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
+            let marks = self.iteration(arena, number)?;
+            if let Some(before) = before.replace(marks) {
+                observe(clock.iterations_ms.len(), clock.add(before)?);
             }
         }
-        Ok(self.report(clock, initial_loss, iterations_ms, kernels))
+        if let Some(last) = before {
+            observe(clock.iterations_ms.len(), clock.add(last)?);
+        }
+        self.net.check()?;
+        let replayed_ms = self.replay(arena, iterations)?;
+        Ok(self.report(clock, initial_loss, replayed_ms))
     }
 
-    /// Forward and backward, timed together, then the update, timed apart.
-    fn iteration(&mut self, arena: &mut Arena, number: u64, clock: &mut Clock) -> Result<Duration, NetError> {
-        let (layout, iteration) =
-            (&self.layout.nets[0], Iteration { number, accumulate: Accumulate::Replace });
-        let start = Instant::now();
-        self.net.forward(layout, arena, iteration, |step, time| clock.add(step, time))?;
-        let forward = start.elapsed();
-        self.net.backward(layout, arena, iteration, |step, time| clock.add(step, time))?;
-        let both = start.elapsed();
+    fn replay(&mut self, arena: &mut Arena, iterations: usize) -> Result<Vec<f64>, NetError> {
+        let device = self.net.device().clone();
+        self.net.time_kernels(false);
+        replay::timed(&device, arena, iterations, |arena| {
+            let layout = &self.layout.nets[0];
+            let iteration = Iteration { number: 0, accumulate: Accumulate::Replace };
+            self.net.forward(layout, arena, iteration, |_| Ok(()))?;
+            self.net.backward(layout, arena, iteration, |_| Ok(()))?;
+            self.update(arena);
+            Ok(())
+        })
+    }
+
+    /// Forward, backward and update.
+    fn iteration(&mut self, arena: &mut Arena, number: u64) -> Result<Marks, NetError> {
+        let layout = &self.layout.nets[0];
+        let iteration = Iteration { number, accumulate: Accumulate::Replace };
+        let device = self.net.device().clone();
+        let mut steps = Vec::with_capacity(layout.schedule.steps.len());
+        let mut observe = |step| {
+            steps.push((step, device.mark()?));
+            Ok(())
+        };
+        let start = device.mark()?;
+        self.net.forward(layout, arena, iteration, &mut observe)?;
+        let forward = device.mark()?;
+        self.net.backward(layout, arena, iteration, &mut observe)?;
+        let backward = device.mark()?;
         self.update(arena);
-        clock.forward += forward;
-        clock.backward += both - forward;
-        clock.update += start.elapsed() - both;
-        Ok(both)
+        let update = device.mark()?;
+        Ok(Marks { start, forward, backward, update, steps, kernels: self.net.take_kernel_marks() })
     }
 
     /// The update of training at a learning rate of zero: all its work, and weights that stay what they are.
@@ -172,79 +196,101 @@ impl Timing {
             decay: 5e-4,
             regularization: sgd::Regularization::L2,
         };
-        for spans in &self.layout.nets[0].params {
-            if let (Some(diff), Some(history)) = (spans.diff, spans.history) {
-                crate::solver::update_parameter(
-                    self.net.device(),
-                    &update,
-                    arena,
-                    [diff, history, spans.data],
-                );
-            }
-        }
+        let params = &self.layout.nets[0].params;
+        update_parameters(self.net.device(), arena, params.iter().map(|spans| (update, spans)));
     }
 
-    fn report(
-        &self,
-        clock: Clock,
-        initial_loss: f64,
-        iterations_ms: Vec<f64>,
-        kernels: Vec<Vec<Duration>>,
-    ) -> TimeReport {
-        // The clock has one iteration per timed one: the warm-up had a clock of its own.
-        let average = |total: Duration| ms(total) / iterations_ms.len().max(1) as f64;
-        let nodes = self.net.graph().nodes.iter().zip(&clock.layers);
-        let layers = nodes.map(|(node, &[forward, backward])| LayerTime {
+    fn report(&self, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
+        let Clock { layers, kernels, iterations_ms, forward_ms, backward_ms, update_ms } = clock;
+        let average = |total: f64| total / iterations_ms.len().max(1) as f64;
+        let nodes = &self.net.graph().nodes;
+        let layers = nodes.iter().zip(&layers).map(|(node, &[forward, backward])| LayerTime {
             name: node.name.clone(),
             type_name: node.type_name,
             forward_ms: average(forward),
             backward_ms: average(backward),
         });
-        let kernels = self.plan.kernels.iter().zip(kernels).map(|(planned, times)| KernelTime {
-            layer: planned.kernel.name.clone(),
-            op: planned.kernel.id.op,
-            planned_ms: planned.time_ms(),
-            measured_ms: median_ms(times),
+        let kernels = self.plan.kernels.iter().map(|planned| {
+            let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
+            let node = nodes.iter().position(|node| node.name == *layer);
+            let times = node.and_then(|node| kernels.get(&(node, op))).cloned().unwrap_or_default();
+            let (planned_ms, measured_ms) = (planned.time_ms(), median(times));
+            KernelTime { layer: layer.clone(), op, planned_ms, measured_ms }
         });
         TimeReport {
             initial_loss,
             layers: layers.collect(),
             kernels: kernels.collect(),
-            forward_ms: average(clock.forward),
-            backward_ms: average(clock.backward),
-            update_ms: average(clock.update),
+            forward_ms: average(forward_ms),
+            backward_ms: average(backward_ms),
+            update_ms: average(update_ms),
+            replayed_ms,
+            gpu_bytes: None,
             iterations_ms,
         }
     }
 }
 
-/// Sums over the timed iterations.
+/// The points of one iteration, read once the device has reached them.
+struct Marks {
+    start: Mark,
+    /// The ends of the steps, forward before backward.
+    steps: Vec<(Step, Mark)>,
+    forward: Mark,
+    backward: Mark,
+    update: Mark,
+    kernels: Vec<(usize, ConvOp, [Mark; 2])>,
+}
+
+/// Times of all iterations, in milliseconds.
 struct Clock {
-    layers: Vec<[Duration; 2]>,
-    forward: Duration,
-    backward: Duration,
-    update: Duration,
+    /// Sums of each layer, forward and backward.
+    layers: Vec<[f64; 2]>,
+    /// Each kernel's times, by node.
+    kernels: HashMap<(usize, ConvOp), Vec<f64>>,
+    iterations_ms: Vec<f64>,
+    forward_ms: f64,
+    backward_ms: f64,
+    update_ms: f64,
 }
 
 impl Clock {
     fn new(layers: usize) -> Self {
-        let zero = Duration::ZERO;
-        Self { layers: vec![[zero; 2]; layers], forward: zero, backward: zero, update: zero }
+        Self {
+            layers: vec![[0.0; 2]; layers],
+            kernels: HashMap::new(),
+            iterations_ms: Vec::new(),
+            forward_ms: 0.0,
+            backward_ms: 0.0,
+            update_ms: 0.0,
+        }
     }
 
-    fn add(&mut self, step: Step, time: Duration) {
-        self.layers[step.node][match step.pass {
-            Pass::Forward => 0,
-            Pass::Backward => 1,
-        }] += time;
+    /// Reads one iteration and returns its time without the update, as Caffe counts.
+    fn add(&mut self, marks: Marks) -> Result<f64, NetError> {
+        let Marks { start, steps, forward, backward, update, kernels } = marks;
+        let (mut forward_from, mut backward_from) = (&start, &forward);
+        for (step, end) in &steps {
+            let (pass, from) = match step.pass {
+                Pass::Forward => (0, &mut forward_from),
+                Pass::Backward => (1, &mut backward_from),
+            };
+            self.layers[step.node][pass] += from.ms_until(end)?;
+            *from = end;
+        }
+        for (node, op, [start, end]) in kernels {
+            self.kernels.entry((node, op)).or_default().push(start.ms_until(&end)?);
+        }
+        self.forward_ms += start.ms_until(&forward)?;
+        self.backward_ms += forward.ms_until(&backward)?;
+        self.update_ms += backward.ms_until(&update)?;
+        let both = start.ms_until(&backward)?;
+        self.iterations_ms.push(both);
+        Ok(both)
     }
 }
 
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
-fn median_ms(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().map_or(0.0, ms)
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
 }

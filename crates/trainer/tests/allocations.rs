@@ -97,8 +97,9 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
         synthetic: None,
         mini_batch: None,
         seed: 1,
+        recorded: None,
     };
-    Prepared::new(spec, &options, |_| ()).unwrap().start()
+    Prepared::new(spec, &options, |_| ()).unwrap().start().unwrap()
 }
 
 #[test]

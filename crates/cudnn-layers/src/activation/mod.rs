@@ -4,6 +4,7 @@
 //! overwrite its input. That holds for slopes that are not negative. A NaN passes through forward.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ pub fn forward(device: &Device, negative_slope: f32, x: View<'_>, mut y: ViewMut
     check(negative_slope, x.len(), y.len());
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, negative_slope, x.host(), y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, negative_slope, Some(x), y),
     }
 }
 
@@ -25,6 +27,7 @@ pub fn forward_in_place(device: &Device, negative_slope: f32, mut xy: ViewMut<'_
     check(negative_slope, xy.len(), xy.len());
     match device {
         Device::Cpu(cpu) => cpu::forward_in_place(cpu, negative_slope, xy.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, negative_slope, None, xy),
     }
 }
 
@@ -41,6 +44,7 @@ pub fn backward(
     check(negative_slope, y.len(), dx.len());
     match device {
         Device::Cpu(cpu) => cpu::backward(cpu, negative_slope, [y.host(), dy.host()], dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward(cuda, negative_slope, y, Some(dy), dx, accumulate),
     }
 }
 
@@ -49,6 +53,7 @@ pub fn backward_in_place(device: &Device, negative_slope: f32, y: View<'_>, mut 
     check(negative_slope, y.len(), dxy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_in_place(cpu, negative_slope, y.host(), dxy.host()),
+        Device::Cuda(cuda) => cuda::backward(cuda, negative_slope, y, None, dxy, Accumulate::Replace),
     }
 }
 

@@ -9,9 +9,11 @@
 //! * Backward needs the bottom data and what forward saved. With batch statistics
 //!   `dx = gamma * inv_std * (dy - mean(dy) - xhat * mean(dy * xhat))`, with running ones `dx = gamma * inv_std * dy`.
 //!
-//! Not in place: backward needs `x`. One channel is one task, whose planes stay in cache between its passes.
+//! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes; on
+//! a GPU the same holds for channels that fit.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -92,6 +94,9 @@ pub fn forward_training(
             let out = [saved.mean.host(), saved.inv_std.host()];
             cpu::forward_training(cpu, extents, epsilon, x.host(), affine, y.host(), out, running);
         }
+        Device::Cuda(cuda) => {
+            cuda::forward_training(cuda, extents, epsilon, x, affine.as_ref(), y, saved, running);
+        }
     }
 }
 
@@ -116,6 +121,9 @@ pub fn forward_inference(
             cpu::running_statistics(running, epsilon, out);
             let out = [saved.mean.host() as &[f32], saved.inv_std.host()];
             cpu::normalise(cpu, extents, x.host(), affine, y.host(), out);
+        }
+        Device::Cuda(cuda) => {
+            cuda::forward_inference(cuda, extents, epsilon, x, affine.as_ref(), running, y, saved);
         }
     }
 }
@@ -144,6 +152,10 @@ pub fn backward(
         Device::Cpu(cpu) => {
             let inputs = cpu::Inputs { statistics, x: x.host(), dy: dy.host(), saved, gamma };
             cpu::backward(cpu, extents, &inputs, dx.host(), accumulate, gradients);
+        }
+        Device::Cuda(cuda) => {
+            let inputs = cuda::Inputs { statistics, x, dy, saved, gamma };
+            cuda::backward(cuda, extents, &inputs, dx, accumulate, gradients);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Against the definition in double precision, finite differences, and Caffe's bookkeeping of the running sums.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, numeric_gradient, run, run_accumulating, wide};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
 use tensor::testing::{assert_close, random};
 
 const EPSILON: f32 = 1e-3;
@@ -24,152 +24,197 @@ fn reference(e: &AxisExtents, x: &[f64], [mean, variance]: &[Vec<f64>; 2], affin
     x.iter().enumerate().map(normalise).collect()
 }
 
-const EXTENTS: [[usize; 3]; 6] = [[2, 1, 1], [3, 5, 7], [8, 33, 1], [2, 3, 20_011], [16, 65, 49], [1, 2, 9]];
+/// Channels for one block and for several, planes of one element, odd ones, and some that four-element packs fill. Of the
+/// gradient of the first, two elements in all, only rounding is left.
+const EXTENTS: [[usize; 3]; 10] = [
+    [2, 1, 1],
+    [3, 5, 7],
+    [8, 33, 1],
+    [900, 40, 1],
+    [2, 3, 20_011],
+    [16, 65, 49],
+    [1, 2, 9],
+    [5, 70, 64],
+    [64, 3, 784],
+    [40, 130, 225],
+];
 
-#[test]
-fn training_normalises_saves_and_updates() {
-    for [outer, axis, inner] in EXTENTS {
-        let e = AxisExtents { outer, axis, inner };
-        let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 3.0 * x + 2.0).collect();
-        let (gamma, beta) = (random(axis, 2), random(axis, 3));
-        let out = run(e.len() + 4 * axis + 1, |device, mut out| {
-            let (y, rest) = out.host().split_at_mut(e.len());
-            let (saved, running) = rest.split_at_mut(2 * axis);
-            running.fill(2.0);
-            train(device, &e, &x, Some((&gamma, &beta)), y, saved, running);
-        });
-        let [mean, variance] = moments(&e, &wide(&x));
-        let affine = [&wide(&gamma)[..], &wide(&beta)];
-        let y = reference(&e, &wide(&x), &[mean.clone(), variance.clone()], affine);
-        assert_close(&out[..e.len()], &y, FEW_ROUNDINGS * 4.0, "y");
-        let rest = &out[e.len()..];
-        assert_close(&rest[..axis], &mean, FEW_ROUNDINGS, "mean");
-        let inv_std: Vec<f64> = variance.iter().map(|v| 1.0 / (v + f64::from(EPSILON)).sqrt()).collect();
-        assert_close(&rest[axis..2 * axis], &inv_std, FEW_ROUNDINGS, "inverse deviation");
-        let count = e.per_index() as f64;
-        let mut running: Vec<f64> = mean.iter().map(|mean| 2.0 * 0.9 + mean).collect();
-        running.extend(variance.iter().map(|v| 2.0 * 0.9 + v * count / (count - 1.0)));
-        running.push(2.0 * 0.9 + 1.0);
-        assert_close(&rest[2 * axis..], &running, FEW_ROUNDINGS, "running sums");
+on_every_device! {
+    fn training_normalises_saves_and_updates(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let e = AxisExtents { outer, axis, inner };
+            let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 3.0 * x + 2.0).collect();
+            let (gamma, beta) = (random(axis, 2), random(axis, 3));
+            let out = train(on, &e, &x, Some([&gamma, &beta]));
+            let [mean, variance] = moments(&e, &wide(&x));
+            let affine = [&wide(&gamma)[..], &wide(&beta)];
+            let y = reference(&e, &wide(&x), &[mean.clone(), variance.clone()], affine);
+            assert_close(&out[..e.len()], &y, FEW_ROUNDINGS * 4.0, "y");
+            let rest = &out[e.len()..];
+            assert_close(&rest[..axis], &mean, FEW_ROUNDINGS, "mean");
+            let inv_std: Vec<f64> = variance.iter().map(|v| 1.0 / (v + f64::from(EPSILON)).sqrt()).collect();
+            assert_close(&rest[axis..2 * axis], &inv_std, FEW_ROUNDINGS, "inverse deviation");
+            let count = e.per_index() as f64;
+            let mut running: Vec<f64> = mean.iter().map(|mean| 2.0 * 0.9 + mean).collect();
+            running.extend(variance.iter().map(|v| 2.0 * 0.9 + v * count / (count - 1.0)));
+            running.push(2.0 * 0.9 + 1.0);
+            assert_close(&rest[2 * axis..], &running, FEW_ROUNDINGS, "running sums");
+        }
     }
-}
 
-fn train(
-    device: &Device,
-    e: &AxisExtents,
-    x: &[f32],
-    affine: Option<(&Vec<f32>, &Vec<f32>)>,
-    y: &mut [f32],
-    saved: &mut [f32],
-    running: &mut [f32],
-) {
-    let (mean, inv_std) = saved.split_at_mut(e.axis);
-    let saved = SavedMut { mean: mean.into(), inv_std: inv_std.into() };
-    let affine = affine.map(|(gamma, beta)| Affine { gamma: gamma.into(), beta: Some(beta.into()) });
-    let (mean, rest) = running.split_at_mut(e.axis);
-    let (variance, factor) = rest.split_at_mut(e.axis);
-    let running = RunningMut {
-        mean: mean.into(),
-        variance: variance.into(),
-        factor: factor.into(),
-        moving_average_fraction: 0.9,
-    };
-    forward_training(device, e, EPSILON, x.into(), affine, y.into(), saved, Some(running));
-}
-
-/// A deviation of a thousandth of the mean: a difference of squares would keep no digit of it.
-#[test]
-fn the_variance_survives_a_large_mean() {
-    let e = AxisExtents { outer: 4, axis: 2, inner: 5000 };
-    let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 1000.0 + x).collect();
-    let (mut y, mut saved, mut running) = (vec![0.0; e.len()], vec![0.0; 4], vec![0.0; 5]);
-    train(&Device::cpu(), &e, &x, None, &mut y, &mut saved, &mut running);
-    let [_, variance] = moments(&e, &wide(&x));
-    let inv_std: Vec<f64> = variance.iter().map(|v| 1.0 / (v + f64::from(EPSILON)).sqrt()).collect();
-    assert_close(&saved[2..], &inv_std, 1e-5, "inverse deviation");
-}
-
-#[test]
-fn inference_divides_the_running_sums_by_their_weight() {
-    let e = AxisExtents { outer: 3, axis: 5, inner: 7 };
-    let (x, mean) = (random(e.len(), 1), random(5, 2));
-    let variance: Vec<f32> = random(5, 3).iter().map(|v| v + 1.5).collect();
-    for factor in [0.0, 2.5] {
-        let y = run(e.len(), |device, y| {
-            let mut saved = [0.0; 10];
-            let (saved_mean, inv_std) = saved.split_at_mut(5);
-            let saved = SavedMut { mean: saved_mean.into(), inv_std: inv_std.into() };
-            let factor = vec![factor];
-            let running =
-                Running { mean: (&mean).into(), variance: (&variance).into(), factor: (&factor).into() };
-            forward_inference(device, &e, EPSILON, (&x).into(), None, running, y, saved);
-        });
-        let weight = if factor == 0.0 { 0.0 } else { 1.0 / f64::from(factor) };
-        let scaled = |sums: &[f32]| wide(sums).iter().map(|sum| sum * weight).collect();
-        let expected = reference(&e, &wide(&x), &[scaled(&mean), scaled(&variance)], [&[1.0; 5], &[0.0; 5]]);
-        assert_close(&y, &expected, FEW_ROUNDINGS, "y");
+    /// A deviation of a thousandth of the mean: a difference of squares would keep no digit of it.
+    fn the_variance_survives_a_large_mean(on: &TestDevice) {
+        for [outer, axis, inner] in [[4, 2, 5000], [4, 3, 500], [2000, 2, 1]] {
+            let e = AxisExtents { outer, axis, inner };
+            let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 1000.0 + x).collect();
+            let out = train(on, &e, &x, None);
+            let [_, variance] = moments(&e, &wide(&x));
+            let inv_std: Vec<f64> = variance.iter().map(|v| 1.0 / (v + f64::from(EPSILON)).sqrt()).collect();
+            assert_close(&out[e.len() + axis..e.len() + 2 * axis], &inv_std, 1e-5, "inverse deviation");
+        }
     }
-}
 
-#[test]
-fn backward_agrees_with_finite_differences() {
-    for [outer, axis, inner] in [[3, 4, 5], [6, 3, 1], [1, 2, 9]] {
-        let e = AxisExtents { outer, axis, inner };
-        let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
-        let (gamma, beta) = (random(axis, 3), random(axis, 4));
-        let moments_of_x = moments(&e, &wide(&x));
-        for statistics in [Statistics::Batch, Statistics::Running] {
-            let out = gradients(&e, statistics, [&x, &dy], &moments_of_x, &gamma);
-            let of = |x: &[f64], gamma: &[f64], beta: &[f64]| {
-                let batch = statistics == Statistics::Batch;
-                let moments = if batch { moments(&e, x) } else { moments_of_x.clone() };
-                reference(&e, x, &moments, [gamma, beta])
-            };
-            let (wx, wgamma, wbeta) = (wide(&x), wide(&gamma), wide(&beta));
-            let expected = numeric_gradient(&x, &dy, |x| of(x, &wgamma, &wbeta));
-            assert_close(&out[..e.len()], &expected, 1e-5, "dx");
-            let expected = numeric_gradient(&gamma, &dy, |gamma| of(&wx, gamma, &wbeta));
-            assert_close(&out[e.len()..e.len() + axis], &expected, 1e-5, "dgamma");
-            let expected = numeric_gradient(&beta, &dy, |beta| of(&wx, &wgamma, beta));
-            assert_close(&out[e.len() + axis..], &expected, 1e-5, "dbeta");
+    fn inference_divides_the_running_sums_by_their_weight(on: &TestDevice) {
+        let e = AxisExtents { outer: 3, axis: 5, inner: 7 };
+        let (x, mean) = (random(e.len(), 1), random(5, 2));
+        let variance: Vec<f32> = random(5, 3).iter().map(|v| v + 1.5).collect();
+        for factor in [0.0, 2.5] {
+            let inputs = [&x[..], &mean, &variance, &[factor]];
+            let out = on.run(inputs, e.len() + 10, |device, [x, mean, variance, factor], out| {
+                let (y, saved) = out.split_at(e.len());
+                let (saved_mean, inv_std) = saved.split_at(5);
+                let saved = SavedMut { mean: saved_mean, inv_std };
+                let running = Running { mean, variance, factor };
+                forward_inference(device, &e, EPSILON, x, None, running, y, saved);
+            });
+            let weight = if factor == 0.0 { 0.0 } else { 1.0 / f64::from(factor) };
+            let scaled = |sums: &[f32]| wide(sums).iter().map(|sum| sum * weight).collect();
+            let moments = [scaled(&mean), scaled(&variance)];
+            let expected = reference(&e, &wide(&x), &moments, [&[1.0; 5], &[0.0; 5]]);
+            assert_close(&out[..e.len()], &expected, FEW_ROUNDINGS, "y");
+            assert_close(&out[e.len()..][..5], &moments[0], FEW_ROUNDINGS, "mean");
+        }
+    }
+
+    fn backward_agrees_with_finite_differences(on: &TestDevice) {
+        for [outer, axis, inner] in [[3, 4, 5], [6, 3, 1], [1, 2, 9]] {
+            let e = AxisExtents { outer, axis, inner };
+            let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
+            let (gamma, beta) = (random(axis, 3), random(axis, 4));
+            let moments_of_x = moments(&e, &wide(&x));
+            for statistics in [Statistics::Batch, Statistics::Running] {
+                let out = gradients(on, &e, statistics, [&x, &dy], &moments_of_x, &gamma);
+                let of = |x: &[f64], gamma: &[f64], beta: &[f64]| {
+                    let batch = statistics == Statistics::Batch;
+                    let moments = if batch { moments(&e, x) } else { moments_of_x.clone() };
+                    reference(&e, x, &moments, [gamma, beta])
+                };
+                let (wx, wgamma, wbeta) = (wide(&x), wide(&gamma), wide(&beta));
+                let expected = numeric_gradient(&x, &dy, |x| of(x, &wgamma, &wbeta));
+                assert_close(&out[..e.len()], &expected, 1e-5, "dx");
+                let expected = numeric_gradient(&gamma, &dy, |gamma| of(&wx, gamma, &wbeta));
+                assert_close(&out[e.len()..e.len() + axis], &expected, 1e-5, "dgamma");
+                let expected = numeric_gradient(&beta, &dy, |beta| of(&wx, &wgamma, beta));
+                assert_close(&out[e.len() + axis..], &expected, 1e-5, "dbeta");
+            }
+        }
+    }
+
+    fn backward_is_the_formula_at_every_size(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS.into_iter().skip(1) {
+            let e = AxisExtents { outer, axis, inner };
+            let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
+            let (gamma, moments) = (random(axis, 3), moments(&e, &wide(&x)));
+            let out = gradients(on, &e, Statistics::Batch, [&x, &dy], &moments, &gamma);
+            let expected = formula(&e, [&x, &dy], &moments, &gamma);
+            let (dx, rest) = expected.split_at(e.len());
+            assert_close(&out[..e.len()], dx, 1e-5, "dx");
+            assert_close(&out[e.len()..][..axis], &rest[..axis], 1e-5, "dgamma");
+            assert_close(&out[e.len() + axis..], &rest[axis..], 1e-5, "dbeta");
+        }
+    }
+
+    fn without_parameters_only_dx_is_written(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS.into_iter().skip(1) {
+            let e = AxisExtents { outer, axis, inner };
+            let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
+            let moments = moments(&e, &wide(&x));
+            let [mean, inv_std] = saved(&moments);
+            let out = on.run([&x, &dy, &mean, &inv_std], e.len(), |device, [x, dy, mean, inv_std], dx| {
+                let saved = Saved { mean, inv_std };
+                let replace = Accumulate::Replace;
+                backward(device, &e, Statistics::Batch, x, saved, None, dy, dx, replace, None);
+            });
+            let expected = formula(&e, [&x, &dy], &moments, &vec![1.0; axis]);
+            assert_close(&out, &expected[..e.len()], 1e-5, "dx");
         }
     }
 }
 
-/// `dx`, `dgamma` and `dbeta`, one after the other.
-fn gradients(
-    e: &AxisExtents,
-    statistics: Statistics,
-    [x, dy]: [&Vec<f32>; 2],
-    [mean, variance]: &[Vec<f64>; 2],
-    gamma: &Vec<f32>,
-) -> Vec<f32> {
-    let mean: Vec<f32> = mean.iter().map(|&mean| mean as f32).collect();
-    let inv_std: Vec<f32> = variance.iter().map(|v| (1.0 / (v + f64::from(EPSILON)).sqrt()) as f32).collect();
-    let saved = Saved { mean: (&mean).into(), inv_std: (&inv_std).into() };
-    run_accumulating(e.len() + 2 * e.axis, |device, mut out, accumulate| {
-        let (dx, rest) = out.host().split_at_mut(e.len());
-        let (dgamma, dbeta) = rest.split_at_mut(e.axis);
-        let gradients =
-            AffineGradients { dgamma: dgamma.into(), dbeta: Some((&mut *dbeta).into()), accumulate };
-        let (x, dy, dx) = (x.into(), dy.into(), dx.into());
-        backward(device, e, statistics, x, saved, Some(gamma.into()), dy, dx, accumulate, Some(gradients));
+/// `y`, what is saved, and the running sums, all of which were 2 before.
+fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]>) -> Vec<f32> {
+    let start = vec![2.0; e.len() + 4 * e.axis + 1];
+    let [gamma, beta] = affine.unwrap_or([&[], &[]]);
+    on.run_in_place([x, gamma, beta], &start, |device, [x, gamma, beta], out| {
+        let (y, rest) = out.split_at(e.len());
+        let (saved_mean, rest) = rest.split_at(e.axis);
+        let (inv_std, rest) = rest.split_at(e.axis);
+        let (mean, rest) = rest.split_at(e.axis);
+        let (variance, factor) = rest.split_at(e.axis);
+        let saved = SavedMut { mean: saved_mean, inv_std };
+        let running = RunningMut { mean, variance, factor, moving_average_fraction: 0.9 };
+        let affine = affine.map(|_| Affine { gamma, beta: Some(beta) });
+        forward_training(device, e, EPSILON, x, affine, y, saved, Some(running));
     })
 }
 
-#[test]
-fn large_planes_give_the_same_on_any_number_of_threads() {
-    let e = AxisExtents { outer: 3, axis: 4, inner: 20_011 };
-    let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
-    let moments = moments(&e, &wide(&x));
-    let gamma = random(4, 3);
-    let out = gradients(&e, Statistics::Batch, [&x, &dy], &moments, &gamma);
-    // The gradient with respect to x is orthogonal to constants and, up to epsilon, to x itself.
-    let per_channel =
-        |channel: usize| (0..3).flat_map(move |n| (0..20_011).map(move |i| (n * 4 + channel) * 20_011 + i));
-    for channel in 0..4 {
-        let sum: f64 = per_channel(channel).map(|i| f64::from(out[i])).sum();
-        let size: f64 = per_channel(channel).map(|i| f64::from(out[i]).abs()).sum();
-        assert!(sum.abs() <= 1e-5 * size, "channel {channel}: {sum} of {size}");
+/// What forward saves of a batch with these moments.
+fn saved([mean, variance]: &[Vec<f64>; 2]) -> [Vec<f32>; 2] {
+    let inv_std = |v: &f64| (1.0 / (v + f64::from(EPSILON)).sqrt()) as f32;
+    [mean.iter().map(|&mean| mean as f32).collect(), variance.iter().map(inv_std).collect()]
+}
+
+/// `dx`, `dgamma` and `dbeta`, one after the other.
+fn gradients(
+    on: &TestDevice,
+    e: &AxisExtents,
+    statistics: Statistics,
+    [x, dy]: [&[f32]; 2],
+    moments: &[Vec<f64>; 2],
+    gamma: &[f32],
+) -> Vec<f32> {
+    let [mean, inv_std] = saved(moments);
+    let inputs = [x, dy, &mean, &inv_std, gamma];
+    on.run_accumulating(inputs, e.len() + 2 * e.axis, |device, inputs, out, accumulate| {
+        let [x, dy, mean, inv_std, gamma] = inputs;
+        let (dx, rest) = out.split_at(e.len());
+        let (dgamma, dbeta) = rest.split_at(e.axis);
+        let gradients = AffineGradients { dgamma, dbeta: Some(dbeta), accumulate };
+        let saved = Saved { mean, inv_std };
+        backward(device, e, statistics, x, saved, Some(gamma), dy, dx, accumulate, Some(gradients));
+    })
+}
+
+/// The same by the formula of the module, in double precision.
+fn formula(
+    e: &AxisExtents,
+    [x, dy]: [&[f32]; 2],
+    [mean, variance]: &[Vec<f64>; 2],
+    gamma: &[f32],
+) -> Vec<f64> {
+    let count = e.per_index() as f64;
+    let channel = |i: usize| i / e.inner % e.axis;
+    let inv_std = |c: usize| 1.0 / (variance[c] + f64::from(EPSILON)).sqrt();
+    let xhat: Vec<f64> =
+        wide(x).iter().enumerate().map(|(i, x)| (x - mean[channel(i)]) * inv_std(channel(i))).collect();
+    let (mut dgamma, mut dbeta) = (vec![0.0; e.axis], vec![0.0; e.axis]);
+    for (i, dy) in wide(dy).iter().enumerate() {
+        dgamma[channel(i)] += dy * xhat[i];
+        dbeta[channel(i)] += dy;
     }
+    let dx = wide(dy).into_iter().enumerate().map(|(i, dy)| {
+        let c = channel(i);
+        f64::from(gamma[c]) * inv_std(c) * (dy - dbeta[c] / count - xhat[i] * dgamma[c] / count)
+    });
+    dx.chain(dgamma.iter().copied()).chain(dbeta.iter().copied()).collect()
 }

@@ -3,6 +3,7 @@
 //! The gradient with respect to the other operand is `dy` itself, so nothing is saved and in place is the only form.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, mut
     assert_eq!((b.len(), y.len()), (extents.axis, extents.len()), "lengths of bias and blob");
     match device {
         Device::Cpu(cpu) => cpu::forward_in_place(cpu, extents, b.host(), y.host()),
+        Device::Cuda(cuda) => cuda::forward_in_place(cuda, extents, b, y),
     }
 }
 
@@ -34,5 +36,6 @@ pub fn backward(
     assert_eq!((db.len(), dy.len()), (extents.axis, extents.len()), "lengths of bias and blob");
     match device {
         Device::Cpu(cpu) => cpu::backward(cpu, extents, dy.host(), db.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward(cuda, extents, dy, db, accumulate),
     }
 }

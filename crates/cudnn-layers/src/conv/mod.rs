@@ -11,15 +11,18 @@
 
 pub mod cpu;
 pub mod cuda;
+mod error;
 pub mod profile;
 pub mod reference;
 pub mod run;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 
+pub use error::ConvError;
 pub use planner::ConvOp;
-pub use profile::{CpuProfiler, ProfileOptions};
-pub use run::{Runner, RunnerError};
+pub use profile::{CpuProfiler, ProfileOptions, profiler};
+pub use run::Runner;
 
 /// Names the CPU kernels of this build: other sources, another compiler or other optimisation have another name. What was
 /// measured of one must not be taken for another's.

@@ -1,11 +1,12 @@
 //! Measuring every algorithm of a kernel on this machine.
 
 use super::cpu::{CpuAlgorithm, Operands, algorithms};
+use super::cuda::CudaProfiler;
 use super::run::workspace_bytes;
 use super::{ConvOp, operand_lens};
 use planner::{Bytes, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError};
 use std::time::{Duration, Instant};
-use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Span, arena::ALIGNMENT};
+use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Device, Span, arena::ALIGNMENT, cuda::CudaError};
 
 /// How long and how often a call is measured.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,17 @@ impl Default for ProfileOptions {
     fn default() -> Self {
         Self { repeats: 3, at_least: Duration::from_millis(2), largest_workspace: Bytes(2 << 30) }
     }
+}
+
+/// What measures kernels on `device`.
+///
+/// # Errors
+/// A GPU is lost.
+pub fn profiler(device: &Device, options: ProfileOptions) -> Result<Box<dyn Profiler>, CudaError> {
+    Ok(match device {
+        Device::Cpu(cpu) => Box::new(CpuProfiler::new(cpu.clone(), options)),
+        Device::Cuda(cuda) => Box::new(CudaProfiler::new(cuda, options)?),
+    })
 }
 
 /// Most timed calls of one measurement, however short they are.

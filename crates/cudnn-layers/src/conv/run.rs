@@ -1,58 +1,20 @@
-//! Running a configuration: one call after the other over slices of the mini-batch.
+//! Running a configuration: one call after the other over slices of the mini-batch, without waiting in between.
 
-use super::cpu::{self, CpuAlgorithm, Operands};
-use super::{ConvOp, operand_lens};
-use planner::{Bytes, Configuration};
-use std::ops::Range;
-use tensor::{Accumulate, ConvGeometry, Device, View, ViewMut};
-use thiserror::Error;
+use super::{
+    ConvError, ConvOp,
+    cpu::{self, CpuAlgorithm, Operands},
+    cuda::{self, Convolution},
+    operand_lens,
+};
+use crate::raw::Cudnn;
+use planner::{Bytes, Configuration, MicroConfiguration};
+use std::{ops::Range, sync::Arc};
+use tensor::{
+    Accumulate, ConvGeometry, Cpu, Device, View, ViewMut,
+    cuda::{Cuda, CudaError},
+};
 
-/// Why a configuration cannot run.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RunnerError {
-    /// The backend has no algorithm of this name.
-    #[error("{op} has no algorithm {algorithm} on this device")]
-    Unknown {
-        /// The operation.
-        op: ConvOp,
-        /// The name asked for.
-        algorithm: String,
-    },
-    /// The algorithm does not apply to this geometry.
-    #[error("{algorithm} does not apply to {op} of {geometry:?}")]
-    Unsupported {
-        /// The operation.
-        op: ConvOp,
-        /// The algorithm.
-        algorithm: String,
-        /// The micro-batch's geometry.
-        geometry: Box<ConvGeometry>,
-    },
-    /// The micro-batches do not add up to the mini-batch.
-    #[error("a configuration of {found} samples does not cover a mini-batch of {expected}")]
-    MiniBatch {
-        /// Samples of the configuration.
-        found: usize,
-        /// Samples of the kernel.
-        expected: usize,
-    },
-    /// The plan was made for less workspace than the algorithm needs here.
-    #[error(
-        "{algorithm} at micro-batch {micro_batch} needs {needed} of workspace, but was planned with {planned}"
-    )]
-    Workspace {
-        /// The algorithm.
-        algorithm: String,
-        /// Samples of the call.
-        micro_batch: usize,
-        /// What it needs.
-        needed: Bytes,
-        /// What the plan says.
-        planned: Bytes,
-    },
-}
-
-/// A kernel with the configuration it runs in.
+/// A kernel with the configuration it runs in, all made ready beforehand.
 #[derive(Clone, Debug)]
 pub struct Runner {
     op: ConvOp,
@@ -61,11 +23,18 @@ pub struct Runner {
     workspace_len: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// One micro-batch.
+#[derive(Clone, Debug)]
 struct Call {
-    algorithm: &'static dyn CpuAlgorithm,
-    first_sample: usize,
-    micro_batch: usize,
+    ready: Ready,
+    samples: Range<usize>,
+}
+
+/// An algorithm that applies to a micro-batch.
+#[derive(Clone, Debug)]
+enum Ready {
+    Cpu(&'static dyn CpuAlgorithm),
+    Cuda(Arc<Convolution>),
 }
 
 impl Runner {
@@ -73,38 +42,32 @@ impl Runner {
     /// needs no more workspace than was planned.
     ///
     /// # Errors
-    /// The first of these that does not hold.
+    /// The first of these that does not hold, or a failure of the device.
     pub fn new(
         device: &Device,
         op: ConvOp,
         geometry: ConvGeometry,
         configuration: &Configuration,
-    ) -> Result<Self, RunnerError> {
+    ) -> Result<Self, ConvError> {
         let found = configuration.mini_batch() as usize;
         if found != geometry.n {
-            return Err(RunnerError::MiniBatch { found, expected: geometry.n });
+            return Err(ConvError::MiniBatch { found, expected: geometry.n });
         }
-        let Device::Cpu(cpu) = device;
         let mut runner = Self { op, geometry, calls: Vec::new(), workspace_len: 0 };
-        for (first_sample, micro) in configuration.micro_batches() {
-            let name = micro.algorithm.as_str();
-            let algorithm = find(op, name)?;
-            let micro_batch = micro.micro_batch as usize;
-            let geometry = geometry.with_batch(micro_batch);
-            let len = algorithm.workspace_len(op, &geometry, cpu.threads()).ok_or_else(|| {
-                RunnerError::Unsupported { op, algorithm: name.to_owned(), geometry: Box::new(geometry) }
-            })?;
-            let (needed, planned) = (workspace_bytes(len), micro.workspace);
+        let mut first = 0;
+        for run in configuration.runs() {
+            let micro_batch = run.micro.micro_batch as usize;
+            let (ready, len) = ready(device, op, geometry.with_batch(micro_batch), &run.micro)?;
+            let (needed, planned) = (workspace_bytes(len), run.micro.workspace);
             if needed > planned {
-                return Err(RunnerError::Workspace {
-                    algorithm: name.to_owned(),
-                    micro_batch,
-                    needed,
-                    planned,
-                });
+                let algorithm = run.micro.algorithm.as_str().to_owned();
+                return Err(ConvError::Workspace { algorithm, micro_batch, needed, planned });
             }
             runner.workspace_len = runner.workspace_len.max(len);
-            runner.calls.push(Call { algorithm, first_sample: first_sample as usize, micro_batch });
+            for _ in 0..run.count {
+                runner.calls.push(Call { ready: ready.clone(), samples: first..first + micro_batch });
+                first += micro_batch;
+            }
         }
         Ok(runner)
     }
@@ -114,21 +77,24 @@ impl Runner {
         self.workspace_len
     }
 
-    /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch.
+    /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch. On a GPU all micro-batches
+    /// are asked for and none is waited for.
     ///
     /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first does what `accumulate` says, the others
     /// add to it.
     ///
     /// # Panics
-    /// If an operand has another length than the geometry says, or the workspace is too small.
+    /// If an operand has another length than the geometry says, the workspace is too small, or the device is of another
+    /// kind than the one that the runner was made for.
     pub fn run(
         &self,
         device: &Device,
-        [a, b]: [View<'_>; 2],
-        mut out: ViewMut<'_>,
+        operands: [View<'_>; 2],
+        out: ViewMut<'_>,
         accumulate: Accumulate,
-        mut workspace: ViewMut<'_>,
+        workspace: ViewMut<'_>,
     ) {
+        let [a, b] = &operands;
         assert_eq!(
             [a.len(), b.len(), out.len()],
             operand_lens(self.op, &self.geometry),
@@ -136,41 +102,112 @@ impl Runner {
             self.op
         );
         assert!(workspace.len() >= self.workspace_len, "the workspace is smaller than planned");
-        let Device::Cpu(cpu) = device;
+        match device {
+            Device::Cpu(cpu) => self.run_on_cpu(cpu, operands, out, accumulate, workspace),
+            Device::Cuda(cuda) => {
+                let asked = cuda.with_library(|cudnn: &mut Cudnn| {
+                    self.run_on_cuda(cudnn, operands, out, accumulate, workspace)
+                });
+                cuda.note(asked.map_err(|error: ConvError| failure(cuda, self.op, error)));
+            }
+        }
+    }
+
+    fn run_on_cpu(
+        &self,
+        cpu: &Cpu,
+        [a, b]: [View<'_>; 2],
+        mut out: ViewMut<'_>,
+        accumulate: Accumulate,
+        mut workspace: ViewMut<'_>,
+    ) {
         for call in &self.calls {
-            let geometry = self.geometry.with_batch(call.micro_batch);
-            let samples =
-                |sample: usize| sample * call.first_sample..sample * (call.first_sample + call.micro_batch);
-            let [a_range, b_range, out_range] = self.slices(samples);
+            let Ready::Cpu(algorithm) = &call.ready else { panic!("the runner is one for a GPU") };
+            let geometry = self.geometry.with_batch(call.samples.len());
+            let [a_range, b_range, out_range] = slices(self.op, &self.geometry, &call.samples);
             let operands = Operands {
                 a: a.slice(a_range).host(),
                 b: b.slice(b_range).host(),
                 out: out.slice(out_range).into_host(),
             };
-            let adds_up = self.op == ConvOp::BackwardFilter && call.first_sample > 0;
-            let accumulate = if adds_up { Accumulate::Add } else { accumulate };
-            call.algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace.host());
+            let accumulate = self.accumulate(call, accumulate);
+            algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace.host());
         }
     }
 
-    /// The parts of the operands that belong to some samples, given the range for a number of elements per sample.
-    fn slices(&self, samples: impl Fn(usize) -> Range<usize>) -> [Range<usize>; 3] {
-        let g = &self.geometry;
-        let (x, y, w) = (samples(g.x_sample()), samples(g.y_sample()), 0..g.w_len());
-        match self.op {
-            ConvOp::Forward => [x, w, y],
-            ConvOp::BackwardData => [y, w, x],
-            ConvOp::BackwardFilter => [x, y, w],
+    fn run_on_cuda(
+        &self,
+        cudnn: &Cudnn,
+        [a, b]: [View<'_>; 2],
+        mut out: ViewMut<'_>,
+        accumulate: Accumulate,
+        mut workspace: ViewMut<'_>,
+    ) -> Result<(), ConvError> {
+        cudnn.stream().bind()?;
+        for call in &self.calls {
+            let Ready::Cuda(convolution) = &call.ready else { panic!("the runner is one for the processor") };
+            let [a_range, b_range, out_range] = slices(self.op, &self.geometry, &call.samples);
+            let operands = [a.slice(a_range).device(), b.slice(b_range).device()];
+            let mut out = out.slice(out_range);
+            let accumulate = self.accumulate(call, accumulate);
+            convolution.run(cudnn, operands, out.device(), accumulate, workspace.device())?;
         }
+        Ok(())
+    }
+
+    fn accumulate(&self, call: &Call, asked: Accumulate) -> Accumulate {
+        let adds_up = self.op == ConvOp::BackwardFilter && call.samples.start > 0;
+        if adds_up { Accumulate::Add } else { asked }
+    }
+}
+
+fn failure(cuda: &Cuda, op: ConvOp, error: ConvError) -> CudaError {
+    match error {
+        ConvError::Cuda(error) => error,
+        other => CudaError::new(format!("{op} on GPU {}", cuda.info().ordinal), other.to_string()),
+    }
+}
+
+/// The algorithm of `micro`, made ready for `geometry`, and its workspace in elements.
+fn ready(
+    device: &Device,
+    op: ConvOp,
+    geometry: ConvGeometry,
+    micro: &MicroConfiguration,
+) -> Result<(Ready, usize), ConvError> {
+    let name = micro.algorithm.as_str();
+    let unknown = || ConvError::Unknown { op, algorithm: name.to_owned() };
+    let unsupported =
+        || ConvError::Unsupported { op, algorithm: name.to_owned(), geometry: Box::new(geometry) };
+    match device {
+        Device::Cpu(cpu) => {
+            let found = cpu::algorithms().iter().find(|algorithm| algorithm.name() == name);
+            let algorithm = *found.ok_or_else(unknown)?;
+            let len = algorithm.workspace_len(op, &geometry, cpu.threads()).ok_or_else(unsupported)?;
+            Ok((Ready::Cpu(algorithm), len))
+        }
+        Device::Cuda(cuda) => {
+            let algorithm = cuda::find(op, name).ok_or_else(unknown)?;
+            let made = cuda.with_library(|cudnn: &mut Cudnn| Convolution::new(cudnn, algorithm, geometry))?;
+            let convolution = made.ok_or_else(unsupported)?;
+            let len = convolution.workspace_len();
+            Ok((Ready::Cuda(Arc::new(convolution)), len))
+        }
+    }
+}
+
+/// The parts of the operands of `op` that belong to `samples`: of the filter and its gradient all, of the others a slice.
+pub(super) fn slices(op: ConvOp, g: &ConvGeometry, samples: &Range<usize>) -> [Range<usize>; 3] {
+    let part = |sample: usize| sample * samples.start..sample * samples.end;
+    let (x, y, w) = (part(g.x_sample()), part(g.y_sample()), 0..g.w_len());
+    match op {
+        ConvOp::Forward => [x, w, y],
+        ConvOp::BackwardData => [y, w, x],
+        ConvOp::BackwardFilter => [x, y, w],
     }
 }
 
 /// Bytes of a workspace of `len` elements.
 pub(super) fn workspace_bytes(len: usize) -> Bytes {
     Bytes((len * size_of::<f32>()) as u64)
-}
-
-fn find(op: ConvOp, name: &str) -> Result<&'static dyn CpuAlgorithm, RunnerError> {
-    let found = cpu::algorithms().iter().find(|algorithm| algorithm.name() == name);
-    found.copied().ok_or_else(|| RunnerError::Unknown { op, algorithm: name.to_owned() })
 }

@@ -1,6 +1,7 @@
 //! Copying, adding, filling, and the strided copies behind Concat, Slice and Split.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ pub fn copy(device: &Device, x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumu
     assert_eq!(x.len(), y.len(), "a copy has the length of its source");
     match device {
         Device::Cpu(cpu) => cpu::copy(cpu, x.host(), y.host(), accumulate),
+        Device::Cuda(cuda) => cuda::copy(cuda, x, y, accumulate),
     }
 }
 
@@ -46,6 +48,7 @@ pub fn copy(device: &Device, x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumu
 pub fn fill(device: &Device, value: f32, mut y: ViewMut<'_>) {
     match device {
         Device::Cpu(cpu) => cpu::fill(cpu, value, y.host()),
+        Device::Cuda(cuda) => cuda::fill(cuda, value, y),
     }
 }
 
@@ -57,6 +60,7 @@ pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, mut y: View
     columns.check(x.len(), y.len());
     match device {
         Device::Cpu(cpu) => cpu::into_columns(cpu, columns, x.host(), y.host()),
+        Device::Cuda(cuda) => cuda::into_columns(cuda, columns, x, y),
     }
 }
 
@@ -74,5 +78,6 @@ pub fn from_columns(
     columns.check(dx.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::from_columns(cpu, columns, dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::from_columns(cuda, columns, dy, dx, accumulate),
     }
 }

@@ -1,39 +1,44 @@
 //! Copies are exact.
 
 use super::*;
-use crate::testing::{run, run_accumulating};
+use crate::testing::on_every_device;
 use tensor::testing::random;
 
-#[test]
-fn copies_and_fills_are_exact() {
-    let x = random(100_003, 1);
-    let y = run_accumulating(x.len(), |device, y, accumulate| copy(device, (&x).into(), y, accumulate));
-    assert_eq!(y, x);
-    assert!(run(100_003, |device, y| fill(device, 1.5, y)).iter().all(|&y| y == 1.5));
-}
+on_every_device! {
+    fn copies_and_fills_are_exact(on: &TestDevice) {
+        for len in [0, 1, 2048, 4097, 100_003] {
+            let x = random(len, 1);
+            let y = on.run_accumulating([&x], len, |device, [x], y, accumulate| copy(device, x, y, accumulate));
+            assert_eq!(y, x);
+            assert!(on.run([], len, |device, [], y| fill(device, 1.5, y)).iter().all(|&y| y == 1.5));
+        }
+    }
 
-/// Three blocks side by side, one of them of no width, and each read back.
-#[test]
-fn concat_and_its_gradient_are_inverse() {
-    for (rows, widths) in [(1, [1, 0, 2]), (7, [3, 0, 5]), (3, [30_000, 0, 17])] {
-        let stride: usize = widths.iter().sum();
-        let parts: Vec<Vec<f32>> =
-            widths.iter().zip(0..).map(|(width, seed)| random(rows * width, seed)).collect();
-        let columns = |part: usize| {
-            let offset = widths[..part].iter().sum();
-            Columns { rows, stride, offset, width: widths[part] }
-        };
-        let whole = run(rows * stride, |device, mut y| {
-            for (index, part) in parts.iter().enumerate() {
-                into_columns(device, &columns(index), part.into(), y.reborrow());
-            }
-        });
-        assert_eq!(whole[(rows - 1) * stride + widths[0]], parts[2][(rows - 1) * widths[2]]);
-        for (index, part) in parts.iter().enumerate() {
-            let back = run_accumulating(part.len(), |device, dx, accumulate| {
-                from_columns(device, &columns(index), (&whole).into(), dx, accumulate);
+    /// Three blocks side by side, one of them of no width, and each read back.
+    fn concat_and_its_gradient_are_inverse(on: &TestDevice) {
+        for (rows, widths) in
+            [(1, [1, 0, 2]), (7, [3, 0, 5]), (3, [30_000, 0, 17]), (13, [256, 0, 1024]), (257, [1, 0, 99])]
+        {
+            let stride: usize = widths.iter().sum();
+            let parts: Vec<Vec<f32>> =
+                widths.iter().zip(0..).map(|(width, seed)| random(rows * width, seed)).collect();
+            let columns = |part: usize| {
+                let offset = widths[..part].iter().sum();
+                Columns { rows, stride, offset, width: widths[part] }
+            };
+            let operands = [&parts[0][..], &parts[1], &parts[2]];
+            let whole = on.run(operands, rows * stride, |device, parts, mut y| {
+                for (index, part) in parts.into_iter().enumerate() {
+                    into_columns(device, &columns(index), part, y.reborrow());
+                }
             });
-            assert_eq!(&back, part);
+            assert_eq!(whole[(rows - 1) * stride + widths[0]], parts[2][(rows - 1) * widths[2]]);
+            for (index, part) in parts.iter().enumerate() {
+                let back = on.run_accumulating([&whole], part.len(), |device, [whole], dx, accumulate| {
+                    from_columns(device, &columns(index), whole, dx, accumulate);
+                });
+                assert_eq!(&back, part);
+            }
         }
     }
 }

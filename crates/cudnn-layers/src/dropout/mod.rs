@@ -5,6 +5,7 @@
 //! device and any number of threads draw the same mask, and a resumed training draws the mask it would have drawn.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +61,7 @@ pub fn forward_in_place(device: &Device, dropout: &Dropout, mut xy: ViewMut<'_>)
     check(dropout, xy.len(), xy.len());
     match device {
         Device::Cpu(cpu) => cpu::apply_in_place(cpu, dropout, xy.host()),
+        Device::Cuda(cuda) => cuda::apply(cuda, dropout, None, xy, Accumulate::Replace),
     }
 }
 
@@ -74,6 +76,7 @@ pub fn backward(
     check(dropout, dy.len(), dx.len());
     match device {
         Device::Cpu(cpu) => cpu::apply(cpu, dropout, dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::apply(cuda, dropout, Some(dy), dx, accumulate),
     }
 }
 

@@ -9,8 +9,11 @@
 //! The product's gradient multiplies the other factors instead of dividing `y` by `x[i]`, which is Caffe's
 //! `stable_prod_grad` and right for zeros. As in Caffe, of two equal first bottoms the second wins the maximum, and a later
 //! one wins only by being larger.
+//!
+//! A GPU combines at most 64 inputs other than by a sum of two; more of them panic there.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +28,7 @@ pub fn sum(device: &Device, inputs: &[View<'_>], coefficients: &[f32], mut y: Vi
     assert_eq!(inputs.len(), coefficients.len(), "one coefficient per input");
     match device {
         Device::Cpu(cpu) => cpu::sum(cpu, inputs, coefficients, y.host()),
+        Device::Cuda(cuda) => cuda::sum(cuda, inputs, coefficients, y),
     }
 }
 
@@ -42,6 +46,7 @@ pub fn backward_sum(
     check(&[dy], dx.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_sum(cpu, coefficient, dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward_sum(cuda, coefficient, dy, dx, accumulate),
     }
 }
 
@@ -53,6 +58,7 @@ pub fn product(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
     check(inputs, y.len());
     match device {
         Device::Cpu(cpu) => cpu::product(cpu, inputs, y.host()),
+        Device::Cuda(cuda) => cuda::product(cuda, inputs, y),
     }
 }
 
@@ -73,6 +79,7 @@ pub fn backward_product(
     assert!(index < inputs.len(), "input {index} of {}", inputs.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_product(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward_product(cuda, inputs, index, dy, dx, accumulate),
     }
 }
 
@@ -84,6 +91,7 @@ pub fn maximum(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
     check(inputs, y.len());
     match device {
         Device::Cpu(cpu) => cpu::maximum(cpu, inputs, y.host()),
+        Device::Cuda(cuda) => cuda::maximum(cuda, inputs, y),
     }
 }
 
@@ -104,6 +112,7 @@ pub fn backward_maximum(
     assert!(index < inputs.len(), "input {index} of {}", inputs.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_maximum(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward_maximum(cuda, inputs, index, dy, dx, accumulate),
     }
 }
 

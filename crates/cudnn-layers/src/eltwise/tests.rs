@@ -1,7 +1,7 @@
-//! One to four inputs against plain loops, with ties and zeros, and by finite differences.
+//! One to five inputs against plain loops, with ties and zeros, and by finite differences.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, numeric_gradient, run, run_accumulating, wide};
+use crate::testing::{FEW_ROUNDINGS, numeric_gradient, on_every_device, wide};
 use tensor::testing::{assert_close, random};
 
 /// `count` inputs with frequent zeros and ties.
@@ -9,61 +9,87 @@ fn inputs(count: u64, len: usize) -> Vec<Vec<f32>> {
     (0..count).map(|seed| random(len, seed).iter().map(|x| (x * 3.0).round() / 3.0).collect()).collect()
 }
 
-fn views(inputs: &[Vec<f32>]) -> Vec<View<'_>> {
-    inputs.iter().map(View::from).collect()
+fn slices(inputs: &[Vec<f32>]) -> Vec<&[f32]> {
+    inputs.iter().map(Vec::as_slice).collect()
 }
 
-#[test]
-fn forward_is_the_definition() {
-    for (count, len) in [(1, 5), (2, 100_003), (3, 1000), (4, 40_000)] {
-        let (inputs, coefficients) = (inputs(count, len), random(count as usize, 9));
-        let fold = |start: f64, op: &dyn Fn(f64, usize, f64) -> f64| -> Vec<f64> {
-            let at = |i: usize| inputs.iter().enumerate().map(move |(j, x)| (j, f64::from(x[i])));
-            (0..len).map(|i| at(i).fold(start, |total, (j, x)| op(total, j, x))).collect()
-        };
-        let y = run(len, |device, y| sum(device, &views(&inputs), &coefficients, y));
-        let expected = fold(0.0, &|total, j, x| total + f64::from(coefficients[j]) * x);
-        assert_close(&y, &expected, FEW_ROUNDINGS, "sum");
-        let y = run(len, |device, y| product(device, &views(&inputs), y));
-        assert_close(&y, &fold(1.0, &|total, _, x| total * x), FEW_ROUNDINGS, "product");
-        let y = run(len, |device, y| maximum(device, &views(&inputs), y));
-        assert_close(&y, &fold(f64::NEG_INFINITY, &|total, _, x| total.max(x)), 0.0, "maximum");
+/// The output's contents before an operation that overwrites it.
+fn unset(len: usize) -> Vec<f32> {
+    vec![f32::NAN; len]
+}
+
+on_every_device! {
+    fn forward_is_the_definition(on: &TestDevice) {
+        for (count, len) in [(1, 5), (2, 100_003), (2, 4096), (3, 1000), (4, 40_000), (5, 300_001)] {
+            let (inputs, coefficients) = (inputs(count, len), random(count as usize, 9));
+            let fold = |start: f64, op: &dyn Fn(f64, usize, f64) -> f64| -> Vec<f64> {
+                let at = |i: usize| inputs.iter().enumerate().map(move |(j, x)| (j, f64::from(x[i])));
+                (0..len).map(|i| at(i).fold(start, |total, (j, x)| op(total, j, x))).collect()
+            };
+            let (slices, start) = (slices(&inputs), unset(len));
+            let y = on.run_on_slices(&slices, &start, |device, x, y| sum(device, x, &coefficients, y));
+            let expected = fold(0.0, &|total, j, x| total + f64::from(coefficients[j]) * x);
+            assert_close(&y, &expected, FEW_ROUNDINGS, "sum");
+            let y = on.run_on_slices(&slices, &start, product);
+            assert_close(&y, &fold(1.0, &|total, _, x| total * x), FEW_ROUNDINGS, "product");
+            let y = on.run_on_slices(&slices, &start, maximum);
+            assert_close(&y, &fold(f64::NEG_INFINITY, &|total, _, x| total.max(x)), 0.0, "maximum");
+        }
     }
-}
 
-#[test]
-fn gradients_of_sum_and_product_agree_with_finite_differences() {
-    let (count, len) = (3, 60);
-    let (inputs, dy) = (inputs(count, len), random(len, 5));
-    for index in 0..count as usize {
-        let dx = run_accumulating(len, |device, dx, accumulate| {
-            backward_product(device, &views(&inputs), index, (&dy).into(), dx, accumulate);
+    fn gradients_of_sum_and_product_agree_with_finite_differences(on: &TestDevice) {
+        let (count, len) = (3, 60);
+        let (inputs, dy) = (inputs(count, len), random(len, 5));
+        let mut operands = slices(&inputs);
+        operands.push(&dy);
+        for index in 0..count as usize {
+            let dx = on.run_accumulating_on_slices(&operands, len, |device, operands, dx, accumulate| {
+                let (&dy, inputs) = operands.split_last().unwrap();
+                backward_product(device, inputs, index, dy, dx, accumulate);
+            });
+            let forward = |x: &[f64]| -> Vec<f64> {
+                let others = inputs.iter().enumerate().filter(|(other, _)| *other != index);
+                others.fold(x.to_vec(), |y, (_, x)| y.iter().zip(x).map(|(y, &x)| y * f64::from(x)).collect())
+            };
+            assert_close(&dx, &numeric_gradient(&inputs[index], &dy, forward), 1e-6, "product");
+        }
+        let dx = on.run_accumulating([&dy], len, |device, [dy], dx, accumulate| {
+            backward_sum(device, -2.5, dy, dx, accumulate);
         });
-        let forward = |x: &[f64]| -> Vec<f64> {
-            let others = inputs.iter().enumerate().filter(|(other, _)| *other != index);
-            others.fold(x.to_vec(), |y, (_, x)| y.iter().zip(x).map(|(y, &x)| y * f64::from(x)).collect())
-        };
-        assert_close(&dx, &numeric_gradient(&inputs[index], &dy, forward), 1e-6, "product");
+        let expected: Vec<f64> = wide(&dy).iter().map(|dy| -2.5 * dy).collect();
+        assert_close(&dx, &expected, FEW_ROUNDINGS, "sum");
     }
-    let dx = run_accumulating(len, |device, dx, accumulate| {
-        backward_sum(device, -2.5, (&dy).into(), dx, accumulate);
-    });
-    let expected: Vec<f64> = wide(&dy).iter().map(|dy| -2.5 * dy).collect();
-    assert_close(&dx, &expected, FEW_ROUNDINGS, "sum");
-}
 
-#[test]
-fn exactly_one_input_wins_a_maximum_and_ties_follow_caffe() {
-    let a = vec![1.0, 2.0, 1.0, 3.0];
-    let b = vec![1.0, 1.0, 0.0, 3.0];
-    let c = vec![1.0, 0.0, 1.0, 4.0];
-    let (inputs, dy) = (vec![a, b, c], vec![1.0, 1.0, 1.0, 1.0]);
-    let won = |index: usize| {
-        run_accumulating(4, |device, dx, accumulate| {
-            backward_maximum(device, &views(&inputs), index, (&dy).into(), dx, accumulate);
-        })
-    };
-    assert_eq!(won(0), [0.0, 1.0, 1.0, 0.0]);
-    assert_eq!(won(1), [1.0, 0.0, 0.0, 0.0]);
-    assert_eq!(won(2), [0.0, 0.0, 0.0, 1.0]);
+    fn exactly_one_input_wins_a_maximum_and_ties_follow_caffe(on: &TestDevice) {
+        let operands: [&[f32]; 4] =
+            [&[1.0, 2.0, 1.0, 3.0], &[1.0, 1.0, 0.0, 3.0], &[1.0, 0.0, 1.0, 4.0], &[1.0; 4]];
+        let won = |index: usize| {
+            on.run_accumulating(operands, 4, |device, [a, b, c, dy], dx, accumulate| {
+                backward_maximum(device, &[a, b, c], index, dy, dx, accumulate);
+            })
+        };
+        assert_eq!(won(0), [0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(won(1), [1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(won(2), [0.0, 0.0, 0.0, 1.0]);
+    }
+
+    /// Every element's gradient goes to one input, that which has the maximum.
+    fn gradients_of_a_maximum_are_shared_out_completely(on: &TestDevice) {
+        let len = 50_001;
+        let (inputs, dy) = (inputs(3, len), random(len, 5));
+        let shares: Vec<Vec<f32>> = (0..3)
+            .map(|index| {
+                let operands = [&inputs[0][..], &inputs[1], &inputs[2], &dy];
+                on.run(operands, len, |device, [a, b, c, dy], dx| {
+                    backward_maximum(device, &[a, b, c], index, dy, dx, Accumulate::Replace);
+                })
+            })
+            .collect();
+        for i in 0..len {
+            let largest = inputs.iter().map(|x| x[i]).fold(f32::NEG_INFINITY, f32::max);
+            let winners: Vec<usize> = (0..3).filter(|&index| shares[index][i] != 0.0).collect();
+            assert_eq!(winners.len(), 1, "element {i}");
+            assert_eq!((inputs[winners[0]][i], shares[winners[0]][i]), (largest, dy[i]), "element {i}");
+        }
+    }
 }

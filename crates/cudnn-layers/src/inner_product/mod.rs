@@ -8,6 +8,7 @@
 //! times, so the products are arranged to stream them once, at the speed of memory, without packing.
 
 mod cpu;
+mod cuda;
 mod dot;
 mod stream;
 #[cfg(test)]
@@ -69,6 +70,7 @@ pub fn forward(
     extents.check(x.len(), w.len(), y.len());
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), w.host(), y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow()),
     }
     if let Some(b) = b {
         bias::forward_in_place(device, &extents.rows(), b, y);
@@ -87,6 +89,7 @@ pub fn backward_data(
     extents.check(dx.len(), w.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy.host(), w.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, accumulate),
     }
 }
 
@@ -102,6 +105,7 @@ pub fn backward_weights(
     extents.check(x.len(), dw.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_weights(cpu, extents, x.host(), dy.host(), dw.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward_weights(cuda, extents, x, dy, dw, accumulate),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The three products against plain loops, both layouts of the weights, sizes around every block boundary.
 
 use super::*;
-use crate::testing::{run, run_accumulating};
+use crate::testing::on_every_device;
 use tensor::testing::{assert_close, random, sum_tolerance};
 
 const SIZES: [[usize; 3]; 9] = [
@@ -16,37 +16,44 @@ const SIZES: [[usize; 3]; 9] = [
     [2, 2100, 70],
 ];
 
-#[test]
-fn products_are_the_definition() {
-    for [n, inputs, outputs] in SIZES {
-        for transpose in [false, true] {
-            let e = InnerProduct { n, inputs, outputs, transpose };
-            let (x, w) = (random(e.x_len(), 1), random(e.w_len(), 2));
-            let (dy, b) = (random(e.y_len(), 3), random(outputs, 4));
-            let (mut y, mut dx) = (vec![0.0; e.y_len()], vec![0.0; e.x_len()]);
-            let (mut dw, mut db) = (vec![0.0; e.w_len()], vec![0.0; outputs]);
-            for (sample, o) in (0..n).flat_map(|sample| (0..outputs).map(move |o| (sample, o))) {
-                let gradient = f64::from(dy[sample * outputs + o]);
-                db[o] += gradient;
-                y[sample * outputs + o] = f64::from(b[o]);
-                for i in 0..inputs {
-                    let at = if transpose { i * outputs + o } else { o * inputs + i };
-                    let (x, w) = (f64::from(x[sample * inputs + i]), f64::from(w[at]));
-                    y[sample * outputs + o] += x * w;
-                    dx[sample * inputs + i] += gradient * w;
-                    dw[at] += gradient * x;
+on_every_device! {
+    fn products_are_the_definition(on: &TestDevice) {
+        for [n, inputs, outputs] in SIZES {
+            for transpose in [false, true] {
+                let e = InnerProduct { n, inputs, outputs, transpose };
+                let (x, w) = (random(e.x_len(), 1), random(e.w_len(), 2));
+                let (dy, b) = (random(e.y_len(), 3), random(outputs, 4));
+                let (mut y, mut dx) = (vec![0.0; e.y_len()], vec![0.0; e.x_len()]);
+                let (mut dw, mut db) = (vec![0.0; e.w_len()], vec![0.0; outputs]);
+                for (sample, o) in (0..n).flat_map(|sample| (0..outputs).map(move |o| (sample, o))) {
+                    let gradient = f64::from(dy[sample * outputs + o]);
+                    db[o] += gradient;
+                    y[sample * outputs + o] = f64::from(b[o]);
+                    for i in 0..inputs {
+                        let at = if transpose { i * outputs + o } else { o * inputs + i };
+                        let (x, w) = (f64::from(x[sample * inputs + i]), f64::from(w[at]));
+                        y[sample * outputs + o] += x * w;
+                        dx[sample * inputs + i] += gradient * w;
+                        dw[at] += gradient * x;
+                    }
                 }
+                let out = on.run([&x, &w, &b], y.len(), |device, [x, w, b], y| {
+                    forward(device, &e, x, w, Some(b), y);
+                });
+                assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
+                let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx, accumulate| {
+                    backward_data(device, &e, dy, w, dx, accumulate);
+                });
+                assert_close(&out, &dx, sum_tolerance(outputs), &format!("dx of {e:?}"));
+                let out = on.run_accumulating([&x, &dy], dw.len(), |device, [x, dy], dw, accumulate| {
+                    backward_weights(device, &e, x, dy, dw, accumulate);
+                });
+                assert_close(&out, &dw, sum_tolerance(n), &format!("dw of {e:?}"));
+                let out = on.run_accumulating([&dy], outputs, |device, [dy], db, accumulate| {
+                    backward_bias(device, &e, dy, db, accumulate);
+                });
+                assert_close(&out, &db, sum_tolerance(n), &format!("db of {e:?}"));
             }
-            let (xv, wv, dyv) = (View::from(&x), View::from(&w), View::from(&dy));
-            let out = run(y.len(), |device, y| forward(device, &e, xv, wv, Some((&b).into()), y));
-            assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
-            let out = run_accumulating(dx.len(), |device, dx, a| backward_data(device, &e, dyv, wv, dx, a));
-            assert_close(&out, &dx, sum_tolerance(outputs), &format!("dx of {e:?}"));
-            let out =
-                run_accumulating(dw.len(), |device, dw, a| backward_weights(device, &e, xv, dyv, dw, a));
-            assert_close(&out, &dw, sum_tolerance(n), &format!("dw of {e:?}"));
-            let out = run_accumulating(outputs, |device, db, a| backward_bias(device, &e, dyv, db, a));
-            assert_close(&out, &db, sum_tolerance(n), &format!("db of {e:?}"));
         }
     }
 }

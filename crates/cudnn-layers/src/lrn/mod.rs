@@ -8,6 +8,7 @@
 //! `count` is `size` or its square.
 
 mod across;
+mod cuda;
 mod power;
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,7 @@ pub fn forward(
                 Region::WithinChannel => within::forward(cpu, lrn, shape, x.host(), out),
             }
         }
+        Device::Cuda(cuda) => cuda::forward(cuda, lrn, shape, x, y, scale),
     }
 }
 
@@ -91,6 +93,7 @@ pub fn backward(
                 Region::WithinChannel => within::backward(cpu, lrn, shape, inputs, dx.host(), accumulate),
             }
         }
+        Device::Cuda(cuda) => cuda::backward(cuda, lrn, shape, x, scale, dy, dx, accumulate),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Both regions against plain loops in double precision and finite differences.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, numeric_gradient, run, run_accumulating, wide};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
 use tensor::testing::{assert_close, random};
 
 const ACROSS: Lrn = Lrn { region: Region::AcrossChannels, size: 5, alpha: 0.5, beta: 0.75, k: 1.5 };
@@ -35,73 +35,75 @@ fn reference(lrn: &Lrn, [n, c, h, w]: [usize; 4], x: &[f64]) -> [Vec<f64>; 2] {
     [y, scale]
 }
 
-/// `y` followed by `scale`.
-fn forward_both(lrn: &Lrn, shape: [usize; 4], x: &[f32]) -> Vec<f32> {
-    run(2 * x.len(), |device, mut out| {
-        let (y, scale) = out.host().split_at_mut(x.len());
-        forward(device, lrn, shape, x.into(), y.into(), scale.into());
-    })
+/// `y` and `scale`.
+fn forward_both(on: &TestDevice, lrn: &Lrn, shape: [usize; 4], x: &[f32]) -> [Vec<f32>; 2] {
+    let mut y = on.run([x], 2 * x.len(), |device, [x], out| {
+        let (y, scale) = out.split_at(x.len());
+        forward(device, lrn, shape, x, y, scale);
+    });
+    let scale = y.split_off(x.len());
+    [y, scale]
 }
 
-#[test]
-fn forward_is_the_definition() {
-    for (lrn, shape) in [
-        (ACROSS, [2, 7, 5, 3]),
-        (ACROSS, [3, 11, 55, 55]),
-        (Lrn { beta: 0.6, size: 3, ..ACROSS }, [1, 2, 40, 40]),
-        (Lrn { size: 255, ..ACROSS }, [1, 300, 3, 5]),
-        (WITHIN, [2, 3, 6, 7]),
-        (WITHIN, [9, 4, 40, 32]),
-        (Lrn { beta: 1.0, size: 7, ..WITHIN }, [1, 1, 4, 2100]),
-    ] {
-        let x: Vec<f32> = random(shape.iter().product(), 1).iter().map(|x| 4.0 * x).collect();
-        let [mut expected, scale] = reference(&lrn, shape, &wide(&x));
-        expected.extend(scale);
-        assert_close(&forward_both(&lrn, shape, &x), &expected, FEW_ROUNDINGS, &format!("{lrn:?}"));
+on_every_device! {
+    fn forward_is_the_definition(on: &TestDevice) {
+        for (lrn, shape) in [
+            (ACROSS, [2, 7, 5, 3]),
+            (ACROSS, [3, 11, 55, 55]),
+            (ACROSS, [2, 131, 6, 7]), // enough channels to be cut into segments
+            (Lrn { beta: 0.6, size: 3, ..ACROSS }, [1, 2, 40, 40]),
+            (Lrn { size: 7, ..ACROSS }, [1, 64, 4, 5]),
+            (Lrn { size: 255, ..ACROSS }, [1, 300, 3, 5]),
+            (WITHIN, [2, 3, 6, 7]),
+            (WITHIN, [9, 4, 40, 32]),
+            (Lrn { beta: 1.0, size: 7, ..WITHIN }, [1, 1, 4, 2100]),
+        ] {
+            let x: Vec<f32> = random(shape.iter().product(), 1).iter().map(|x| 4.0 * x).collect();
+            let [y, scale] = forward_both(on, &lrn, shape, &x);
+            let [expected_y, expected_scale] = reference(&lrn, shape, &wide(&x));
+            assert_close(&y, &expected_y, FEW_ROUNDINGS, &format!("y of {lrn:?}"));
+            assert_close(&scale, &expected_scale, FEW_ROUNDINGS, &format!("scale of {lrn:?}"));
+        }
     }
-}
 
-#[test]
-fn backward_agrees_with_finite_differences() {
-    for (lrn, shape) in [
-        (ACROSS, [2, 7, 2, 3]),
-        (Lrn { size: 3, ..ACROSS }, [1, 9, 1, 5]),
-        (Lrn { beta: 0.6, ..ACROSS }, [1, 3, 2, 2]),
-        (WITHIN, [1, 2, 5, 6]),
-        (Lrn { beta: 1.25, size: 5, ..WITHIN }, [2, 1, 4, 7]),
-    ] {
+    fn backward_agrees_with_finite_differences(on: &TestDevice) {
+        for (lrn, shape) in [
+            (ACROSS, [2, 7, 2, 3]),
+            (ACROSS, [1, 53, 1, 2]),
+            (Lrn { size: 3, ..ACROSS }, [1, 9, 1, 5]),
+            (Lrn { beta: 0.6, ..ACROSS }, [1, 3, 2, 2]),
+            (Lrn { beta: 0.9, ..ACROSS }, [1, 34, 2, 1]),
+            (WITHIN, [1, 2, 5, 6]),
+            (Lrn { beta: 1.25, size: 5, ..WITHIN }, [2, 1, 4, 7]),
+        ] {
+            let len = shape.iter().product();
+            let (x, dy) = (random(len, 1), random(len, 2));
+            let [_, scale] = forward_both(on, &lrn, shape, &x);
+            let dx = on.run_accumulating([&x, &scale, &dy], len, |device, [x, scale, dy], dx, accumulate| {
+                backward(device, &lrn, shape, x, scale, dy, dx, accumulate);
+            });
+            let numeric = numeric_gradient(&x, &dy, |x| reference(&lrn, shape, x)[0].clone());
+            assert_close(&dx, &numeric, FEW_ROUNDINGS, &format!("{lrn:?}"));
+        }
+    }
+
+    /// Many blocks of pixels give what one pixel alone gives: columns do not mix.
+    fn blocks_of_pixels_do_not_mix(on: &TestDevice) {
+        let shape = [2, 6, 40, 50];
         let len = shape.iter().product();
         let (x, dy) = (random(len, 1), random(len, 2));
-        let both = forward_both(&lrn, shape, &x);
-        let dx = run_accumulating(len, |device, dx, accumulate| {
-            backward(device, &lrn, shape, (&x).into(), both[len..].into(), (&dy).into(), dx, accumulate);
-        });
-        let numeric = numeric_gradient(&x, &dy, |x| reference(&lrn, shape, x)[0].clone());
-        assert_close(&dx, &numeric, FEW_ROUNDINGS, &format!("{lrn:?}"));
-    }
-}
-
-/// Many blocks of pixels give what one pixel alone gives: columns do not mix.
-#[test]
-fn blocks_of_pixels_do_not_mix() {
-    let shape = [2, 6, 40, 50];
-    let len = shape.iter().product();
-    let (x, dy) = (random(len, 1), random(len, 2));
-    let both = forward_both(&ACROSS, shape, &x);
-    let dx = run(len, |device, dx| {
-        let scale = both[len..].into();
-        backward(device, &ACROSS, shape, (&x).into(), scale, (&dy).into(), dx, Accumulate::Replace);
-    });
-    for pixel in [0, 999, 1023, 1024, 1999] {
-        let column = |blob: &[f32]| -> Vec<f32> { (0..6).map(|c| blob[c * 2000 + pixel]).collect() };
-        let alone = run(6, |device, dx| {
-            let (x, scale, dy) = (column(&x), column(&both[len..]), column(&dy));
-            let scale = (&scale).into();
-            let shape = [1, 6, 1, 1];
-            backward(device, &ACROSS, shape, (&x).into(), scale, (&dy).into(), dx, Accumulate::Replace);
-        });
-        let expected = wide(&column(&dx));
-        assert_close(&alone, &expected, FEW_ROUNDINGS, "one pixel");
+        let [_, scale] = forward_both(on, &ACROSS, shape, &x);
+        let gradient = |shape: [usize; 4], operands: [&[f32]; 3]| {
+            on.run(operands, operands[0].len(), |device, [x, scale, dy], dx| {
+                backward(device, &ACROSS, shape, x, scale, dy, dx, Accumulate::Replace);
+            })
+        };
+        let dx = gradient(shape, [&x, &scale, &dy]);
+        for pixel in [0, 999, 1023, 1024, 1999] {
+            let column = |blob: &[f32]| -> Vec<f32> { (0..6).map(|c| blob[c * 2000 + pixel]).collect() };
+            let alone = gradient([1, 6, 1, 1], [&column(&x), &column(&scale), &column(&dy)]);
+            assert_close(&alone, &wide(&column(&dx)), FEW_ROUNDINGS, "one pixel");
+        }
     }
 }
 

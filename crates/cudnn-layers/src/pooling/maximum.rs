@@ -37,7 +37,7 @@ impl Tap for u32 {
 }
 
 /// Whether taps fit a byte, [`Tap::NONE`] included.
-fn fits_byte(g: &PoolGeometry) -> bool {
+pub(super) fn fits_byte(g: &PoolGeometry) -> bool {
     g.window[0] * g.window[1] < 256
 }
 

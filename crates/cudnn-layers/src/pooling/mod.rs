@@ -1,14 +1,15 @@
 //! Pooling over windows of each channel: maximum or average, with padding and Caffe's rounding of the output's extents.
 //!
 //! * Maximum: padding never wins. Forward saves which tap of the window won (the first of several equal ones in row-major
-//!   order), one byte per output for windows below 256 taps; backward sends `dy` there. A NaN wins. A window of nothing
-//!   but negative infinity has no winner and passes no gradient.
+//!   order); backward sends `dy` there. A NaN wins, of several the last one. A window of nothing but negative infinity has
+//!   no winner and passes no gradient.
 //! * Average: the sum divided by the number of pixels of the window inside the image *and its padding*, as in Caffe on a
 //!   CPU: a window hanging over the padded edge divides by less. Backward spreads `dy` likewise and needs no data.
 //!
 //! Global pooling is a window of the image's extents.
 
 mod average;
+mod cuda;
 mod maximum;
 mod rows;
 #[cfg(test)]
@@ -17,6 +18,10 @@ mod tests;
 use tensor::{Accumulate, Device, PoolGeometry, View, ViewMut};
 
 /// Elements (`f32`) of the saved winners of [`forward_max`].
+///
+/// Their bytes are the same on every device: for each output the number of the winning tap, counted row by row, in one byte
+/// or, for windows of 256 taps and more, in a native `u32`, with all bits set where no pixel won. Every plane's winners
+/// begin at an element; spare bytes at its end stay as they were.
 pub fn mask_len(geometry: &PoolGeometry) -> usize {
     geometry.n * geometry.c * maximum::plane_mask_len(geometry)
 }
@@ -40,6 +45,7 @@ pub fn forward_max(
         Device::Cpu(cpu) => {
             maximum::forward(cpu, geometry, x.host(), y.host(), mask.map(ViewMut::into_host));
         }
+        Device::Cuda(cuda) => cuda::forward_max(cuda, geometry, x, y, mask),
     }
 }
 
@@ -56,6 +62,7 @@ pub fn backward_max(
     assert_eq!(mask.len(), mask_len(geometry), "the length of the mask");
     match device {
         Device::Cpu(cpu) => maximum::backward(cpu, geometry, mask.host(), dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward_max(cuda, geometry, mask, dy, dx, accumulate),
     }
 }
 
@@ -64,6 +71,7 @@ pub fn forward_average(device: &Device, geometry: &PoolGeometry, x: View<'_>, mu
     check(geometry, x.len(), y.len());
     match device {
         Device::Cpu(cpu) => average::forward(cpu, geometry, x.host(), y.host()),
+        Device::Cuda(cuda) => cuda::forward_average(cuda, geometry, x, y),
     }
 }
 
@@ -78,6 +86,7 @@ pub fn backward_average(
     check(geometry, dx.len(), dy.len());
     match device {
         Device::Cpu(cpu) => average::backward(cpu, geometry, dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward_average(cuda, geometry, dy, dx, accumulate),
     }
 }
 

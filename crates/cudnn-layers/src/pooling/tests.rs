@@ -1,7 +1,7 @@
 //! Both poolings against plain loops over fixed and random geometries, ties and special values included.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, run, run_accumulating};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, on_every_device};
 use rand::RngExt;
 use tensor::{
     Rounding,
@@ -24,6 +24,11 @@ fn geometries() -> Vec<PoolGeometry> {
         pool([1, 1, 9, 150], [3, 5], [2, 40], [2, 4]),  // a stride too wide for runs
         pool([70, 1, 33, 33], [2, 2], [2, 2], [1, 1]),  // several tasks
         pool([1, 1, 1, 1], [1, 1], [1, 1], [0, 0]),
+        pool([2, 3, 13, 14], [3, 3], [2, 2], [2, 1]),
+        pool([1, 2, 57, 56], [3, 3], [2, 2], [1, 0]),
+        pool([3, 2, 21, 16], [2, 2], [2, 2], [0, 1]),
+        pool([2, 2, 20, 23], [9, 7], [4, 3], [3, 2]), // large windows
+        pool([1, 2, 40, 37], [16, 17], [5, 6], [4, 0]), // and more taps than a byte holds
     ];
     let mut rng = tensor::rng::stream(5, 0);
     while all.len() < 60 {
@@ -56,76 +61,101 @@ fn window(g: &PoolGeometry, y_index: usize) -> (Vec<usize>, usize) {
     (pixels, size)
 }
 
-/// The first largest pixel, if any is larger than negative infinity.
+/// The first largest pixel, if any is larger than negative infinity, or the last NaN.
 fn winner(x: &[f32], pixels: &[usize]) -> Option<usize> {
     let mut best = (f32::NEG_INFINITY, None);
     for &pixel in pixels {
-        if x[pixel] > best.0 {
+        if x[pixel] > best.0 || x[pixel].is_nan() {
             best = (x[pixel], Some(pixel));
         }
     }
     best.1
 }
 
-#[test]
-fn the_first_maximum_wins_and_gets_the_gradient() {
-    for g in geometries() {
-        // Few distinct values: ties in nearly every window.
-        let x: Vec<f32> = random(g.x_len(), 1).iter().map(|x| (x * 4.0).round()).collect();
-        let dy = random(g.y_len(), 2);
-        let (mut expected, mut gradient) = (vec![], vec![0.0; x.len()]);
-        for (index, &dy) in dy.iter().enumerate() {
-            let best = winner(&x, &window(&g, index).0);
-            expected.push(best.map_or(f32::NEG_INFINITY, |best| x[best]));
-            best.iter().for_each(|&best| gradient[best] += f64::from(dy));
-        }
-        let y = run(g.y_len(), |device, y| forward_max(device, &g, (&x).into(), y, None));
-        assert_eq!(y, expected, "{g:?}");
-        let mask = run(mask_len(&g), |device, mut mask| {
-            mask.host().fill(0.0); // spare bytes stay as they were
-            let mut y = vec![f32::NAN; g.y_len()];
-            forward_max(device, &g, (&x).into(), ViewMut::from(&mut y), Some(mask));
-            assert_eq!(y, expected, "{g:?}");
-        });
-        let dx = run_accumulating(x.len(), |device, dx, accumulate| {
-            backward_max(device, &g, (&mask).into(), (&dy).into(), dx, accumulate);
-        });
-        assert_close(&dx, &gradient, FEW_ROUNDINGS, "maximum dx");
-    }
+/// Few distinct values, so that there are ties in nearly every window; if asked for, with NaNs and infinities.
+fn image(g: &PoolGeometry, special: bool) -> Vec<f32> {
+    let value = |x: &f32| match (x * 4.0).round() {
+        -4.0 if special => f32::NAN,
+        value if special && value < 2.0 => f32::NEG_INFINITY,
+        4.0 if special => f32::INFINITY,
+        value => value,
+    };
+    random(g.x_len(), 1).iter().map(value).collect()
 }
 
-#[test]
-fn averages_divide_by_the_clipped_window_and_spread_back() {
-    for g in geometries() {
-        let (x, dy) = (random(g.x_len(), 1), random(g.y_len(), 2));
-        let (mut expected, mut gradient) = (vec![], vec![0.0; x.len()]);
-        for (index, &dy) in dy.iter().enumerate() {
-            let (pixels, size) = window(&g, index);
-            expected.push(pixels.iter().map(|&pixel| f64::from(x[pixel])).sum::<f64>() / size as f64);
-            pixels.iter().for_each(|&pixel| gradient[pixel] += f64::from(dy) / size as f64);
-        }
-        let y = run(g.y_len(), |device, y| forward_average(device, &g, (&x).into(), y));
-        assert_close(&y, &expected, FEW_ROUNDINGS, &format!("average of {g:?}"));
-        let dx = run_accumulating(x.len(), |device, dx, accumulate| {
-            backward_average(device, &g, (&dy).into(), dx, accumulate);
-        });
-        assert_close(&dx, &gradient, FEW_ROUNDINGS, &format!("average dx of {g:?}"));
-    }
+/// Elements as bits: NaNs, which equal nothing, and the bytes of a mask.
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
 }
 
-#[test]
-fn nan_wins_and_negative_infinity_has_no_winner() {
-    let g = pool([1, 1, 2, 4], [2, 2], [2, 2], [0, 0]);
-    let inf = f32::NEG_INFINITY;
-    let x = vec![1.0, f32::NAN, inf, inf, 5.0, 2.0, inf, inf];
-    let (mut y, mut mask, mut dx) = (vec![0.0; 2], vec![0.0; mask_len(&g)], vec![f32::NAN; 8]);
-    let device = Device::cpu();
-    forward_max(&device, &g, (&x).into(), ViewMut::from(&mut y), Some(ViewMut::from(&mut mask)));
-    assert!(y[0].is_nan() && y[1] == inf);
-    let dy = vec![1.0, 1.0];
-    let out = ViewMut::from(&mut dx);
-    backward_max(&device, &g, (&mask).into(), (&dy).into(), out, Accumulate::Replace);
-    assert_eq!(dx, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+fn forward_with_mask(on: &TestDevice, g: &PoolGeometry, x: &[f32]) -> [Vec<f32>; 2] {
+    let mut y = on.run([x], g.y_len() + mask_len(g), |device, [x], out| {
+        let (y, mask) = out.split_at(g.y_len());
+        forward_max(device, g, x, y, Some(mask));
+    });
+    let mask = y.split_off(g.y_len());
+    [y, mask]
+}
+
+on_every_device! {
+    fn the_first_maximum_wins_and_gets_the_gradient(on: &TestDevice) {
+        for (g, special) in geometries().into_iter().flat_map(|g| [(g, false), (g, true)]) {
+            let (x, dy) = (image(&g, special), random(g.y_len(), 2));
+            let (mut expected, mut gradient) = (vec![], vec![0.0; x.len()]);
+            for (index, &dy) in dy.iter().enumerate() {
+                let best = winner(&x, &window(&g, index).0);
+                expected.push(best.map_or(f32::NEG_INFINITY, |best| x[best]));
+                best.iter().for_each(|&best| gradient[best] += f64::from(dy));
+            }
+            let y = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, y, None));
+            assert_eq!(bits(&y), bits(&expected), "{g:?}");
+            let [y, mask] = forward_with_mask(on, &g, &x);
+            assert_eq!(bits(&y), bits(&expected), "{g:?}");
+            let dx = on.run_accumulating([&mask, &dy], x.len(), |device, [mask, dy], dx, accumulate| {
+                backward_max(device, &g, mask, dy, dx, accumulate);
+            });
+            assert_close(&dx, &gradient, FEW_ROUNDINGS, &format!("maximum dx of {g:?}"));
+        }
+    }
+
+    fn masks_are_the_same_on_every_device(on: &TestDevice) {
+        for g in geometries() {
+            let x = image(&g, true);
+            let [_, mask] = forward_with_mask(on, &g, &x);
+            let [_, expected] = forward_with_mask(&TestDevice::Cpu, &g, &x);
+            assert_eq!(bits(&mask), bits(&expected), "{g:?}");
+        }
+    }
+
+    fn averages_divide_by_the_clipped_window_and_spread_back(on: &TestDevice) {
+        for g in geometries() {
+            let (x, dy) = (random(g.x_len(), 1), random(g.y_len(), 2));
+            let (mut expected, mut gradient) = (vec![], vec![0.0; x.len()]);
+            for (index, &dy) in dy.iter().enumerate() {
+                let (pixels, size) = window(&g, index);
+                expected.push(pixels.iter().map(|&pixel| f64::from(x[pixel])).sum::<f64>() / size as f64);
+                pixels.iter().for_each(|&pixel| gradient[pixel] += f64::from(dy) / size as f64);
+            }
+            let y = on.run([&x], g.y_len(), |device, [x], y| forward_average(device, &g, x, y));
+            assert_close(&y, &expected, FEW_ROUNDINGS, &format!("average of {g:?}"));
+            let dx = on.run_accumulating([&dy], x.len(), |device, [dy], dx, accumulate| {
+                backward_average(device, &g, dy, dx, accumulate);
+            });
+            assert_close(&dx, &gradient, FEW_ROUNDINGS, &format!("average dx of {g:?}"));
+        }
+    }
+
+    fn nan_wins_and_negative_infinity_has_no_winner(on: &TestDevice) {
+        let g = pool([1, 1, 2, 4], [2, 2], [2, 2], [0, 0]);
+        let inf = f32::NEG_INFINITY;
+        let x = [1.0, f32::NAN, inf, inf, 5.0, 2.0, inf, inf];
+        let [y, mask] = forward_with_mask(on, &g, &x);
+        assert!(y[0].is_nan() && y[1] == inf);
+        let dx = on.run([&mask, &[1.0, 1.0]], 8, |device, [mask, dy], dx| {
+            backward_max(device, &g, mask, dy, dx, Accumulate::Replace);
+        });
+        assert_eq!(dx, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    }
 }
 
 #[test]

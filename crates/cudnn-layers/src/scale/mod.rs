@@ -4,6 +4,7 @@
 //! several axes folds them into one.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +61,7 @@ pub fn forward(device: &Device, extents: &AxisExtents, affine: Affine<'_>, x: Vi
     assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, extents, &affine, x.host(), y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, &affine, Some(x), y),
     }
 }
 
@@ -69,6 +71,7 @@ pub fn forward_in_place(device: &Device, extents: &AxisExtents, affine: Affine<'
     assert_eq!(xy.len(), extents.len(), "the blob's length");
     match device {
         Device::Cpu(cpu) => cpu::forward_in_place(cpu, extents, &affine, xy.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, &affine, None, xy),
     }
 }
 
@@ -86,6 +89,7 @@ pub fn backward(
     assert_eq!((dy.len(), dx.len()), (extents.len(), extents.len()), "lengths of dy and dx");
     match device {
         Device::Cpu(cpu) => cpu::backward(cpu, extents, gamma.host(), dy.host(), dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward(cuda, extents, gamma, dy, dx, accumulate),
     }
 }
 
@@ -101,5 +105,6 @@ pub fn backward_affine(
     assert_eq!((x.len(), dy.len()), (extents.len(), extents.len()), "lengths of x and dy");
     match device {
         Device::Cpu(cpu) => cpu::backward_affine(cpu, extents, [x.host(), dy.host()], gradients),
+        Device::Cuda(cuda) => cuda::backward_affine(cuda, extents, x, dy, gradients),
     }
 }

@@ -1,52 +1,69 @@
 //! Against plain loops; the map is linear, so its gradients are sums of products.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, run, run_accumulating};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, on_every_device};
 use tensor::testing::{assert_close, random};
 
-const EXTENTS: [[usize; 3]; 5] = [[1, 1, 1], [3, 5, 7], [4, 130, 1], [2, 3, 20_011], [16, 65, 49]];
+const EXTENTS: [[usize; 3]; 8] = [
+    [1, 1, 1],
+    [3, 5, 7],
+    [4, 130, 1],
+    [600, 40, 1],
+    [2, 3, 20_011],
+    [16, 65, 49],
+    [5, 70, 64],
+    [67, 3, 1024],
+];
 
-#[test]
-fn forward_and_backward_are_the_definition() {
-    for [outer, axis, inner] in EXTENTS {
-        let extents = AxisExtents { outer, axis, inner };
-        let (x, dy) = (random(extents.len(), 1), random(extents.len(), 2));
-        let (gamma, beta) = (random(axis, 3), random(axis, 4));
-        let affine = Affine { gamma: (&gamma).into(), beta: Some((&beta).into()) };
-        let y = run(x.len(), |device, y| forward(device, &extents, affine, (&x).into(), y));
-        let in_place = run(x.len(), |device, mut xy| {
-            xy.host().copy_from_slice(&x);
-            forward_in_place(device, &extents, affine, xy);
-        });
-        assert_eq!(in_place, y);
-        let dx = run_accumulating(x.len(), |device, dx, accumulate| {
-            backward(device, &extents, (&gamma).into(), (&dy).into(), dx, accumulate);
-        });
-        let (mut expected, mut sums) = (vec![], vec![0.0; 2 * axis]);
-        for (i, (&x, &dy)) in x.iter().zip(&dy).enumerate() {
-            let channel = i / inner % axis;
-            expected.push(f64::from(x) * f64::from(gamma[channel]) + f64::from(beta[channel]));
-            sums[channel] += f64::from(dy) * f64::from(x);
-            sums[axis + channel] += f64::from(dy);
-            assert_eq!(dx[i], gamma[channel] * dy);
+on_every_device! {
+    fn forward_and_backward_are_the_definition(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let extents = AxisExtents { outer, axis, inner };
+            let (x, dy) = (random(extents.len(), 1), random(extents.len(), 2));
+            let (gamma, beta) = (random(axis, 3), random(axis, 4));
+            let y = on.run([&x, &gamma, &beta], x.len(), |device, [x, gamma, beta], y| {
+                forward(device, &extents, Affine { gamma, beta: Some(beta) }, x, y);
+            });
+            let in_place = on.run_in_place([&gamma, &beta], &x, |device, [gamma, beta], xy| {
+                forward_in_place(device, &extents, Affine { gamma, beta: Some(beta) }, xy);
+            });
+            assert_eq!(in_place, y);
+            let dx = on.run_accumulating([&gamma, &dy], x.len(), |device, [gamma, dy], dx, accumulate| {
+                backward(device, &extents, gamma, dy, dx, accumulate);
+            });
+            let (mut expected, mut sums) = (vec![], vec![0.0; 2 * axis]);
+            for (i, (&x, &dy)) in x.iter().zip(&dy).enumerate() {
+                let channel = i / inner % axis;
+                expected.push(f64::from(x) * f64::from(gamma[channel]) + f64::from(beta[channel]));
+                sums[channel] += f64::from(dy) * f64::from(x);
+                sums[axis + channel] += f64::from(dy);
+                assert_eq!(dx[i], gamma[channel] * dy);
+            }
+            assert_close(&y, &expected, FEW_ROUNDINGS, "y");
+            check_parameter_gradients(on, &extents, [&x, &dy], &sums);
         }
-        assert_close(&y, &expected, FEW_ROUNDINGS, "y");
-        check_parameter_gradients(&extents, &x, &dy, &sums);
+    }
+
+    fn without_a_bias_there_is_only_the_factor(on: &TestDevice) {
+        let extents = AxisExtents { outer: 3, axis: 5, inner: 7 };
+        let (x, gamma) = (random(extents.len(), 1), random(5, 3));
+        let y = on.run([&x, &gamma], x.len(), |device, [x, gamma], y| {
+            forward(device, &extents, Affine { gamma, beta: None }, x, y);
+        });
+        assert!(y.iter().enumerate().all(|(i, &y)| y == gamma[i / 7 % 5] * x[i]));
     }
 }
 
-fn check_parameter_gradients(extents: &AxisExtents, x: &[f32], dy: &[f32], sums: &[f64]) {
+fn check_parameter_gradients(on: &TestDevice, extents: &AxisExtents, operands: [&[f32]; 2], sums: &[f64]) {
     let axis = extents.axis;
-    let both = run_accumulating(2 * axis, |device, mut out, accumulate| {
-        let (dgamma, dbeta) = out.host().split_at_mut(axis);
-        let gradients =
-            AffineGradients { dgamma: dgamma.into(), dbeta: Some((&mut *dbeta).into()), accumulate };
-        backward_affine(device, extents, x.into(), dy.into(), gradients);
+    let both = on.run_accumulating(operands, 2 * axis, |device, [x, dy], out, accumulate| {
+        let (dgamma, dbeta) = out.split_at(axis);
+        let gradients = AffineGradients { dgamma, dbeta: Some(dbeta), accumulate };
+        backward_affine(device, extents, x, dy, gradients);
     });
     assert_close(&both, sums, FEW_ROUNDINGS, "dgamma and dbeta");
-    let alone = run_accumulating(axis, |device, dgamma, accumulate| {
-        let gradients = AffineGradients { dgamma, dbeta: None, accumulate };
-        backward_affine(device, extents, x.into(), dy.into(), gradients);
+    let alone = on.run_accumulating(operands, axis, |device, [x, dy], dgamma, accumulate| {
+        backward_affine(device, extents, x, dy, AffineGradients { dgamma, dbeta: None, accumulate });
     });
     assert_eq!(alone, both[..axis]);
 }

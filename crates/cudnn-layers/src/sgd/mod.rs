@@ -9,6 +9,7 @@
 //! The learning rate is inside the history `v`, unlike in PyTorch, which matters when the rate changes.
 
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -39,21 +40,58 @@ pub struct Update {
     pub regularization: Regularization,
 }
 
+/// One parameter to be updated: its factors, and operands of one length.
+#[derive(Debug)]
+pub struct ParamUpdate<'a> {
+    /// The factors.
+    pub update: Update,
+    /// The accumulated gradient.
+    pub dw: View<'a>,
+    /// The history.
+    pub v: ViewMut<'a>,
+    /// The weights.
+    pub w: ViewMut<'a>,
+}
+
 /// Updates the weights `w` and the history `v` from the accumulated gradient `dw`, in one pass.
 ///
 /// # Panics
 /// If lengths differ.
-pub fn update(device: &Device, update: &Update, dw: View<'_>, mut v: ViewMut<'_>, mut w: ViewMut<'_>) {
-    assert_eq!((dw.len(), v.len()), (w.len(), w.len()), "gradient, history and weights have one length");
+pub fn update(device: &Device, update: &Update, dw: View<'_>, v: ViewMut<'_>, w: ViewMut<'_>) {
+    update_all(device, &mut [ParamUpdate { update: *update, dw, v, w }]);
+}
+
+/// Parameters that a GPU updates in one launch: more would not fit a kernel's arguments of 4 KiB.
+pub const PARAMS_AT_ONCE: usize = 64;
+
+/// [`update`] for every one of `params`, on a GPU [`PARAMS_AT_ONCE`] in one launch.
+///
+/// # Panics
+/// If lengths differ within a parameter.
+pub fn update_all(device: &Device, params: &mut [ParamUpdate<'_>]) {
+    for ParamUpdate { dw, v, w, .. } in params.iter() {
+        assert_eq!((dw.len(), v.len()), (w.len(), w.len()), "gradient, history and weights have one length");
+    }
     match device {
-        Device::Cpu(cpu) => cpu::update(cpu, update, dw.host(), v.host(), w.host()),
+        Device::Cpu(cpu) => {
+            for ParamUpdate { update, dw, v, w } in params {
+                cpu::update(cpu, update, dw.host(), v.host(), w.host());
+            }
+        }
+        Device::Cuda(cuda) => cuda::update_all(cuda, params),
     }
 }
 
 /// The sum of squares, for clipping by the global L2 norm: summed in a fixed order, in double precision above runs of a
-/// few thousand elements.
+/// few thousand elements. It waits for a GPU; if that fails, the sum is NaN and the device keeps the error.
 pub fn sum_of_squares(device: &Device, elements: View<'_>) -> f64 {
+    sum_of_squares_all(device, &[elements])
+}
+
+/// [`sum_of_squares`] of several runs of elements, such as the gradients of a net, waiting once.
+pub fn sum_of_squares_all(device: &Device, runs: &[View<'_>]) -> f64 {
     match device {
-        Device::Cpu(cpu) => cpu::sum_of_squares(cpu, elements.host()),
+        Device::Cpu(cpu) => runs.iter().map(|run| cpu::sum_of_squares(cpu, run.host())).sum(),
+        Device::Cuda(cuda) => cuda::sum_of_squares(cuda, runs),
     }
 }

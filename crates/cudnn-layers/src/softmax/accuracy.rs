@@ -2,14 +2,15 @@
 //!
 //! Of equal scores the higher class ranks first, as in Caffe 1.0; a label whose score is NaN is never right.
 
-use super::{LabelError, cpu};
+use super::{LabelError, cpu, cuda};
 use crate::AxisExtents;
 use tensor::{Device, View, ViewMut};
 
 /// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none).
 ///
 /// # Errors
-/// [`LabelError`] for the first label that is neither a class nor ignored.
+/// [`LabelError`] for the first label that is neither a class nor ignored; the accuracy is not written then. On a GPU, where
+/// nobody waits here, the error shows in [`labels::device_fault`](super::labels::device_fault).
 ///
 /// # Panics
 /// If a length does not match `extents`.
@@ -28,6 +29,7 @@ pub fn forward(
         Device::Cpu(_) => {
             accuracy.host()[0] = cpu::accuracy(extents, top_k, ignore_label, scores.host(), labels.host())?;
         }
+        Device::Cuda(cuda) => cuda::accuracy(cuda, extents, top_k, ignore_label, (scores, labels, accuracy)),
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Labels: class numbers, stored as `f32` like every other blob.
 
 use crate::AxisExtents;
+use tensor::Device;
 use thiserror::Error;
 
 /// A label that names no class.
@@ -13,6 +14,25 @@ pub struct LabelError {
     pub sample: usize,
     /// The number of classes.
     pub classes: usize,
+}
+
+/// The first word of a fault that is a label; then come sample, the label's bits and the number of classes.
+const FAULT: u32 = 1;
+
+/// The first label that a GPU found to be no class since this was asked last. To be asked after [`Device::check`]; on the
+/// processor such a label was an error at once.
+pub fn device_fault(device: &Device) -> Option<LabelError> {
+    let Device::Cuda(cuda) = device else {
+        return None;
+    };
+    match cuda.take_fault()? {
+        [FAULT, sample, label, classes] => Some(LabelError {
+            label: f32::from_bits(label),
+            sample: sample as usize,
+            classes: classes as usize,
+        }),
+        other => unreachable!("no CUDA kernel reports {other:?}"),
+    }
 }
 
 /// The class that `label` of prediction `index` names; `None` where it is to be ignored.

@@ -5,7 +5,7 @@
 //! `dx = (p - 1 at the label) * loss_weight / normaliser`, without the quotient of small numbers that two separate gradients
 //! would form.
 
-use super::{LabelError, cpu};
+use super::{LabelError, cpu, cuda};
 use crate::AxisExtents;
 use tensor::{Accumulate, Device, View, ViewMut};
 
@@ -36,7 +36,8 @@ pub struct LossOptions {
 /// per prediction, `outer * inner`.
 ///
 /// # Errors
-/// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then.
+/// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then. On a GPU, where
+/// nobody waits here, the error shows in [`labels::device_fault`](super::labels::device_fault).
 ///
 /// # Panics
 /// If a length does not match `extents`, as in all functions of this module.
@@ -55,6 +56,7 @@ pub fn forward(
         Device::Cpu(_) => {
             loss.host()[0] = cpu::loss(extents, options, p.host(), labels.host())?;
         }
+        Device::Cuda(cuda) => cuda::loss(cuda, extents, options, p.as_view(), labels, loss),
     }
     Ok(())
 }
@@ -80,6 +82,10 @@ pub fn backward(
         Device::Cpu(cpu) => {
             let operands = (p.host(), labels.host(), dx.host());
             cpu::loss_backward(cpu, extents, options, loss_weight, operands, accumulate)
+        }
+        Device::Cuda(cuda) => {
+            cuda::loss_backward(cuda, extents, options, loss_weight, (p, labels, dx), accumulate);
+            Ok(())
         }
     }
 }

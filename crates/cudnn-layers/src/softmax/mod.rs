@@ -5,6 +5,7 @@
 
 pub mod accuracy;
 mod cpu;
+mod cuda;
 pub mod labels;
 pub mod loss;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub fn forward(device: &Device, extents: &AxisExtents, x: View<'_>, mut y: ViewM
     assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, y),
     }
 }
 
@@ -43,5 +45,6 @@ pub fn backward(
     assert_eq!((y.len(), dy.len(), dx.len()), (len, len, len), "lengths of y, dy and dx");
     match device {
         Device::Cpu(cpu) => cpu::backward(cpu, extents, [y.host(), dy.host()], dx.host(), accumulate),
+        Device::Cuda(cuda) => cuda::backward(cuda, extents, y, dy, dx, accumulate),
     }
 }

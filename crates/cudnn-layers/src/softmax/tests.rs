@@ -2,7 +2,8 @@
 
 use super::loss::LossOptions;
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, numeric_gradient, run, run_accumulating, wide};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
+use std::sync::{Mutex, PoisonError};
 use tensor::testing::{assert_close, random};
 
 const EXTENTS: [[usize; 3]; 5] = [[1, 1, 1], [4, 10, 1], [33, 1000, 1], [2, 5, 200], [3, 7, 13]];
@@ -19,31 +20,6 @@ fn labels(e: &AxisExtents) -> Vec<f32> {
     (0..e.per_index()).map(|i| if i % 5 == 4 { 255.0 } else { (i * 7 % e.axis) as f32 }).collect()
 }
 
-#[test]
-fn softmax_and_its_gradient() {
-    for [outer, axis, inner] in EXTENTS {
-        let e = AxisExtents { outer, axis, inner };
-        let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 5.0 * x).collect();
-        let y = run(e.len(), |device, y| forward(device, &e, (&x).into(), y));
-        assert_close(&y, &reference(&e, &wide(&x)), FEW_ROUNDINGS, "y");
-        if e.len() < 500 {
-            let dy = random(e.len(), 2);
-            let dx = run_accumulating(e.len(), |device, dx, accumulate| {
-                backward(device, &e, (&y).into(), (&dy).into(), dx, accumulate);
-            });
-            assert_close(&dx, &numeric_gradient(&x, &dy, |x| reference(&e, x)), 1e-5, "dx");
-        }
-    }
-}
-
-#[test]
-fn large_scores_do_not_overflow() {
-    let e = AxisExtents { outer: 1, axis: 3, inner: 1 };
-    let x = vec![1000.0, 999.0, -1000.0];
-    let y = run(3, |device, y| forward(device, &e, (&x).into(), y));
-    assert_close(&y, &[0.731_058_578_63, 0.268_941_421_37, 0.0], FEW_ROUNDINGS, "y");
-}
-
 fn reference_loss(e: &AxisExtents, normaliser: f64, labels: &[f32], x: &[f64]) -> f64 {
     let p = reference(e, x);
     let term = |(i, &label): (usize, &f32)| {
@@ -54,91 +30,170 @@ fn reference_loss(e: &AxisExtents, normaliser: f64, labels: &[f32], x: &[f64]) -
     labels.iter().enumerate().map(term).sum::<f64>() / normaliser
 }
 
-#[test]
-fn loss_and_its_gradient_under_every_normalization() {
-    for [outer, axis, inner] in [[4, 10, 1], [3, 7, 13], [1, 2, 1]] {
-        let e = AxisExtents { outer, axis, inner };
-        let (x, labels) = (random(e.len(), 1), labels(&e));
-        let valid = labels.iter().filter(|&&label| label != 255.0).count();
-        for (normalization, normaliser) in [
-            (Normalization::Full, outer * inner),
-            (Normalization::Valid, valid),
-            (Normalization::BatchSize, outer),
-            (Normalization::None, 1),
-        ] {
-            let options = LossOptions { normalization, ignore_label: Some(255) };
-            let out = run(e.len() + 1, |device, mut out| {
-                let (p, loss) = out.host().split_at_mut(e.len());
-                let operands = ((&x).into(), (&labels).into(), p.into(), loss.into());
-                let (x, labels, p, loss) = operands;
-                loss::forward(device, &e, &options, x, labels, p, loss).expect("labels are classes");
-            });
-            let loss_of = |x: &[f64]| vec![reference_loss(&e, normaliser as f64, &labels, x)];
-            assert_close(&out[e.len()..], &loss_of(&wide(&x)), FEW_ROUNDINGS, "loss");
-            let p = View::from(&out[..e.len()]);
-            let dx = run_accumulating(e.len(), |device, dx, accumulate| {
-                loss::backward(device, &e, &options, 0.3, p, (&labels).into(), dx, accumulate)
-                    .expect("labels are classes");
-            });
-            assert_close(&dx, &numeric_gradient(&x, &[0.3], loss_of), 1e-5, "dx");
+/// `p` and the loss.
+fn loss_of(
+    on: &TestDevice,
+    e: &AxisExtents,
+    options: &LossOptions,
+    x: &[f32],
+    labels: &[f32],
+) -> [Vec<f32>; 2] {
+    let mut p = on.run([x, labels], e.len() + 1, |device, [x, labels], out| {
+        let (p, loss) = out.split_at(e.len());
+        loss::forward(device, e, options, x, labels, p, loss).expect("labels are classes");
+    });
+    let loss = p.split_off(e.len());
+    [p, loss]
+}
+
+/// The error that an operation returned or, on a GPU, shows when it is waited for.
+fn error_of(device: &Device, result: Result<(), LabelError>) -> LabelError {
+    device.check().expect("the GPU works");
+    result.err().or_else(|| labels::device_fault(device)).expect("a label is no class")
+}
+
+/// Tests that report faults take turns: a GPU has one place for them.
+static FAULTS: Mutex<()> = Mutex::new(());
+
+on_every_device! {
+    fn softmax_and_its_gradient(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let e = AxisExtents { outer, axis, inner };
+            let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 5.0 * x).collect();
+            let y = on.run([&x], e.len(), |device, [x], y| forward(device, &e, x, y));
+            assert_close(&y, &reference(&e, &wide(&x)), FEW_ROUNDINGS, "y");
+            if e.len() < 500 {
+                let dy = random(e.len(), 2);
+                let dx = on.run_accumulating([&y, &dy], e.len(), |device, [y, dy], dx, accumulate| {
+                    backward(device, &e, y, dy, dx, accumulate);
+                });
+                assert_close(&dx, &numeric_gradient(&x, &dy, |x| reference(&e, x)), 1e-5, "dx");
+            }
         }
     }
-}
 
-#[test]
-fn an_impossible_class_costs_a_finite_loss() {
-    let e = AxisExtents { outer: 1, axis: 2, inner: 1 };
-    let (x, labels) = (vec![0.0, -1000.0], vec![1.0]);
-    let (mut p, mut loss) = (vec![0.0; 2], vec![0.0]);
-    let (out, options) = (ViewMut::from(&mut loss), LossOptions::default());
-    let p = ViewMut::from(&mut p);
-    loss::forward(&Device::cpu(), &e, &options, (&x).into(), (&labels).into(), p, out).expect("valid");
-    assert!((loss[0] + f32::MIN_POSITIVE.ln()).abs() < 1e-4, "{}", loss[0]);
-}
-
-#[test]
-fn labels_that_name_no_class_are_errors() {
-    let e = AxisExtents { outer: 3, axis: 10, inner: 2 };
-    let options = LossOptions { ignore_label: Some(-1), ..LossOptions::default() };
-    let x = random(60, 1);
-    for bad in [10.0, -2.0, 2.5, f32::NAN, f32::INFINITY, 1e20] {
-        let mut labels = vec![-1.0; 6];
-        labels[5] = bad;
-        let (mut p, mut loss, mut dx) = (vec![0.0; 60], vec![7.0], vec![7.0; 60]);
-        let device = Device::cpu();
-        let (scores, classes) = (View::from(&x), View::from(&labels));
-        let out = ViewMut::from(&mut loss);
-        let error = loss::forward(&device, &e, &options, scores, classes, ViewMut::from(&mut p), out)
-            .expect_err("no class");
-        assert_eq!((error.sample, error.classes), (2, 10));
-        assert_eq!(error.to_string(), format!("the label {bad} of sample 2 is none of the classes 0 to 9"));
-        let out = ViewMut::from(&mut dx);
-        loss::backward(&device, &e, &options, 1.0, (&p).into(), classes, out, Accumulate::Replace)
-            .expect_err("no class");
-        let mut share = vec![7.0];
-        accuracy::forward(&device, &e, 1, Some(-1), scores, classes, ViewMut::from(&mut share))
-            .expect_err("no class");
-        assert!(loss[0] == 7.0 && share[0] == 7.0 && dx.iter().all(|&dx| dx == 7.0), "nothing written");
+    fn large_scores_do_not_overflow(on: &TestDevice) {
+        let e = AxisExtents { outer: 1, axis: 3, inner: 1 };
+        let y = on.run([&[1000.0, 999.0, -1000.0]], 3, |device, [x], y| forward(device, &e, x, y));
+        assert_close(&y, &[0.731_058_578_63, 0.268_941_421_37, 0.0], FEW_ROUNDINGS, "y");
     }
-}
 
-#[test]
-fn accuracy_counts_the_label_among_the_best() {
-    let e = AxisExtents { outer: 2, axis: 3, inner: 2 };
-    // Predictions by column: scores (3, 2, 1), (1, 1, 1), (0, NaN, 5), (1, 2, 3).
-    let scores = vec![3.0, 1.0, 2.0, 1.0, 1.0, 1.0, 0.0, 1.0, f32::NAN, 2.0, 5.0, 3.0];
-    let labels = vec![0.0, 1.0, 1.0, 9.0];
-    let share = |top_k: usize| {
-        run(1, |device, out| {
-            accuracy::forward(device, &e, top_k, Some(9), (&scores).into(), (&labels).into(), out)
-                .expect("labels are classes");
-        })[0]
-    };
-    // Of equal scores the higher class is first, so class 1 of the second prediction is the second best.
-    assert_eq!([share(1), share(2), share(3)], [1.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0]);
-    let ignored = vec![9.0; 4];
-    let none = run(1, |device, out| {
-        accuracy::forward(device, &e, 1, Some(9), (&scores).into(), (&ignored).into(), out).expect("ignored");
-    });
-    assert_eq!(none, [0.0]);
+    fn loss_and_its_gradient_under_every_normalization(on: &TestDevice) {
+        for [outer, axis, inner] in [[4, 10, 1], [3, 7, 13], [1, 2, 1]] {
+            let e = AxisExtents { outer, axis, inner };
+            let (x, labels) = (random(e.len(), 1), labels(&e));
+            let valid = labels.iter().filter(|&&label| label != 255.0).count();
+            for (normalization, normaliser) in [
+                (Normalization::Full, outer * inner),
+                (Normalization::Valid, valid),
+                (Normalization::BatchSize, outer),
+                (Normalization::None, 1),
+            ] {
+                let options = LossOptions { normalization, ignore_label: Some(255) };
+                let [p, loss] = loss_of(on, &e, &options, &x, &labels);
+                let expected = |x: &[f64]| vec![reference_loss(&e, normaliser as f64, &labels, x)];
+                assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
+                let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
+                    loss::backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
+                        .expect("labels are classes");
+                });
+                assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
+            }
+        }
+    }
+
+    fn many_predictions_have_one_loss_and_one_normaliser(on: &TestDevice) {
+        let e = AxisExtents { outer: 7, axis: 4, inner: 1501 };
+        let (x, labels) = (random(e.len(), 1), labels(&e));
+        let valid = labels.iter().filter(|&&label| label != 255.0).count() as f64;
+        let options = LossOptions { ignore_label: Some(255), ..LossOptions::default() };
+        let [p, loss] = loss_of(on, &e, &options, &x, &labels);
+        assert_close(&loss, &[reference_loss(&e, valid, &labels, &wide(&x))], FEW_ROUNDINGS, "loss");
+        let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
+            loss::backward(device, &e, &options, 2.0, p, labels, dx, accumulate).expect("labels are classes");
+        });
+        let expected: Vec<f64> = (0..e.len())
+            .map(|i| {
+                let (class, label) = (i / e.inner % e.axis, labels[i / (e.axis * e.inner) * e.inner + i % e.inner]);
+                let wanted = if label == class as f32 { 1.0 } else { 0.0 };
+                if label == 255.0 { 0.0 } else { (f64::from(p[i]) - wanted) * 2.0 / valid }
+            })
+            .collect();
+        assert_close(&dx, &expected, FEW_ROUNDINGS, "dx");
+    }
+
+    fn an_impossible_class_costs_a_finite_loss(on: &TestDevice) {
+        let e = AxisExtents { outer: 1, axis: 2, inner: 1 };
+        let [_, loss] = loss_of(on, &e, &LossOptions::default(), &[0.0, -1000.0], &[1.0]);
+        assert!((loss[0] + f32::MIN_POSITIVE.ln()).abs() < 1e-4, "{}", loss[0]);
+    }
+
+    fn labels_that_name_no_class_are_errors(on: &TestDevice) {
+        let _turn = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = LossOptions { ignore_label: Some(-1), ..LossOptions::default() };
+        // Few predictions, and so many that several blocks of a GPU share them; the first bad label is reported.
+        for ([outer, inner], bad_at) in [([3, 2], [5, 5]), ([9000, 1], [4100, 8000])] {
+            let e = AxisExtents { outer, axis: 10, inner };
+            let x = random(e.len(), 1);
+            for bad in [10.0, -2.0, 2.5, f32::NAN, f32::INFINITY, 1e20] {
+                let mut labels = vec![-1.0; e.per_index()];
+                bad_at.iter().for_each(|&at| labels[at] = bad);
+                let check = |error: LabelError| {
+                    let sample = bad_at[0] / inner;
+                    assert_eq!((error.sample, error.classes), (sample, 10));
+                    let message = format!("the label {bad} of sample {sample} is none of the classes 0 to 9");
+                    assert_eq!(error.to_string(), message);
+                };
+                let loss = on.run_in_place([&x, &labels], &vec![7.0; e.len() + 1], |device, [x, labels], out| {
+                    let (p, loss) = out.split_at(e.len());
+                    check(error_of(device, loss::forward(device, &e, &options, x, labels, p, loss)));
+                });
+                assert_eq!(loss[e.len()], 7.0, "the loss is not written");
+                let dx = on.run_in_place([&x, &labels], &vec![7.0; e.len()], |device, [p, labels], dx| {
+                    let add = Accumulate::Replace;
+                    check(error_of(device, loss::backward(device, &e, &options, 1.0, p, labels, dx, add)));
+                });
+                assert!(dx.iter().all(|&dx| dx == 7.0), "dx is not written");
+                let share = on.run_in_place([&x, &labels], &[7.0], |device, [x, labels], share| {
+                    check(error_of(device, accuracy::forward(device, &e, 1, Some(-1), x, labels, share)));
+                });
+                assert_eq!(share, [7.0], "the accuracy is not written");
+            }
+        }
+    }
+
+    fn accuracy_counts_the_label_among_the_best(on: &TestDevice) {
+        let e = AxisExtents { outer: 2, axis: 3, inner: 2 };
+        // Predictions by column: scores (3, 2, 1), (1, 1, 1), (0, NaN, 5), (1, 2, 3).
+        let scores = [3.0, 1.0, 2.0, 1.0, 1.0, 1.0, 0.0, 1.0, f32::NAN, 2.0, 5.0, 3.0];
+        let share = |top_k: usize, labels: [f32; 4]| {
+            on.run([&scores, &labels], 1, |device, [scores, labels], out| {
+                accuracy::forward(device, &e, top_k, Some(9), scores, labels, out).expect("labels are classes");
+            })[0]
+        };
+        // Of equal scores the higher class is first, so class 1 of the second prediction is the second best.
+        let labels = [0.0, 1.0, 1.0, 9.0];
+        assert_eq!([1, 2, 3].map(|top_k| share(top_k, labels)), [1.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0]);
+        assert_eq!(share(1, [9.0; 4]), 0.0);
+    }
+
+    fn accuracy_of_many_predictions(on: &TestDevice) {
+        let e = AxisExtents { outer: 150, axis: 67, inner: 3 };
+        // Ties between some classes.
+        let scores: Vec<f32> = random(e.len(), 1).iter().map(|x| (x * 50.0).round()).collect();
+        let labels = labels(&e);
+        let (mut right, mut counted) = (0.0, 0.0);
+        for (row, &label) in labels.iter().enumerate().filter(|(_, label)| **label != 255.0) {
+            let score = |class: usize| scores[(row / e.inner * e.axis + class) * e.inner + row % e.inner];
+            let mut classes: Vec<usize> = (0..e.axis).rev().collect();
+            classes.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+            right += if classes[..5].contains(&(label as usize)) { 1.0 } else { 0.0 };
+            counted += 1.0;
+        }
+        let share = on.run([&scores, &labels], 1, |device, [scores, labels], out| {
+            accuracy::forward(device, &e, 5, Some(255), scores, labels, out).expect("labels are classes");
+        });
+        assert!(right > 0.0 && right < counted);
+        assert_eq!(share, [right / counted]);
+    }
 }

@@ -40,10 +40,10 @@ pub fn gemm(
     c_stride: usize,
     accumulate: Accumulate,
 ) {
-    if cpu.threads() == 1 {
-        return multiply([m, n, k], a, b, c, c_stride, accumulate, Parallelism::None);
-    }
-    let threads = Parallelism::Rayon(cpu.threads());
+    let threads = match cpu.threads() {
+        1 => Parallelism::None,
+        threads => Parallelism::Rayon(threads),
+    };
     cpu.run(|| multiply([m, n, k], a, b, c, c_stride, accumulate, threads));
 }
 

@@ -45,18 +45,19 @@ impl Cpu {
         chunk: usize,
         task: impl Fn(usize, &mut [f32]) + Sync,
     ) {
-        if self.threads() == 1 || elements.len() <= chunk {
-            elements.chunks_mut(chunk.max(1)).enumerate().for_each(|(index, chunk)| task(index, chunk));
-        } else {
-            self.run(|| {
+        self.run(|| {
+            if self.threads() == 1 || elements.len() <= chunk {
+                elements.chunks_mut(chunk.max(1)).enumerate().for_each(|(index, chunk)| task(index, chunk));
+            } else {
                 elements.par_chunks_mut(chunk).enumerate().for_each(|(index, chunk)| task(index, chunk));
-            });
-        }
+            }
+        });
     }
 
     fn for_each_with<S: Send>(&self, tasks: usize, state: &mut [S], task: impl Fn(usize, &mut S) + Sync) {
         if state.len() == 1 || tasks <= 1 {
-            (0..tasks).for_each(|index| task(index, &mut state[0]));
+            // On a thread of the pool all the same: there denormals count as zeros.
+            self.run(|| (0..tasks).for_each(|index| task(index, &mut state[0])));
             return;
         }
         let next = AtomicUsize::new(0);

@@ -1,44 +1,112 @@
 //! A GPU in use.
 
-use super::{CudaDeviceInfo, CudaError};
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
-use std::{fmt, sync::Arc};
+use super::{
+    CudaDeviceInfo, CudaError, DeviceArena, DeviceViewMut, Event, Stream,
+    fault::FaultCell,
+    library::{Libraries, Library},
+    module::Modules,
+};
+use crate::arena::Span;
+use cudarc::driver::{CudaContext, sys};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Elements of the scratch that every open device owns: 32 MiB, what cuBLAS recommends for its workspace on the largest
+/// GPUs.
+const SCRATCH_LEN: usize = 8 << 20;
 
 /// A GPU in use: its context and the one stream that all work goes through. Clones share both.
+///
+/// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: asking for work returns
+/// nothing, and the first failure is kept for whoever waits for the work ([`Cuda::check`]).
 #[derive(Clone)]
 pub struct Cuda {
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
-    info: Arc<CudaDeviceInfo>,
+    stream: Stream,
+    shared: Arc<Shared>,
+    tf32: bool,
+}
+
+/// Libraries first: they are to end before what they work on.
+struct Shared {
+    libraries: Mutex<Libraries>,
+    modules: Mutex<Modules>,
+    scratch: Mutex<DeviceArena>,
+    fault: FaultCell,
+    failure: Mutex<Option<CudaError>>,
+    info: CudaDeviceInfo,
+    versions: String,
 }
 
 impl Cuda {
-    pub(super) fn open(info: CudaDeviceInfo) -> Result<Self, CudaError> {
-        let opening = || CudaError::new(format!("opening GPU {} ({})", info.ordinal, info.name));
-        let context = CudaContext::new(info.ordinal).map_err(opening())?;
-        let stream = context.new_stream().map_err(opening())?;
-        Ok(Self { context, stream, info: Arc::new(info) })
+    pub(super) fn open(info: CudaDeviceInfo, versions: String) -> Result<Self, CudaError> {
+        let what = format!("opening GPU {} ({})", info.ordinal, info.name);
+        let stream = Stream::new(CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?)?;
+        let shared = Shared {
+            libraries: Mutex::default(),
+            modules: Mutex::default(),
+            scratch: Mutex::new(DeviceArena::new(&stream, SCRATCH_LEN)?),
+            fault: FaultCell::new(&stream)?,
+            failure: Mutex::default(),
+            info,
+            versions,
+        };
+        Ok(Self { stream, shared: Arc::new(shared), tf32: false })
+    }
+
+    /// The same GPU, whose products may, if `allowed`, round their factors to TF32.
+    pub fn with_tf32(self, allowed: bool) -> Self {
+        Self { tf32: allowed, ..self }
+    }
+
+    /// Whether products may round their factors to TF32.
+    pub fn allows_tf32(&self) -> bool {
+        self.tf32
     }
 
     /// What the device is.
     pub fn info(&self) -> &CudaDeviceInfo {
-        &self.info
+        &self.shared.info
     }
 
-    /// Makes the device the calling thread's own: libraries that take no context look there.
+    /// The newest CUDA that the driver supports, and the driver's version.
+    pub fn versions(&self) -> &str {
+        &self.shared.versions
+    }
+
+    /// The stream that all work goes through.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// As [`Stream::bind`].
     ///
     /// # Errors
     /// The device is lost.
     pub fn bind(&self) -> Result<(), CudaError> {
-        self.context.bind_to_thread().map_err(CudaError::new("selecting the GPU"))
+        self.stream.bind()
     }
 
-    /// Waits until all work asked for so far is done.
+    /// As [`Stream::synchronize`].
     ///
     /// # Errors
-    /// Some of that work failed.
+    /// Some of the work asked for so far failed.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        self.stream.synchronize().map_err(CudaError::new("work on the GPU"))
+        self.stream.synchronize()
+    }
+
+    /// As [`Stream::event`].
+    ///
+    /// # Errors
+    /// The device is lost or out of memory.
+    pub fn event(&self) -> Result<Event, CudaError> {
+        self.stream.event()
+    }
+
+    /// Streaming multiprocessors.
+    pub fn multiprocessors(&self) -> u32 {
+        self.info().multiprocessors.unsigned_abs().max(1)
     }
 
     /// Bytes of device memory that are free, and all that there are.
@@ -46,64 +114,84 @@ impl Cuda {
     /// # Errors
     /// The device is lost.
     pub fn memory(&self) -> Result<[u64; 2], CudaError> {
-        let (free, total) =
-            self.context.mem_get_info().map_err(CudaError::new("asking for the GPU's free memory"))?;
+        let asking = CudaError::driver("asking for the GPU's free memory");
+        let (free, total) = self.stream.context().mem_get_info().map_err(asking)?;
         Ok([free as u64, total as u64])
     }
 
-    /// An event for timing, not recorded yet.
-    ///
-    /// # Errors
-    /// The device is lost or out of memory.
-    pub fn event(&self) -> Result<Event, CudaError> {
-        let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let event = self.context.new_event(flags).map_err(CudaError::new("creating an event"))?;
-        Ok(Event { event, stream: self.stream.clone() })
+    /// Keeps the failure of work that was asked for, if it is the first.
+    pub fn note(&self, result: Result<(), CudaError>) {
+        if let Err(error) = result {
+            lock(&self.shared.failure).get_or_insert(error);
+        }
     }
 
-    /// The stream, for libraries that are told where to work. It lives as long as any clone of `self`.
-    pub fn raw_stream(&self) -> sys::CUstream {
-        self.stream.cu_stream()
+    /// Waits until all work asked for so far is done.
+    ///
+    /// # Errors
+    /// The first failure since the device was opened.
+    pub fn check(&self) -> Result<(), CudaError> {
+        let waited = self.synchronize();
+        match &*lock(&self.shared.failure) {
+            Some(first) => Err(first.clone()),
+            None => waited,
+        }
+    }
+
+    /// Lends the device's own scratch of 32 MiB to one piece of work. All work goes through one stream, so it is free again
+    /// for the next; its contents are unset.
+    pub fn scratch<R>(&self, work: impl FnOnce(DeviceViewMut<'_>) -> R) -> R {
+        let mut scratch = lock(&self.shared.scratch);
+        let all = Span { offset: 0, len: scratch.len() };
+        work(scratch.view_mut(all))
+    }
+
+    /// Bytes of device memory that every open device takes besides its arenas and the driver's context.
+    pub fn own_bytes(&self) -> u64 {
+        (lock(&self.shared.scratch).len() * size_of::<f32>()) as u64
+    }
+
+    /// Uses a library, which is started at first use and ends with the device. Several threads take turns; `work` cannot
+    /// use another library meanwhile.
+    ///
+    /// # Errors
+    /// The library could not be started, or what `work` returns.
+    pub fn with_library<T: Library, R, E: From<T::Error>>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut libraries = lock(&self.shared.libraries);
+        work(libraries.get::<T>(&self.stream)?)
+    }
+
+    /// The device address of sixteen bytes that a CUDA kernel can write, in one piece (a `uint4` whose first word is not 0),
+    /// to say that its data is out of range.
+    pub fn fault_address(&self) -> sys::CUdeviceptr {
+        self.shared.fault.address()
+    }
+
+    /// What a CUDA kernel wrote there, and clears it. To be asked after [`Cuda::check`].
+    pub fn take_fault(&self) -> Option<[u32; 4]> {
+        self.shared.fault.take()
+    }
+
+    pub(super) fn modules(&self) -> MutexGuard<'_, Modules> {
+        lock(&self.shared.modules)
     }
 
     /// Whether both are the same device and stream.
     pub fn is_same(&self, other: &Cuda) -> bool {
-        Arc::ptr_eq(&self.stream, &other.stream)
+        self.stream.is_same(&other.stream)
     }
+}
+
+/// A panic elsewhere leaves nothing behind that could not be used.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cuda({}: {})", self.info.ordinal, self.info.name)
-    }
-}
-
-/// A point in the stream whose time can be read afterwards.
-pub struct Event {
-    event: CudaEvent,
-    stream: Arc<CudaStream>,
-}
-
-impl Event {
-    /// Marks the point after all work asked for so far.
-    ///
-    /// # Errors
-    /// The device is lost.
-    pub fn record(&self) -> Result<(), CudaError> {
-        self.event.record(&self.stream).map_err(CudaError::new("recording an event"))
-    }
-
-    /// Waits for both points and returns the milliseconds from this one to `end`.
-    ///
-    /// # Errors
-    /// Work before one of them failed, or one was never recorded.
-    pub fn elapsed_ms(&self, end: &Event) -> Result<f64, CudaError> {
-        self.event.elapsed_ms(&end.event).map(f64::from).map_err(CudaError::new("timing work on the GPU"))
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Event")
+        write!(f, "Cuda({}: {})", self.info().ordinal, self.info().name)
     }
 }

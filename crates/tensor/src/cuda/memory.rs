@@ -1,18 +1,14 @@
 //! Device memory: one allocation, and views of it.
 
-use super::{Cuda, CudaError};
-use crate::arena::{self, Access, ArenaError, Span};
+use super::{CudaError, Stream};
+use crate::arena::{self, Access, ArenaError, Lease, Span};
 use cudarc::driver::{result, sys::CUdeviceptr};
 use std::{marker::PhantomData, ops::Range};
-
-/// Offsets of buffers in device memory are multiples of this many elements: 256 bytes, what the driver's own
-/// allocations are aligned to.
-pub const DEVICE_ALIGNMENT: usize = 64;
 
 /// One allocation of device memory; buffers are [`Span`]s of it. Its contents are what they were before.
 #[derive(Debug)]
 pub struct DeviceArena {
-    cuda: Cuda,
+    stream: Stream,
     base: CUdeviceptr,
     len: usize,
 }
@@ -33,27 +29,18 @@ pub struct DeviceViewMut<'a> {
     memory: PhantomData<&'a mut f32>,
 }
 
-/// A buffer handed out for one step.
-#[derive(Debug)]
-pub enum DeviceLease<'a> {
-    /// For reading.
-    Read(DeviceView<'a>),
-    /// For writing.
-    Write(DeviceViewMut<'a>),
-}
-
 impl DeviceArena {
-    /// Room for `len` elements.
+    /// Room for `len` elements on the device of `stream`.
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
-        cuda.bind()?;
+    pub fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
+        stream.bind()?;
         let bytes = len.max(1).saturating_mul(size_of::<f32>());
         // SAFETY: the context is bound; the memory's contents are unset, and every bit pattern is a valid `f32`.
         let base = unsafe { result::malloc_sync(bytes) }
-            .map_err(CudaError::new(format!("allocating {bytes} bytes of GPU memory")))?;
-        Ok(Self { cuda: cuda.clone(), base, len })
+            .map_err(CudaError::driver(format!("allocating {bytes} bytes of GPU memory")))?;
+        Ok(Self { stream: stream.clone(), base, len })
     }
 
     /// The number of elements.
@@ -64,11 +51,6 @@ impl DeviceArena {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    /// The device that the memory belongs to.
-    pub fn cuda(&self) -> &Cuda {
-        &self.cuda
     }
 
     /// One buffer for reading.
@@ -91,13 +73,13 @@ impl DeviceArena {
     ///
     /// # Errors
     /// [`ArenaError`] for an overlap with a written buffer or a buffer outside.
-    pub fn lease(&mut self, requests: &[(Span, Access)]) -> Result<Vec<DeviceLease<'_>>, ArenaError> {
+    pub fn lease(&mut self, requests: &[(Span, Access)]) -> Result<Vec<Lease<'_>>, ArenaError> {
         arena::check(requests, self.len)?;
         let lease = |&(span, access): &(Span, Access)| {
             let (address, len) = (self.address(span), span.len);
             match access {
-                Access::Read => DeviceLease::Read(DeviceView { address, len, memory: PhantomData }),
-                Access::Write => DeviceLease::Write(DeviceViewMut { address, len, memory: PhantomData }),
+                Access::Read => Lease::Read(DeviceView { address, len, memory: PhantomData }.into()),
+                Access::Write => Lease::Write(DeviceViewMut { address, len, memory: PhantomData }.into()),
             }
         };
         Ok(requests.iter().map(lease).collect())
@@ -112,12 +94,12 @@ impl DeviceArena {
     /// If the span lies outside or is shorter than `values`.
     pub fn upload(&mut self, span: Span, values: &[f32]) -> Result<(), CudaError> {
         assert!(values.len() <= span.len, "{} values do not fit in {}", values.len(), span.len);
-        self.cuda.bind()?;
+        self.stream.bind()?;
         // SAFETY: the destination is `span`, which `address` checked and which is long enough. `values` is read until the
         // stream is waited for below, and stays borrowed until then.
-        unsafe { result::memcpy_htod_async(self.address(span), values, self.cuda.raw_stream()) }
-            .map_err(CudaError::new("copying to the GPU"))?;
-        self.cuda.synchronize()
+        unsafe { result::memcpy_htod_async(self.address(span), values, self.stream.raw()) }
+            .map_err(CudaError::driver("copying to the GPU"))?;
+        self.stream.synchronize()
     }
 
     /// Fills `span` with `pattern`, over and over.
@@ -137,11 +119,20 @@ impl DeviceArena {
             let (from, bytes) = (self.address(span), len * size_of::<f32>());
             let to = self.address(Span { offset: span.offset + filled, len });
             // SAFETY: both runs lie in `span`, one behind the other, so they do not overlap.
-            unsafe { result::memcpy_dtod_async(to, from, bytes, self.cuda.raw_stream()) }
-                .map_err(CudaError::new("copying on the GPU"))?;
+            unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.raw()) }
+                .map_err(CudaError::driver("copying on the GPU"))?;
             filled += len;
         }
         Ok(())
+    }
+
+    /// Fills all of it with zeros.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn zero(&mut self) -> Result<(), CudaError> {
+        let stream = self.stream.clone();
+        self.view_mut(Span { offset: 0, len: self.len }).zero(&stream)
     }
 
     /// Fills `span` with NaN: what nobody may read before it is written.
@@ -152,11 +143,9 @@ impl DeviceArena {
     /// # Panics
     /// If the span lies outside.
     pub fn poison(&mut self, span: Span) -> Result<(), CudaError> {
-        self.cuda.bind()?;
-        let (address, bytes) = (self.address(span), span.len * size_of::<f32>());
-        // SAFETY: `address` checked that the span lies inside. All bits set is a NaN.
-        unsafe { result::memset_d8_async(address, 0xff, bytes, self.cuda.raw_stream()) }
-            .map_err(CudaError::new("filling GPU memory"))
+        let stream = self.stream.clone();
+        // All bits set is a NaN.
+        self.view_mut(span).memset(&stream, 0xff)
     }
 
     /// The elements of `span`, copied to the host after all work asked for so far.
@@ -167,13 +156,13 @@ impl DeviceArena {
     /// # Panics
     /// If the span lies outside.
     pub fn download(&self, span: Span) -> Result<Vec<f32>, CudaError> {
-        self.cuda.bind()?;
+        self.stream.bind()?;
         let mut values = vec![0.0f32; span.len];
         // SAFETY: the source is `span`, which `address` checked; `values` is as long and is not touched before the stream
         // is waited for below.
-        unsafe { result::memcpy_dtoh_async(&mut values, self.address(span), self.cuda.raw_stream()) }
-            .map_err(CudaError::new("copying from the GPU"))?;
-        self.cuda.synchronize()?;
+        unsafe { result::memcpy_dtoh_async(&mut values, self.address(span), self.stream.raw()) }
+            .map_err(CudaError::driver("copying from the GPU"))?;
+        self.stream.synchronize()?;
         Ok(values)
     }
 
@@ -187,7 +176,7 @@ impl DeviceArena {
 impl Drop for DeviceArena {
     fn drop(&mut self) {
         // The work may still use the memory. If the device is lost, so is the memory: nothing is left to be done then.
-        let idle = self.cuda.bind().and_then(|()| self.cuda.synchronize());
+        let idle = self.stream.bind().and_then(|()| self.stream.synchronize());
         if idle.is_ok() {
             // SAFETY: `base` comes from the allocation in `new`, is freed only here, and no work uses it any more.
             let _ = unsafe { result::free_sync(self.base) };
@@ -221,7 +210,7 @@ impl<'a> DeviceView<'a> {
     }
 }
 
-impl DeviceViewMut<'_> {
+impl<'a> DeviceViewMut<'a> {
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -241,6 +230,23 @@ impl DeviceViewMut<'_> {
         DeviceViewMut { address, len: range.len(), memory: PhantomData }
     }
 
+    /// The first `mid` elements, and the others.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn split_at(self, mid: usize) -> (DeviceViewMut<'a>, DeviceViewMut<'a>) {
+        let part = |range: Range<usize>| {
+            let address = slice(self.address, self.len, &range);
+            DeviceViewMut { address, len: range.len(), memory: PhantomData }
+        };
+        (part(0..mid), part(mid..self.len))
+    }
+
+    /// The same elements, read-only, for as long as `self` stays borrowed.
+    pub fn as_view(&self) -> DeviceView<'_> {
+        DeviceView { address: self.address, len: self.len, memory: PhantomData }
+    }
+
     /// The same elements for a shorter time.
     pub fn reborrow(&mut self) -> DeviceViewMut<'_> {
         DeviceViewMut { address: self.address, len: self.len, memory: PhantomData }
@@ -249,6 +255,21 @@ impl DeviceViewMut<'_> {
     /// The device address of the first element.
     pub fn address(&mut self) -> CUdeviceptr {
         self.address
+    }
+
+    /// Asks for zeros to be written.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn zero(&mut self, stream: &Stream) -> Result<(), CudaError> {
+        self.memset(stream, 0)
+    }
+
+    fn memset(&mut self, stream: &Stream, byte: u8) -> Result<(), CudaError> {
+        stream.bind()?;
+        // SAFETY: the view is of so many elements, and exclusive; any bit pattern is an `f32`.
+        unsafe { result::memset_d8_async(self.address, byte, self.len * size_of::<f32>(), stream.raw()) }
+            .map_err(CudaError::driver("filling GPU memory"))
     }
 }
 
@@ -266,7 +287,7 @@ mod tests {
     #[ignore = "needs an NVIDIA GPU"]
     fn memory_holds_what_was_put_there() {
         let cuda = probe().unwrap().open(0).unwrap();
-        let mut arena = DeviceArena::new(&cuda, 100).unwrap();
+        let mut arena = DeviceArena::new(cuda.stream(), 100).unwrap();
         let [a, b] = [Span { offset: 0, len: 60 }, Span { offset: 60, len: 40 }];
         arena.poison(a).unwrap();
         arena.repeat(b, &[1.0, 2.0, 3.0]).unwrap();
@@ -283,8 +304,8 @@ mod tests {
     #[ignore = "needs an NVIDIA GPU"]
     fn too_much_memory_is_an_error_and_the_device_lives_on() {
         let cuda = probe().unwrap().open(0).unwrap();
-        let error = DeviceArena::new(&cuda, 1 << 50).unwrap_err().to_string();
+        let error = DeviceArena::new(cuda.stream(), 1 << 50).unwrap_err().to_string();
         assert!(error.contains("OUT_OF_MEMORY"), "{error}");
-        assert!(DeviceArena::new(&cuda, 16).is_ok());
+        assert!(DeviceArena::new(cuda.stream(), 16).is_ok());
     }
 }

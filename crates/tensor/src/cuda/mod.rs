@@ -4,22 +4,35 @@
 //! here begins with the probe: a [`Cuda`] can only be had from the [`CudaDevices`] that it returns, and by then the
 //! libraries are known to be there.
 //!
+//! NVRTC compiles CUDA kernels when they are first launched.
+//!
 //! All work of one [`Cuda`] goes through its one stream, in the order in which it was asked for. The host waits only
 //! where it says so.
 
 mod context;
+mod fault;
+mod graph;
+mod library;
 mod memory;
+mod module;
+mod pinned;
 mod probe;
+mod stream;
 
-pub use context::{Cuda, Event};
-pub use memory::{DEVICE_ALIGNMENT, DeviceArena, DeviceLease, DeviceView, DeviceViewMut};
+pub use context::Cuda;
+pub use graph::Graph;
+pub use library::Library;
+pub use memory::{DeviceArena, DeviceView, DeviceViewMut};
+pub use module::{Arg, Grid, Source};
+pub use pinned::Pinned;
 pub use probe::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion, probe};
+pub use stream::{Event, Stream};
 
 use cudarc::driver::DriverError;
 use std::{borrow::Cow, ffi::CStr};
 use thiserror::Error;
 
-/// A call of the CUDA driver that failed.
+/// A call of the CUDA driver, or of a library on the GPU, that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what} failed: {reason}")]
 pub struct CudaError {
@@ -28,8 +41,13 @@ pub struct CudaError {
 }
 
 impl CudaError {
+    /// `what` was attempted, and failed for `reason`.
+    pub fn new(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { what: what.into(), reason: reason.into() }
+    }
+
     /// For `map_err`: says what was attempted.
-    fn new(what: impl Into<String>) -> impl FnOnce(DriverError) -> CudaError {
+    fn driver(what: impl Into<String>) -> impl FnOnce(DriverError) -> CudaError {
         |error| CudaError { what: what.into(), reason: reason(error) }
     }
 }

@@ -36,9 +36,11 @@ pub enum Absent {
         /// What is needed.
         needed: CudaVersion,
     },
-    /// There is a GPU, but cuDNN is not installed.
-    #[error("there is a GPU, but cuDNN is not installed (tried {tried})")]
-    NoCudnn {
+    /// There is a GPU, but one of the libraries is not installed.
+    #[error("there is a GPU, but {library} is not installed (tried {tried})")]
+    NoLibrary {
+        /// The library.
+        library: &'static str,
         /// Names that were looked for.
         tried: String,
     },
@@ -54,7 +56,7 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// The GPUs of this machine: proof that the driver and cuDNN can be loaded.
+/// The GPUs of this machine: proof that the driver and the libraries can be loaded.
 #[derive(Clone, Debug)]
 pub struct CudaDevices {
     /// The newest CUDA that the driver supports.
@@ -95,7 +97,7 @@ impl fmt::Display for CudaDeviceInfo {
     }
 }
 
-/// Looks for the driver, a GPU and cuDNN, in this order. Never panics, and loads nothing that it will not use.
+/// Looks for the driver, a GPU and the libraries, in this order. Never panics, and loads nothing that it will not use.
 ///
 /// # Errors
 /// The first thing that is missing.
@@ -118,9 +120,16 @@ pub fn probe() -> Result<CudaDevices, Absent> {
     if devices.is_empty() {
         return Err(Absent::NoDevice);
     }
-    // SAFETY: as above, for cuDNN.
-    if !unsafe { cudarc::cudnn::sys::is_culib_present() } {
-        return Err(Absent::NoCudnn { tried: tried("cudnn") });
+    // SAFETY: as above, for NVIDIA's other libraries.
+    let libraries = unsafe {
+        [
+            ("cuDNN", "cudnn", cudarc::cudnn::sys::is_culib_present()),
+            ("cuBLAS", "cublas", cudarc::cublas::sys::is_culib_present()),
+            ("NVRTC", "nvrtc", cudarc::nvrtc::sys::is_culib_present()),
+        ]
+    };
+    if let Some((library, file, _)) = libraries.into_iter().find(|(_, _, present)| !present) {
+        return Err(Absent::NoLibrary { library, tried: tried(file) });
     }
     Ok(CudaDevices { cuda, driver: kernel_module_version(), devices })
 }
@@ -131,11 +140,11 @@ impl CudaDevices {
     /// # Errors
     /// There is no such device, or the driver cannot open it (it may be out of memory, or taken by another process).
     pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
-        let info = self.devices.get(ordinal).ok_or_else(|| CudaError {
-            what: format!("opening GPU {ordinal}"),
-            reason: format!("there are {}", self.devices.len()),
+        let info = self.devices.get(ordinal).ok_or_else(|| {
+            CudaError::new(format!("opening GPU {ordinal}"), format!("there are {}", self.devices.len()))
         })?;
-        Cuda::open(info.clone())
+        let driver = self.driver.as_deref().unwrap_or("of unknown version");
+        Cuda::open(info.clone(), format!("CUDA {}, driver {driver}", self.cuda))
     }
 }
 

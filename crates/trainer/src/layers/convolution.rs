@@ -6,15 +6,15 @@ use cudnn_layers::{
     AxisExtents, bias,
     conv::{ConvOp, Runner, profile::kernel_id},
 };
-use planner::{Configuration, Kernel};
-use std::time::{Duration, Instant};
-use tensor::{Accumulate, ConvGeometry, Device, Shape, ViewMut};
+use planner::{Configuration, Kernel, KernelId, Math};
+use tensor::{Accumulate, ConvGeometry, Device, Mark, Shape, ViewMut};
 
 /// A kernel's configuration, and where its workspace begins in the scratch of its step.
 struct Installed {
     runner: Runner,
     offset: usize,
-    elapsed: Duration,
+    /// When it last began and ended, if anyone wants to know.
+    marks: Option<[Mark; 2]>,
 }
 
 /// y = x ⋆ w + b. Backward needs x.
@@ -22,11 +22,12 @@ pub(super) struct Convolution {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
     installed: [Option<Installed>; 3],
+    timed: bool,
 }
 
 impl Convolution {
     pub(super) fn new(params: ConvolutionParams) -> Self {
-        Self { params, geometry: None, installed: [None, None, None] }
+        Self { params, geometry: None, installed: [None, None, None], timed: false }
     }
 
     fn geometry(&self) -> ConvGeometry {
@@ -41,12 +42,12 @@ impl Convolution {
         (out, accumulate): (ViewMut<'_>, Accumulate),
         scratch: &mut ViewMut<'_>,
     ) -> Result<(), BoxError> {
-        let Installed { runner, offset, elapsed } =
+        let Installed { runner, offset, marks } =
             self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
-        let start = Instant::now();
+        let start = self.timed.then(|| device.mark()).transpose()?;
         let workspace = scratch.slice(*offset..*offset + runner.workspace_len());
         runner.run(device, operands, out, accumulate, workspace);
-        *elapsed += start.elapsed();
+        *marks = start.map(|start| device.mark().map(|end| [start, end])).transpose()?;
         Ok(())
     }
 }
@@ -122,10 +123,14 @@ impl Layer for Convolution {
 }
 
 impl PlannedLayer for Convolution {
-    fn kernel(&self, layer: &str, op: ConvOp) -> Kernel {
+    fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
         let g = self.geometry();
         let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
-        Kernel { name: layer.to_owned(), id: kernel_id(op, &g), mini_batch }
+        let math = match device {
+            Device::Cuda(cuda) if cuda.allows_tf32() => Math::Tf32,
+            _ => Math::Fp32,
+        };
+        Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g) }, mini_batch }
     }
 
     fn install(
@@ -137,12 +142,16 @@ impl PlannedLayer for Convolution {
     ) -> Result<usize, BoxError> {
         let runner = Runner::new(device, op, self.geometry(), configuration)?;
         let len = runner.workspace_len();
-        self.installed[op as usize] = Some(Installed { runner, offset, elapsed: Duration::ZERO });
+        self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
         Ok(len)
     }
 
-    fn take_time(&mut self, op: ConvOp) -> Option<Duration> {
-        Some(std::mem::take(&mut self.installed[op as usize].as_mut()?.elapsed))
+    fn time_kernels(&mut self, wanted: bool) {
+        self.timed = wanted;
+    }
+
+    fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
+        self.installed[op as usize].as_mut()?.marks.take()
     }
 }
 

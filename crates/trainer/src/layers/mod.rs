@@ -21,8 +21,7 @@ use crate::{
 };
 use cudnn_layers::conv::ConvOp;
 use planner::{Configuration, Kernel};
-use std::time::Duration;
-use tensor::{Accumulate, Device, Shape, View, ViewMut};
+use tensor::{Accumulate, Device, Mark, Shape, View, ViewMut};
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
@@ -199,8 +198,8 @@ pub trait Layer: Send {
 
 /// A layer whose kernels are planned.
 pub trait PlannedLayer {
-    /// The kernel of `op`, named after `layer`.
-    fn kernel(&self, layer: &str, op: ConvOp) -> Kernel;
+    /// The kernel of `op` on `device`, named after `layer`.
+    fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel;
 
     /// Fixes how `op` will run, with a workspace that begins `offset` elements into the scratch of its step. Returns the
     /// elements of workspace it takes.
@@ -215,8 +214,11 @@ pub trait PlannedLayer {
         offset: usize,
     ) -> Result<usize, BoxError>;
 
-    /// How long the kernel of `op` has run since this was last asked; `None` if it is not installed.
-    fn take_time(&mut self, op: ConvOp) -> Option<Duration>;
+    /// Whether kernels are to note when they begin and end.
+    fn time_kernels(&mut self, wanted: bool);
+
+    /// When the kernel of `op` last began and ended; `None` if nobody asked before, or it has not run since.
+    fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]>;
 }
 
 /// What layers are built with, besides their specification.

@@ -66,8 +66,8 @@ impl Layer for BatchNorm {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (extents, eps, x) = (self.extents(), self.params.eps, io.bottoms[0]);
         let affine = io.params.first().map(|&gamma| Affine { gamma, beta: io.params.get(1).copied() });
-        let (mean, inv_std) = io.saved.into_host().split_at_mut(extents.axis);
-        let saved = SavedMut { mean: mean.into(), inv_std: inv_std.into() };
+        let (mean, inv_std) = io.saved.split_at(extents.axis);
+        let saved = SavedMut { mean, inv_std };
         let y = io.tops.remove(0);
         let mut state = io.state.into_iter();
         let mut blob = || state.next().expect("mean, variance and factor");
@@ -92,10 +92,10 @@ impl Layer for BatchNorm {
         let channels = extents.axis;
         let saved =
             Saved { mean: io.saved.slice(0..channels), inv_std: io.saved.slice(channels..2 * channels) };
-        let (scratch, unwanted) = io.scratch.into_host().split_at_mut(2 * channels);
-        let gradients = affine_gradients(io.param_diffs, scratch.into(), channels);
+        let (scratch, unwanted) = io.scratch.split_at(2 * channels);
+        let gradients = affine_gradients(device, io.param_diffs, scratch, channels);
         let dx = io.bottom_diffs.remove(0).unwrap_or_else(|| Gradient {
-            diff: ViewMut::from(&mut unwanted[..extents.len()]),
+            diff: unwanted.split_at(extents.len()).0,
             accumulate: Accumulate::Replace,
         });
         let gamma = io.params.first().copied();
@@ -118,6 +118,7 @@ impl Layer for BatchNorm {
 /// The gradients of scale and bias. One that nobody wants goes to scratch; `None` if the layer has neither. The operation
 /// replaces both or adds to both: where only one adds (its parameter is shared), the other begins with zeros.
 fn affine_gradients<'a>(
+    device: &Device,
     diffs: Vec<Option<Gradient<'a>>>,
     scratch: ViewMut<'a>,
     channels: usize,
@@ -125,18 +126,18 @@ fn affine_gradients<'a>(
     diffs.iter().flatten().next()?;
     let adds = diffs.iter().flatten().any(|gradient| gradient.accumulate == Accumulate::Add);
     let has_bias = diffs.len() > 1;
-    let (first, second) = scratch.into_host().split_at_mut(channels);
+    let (first, second) = scratch.split_at(channels);
     let mut diffs = diffs.into_iter();
-    let mut next = |spare: &'a mut [f32]| {
-        let spare = Gradient { diff: spare.into(), accumulate: Accumulate::Replace };
+    let mut next = |spare: ViewMut<'a>| {
+        let spare = Gradient { diff: spare, accumulate: Accumulate::Replace };
         let mut gradient = diffs.next().flatten().unwrap_or(spare);
         if adds && gradient.accumulate == Accumulate::Replace {
-            gradient.diff.host().fill(0.0);
+            device.zero(gradient.diff.reborrow());
         }
         gradient.diff
     };
     let dgamma = next(first);
-    let dbeta = has_bias.then(|| next(&mut second[..channels]));
+    let dbeta = has_bias.then(|| next(second.split_at(channels).0));
     let accumulate = if adds { Accumulate::Add } else { Accumulate::Replace };
     Some(AffineGradients { dgamma, dbeta, accumulate })
 }
@@ -185,7 +186,7 @@ impl Layer for Scale {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let extents = self.extents.expect("a layer is declared before it is used");
         let (x, dy) = (io.bottoms[0], io.top_diff());
-        if let Some(gradients) = affine_gradients(io.param_diffs, io.scratch, extents.axis) {
+        if let Some(gradients) = affine_gradients(device, io.param_diffs, io.scratch, extents.axis) {
             scale::backward_affine(device, &extents, x, dy, gradients);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {

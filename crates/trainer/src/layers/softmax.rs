@@ -17,18 +17,19 @@ use tensor::{Device, Shape};
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
 pub(super) struct Softmax {
     axis: i32,
-    extents: Option<AxisExtents>,
+    /// Of no element until the layer is declared.
+    extents: AxisExtents,
 }
 
 impl Softmax {
     pub(super) fn new(params: SoftmaxParams) -> Self {
-        Self { axis: params.axis, extents: None }
+        Self { axis: params.axis, extents: AxisExtents::default() }
     }
 }
 
 impl Layer for Softmax {
     fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
-        self.extents = Some(classes(&bottoms[0], self.axis)?);
+        self.extents = classes(&bottoms[0], self.axis)?;
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
             gradients: vec![true],
@@ -38,15 +39,14 @@ impl Layer for Softmax {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let extents = self.extents.expect("a layer is declared before it is used");
-        softmax::forward(device, &extents, io.bottoms[0], io.tops.remove(0));
+        softmax::forward(device, &self.extents, io.bottoms[0], io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (extents, dy) = (self.extents.expect("a layer is declared before it is used"), io.top_diff());
+        let dy = io.top_diff();
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            softmax::backward(device, &extents, io.tops[0], dy, dx.diff, dx.accumulate);
+            softmax::backward(device, &self.extents, io.tops[0], dy, dx.diff, dx.accumulate);
         }
         Ok(())
     }
@@ -57,7 +57,8 @@ pub(super) struct SoftmaxWithLoss {
     axis: i32,
     options: LossOptions,
     weight: f32,
-    extents: Option<AxisExtents>,
+    /// Of no element until the layer is declared.
+    extents: AxisExtents,
 }
 
 impl SoftmaxWithLoss {
@@ -69,7 +70,7 @@ impl SoftmaxWithLoss {
             Normalization::None => loss::Normalization::None,
         };
         let options = LossOptions { normalization, ignore_label: params.ignore_label };
-        Self { axis: params.axis, options, weight, extents: None }
+        Self { axis: params.axis, options, weight, extents: AxisExtents::default() }
     }
 }
 
@@ -77,7 +78,7 @@ impl Layer for SoftmaxWithLoss {
     fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.axis)?;
         check_labels(&extents, bottoms)?;
-        self.extents = Some(extents);
+        self.extents = extents;
         Ok(Declaration {
             tops: vec![Shape::new(&[])],
             gradients: vec![true, false],
@@ -89,18 +90,25 @@ impl Layer for SoftmaxWithLoss {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let extents = self.extents.expect("a layer is declared before it is used");
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
-        loss::forward(device, &extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
+        loss::forward(device, &self.extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let extents = self.extents.expect("a layer is declared before it is used");
         let labels = io.bottoms[1];
         if let Some(dx) = io.bottom_diffs.remove(0) {
             let (dx, accumulate) = (dx.diff, dx.accumulate);
-            loss::backward(device, &extents, &self.options, self.weight, io.saved, labels, dx, accumulate)?;
+            loss::backward(
+                device,
+                &self.extents,
+                &self.options,
+                self.weight,
+                io.saved,
+                labels,
+                dx,
+                accumulate,
+            )?;
         }
         Ok(())
     }
@@ -109,12 +117,13 @@ impl Layer for SoftmaxWithLoss {
 /// The share of samples whose label is among the highest scores.
 pub(super) struct Accuracy {
     params: AccuracyParams,
-    extents: Option<AxisExtents>,
+    /// Of no element until the layer is declared.
+    extents: AxisExtents,
 }
 
 impl Accuracy {
     pub(super) fn new(params: AccuracyParams) -> Self {
-        Self { params, extents: None }
+        Self { params, extents: AxisExtents::default() }
     }
 }
 
@@ -125,15 +134,14 @@ impl Layer for Accuracy {
         if self.params.top_k > extents.axis {
             return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
         }
-        self.extents = Some(extents);
+        self.extents = extents;
         Ok(Declaration { tops: vec![Shape::new(&[])], gradients: vec![false; 2], ..Declaration::default() })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let extents = self.extents.expect("a layer is declared before it is used");
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
         let AccuracyParams { top_k, ignore_label, .. } = self.params;
-        accuracy::forward(device, &extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
+        accuracy::forward(device, &self.extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
         Ok(())
     }
 }

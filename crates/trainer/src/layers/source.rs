@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use std::sync::Arc;
-use tensor::{Device, Shape};
+use tensor::{Device, Shape, Staging};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 pub(super) struct DataLayer {
@@ -22,6 +22,8 @@ pub(super) struct DataLayer {
     labels: Vec<f32>,
     tops: usize,
     mini_batch: usize,
+    /// The way of data and labels to the device.
+    staging: [Staging; 2],
 }
 
 /// Synthetic data in the place of a data set: one mini-batch, made once, so that timing sees the net and not its data.
@@ -43,7 +45,13 @@ impl DataLayer {
         }
         let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
         let loader = Loader::new(dataset, transform, options)?;
-        Ok(Self { loader, labels: vec![0.0; mini_batch], tops: layer.tops.len(), mini_batch })
+        Ok(Self {
+            loader,
+            labels: vec![0.0; mini_batch],
+            tops: layer.tops.len(),
+            mini_batch,
+            staging: Default::default(),
+        })
     }
 
     fn declaration(&self) -> Declaration {
@@ -52,13 +60,17 @@ impl DataLayer {
         Declaration { tops: shapes[..self.tops].to_vec(), ..Declaration::default() }
     }
 
-    fn load(&mut self, mut io: Forward<'_>) -> Result<(), BoxError> {
+    fn load(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let [data_way, label_way] = &mut self.staging;
         match &mut io.tops[..] {
-            [data] => self.loader.next_into(data.host(), &mut self.labels)?,
-            [data, labels] => self.loader.next_into(data.host(), labels.host())?,
+            [data] => data_way
+                .fill(device, data.reborrow(), |data| Ok(self.loader.next_into(data, &mut self.labels)?)),
+            [data, labels] => data_way.fill(device, data.reborrow(), |data| {
+                let labels = labels.reborrow();
+                label_way.fill(device, labels, |labels| Ok(self.loader.next_into(data, labels)?))
+            }),
             tops => unreachable!("a data layer has one top or two, not {}", tops.len()),
         }
-        Ok(())
     }
 }
 
@@ -67,8 +79,8 @@ impl Layer for DataLayer {
         Ok(self.declaration())
     }
 
-    fn forward(&mut self, _: &Device, io: Forward<'_>) -> Result<(), BoxError> {
-        self.load(io)
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+        self.load(device, io)
     }
 
     fn position(&self) -> Option<u64> {
@@ -93,9 +105,9 @@ impl Layer for ConstantData {
         self.filled = false;
     }
 
-    fn forward(&mut self, _: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
         if !self.filled {
-            self.source.load(io)?;
+            self.source.load(device, io)?;
             self.filled = true;
         }
         Ok(())
@@ -188,6 +200,8 @@ pub(super) struct FilledData {
     constant: bool,
     filled: bool,
     seed: u64,
+    /// The way of each top to the device.
+    staging: Vec<Staging>,
 }
 
 impl FilledData {
@@ -196,14 +210,16 @@ impl FilledData {
         let fillers: Vec<Filler> = tops.clone().map(|top| params.filler(top)).collect();
         let constant = fillers.iter().all(|filler| matches!(filler, Filler::Constant { .. }));
         let shapes = tops.map(|top| Shape::new(params.shape(top))).collect();
-        Self { name: layer.name.clone(), shapes, fillers, constant, filled: false, seed }
+        let staging = fillers.iter().map(|_| Staging::default()).collect();
+        Self { name: layer.name.clone(), shapes, fillers, constant, filled: false, seed, staging }
     }
 
     /// What an `Input` holds until a program writes to it: numbers between -1 and 1, made once.
     pub(super) fn input(layer: &LayerSpec, params: &InputParams, seed: u64) -> Self {
         let shapes: Vec<Shape> = (0..layer.tops.len()).map(|top| Shape::new(params.shape(top))).collect();
         let fillers = vec![Filler::Uniform { min: -1.0, max: 1.0 }; shapes.len()];
-        Self { name: layer.name.clone(), shapes, fillers, constant: true, filled: false, seed }
+        let staging = fillers.iter().map(|_| Staging::default()).collect();
+        Self { name: layer.name.clone(), shapes, fillers, constant: true, filled: false, seed, staging }
     }
 }
 
@@ -216,14 +232,17 @@ impl Layer for FilledData {
         self.filled = false;
     }
 
-    fn forward(&mut self, _: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
         if self.constant && self.filled {
             return Ok(());
         }
-        for (index, top) in io.tops.iter_mut().enumerate() {
+        for (index, top) in io.tops.into_iter().enumerate() {
             let stream = format!("{}.{index}", self.name);
             let seed = self.seed.wrapping_add(if self.constant { 0 } else { io.iteration });
-            fill(top.host(), &self.shapes[index], self.fillers[index], seed, &stream);
+            self.staging[index].fill(device, top, |values| -> Result<(), BoxError> {
+                fill(values, &self.shapes[index], self.fillers[index], seed, &stream);
+                Ok(())
+            })?;
         }
         self.filled = true;
         Ok(())

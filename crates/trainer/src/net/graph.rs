@@ -21,7 +21,7 @@ pub struct Value {
     pub shape: Shape,
     /// The node that writes it.
     pub producer: usize,
-    /// The nodes that read it, in order; one that reads it twice stands here twice.
+    /// The nodes that read it, in order.
     pub consumers: Vec<usize>,
     /// The value whose memory it uses: itself, or for a node in place that of its bottom.
     pub root: ValueId,
@@ -81,7 +81,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Connects `layers`, made from `spec.layers` one by one, checking shapes on the way. Without `backward`, no node
+    /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the way. Without `backward`, no node
     /// gets a backward pass.
     ///
     /// # Errors
@@ -206,13 +206,6 @@ impl Builder<'_> {
         }
         let bottoms =
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
-        if let Some(twice) = (1..bottoms.len()).find(|&i| bottoms[..i].contains(&bottoms[i])) {
-            let name = &spec.bottoms[twice];
-            return Err(fault(
-                spec,
-                format!("bottom '{name}' stands twice; give one of them a Split of its own"),
-            ));
-        }
         let shapes: Vec<Shape> =
             bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
         let declaration = layer.declare(&shapes).map_err(|message| fault(spec, message))?;

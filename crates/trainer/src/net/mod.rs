@@ -6,6 +6,7 @@ pub mod memory;
 pub mod room;
 pub mod run;
 pub mod schedule;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +19,7 @@ use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node};
 use planner::{Kernel, Plan, WorkspacePolicy};
 use schedule::{Pass, Step};
-use std::time::Duration;
-use tensor::{Device, Span};
+use tensor::{Device, Mark, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
 pub use room::Room;
@@ -72,6 +72,7 @@ impl Net {
     /// # Errors
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
+        let spec = &split::separate(spec);
         let mut layers = (spec.layers.iter())
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
@@ -145,7 +146,7 @@ impl Net {
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
             if let Some(planned) = layer.planned() {
                 let ops = ConvOp::ALL.into_iter().filter(|&op| runs(&self.graph, node, op));
-                kernels.extend(ops.map(|op| planned.kernel(&node.name, op)));
+                kernels.extend(ops.map(|op| planned.kernel(&self.device, &node.name, op)));
             }
         }
         kernels
@@ -203,16 +204,23 @@ impl Net {
         }))
     }
 
-    /// How long each installed kernel has run since this was last asked.
-    pub fn take_kernel_times(&mut self) -> Vec<(String, ConvOp, Duration)> {
-        let mut times = Vec::new();
-        for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
+    /// Whether kernels are to note when they begin and end, for [`Net::take_kernel_marks`].
+    pub fn time_kernels(&mut self, wanted: bool) {
+        for planned in self.layers.iter_mut().filter_map(|layer| layer.planned()) {
+            planned.time_kernels(wanted);
+        }
+    }
+
+    /// When each kernel last began and ended, of those that have run since this was last asked: node, operation, marks.
+    pub fn take_kernel_marks(&mut self) -> Vec<(usize, ConvOp, [Mark; 2])> {
+        let mut marks = Vec::new();
+        for (node, layer) in self.layers.iter_mut().enumerate() {
             if let Some(planned) = layer.planned() {
-                let of = |op| Some((node.name.clone(), op, planned.take_time(op)?));
-                times.extend(ConvOp::ALL.into_iter().filter_map(of));
+                let of = |op| Some((node, op, planned.take_marks(op)?));
+                marks.extend(ConvOp::ALL.into_iter().filter_map(of));
             }
         }
-        times
+        marks
     }
 
     /// The scratch of a step.

@@ -2,7 +2,7 @@
 
 use super::{
     Net,
-    graph::{Node, ValueId},
+    graph::ValueId,
     layout::NetLayout,
     schedule::{Pass, Step},
 };
@@ -10,8 +10,8 @@ use crate::{
     error::NetError,
     layers::{Backward, Forward, Gradient},
 };
-use std::time::{Duration, Instant};
-use tensor::{Access, Accumulate, Arena, Lease, Span, View, ViewMut};
+use cudnn_layers::softmax::labels::device_fault;
+use tensor::{Access, Accumulate, Arena, Lease, Span, View, ViewMut, cuda::CudaError};
 
 /// What an iteration is told besides its data.
 #[derive(Clone, Copy, Debug)]
@@ -23,16 +23,16 @@ pub struct Iteration {
 }
 
 impl Net {
-    /// Runs all forward steps, telling `observe` how long each took.
+    /// Runs all forward steps, telling `observe` after each. A GPU's steps are asked for, not waited for.
     ///
     /// # Errors
-    /// What a layer reports of its data, with the layer's name.
+    /// What a layer reports of its data, with the layer's name, and what `observe` returns.
     pub fn forward(
         &mut self,
         layout: &NetLayout,
         arena: &mut Arena,
         iteration: Iteration,
-        observe: impl FnMut(Step, Duration),
+        observe: impl FnMut(Step) -> Result<(), CudaError>,
     ) -> Result<(), NetError> {
         self.steps(Pass::Forward, layout, arena, iteration, observe)
     }
@@ -46,7 +46,7 @@ impl Net {
         layout: &NetLayout,
         arena: &mut Arena,
         iteration: Iteration,
-        observe: impl FnMut(Step, Duration),
+        observe: impl FnMut(Step) -> Result<(), CudaError>,
     ) -> Result<(), NetError> {
         self.steps(Pass::Backward, layout, arena, iteration, observe)
     }
@@ -57,10 +57,9 @@ impl Net {
         layout: &NetLayout,
         arena: &mut Arena,
         iteration: Iteration,
-        mut observe: impl FnMut(Step, Duration),
+        mut observe: impl FnMut(Step) -> Result<(), CudaError>,
     ) -> Result<(), NetError> {
         for (index, &step) in layout.schedule.steps.iter().enumerate().filter(|(_, step)| step.pass == pass) {
-            let start = Instant::now();
             let requests = Requests { net: self, layout, arena, step, scratch: layout.scratch[index] };
             let result = match pass {
                 Pass::Forward => requests.forward(iteration),
@@ -68,22 +67,42 @@ impl Net {
             };
             let name = &self.graph.nodes[step.node].name;
             result.map_err(|source| NetError::Run { layer: name.clone(), source })?;
-            observe(step, start.elapsed());
+            observe(step)?;
         }
         Ok(())
     }
 
     /// The objective after a forward pass: the weighted sum of the losses.
-    pub fn loss(&self, layout: &NetLayout, arena: &Arena) -> f64 {
-        let weighted = |node: &Node| {
-            let losses = node.tops.iter().zip(&node.declaration.loss_weights);
-            let value = |(&top, &weight): (&ValueId, &f32)| {
-                let values = arena.view(layout.data[top]).host();
-                f64::from(weight) * values.iter().map(|&value| f64::from(value)).sum::<f64>()
-            };
-            losses.map(value).sum::<f64>()
-        };
-        self.graph.nodes.iter().map(weighted).sum()
+    ///
+    /// # Errors
+    /// As [`Net::check`].
+    pub fn loss(&self, layout: &NetLayout, arena: &Arena) -> Result<f64, NetError> {
+        let mut loss = 0.0;
+        for node in &self.graph.nodes {
+            for (&top, &weight) in node.tops.iter().zip(&node.declaration.loss_weights) {
+                loss += f64::from(weight) * self.sum(layout, arena, top)?;
+            }
+        }
+        Ok(loss)
+    }
+
+    /// The sum of the elements of a value.
+    ///
+    /// # Errors
+    /// As [`Net::check`].
+    pub fn sum(&self, layout: &NetLayout, arena: &Arena, value: ValueId) -> Result<f64, NetError> {
+        self.check()?;
+        let values = arena.read(layout.data[value])?;
+        Ok(values.iter().map(|&value| f64::from(value)).sum())
+    }
+
+    /// Waits for the device.
+    ///
+    /// # Errors
+    /// Something that was asked of it failed, or it met a label out of range, which on a processor is an error at once.
+    pub fn check(&self) -> Result<(), NetError> {
+        self.device.check()?;
+        device_fault(&self.device).map_or(Ok(()), |label| Err(NetError::Label(label)))
     }
 }
 

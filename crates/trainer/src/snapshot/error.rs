@@ -23,6 +23,9 @@ pub enum SnapshotError {
         /// What the system says.
         source: io::Error,
     },
+    /// The values are on a GPU that does not give or take them.
+    #[error(transparent)]
+    Device(#[from] tensor::cuda::CudaError),
     /// The file is cut short, damaged or something else.
     #[error("{} is not a complete snapshot: {reason}", path.display())]
     Corrupt {

@@ -2,7 +2,7 @@
 //!
 //! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for anybody to read;
 //! [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the metadata, a
-//! [`SolverState`]. A file appears under its name only when it is complete and on the disk.
+//! [`SolverState`] and the plans of its nets. A file appears under its name only when it is complete and on the disk.
 
 mod atomic;
 mod error;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use atomic::write_atomically;
 pub use error::SnapshotError;
-pub use state::{SolverState, fingerprint, load_solver_state, save_solver_state};
+pub use state::{SolverState, fingerprint, load_solver_state, recorded_plans, save_solver_state};
 pub use tensors::{Tensors, load_tensors, save_tensors};
 
 /// A tensor to be saved: its name, its shape and its elements in row-major order.

@@ -6,9 +6,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{NamedTensor, SnapshotError, Tensors, load_tensors, save_tensors};
+use crate::planning::PlanRecord;
 
 /// Key of the state in the metadata of its file.
 const KEY: &str = "solver_state";
+/// Key of the plans.
+const PLANS: &str = "plans";
 
 /// The state of a solver, but for its history tensors and the weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,17 +82,20 @@ pub fn fingerprint<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a [usize
     format!("{hash:016x}")
 }
 
-/// Writes the state and the solver's history tensors.
+/// Writes the state, the plans under which the training runs, and the solver's history tensors.
 ///
 /// # Errors
 /// Those of [`save_tensors`].
 pub fn save_solver_state(
     path: &Path,
     state: &SolverState,
+    plans: &PlanRecord,
     history: &[NamedTensor],
 ) -> Result<(), SnapshotError> {
     let json = serde_json::to_string(state).expect("strings and numbers always have a JSON form");
-    save_tensors(path, history, &BTreeMap::from([(KEY.to_owned(), json)]))?;
+    let plans = serde_json::to_string(plans).expect("plans are made of strings and numbers, too");
+    let metadata = BTreeMap::from([(KEY.to_owned(), json), (PLANS.to_owned(), plans)]);
+    save_tensors(path, history, &metadata)?;
     Ok(())
 }
 
@@ -99,10 +105,26 @@ pub fn save_solver_state(
 /// Those of [`load_tensors`]; the file holds no solver state (a file of weights, perhaps).
 pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
     let history = load_tensors(path)?;
-    let corrupt = |reason| SnapshotError::Corrupt { path: path.to_owned(), reason };
-    let json =
-        history.metadata(KEY).ok_or_else(|| corrupt("it holds tensors, but no solver state".to_owned()))?;
+    let json = history
+        .metadata(KEY)
+        .ok_or_else(|| corrupt(path, "it holds tensors, but no solver state".to_owned()))?;
     let state = serde_json::from_str(json)
-        .map_err(|error| corrupt(format!("its solver state is damaged ({error})")))?;
+        .map_err(|error| corrupt(path, format!("its solver state is damaged ({error})")))?;
     Ok((state, history))
+}
+
+/// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
+///
+/// # Errors
+/// [`SnapshotError::Corrupt`] for plans that no planner made.
+pub fn recorded_plans(history: &Tensors) -> Result<Option<PlanRecord>, SnapshotError> {
+    let Some(json) = history.metadata(PLANS) else { return Ok(None) };
+    let damaged = |reason| corrupt(history.path(), format!("its plans are damaged ({reason})"));
+    let plans: PlanRecord = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
+    plans.check().map_err(damaged)?;
+    Ok(Some(plans))
+}
+
+fn corrupt(path: &Path, reason: String) -> SnapshotError {
+    SnapshotError::Corrupt { path: path.to_owned(), reason }
 }

@@ -10,6 +10,7 @@ use safetensors::SafeTensors;
 use super::atomic::{Sink, write_through};
 use super::tensors::{checksum, write_file};
 use super::*;
+use crate::planning::tests::record;
 
 const CONV: [usize; 4] = [2, 1, 1, 3];
 const WEIGHTS: [f32; 6] = [1.0, -0.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, 3.5, f32::NAN];
@@ -295,10 +296,11 @@ fn a_solver_state_comes_back_and_knows_its_net_solver_and_weights() {
     let saved = state(save_tensors(&weights, &tensors(), &metadata()).unwrap());
     let path = state_path(&prefix, 500);
     assert!(path.ends_with("lenet_iter_500.solverstate.safetensors"));
-    save_solver_state(&path, &saved, &tensors()).unwrap();
+    save_solver_state(&path, &saved, &record(), &tensors()).unwrap();
     let (loaded, history) = load_solver_state(&path).unwrap();
     assert_eq!(loaded, saved);
     history.check(shapes()).unwrap();
+    assert_eq!(recorded_plans(&history).unwrap(), Some(record()));
 
     let weights = load_tensors(&weights).unwrap();
     loaded.check(&path, &saved.parameters, "SGD", &weights).unwrap();

@@ -6,12 +6,20 @@ use crate::snapshot::{
     save_solver_state, save_tensors, state_path, weights_path,
 };
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
-use tensor::Span;
+use tensor::{Span, cuda::CudaError};
 
 const SOLVER_TYPE: &str = "SGD";
+
+/// As [`NamedTensor`], with elements that may have come from a GPU.
+type HostTensor<'a> = (&'a str, &'a [usize], Cow<'a, [f32]>);
+
+fn borrowed<'a>(tensors: &'a [HostTensor<'_>]) -> Vec<NamedTensor<'a>> {
+    tensors.iter().map(|(name, dims, values)| (*name, *dims, &**values)).collect()
+}
 
 impl Solver {
     /// Writes weights and solver state of this iteration; returns the path of the state.
@@ -25,7 +33,8 @@ impl Solver {
             ("net".to_owned(), self.train.name().to_owned()),
             ("iteration".to_owned(), self.iteration.to_string()),
         ]);
-        let checksum = save_tensors(&weights, &self.tensors(|spans| Some(spans.data)), &metadata)?;
+        let tensors = self.tensors(|spans| Some(spans.data))?;
+        let checksum = save_tensors(&weights, &borrowed(&tensors), &metadata)?;
         let file_name = weights.file_name().map(|name| name.to_string_lossy().into_owned());
         let solver_state = SolverState {
             iteration: self.iteration,
@@ -38,7 +47,8 @@ impl Solver {
             data_positions: self.positions(),
             counters: BTreeMap::new(),
         };
-        save_solver_state(&state, &solver_state, &self.tensors(|spans| spans.history))?;
+        let history = self.tensors(|spans| spans.history)?;
+        save_solver_state(&state, &solver_state, &self.plans, &borrowed(&history))?;
         Ok(state)
     }
 
@@ -91,11 +101,14 @@ impl Solver {
         self.load(&weights, |spans| Some(spans.data))
     }
 
-    fn tensors(&self, which: fn(&crate::net::layout::ParamSpans) -> Option<Span>) -> Vec<NamedTensor<'_>> {
+    fn tensors(
+        &self,
+        which: fn(&crate::net::layout::ParamSpans) -> Option<Span>,
+    ) -> Result<Vec<HostTensor<'_>>, CudaError> {
         let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
         let tensors = params.filter_map(|(param, spans)| {
-            let values = self.arena.view(which(spans)?).host();
-            Some((param.name.as_str(), param.declaration.shape.dims(), values))
+            let values = self.arena.read(which(spans)?);
+            Some(values.map(|values| (param.name.as_str(), param.declaration.shape.dims(), values)))
         });
         tensors.collect()
     }
@@ -116,8 +129,8 @@ impl Solver {
     ) -> Result<(), SnapshotError> {
         for (param, spans) in self.train.graph().params.iter().zip(&self.layout.nets[0].params) {
             if let Some(span) = which(spans) {
-                let values = self.arena.view_mut(span).into_host();
-                tensors.copy_to(&param.name, param.declaration.shape.dims(), values)?;
+                let dims = param.declaration.shape.dims();
+                self.arena.fill(span, |values| tensors.copy_to(&param.name, dims, values))?;
             }
         }
         Ok(())

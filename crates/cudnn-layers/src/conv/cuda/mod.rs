@@ -1,49 +1,21 @@
-//! Convolution on NVIDIA GPUs, through cuDNN: its algorithms, how to run a configuration of them, and how to measure them.
+//! Convolution on NVIDIA GPUs, through cuDNN: its algorithms, and how to measure them.
 
 mod algorithm;
 mod profile;
-mod run;
 #[cfg(test)]
 mod tests;
 
 pub use algorithm::{CudaAlgorithm, algorithms, find};
 pub use profile::CudaProfiler;
-pub use run::CudaRunner;
 
-use super::RunnerError;
+use super::ConvError;
 use crate::descriptor::ConvDescriptors;
-use crate::raw::{Cudnn, CudnnError};
+use crate::raw::Cudnn;
 use planner::Bytes;
 use tensor::{
-    Accumulate, ConvGeometry, GeometryError,
-    cuda::{CudaError, DeviceView, DeviceViewMut},
+    Accumulate, ConvGeometry,
+    cuda::{DeviceView, DeviceViewMut},
 };
-use thiserror::Error;
-
-/// Why a convolution cannot be run or measured on the GPU.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CudaConvError {
-    /// The configuration does not suit the kernel.
-    #[error(transparent)]
-    Runner(#[from] RunnerError),
-    /// The geometry is none.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
-    /// cuDNN failed in one algorithm.
-    #[error("{algorithm} on {samples} samples: {source}")]
-    Algorithm {
-        /// The algorithm.
-        algorithm: &'static str,
-        /// Samples of the call.
-        samples: usize,
-        /// What failed.
-        source: CudnnError,
-    },
-    /// The device failed.
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-}
 
 /// One algorithm made ready for one geometry.
 #[derive(Debug)]
@@ -62,7 +34,7 @@ impl Convolution {
         cudnn: &Cudnn,
         algorithm: &'static CudaAlgorithm,
         geometry: ConvGeometry,
-    ) -> Result<Option<Self>, CudaConvError> {
+    ) -> Result<Option<Self>, ConvError> {
         let geometry = geometry.validate()?;
         let made = ConvDescriptors::new(&geometry, algorithm.math()).and_then(|descriptors| {
             let bytes = cudnn.workspace_bytes(algorithm.raw, &descriptors)?;
@@ -73,7 +45,7 @@ impl Convolution {
             Err(error) if error.is_unsupported() => Ok(None),
             Err(source) => {
                 let (algorithm, samples) = (algorithm.name(), geometry.n);
-                Err(CudaConvError::Algorithm { algorithm, samples, source })
+                Err(ConvError::Algorithm { algorithm, samples, source })
             }
         }
     }
@@ -113,15 +85,11 @@ impl Convolution {
         out: DeviceViewMut<'_>,
         accumulate: Accumulate,
         workspace: DeviceViewMut<'_>,
-    ) -> Result<(), CudaConvError> {
+    ) -> Result<(), ConvError> {
         assert!(workspace.len() >= self.workspace_len(), "the workspace is smaller than planned");
         let algorithm = self.algorithm;
         cudnn.convolve(algorithm.raw, &self.descriptors, operands, out, accumulate, workspace).map_err(
-            |source| CudaConvError::Algorithm {
-                algorithm: algorithm.name(),
-                samples: self.geometry().n,
-                source,
-            },
+            |source| ConvError::Algorithm { algorithm: algorithm.name(), samples: self.geometry().n, source },
         )
     }
 }

@@ -1,15 +1,16 @@
 //! Measuring every algorithm of a kernel on the GPU.
 
-use super::{Convolution, CudaConvError, algorithms, run::slices};
+use super::{Convolution, algorithms};
 use crate::conv::profile::{ProfileOptions, geometry};
-use crate::conv::{ConvOp, operand_lens};
+use crate::conv::{ConvError, ConvOp, operand_lens, run::slices};
 use crate::raw::Cudnn;
 use planner::{KernelId, Math, Measurement, Profiler, ProfilerError};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tensor::{
-    Access, Accumulate, ConvGeometry, Span,
-    cuda::{CudaError, DEVICE_ALIGNMENT, DeviceArena, DeviceLease, Event},
+    Access, Accumulate, ConvGeometry, Lease, Span,
+    arena::ALIGNMENT,
+    cuda::{Cuda, CudaError, DeviceArena, Event},
 };
 
 /// Most calls between two events, however short they are.
@@ -32,7 +33,7 @@ const SPIN_UP: Duration = Duration::from_millis(300);
 /// parts of a filter gradient.
 #[derive(Debug)]
 pub struct CudaProfiler {
-    cudnn: Cudnn,
+    cuda: Cuda,
     options: ProfileOptions,
     events: Vec<Event>,
     pattern: Vec<f32>,
@@ -44,17 +45,17 @@ pub struct CudaProfiler {
 }
 
 impl CudaProfiler {
-    /// A profiler on the GPU of `cudnn`. Timed calls are divided among `options.repeats` intervals, of which the median
+    /// A profiler on `cuda`. Timed calls are divided among `options.repeats` intervals, of which the median
     /// counts, and take `options.at_least` together.
     ///
     /// # Errors
     /// The device is lost.
-    pub fn new(cudnn: Cudnn, options: ProfileOptions) -> Result<Self, CudaError> {
-        let events = (0..=options.repeats.max(1)).map(|_| cudnn.cuda().event()).collect::<Result<_, _>>()?;
+    pub fn new(cuda: &Cuda, options: ProfileOptions) -> Result<Self, CudaError> {
+        let events = (0..=options.repeats.max(1)).map(|_| cuda.event()).collect::<Result<_, _>>()?;
         // Values of training's size: zeros would make a GPU faster than it is.
         let pattern = tensor::testing::random(1 << 20, 1);
         Ok(Self {
-            cudnn,
+            cuda: cuda.clone(),
             options,
             events,
             pattern,
@@ -65,11 +66,6 @@ impl CudaProfiler {
         })
     }
 
-    /// cuDNN, as it is used here.
-    pub fn cudnn(&self) -> &Cudnn {
-        &self.cudnn
-    }
-
     /// Gives the operands' memory back; the next measurement takes new.
     pub fn release(&mut self) {
         (self.bench, self.workspace) = (None, None);
@@ -77,25 +73,26 @@ impl CudaProfiler {
 
     fn rows(
         &mut self,
+        cudnn: &Cudnn,
         kernel: &KernelId,
         math: Math,
         micro_batch: u32,
-    ) -> Result<Vec<Measurement>, CudaConvError> {
-        let convolutions = self.candidates(kernel, math, micro_batch)?;
+    ) -> Result<Vec<Measurement>, ConvError> {
+        let convolutions = self.candidates(cudnn, kernel, math, micro_batch)?;
         let Some(largest) = convolutions.iter().map(Convolution::workspace_len).max() else {
             return Ok(Vec::new());
         };
         let geometry = *convolutions[0].geometry();
-        let mut bench = self.bench(kernel.op, geometry)?;
-        let mut workspace = self.workspace(largest)?;
+        let mut bench = self.bench(cudnn, kernel.op, geometry)?;
+        let mut workspace = self.workspace(cudnn, largest)?;
         let mut best = f64::INFINITY;
         let mut rows = Vec::with_capacity(convolutions.len());
         for convolution in convolutions {
-            let timed = self.time(&mut bench, &convolution, &mut workspace, best);
+            let timed = self.time(cudnn, &mut bench, &convolution, &mut workspace, best);
             let time_ms = match timed {
                 Ok(time_ms) => time_ms,
                 // It gave a workspace size and refuses to run all the same: then it does not apply.
-                Err(CudaConvError::Algorithm { source, .. }) if source.is_unsupported() => continue,
+                Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => continue,
                 Err(error) => return Err(error),
             };
             best = best.min(time_ms);
@@ -118,14 +115,15 @@ impl CudaProfiler {
     /// to be faster to be of use.
     fn candidates(
         &self,
+        cudnn: &Cudnn,
         kernel: &KernelId,
         math: Math,
         micro_batch: u32,
-    ) -> Result<Vec<Convolution>, CudaConvError> {
+    ) -> Result<Vec<Convolution>, ConvError> {
         let geometry = geometry(&kernel.shape, micro_batch);
         let mut candidates = Vec::new();
         for algorithm in algorithms(kernel.op, math).filter(|algorithm| algorithm.math() == math) {
-            candidates.extend(Convolution::new(&self.cudnn, algorithm, geometry)?);
+            candidates.extend(Convolution::new(cudnn, algorithm, geometry)?);
         }
         candidates.retain(|convolution| convolution.workspace() <= self.options.largest_workspace);
         candidates.sort_by_key(Convolution::workspace);
@@ -133,30 +131,30 @@ impl CudaProfiler {
     }
 
     /// Operands that hold `geometry`: those that are there if they belong to the same kernel and are large enough.
-    fn bench(&mut self, op: ConvOp, geometry: ConvGeometry) -> Result<Bench, CudaConvError> {
+    fn bench(&mut self, cudnn: &Cudnn, op: ConvOp, geometry: ConvGeometry) -> Result<Bench, ConvError> {
         let old = self.bench.take();
         if let Some(bench) = old {
             if bench.holds(op, &geometry) {
                 return Ok(bench);
             }
-            return Ok(Bench::new(&self.cudnn, op, geometry, &self.pattern, Some(bench.arena))?);
+            return Ok(Bench::new(cudnn, op, geometry, &self.pattern, Some(bench.arena))?);
         }
-        Ok(Bench::new(&self.cudnn, op, geometry, &self.pattern, None)?)
+        Ok(Bench::new(cudnn, op, geometry, &self.pattern, None)?)
     }
 
-    fn workspace(&mut self, len: usize) -> Result<DeviceArena, CudaError> {
-        reuse(&self.cudnn, self.workspace.take(), len)
+    fn workspace(&mut self, cudnn: &Cudnn, len: usize) -> Result<DeviceArena, CudaError> {
+        reuse(cudnn, self.workspace.take(), len)
     }
 
     /// Milliseconds of one call; of a single one if `best` shows that it does not matter.
     fn time(
         &mut self,
+        cudnn: &Cudnn,
         bench: &mut Bench,
         convolution: &Convolution,
         workspace: &mut DeviceArena,
         best: f64,
-    ) -> Result<f64, CudaConvError> {
-        let cudnn = &self.cudnn;
+    ) -> Result<f64, ConvError> {
         let start = Instant::now();
         loop {
             // The first call loads the algorithm's code; none of these counts.
@@ -164,7 +162,7 @@ impl CudaProfiler {
             if self.spun_up {
                 break;
             }
-            cudnn.cuda().synchronize()?;
+            cudnn.stream().synchronize()?;
             self.spun_up = start.elapsed() >= SPIN_UP;
         }
         let intervals = self.events.len() - 1;
@@ -186,15 +184,19 @@ impl Profiler for CudaProfiler {
     fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
         geometry(&kernel.shape, micro_batch).validate()?;
         let key = (KernelId { math: Math::Fp32, ..*kernel }, micro_batch);
-        let mut rows = match self.fp32.get(&key) {
-            Some(rows) => rows.clone(),
-            None => self.rows(kernel, Math::Fp32, micro_batch)?,
-        };
-        self.fp32.entry(key).or_insert_with(|| rows.clone());
-        if kernel.math == Math::Tf32 {
-            rows.extend(self.rows(kernel, Math::Tf32, micro_batch)?);
-        }
-        Ok(rows)
+        let cuda = self.cuda.clone();
+        let measured = cuda.with_library(|cudnn: &mut Cudnn| -> Result<_, ConvError> {
+            let mut rows = match self.fp32.get(&key) {
+                Some(rows) => rows.clone(),
+                None => self.rows(cudnn, kernel, Math::Fp32, micro_batch)?,
+            };
+            self.fp32.entry(key).or_insert_with(|| rows.clone());
+            if kernel.math == Math::Tf32 {
+                rows.extend(self.rows(cudnn, kernel, Math::Tf32, micro_batch)?);
+            }
+            Ok(rows)
+        });
+        Ok(measured?)
     }
 }
 
@@ -233,7 +235,7 @@ impl Bench {
         let mut end = 0;
         let spans = operand_lens(op, &geometry).map(|len| {
             let span = Span { offset: end, len };
-            end += len.next_multiple_of(DEVICE_ALIGNMENT);
+            end += len.next_multiple_of(ALIGNMENT);
             span
         });
         let mut arena = reuse(cudnn, arena, end)?;
@@ -251,11 +253,11 @@ impl Bench {
         cudnn: &Cudnn,
         convolution: &Convolution,
         workspace: &mut DeviceArena,
-    ) -> Result<(), CudaConvError> {
+    ) -> Result<(), ConvError> {
         let samples = convolution.geometry().n;
         let first = self.calls % (self.geometry.n / samples) * samples;
         self.calls += 1;
-        let ranges = slices(self.op, &self.geometry, first..first + samples);
+        let ranges = slices(self.op, &self.geometry, &(first..first + samples));
         let mut spans = self.spans;
         for (span, range) in spans.iter_mut().zip(ranges) {
             *span = Span { offset: span.offset + range.start, len: range.len() };
@@ -265,14 +267,12 @@ impl Bench {
         let accumulate = if adds_up { Accumulate::Add } else { Accumulate::Replace };
         let [a, b, out] = spans;
         let leases = self.arena.lease(&[(a, Access::Read), (b, Access::Read), (out, Access::Write)]);
-        let leases = <[DeviceLease<'_>; 3]>::try_from(leases.expect("spans side by side"));
-        let [DeviceLease::Read(a), DeviceLease::Read(b), DeviceLease::Write(out)] =
-            leases.expect("three requests")
-        else {
+        let leases = <[Lease<'_>; 3]>::try_from(leases.expect("spans side by side"));
+        let [Lease::Read(a), Lease::Read(b), Lease::Write(mut out)] = leases.expect("three requests") else {
             unreachable!("leases come in the order of the requests")
         };
         let workspace = workspace.view_mut(Span { offset: 0, len: convolution.workspace_len() });
-        convolution.run(cudnn, [a, b], out, accumulate, workspace)
+        convolution.run(cudnn, [a.device(), b.device()], out.device(), accumulate, workspace)
     }
 }
 
@@ -283,7 +283,7 @@ fn reuse(cudnn: &Cudnn, arena: Option<DeviceArena>, len: usize) -> Result<Device
         // The old one goes first: there need not be room for both.
         old => {
             drop(old);
-            DeviceArena::new(cudnn.cuda(), len)
+            DeviceArena::new(cudnn.stream(), len)
         }
     }
 }

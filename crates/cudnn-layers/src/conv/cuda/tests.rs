@@ -1,32 +1,36 @@
 //! Every algorithm of cuDNN against the double-precision loops, and split against undivided, on a GPU.
 
-use super::{Convolution, CudaRunner, algorithms};
-use crate::conv::cuda::{CudaConvError, CudaProfiler};
+use super::{Convolution, CudaAlgorithm, CudaProfiler, algorithms};
 use crate::conv::profile::{ProfileOptions, kernel_id};
-use crate::conv::{ConvOp, RunnerError, operand_lens, reference, tests::random_geometry};
+use crate::conv::{ConvError, ConvOp, Runner, operand_lens, reference, tests::random_geometry};
 use crate::raw::Cudnn;
 use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Run};
 use rand::RngExt;
 use std::collections::BTreeMap;
 use tensor::{
-    Access, Accumulate, ConvGeometry, Span,
-    cuda::{DEVICE_ALIGNMENT, DeviceArena, DeviceLease, DeviceView, DeviceViewMut, probe},
+    Access, Accumulate, ConvGeometry, Device, Lease, Span, View, ViewMut,
+    arena::ALIGNMENT,
+    cuda::{Cuda, DeviceArena, probe},
     testing::{max_error, random, sum_tolerance},
 };
 
-fn cudnn() -> Cudnn {
-    Cudnn::new(&probe().unwrap().open(0).unwrap()).unwrap()
+fn cuda() -> Cuda {
+    probe().unwrap().open(0).unwrap()
+}
+
+fn ready(cuda: &Cuda, algorithm: &'static CudaAlgorithm, g: ConvGeometry) -> Option<Convolution> {
+    cuda.with_library(|cudnn: &mut Cudnn| Convolution::new(cudnn, algorithm, g)).unwrap()
 }
 
 /// Runs `work` on copies of the operands, with all memory that it may not read full of NaN and a guard behind each buffer
 /// that it may write. Operands begin `shift` elements behind an aligned address.
 fn on_device(
-    cudnn: &Cudnn,
+    cuda: &Cuda,
     operands: [&[f32]; 2],
     out: Result<&[f32], usize>,
     workspace_len: usize,
     shift: usize,
-    work: impl FnOnce([DeviceView<'_>; 2], DeviceViewMut<'_>, DeviceViewMut<'_>),
+    work: impl FnOnce([View<'_>; 2], ViewMut<'_>, ViewMut<'_>),
 ) -> Vec<f32> {
     let lens =
         [operands[0].len(), operands[1].len(), out.map_or_else(|len| len, <[f32]>::len), workspace_len];
@@ -35,10 +39,10 @@ fn on_device(
         let len = lens[buffer];
         let span = Span { offset: end + shift, len };
         // At least one element more than is used: the guard.
-        end += (shift + len + 1).next_multiple_of(DEVICE_ALIGNMENT);
+        end += (shift + len + 1).next_multiple_of(ALIGNMENT);
         span
     });
-    let mut arena = DeviceArena::new(cudnn.cuda(), end).unwrap();
+    let mut arena = DeviceArena::new(cuda.stream(), end).unwrap();
     let [a, b, out_span, workspace] = spans;
     arena.poison(Span { offset: 0, len: end }).unwrap();
     arena.upload(a, operands[0]).unwrap();
@@ -49,14 +53,8 @@ fn on_device(
     let requests =
         [(a, Access::Read), (b, Access::Read), (out_span, Access::Write), (workspace, Access::Write)];
     {
-        let leases = <[DeviceLease<'_>; 4]>::try_from(arena.lease(&requests).unwrap()).unwrap();
-        let [
-            DeviceLease::Read(a),
-            DeviceLease::Read(b),
-            DeviceLease::Write(out),
-            DeviceLease::Write(workspace),
-        ] = leases
-        else {
+        let leases = <[Lease<'_>; 4]>::try_from(arena.lease(&requests).unwrap()).unwrap();
+        let [Lease::Read(a), Lease::Read(b), Lease::Write(out), Lease::Write(workspace)] = leases else {
             unreachable!("leases come in the order of the requests")
         };
         work([a, b], out, workspace);
@@ -69,7 +67,7 @@ fn on_device(
 }
 
 fn run(
-    cudnn: &Cudnn,
+    cuda: &Cuda,
     convolution: &Convolution,
     operands: [&[f32]; 2],
     start: Option<&[f32]>,
@@ -78,8 +76,12 @@ fn run(
     let len = operand_lens(convolution.algorithm().op(), convolution.geometry())[2];
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
     let workspace_len = convolution.workspace_len();
-    on_device(cudnn, operands, start.ok_or(len), workspace_len, shift, |operands, out, workspace| {
-        convolution.run(cudnn, operands, out, accumulate, workspace).unwrap();
+    on_device(cuda, operands, start.ok_or(len), workspace_len, shift, |[a, b], mut out, mut workspace| {
+        let (out, workspace) = (out.device(), workspace.device());
+        cuda.with_library(|cudnn: &mut Cudnn| {
+            convolution.run(cudnn, [a.device(), b.device()], out, accumulate, workspace)
+        })
+        .unwrap();
     })
 }
 
@@ -107,18 +109,18 @@ struct Seen {
 
 /// Checks `convolution`: right, right when adding, right at any address, and bit-equal every time if it says so. Returns
 /// its result, its error, and what is wrong with it.
-fn check(cudnn: &Cudnn, convolution: &Convolution, seed: u64) -> (Vec<f32>, f64, Vec<String>) {
+fn check(cuda: &Cuda, convolution: &Convolution, seed: u64) -> (Vec<f32>, f64, Vec<String>) {
     let (algorithm, g) = (convolution.algorithm(), convolution.geometry());
     let op = algorithm.op();
     let [a, b, out] = operand_lens(op, g);
     let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
     let mut expected = reference::direct(op, g, &a, &b);
     let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(algorithm.max_error(g)));
-    let replaced = run(cudnn, convolution, [&a, &b], None, 0);
-    let shifted = run(cudnn, convolution, [&a, &b], None, 1);
+    let replaced = run(cuda, convolution, [&a, &b], None, 0);
+    let shifted = run(cuda, convolution, [&a, &b], None, 1);
     let errors = [max_error(&replaced, &expected), max_error(&shifted, &expected)];
     expected.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
-    let added = max_error(&run(cudnn, convolution, [&a, &b], Some(&start), 0), &expected);
+    let added = max_error(&run(cuda, convolution, [&a, &b], Some(&start), 0), &expected);
     let what = format!("{op} {} on {g:?}", algorithm.name());
     let mut wrong = Vec::new();
     for (error, how) in [(errors[0], ""), (errors[1], " at an odd address"), (added, " added")] {
@@ -126,7 +128,7 @@ fn check(cudnn: &Cudnn, convolution: &Convolution, seed: u64) -> (Vec<f32>, f64,
             wrong.push(format!("{what}{how}: error {error:.2e} exceeds {tolerance:.2e}"));
         }
     }
-    if algorithm.deterministic() && run(cudnn, convolution, [&a, &b], None, 0) != replaced {
+    if algorithm.deterministic() && run(cuda, convolution, [&a, &b], None, 0) != replaced {
         wrong.push(format!("{what} is not deterministic"));
     }
     (replaced, errors[0].max(errors[1]), wrong)
@@ -135,7 +137,7 @@ fn check(cudnn: &Cudnn, convolution: &Convolution, seed: u64) -> (Vec<f32>, f64,
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn all_algorithms_agree_with_the_definition_on_random_geometries() {
-    let cudnn = cudnn();
+    let cuda = cuda();
     let mut rng = tensor::rng::stream(2, 0);
     let mut all: BTreeMap<(ConvOp, &str, bool), Seen> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -145,8 +147,8 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
             let mut fp32 = BTreeMap::new();
             for algorithm in algorithms(op, Math::Tf32) {
                 let seen = all.entry((op, algorithm.name(), g.r.max(g.s) > 3)).or_default();
-                let Some(convolution) = Convolution::new(&cudnn, algorithm, g).unwrap() else { continue };
-                let (result, error, complaints) = check(&cudnn, &convolution, seed);
+                let Some(convolution) = ready(&cuda, algorithm, g) else { continue };
+                let (result, error, complaints) = check(&cuda, &convolution, seed);
                 seen.geometries += 1;
                 seen.worst = seen.worst.max(error);
                 wrong.extend(complaints);
@@ -192,13 +194,13 @@ fn micro(convolution: &Convolution) -> Measurement {
 }
 
 /// A random division of `g` among algorithms that apply.
-fn random_configuration(cudnn: &Cudnn, op: ConvOp, g: &ConvGeometry, rng: &mut impl RngExt) -> Configuration {
+fn random_configuration(cuda: &Cuda, op: ConvOp, g: &ConvGeometry, rng: &mut impl RngExt) -> Configuration {
     let mut left = g.n;
     let mut runs = Vec::new();
     while left > 0 {
         let samples = rng.random_range(1..=left.min(4));
         let ready: Vec<_> = algorithms(op, Math::Fp32)
-            .filter_map(|algorithm| Convolution::new(cudnn, algorithm, g.with_batch(samples)).unwrap())
+            .filter_map(|algorithm| ready(cuda, algorithm, g.with_batch(samples)))
             .collect();
         let chosen = &ready[rng.random_range(0..ready.len())];
         runs.push(Run { count: 1, micro: micro(chosen) });
@@ -210,7 +212,8 @@ fn random_configuration(cudnn: &Cudnn, op: ConvOp, g: &ConvGeometry, rng: &mut i
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn split_equals_undivided_replaced_and_added() {
-    let cudnn = cudnn();
+    let cuda = cuda();
+    let device = Device::Cuda(cuda.clone());
     let mut rng = tensor::rng::stream(3, 0);
     for seed in 0..40 {
         let g = if seed % 2 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
@@ -219,8 +222,8 @@ fn split_equals_undivided_replaced_and_added() {
             let [a, b, out] = operand_lens(op, &g);
             let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
             let mut expected = reference::direct(op, &g, &a, &b);
-            let configuration = random_configuration(&cudnn, op, &g, &mut rng);
-            let runner = CudaRunner::new(&cudnn, op, g, &configuration).unwrap();
+            let configuration = random_configuration(&cuda, op, &g, &mut rng);
+            let runner = Runner::new(&device, op, g, &configuration).unwrap();
             let tolerance =
                 sum_tolerance(reference::terms(op, &g)).max(4.0 * f64::from(configuration.max_error()));
             for start in [None, Some(&start)] {
@@ -230,15 +233,14 @@ fn split_equals_undivided_replaced_and_added() {
                 let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
                 let start = start.map(Vec::as_slice).ok_or(out);
                 let result = on_device(
-                    &cudnn,
+                    &cuda,
                     [&a, &b],
                     start,
                     runner.workspace_len(),
                     0,
-                    |operands, out, workspace| {
-                        runner.run(&cudnn, operands, out, accumulate, workspace).unwrap()
-                    },
+                    |operands, out, workspace| runner.run(&device, operands, out, accumulate, workspace),
                 );
+                cuda.check().unwrap();
                 let error = max_error(&result, &expected);
                 assert!(error <= tolerance, "{op} {configuration} on {g:?}: {error:.2e} > {tolerance:.2e}");
             }
@@ -249,34 +251,33 @@ fn split_equals_undivided_replaced_and_added() {
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn a_configuration_that_does_not_suit_is_refused() {
-    let cudnn = cudnn();
+    let cuda = cuda();
+    let device = Device::Cuda(cuda.clone());
     let g = ConvGeometry::new([4, 8, 16, 16], 8, [3, 3]).pad([1, 1]).stride([2, 2]);
     let algorithm = |name| super::find(ConvOp::Forward, name).unwrap();
-    let fits = micro(&Convolution::new(&cudnn, algorithm("IMPLICIT_PRECOMP_GEMM"), g).unwrap().unwrap());
+    let fits = micro(&ready(&cuda, algorithm("IMPLICIT_PRECOMP_GEMM"), g).unwrap());
     let refusal = |micro: Measurement| {
         let configuration = Configuration::undivided(micro);
-        CudaRunner::new(&cudnn, ConvOp::Forward, g, &configuration).unwrap_err()
+        Runner::new(&device, ConvOp::Forward, g, &configuration).unwrap_err()
     };
-    let CudaConvError::Runner(error) = refusal(Measurement { micro_batch: 3, ..fits.clone() }) else {
-        panic!()
-    };
-    assert_eq!(error, RunnerError::MiniBatch { found: 3, expected: 4 });
+    let error = refusal(Measurement { micro_batch: 3, ..fits.clone() });
+    assert_eq!(error, ConvError::MiniBatch { found: 3, expected: 4 });
     for (name, word) in [("ALGO_0", "no algorithm"), ("WINOGRAD", "does not apply")] {
         let error = refusal(Measurement { algorithm: name.into(), ..fits.clone() });
         assert!(error.to_string().contains(word), "{error}");
     }
     let g = g.stride([1, 1]);
-    let winograd = micro(&Convolution::new(&cudnn, algorithm("WINOGRAD_NONFUSED"), g).unwrap().unwrap());
+    let winograd = micro(&ready(&cuda, algorithm("WINOGRAD_NONFUSED"), g).unwrap());
     let configuration =
         Configuration::undivided(Measurement { workspace: Bytes(winograd.workspace.0 - 1), ..winograd });
-    let error = CudaRunner::new(&cudnn, ConvOp::Forward, g, &configuration).unwrap_err();
+    let error = Runner::new(&device, ConvOp::Forward, g, &configuration).unwrap_err();
     assert!(error.to_string().contains("but was planned with"), "{error}");
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn profiling_measures_what_runs_and_nothing_twice() {
-    let mut profiler = CudaProfiler::new(cudnn(), ProfileOptions::default()).unwrap();
+    let mut profiler = CudaProfiler::new(&cuda(), ProfileOptions::default()).unwrap();
     let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
     let kernel = kernel_id(ConvOp::BackwardFilter, &g);
     let whole = profiler.measure(&kernel, 8).unwrap();
@@ -295,7 +296,7 @@ fn profiling_measures_what_runs_and_nothing_twice() {
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN and 20 GiB of memory"]
 fn a_tensor_beyond_32_bits_is_rescued_by_splitting() {
-    let mut profiler = CudaProfiler::new(cudnn(), ProfileOptions::default()).unwrap();
+    let mut profiler = CudaProfiler::new(&cuda(), ProfileOptions::default()).unwrap();
     let g = ConvGeometry::new([272, 8, 1024, 1024], 1, [1, 1]);
     assert!(g.x_len() > 1 << 31);
     let kernel = kernel_id(ConvOp::Forward, &g);

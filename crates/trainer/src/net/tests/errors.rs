@@ -40,12 +40,6 @@ fn two_layers_of_one_name() {
 }
 
 #[test]
-fn a_bottom_that_stands_twice() {
-    let text = format!("{DATA}layer {{ name: 'e' type: 'Eltwise' bottom: 'data' bottom: 'data' top: 'e' }}");
-    refused(&text, "layer 'e': bottom 'data' stands twice");
-}
-
-#[test]
 fn parameters_that_cannot_be_shared() {
     let shared = |name: &str| format!("param {{ name: '{name}' }}");
     let shapes = format!("{DATA}{}{}", ip("a", "data", &shared("w")), ip("b", "a", &shared("w")));

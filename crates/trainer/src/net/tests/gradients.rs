@@ -22,6 +22,45 @@ fn several_readers_add_up_as_after_a_split() {
     assert_eq!(run(&implicit), run(&explicit));
 }
 
+/// A blob that stands twice, or three times, among the bottoms of one layer, against the same with Splits in the file, and
+/// against central differences in what feeds it.
+#[test]
+fn a_bottom_that_stands_twice_is_split() {
+    let net = |operation: &str, [a, b, c]: [&str; 3], split: &str| {
+        let eltwise = format!(
+            "layer {{ name: 'e' type: 'Eltwise' bottom: '{a}' bottom: '{b}' bottom: '{c}' top: 'e'
+  eltwise_param {{ operation: {operation} }} }}\n"
+        );
+        let mut running =
+            Running::new(&format!("{DATA}{}{split}{eltwise}{}", conv("conv", "data"), head("e")));
+        let loss = running.iterate(0);
+        (running, loss)
+    };
+    let split = "layer { name: 's' type: 'Split' bottom: 'conv' top: 'a' top: 'b' top: 'c' }\n";
+    for operation in ["SUM", "SUM coeff: 1 coeff: -3 coeff: 0.5", "PROD", "MAX"] {
+        let (mut running, loss) = net(operation, ["conv"; 3], "");
+        let (explicit, same_loss) = net(operation, ["a", "b", "c"], split);
+        assert_eq!(loss, same_loss, "{operation}");
+        let (gradient, expected) = (running.gradient("conv.0"), explicit.gradient("conv.0"));
+        let expected: Vec<f64> = expected.iter().map(|&value| f64::from(value)).collect();
+        tensor::testing::assert_close(&gradient, &expected, 1e-5, operation);
+        let steepest = (0..gradient.len()).max_by(|&a, &b| gradient[a].abs().total_cmp(&gradient[b].abs()));
+        let steepest = steepest.unwrap();
+        let mut loss_at = |step: f32| {
+            running.parameter("conv.0")[steepest] += step;
+            let loss = running.iterate(0);
+            running.parameter("conv.0")[steepest] -= step;
+            loss
+        };
+        let (difference, found) = ((loss_at(1e-2) - loss_at(-1e-2)) / 2e-2, f64::from(gradient[steepest]));
+        assert!((difference - found).abs() < 0.02 * found.abs(), "{operation}: {found} and {difference}");
+    }
+    let twice = format!("{DATA}{}{}{}", conv("conv", "data"), sum("conv", "conv"), head("sum"));
+    let net = build(&twice).unwrap();
+    let names: Vec<&str> = net.graph().nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["data", "conv", "conv_sum_1_split", "sum", "ip", "loss"]);
+}
+
 /// The gradient of a shared parameter is the sum of what its uses contribute.
 #[test]
 fn a_shared_parameter_gets_the_gradients_of_all_its_uses() {

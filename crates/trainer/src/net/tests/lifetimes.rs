@@ -94,8 +94,8 @@ fn iterate_poisoned(running: &mut Running, number: u64) -> f64 {
         one.schedule.steps = vec![step];
         one.scratch = vec![whole.scratch[index]];
         match step.pass {
-            Pass::Forward => running.net.forward(&one, &mut running.arena, iteration, |_, _| ()).unwrap(),
-            Pass::Backward => running.net.backward(&one, &mut running.arena, iteration, |_, _| ()).unwrap(),
+            Pass::Forward => running.net.forward(&one, &mut running.arena, iteration, |_| Ok(())).unwrap(),
+            Pass::Backward => running.net.backward(&one, &mut running.arena, iteration, |_| Ok(())).unwrap(),
         }
         if index + 1 == steps.len() {
             break;
@@ -109,7 +109,7 @@ fn iterate_poisoned(running: &mut Running, number: u64) -> f64 {
         }
         all.iter_mut().zip(kept).filter(|(_, kept)| !kept).for_each(|(element, _)| *element = f32::NAN);
     }
-    running.net.loss(&whole, &running.arena)
+    running.net.loss(&whole, &running.arena).unwrap()
 }
 
 #[test]

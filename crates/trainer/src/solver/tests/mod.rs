@@ -97,6 +97,7 @@ fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
         synthetic: None,
         mini_batch: None,
         seed: 1,
+        recorded: None,
     }
 }
 
@@ -113,7 +114,7 @@ fn forced(spec: SolverSpec, threads: usize, forced: Forced, plan: &PlanOptions) 
 /// A training with every convolution undivided and by the algorithm that always applies.
 fn start(spec: SolverSpec) -> Solver {
     let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
-    forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start()
+    forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start().unwrap()
 }
 
 fn losses(solver: &mut Solver, iterations: usize) -> Vec<f64> {

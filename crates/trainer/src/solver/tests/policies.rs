@@ -25,14 +25,14 @@ const NETS: [NetOf; 2] = [plain, residual];
 fn every_policy_gives_the_same_losses() {
     for net in NETS {
         let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
-        let mut reference = forced(solver(&net(6), SGD), 2, Forced::IMPLICIT_GEMM, &plan).start();
+        let mut reference = forced(solver(&net(6), SGD), 2, Forced::IMPLICIT_GEMM, &plan).start().unwrap();
         let expected = losses(&mut reference, ITERATIONS);
         assert!(updates_matter(net, &expected), "with a tolerance this large, nothing is compared");
         for batch in BatchSizePolicy::ALL {
             for workspace in WorkspacePolicy::ALL {
                 let plan = plan_options(batch, workspace);
                 let prepared = Prepared::new(solver(&net(6), SGD), &options(2, plan), |_| ()).unwrap();
-                let found = losses(&mut prepared.start(), ITERATIONS);
+                let found = losses(&mut prepared.start().unwrap(), ITERATIONS);
                 assert_near(&found, &expected, TOLERANCE, &format!("{batch} {workspace}"));
             }
         }
@@ -51,7 +51,7 @@ fn every_configuration_gives_the_same_losses() {
     for net in NETS {
         let plan = plan_options(BatchSizePolicy::All, WorkspacePolicy::Ws);
         let run = |forced_plan| {
-            let mut solver = forced(solver(&net(6), SGD), 2, forced_plan, &plan).start();
+            let mut solver = forced(solver(&net(6), SGD), 2, forced_plan, &plan).start().unwrap();
             losses(&mut solver, ITERATIONS)
         };
         let expected = run(Forced { sizes: &[6], ..Forced::IMPLICIT_GEMM });
@@ -76,7 +76,7 @@ fn equal_configurations_give_equal_bits_whatever_the_workspace_policy() {
             let plan = plan_options(BatchSizePolicy::All, workspace);
             let prepared = forced(solver(&net(6), SGD), 2, configuration, &plan);
             let configurations = configurations(&prepared.plans()[0]);
-            let mut solver = prepared.start();
+            let mut solver = prepared.start().unwrap();
             (configurations, losses(&mut solver, ITERATIONS), parameters(&solver))
         };
         let expected = run(WorkspacePolicy::Wr);
@@ -93,7 +93,7 @@ fn the_number_of_threads_changes_no_bit() {
             let run = |threads| {
                 let configuration = Forced { algorithm, mixed: false, sizes: &[4, 2], threads };
                 let plan = plan_options(BatchSizePolicy::All, WorkspacePolicy::Ws);
-                let mut solver = forced(solver(&net(6), SGD), threads, configuration, &plan).start();
+                let mut solver = forced(solver(&net(6), SGD), threads, configuration, &plan).start().unwrap();
                 (losses(&mut solver, 5), parameters(&solver))
             };
             let expected = run(1);
@@ -109,7 +109,7 @@ fn iter_size_of_two_is_one_mini_batch_of_twice_the_size() {
     let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
     let run = |batch, fields: &str| {
         let spec = solver(&plain(batch), &format!("{SGD} {fields}"));
-        losses(&mut forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start(), ITERATIONS)
+        losses(&mut forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start().unwrap(), ITERATIONS)
     };
     assert_near(&run(4, "iter_size: 2"), &run(8, ""), 1e-5, "iter_size 2");
     // The norm is clipped before the mean is taken, so twice the limit is the same.
@@ -134,7 +134,7 @@ fn dropout_draws_anew_for_each_part_of_an_iteration() {
     let rate = "base_lr: 0 lr_policy: 'fixed'";
     let run = |fields: &str, iterations| {
         let spec = solver(&net(1), &format!("{rate} {fields}"));
-        losses(&mut forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start(), iterations)
+        losses(&mut forced(spec, 2, Forced::IMPLICIT_GEMM, &plan).start().unwrap(), iterations)
     };
     let (each, pairs) = (run("", 8), run("iter_size: 2", 4));
     let means: Vec<f64> = each.chunks(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();

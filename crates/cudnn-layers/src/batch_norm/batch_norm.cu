@@ -1,0 +1,165 @@
+// Batch normalisation. Where a channel fits the caches, one block does it in one kernel, which reads memory once; larger
+// ones are summed by several blocks and then mapped.
+
+/// Threads of a block that does a whole channel.
+constexpr u32 CHANNEL_THREADS = 512;
+
+/// The line `y = a (x - mean) + b` of a channel.
+struct Line {
+    float mean, a, b;
+    __device__ float operator()(float x) const { return (x - mean) * a + b; }
+};
+
+/// One forward pass in training, as cuda.rs fills it; gamma, beta and the running statistics may be null.
+struct Training {
+    Extents extents;
+    const float *x, *gamma, *beta;
+    float *y, *mean, *inv_std;
+    float *running_mean, *running_variance, *running_factor;
+    float epsilon, fraction;
+
+    __device__ double count() const { return double(extents.outer * extents.inner.divisor); }
+    /// A value of the channel: sums of squares about it lose no digits to a mean that is large against the deviation.
+    __device__ float pivot(u64 channel) const { return x[channel * extents.inner.divisor]; }
+    __device__ auto terms(u64 channel) const {
+        return [pivot = pivot(channel)](const float (&in)[1], float (&sums)[2]) {
+            float distance = in[0] - pivot;
+            sums[0] += distance;
+            sums[1] += distance * distance;
+        };
+    }
+    __device__ float channel_mean(u64 channel, const double (&sums)[2]) const {
+        return float(pivot(channel) + sums[0] / count());
+    }
+    /// The biased variance. Not fmax, which would make 0 of a NaN.
+    __device__ float channel_variance(const double (&sums)[2]) const {
+        double distance = sums[0] / count(), variance = sums[1] / count() - distance * distance;
+        return variance < 0 ? 0 : float(variance);
+    }
+    __device__ float channel_inv_std(float variance) const { return 1 / sqrtf(variance + epsilon); }
+
+    /// Saves a channel's statistics and folds them into the running ones.
+    __device__ void operator()(u64 channel, const double (&sums)[2]) const {
+        float of_mean = channel_mean(channel, sums), variance = channel_variance(sums);
+        mean[channel] = of_mean;
+        inv_std[channel] = channel_inv_std(variance);
+        if (!running_mean) return;
+        float unbiased = count() > 1 ? float(count() / (count() - 1)) : 1;
+        running_mean[channel] = fraction * running_mean[channel] + of_mean;
+        running_variance[channel] = fraction * running_variance[channel] + unbiased * variance;
+        if (channel == 0) *running_factor = fraction * *running_factor + 1;
+    }
+    __device__ Line line(u64 channel, float mean, float inv_std) const {
+        return {mean, (gamma ? gamma[channel] : 1) * inv_std, beta ? beta[channel] : 0};
+    }
+};
+
+extern "C" __global__ void statistics(const __grid_constant__ Training training, double* partials) {
+    sum_channels<2>({training.x}, training.extents, partials,
+                    [&](u64 channel) { return training.terms(channel); }, training);
+}
+
+extern "C" __global__ void statistics_finish(const __grid_constant__ Training training, const double* partials,
+                                             u32 parts) {
+    finish_sums<2>(partials, parts, training.extents.axis.divisor, training);
+}
+
+extern "C" __global__ void normalise(const __grid_constant__ Training training) {
+    map_channels({training.x}, training.y, false, training.extents,
+                 [&](u64 channel) { return training.line(channel, training.mean[channel], training.inv_std[channel]); },
+                 [](const Line& line, const float (&in)[1]) { return line(in[0]); });
+}
+
+extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
+    forward_by_channel(const __grid_constant__ Training training) {
+    const Extents& extents = training.extents;
+    u64 channel = blockIdx.x;
+    double sums[2];
+    channel_sums({training.x}, extents, channel, 0, extents.outer, sums, training.terms(channel));
+    if (threadIdx.x == 0) training(channel, sums);
+    float mean = training.channel_mean(channel, sums);
+    Line line = training.line(channel, mean, training.channel_inv_std(training.channel_variance(sums)));
+    channel_map({training.x}, training.y, false, extents, channel, [=](const float (&in)[1]) { return line(in[0]); });
+}
+
+/// Mean and inverse standard deviation that the running sums stand for; with a factor of 0 both sums count as 0.
+extern "C" __global__ void running_statistics(const float* running_mean, const float* running_variance,
+                                              const float* running_factor, float epsilon, float* mean, float* inv_std,
+                                              u64 channels) {
+    u64 channel = grid_start();
+    if (channel >= channels) return;
+    float scale = *running_factor == 0 ? 0 : 1 / *running_factor;
+    mean[channel] = scale * running_mean[channel];
+    inv_std[channel] = 1 / sqrtf(scale * running_variance[channel] + epsilon);
+}
+
+/// What the mini-batch's statistics add to a channel's gradient `dx = a dy + b (x - mean) + c`.
+struct Plane {
+    float b, c;
+};
+
+struct Gradient {
+    float mean, a, b, c;
+    __device__ float operator()(float x, float dy) const { return a * dy + (b * (x - mean) + c); }
+};
+
+/// One backward pass, as cuda.rs fills it; gamma, dgamma and dbeta may be null.
+struct Backward {
+    Extents extents;
+    const float *x, *dy, *mean, *inv_std, *gamma;
+    float *dx, *dgamma, *dbeta;
+    Plane* planes;
+    int add, add_gradients, by_batch;
+
+    __device__ auto terms(u64 channel) const {
+        return [mean = mean[channel]](const float (&in)[2], float (&sums)[2]) {
+            sums[0] += in[1];
+            sums[1] += in[1] * (in[0] - mean);
+        };
+    }
+    __device__ float a(u64 channel) const { return (gamma ? gamma[channel] : 1) * inv_std[channel]; }
+    __device__ Plane plane(u64 channel, const double (&sums)[2]) const {
+        if (!by_batch) return {0, 0};
+        double inverse = inv_std[channel], per_element = a(channel) / double(extents.outer * extents.inner.divisor);
+        return {float(-per_element * sums[1] * inverse * inverse), float(-per_element * sums[0])};
+    }
+    __device__ Gradient gradient(u64 channel, const Plane& plane) const {
+        return {mean[channel], a(channel), plane.b, plane.c};
+    }
+    __device__ void save_gradients(u64 channel, const double (&sums)[2]) const {
+        if (dgamma) put(add_gradients, dgamma + channel, float(sums[1] * inv_std[channel]));
+        if (dbeta) put(add_gradients, dbeta + channel, float(sums[0]));
+    }
+    __device__ void operator()(u64 channel, const double (&sums)[2]) const {
+        save_gradients(channel, sums);
+        planes[channel] = plane(channel, sums);
+    }
+};
+
+extern "C" __global__ void backward_sums(const __grid_constant__ Backward backward, double* partials) {
+    sum_channels<2>({backward.x, backward.dy}, backward.extents, partials,
+                    [&](u64 channel) { return backward.terms(channel); }, backward);
+}
+
+extern "C" __global__ void backward_sums_finish(const __grid_constant__ Backward backward, const double* partials,
+                                                u32 parts) {
+    finish_sums<2>(partials, parts, backward.extents.axis.divisor, backward);
+}
+
+extern "C" __global__ void backward_map(const __grid_constant__ Backward backward) {
+    map_channels({backward.x, backward.dy}, backward.dx, backward.add, backward.extents,
+                 [&](u64 channel) { return backward.gradient(channel, backward.planes[channel]); },
+                 [](const Gradient& gradient, const float (&in)[2]) { return gradient(in[0], in[1]); });
+}
+
+extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
+    backward_by_channel(const __grid_constant__ Backward backward) {
+    const Extents& extents = backward.extents;
+    u64 channel = blockIdx.x;
+    double sums[2];
+    channel_sums({backward.x, backward.dy}, extents, channel, 0, extents.outer, sums, backward.terms(channel));
+    if (threadIdx.x == 0) backward.save_gradients(channel, sums);
+    Gradient gradient = backward.gradient(channel, backward.plane(channel, sums));
+    channel_map({backward.x, backward.dy}, backward.dx, backward.add, extents, channel,
+                [=](const float (&in)[2]) { return gradient(in[0], in[1]); });
+}

@@ -1,0 +1,181 @@
+//! The one file that calls cuBLAS: products of matrices in single precision.
+
+use crate::status_call::status_call;
+use cudarc::cublas::sys;
+use std::ffi::{c_int, c_uint, c_void};
+use tensor::{
+    Accumulate,
+    cuda::{Cuda, CudaError, DeviceView, DeviceViewMut, Library, Stream},
+};
+
+/// cuBLAS on one GPU, working in that GPU's stream.
+pub(crate) struct Cublas {
+    handle: sys::cublasHandle_t,
+    stream: Stream,
+}
+
+// SAFETY: cuBLAS lets any thread use a handle, one at a time; there is one `Cublas` per handle, and it is not `Sync`.
+unsafe impl Send for Cublas {}
+
+/// A factor: `rows x columns` elements as the product sees it, stored in row-major order as they are or transposed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Factor<'a> {
+    /// The elements.
+    pub(crate) view: DeviceView<'a>,
+    /// Whether the transpose is what is stored.
+    pub(crate) transposed: bool,
+}
+
+/// Asks for `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not wait
+/// for it. A failure is kept for [`Cuda::check`].
+///
+/// # Panics
+/// If a length does not match the extents.
+pub(crate) fn product(
+    cuda: &Cuda,
+    [m, n, k]: [usize; 3],
+    a: Factor<'_>,
+    b: Factor<'_>,
+    c: DeviceViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    assert_eq!(
+        [a.view.len(), b.view.len(), c.len()],
+        [m * k, k * n, m * n],
+        "lengths of a product of {m}, {n}, {k}"
+    );
+    if m * n > 0 {
+        // The scratch stays ours until all of the product is asked for: cuBLAS may need several kernels for it.
+        let asked = cuda.with_library(|cublas: &mut Cublas| {
+            cuda.scratch(|scratch| {
+                cublas.prepare(cuda.allows_tf32(), scratch)?;
+                cublas.product([m, n, k], a, b, c, accumulate)
+            })
+        });
+        cuda.note(asked);
+    }
+}
+
+impl Cublas {
+    /// Sets what belongs to the device: the arithmetic, and its scratch as the workspace. With one stream and one workspace
+    /// cuBLAS gives the same result every time.
+    fn prepare(&mut self, tf32: bool, mut scratch: DeviceViewMut<'_>) -> Result<(), CudaError> {
+        self.stream.bind()?;
+        let math = match tf32 {
+            true => sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
+            false => sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
+        };
+        // SAFETY: the handle is alive.
+        check("cublasSetMathMode", unsafe { status_call!(sys::cublasSetMathMode(self.handle, math)) })?;
+        let (address, bytes) = (scratch.address() as *mut c_void, scratch.len() * size_of::<f32>());
+        // SAFETY: the handle is alive. `product` follows while the scratch is still lent, and is the only one to use it; its
+        // work goes to the stream through which all else on this memory goes.
+        let status = unsafe { status_call!(sys::cublasSetWorkspace_v2(self.handle, address, bytes)) };
+        check("cublasSetWorkspace_v2", status)
+    }
+
+    fn product(
+        &mut self,
+        [m, n, k]: [usize; 3],
+        a: Factor<'_>,
+        b: Factor<'_>,
+        mut c: DeviceViewMut<'_>,
+        accumulate: Accumulate,
+    ) -> Result<(), CudaError> {
+        let one = 1.0f32;
+        let beta = if accumulate == Accumulate::Add { 1.0f32 } else { 0.0 };
+        // What is stored row by row, cuBLAS reads as the transpose column by column: it is asked for c^T = b^T a^T.
+        let operation = |factor: Factor<'_>| match factor.transposed {
+            true => sys::cublasOperation_t::CUBLAS_OP_T,
+            false => sys::cublasOperation_t::CUBLAS_OP_N,
+        };
+        let (row_of_a, row_of_b) = (if a.transposed { m } else { k }, if b.transposed { k } else { n });
+        let [m, n, k, row_of_a, row_of_b] = extents([m, n, k, row_of_a, row_of_b])?;
+        // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of the
+        // lengths that the extents say (the caller's assertion), `c` exclusively ours. The work goes to the stream through
+        // which all else on this memory goes.
+        let status = unsafe {
+            status_call!(sys::cublasSgemm_v2(
+                self.handle,
+                operation(b),
+                operation(a),
+                n,
+                m,
+                k,
+                &one,
+                b.view.address() as *const f32,
+                row_of_b,
+                a.view.address() as *const f32,
+                row_of_a,
+                &beta,
+                c.address() as *mut f32,
+                n,
+            ))
+        };
+        check("cublasSgemm_v2", status)
+    }
+}
+
+impl Library for Cublas {
+    type Error = CudaError;
+
+    fn new(stream: &Stream) -> Result<Self, CudaError> {
+        // SAFETY: loading a library runs its initialisers; cuBLAS's have no requirements of their loader.
+        if !unsafe { sys::is_culib_present() } {
+            let tried = cudarc::get_lib_name_candidates("cublas").join(", ");
+            return Err(CudaError::new("starting cuBLAS", format!("it is not installed (tried {tried})")));
+        }
+        stream.bind()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the address of a handle is written to.
+        check("cublasCreate_v2", unsafe { status_call!(sys::cublasCreate_v2(&mut handle)) })?;
+        let cublas = Self { handle, stream: stream.clone() };
+        // SAFETY: the handle was just made; the stream lives as long as `cublas.stream`, and the handle is destroyed before.
+        let status = unsafe { status_call!(sys::cublasSetStream_v2(handle, stream.raw().cast())) };
+        check("cublasSetStream_v2", status)?;
+        Ok(cublas)
+    }
+}
+
+impl Drop for Cublas {
+    fn drop(&mut self) {
+        if self.stream.bind().is_ok() {
+            // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
+            let _ = unsafe { status_call!(sys::cublasDestroy_v2(self.handle)) };
+        }
+    }
+}
+
+fn extents<const N: usize>(values: [usize; N]) -> Result<[c_int; N], CudaError> {
+    let mut extents = [0; N];
+    for (extent, value) in extents.iter_mut().zip(values) {
+        let too_large = |_| CudaError::new("a matrix product", format!("cuBLAS takes no extent of {value}"));
+        *extent = c_int::try_from(value).map_err(too_large)?;
+    }
+    Ok(extents)
+}
+
+fn check(call: &'static str, status: Option<c_uint>) -> Result<(), CudaError> {
+    match status {
+        Some(0) => Ok(()),
+        Some(status) => Err(CudaError::new(call, describe(status))),
+        None => Err(CudaError::new(call, "the installed cuBLAS does not have it")),
+    }
+}
+
+/// cuBLAS's name for a status, as its manual lists them.
+fn describe(status: c_uint) -> String {
+    let name = match status {
+        1 => "CUBLAS_STATUS_NOT_INITIALIZED",
+        3 => "CUBLAS_STATUS_ALLOC_FAILED",
+        7 => "CUBLAS_STATUS_INVALID_VALUE",
+        8 => "CUBLAS_STATUS_ARCH_MISMATCH",
+        11 => "CUBLAS_STATUS_MAPPING_ERROR",
+        13 => "CUBLAS_STATUS_EXECUTION_FAILED",
+        14 => "CUBLAS_STATUS_INTERNAL_ERROR",
+        15 => "CUBLAS_STATUS_NOT_SUPPORTED",
+        16 => "CUBLAS_STATUS_LICENSE_ERROR",
+        _ => return format!("status {status}"),
+    };
+    name.to_owned()
+}

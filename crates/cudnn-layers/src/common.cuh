@@ -1,0 +1,424 @@
+// What the CUDA kernels of this crate share. NVRTC compiles this text in front of each of them; it has no standard headers.
+//
+// Nothing here uses a floating-point atomic: sums are trees and runs whose order follows from the geometry and the launch,
+// so results are the same every time.
+
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+/// Threads of a block of an element-wise kernel, and the elements that the block takes.
+constexpr u32 THREADS = 256;
+constexpr u32 PER_THREAD = 8;
+constexpr u32 TILE = THREADS * PER_THREAD;
+
+// ---- Memory ----------------------------------------------------------------------------------------------------------
+
+/// `W` neighbouring elements, moved by one instruction.
+template <int W>
+struct alignas(4 * W) Pack {
+    float at[W];
+};
+
+template <int W>
+__device__ __forceinline__ Pack<W> load(const float* from) {
+    return *reinterpret_cast<const Pack<W>*>(from);
+}
+
+template <int W>
+__device__ __forceinline__ void store(float* to, const Pack<W>& pack) {
+    *reinterpret_cast<Pack<W>*>(to) = pack;
+}
+
+/// Whether packs of four can be read from `address`.
+__device__ __forceinline__ bool aligned(const float* address) {
+    return reinterpret_cast<u64>(address) % sizeof(Pack<4>) == 0;
+}
+
+template <int COUNT>
+__device__ __forceinline__ bool aligned(const float* const (&addresses)[COUNT]) {
+    bool all = true;
+    for (int i = 0; i < COUNT; i++) all = all && aligned(addresses[i]);
+    return all;
+}
+
+/// Overwrites or adds. The sum is rounded for itself, never fused with a product in `value`, as on the CPU.
+__device__ __forceinline__ void put(bool add, float* to, float value) {
+    *to = add ? __fadd_rn(*to, value) : value;
+}
+
+/// The first element and the step of a loop in which all threads of the grid together go through an array.
+__device__ __forceinline__ u64 grid_start() { return u64(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ u64 grid_step() { return u64(gridDim.x) * blockDim.x; }
+
+// ---- Reductions ------------------------------------------------------------------------------------------------------
+
+/// The values of a warp, folded as a tree by the associative and commutative `op`; every lane gets the result.
+template <class T, class Op>
+__device__ __forceinline__ T warp_reduce(T value, Op op) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value = op(value, __shfl_xor_sync(0xffffffff, value, distance));
+    }
+    return value;
+}
+
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+    return warp_reduce(value, [](T left, T right) { return left + right; });
+}
+
+/// The values of a block, folded as a tree; every thread gets the result. All threads of the block must call, whose number
+/// is a multiple of 32. `none` leaves a value as it is.
+template <class T, class Op>
+__device__ T block_reduce(T value, T none, Op op) {
+    __shared__ T warps[32];
+    value = warp_reduce(value, op);
+    __syncthreads();  // an earlier call's values have been read
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = threadIdx.x % 32 < blockDim.x / 32 ? warps[threadIdx.x % 32] : none;
+    return warp_reduce(value, op);
+}
+
+template <class T>
+__device__ T block_sum(T value) {
+    return block_reduce(value, T(0), [](T left, T right) { return left + right; });
+}
+
+__device__ inline float block_max(float value) {
+    return block_reduce(value, -__int_as_float(0x7f800000), [](float left, float right) { return fmaxf(left, right); });
+}
+
+// ---- Element-wise operations -----------------------------------------------------------------------------------------
+//
+// To be launched with THREADS threads and one block per TILE elements. A thread reads all that it needs before it writes,
+// so the output may be one of the inputs.
+
+/// One whole tile of `map`, in packs of `W`.
+template <int W, int INPUTS, class Op>
+__device__ __forceinline__ void map_tile(const float* const (&from)[INPUTS], float* to, bool add, u64 start, Op op) {
+    constexpr int STEPS = PER_THREAD / W;
+    Pack<W> in[INPUTS][STEPS], out[STEPS];
+    start += threadIdx.x * W;
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        u64 i = start + step * THREADS * W;
+#pragma unroll
+        for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + i);
+        if (add) out[step] = load<W>(to + i);
+    }
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        u64 i = start + step * THREADS * W;
+        auto of_pack = op.pack(i);
+#pragma unroll
+        for (int lane = 0; lane < W; lane++) {
+            float x[INPUTS];
+#pragma unroll
+            for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+            float value = of_pack(x, lane);
+            out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
+        }
+        store<W>(to + i, out[step]);
+    }
+}
+
+/// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the up to four elements from `first` on,
+/// which are then asked for in their order.
+template <int INPUTS, class Op>
+__device__ __forceinline__ void map_packs(const float* const (&from)[INPUTS], float* to, bool add, u64 len, u64 tile,
+                                          Op op) {
+    u64 start = tile * TILE;
+    if (start + TILE > len) {
+        for (u64 i = start + threadIdx.x; i < len; i += THREADS) {
+            float x[INPUTS];
+            for (int input = 0; input < INPUTS; input++) x[input] = from[input][i];
+            put(add, to + i, op.pack(i)(x, 0));
+        }
+    } else if (aligned(from) && aligned(to)) {
+        map_tile<4>(from, to, add, start, op);
+    } else {
+        map_tile<1>(from, to, add, start, op);
+    }
+}
+
+template <class Op>
+struct EachElement {
+    Op op;
+    struct OfPack {
+        const Op& op;
+        u64 first;
+        template <int INPUTS>
+        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) const {
+            return op(x, first + lane);
+        }
+    };
+    __device__ __forceinline__ OfPack pack(u64 first) const { return {op, first}; }
+};
+
+/// `to[i] (+)= op(the inputs' elements i, i)`.
+template <int INPUTS, class Op>
+__device__ __forceinline__ void map(const float* const (&from)[INPUTS], float* to, bool add, u64 len, Op op) {
+    map_packs(from, to, add, len, blockIdx.x, EachElement<Op>{op});
+}
+
+// ---- Blobs seen from an axis -----------------------------------------------------------------------------------------
+
+/// A divisor that does not change during a launch. `multiplier` is 2^64 / divisor rounded up: the high half of its product
+/// with the dividend is the quotient while dividend times divisor stays below 2^64. The host, which knows, makes it 0 where
+/// that may not be so, and for the divisor 1.
+struct Divisor {
+    u64 divisor, multiplier;
+
+    __device__ __forceinline__ u64 divide(u64 dividend) const {
+        if (multiplier != 0) return __umul64hi(dividend, multiplier);
+        return divisor == 1 ? dividend : dividend / divisor;
+    }
+    __device__ __forceinline__ u64 remainder(u64 dividend) const { return dividend - divide(dividend) * divisor; }
+};
+
+/// A blob of `outer x axis x inner` elements: samples, channels and pixels. As cuda_launches.rs fills it.
+struct Extents {
+    u64 outer;
+    Divisor axis, inner;
+
+    __device__ __forceinline__ u64 len() const { return outer * axis.divisor * inner.divisor; }
+};
+
+template <class Of, class Op>
+struct EachChannel {
+    const Extents& extents;
+    Of of;
+    Op op;
+
+    struct OfPack {
+        const EachChannel& each;
+        u64 pixel, channel;
+        decltype(each.of(u64())) factors;
+
+        template <int INPUTS>
+        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) {
+            // Asked for in order: past the end of a plane comes the next channel's.
+            if (lane > 0 && ++pixel == each.extents.inner.divisor) {
+                pixel = 0;
+                channel = channel + 1 == each.extents.axis.divisor ? 0 : channel + 1;
+                factors = each.of(channel);
+            }
+            return each.op(factors, x);
+        }
+    };
+
+    __device__ __forceinline__ OfPack pack(u64 first) const {
+        u64 plane = extents.inner.divide(first);
+        u64 channel = extents.axis.remainder(plane);
+        return {*this, first - plane * extents.inner.divisor, channel, of(channel)};
+    }
+};
+
+/// `to[i] (+)= op(of(channel of i), the inputs' elements i)`. The last elements come first: where a kernel that reads the
+/// inputs from the beginning has just run, their ends are still in cache.
+template <int INPUTS, class Of, class Op>
+__device__ __forceinline__ void map_channels(const float* const (&from)[INPUTS], float* to, bool add,
+                                             const Extents& extents, Of of, Op op) {
+    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of, Op>{extents, of, op});
+}
+
+// ---- One channel -----------------------------------------------------------------------------------------------------
+
+/// A thread's way through some samples of one channel in packs of `W`, together with the other threads of its block.
+/// Neighbouring threads read neighbouring packs of one plane; a block that is larger than a plane reads several at once.
+/// The number of threads is a power of two.
+template <int W>
+struct ChannelWalk {
+    u64 sample, last, plane;  // the plane's first element
+    u32 pack, lane, lanes, packs, samples;
+    u64 sample_step;
+
+    __device__ ChannelWalk(const Extents& e, u64 channel, u64 first, u64 last) : last(last) {
+        packs = u32(e.inner.divisor / W);
+        lanes = packs > blockDim.x / 2 ? blockDim.x : 1u << (32 - __clz(packs - 1));
+        samples = blockDim.x / lanes;
+        pack = lane = threadIdx.x & (lanes - 1);
+        sample = lane < packs ? first + threadIdx.x / lanes : last;
+        plane = (sample * e.axis.divisor + channel) * e.inner.divisor;
+        sample_step = samples * e.axis.divisor * e.inner.divisor;
+    }
+    __device__ __forceinline__ bool more() const { return sample < last; }
+    __device__ __forceinline__ u64 at() const { return plane + u64(pack) * W; }
+    __device__ __forceinline__ void step() {
+        pack += lanes;
+        if (pack >= packs) {
+            pack = lane;
+            sample += samples;
+            plane += sample_step;
+        }
+    }
+};
+
+/// Packs of each input that a thread reads before it computes, to hide the latency of memory.
+template <int W>
+constexpr int BATCH = W == 1 ? 8 : 4;
+
+/// `to[i] (+)= op(the inputs' elements i)` over this thread's elements.
+template <int W, int INPUTS, class Op>
+__device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const float* const (&from)[INPUTS], float* to, bool add,
+                                           Op op) {
+    while (walk.more()) {
+        constexpr int STEPS = BATCH<W> / 2;  // outputs need registers, too
+        Pack<W> in[INPUTS][STEPS], out[STEPS];
+        u64 at[STEPS];
+        bool there[STEPS];
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            there[step] = walk.more();
+            if (!there[step]) continue;
+            at[step] = walk.at();
+#pragma unroll
+            for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at[step]);
+            if (add) out[step] = load<W>(to + at[step]);
+            walk.step();
+        }
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            if (!there[step]) continue;
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) {
+                float x[INPUTS];
+#pragma unroll
+                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+                float value = op(x);
+                out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
+            }
+            store<W>(to + at[step], out[step]);
+        }
+    }
+}
+
+/// Adds up `terms(the inputs' elements, sums)` over this thread's elements: in single precision over a batch, in double
+/// precision over batches.
+template <int W, int INPUTS, int SUMS, class Terms>
+__device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const float* const (&from)[INPUTS],
+                                            double (&sums)[SUMS], Terms terms) {
+    constexpr int STEPS = BATCH<W>;
+    while (walk.more()) {
+        Pack<W> in[INPUTS][STEPS];
+        bool there[STEPS];
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            there[step] = walk.more();
+            if (there[step]) {
+#pragma unroll
+                for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + walk.at());
+                walk.step();
+            }
+        }
+        float batch[SUMS] = {};
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) {
+                float x[INPUTS];
+#pragma unroll
+                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+                if (there[step]) terms(x, batch);
+            }
+        }
+        for (int sum = 0; sum < SUMS; sum++) sums[sum] += batch[sum];
+    }
+}
+
+/// Whether the planes of all these blobs can be read in packs of four.
+template <int COUNT>
+__device__ __forceinline__ bool planes_aligned(const Extents& e, const float* const (&blobs)[COUNT]) {
+    return e.inner.divisor % 4 == 0 && aligned(blobs);
+}
+
+/// `to[i] (+)= op(the inputs' elements i)` over all elements of a channel, by one block.
+template <int INPUTS, class Op>
+__device__ __forceinline__ void channel_map(const float* const (&from)[INPUTS], float* to, bool add, const Extents& e,
+                                            u64 channel, Op op) {
+    if (planes_aligned(e, from) && aligned(to)) {
+        thread_map(ChannelWalk<4>(e, channel, 0, e.outer), from, to, add, op);
+    } else {
+        thread_map(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, op);
+    }
+}
+
+/// The sums over the samples [first, last) of a channel, which every thread of the block gets.
+template <int INPUTS, int SUMS, class Terms>
+__device__ void channel_sums(const float* const (&from)[INPUTS], const Extents& e, u64 channel, u64 first, u64 last,
+                             double (&sums)[SUMS], Terms terms) {
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
+    if (planes_aligned(e, from)) {
+        thread_sums(ChannelWalk<4>(e, channel, first, last), from, sums, terms);
+    } else {
+        thread_sums(ChannelWalk<1>(e, channel, first, last), from, sums, terms);
+    }
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
+}
+
+/// As `channel_sums` for 32 neighbouring channels of blobs without pixels, whose sums the first warp's lanes get.
+template <int INPUTS, int SUMS, class Terms>
+__device__ void column_sums(const float* const (&from)[INPUTS], const Extents& e, u64 channel, u64 first, u64 last,
+                            double (&sums)[SUMS], Terms terms) {
+    __shared__ double rows[THREADS / 32][SUMS][32];
+    constexpr int STEPS = 4;
+    u32 row = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
+    for (u64 sample = first + row; channel < e.axis.divisor && sample < last; sample += STEPS * THREADS / 32) {
+        float batch[SUMS] = {};
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            u64 at = sample + step * (THREADS / 32);
+            float x[INPUTS];
+            if (at < last) {
+                for (int input = 0; input < INPUTS; input++) x[input] = from[input][at * e.axis.divisor + channel];
+                terms(x, batch);
+            }
+        }
+        for (int sum = 0; sum < SUMS; sum++) sums[sum] += batch[sum];
+    }
+    for (int sum = 0; sum < SUMS; sum++) rows[row][sum][lane] = sums[sum];
+    __syncthreads();
+    for (int sum = 0; sum < SUMS; sum++) {
+        sums[sum] = 0;
+        for (u32 other = 0; other < THREADS / 32; other++) sums[sum] += rows[other][sum][lane];
+    }
+}
+
+/// Sums per channel: `finish(channel, sums)` is called by one thread for each. To be launched with THREADS threads, a block
+/// per channel (per 32 channels where there are no pixels) in x and, in y, the parts into which samples are cut. Where there
+/// are several, this leaves SUMS doubles per channel and part in `partials`, and `finish_sums` has to follow.
+/// `terms(channel)` gives the function to be added up.
+template <int SUMS, int INPUTS, class Terms, class Finish>
+__device__ __forceinline__ void sum_channels(const float* const (&from)[INPUTS], const Extents& e, double* partials,
+                                             Terms terms, Finish finish) {
+    u64 part = blockIdx.y, parts = gridDim.y;
+    u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
+    double sums[SUMS];
+    u64 channel = blockIdx.x;
+    bool speaks = threadIdx.x == 0;
+    if (e.inner.divisor == 1) {
+        channel = channel * 32 + threadIdx.x % 32;
+        bool there = channel < e.axis.divisor;
+        speaks = threadIdx.x < 32 && there;
+        column_sums(from, e, channel, first, last, sums, terms(there ? channel : 0));
+    } else {
+        channel_sums(from, e, channel, first, last, sums, terms(channel));
+    }
+    if (!speaks) return;
+    if (parts == 1) return finish(channel, sums);
+    for (int sum = 0; sum < SUMS; sum++) partials[(channel * parts + part) * SUMS + sum] = sums[sum];
+}
+
+/// Adds up what `sum_channels` left: one warp per channel.
+template <int SUMS, class Finish>
+__device__ __forceinline__ void finish_sums(const double* partials, u32 parts, u64 channels, Finish finish) {
+    u64 channel = grid_start() / 32;
+    if (channel >= channels) return;
+    double sums[SUMS] = {};
+    for (u32 part = threadIdx.x % 32; part < parts; part += 32) {
+        for (int sum = 0; sum < SUMS; sum++) sums[sum] += partials[(channel * parts + part) * SUMS + sum];
+    }
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = warp_sum(sums[sum]);
+    if (threadIdx.x % 32 == 0) finish(channel, sums);
+}

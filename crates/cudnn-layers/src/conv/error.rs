@@ -1,0 +1,72 @@
+//! Why a convolution cannot be run or measured.
+
+use super::ConvOp;
+use crate::raw::CudnnError;
+use planner::Bytes;
+use tensor::{ConvGeometry, GeometryError, cuda::CudaError};
+use thiserror::Error;
+
+/// Why a convolution cannot be run or measured.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConvError {
+    /// The backend has no algorithm of this name.
+    #[error("{op} has no algorithm {algorithm} on this device")]
+    Unknown {
+        /// The operation.
+        op: ConvOp,
+        /// The name asked for.
+        algorithm: String,
+    },
+    /// The algorithm does not apply to this geometry.
+    #[error("{algorithm} does not apply to {op} of {geometry:?}")]
+    Unsupported {
+        /// The operation.
+        op: ConvOp,
+        /// The algorithm.
+        algorithm: String,
+        /// The micro-batch's geometry.
+        geometry: Box<ConvGeometry>,
+    },
+    /// The micro-batches do not add up to the mini-batch.
+    #[error("a configuration of {found} samples does not cover a mini-batch of {expected}")]
+    MiniBatch {
+        /// Samples of the configuration.
+        found: usize,
+        /// Samples of the kernel.
+        expected: usize,
+    },
+    /// The plan was made for less workspace than the algorithm needs here.
+    #[error(
+        "{algorithm} at micro-batch {micro_batch} needs {needed} of workspace, but was planned with {planned}"
+    )]
+    Workspace {
+        /// The algorithm.
+        algorithm: String,
+        /// Samples of the call.
+        micro_batch: usize,
+        /// What it needs.
+        needed: Bytes,
+        /// What the plan says.
+        planned: Bytes,
+    },
+    /// The geometry is none.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// cuDNN failed in one algorithm.
+    #[error("{algorithm} on {samples} samples: {source}")]
+    Algorithm {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Samples of the call.
+        samples: usize,
+        /// What failed.
+        source: CudnnError,
+    },
+    /// cuDNN could not be started.
+    #[error(transparent)]
+    Cudnn(#[from] CudnnError),
+    /// The GPU failed.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+}

@@ -1,0 +1,166 @@
+//! What the launches of all CUDA kernels share: grids, and the arguments that `common.cuh` knows.
+
+use crate::AxisExtents;
+use bytemuck::{Pod, Zeroable};
+use tensor::{
+    Accumulate,
+    cuda::{Arg, Cuda, Grid, Source},
+};
+
+/// `THREADS` and `TILE` of `common.cuh`.
+pub(crate) const THREADS: u32 = 256;
+const TILE: usize = 2048;
+
+/// Launches an element-wise kernel over `len` elements, one block per tile.
+///
+/// # Safety
+/// As [`Cuda::launch`].
+pub(crate) unsafe fn launch_tiles(
+    cuda: &Cuda,
+    source: &'static Source,
+    function: &'static str,
+    len: usize,
+    args: &[Arg<'_>],
+) {
+    // SAFETY: as the caller promises.
+    unsafe { cuda.launch(source, function, grid([tiles(len), 1], THREADS), args) };
+}
+
+/// Tiles that `len` elements fill.
+pub(crate) fn tiles(len: usize) -> u32 {
+    u32::try_from(len.div_ceil(TILE)).expect("no GPU has 16 TiB of memory")
+}
+
+/// A grid of `blocks` in x and y, without shared memory beyond what the kernel declares.
+pub(crate) fn grid([x, y]: [u32; 2], threads: u32) -> Grid {
+    Grid { blocks: [x, y, 1], threads, shared_bytes: 0 }
+}
+
+/// The kernels' `add`.
+pub(crate) fn add(accumulate: Accumulate) -> i32 {
+    i32::from(accumulate == Accumulate::Add)
+}
+
+/// `Divisor` of `common.cuh`.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+pub(crate) struct Divisor {
+    divisor: u64,
+    multiplier: u64,
+}
+
+impl Divisor {
+    /// For dividends up to `largest`.
+    pub(crate) fn new(divisor: usize, largest: usize) -> Self {
+        let product = divisor as u128 * largest as u128;
+        let by_multiplication = divisor > 1 && product <= u128::from(u64::MAX);
+        let divisor = divisor as u64;
+        Self { divisor, multiplier: if by_multiplication { u64::MAX / divisor + 1 } else { 0 } }
+    }
+}
+
+/// `Extents` of `common.cuh`.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+pub(crate) struct Extents {
+    outer: u64,
+    axis: Divisor,
+    inner: Divisor,
+}
+
+impl Extents {
+    /// Of no elements, whatever the reason, become no samples: the kernels divide by the other two.
+    pub(crate) fn new(extents: &AxisExtents) -> Self {
+        let &AxisExtents { outer, axis, inner } = extents;
+        assert!(u32::try_from(inner).is_ok(), "planes of {inner} elements");
+        Self {
+            outer: if extents.is_empty() { 0 } else { outer as u64 },
+            axis: Divisor::new(axis, extents.len()),
+            inner: Divisor::new(inner.max(1), extents.len()),
+        }
+    }
+
+    pub(crate) fn arg(&self) -> Arg<'_> {
+        Arg::Bytes(bytemuck::bytes_of(self))
+    }
+}
+
+/// How `sum_channels` of `common.cuh` cuts a blob. It depends on the blob and the GPU's size only, and so do the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChannelSums {
+    channels: usize,
+    /// Blocks for the channels of one part of the samples.
+    blocks: u32,
+    /// Parts of the samples. One needs neither partial sums nor a second kernel.
+    pub(crate) parts: u32,
+}
+
+/// Blocks per multiprocessor that are enough to keep memory busy to the end.
+const BLOCKS: usize = 16;
+/// Elements that are worth a block of their own.
+const BLOCK_LEN: usize = 4096;
+
+impl ChannelSums {
+    pub(crate) fn new(multiprocessors: u32, extents: &AxisExtents) -> Self {
+        let &AxisExtents { outer, axis, inner } = extents;
+        let columns = inner <= 1;
+        let blocks = if columns { axis.div_ceil(32) } else { axis };
+        let per_block = if columns { 32 * outer } else { extents.per_index() };
+        let wanted = (BLOCKS * multiprocessors as usize).div_ceil(blocks.max(1));
+        let parts = wanted.min(per_block / BLOCK_LEN).clamp(1, outer.clamp(1, 1024));
+        let blocks = u32::try_from(blocks).expect("a kernel has fewer than 2^32 blocks");
+        Self { channels: axis, blocks, parts: parts as u32 }
+    }
+
+    /// Of the kernel that sums.
+    pub(crate) fn grid(&self) -> Grid {
+        grid([self.blocks, self.parts], THREADS)
+    }
+
+    /// Of the kernel that adds up the parts: a warp per channel.
+    pub(crate) fn finish_grid(&self) -> Grid {
+        grid([(self.channels as u32).div_ceil(THREADS / 32), 1], THREADS)
+    }
+
+    /// Single-precision elements of scratch memory that `sums` partial sums per channel take.
+    pub(crate) fn partials_len(&self, sums: usize) -> usize {
+        if self.parts == 1 { 0 } else { 2 * sums * self.channels * self.parts as usize }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+
+    #[test]
+    fn multiplication_divides() {
+        let mut rng = tensor::rng::stream(1, 0);
+        for _ in 0..100_000 {
+            let bits = [rng.random_range(2..32), rng.random_range(1..33)];
+            let divisor = rng.random_range(2..1usize << bits[0]);
+            let largest = rng.random_range(0..1usize << bits[1]);
+            let Divisor { multiplier, .. } = Divisor::new(divisor, largest);
+            assert_ne!(multiplier, 0);
+            for dividend in
+                [largest, largest / divisor * divisor, (largest / divisor * divisor).saturating_sub(1)]
+            {
+                let quotient = (dividend as u128 * u128::from(multiplier)) >> 64;
+                assert_eq!(quotient, (dividend / divisor) as u128, "{dividend} / {divisor}");
+            }
+        }
+        assert_eq!(Divisor::new(1, 5).multiplier, 0);
+        assert_eq!(Divisor::new(1 << 30, 1 << 40).multiplier, 0);
+    }
+
+    #[test]
+    fn large_channels_are_cut_and_small_ones_are_not() {
+        let parts = |outer, axis, inner| ChannelSums::new(132, &AxisExtents { outer, axis, inner }).parts;
+        assert_eq!(parts(128, 64, 112 * 112), 33);
+        assert_eq!(parts(128, 512, 49), 1);
+        assert_eq!(parts(256, 4096, 1), 2);
+        assert_eq!(parts(256, 1000, 1), 2);
+        assert_eq!(parts(2, 1, 1 << 20), 2);
+        assert_eq!(parts(0, 5, 0), 1);
+    }
+}

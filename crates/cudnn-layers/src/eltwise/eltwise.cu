@@ -1,0 +1,74 @@
+// Element-wise combinations. Two summands, a residual network's case, are read in packs; other numbers of inputs come as a
+// table.
+
+extern "C" __global__ void scaled(float coefficient, const float* x, float* y, int add, u64 len) {
+    map({x}, y, add, len, [=](const float (&in)[1], u64) { return coefficient * in[0]; });
+}
+
+extern "C" __global__ void sum_of_two(float left, float right, const float* a, const float* b, float* y, u64 len) {
+    map({a, b}, y, false, len, [=](const float (&in)[2], u64) { return left * in[0] + right * in[1]; });
+}
+
+/// As cuda.rs fills it.
+struct Inputs {
+    const float* at[64];
+    float coefficients[64];
+    u64 count;
+};
+
+extern "C" __global__ void sum(const __grid_constant__ Inputs inputs, float* y, u64 len) {
+    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
+        float total = inputs.coefficients[0] * in[0];
+        for (u32 j = 1; j < inputs.count; j++) total += inputs.coefficients[j] * inputs.at[j][i];
+        return total;
+    });
+}
+
+extern "C" __global__ void product(const __grid_constant__ Inputs inputs, float* y, u64 len) {
+    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
+        float product = in[0];
+        for (u32 j = 1; j < inputs.count; j++) product *= inputs.at[j][i];
+        return product;
+    });
+}
+
+extern "C" __global__ void product_backward(const __grid_constant__ Inputs inputs, u32 index, const float* dy, float* dx,
+                                            int add, u64 len) {
+    map({dy}, dx, add, len, [&](const float (&in)[1], u64 i) {
+        float product = in[0];
+        for (u32 j = 0; j < inputs.count; j++) {
+            if (j != index) product *= inputs.at[j][i];
+        }
+        return product;
+    });
+}
+
+/// Whether input `j` with value `x` beats the best of those before it: of two equal first inputs the second wins.
+__device__ __forceinline__ bool wins(u32 j, float x, float best) { return j == 1 ? x >= best || x != x : x > best; }
+
+extern "C" __global__ void maximum(const __grid_constant__ Inputs inputs, float* y, u64 len) {
+    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
+        float best = in[0];
+        for (u32 j = 1; j < inputs.count; j++) {
+            float x = inputs.at[j][i];
+            if (wins(j, x, best)) best = x;
+        }
+        return best;
+    });
+}
+
+extern "C" __global__ void maximum_backward(const __grid_constant__ Inputs inputs, u32 index, const float* dy, float* dx,
+                                            int add, u64 len) {
+    map({inputs.at[0], dy}, dx, add, len, [&](const float (&in)[2], u64 i) {
+        float best = in[0];
+        u32 winner = 0;
+        for (u32 j = 1; j < inputs.count; j++) {
+            float x = inputs.at[j][i];
+            if (wins(j, x, best)) {
+                best = x;
+                winner = j;
+            }
+        }
+        return winner == index ? in[1] : 0.0f;
+    });
+}

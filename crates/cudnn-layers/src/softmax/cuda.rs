@@ -1,0 +1,176 @@
+//! Softmax, its loss and accuracy on the GPU.
+
+use super::loss::{LossOptions, Normalization};
+use crate::{
+    AxisExtents,
+    cuda_launches::{Extents, THREADS, add, launch_tiles},
+};
+use tensor::{
+    Accumulate, View, ViewMut,
+    cuda::{Arg, Cuda, Grid, Source},
+};
+
+static SOURCE: Source =
+    Source { name: "softmax.cu", text: concat!(include_str!("../common.cuh"), include_str!("softmax.cu")) };
+
+/// Elements of scratch memory for the factor that `softmax_loss_factor` leaves and, behind it, a `Tally` per block.
+const FACTOR_LEN: usize = 4;
+const TALLY_LEN: usize = 6;
+const MOST_BLOCKS: usize = 1024;
+
+pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
+    let args = [x.into(), (&mut y).into()];
+    // SAFETY: behind the extents `(const float* x, float* y)`; the contract has checked the lengths.
+    unsafe { along_axis(cuda, extents, ["softmax_forward_rows", "softmax_forward_columns"], &args) };
+}
+
+pub(super) fn backward(
+    cuda: &Cuda,
+    extents: &AxisExtents,
+    y: View<'_>,
+    dy: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    let args = [y.into(), dy.into(), (&mut dx).into(), add(accumulate).into()];
+    // SAFETY: behind the extents `(const float* y, const float* dy, float* dx, int add)`; the contract has checked the
+    // lengths.
+    unsafe { along_axis(cuda, extents, ["softmax_backward_rows", "softmax_backward_columns"], &args) };
+}
+
+/// Launches the kernel for rows that lie together, or the one for rows beside each other.
+///
+/// # Safety
+/// `operands` are both kernels' parameters behind the extents, and have the elements of `extents`.
+unsafe fn along_axis(
+    cuda: &Cuda,
+    extents: &AxisExtents,
+    [rows, columns]: [&'static str; 2],
+    operands: &[Arg<'_>],
+) {
+    let (count, empty) = (extents.per_index(), extents.is_empty());
+    let (function, blocks) =
+        if extents.inner == 1 { (rows, count) } else { (columns, count.div_ceil(THREADS as usize)) };
+    let blocks = if empty { 0 } else { u32::try_from(blocks).expect("fewer than 2^32 predictions") };
+    let extents = Extents::new(extents);
+    let mut args = [extents.arg(); 5];
+    args[1..=operands.len()].copy_from_slice(operands);
+    // SAFETY: the caller's promise; there is a block or a thread for each row.
+    unsafe { cuda.launch(&SOURCE, function, Grid::line(blocks, THREADS), &args[..=operands.len()]) };
+}
+
+pub(super) fn loss(
+    cuda: &Cuda,
+    extents: &AxisExtents,
+    options: &LossOptions,
+    p: View<'_>,
+    labels: View<'_>,
+    mut to: ViewMut<'_>,
+) {
+    let blocks = blocks(extents.per_index(), 4 * THREADS as usize);
+    let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
+    let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
+    cuda.scratch(|mut scratch| {
+        let partials =
+            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let to = Arg::from(&mut to);
+        let args = [device_extents.arg(), normaliser, ignored, p.into(), labels.into(), to, partials, fault];
+        // SAFETY: `(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to, Tally*
+        // partials, uint4* fault)`; the contract has checked the lengths, no label that is no class is used as an index,
+        // and there is room for the tallies of all blocks.
+        unsafe { cuda.launch(&SOURCE, "softmax_loss", Grid::line(blocks, THREADS), &args) };
+        let args = [device_extents.arg(), normaliser, labels.into(), to, partials, blocks.into(), fault];
+        // SAFETY: those of `quotient_finish`, see there.
+        unsafe { finish(cuda, "quotient_finish", blocks, &args) };
+    });
+}
+
+pub(super) fn loss_backward(
+    cuda: &Cuda,
+    extents: &AxisExtents,
+    options: &LossOptions,
+    loss_weight: f32,
+    (p, labels, mut dx): (View<'_>, View<'_>, ViewMut<'_>),
+    accumulate: Accumulate,
+) {
+    let (len, blocks) = (extents.len(), blocks(extents.per_index(), 4 * THREADS as usize));
+    let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
+    let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
+    let (weight, labels) = (Arg::F32(loss_weight), Arg::from(labels));
+    cuda.scratch(|mut scratch| {
+        let factor = Arg::Address(scratch.slice(0..FACTOR_LEN).address());
+        let partials =
+            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let args = [device_extents.arg(), normaliser, weight, ignored, labels, factor, partials, fault];
+        // SAFETY: `(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels, float* factor,
+        // Tally* partials, uint4* fault)`; the contract has checked the labels' number, and there is room for the factor
+        // and the tallies of all blocks.
+        unsafe { cuda.launch(&SOURCE, "softmax_loss_factor", Grid::line(blocks, THREADS), &args) };
+        let args = [device_extents.arg(), normaliser, weight, labels, factor, partials, blocks.into(), fault];
+        // SAFETY: those of `softmax_loss_factor_finish`, see there.
+        unsafe { finish(cuda, "softmax_loss_factor_finish", blocks, &args) };
+        let add = add(accumulate).into();
+        let args = [device_extents.arg(), ignored, factor, p.into(), labels, (&mut dx).into(), add];
+        // SAFETY: `(Extents e, float ignored, const float* factor, const float* p, const float* labels, float* dx, int
+        // add)`; the contract has checked the lengths, and the kernels above have set the factor.
+        unsafe { launch_tiles(cuda, &SOURCE, "softmax_loss_backward", len, &args) };
+    });
+}
+
+pub(super) fn accuracy(
+    cuda: &Cuda,
+    extents: &AxisExtents,
+    top_k: usize,
+    ignore_label: Option<i32>,
+    (scores, labels, mut to): (View<'_>, View<'_>, ViewMut<'_>),
+) {
+    let blocks = blocks(extents.per_index(), THREADS as usize / 32);
+    let (extents, fault) = (Extents::new(extents), Arg::Address(cuda.fault_address()));
+    cuda.scratch(|mut scratch| {
+        let partials =
+            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let (to, labels, ignored) = (Arg::from(&mut to), Arg::from(labels), ignored(ignore_label));
+        let args = [extents.arg(), top_k.into(), ignored, scores.into(), labels, to, partials, fault];
+        // SAFETY: `(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, Tally*
+        // partials, uint4* fault)`; otherwise as for the loss.
+        unsafe { cuda.launch(&SOURCE, "accuracy", Grid::line(blocks, THREADS), &args) };
+        let args = [extents.arg(), COUNTED, labels, to, partials, blocks.into(), fault];
+        // SAFETY: those of `quotient_finish`, see there.
+        unsafe { finish(cuda, "quotient_finish", blocks, &args) };
+    });
+}
+
+/// Launches the kernel that adds up what several blocks have left.
+///
+/// # Safety
+/// `args` are those of `quotient_finish`, `(Extents e, Normaliser normaliser, const float* labels, float* to, const Tally*
+/// partials, u32 count, uint4* fault)`, or of `softmax_loss_factor_finish`, the same with `float weight` as the third and
+/// `float* factor` for `to`; the kernel launched before has left `count`, which is `blocks`, tallies.
+unsafe fn finish(cuda: &Cuda, function: &'static str, blocks: u32, args: &[Arg<'_>]) {
+    if blocks > 1 {
+        // SAFETY: the caller's promise.
+        unsafe { cuda.launch(&SOURCE, function, Grid::line(1, THREADS), args) };
+    }
+}
+
+/// At least one block, as it also concludes.
+fn blocks(rows: usize, rows_per_block: usize) -> u32 {
+    rows.div_ceil(rows_per_block).clamp(1, MOST_BLOCKS) as u32
+}
+
+/// No label equals a NaN.
+fn ignored(ignore_label: Option<i32>) -> Arg<'static> {
+    Arg::F32(ignore_label.map_or(f32::NAN, |label| label as f32))
+}
+
+/// `Normaliser` of `softmax.cu` for the number of predictions that are counted.
+const COUNTED: Arg<'static> = Arg::U64(0);
+
+fn normaliser(extents: &AxisExtents, normalization: Normalization) -> Arg<'static> {
+    match normalization {
+        Normalization::Full => extents.per_index().into(),
+        Normalization::Valid => COUNTED,
+        Normalization::BatchSize => extents.outer.into(),
+        Normalization::None => Arg::U64(1),
+    }
+}

@@ -1,0 +1,258 @@
+// Softmax along an axis, its loss, and the accuracy.
+//
+// A row is one prediction: the elements that share an outer and an inner index. Where there are no inner indices a block
+// has a row, which lies together; else a thread has one, and its neighbours the neighbouring inner indices.
+
+// ---- Softmax ------------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f800000); }
+
+/// The row that a thread of a kernel for columns has.
+struct Row {
+    u64 first, step;
+    bool exists;
+
+    __device__ __forceinline__ explicit Row(const Extents& e, u64 index) {
+        u64 outer = e.inner.divide(index);
+        step = e.inner.divisor;
+        first = outer * e.axis.divisor * step + index - outer * step;
+        exists = outer < e.outer;
+    }
+};
+
+// ---- Loss and accuracy --------------------------------------------------------------------------------------------------
+
+constexpr u64 NO_ROW = ~0ull;
+
+/// What the rows of a thread, a block or the grid come to. As `PARTIAL_LEN` floats of cuda.rs.
+struct Tally {
+    double total;  // of the loss, or the number of right predictions
+    u64 counted;   // rows whose label is not ignored
+    u64 bad;       // the first row whose label is no class
+
+    static __device__ __forceinline__ Tally none() { return {0, 0, NO_ROW}; }
+};
+
+__device__ Tally block_tally(Tally tally) {
+    tally.total = block_sum(tally.total);
+    tally.counted = block_sum(tally.counted);
+    tally.bad = block_reduce(tally.bad, NO_ROW, [](u64 left, u64 right) { return left < right ? left : right; });
+    return tally;
+}
+
+enum Kind { CLASS, IGNORED, BAD };
+
+/// `ignored` is NaN if no label is to be ignored.
+__device__ __forceinline__ Kind kind(float label, float ignored, u64 classes) {
+    if (label == ignored) return IGNORED;
+    // Also false for NaN. Beyond 2^31 there is no class; below, the conversion is exact or shows that it is not.
+    bool is_class = label >= 0 && label < 2147483648.0f && truncf(label) == label && u64(label) < classes;
+    return is_class ? CLASS : BAD;
+}
+
+/// What a sum is divided by; as `Normaliser` of cuda.rs. `count` is 0 for the number of rows that are counted.
+struct Normaliser {
+    u64 count;
+
+    __device__ __forceinline__ double operator()(const Tally& tally) const {
+        u64 divisor = count != 0 ? count : tally.counted;
+        return double(divisor > 0 ? divisor : 1);
+    }
+};
+
+/// A 16-byte message to the host; the first one stays.
+__device__ void report(uint4* fault, u64 row, float label, const Extents& e) {
+    if (*reinterpret_cast<volatile u32*>(fault) != 0) return;
+    *fault = make_uint4(1, u32(e.inner.divide(row)), __float_as_uint(label), u32(e.axis.divisor));
+}
+
+/// Called by the one block that has all tallies: `finish(tally)` by one thread, unless a label was no class.
+template <class Finish>
+__device__ __forceinline__ void conclude(const Tally& tally, const Extents& e, const float* labels, uint4* fault,
+                                         Finish finish) {
+    if (threadIdx.x != 0) return;
+    if (tally.bad == NO_ROW) {
+        finish(tally);
+    } else {
+        report(fault, tally.bad, labels[tally.bad], e);
+    }
+}
+
+/// Tallies all rows, a thread at a time: `of_row(row, class, tally)` for those whose label is a class. A single block
+/// concludes at once; of several, each leaves its tally in `partials`.
+template <class OfRow, class Finish>
+__device__ __forceinline__ void tally_rows(const Extents& e, float ignored, const float* labels, Tally* partials,
+                                           uint4* fault, OfRow of_row, Finish finish) {
+    Tally tally = Tally::none();
+    u64 rows = e.outer * e.inner.divisor;
+    for (u64 row = grid_start(); row < rows; row += grid_step()) {
+        float label = labels[row];
+        Kind is = kind(label, ignored, e.axis.divisor);
+        if (is == BAD) tally.bad = row < tally.bad ? row : tally.bad;
+        if (is != CLASS) continue;
+        tally.counted++;
+        of_row(row, u64(label), tally);
+    }
+    tally = block_tally(tally);
+    if (gridDim.x == 1) {
+        conclude(tally, e, labels, fault, finish);
+    } else if (threadIdx.x == 0) {
+        partials[blockIdx.x] = tally;
+    }
+}
+
+/// For one block, after several have left their tallies.
+template <class Finish>
+__device__ __forceinline__ void finish_tallies(const Extents& e, const float* labels, const Tally* partials, u32 count,
+                                               uint4* fault, Finish finish) {
+    Tally tally = Tally::none();
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        tally.total += partials[i].total;
+        tally.counted += partials[i].counted;
+        tally.bad = partials[i].bad < tally.bad ? partials[i].bad : tally.bad;
+    }
+    conclude(block_tally(tally), e, labels, fault, finish);
+}
+
+/// Writes the quotient.
+struct Quotient {
+    Normaliser normaliser;
+    float* to;
+    __device__ __forceinline__ void operator()(const Tally& tally) const { *to = float(tally.total / normaliser(tally)); }
+};
+
+/// Writes the factor of all gradients, and a 1 to say that there is one.
+struct Factor {
+    Normaliser normaliser;
+    float weight;
+    float* to;
+    __device__ __forceinline__ void operator()(const Tally& tally) const {
+        to[0] = float(double(weight) / normaliser(tally));
+        to[1] = 1;
+    }
+};
+
+// ---- Entries ------------------------------------------------------------------------------------------------------------
+
+extern "C" {
+
+/// A block for each row, without inner indices.
+__global__ void softmax_forward_rows(Extents e, const float* __restrict__ x, float* __restrict__ y) {
+    u64 len = e.axis.divisor;
+    x += blockIdx.x * len;
+    y += blockIdx.x * len;
+    float largest = minus_infinity(), sum = 0;
+    for (u64 i = threadIdx.x; i < len; i += blockDim.x) largest = fmaxf(largest, x[i]);
+    largest = block_max(largest);
+    for (u64 i = threadIdx.x; i < len; i += blockDim.x) sum += y[i] = expf(x[i] - largest);
+    sum = block_sum(sum);
+    for (u64 i = threadIdx.x; i < len; i += blockDim.x) y[i] /= sum;
+}
+
+__global__ void softmax_backward_rows(Extents e, const float* __restrict__ y, const float* __restrict__ dy,
+                              float* __restrict__ dx, int add) {
+    u64 len = e.axis.divisor, first = blockIdx.x * len;
+    float dot = 0;
+    for (u64 i = first + threadIdx.x; i < first + len; i += blockDim.x) dot += y[i] * dy[i];
+    dot = block_sum(dot);
+    for (u64 i = first + threadIdx.x; i < first + len; i += blockDim.x) put(add, dx + i, y[i] * (dy[i] - dot));
+}
+
+__global__ void softmax_forward_columns(Extents e, const float* __restrict__ x, float* __restrict__ y) {
+    Row row(e, grid_start());
+    if (!row.exists) return;
+    u64 end = row.first + e.axis.divisor * row.step;
+    float largest = minus_infinity(), sum = 0;
+    for (u64 i = row.first; i < end; i += row.step) largest = fmaxf(largest, x[i]);
+    for (u64 i = row.first; i < end; i += row.step) sum += y[i] = expf(x[i] - largest);
+    for (u64 i = row.first; i < end; i += row.step) y[i] /= sum;
+}
+
+__global__ void softmax_backward_columns(Extents e, const float* __restrict__ y, const float* __restrict__ dy,
+                                 float* __restrict__ dx, int add) {
+    Row row(e, grid_start());
+    if (!row.exists) return;
+    u64 end = row.first + e.axis.divisor * row.step;
+    float dot = 0;
+    for (u64 i = row.first; i < end; i += row.step) dot += y[i] * dy[i];
+    for (u64 i = row.first; i < end; i += row.step) put(add, dx + i, y[i] * (dy[i] - dot));
+}
+
+__global__ void softmax_loss(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to,
+                     Tally* partials, uint4* fault) {
+    auto of_row = [&](u64 row, u64 label, Tally& tally) {
+        Row place(e, row);
+        float probability = p[place.first + label * place.step];
+        // Not fmaxf, which would turn a NaN into a finite loss.
+        probability = probability < 1.17549435e-38f ? 1.17549435e-38f : probability;
+        tally.total -= log(double(probability));
+    };
+    tally_rows(e, ignored, labels, partials, fault, of_row, Quotient{normaliser, to});
+}
+
+/// After `softmax_loss` and `accuracy` with several blocks.
+__global__ void quotient_finish(Extents e, Normaliser normaliser, const float* labels, float* to, const Tally* partials,
+                                u32 count, uint4* fault) {
+    finish_tallies(e, labels, partials, count, fault, Quotient{normaliser, to});
+}
+
+/// Leaves the factor of all gradients and 1 in `factor`, where it leaves 0 instead of the 1 if a label is no class.
+__global__ void softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels,
+                            float* factor, Tally* partials, uint4* fault) {
+    if (grid_start() == 0) factor[1] = 0;
+    tally_rows(e, ignored, labels, partials, fault, [](u64, u64, Tally&) {}, Factor{normaliser, weight, factor});
+}
+
+/// After `softmax_loss_factor` with several blocks.
+__global__ void softmax_loss_factor_finish(Extents e, Normaliser normaliser, float weight, const float* labels, float* factor,
+                                   const Tally* partials, u32 count, uint4* fault) {
+    finish_tallies(e, labels, partials, count, fault, Factor{normaliser, weight, factor});
+}
+
+/// After `softmax_loss_factor` and its finish.
+__global__ void softmax_loss_backward(Extents e, float ignored, const float* factor, const float* p, const float* labels,
+                              float* dx, int add) {
+    if (factor[1] == 0) return;
+    float scale = factor[0];
+    const float* from[] = {p};
+    map(from, dx, add, e.len(), [&](const float(&x)[1], u64 i) {
+        u64 line = e.inner.divide(i), outer = e.axis.divide(line);
+        float label = labels[outer * e.inner.divisor + i - line * e.inner.divisor];
+        float wanted = label == float(line - outer * e.axis.divisor) ? 1 : 0;
+        return label == ignored ? 0 : (x[0] - wanted) * scale;
+    });
+}
+
+/// A warp for each row, unlike the tallies above: of the classes that rank before the label, it counts those at its lanes.
+__global__ void accuracy(Extents e, u64 top_k, float ignored, const float* __restrict__ scores,
+                         const float* __restrict__ labels, float* to, Tally* partials, uint4* fault) {
+    Tally tally = Tally::none();
+    u64 rows = e.outer * e.inner.divisor;
+    u32 lane = threadIdx.x % 32;
+    for (u64 row = grid_start() / 32; row < rows; row += grid_step() / 32) {
+        float label = labels[row];
+        Kind is = kind(label, ignored, e.axis.divisor);
+        if (is == BAD && row < tally.bad) tally.bad = row;
+        if (is != CLASS) continue;
+        Row place(e, row);
+        u64 wanted_class = u64(label);
+        float wanted = scores[place.first + wanted_class * place.step];
+        u32 before = 0;
+        for (u64 other = lane; other < e.axis.divisor; other += 32) {
+            float score = scores[place.first + other * place.step];
+            before += score > wanted || (score == wanted && other > wanted_class) || score != score;
+        }
+        before = warp_sum(before);
+        if (lane != 0) continue;
+        tally.counted++;
+        tally.total += before < top_k && wanted == wanted ? 1 : 0;
+    }
+    tally = block_tally(tally);
+    if (gridDim.x == 1) {
+        conclude(tally, e, labels, fault, Quotient{Normaliser{0}, to});
+    } else if (threadIdx.x == 0) {
+        partials[blockIdx.x] = tally;
+    }
+}
+
+}  // extern "C"

@@ -1,0 +1,103 @@
+//! A context and the queue in which all of its work is done, one piece after the other.
+
+use super::CudaError;
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
+use std::{fmt, sync::Arc};
+
+/// The queue through which all work of one GPU goes, in the order in which it was asked for. Clones share it; it lives as
+/// long as any of them.
+#[derive(Clone)]
+pub struct Stream {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+}
+
+impl Stream {
+    pub(super) fn new(context: Arc<CudaContext>) -> Result<Self, CudaError> {
+        let stream = context.new_stream().map_err(CudaError::driver("creating a stream"))?;
+        Ok(Self { context, stream })
+    }
+
+    /// Makes the device the calling thread's own: libraries that take no context look there.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn bind(&self) -> Result<(), CudaError> {
+        self.context.bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
+    }
+
+    /// Waits until all work asked for so far is done.
+    ///
+    /// # Errors
+    /// Some of that work failed.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.stream.synchronize().map_err(CudaError::driver("work on the GPU"))
+    }
+
+    /// The raw stream, for libraries that are told where to work. It lives as long as any clone of `self`.
+    pub fn raw(&self) -> sys::CUstream {
+        self.stream.cu_stream()
+    }
+
+    /// An event for timing, not recorded yet.
+    ///
+    /// # Errors
+    /// The device is lost or out of memory.
+    pub fn event(&self) -> Result<Event, CudaError> {
+        let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let event = self.context.new_event(flags).map_err(CudaError::driver("creating an event"))?;
+        Ok(Event { event, stream: self.stream.clone() })
+    }
+
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    pub(super) fn is_same(&self, other: &Stream) -> bool {
+        Arc::ptr_eq(&self.stream, &other.stream)
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream(GPU {})", self.context.ordinal())
+    }
+}
+
+/// A point in the stream whose time can be read afterwards.
+pub struct Event {
+    event: CudaEvent,
+    stream: Arc<CudaStream>,
+}
+
+impl Event {
+    /// Marks the point after all work asked for so far.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn record(&self) -> Result<(), CudaError> {
+        self.event.record(&self.stream).map_err(CudaError::driver("recording an event"))
+    }
+
+    /// Waits until the point is reached.
+    ///
+    /// # Errors
+    /// Work before it failed.
+    pub fn wait(&self) -> Result<(), CudaError> {
+        self.event.synchronize().map_err(CudaError::driver("work on the GPU"))
+    }
+
+    /// Waits for both points and returns the milliseconds from this one to `end`.
+    ///
+    /// # Errors
+    /// Work before one of them failed, or one was never recorded.
+    pub fn elapsed_ms(&self, end: &Event) -> Result<f64, CudaError> {
+        self.event.elapsed_ms(&end.event).map(f64::from).map_err(CudaError::driver("timing work on the GPU"))
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Event")
+    }
+}

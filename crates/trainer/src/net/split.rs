@@ -1,0 +1,41 @@
+//! Bottoms that stand twice in one layer.
+
+use crate::spec::{LayerKind, LayerSpec, NetSpec};
+
+/// The layers of `spec`, where no layer reads a blob twice: each further mention of a bottom is a copy of it, made by a
+/// `Split` before the layer. Caffe does the same, for every blob with several readers; here only these need it, since
+/// the gradients of several layers add up in one place, but one layer gives each of its bottoms a gradient of its own.
+pub(super) fn separate(spec: &NetSpec) -> NetSpec {
+    let mut layers = Vec::with_capacity(spec.layers.len());
+    for layer in &spec.layers {
+        let mut layer = layer.clone();
+        layers.extend(copies(&mut layer));
+        layers.push(layer);
+    }
+    NetSpec { layers, ..spec.clone() }
+}
+
+/// The layers that copy what `layer` reads again, now under names of their own.
+fn copies(layer: &mut LayerSpec) -> Vec<LayerSpec> {
+    let mut copies = Vec::new();
+    for index in 1..layer.bottoms.len() {
+        let (before, bottom) = (&layer.bottoms[..index], &layer.bottoms[index]);
+        if before.contains(bottom) {
+            let copy = format!("{bottom}_{}_{index}_split", layer.name);
+            let blob = std::mem::replace(&mut layer.bottoms[index], copy.clone());
+            copies.push(LayerSpec {
+                name: copy.clone(),
+                kind: LayerKind::Split,
+                bottoms: vec![blob],
+                tops: vec![copy],
+                loss_weights: Vec::new(),
+                params: Vec::new(),
+                propagate_down: Vec::new(),
+                include: Vec::new(),
+                exclude: Vec::new(),
+                location: layer.location.clone(),
+            });
+        }
+    }
+    copies
+}

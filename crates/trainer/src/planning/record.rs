@@ -1,0 +1,88 @@
+//! The plans of a training, kept with its snapshots: plans follow measurements, so a plan made anew may choose other
+//! algorithms, which round differently. A training that goes on under its old plan goes on bit by bit.
+
+use planner::{
+    ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WorkspacePolicy,
+};
+use serde::{Deserialize, Serialize};
+
+/// The plans of a training's nets, and the device whose measurements they follow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRecord {
+    /// The device.
+    pub device: DeviceHeader,
+    /// The training net's plan, then those of the test nets.
+    pub plans: Vec<Plan>,
+}
+
+impl PlanRecord {
+    /// The plan of net number `net`, if it is good for `kernels` on `device` and was made with `options`.
+    ///
+    /// # Errors
+    /// What differs, as the end of a sentence.
+    pub fn plan(
+        &self,
+        net: usize,
+        kernels: &[Kernel],
+        device: &DeviceHeader,
+        options: &PlanOptions,
+    ) -> Result<&Plan, String> {
+        let identity = |device: &DeviceHeader| {
+            format!("{}, {} threads, {}", device.name, device.threads, device.library_version)
+        };
+        let (then, now) = (identity(&self.device), identity(device));
+        if then != now {
+            return Err(format!("it was made on another device ({then}; this is {now})"));
+        }
+        let plan = self.plans.get(net).ok_or("it has no such net")?;
+        if !plan.kernels.iter().map(|planned| &planned.kernel).eq(kernels) {
+            return Err("it is for other convolutions or another mini-batch".to_owned());
+        }
+        if plan.options != *options {
+            let (then, now) = (describe(&plan.options), describe(options));
+            return Err(format!("it was made with {then}, not with {now}"));
+        }
+        Ok(plan)
+    }
+
+    /// Verifies what a plan that the planner has made cannot be without, as a file may say anything.
+    ///
+    /// # Errors
+    /// What is wrong, with the kernel.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.plans.iter().try_for_each(|plan| {
+            let mut end = Bytes::ZERO;
+            plan.kernels.iter().try_for_each(|planned| check_kernel(plan, planned, &mut end))
+        })
+    }
+}
+
+/// A configuration that covers the mini-batch, and workspace inside the arena behind that of the kernels before.
+fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result<(), String> {
+    let PlannedKernel { kernel, configuration, workspace, workspace_offset, .. } = planned;
+    let error = |what: &str| Err(format!("{what} of {kernel} cannot be"));
+    let runs = || configuration.runs().iter();
+    let covered: u64 = runs().map(|run| u64::from(run.count) * u64::from(run.micro.micro_batch)).sum();
+    if covered != u64::from(kernel.mini_batch)
+        || runs().any(|run| run.count == 0 || run.micro.micro_batch == 0)
+    {
+        return error("the micro-batches");
+    }
+    let (from, total) = (workspace_offset.0, plan.workspace_total.0);
+    let inside = from.checked_add(workspace.0).is_some_and(|end| end <= total);
+    let behind = plan.options.workspace_policy == WorkspacePolicy::Ws || from >= end.0;
+    if *workspace != configuration.workspace() || !inside || !behind || !from.is_multiple_of(ARENA_ALIGNMENT)
+    {
+        return error("the workspace");
+    }
+    *end = Bytes(from + workspace.0);
+    Ok(())
+}
+
+/// What a user may have asked for, as in `powerOfTwo, wr 64 MiB`.
+fn describe(options: &PlanOptions) -> String {
+    let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, .. } = options;
+    let error = max_error.map(|error| format!(", errors up to {error:e}"));
+    format!("{batch_size_policy}, {workspace_policy} {limit}{}", error.unwrap_or_default())
+}

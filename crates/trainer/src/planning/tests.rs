@@ -1,0 +1,104 @@
+//! Recorded plans: what they are good for, and what a damaged file may say.
+
+use super::PlanRecord;
+use crate::snapshot::{load_tensors, recorded_plans, save_tensors};
+use planner::{
+    Bytes, Configuration, ConvOp, ConvShape, DeviceHeader, Dtype, Explanation, Kernel, KernelId, Layout,
+    Math, MicroConfiguration, Plan, PlanOptions, PlannedKernel, Run,
+};
+use std::collections::BTreeMap;
+
+/// The plan of one kernel, three samples and then one.
+pub(crate) fn record() -> PlanRecord {
+    let micro = |micro_batch: u32| MicroConfiguration {
+        shared_ms: 0.0,
+        algorithm: "FFT".into(),
+        micro_batch,
+        time_ms: 0.25 * f64::from(micro_batch),
+        workspace: Bytes(512 * u64::from(micro_batch)),
+        max_error: 1e-6,
+        deterministic: true,
+    };
+    let runs = [3, 1].map(|micro_batch| Run { count: 1, micro: micro(micro_batch) });
+    let id = KernelId {
+        op: ConvOp::Forward,
+        shape: ConvShape::default(),
+        dtype: Dtype::F32,
+        math: Math::Fp32,
+        layout: Layout::Nchw,
+    };
+    let planned = PlannedKernel {
+        kernel: Kernel { name: "conv1".to_owned(), id, mini_batch: 4 },
+        configuration: Configuration::new(runs),
+        workspace_offset: Bytes(256),
+        available: Bytes::ZERO,
+        workspace: Bytes(1536),
+        undivided: None,
+        explanation: Explanation::FastestMeasured,
+    };
+    let plan = Plan {
+        options: PlanOptions::default(),
+        kernels: vec![planned],
+        time_ms: 1.0,
+        undivided_time_ms: None,
+        workspace_total: Bytes(1792),
+        workspace_max: Bytes(1536),
+        division: None,
+    };
+    let device = DeviceHeader { name: "a processor".to_owned(), ..DeviceHeader::default() };
+    PlanRecord { device, plans: vec![plan] }
+}
+
+#[test]
+fn plans_that_no_planner_made_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let save = |record: &str| {
+        save_tensors(&path, &[], &BTreeMap::from([("plans".to_owned(), record.to_owned())])).unwrap();
+        recorded_plans(&load_tensors(&path).unwrap())
+    };
+    let good = serde_json::to_string(&record()).unwrap();
+    assert_eq!(save(&good).unwrap(), Some(record()));
+    for (from, to, part) in [
+        ("{", "", "(invalid type"),
+        ("\"micro_batch\":3", "\"micro_batch\":2", "(the micro-batches of conv1 Forward cannot be)"),
+        ("\"count\":1", "\"count\":4294967295", "(the micro-batches of conv1 Forward cannot be)"),
+        ("\"workspace\":1536", "\"workspace\":1280", "(the workspace of conv1 Forward cannot be)"),
+        (
+            "\"workspace_offset\":256",
+            "\"workspace_offset\":512",
+            "(the workspace of conv1 Forward cannot be)",
+        ),
+        (
+            "\"workspace_offset\":256",
+            "\"workspace_offset\":255",
+            "(the workspace of conv1 Forward cannot be)",
+        ),
+    ] {
+        assert!(good.contains(from), "{from} is not in {good}");
+        let error = save(&good.replacen(from, to, 1)).unwrap_err().to_string();
+        let whole = format!("{} is not a complete snapshot: its plans are damaged {part}", path.display());
+        assert!(error.starts_with(&whole), "{error}\nis not\n{whole}");
+    }
+    save_tensors(&path, &[], &BTreeMap::new()).unwrap();
+    assert_eq!(recorded_plans(&load_tensors(&path).unwrap()).unwrap(), None);
+}
+
+#[test]
+fn a_recorded_plan_is_good_for_its_own_device_kernels_and_options_only() {
+    let record = record();
+    let plan = &record.plans[0];
+    let kernels = vec![plan.kernels[0].kernel.clone()];
+    let why_not = |net, kernels: &[Kernel], device: &DeviceHeader, options: &PlanOptions| {
+        record.plan(net, kernels, device, options).unwrap_err()
+    };
+    assert_eq!(record.plan(0, &kernels, &record.device, &plan.options), Ok(plan));
+    assert_eq!(why_not(1, &kernels, &record.device, &plan.options), "it has no such net");
+    let threads = DeviceHeader { threads: "3".to_owned(), ..record.device.clone() };
+    assert!(why_not(0, &kernels, &threads, &plan.options).starts_with("it was made on another device"));
+    let larger = vec![Kernel { mini_batch: 8, ..kernels[0].clone() }];
+    assert!(why_not(0, &larger, &record.device, &plan.options).contains("another mini-batch"));
+    let options = PlanOptions { limit: Bytes::mib(8), ..plan.options.clone() };
+    let reason = why_not(0, &kernels, &record.device, &options);
+    assert_eq!(reason, "it was made with powerOfTwo, wr 64 MiB, not with powerOfTwo, wr 8 MiB");
+}

@@ -1,0 +1,184 @@
+//! From the command line to a training that is ready to begin.
+
+use crate::{
+    Console, Error,
+    args::{DEFAULT_SEED, Environment, TrainArgs, required},
+    commands::{
+        Notes,
+        setup::{check_memory, scaled_to, synthetic, warn},
+        verify::verify,
+    },
+    device::DeviceReport,
+    progress::ProfileBar,
+    report::{Header, MemoryEstimate, NetReport, PlanReport},
+};
+use cudnn_layers::conv::ProfileOptions;
+use planner::Bytes;
+use std::{
+    path::Path,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+use trainer::{
+    PlanOrigin, Prepared, Solver, TrainOptions,
+    planning::PlanRecord,
+    snapshot::{load_solver_state, recorded_plans},
+    spec::{NetSpec, SolverSpec},
+};
+
+/// What a snapshot says that has to be known before the nets are built.
+struct Resumed {
+    seed: u64,
+    plans: Option<PlanRecord>,
+}
+
+/// Reads the solver, builds and plans its nets, and prints the header.
+pub(super) fn prepare(
+    args: &TrainArgs,
+    notes: &Notes,
+    console: &mut Console,
+) -> Result<(Prepared, Header), Error> {
+    let device = args.run.device()?;
+    let resumed = resumed(args)?;
+    let spec = solver_spec(args, resumed.as_ref())?;
+    let net = spec.train_net.load()?.for_state(&spec.train_state);
+    let mut warnings = warn(console, &spec.warnings);
+    warnings.extend(warn(console, &net.warnings));
+    let mini_batch = args.batch.or(net.mini_batch()).unwrap_or(1);
+    let scaled_to = scaled_to(&device, mini_batch);
+    let recorded = resumed.and_then(|resumed| resumed.plans);
+    let before = recorded.as_ref().and_then(|record| Some(&record.plans.first()?.options));
+    let plan = args.planning.options(&Environment::of_process(), scaled_to, before)?;
+    let mut notes = notes.0.clone();
+    notes.extend(args.planning.limit_note(&plan, scaled_to));
+    let options = TrainOptions {
+        device: device.clone(),
+        plan,
+        profile: ProfileOptions::default(),
+        records: args.planning.database.records(&Environment::of_process())?,
+        synthetic: synthetic(&args.run, &net),
+        mini_batch: args.batch,
+        seed: seed(args),
+        recorded,
+    };
+    let (start, mut bar) = (Instant::now(), ProfileBar::default());
+    let prepared = Prepared::new(spec, &options, |progress| bar.show(progress))?;
+    let seconds = start.elapsed().as_secs_f64();
+    warnings.extend(prepared.warnings().iter().inspect(|warning| console.warn(warning)).cloned());
+    notes.extend(origin_note(args, prepared.plan_origin()));
+    let header = header(args, notes, (&net, &prepared), DeviceReport::new(&device), warnings);
+    console.text(&header)?;
+    console.text(format!(
+        "  prepared    in {seconds:.1} s: nets built, kernels measured, planned and laid out"
+    ))?;
+    Ok((prepared, header))
+}
+
+fn header(
+    args: &TrainArgs,
+    mut notes: Vec<String>,
+    (spec, prepared): (&NetSpec, &Prepared),
+    device: DeviceReport,
+    warnings: Vec<String>,
+) -> Header {
+    notes.push(format!("seed {}", prepared.seed()));
+    let kernels = prepared.plans()[0].kernels.len();
+    let net = NetReport::new(spec, prepared.net(), kernels, args.run.synthetic.is_some());
+    Header { command: "train", device: Some(device), recorded: None, net, warnings, notes }
+}
+
+/// Whether a training that goes on does so bit by bit.
+fn origin_note(args: &TrainArgs, origin: &PlanOrigin) -> Option<String> {
+    args.snapshot.as_ref()?;
+    Some(match origin {
+        PlanOrigin::Recorded => {
+            "the snapshot's plan is used, nothing is measured: training goes on bit by bit".to_owned()
+        }
+        PlanOrigin::Refused(reason) => format!(
+            "the snapshot's plan is not used, as {reason}: training goes on, but its rounding may differ"
+        ),
+        PlanOrigin::Measured => {
+            "the snapshot has no plan: training goes on under a new one, and its rounding may differ"
+                .to_owned()
+        }
+    })
+}
+
+/// Prints the plan's policies and the memory of the run, and refuses what the machine cannot hold.
+pub(super) fn announce(
+    args: &TrainArgs,
+    prepared: &Prepared,
+    at_start: Option<Bytes>,
+    console: &mut Console,
+) -> Result<(MemoryEstimate, PlanReport), Error> {
+    let device = prepared.net().device();
+    for plan in prepared.plans() {
+        verify(&args.run, device, plan, console)?;
+    }
+    check_memory(device, prepared.memory().arena)?;
+    let plan = PlanReport::new(&prepared.plans()[0], &[]);
+    let mut memory = MemoryEstimate::new(prepared.memory(), at_start, device);
+    if args.snapshot.is_some() {
+        memory = memory.restoring();
+    }
+    console.text(format!("  plan        {}", plan.policies()))?;
+    if !plan.kernels.is_empty() {
+        console.text(format!("              {}", plan.totals()))?;
+    }
+    console.text(format!("{memory}\n"))?;
+    Ok((memory, plan))
+}
+
+/// The solver file, with what the command line says in its place.
+fn solver_spec(args: &TrainArgs, resumed: Option<&Resumed>) -> Result<SolverSpec, Error> {
+    let mut spec = SolverSpec::load(required(&args.solver, "--solver")?)?;
+    spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
+    spec.random_seed = args.run.seed.or(resumed.map(|resumed| resumed.seed)).or(spec.random_seed);
+    if args.no_test {
+        spec.tests.clear();
+    }
+    if args.no_snapshot {
+        spec.snapshot.interval = 0;
+        spec.snapshot.after_train = false;
+    }
+    if let Some(prefix) = &args.snapshot_prefix {
+        spec.snapshot.prefix.clone_from(prefix);
+    }
+    if spec.snapshot.interval > 0 || spec.snapshot.after_train {
+        make_folder(&spec.snapshot.prefix)?;
+    }
+    Ok(spec)
+}
+
+/// A training that goes on draws what it would have drawn, and runs under the plan that it had.
+fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
+    let Some(snapshot) = &args.snapshot else { return Ok(None) };
+    let (state, history) = load_solver_state(snapshot)?;
+    Ok(Some(Resumed { seed: state.random_seed, plans: recorded_plans(&history)? }))
+}
+
+/// Makes the folder of the snapshots now: that it cannot be made should not come out at the end of a training.
+fn make_folder(prefix: &Path) -> Result<(), Error> {
+    let Some(folder) = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let error = |source| Error::Folder { folder: folder.display().to_string(), source };
+    std::fs::create_dir_all(folder).map_err(error)
+}
+
+/// The seed where the solver file has none: Caffe draws another one for each run.
+fn seed(args: &TrainArgs) -> u64 {
+    let clock =
+        || SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| u64::from(time.subsec_nanos()));
+    args.run.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
+}
+
+pub(super) fn start_from(args: &TrainArgs, solver: &mut Solver) -> Result<(), Error> {
+    if let Some(weights) = &args.weights {
+        solver.load_weights(weights)?;
+    }
+    let Some(snapshot) = &args.snapshot else { return Ok(()) };
+    solver.restore(snapshot)?;
+    let (iteration, max_iter) = (solver.iteration(), solver.spec().max_iter);
+    if iteration >= max_iter as u64 {
+        return Err(Error::Finished { snapshot: snapshot.display().to_string(), iteration, max_iter });
+    }
+    Ok(())
+}
