@@ -36,12 +36,16 @@ pub fn profiler(device: &Device, options: ProfileOptions) -> Result<Box<dyn Prof
     })
 }
 
+/// Calls of this length are timed twice at most: what disturbs a measurement is short beside them.
+const LONG: Duration = Duration::from_millis(25);
+
 /// Most timed calls of one measurement, however short they are.
 const MOST_REPEATS: usize = 25;
 
-/// A call that takes this many times as long as one that needs no more workspace will not be chosen; its warm-up is
-/// measurement enough.
-const HOPELESS: u32 = 2;
+/// A call that takes this many times as long as one that needs no more workspace will not be chosen. The warm-up, which
+/// also pays for cold caches, must be further behind than the calls after it.
+const HOPELESS_WARM_UP: f64 = 2.0;
+const HOPELESS: f64 = 1.3;
 
 /// Measures kernels on the CPU, on operands of its own that no one else sees.
 #[derive(Debug)]
@@ -56,22 +60,27 @@ impl CpuProfiler {
         Self { cpu, options }
     }
 
-    /// The median time of a call, after a warm-up; only the warm-up's if `hopeless` says so of it.
-    fn time(&self, mut call: impl FnMut(), hopeless: impl Fn(Duration) -> bool) -> Duration {
+    /// The median time of a call, after a warm-up; a single time if it is hopelessly above `best`.
+    fn time(&self, mut call: impl FnMut(), best: Duration) -> Duration {
+        let is_hopeless = |time: Duration, limit: f64| time.as_secs_f64() > limit * best.as_secs_f64();
         let warm_up = timed(&mut call);
-        if hopeless(warm_up) {
+        if is_hopeless(warm_up, HOPELESS_WARM_UP) {
             return warm_up;
         }
+        let first = timed(&mut call);
+        if is_hopeless(first, HOPELESS) {
+            return first;
+        }
+        let repeats = if first < LONG { self.options.repeats } else { self.options.repeats.min(2) };
         let mut times = Vec::with_capacity(MOST_REPEATS);
-        let mut total = Duration::ZERO;
-        while times.len() < self.options.repeats
-            || (total < self.options.at_least && times.len() < MOST_REPEATS)
-        {
+        times.push(first);
+        let mut total = first;
+        while times.len() < repeats || (total < self.options.at_least && times.len() < MOST_REPEATS) {
             times.push(timed(&mut call));
             total += times[times.len() - 1];
         }
         times.sort_unstable();
-        times[times.len() / 2]
+        times[(times.len() - 1) / 2]
     }
 }
 
@@ -93,8 +102,7 @@ impl Profiler for CpuProfiler {
         let mut measurements = Vec::with_capacity(candidates.len());
         for (algorithm, len) in candidates {
             let cpu = self.cpu.clone();
-            let time = cpu
-                .run(|| self.time(|| bench.call(&self.cpu, algorithm, len), |time| time / HOPELESS > best));
+            let time = cpu.run(|| self.time(|| bench.call(&self.cpu, algorithm, len), best));
             best = best.min(time);
             measurements.push(Measurement {
                 algorithm: algorithm.name().into(),

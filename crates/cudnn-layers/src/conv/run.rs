@@ -26,13 +26,18 @@ pub struct Runner {
 /// One micro-batch.
 #[derive(Clone, Debug)]
 struct Call {
-    ready: Ready,
+    backend: Backend,
     samples: Range<usize>,
 }
 
-/// An algorithm that applies to a micro-batch.
+/// An algorithm that applies to a micro-batch, and its workspace.
+struct Ready {
+    backend: Backend,
+    workspace: Bytes,
+}
+
 #[derive(Clone, Debug)]
-enum Ready {
+enum Backend {
     Cpu(&'static dyn CpuAlgorithm),
     Cuda(Arc<Convolution>),
 }
@@ -57,15 +62,17 @@ impl Runner {
         let mut first = 0;
         for run in configuration.runs() {
             let micro_batch = run.micro.micro_batch as usize;
-            let (ready, len) = ready(device, op, geometry.with_batch(micro_batch), &run.micro)?;
-            let (needed, planned) = (workspace_bytes(len), run.micro.workspace);
+            let ready = ready(device, op, geometry.with_batch(micro_batch), &run.micro)?;
+            let (needed, planned) = (ready.workspace, run.micro.workspace);
             if needed > planned {
                 let algorithm = run.micro.algorithm.as_str().to_owned();
                 return Err(ConvError::Workspace { algorithm, micro_batch, needed, planned });
             }
-            runner.workspace_len = runner.workspace_len.max(len);
+            runner.workspace_len = runner.workspace_len.max(elements(needed));
             for _ in 0..run.count {
-                runner.calls.push(Call { ready: ready.clone(), samples: first..first + micro_batch });
+                runner
+                    .calls
+                    .push(Call { backend: ready.backend.clone(), samples: first..first + micro_batch });
                 first += micro_batch;
             }
         }
@@ -122,7 +129,7 @@ impl Runner {
         mut workspace: ViewMut<'_>,
     ) {
         for call in &self.calls {
-            let Ready::Cpu(algorithm) = &call.ready else { panic!("the runner is one for a GPU") };
+            let Backend::Cpu(algorithm) = &call.backend else { panic!("the runner is one for a GPU") };
             let geometry = self.geometry.with_batch(call.samples.len());
             let [a_range, b_range, out_range] = slices(self.op, &self.geometry, &call.samples);
             let operands = Operands {
@@ -145,7 +152,9 @@ impl Runner {
     ) -> Result<(), ConvError> {
         cudnn.stream().bind()?;
         for call in &self.calls {
-            let Ready::Cuda(convolution) = &call.ready else { panic!("the runner is one for the processor") };
+            let Backend::Cuda(convolution) = &call.backend else {
+                panic!("the runner is one for the processor")
+            };
             let [a_range, b_range, out_range] = slices(self.op, &self.geometry, &call.samples);
             let operands = [a.slice(a_range).device(), b.slice(b_range).device()];
             let mut out = out.slice(out_range);
@@ -168,13 +177,13 @@ fn failure(cuda: &Cuda, op: ConvOp, error: ConvError) -> CudaError {
     }
 }
 
-/// The algorithm of `micro`, made ready for `geometry`, and its workspace in elements.
+/// The algorithm of `micro`, made ready for `geometry`.
 fn ready(
     device: &Device,
     op: ConvOp,
     geometry: ConvGeometry,
     micro: &MicroConfiguration,
-) -> Result<(Ready, usize), ConvError> {
+) -> Result<Ready, ConvError> {
     let name = micro.algorithm.as_str();
     let unknown = || ConvError::Unknown { op, algorithm: name.to_owned() };
     let unsupported =
@@ -184,14 +193,14 @@ fn ready(
             let found = cpu::algorithms().iter().find(|algorithm| algorithm.name() == name);
             let algorithm = *found.ok_or_else(unknown)?;
             let len = algorithm.workspace_len(op, &geometry, cpu.threads()).ok_or_else(unsupported)?;
-            Ok((Ready::Cpu(algorithm), len))
+            Ok(Ready { backend: Backend::Cpu(algorithm), workspace: workspace_bytes(len) })
         }
         Device::Cuda(cuda) => {
             let algorithm = cuda::find(op, name).ok_or_else(unknown)?;
             let made = cuda.with_library(|cudnn: &mut Cudnn| Convolution::new(cudnn, algorithm, geometry))?;
             let convolution = made.ok_or_else(unsupported)?;
-            let len = convolution.workspace_len();
-            Ok((Ready::Cuda(Arc::new(convolution)), len))
+            let workspace = convolution.workspace();
+            Ok(Ready { backend: Backend::Cuda(Arc::new(convolution)), workspace })
         }
     }
 }
@@ -205,6 +214,11 @@ pub(super) fn slices(op: ConvOp, g: &ConvGeometry, samples: &Range<usize>) -> [R
         ConvOp::BackwardData => [y, w, x],
         ConvOp::BackwardFilter => [x, y, w],
     }
+}
+
+/// Elements that hold a workspace: cuDNN's need not be whole ones.
+fn elements(workspace: Bytes) -> usize {
+    (workspace.0 as usize).div_ceil(size_of::<f32>())
 }
 
 /// Bytes of a workspace of `len` elements.

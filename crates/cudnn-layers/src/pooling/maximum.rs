@@ -2,6 +2,7 @@
 
 use super::rows::{self, Band, Walk};
 use crate::cpu_loops::{for_each_run, items_per_task};
+use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
 use tensor::{Accumulate, Cpu, PoolGeometry};
 
 /// The number of the winning tap as it is saved.
@@ -89,44 +90,66 @@ fn forward_planes<'a, T: Tap>(
     g: &PoolGeometry,
     planes: impl Iterator<Item = (&'a [f32], &'a mut [f32], &'a mut [T])>,
 ) {
-    let Some(mut walk) = Walk::new(g, f32::NEG_INFINITY) else {
+    let walk = Walk::new(g, f32::NEG_INFINITY).and_then(|walk| Some((walk.starts()?, walk)));
+    let Some((starts, mut walk)) = walk else {
         planes.for_each(|(x, y, mask)| forward_directly(g, x, y, mask));
         return;
     };
-    let (mut best, mut taps) = ([0.0; rows::OUTPUTS], [0; rows::OUTPUTS]);
+    let starts = &starts[..g.window[0] * g.window[1]];
     for (x, y, mask) in planes {
         for band in walk.bands() {
-            let len = walk.len(&band);
-            forward_band::<T>(&mut walk, x, &band, (&mut best[..len], &mut taps[..len]));
-            let (out_w, pitch) = (g.out_w(), walk.pitch);
-            for (row, (best, taps)) in band.rows.zip(best.chunks_exact(pitch).zip(taps.chunks_exact(pitch))) {
-                y[row * out_w..(row + 1) * out_w].copy_from_slice(&best[..out_w]);
-                if !mask.is_empty() {
-                    let mask = &mut mask[row * out_w..(row + 1) * out_w];
-                    mask.iter_mut().zip(taps).for_each(|(mask, &tap)| *mask = T::new(tap));
-                }
+            walk.fill(x, &band);
+            dispatch(Maxima { walk: &walk, starts, band: &band, y, mask });
+        }
+    }
+}
+
+/// The maxima of a band, whose pixels `walk` holds, and the numbers of the taps that won.
+struct Maxima<'a, T> {
+    walk: &'a Walk,
+    starts: &'a [usize],
+    band: &'a Band,
+    y: &'a mut [f32],
+    mask: &'a mut [T],
+}
+
+impl<T: Tap> WithLanes for Maxima<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let (pitch, out_w) = (self.walk.pitch, self.walk.out_w());
+        let mut taps = [0.0; rows::OUTPUTS];
+        for (row, first) in self.band.rows.clone().zip((0..).step_by(pitch)) {
+            let outputs = row * out_w..(row + 1) * out_w;
+            let pixels = &self.walk.pixels[first..];
+            maxima::<T, L>(lanes, pixels, self.starts, &mut self.y[outputs.clone()], &mut taps);
+            if !self.mask.is_empty() {
+                let winners = self.mask[outputs].iter_mut().zip(&taps);
+                winners.for_each(|(winner, &tap)| *winner = T::new(tap.to_bits()));
             }
         }
     }
 }
 
-/// The maxima of a band and the numbers of the taps that won.
+/// One row of maxima and of the numbers of the taps that won, which are passed through as the bits of floats. The run of
+/// a tap is `pixels[start..]`.
 #[inline(always)]
-fn forward_band<T: Tap>(walk: &mut Walk, x: &[f32], band: &Band, (best, taps): (&mut [f32], &mut [u32])) {
-    best.fill(f32::NEG_INFINITY);
-    taps.fill(T::NONE.index() as u32);
-    walk.for_each_tap(
-        x,
-        band,
-        #[inline(always)]
-        |tap, pixels| {
-            for ((best, winner), &pixel) in best.iter_mut().zip(&mut *taps).zip(pixels) {
-                let wins = beats(pixel, *best);
-                *best = if wins { pixel } else { *best };
-                *winner = if wins { tap as u32 } else { *winner };
-            }
-        },
-    );
+fn maxima<T: Tap, L: Lanes>(lanes: L, pixels: &[f32], starts: &[usize], y: &mut [f32], taps: &mut [f32]) {
+    let label = |tap: usize| lanes.splat(f32::from_bits(tap as u32));
+    let (to_taps, _) = taps.as_chunks_mut::<LANES>();
+    for (index, (y, taps)) in y.chunks_mut(LANES).zip(to_taps).enumerate() {
+        let mut best = [lanes.splat(f32::NEG_INFINITY), label(T::NONE.index())];
+        let pixels = &pixels[index * LANES..];
+        for (tap, &start) in starts.iter().enumerate() {
+            let pixel: &[f32; LANES] = pixels[start..start + LANES].try_into().expect("16 elements");
+            best = lanes.larger(best, [lanes.load(pixel), label(tap)]);
+        }
+        match <&mut [f32; LANES]>::try_from(&mut *y) {
+            Ok(y) => lanes.store(y, best[0]),
+            Err(_) => y.copy_from_slice(&lanes.to_array(best[0])[..y.len()]),
+        }
+        lanes.store(taps, best[1]);
+    }
 }
 
 /// Larger wins, and so does a NaN, which then stays.

@@ -8,12 +8,14 @@
 
 use std::ops::Range;
 use tensor::PoolGeometry;
+use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
 
-const VECTOR: usize = 16;
 /// Outputs of a band, padding included.
 pub(super) const OUTPUTS: usize = 2048;
 /// Pixels under a band: together with a band's sums, about a first-level cache.
 const ROOM: usize = 8192;
+/// The most taps of a window whose runs are kept in a list.
+pub(super) const MOST_TAPS: usize = 255;
 /// The longest row of pixels.
 const LINE: usize = 2048;
 
@@ -25,10 +27,10 @@ pub(super) struct Walk {
     /// Rows of outputs of a band.
     band_rows: usize,
     padding: f32,
-    /// Row and column phase `(i, j)` begins at `(i * stride[1] + j) * phase_len`.
-    pixels: [f32; ROOM],
-    /// One row of pixels with its padding.
-    line: [f32; LINE],
+    /// Row and column phase `(i, j)` begins at `(i * stride[1] + j) * phase_len`. Left and right of the image there is
+    /// padding, which nothing overwrites.
+    pub(super) pixels: [f32; ROOM],
+    phase_len: usize,
 }
 
 /// Rows of outputs that are computed together.
@@ -42,12 +44,19 @@ impl Walk {
     /// the image read as.
     #[inline(always)]
     pub(super) fn new(g: &PoolGeometry, padding: f32) -> Option<Self> {
-        let pitch = (g.out_w() + (g.window[1] - 1) / g.stride[1]).next_multiple_of(VECTOR);
+        let pitch = (g.out_w() + (g.window[1] - 1) / g.stride[1]).next_multiple_of(LANES);
         let pixel_rows = ROOM / (g.stride[0] * g.stride[1] * pitch);
         // One row is spare: runs of a tap begin up to a window's width after the start of a row.
         let band_rows = pixel_rows.saturating_sub((g.window[0] - 1) / g.stride[0] + 1).min(OUTPUTS / pitch);
-        let walk = Self { g: *g, pitch, band_rows, padding, pixels: [padding; ROOM], line: [padding; LINE] };
+        let phase_len = (band_rows + (g.window[0] - 1) / g.stride[0]) * pitch;
+        let walk = Self { g: *g, pitch, band_rows, padding, pixels: [padding; ROOM], phase_len };
         (band_rows > 0 && pitch * g.stride[1] <= LINE && g.w + g.pad[1] <= LINE).then_some(walk)
+    }
+
+    /// Outputs of a row.
+    #[inline(always)]
+    pub(super) fn out_w(&self) -> usize {
+        self.g.out_w()
     }
 
     /// The bands of a plane, from the top.
@@ -72,7 +81,7 @@ impl Walk {
     #[inline(always)]
     fn taps(&self, band: &Band) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
         let (stride, [height, width], pitch) = (self.g.stride, self.g.window, self.pitch);
-        let (phase_len, len) = (self.phase_rows(band) * pitch, self.len(band));
+        let (phase_len, len) = (self.phase_len, self.len(band));
         (0..height).flat_map(move |r| {
             let [row_phase, row] = split(r, stride[0]);
             (0..width).map(move |s| {
@@ -86,28 +95,34 @@ impl Walk {
     /// Rows of the phases of `band` with the row of the image they hold, if any: `(first element of phase column 0, row)`.
     #[inline(always)]
     fn phase_rows_of_image(&self, band: &Band) -> impl Iterator<Item = (usize, Option<usize>)> + use<> {
-        let (g, pitch, rows) = (self.g, self.pitch, self.phase_rows(band));
+        let (g, pitch, phase_len) = (self.g, self.pitch, self.phase_len);
         let first = band.rows.start * g.stride[0];
-        (0..rows * g.stride[0]).map(move |position| {
+        (0..self.phase_rows(band) * g.stride[0]).map(move |position| {
             let [phase, row] = split(position, g.stride[0]);
             let image_row = (first + position).checked_sub(g.pad[0]).filter(|&row| row < g.h);
-            ((phase * g.stride[1] * rows + row) * pitch, image_row)
+            (phase * g.stride[1] * phase_len + row * pitch, image_row)
         })
+    }
+
+    /// Deals out the pixels of `plane` under `band`.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, plane: &[f32], band: &Band) {
+        dispatch(Fill { walk: self, plane, band });
+    }
+
+    /// Where the run of each tap, in row-major order, begins for the first output of a band; `None` for windows of
+    /// more taps than there is room for.
+    pub(super) fn starts(&self) -> Option<[usize; MOST_TAPS]> {
+        let mut starts = [0; MOST_TAPS];
+        let taps = self.g.window[0] * self.g.window[1];
+        self.taps(&Band { rows: 0..1 }).zip(&mut starts).for_each(|((_, run), start)| *start = run.start);
+        (taps <= MOST_TAPS).then_some(starts)
     }
 
     /// Calls `body(tap, the tap's pixel under each output)` for all taps in row-major order.
     #[inline(always)]
     pub(super) fn for_each_tap(&mut self, plane: &[f32], band: &Band, mut body: impl FnMut(usize, &[f32])) {
-        let (stride, pitch, pad, w) = (self.g.stride[1], self.pitch, self.g.pad[1], self.g.w);
-        let phase_len = self.phase_rows(band) * pitch;
-        for (start, image_row) in self.phase_rows_of_image(band) {
-            match image_row {
-                Some(row) => self.line[pad..pad + w].copy_from_slice(&plane[row * w..(row + 1) * w]),
-                None => self.line[pad..pad + w].fill(self.padding),
-            }
-            let phases = &mut self.pixels[start..];
-            deal(stride, &self.line[..pitch * stride], phases, phase_len, pitch);
-        }
+        self.fill(plane, band);
         for (tap, run) in self.taps(band) {
             body(tap, &self.pixels[run]);
         }
@@ -118,16 +133,44 @@ impl Walk {
     #[inline(always)]
     pub(super) fn spread(&mut self, shares: &[f32], band: &Band, plane: &mut [f32]) {
         let (stride, pitch, pad, w) = (self.g.stride[1], self.pitch, self.g.pad[1], self.g.w);
-        let phase_len = self.phase_rows(band) * pitch;
+        let mut line = [0.0; LINE];
         self.pixels.fill(0.0);
         for (_, run) in self.taps(band) {
             self.pixels[run].iter_mut().zip(shares).for_each(|(sum, &share)| *sum += share);
         }
         for (start, image_row) in self.phase_rows_of_image(band) {
             if let Some(row) = image_row {
-                collect(stride, &self.pixels[start..], phase_len, &mut self.line[..pitch * stride]);
+                collect(stride, &self.pixels[start..], self.phase_len, &mut line[..pitch * stride]);
                 let row = &mut plane[row * w..(row + 1) * w];
-                row.iter_mut().zip(&self.line[pad..]).for_each(|(to, &sum)| *to += sum);
+                row.iter_mut().zip(&line[pad..]).for_each(|(to, &sum)| *to += sum);
+            }
+        }
+    }
+}
+
+/// See [`Walk::fill`].
+struct Fill<'a> {
+    walk: &'a mut Walk,
+    plane: &'a [f32],
+    band: &'a Band,
+}
+
+impl WithLanes for Fill<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let Self { walk, plane, band } = self;
+        let (stride, pad, w, phase_len) = (walk.g.stride[1], walk.g.pad[1], walk.g.w, walk.phase_len);
+        for (start, image_row) in walk.phase_rows_of_image(band) {
+            match image_row {
+                Some(row) => {
+                    let row = &plane[row * w..(row + 1) * w];
+                    deal(lanes, stride, row, pad, &mut walk.pixels[start..], phase_len);
+                }
+                None => {
+                    let phases = walk.pixels[start..].chunks_mut(phase_len).take(stride);
+                    phases.for_each(|phase| phase[..walk.pitch].fill(walk.padding));
+                }
             }
         }
     }
@@ -143,40 +186,51 @@ fn split(position: usize, stride: usize) -> [usize; 2] {
     }
 }
 
-/// `phases[j * phase_len + i] = line[i * stride + j]` for `i` below `pitch`.
+/// Pixel `c` of the row goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
 #[inline(always)]
-fn deal(stride: usize, line: &[f32], phases: &mut [f32], phase_len: usize, pitch: usize) {
+fn deal<L: Lanes>(lanes: L, stride: usize, row: &[f32], pad: usize, phases: &mut [f32], phase_len: usize) {
     match stride {
-        1 => phases[..pitch].copy_from_slice(line),
+        1 => phases[pad..pad + row.len()].copy_from_slice(row),
         2 => {
-            let (even, odd) = phases.split_at_mut(phase_len);
-            let both =
-                even[..pitch].as_chunks_mut::<VECTOR>().0.iter_mut().zip(odd.as_chunks_mut::<VECTOR>().0);
-            for (line, (even, odd)) in line.as_chunks::<{ 2 * VECTOR }>().0.iter().zip(both) {
-                for lane in 0..VECTOR {
-                    even[lane] = line[2 * lane];
-                    odd[lane] = line[2 * lane + 1];
-                }
+            let (first, second) = phases.split_at_mut(phase_len);
+            let (even, odd) = if pad.is_multiple_of(2) {
+                (&mut first[pad / 2..], &mut second[pad / 2..])
+            } else {
+                (&mut second[pad / 2..], &mut first[pad / 2 + 1..])
+            };
+            let (blocks, rest) = row.as_chunks::<{ 2 * LANES }>();
+            let (even_blocks, _) = even.as_chunks_mut::<LANES>();
+            let (odd_blocks, _) = odd.as_chunks_mut::<LANES>();
+            for (block, (even, odd)) in blocks.iter().zip(even_blocks.iter_mut().zip(odd_blocks)) {
+                let (halves, _) = block.as_chunks::<LANES>();
+                let [evens, odds] = lanes.deal(lanes.load(&halves[0]), lanes.load(&halves[1]));
+                lanes.store(even, evens);
+                lanes.store(odd, odds);
+            }
+            for (i, pixels) in (blocks.len() * LANES..).zip(rest.chunks(2)) {
+                even[i] = pixels[0];
+                odd[i] = pixels.get(1).copied().unwrap_or(odd[i]);
             }
         }
         _ => {
-            for (j, phase) in phases.chunks_mut(phase_len).take(stride).enumerate() {
-                phase.iter_mut().zip(line[j..].iter().step_by(stride)).for_each(|(to, &from)| *to = from);
+            for (column, &pixel) in (pad..).zip(row) {
+                let [phase, column] = split(column, stride);
+                phases[phase * phase_len + column] = pixel;
             }
         }
     }
 }
 
-/// The reverse of [`deal`].
+/// `line[i * stride + j] = phases[j * phase_len + i]`.
 #[inline(always)]
 fn collect(stride: usize, phases: &[f32], phase_len: usize, line: &mut [f32]) {
     match stride {
         1 => line.copy_from_slice(&phases[..line.len()]),
         2 => {
             let (even, odd) = phases.split_at(phase_len);
-            let both = even.as_chunks::<VECTOR>().0.iter().zip(odd.as_chunks::<VECTOR>().0);
-            for (line, (even, odd)) in line.as_chunks_mut::<{ 2 * VECTOR }>().0.iter_mut().zip(both) {
-                for lane in 0..VECTOR {
+            let both = even.as_chunks::<LANES>().0.iter().zip(odd.as_chunks::<LANES>().0);
+            for (line, (even, odd)) in line.as_chunks_mut::<{ 2 * LANES }>().0.iter_mut().zip(both) {
+                for lane in 0..LANES {
                     line[2 * lane] = even[lane];
                     line[2 * lane + 1] = odd[lane];
                 }

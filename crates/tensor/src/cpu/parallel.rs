@@ -1,7 +1,7 @@
 //! Parallel loops over numbered tasks.
 
 use super::Cpu;
-use crate::arena::ALIGNMENT;
+use super::simd::LANES;
 use rayon::prelude::*;
 use std::{
     marker::PhantomData,
@@ -33,9 +33,9 @@ impl Cpu {
         self.for_each_with(tasks, &mut pieces, |index, piece| task(index, piece));
     }
 
-    /// Elements of scratch that each thread gets of `len` in all: a multiple of [`ALIGNMENT`].
+    /// Elements of scratch that each thread gets of `len` in all: whole cache lines.
     pub fn scratch_piece(&self, len: usize) -> usize {
-        len / self.threads() / ALIGNMENT * ALIGNMENT
+        len / self.threads() / LANES * LANES
     }
 
     /// Calls `task(index, chunk)` for every run of `chunk` elements of `elements` (the last may be shorter).

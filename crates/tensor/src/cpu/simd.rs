@@ -140,6 +140,24 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
 
+    /// The elements with even and with odd numbers of the 32 that `a` and then `b` hold.
+    #[inline(always)]
+    fn deal(self, a: Self::V, b: Self::V) -> [Self::V; 2] {
+        let (a, b) = (self.to_array(a), self.to_array(b));
+        let both = |lane: usize| if lane < LANES { a[lane] } else { b[lane - LANES] };
+        [0, 1].map(|odd| self.load(&std::array::from_fn(|lane| both(2 * lane + odd))))
+    }
+
+    /// One step of a search for the largest element and its label: `candidate` in the lanes where its element is larger
+    /// than that of `best` or NaN, `best` in the others. Elements come first, labels second.
+    #[inline(always)]
+    fn larger(self, best: [Self::V; 2], candidate: [Self::V; 2]) -> [Self::V; 2] {
+        let (best, candidate) = (best.map(|v| self.to_array(v)), candidate.map(|v| self.to_array(v)));
+        let wins = |lane: usize| candidate[0][lane] > best[0][lane] || candidate[0][lane].is_nan();
+        let pick = |of: usize, lane: usize| if wins(lane) { candidate[of][lane] } else { best[of][lane] };
+        [0, 1].map(|of| self.load(&std::array::from_fn(|lane| pick(of, lane))))
+    }
+
     /// All lanes zero.
     #[inline(always)]
     fn zero(self) -> Self::V {
@@ -194,14 +212,19 @@ mod tests {
                 l.neg_mul_add(a, b, c),
                 l.max(a, b),
             ];
+            let holed = l.load(&std::array::from_fn(|lane| if lane == 3 { f32::NAN } else { 1.0 }));
+            let [largest, label] = l.larger([l.larger([b, a], [a, b])[0], a], [holed, c]);
             let rows = std::array::from_fn(|i| l.load(&std::array::from_fn(|j| (16 * i + j) as f32)));
             let mut partial = [-1.0; LANES];
             // SAFETY: five of sixteen elements are read and written.
             unsafe { l.store_partial(partial.as_mut_ptr(), l.load_partial([7.0; 5].as_ptr(), 5), 5) };
             let mut all = results.map(|v| l.to_array(v)).to_vec();
+            let largest = l.to_array(largest).map(|value| if value.is_nan() { -9.0 } else { value });
             all.extend(l.transpose(rows).map(|v| l.to_array(v)));
             // SAFETY: five elements are read.
             all.extend([partial, l.to_array(unsafe { l.load_partial([3.0; 5].as_ptr(), 5) })]);
+            all.extend([largest, l.to_array(label)]);
+            all.extend(l.deal(a, c).map(|v| l.to_array(v)));
             all
         }
     }
@@ -215,6 +238,10 @@ mod tests {
         assert_eq!(portable[6 + 3][11], (16 * 11 + 3) as f32, "transposed");
         assert_eq!((portable[22][4], portable[22][5]), (7.0, -1.0), "stored in part");
         assert_eq!((portable[23][4], portable[23][5]), (3.0, 0.0), "loaded in part");
+        assert_eq!(portable[24][2..5], [3.0, -9.0, 3.0], "the largest of 3, lane - 4 and 1 or NaN");
+        assert_eq!(portable[25][2..5], [-2.0, 9.0, 0.0], "its label");
+        assert_eq!((portable[26][7], portable[26][8]), (10.0, 0.0), "even numbers");
+        assert_eq!((portable[27][7], portable[27][8]), (11.0, 1.0), "odd numbers");
         #[cfg(target_arch = "x86_64")]
         {
             if let Some(v3) = pulp::x86::V3::try_new() {

@@ -2,7 +2,7 @@
 
 use super::{
     analyse::{Analyse, analyse_scratch},
-    filter::{CHANNELS, FilterGradient, TAPS},
+    filter::{CHANNELS, FilterGradient, Part, TAPS},
     forward::PANEL,
     layout::{Images, Problem, Spectrum, take},
     minimal::{Minimal, Transform},
@@ -36,30 +36,30 @@ pub(super) struct BackwardFilter<T, const M: usize, const A: usize> {
 }
 
 impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
-    fn gradients(&self) -> Spectrum {
+    pub(super) fn gradients(&self) -> Spectrum {
         let Problem { input, output, .. } = self.problem;
         Spectrum { frequencies: A * A, rows: input.channels, blocks: output.blocks(), widest: PANEL }
     }
 
     /// `x` of a block of tiles, in panels of sixteen channels: the left operand, read down its columns.
-    fn inputs(&self) -> Spectrum {
+    pub(super) fn inputs(&self) -> Spectrum {
         let rows = self.block * self.problem.cols();
         Spectrum { frequencies: A * A, rows, blocks: self.problem.input.blocks(), widest: 1 }
     }
 
     /// `dy` of a block of tiles.
-    fn outputs(&self) -> Spectrum {
+    pub(super) fn outputs(&self) -> Spectrum {
         let rows = self.block * self.problem.cols();
         Spectrum { frequencies: A * A, rows, blocks: self.problem.output.blocks(), widest: PANEL }
     }
 
     /// Transformed operands of one block.
-    fn operands_len(&self) -> usize {
+    pub(super) fn operands_len(&self) -> usize {
         self.inputs().len() + self.outputs().len()
     }
 
     /// Scratch of the transforms of `rows` rows of tiles.
-    fn scratch(&self, rows: usize) -> usize {
+    pub(super) fn scratch(&self, rows: usize) -> usize {
         let Problem { input, output, .. } = &self.problem;
         analyse_scratch::<A, A>(&self.problem, input, rows).max(analyse_scratch::<M, A>(
             &self.problem,
@@ -94,7 +94,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
             } else {
                 self.sum_together(cpu, group, pair, gradients, workspace);
             }
-            self.store(cpu, group, gradients, (&dw, accumulate));
+            self.store_all(cpu, group, gradients, (&dw, accumulate));
         }
     }
 
@@ -130,7 +130,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
                 let accumulate = if block == first { Accumulate::Replace } else { Accumulate::Add };
                 for product in 0..self.products() {
                     let tiles = rows.len() * self.problem.cols();
-                    self.multiply(product, tiles, inputs, outputs, (&sum, accumulate));
+                    self.add_product(product, (inputs, outputs, tiles), (&sum, accumulate));
                 }
             }
         });
@@ -150,21 +150,34 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
         let gradients = SharedMut::new(gradients);
         for block in 0..self.blocks() {
             let rows = self.rows(block);
-            let (to_inputs, to_outputs) = (SharedMut::new(inputs), SharedMut::new(outputs));
-            cpu.for_each_scratch(2 * rows.len(), workspace, |task, scratch| {
-                let (place, row) = (task / 2, rows.start + task / 2);
-                if task % 2 == 0 {
-                    self.transform_x(x, group, (row..row + 1, place), &to_inputs, scratch);
-                } else {
-                    self.transform_dy(dy, group, (row..row + 1, place), &to_outputs, scratch);
-                }
-            });
+            self.transform_together(cpu, group, (x, dy), rows.clone(), [inputs, outputs], workspace);
             let accumulate = if block == 0 { Accumulate::Replace } else { Accumulate::Add };
             cpu.for_each(self.products(), |product| {
                 let tiles = rows.len() * self.problem.cols();
-                self.multiply(product, tiles, inputs, outputs, (&gradients, accumulate));
+                self.add_product(product, (inputs, outputs, tiles), (&gradients, accumulate));
             });
         }
+    }
+
+    /// All threads on both transforms of a block.
+    pub(super) fn transform_together(
+        &self,
+        cpu: &Cpu,
+        group: usize,
+        (x, dy): (&[f32], &[f32]),
+        rows: Range<usize>,
+        to: [&mut [f32]; 2],
+        workspace: &mut [f32],
+    ) {
+        let [inputs, outputs] = to.map(SharedMut::new);
+        cpu.for_each_scratch(2 * rows.len(), workspace, |task, scratch| {
+            let (place, row) = (task / 2, rows.start + task / 2);
+            if task % 2 == 0 {
+                self.transform_x(x, group, (row..row + 1, place), &inputs, scratch);
+            } else {
+                self.transform_dy(dy, group, (row..row + 1, place), &outputs, scratch);
+            }
+        });
     }
 
     fn transform_x(
@@ -215,63 +228,77 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> BackwardFilter<T, M, A> {
         });
     }
 
-    /// How many products [`BackwardFilter::multiply`] numbers: frequencies times panels.
+    /// How many products [`BackwardFilter::add_product`] numbers: frequencies times panels.
     fn products(&self) -> usize {
         A * A * self.gradients().panels()
     }
 
     /// Adds one product of a block of tiles to the gradients at the points.
-    fn multiply(
+    fn add_product(
         &self,
         product: usize,
-        tiles: usize,
-        inputs: &[f32],
-        outputs: &[f32],
+        operands: (&[f32], &[f32], usize),
         (gradients, accumulate): (&SharedMut<'_>, Accumulate),
     ) {
-        let (layout, input_layout, output_layout) = (self.gradients(), self.inputs(), self.outputs());
-        let channels = self.problem.input.channels;
+        let layout = self.gradients();
         let (frequency, panel) = (product / layout.panels(), product % layout.panels());
+        // SAFETY: every product has its own frequency and panel.
+        let sums = unsafe { gradients.slice(layout.range(frequency, panel, 0..layout.rows)) };
+        self.multiply((frequency, panel), 0..self.inputs().blocks, operands, (sums, accumulate));
+    }
+
+    /// Adds the products at one frequency of `blocks` of input channels with a panel of output channels to `sums`, summed
+    /// over the first `tiles` of a block.
+    pub(super) fn multiply(
+        &self,
+        (frequency, panel): (usize, usize),
+        blocks: Range<usize>,
+        (inputs, outputs, tiles): (&[f32], &[f32], usize),
+        (sums, accumulate): (&mut [f32], Accumulate),
+    ) {
+        let (input_layout, output_layout) = (self.inputs(), self.outputs());
+        let (channels, width) = (self.problem.input.channels, output_layout.width(panel));
         for start in (0..tiles).step_by(TERMS) {
             let terms = start..(start + TERMS).min(tiles);
             let accumulate = if start == 0 { accumulate } else { Accumulate::Add };
             let right = &outputs[output_layout.range(frequency, panel, terms.clone())];
-            for block in 0..input_layout.blocks {
-                let rows = block * LANES..((block + 1) * LANES).min(channels);
+            for (block, sums) in blocks.clone().zip(sums.chunks_mut(LANES * width)) {
+                let rows = LANES.min(channels - block * LANES);
                 let left = &inputs[input_layout.range(frequency, block, terms.clone())];
-                // SAFETY: every product has its own frequency and panel.
-                let out = unsafe { gradients.slice(layout.range(frequency, panel, rows.clone())) };
                 let left = Left { elements: left, row_stride: 1, step: LANES };
-                multiply([rows.len(), layout.width(panel), terms.len()], left, right, out, accumulate, &[]);
+                multiply([rows, width, terms.len()], left, right, sums, accumulate, &[]);
             }
         }
     }
 
     /// Gradients at the points to gradients of the filters of a group.
-    fn store(
+    fn store_all(&self, cpu: &Cpu, group: usize, gradients: &[f32], dw: (&SharedMut<'_>, Accumulate)) {
+        let (layout, inputs) = (self.gradients(), self.problem.input.channels);
+        let chunks = inputs.div_ceil(CHANNELS);
+        cpu.for_each(layout.panels() * chunks, |task| {
+            let (panel, first) = (task / chunks, task % chunks * CHANNELS);
+            let part = (layout.panel_blocks(panel), first..(first + CHANNELS).min(inputs));
+            self.store(group, part, (layout, panel, first), gradients, dw);
+        });
+    }
+
+    /// Gradients at the points, a panel of `layout`, to those of `blocks` of output channels and some input `channels`.
+    pub(super) fn store(
         &self,
-        cpu: &Cpu,
         group: usize,
-        gradients: &[f32],
+        (blocks, channels): (Range<usize>, Range<usize>),
+        (layout, panel, row): (Spectrum, usize, usize),
+        from: &[f32],
         (dw, accumulate): (&SharedMut<'_>, Accumulate),
     ) {
-        let Problem { input, output, .. } = self.problem;
-        let chunks = input.channels.div_ceil(CHANNELS);
-        let layout = self.gradients();
-        cpu.for_each(layout.panels() * chunks, |task| {
-            let first = task % chunks * CHANNELS;
-            dispatch(FilterGradient::<T::FilterAdjoint, A> {
-                transform: PhantomData,
-                inputs: input.channels,
-                outputs: output.channels,
-                panel: task / chunks,
-                channels: first..(first + CHANNELS).min(input.channels),
-                layout,
-                from: gradients,
-                dw,
-                start: group * input.channels * output.channels * TAPS,
-                accumulate,
-            });
+        let (inputs, outputs) = (self.problem.input.channels, self.problem.output.channels);
+        dispatch(FilterGradient::<T::FilterAdjoint, A> {
+            transform: PhantomData,
+            part: Part { inputs, outputs, blocks, channels, layout, panel, row },
+            from,
+            dw,
+            start: group * inputs * outputs * TAPS,
+            accumulate,
         });
     }
 }

@@ -28,20 +28,42 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// Transforms a panel of output channels and a few input channels of the filters.
-pub(super) struct TransformFilter<'a, T, const A: usize> {
-    pub(super) transform: PhantomData<T>,
-    pub(super) direction: Direction,
-    /// The filters of one group.
-    pub(super) w: &'a [f32],
-    /// Channels of one group, as the correlation sees them.
+/// Some filters of a group, and where they lie at the points.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Channels of the group, as the correlation sees them.
     pub(super) inputs: usize,
     pub(super) outputs: usize,
-    pub(super) panel: usize,
-    /// Input channels to transform, at most [`CHANNELS`].
+    /// Blocks of output channels.
+    pub(super) blocks: Range<usize>,
+    /// Input channels, at most [`CHANNELS`].
     pub(super) channels: Range<usize>,
     /// Rows are input channels, columns output channels.
     pub(super) layout: Spectrum,
+    /// The panel of `layout` that holds the blocks.
+    pub(super) panel: usize,
+    /// The row of `layout` that holds the first channel.
+    pub(super) row: usize,
+}
+
+impl Part {
+    fn range(&self, frequency: usize) -> Range<usize> {
+        self.layout.range(frequency, self.panel, self.row..self.row + self.channels.len())
+    }
+
+    /// The blocks, each with the column of the panel that it starts at.
+    fn columns(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        self.blocks.clone().zip((0..).step_by(LANES))
+    }
+}
+
+/// Transforms a part of the filters.
+pub(super) struct TransformFilter<'a, T, const A: usize> {
+    pub(super) transform: PhantomData<T>,
+    pub(super) direction: Direction,
+    /// The filters of the group.
+    pub(super) w: &'a [f32],
+    pub(super) part: Part,
     pub(super) to: &'a SharedMut<'a>,
 }
 
@@ -54,17 +76,16 @@ impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A>
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let mut taps = [0.0; SCRATCH];
-        let width = self.layout.width(self.panel);
+        let width = self.part.layout.width(self.part.panel);
         let mut targets: [[&mut [f32]; A]; A] =
             std::array::from_fn(|_| std::array::from_fn(|_| Default::default()));
         for (frequency, target) in targets.as_flattened_mut().iter_mut().enumerate() {
-            // SAFETY: frequencies are disjoint, and tasks transform different panels or channels.
-            *target =
-                unsafe { self.to.slice(self.layout.range(frequency, self.panel, self.channels.clone())) };
+            // SAFETY: frequencies are disjoint, and tasks transform different parts.
+            *target = unsafe { self.to.slice(self.part.range(frequency)) };
         }
-        for (block, columns) in self.layout.panel_blocks(self.panel).zip((0..).step_by(LANES)) {
+        for (block, columns) in self.part.columns() {
             let distance = self.gather(lanes, block, &mut taps);
-            for channel in 0..self.channels.len() {
+            for channel in 0..self.part.channels.len() {
                 let taps = &taps[channel * distance..];
                 let mut g = [[lanes.zero(); 3]; 3];
                 for (tap, value) in g.as_flattened_mut().iter_mut().enumerate() {
@@ -89,18 +110,19 @@ impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
     /// Brings the taps of sixteen output channels side by side; returns the distance between input channels.
     #[inline(always)]
     fn gather<L: Lanes>(&self, lanes: L, block: usize, taps: &mut [f32]) -> usize {
+        let Part { inputs, outputs, channels, .. } = &self.part;
         let first = block * LANES;
-        let count = (self.outputs - first).min(LANES);
+        let count = (outputs - first).min(LANES);
         match self.direction {
             Direction::Forward => {
-                let start = (first * self.inputs + self.channels.start) * TAPS;
-                let len = self.channels.len() * TAPS;
-                gather(lanes, self.w, Planes { first: start, stride: self.inputs * TAPS, count, len }, taps);
+                let start = (first * inputs + channels.start) * TAPS;
+                let len = channels.len() * TAPS;
+                gather(lanes, self.w, Planes { first: start, stride: inputs * TAPS, count, len }, taps);
                 TAPS * LANES
             }
             Direction::Backward => {
-                for (channel, taps) in self.channels.clone().zip(taps.chunks_exact_mut(LANES * LANES)) {
-                    let start = (channel * self.outputs + first) * TAPS;
+                for (channel, taps) in channels.clone().zip(taps.chunks_exact_mut(LANES * LANES)) {
+                    let start = (channel * outputs + first) * TAPS;
                     gather(lanes, self.w, Planes { first: start, stride: TAPS, count, len: TAPS }, taps);
                 }
                 LANES * LANES
@@ -109,18 +131,11 @@ impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
     }
 }
 
-/// Transforms gradients at the points, for a panel of output channels and a few input channels, into `dw`.
+/// Transforms gradients at the points into a part of `dw`.
 pub(super) struct FilterGradient<'a, T, const A: usize> {
     pub(super) transform: PhantomData<T>,
-    /// Channels of one group.
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    pub(super) panel: usize,
-    /// Input channels to transform, at most [`CHANNELS`].
-    pub(super) channels: Range<usize>,
-    /// Rows are input channels, columns output channels.
-    pub(super) layout: Spectrum,
-    /// Partial sums one after the other, each of `layout`'s length.
+    pub(super) part: Part,
+    /// Partial sums one after the other, each of the layout's length.
     pub(super) from: &'a [f32],
     /// The gradients of all groups, and where this group's start.
     pub(super) dw: &'a SharedMut<'a>,
@@ -134,13 +149,14 @@ impl<T: Transform<A, 3>, const A: usize> WithLanes for FilterGradient<'_, T, A> 
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let mut taps = [0.0; pixels_len(CHANNELS * TAPS)];
-        let width = self.layout.width(self.panel);
-        for (block, columns) in self.layout.panel_blocks(self.panel).zip((0..).step_by(LANES)) {
-            for channel in 0..self.channels.len() {
+        let Part { inputs, outputs, channels, layout, panel, .. } = &self.part;
+        let width = layout.width(*panel);
+        for (block, columns) in self.part.columns() {
+            for channel in 0..channels.len() {
                 let mut points = [[lanes.zero(); A]; A];
                 for (frequency, point) in points.as_flattened_mut().iter_mut().enumerate() {
-                    let rows = self.layout.range(frequency, self.panel, self.channels.clone());
-                    for sum in self.from.chunks_exact(self.layout.len()) {
+                    let rows = self.part.range(frequency);
+                    for sum in self.from.chunks_exact(layout.len()) {
                         let from = &sum[rows.clone()][channel * width + columns..][..LANES];
                         // SAFETY: the slice has sixteen elements.
                         *point = lanes.add(*point, unsafe { lanes.load_ptr(from.as_ptr()) });
@@ -154,12 +170,12 @@ impl<T: Transform<A, 3>, const A: usize> WithLanes for FilterGradient<'_, T, A> 
                 }
             }
             let planes = Planes {
-                first: self.start + (block * LANES * self.inputs + self.channels.start) * TAPS,
-                stride: self.inputs * TAPS,
-                count: (self.outputs - block * LANES).min(LANES),
-                len: self.channels.len() * TAPS,
+                first: self.start + (block * LANES * inputs + channels.start) * TAPS,
+                stride: inputs * TAPS,
+                count: (outputs - block * LANES).min(LANES),
+                len: channels.len() * TAPS,
             };
-            // SAFETY: tasks transform different panels or channels.
+            // SAFETY: tasks transform different parts.
             unsafe { scatter(lanes, &taps, self.dw, planes, self.accumulate) };
         }
     }

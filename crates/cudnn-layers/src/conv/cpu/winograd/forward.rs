@@ -2,7 +2,7 @@
 
 use super::{
     analyse::{Analyse, analyse_scratch},
-    filter::{CHANNELS, Direction, TAPS, TransformFilter},
+    filter::{CHANNELS, Direction, Part, TAPS, TransformFilter},
     layout::{Problem, Spectrum, take},
     minimal::Minimal,
     multiply::multiply,
@@ -28,59 +28,66 @@ pub(super) struct Forward<T, const M: usize, const A: usize> {
 }
 
 impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
-    fn filters(&self) -> Spectrum {
+    pub(super) fn filters(&self) -> Spectrum {
         let Problem { input, output, .. } = self.problem;
         Spectrum { frequencies: A * A, rows: input.channels, blocks: output.blocks(), widest: PANEL }
     }
 
     /// Inputs of `rows` rows of tiles: one panel, so that all channels of a tile lie side by side.
-    fn inputs(&self, rows: usize) -> Spectrum {
+    pub(super) fn inputs(&self, rows: usize) -> Spectrum {
         let blocks = self.problem.input.blocks();
         Spectrum { frequencies: A * A, rows: rows * self.problem.cols(), blocks, widest: blocks }
     }
 
     /// Products of `rows` rows of tiles with `blocks` blocks of output channels.
-    fn products(&self, rows: usize, blocks: usize) -> Spectrum {
+    pub(super) fn products(&self, rows: usize, blocks: usize) -> Spectrum {
         Spectrum { frequencies: A * A, rows: rows * self.problem.cols(), blocks, widest: PANEL }
     }
 
-    fn transform_scratch(&self) -> usize {
+    pub(super) fn transform_scratch(&self) -> usize {
         let Problem { input, .. } = &self.problem;
         analyse_scratch::<A, A>(&self.problem, input, self.block)
             .max(synthesise_scratch(&self.problem, self.block))
     }
 
-    fn tasks(&self) -> usize {
+    pub(super) fn tasks(&self) -> usize {
         self.problem.rows().div_ceil(self.block)
     }
 
-    fn rows(&self, task: usize) -> Range<usize> {
+    pub(super) fn rows(&self, task: usize) -> Range<usize> {
         task * self.block..((task + 1) * self.block).min(self.problem.rows())
     }
 
-    fn transform_filters(&self, cpu: &Cpu, group: usize, w: &[f32], to: &SharedMut<'_>) {
-        let Problem { groups, input, output, .. } = self.problem;
-        let len = input.channels * output.channels * TAPS;
-        debug_assert_eq!(w.len(), groups * len);
-        let chunks = input.channels.div_ceil(CHANNELS);
-        let layout = self.filters();
-        cpu.for_each(layout.panels() * chunks, |task| {
-            let first = task % chunks * CHANNELS;
-            dispatch(TransformFilter::<T::Filter, A> {
-                transform: PhantomData,
-                direction: self.direction,
-                w: &w[group * len..][..len],
-                inputs: input.channels,
-                outputs: output.channels,
-                panel: task / chunks,
-                channels: first..(first + CHANNELS).min(input.channels),
-                layout,
-                to,
-            });
+    /// Transforms the filters of `blocks` of output channels and some input `channels` into a panel of `layout`.
+    pub(super) fn transform_filters(
+        &self,
+        (w, group): (&[f32], usize),
+        (blocks, channels): (Range<usize>, Range<usize>),
+        (layout, panel, row): (Spectrum, usize, usize),
+        to: &SharedMut<'_>,
+    ) {
+        let (inputs, outputs) = (self.problem.input.channels, self.problem.output.channels);
+        let len = inputs * outputs * TAPS;
+        dispatch(TransformFilter::<T::Filter, A> {
+            transform: PhantomData,
+            direction: self.direction,
+            w: &w[group * len..][..len],
+            part: Part { inputs, outputs, blocks, channels, layout, panel, row },
+            to,
         });
     }
 
-    fn analyse(
+    fn transform_all_filters(&self, cpu: &Cpu, filters: (&[f32], usize), to: &SharedMut<'_>) {
+        let (layout, inputs) = (self.filters(), self.problem.input.channels);
+        let chunks = inputs.div_ceil(CHANNELS);
+        cpu.for_each(layout.panels() * chunks, |task| {
+            let (panel, first) = (task / chunks, task % chunks * CHANNELS);
+            let part = (layout.panel_blocks(panel), first..(first + CHANNELS).min(inputs));
+            self.transform_filters(filters, part, (layout, panel, first), to);
+        });
+    }
+
+    pub(super) fn analyse(
         &self,
         (from, group, rows): (&[f32], usize, Range<usize>),
         (layout, to, first_tile): (Spectrum, &SharedMut<'_>, usize),
@@ -121,7 +128,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         let filters = take(&mut workspace, self.filters().len());
         let out = SharedMut::new(operands.out);
         for group in 0..self.problem.groups {
-            self.transform_filters(cpu, group, operands.b, &SharedMut::new(filters));
+            self.transform_all_filters(cpu, (operands.b, group), &SharedMut::new(filters));
             cpu.for_each_scratch(self.tasks(), workspace, |task, scratch| {
                 self.fused_block((operands.a, group, self.rows(task)), filters, (&out, accumulate), scratch);
             });
@@ -179,78 +186,6 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
             layout.range(frequency + 1, panel, terms)
         } else {
             layout.range(0, (panel + 1) % layout.panels(), terms)
-        }
-    }
-
-    /// Elements of workspace of [`Forward::run_nonfused`].
-    pub(super) fn nonfused_len(&self, threads: usize) -> usize {
-        let rows = self.problem.rows();
-        self.filters().len()
-            + self.inputs(rows).len()
-            + self.products(rows, self.problem.output.blocks()).len()
-            + threads * self.transform_scratch().next_multiple_of(16)
-    }
-
-    /// Every stage for the whole micro-batch before the next one: each filter is read once.
-    pub(super) fn run_nonfused(
-        &self,
-        cpu: &Cpu,
-        operands: Operands<'_>,
-        accumulate: Accumulate,
-        mut workspace: &mut [f32],
-    ) {
-        let rows = self.problem.rows();
-        let (filter_layout, input_layout) = (self.filters(), self.inputs(rows));
-        let product_layout = self.products(rows, self.problem.output.blocks());
-        let filters = take(&mut workspace, filter_layout.len());
-        let inputs = take(&mut workspace, input_layout.len());
-        let products = take(&mut workspace, product_layout.len());
-        let out = SharedMut::new(operands.out);
-        let (tiles, terms) = (rows * self.problem.cols(), self.problem.input.channels);
-        for group in 0..self.problem.groups {
-            self.transform_filters(cpu, group, operands.b, &SharedMut::new(filters));
-            let shared = SharedMut::new(inputs);
-            cpu.for_each_scratch(self.tasks(), workspace, |task, scratch| {
-                let first_tile = task * self.block * self.problem.cols();
-                self.analyse(
-                    (operands.a, group, self.rows(task)),
-                    (input_layout, &shared, first_tile),
-                    scratch,
-                );
-            });
-            let shared = SharedMut::new(products);
-            let panels = filter_layout.panels();
-            cpu.for_each(A * A * panels, |task| {
-                let (frequency, panel) = (task / panels, task % panels);
-                let left = &inputs[input_layout.range(frequency, 0, 0..tiles)];
-                // SAFETY: every task has its own frequency and panel.
-                let product = unsafe { shared.slice(product_layout.range(frequency, panel, 0..tiles)) };
-                multiply(
-                    [tiles, filter_layout.width(panel), terms],
-                    Left { elements: left, row_stride: input_layout.width(0), step: 1 },
-                    &filters[filter_layout.range(frequency, panel, 0..terms)],
-                    product,
-                    Accumulate::Replace,
-                    &[],
-                );
-            });
-            cpu.for_each_scratch(self.tasks() * panels, workspace, |task, scratch| {
-                let (task, panel) = (task / panels, task % panels);
-                dispatch(Synthesise::<T::Output, A, M> {
-                    transform: PhantomData,
-                    problem: &self.problem,
-                    group,
-                    rows: self.rows(task),
-                    layout: product_layout,
-                    from: products,
-                    panel,
-                    first_tile: task * self.block * self.problem.cols(),
-                    first_block: product_layout.panel_blocks(panel).start,
-                    to: &out,
-                    accumulate,
-                    scratch,
-                });
-            });
         }
     }
 }

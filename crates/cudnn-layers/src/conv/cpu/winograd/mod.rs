@@ -9,7 +9,7 @@
 //! | name | workspace |
 //! | --- | --- |
 //! | `WINOGRAD_2X2`, `WINOGRAD_4X4` | transformed filters and one block of tiles per thread |
-//! | `WINOGRAD_4X4_NONFUSED` | transformed filters and the whole micro-batch transformed |
+//! | `WINOGRAD_4X4_NONFUSED` | the whole micro-batch transformed and some filters per thread |
 
 mod analyse;
 mod backward_filter;
@@ -18,6 +18,7 @@ mod forward;
 mod layout;
 mod minimal;
 mod multiply;
+mod nonfused;
 mod pixels;
 mod synthesise;
 #[cfg(test)]
@@ -39,7 +40,7 @@ pub(super) const FUSED_2X2: &dyn CpuAlgorithm =
 /// `WINOGRAD_4X4`: fewest multiplications.
 pub(super) const FUSED_4X4: &dyn CpuAlgorithm =
     &Winograd::<F4, 4, 6> { name: "WINOGRAD_4X4", nonfused: false, max_error: 5e-6, transforms: PhantomData };
-/// `WINOGRAD_4X4_NONFUSED`: reads every transformed filter once.
+/// `WINOGRAD_4X4_NONFUSED`: transformed filters never leave the caches.
 pub(super) const NONFUSED_4X4: &dyn CpuAlgorithm = &Winograd::<F4, 4, 6> {
     name: "WINOGRAD_4X4_NONFUSED",
     nonfused: true,
@@ -114,6 +115,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> CpuAlgorithm for Winograd
 
     fn workspace_len(&self, op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<usize> {
         match op {
+            ConvOp::BackwardFilter if self.nonfused => Some(self.backward_filter(g)?.nonfused_len(threads)),
             ConvOp::BackwardFilter => Some(self.backward_filter(g)?.len(threads)),
             _ if self.nonfused => Some(self.forward(op, g)?.nonfused_len(threads)),
             _ => Some(self.forward(op, g)?.fused_len(threads)),
@@ -131,7 +133,12 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> CpuAlgorithm for Winograd
     ) {
         const APPLIES: &str = "workspace_len said that the algorithm applies";
         if op == ConvOp::BackwardFilter {
-            return self.backward_filter(g).expect(APPLIES).run(cpu, operands, accumulate, workspace);
+            let pass = self.backward_filter(g).expect(APPLIES);
+            return if self.nonfused {
+                pass.run_nonfused(cpu, operands, accumulate, workspace)
+            } else {
+                pass.run(cpu, operands, accumulate, workspace)
+            };
         }
         let pass = self.forward(op, g).expect(APPLIES);
         if self.nonfused {
