@@ -45,7 +45,7 @@ fn the_default_is_the_user_s_cache_folder() {
     let cache = folder.path("cache");
     let cache = [("XDG_CACHE_HOME", cache.to_str().unwrap()), ("UCUDNN_DATABASE", "")];
     assert!(folder.run_with(&format!("{PLAN} --policy undivided"), &cache).status.success());
-    assert_eq!(segments(&folder, "cache/microbatch/measurements").len(), 1);
+    assert!(!segments(&folder, "cache/microbatch/measurements").is_empty());
     let timed =
         folder.run_with("time --model net.prototxt --threads 2 --iterations 1 --policy undivided", &cache);
     assert!(text(&timed.stdout).contains("  profiling   0 (kernel, micro-batch) pairs measured"));

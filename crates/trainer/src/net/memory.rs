@@ -76,8 +76,10 @@ mod tests {
 
     #[test]
     fn buffers_that_never_meet_share_their_place() {
-        let placement = place(&[buffer(100, 0, 1), buffer(64, 2, 3), buffer(16, 1, 2)], |_| false);
-        assert_eq!(placement, Placement { offsets: vec![0, 0, 112], len: 128 });
+        let block = ALIGNMENT;
+        let buffers = [buffer(2 * block - 1, 0, 1), buffer(block, 2, 3), buffer(16, 1, 2)];
+        let placement = place(&buffers, |_| false);
+        assert_eq!(placement, Placement { offsets: vec![0, 0, 2 * block], len: 3 * block });
     }
 
     #[test]
