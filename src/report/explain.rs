@@ -218,7 +218,10 @@ impl fmt::Display for ExplainReport {
         }
         writeln!(f, "{table}")?;
         if let Some(smallest) = self.smallest_limit_bytes {
-            let kernel = self.smallest_limit_kernel.as_ref().map(|kernel| format!(", set by {kernel}"));
+            let kernel = match &self.smallest_limit_kernel {
+                Some(_) if smallest == 0 => Some(": no kernel needs workspace".to_owned()),
+                kernel => kernel.as_ref().map(|kernel| format!(", set by {kernel}")),
+            };
             let smallest = Bytes(smallest).exact();
             writeln!(f, "  the smallest feasible {what} is {smallest}{}", kernel.unwrap_or_default())?;
         }

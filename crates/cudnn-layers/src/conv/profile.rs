@@ -2,10 +2,13 @@
 
 use super::cpu::{CpuAlgorithm, Operands, algorithms};
 use super::cuda::CudaProfiler;
-use super::run::workspace_bytes;
+use super::run::{slices, workspace_bytes};
 use super::{ConvOp, operand_lens};
 use planner::{Bytes, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError};
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Device, Span, arena::ALIGNMENT, cuda::CudaError};
 
 /// How long and how often a call is measured.
@@ -48,39 +51,21 @@ const HOPELESS_WARM_UP: f64 = 2.0;
 const HOPELESS: f64 = 1.3;
 
 /// Measures kernels on the CPU, on operands of its own that no one else sees.
+///
+/// Calls are timed as they will run: micro-batches smaller than the largest one measured so far of a kernel are taken in
+/// turn from the slices of that one's operands. They find the caches as parts of a mini-batch do, with other samples in
+/// them, and add up if they are parts of a filter gradient.
 #[derive(Debug)]
 pub struct CpuProfiler {
     cpu: Cpu,
     options: ProfileOptions,
+    bench: Option<Bench>,
 }
 
 impl CpuProfiler {
     /// A profiler for the threads of `cpu`.
     pub fn new(cpu: Cpu, options: ProfileOptions) -> Self {
-        Self { cpu, options }
-    }
-
-    /// The median time of a call, after a warm-up; a single time if it is hopelessly above `best`.
-    fn time(&self, mut call: impl FnMut(), best: Duration) -> Duration {
-        let is_hopeless = |time: Duration, limit: f64| time.as_secs_f64() > limit * best.as_secs_f64();
-        let warm_up = timed(&mut call);
-        if is_hopeless(warm_up, HOPELESS_WARM_UP) {
-            return warm_up;
-        }
-        let first = timed(&mut call);
-        if is_hopeless(first, HOPELESS) {
-            return first;
-        }
-        let repeats = if first < LONG { self.options.repeats } else { self.options.repeats.min(2) };
-        let mut times = Vec::with_capacity(MOST_REPEATS);
-        times.push(first);
-        let mut total = first;
-        while times.len() < repeats || (total < self.options.at_least && times.len() < MOST_REPEATS) {
-            times.push(timed(&mut call));
-            total += times[times.len() - 1];
-        }
-        times.sort_unstable();
-        times[(times.len() - 1) / 2]
+        Self { cpu, options, bench: None }
     }
 }
 
@@ -97,12 +82,14 @@ impl Profiler for CpuProfiler {
         // Smallest workspace first: whatever comes later has to be faster to be of use.
         candidates.sort_by_key(|&(_, len)| len);
         let largest = candidates.last().map_or(0, |&(_, len)| len);
-        let mut bench = Bench::new(op, geometry, largest);
+        let bench = self.bench.take().filter(|bench| bench.holds(op, &geometry));
+        let bench = self.bench.insert(bench.unwrap_or_else(|| Bench::new(op, geometry)));
+        bench.reserve(largest);
+        let (cpu, options) = (&self.cpu, &self.options);
         let mut best = Duration::MAX;
         let mut measurements = Vec::with_capacity(candidates.len());
         for (algorithm, len) in candidates {
-            let cpu = self.cpu.clone();
-            let time = cpu.run(|| self.time(|| bench.call(&self.cpu, algorithm, len), best));
+            let time = cpu.run(|| time(options, || bench.call(cpu, algorithm, geometry.n, len), best));
             best = best.min(time);
             measurements.push(Measurement {
                 algorithm: algorithm.name().into(),
@@ -118,52 +105,105 @@ impl Profiler for CpuProfiler {
     }
 }
 
+/// The median time of a call, after a warm-up; a single time if it is hopelessly above `best`.
+fn time(options: &ProfileOptions, mut call: impl FnMut(), best: Duration) -> Duration {
+    let is_hopeless = |time: Duration, limit: f64| time.as_secs_f64() > limit * best.as_secs_f64();
+    let warm_up = timed(&mut call);
+    if is_hopeless(warm_up, HOPELESS_WARM_UP) {
+        return warm_up;
+    }
+    let first = timed(&mut call);
+    if is_hopeless(first, HOPELESS) {
+        return first;
+    }
+    let repeats = if first < LONG { options.repeats } else { options.repeats.min(2) };
+    let mut times = Vec::with_capacity(MOST_REPEATS);
+    times.push(first);
+    let mut total = first;
+    while times.len() < repeats || (total < options.at_least && times.len() < MOST_REPEATS) {
+        times.push(timed(&mut call));
+        total += times[times.len() - 1];
+    }
+    times.sort_unstable();
+    times[(times.len() - 1) / 2]
+}
+
 fn timed(call: &mut impl FnMut()) -> Duration {
     let start = Instant::now();
     call();
     start.elapsed()
 }
 
-/// Throw-away operands and workspace of one kernel, in one arena.
+/// Throw-away operands and workspace of one kernel.
 struct Bench {
     op: ConvOp,
+    /// With as many samples as there are operands for.
     geometry: ConvGeometry,
-    arena: Arena,
+    operands: Arena,
     spans: [Span; 3],
-    workspace: usize,
+    workspace: Arena,
+    calls: usize,
 }
 
 impl Bench {
-    fn new(op: ConvOp, geometry: ConvGeometry, workspace_len: usize) -> Self {
+    fn new(op: ConvOp, geometry: ConvGeometry) -> Self {
         let mut end = 0;
         let spans = operand_lens(op, &geometry).map(|len| {
             let span = Span { offset: end, len };
             end += len.next_multiple_of(ALIGNMENT);
             span
         });
-        let mut bench = Self { op, geometry, arena: Arena::new(end + workspace_len), spans, workspace: end };
+        let mut operands = Arena::new(end);
         // Values of training's size: zeros would be unrealistically cheap for some processors, denormals dear.
-        for span in &bench.spans[..2] {
-            let values = bench.arena.view_mut(*span).into_host();
+        for span in &spans[..2] {
+            let values = operands.view_mut(*span).into_host();
             values
                 .iter_mut()
                 .enumerate()
                 .for_each(|(i, value)| *value = ((i * 7919) % 1024) as f32 / 1024.0 - 0.5);
         }
-        bench
+        Self { op, geometry, operands, spans, workspace: Arena::new(0), calls: 0 }
     }
 
-    fn call(&mut self, cpu: &Cpu, algorithm: &dyn CpuAlgorithm, workspace_len: usize) {
+    fn holds(&self, op: ConvOp, geometry: &ConvGeometry) -> bool {
+        self.op == op && self.geometry.with_batch(geometry.n) == *geometry && geometry.n <= self.geometry.n
+    }
+
+    /// Room for so many elements of workspace.
+    fn reserve(&mut self, len: usize) {
+        if self.workspace.len() < len {
+            self.workspace = Arena::new(len);
+        }
+    }
+
+    /// One call, on the next slice of so many samples that there is.
+    fn call(&mut self, cpu: &Cpu, algorithm: &dyn CpuAlgorithm, samples: usize, workspace_len: usize) {
         use tensor::{Access::*, Lease};
-        let workspace = Span { offset: self.workspace, len: workspace_len };
-        let [a, b, out] = self.spans;
-        let leases = self.arena.lease(&[(a, Read), (b, Read), (out, Write), (workspace, Write)]);
-        let leases = <[Lease<'_>; 4]>::try_from(leases.expect("spans side by side")).expect("four requests");
-        let [Lease::Read(a), Lease::Read(b), Lease::Write(out), Lease::Write(workspace)] = leases else {
+        let first = self.calls % (self.geometry.n / samples) * samples;
+        self.calls += 1;
+        let mut spans = self.spans;
+        let ranges = slices(self.op, &self.geometry, &(first..first + samples));
+        for (span, range) in spans.iter_mut().zip(ranges) {
+            *span = Span { offset: span.offset + range.start, len: range.len() };
+        }
+        let adds_up = self.op == ConvOp::BackwardFilter && samples < self.geometry.n;
+        let accumulate = if adds_up { Accumulate::Add } else { Accumulate::Replace };
+        let [a, b, out] = spans;
+        let leases = self.operands.lease(&[(a, Read), (b, Read), (out, Write)]);
+        let leases = <[Lease<'_>; 3]>::try_from(leases.expect("spans side by side")).expect("three requests");
+        let [Lease::Read(a), Lease::Read(b), Lease::Write(out)] = leases else {
             unreachable!("leases come in the order of the requests")
         };
         let operands = Operands { a: a.host(), b: b.host(), out: out.into_host() };
-        algorithm.run(cpu, self.op, &self.geometry, operands, Accumulate::Replace, workspace.into_host());
+        let workspace = self.workspace.view_mut(Span { offset: 0, len: workspace_len }).into_host();
+        let geometry = self.geometry.with_batch(samples);
+        algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace);
+    }
+}
+
+impl fmt::Debug for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bench({} of {:?})", self.op, self.geometry)
     }
 }
 
