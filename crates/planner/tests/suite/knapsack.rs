@@ -262,3 +262,19 @@ fn what_cannot_be_divided_is_refused() {
     assert!(divide_exact(&[vec![]], Bytes::MAX).is_none());
     assert_eq!(divide_exact(&[], Bytes(0)).unwrap().time_ms, 0.0);
 }
+
+/// Only where somebody builds it: `cargo test -p planner --features highs`.
+#[cfg(feature = "highs")]
+#[test]
+fn highs_agrees_too() {
+    for seed in 0..10 {
+        for (kernels, size) in [(15, 8), (60, 30), (159, 30)] {
+            let groups = fronts(&mut Random(400 + seed), kernels, size);
+            let total = share_of_most(&groups, 0.1);
+            let exact = divide_exact(&groups, total).unwrap();
+            let highs = IlpMethod::Highs.divide(&groups, total).unwrap();
+            check(&groups, total, &highs);
+            assert!((exact.time_ms - highs.time_ms).abs() <= 1e-7 * exact.time_ms, "{kernels} kernels");
+        }
+    }
+}
