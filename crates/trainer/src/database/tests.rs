@@ -2,6 +2,7 @@
 
 use super::*;
 use planner::{Bytes, ConvOp, ConvShape, Dtype, KernelId, Layout, Math, Measurement};
+use proptest::{collection::vec, prelude::*};
 use std::{fs::OpenOptions, io::Write, thread};
 use tempfile::TempDir;
 
@@ -143,4 +144,35 @@ fn a_folder_that_is_a_file_is_an_error_with_its_path() {
     fs::write(&file, "").unwrap();
     let error = Database::new(&file).add(&table(&device("a CPU"), [1], 1.0)).unwrap_err();
     assert!(error.to_string().contains("file"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_contents_of_a_segment_make_it_panic_or_get_lost(
+        bytes in vec(any::<u8>(), 0..200), at in any::<usize>(), whole in any::<bool>(),
+    ) {
+        let (_folder, database) = open();
+        let cpu = device("a CPU");
+        database.add(&table(&cpu, 1..4, 5.0)).unwrap();
+        let segment = files(&database, &cpu).remove(0);
+        let mut contents = fs::read(&segment).unwrap();
+        if whole {
+            contents = bytes;
+        } else {
+            let at = at % contents.len();
+            contents.splice(at..(at + bytes.len()).min(contents.len()), bytes);
+        }
+        fs::write(&segment, &contents).unwrap();
+        let known = database.read(&cpu).unwrap();
+        database.compact().unwrap();
+        prop_assert_eq!(&database.read(&cpu).unwrap().table, &known.table);
+        if known.warning.is_some() && segment.with_extension("jsonl.unreadable").exists() {
+            prop_assert_eq!(fs::read(segment.with_extension("jsonl.unreadable")).unwrap(), contents);
+        }
+        let _ = database.devices().unwrap();
+        database.add(&table(&cpu, 7..8, 1.0)).unwrap();
+        prop_assert!(database.read(&cpu).unwrap().table.measurements(&id(7), 4).is_some());
+    }
 }
