@@ -3,6 +3,7 @@
 pub mod graph;
 pub mod layout;
 pub mod memory;
+pub mod room;
 pub mod run;
 pub mod schedule;
 mod split;
@@ -21,6 +22,7 @@ use schedule::{Pass, Step};
 use tensor::{Device, Mark, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
+pub use room::Room;
 
 /// A net in one phase, before and after its convolutions are planned. It owns no memory for blobs: see [`Layout`].
 pub struct Net {

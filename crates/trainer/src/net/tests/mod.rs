@@ -4,6 +4,7 @@ mod errors;
 mod gradients;
 mod in_place;
 mod lifetimes;
+mod room;
 
 /// Random data and a constant label for a mini-batch of 4.
 const DATA: &str = "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'
