@@ -31,28 +31,6 @@ fn lenet() -> SolverSpec {
     SolverSpec { tests: Vec::new(), ..SolverSpec::load(&file).unwrap() }
 }
 
-#[test]
-fn tmp_growth() {
-    let n = 50;
-    let expected = losses(&mut start(lenet()), n);
-    println!("{expected:?}");
-    for algorithm in 1..7 {
-        for sizes in [&[64][..], &[24, 16]] {
-            let f = Forced { algorithm, mixed: false, sizes };
-            let plan = plan_options(BatchSizePolicy::All, WorkspacePolicy::Ws);
-            let dev = tensor::Device::Cpu(tensor::Cpu::new(2));
-            let found = losses(&mut planned(lenet(), &dev, |net| f.install(net, &plan)).start().unwrap(), n);
-            let d: Vec<f64> = found.iter().zip(&expected).map(|(a, b)| ((a - b) / b).abs()).collect();
-            println!(
-                "{algorithm} {sizes:?} 10: {:.1e} 20: {:.1e} max {:.1e}",
-                d[10],
-                d[20],
-                d.iter().fold(0.0f64, |a, &b| a.max(b))
-            );
-        }
-    }
-}
-
 /// What is measured to be fastest, under every pair of policies, over 50 iterations.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
