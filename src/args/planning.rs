@@ -300,7 +300,7 @@ mod tests {
         };
         assert!(note(args(None, None, None), "").unwrap().starts_with("workspace limit 16 MiB by default"));
         assert_eq!(note(args(Some(8), None, None), ""), None);
-        assert_eq!(note(args(None, None, None), "16MiB"), None);
+        assert_eq!(note(args(None, None, None), "17MiB"), None);
         assert_eq!(note(args(None, Some(8), None), ""), None);
     }
 
@@ -323,7 +323,7 @@ mod tests {
             let limited = over(args(Some(7), None, Some(Ws)), &before);
             assert_eq!(limited, PlanOptions { workspace_policy: Ws, limit: Bytes::mib(7), ..before });
         }
-        assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(8));
+        assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(16));
         assert!(args(None, None, Some(Wd)).options(&none, Some(32), Some(&recorded(Wr, 3))).is_err());
     }
 
