@@ -44,6 +44,7 @@ fn measure(ordinal: usize, micro_batch: u32, multiply_adds: f64, outputs: f64) -
             algorithm: name.into(),
             micro_batch,
             time_ms: (call_ms + samples * time * multiply_adds / 10_000.0) * noise(salt, 0.02),
+            shared_ms: 0.0,
             workspace: Bytes((workspace * outputs * 4000.0 * samples) as u64 / 64 * 64),
             max_error: 1e-6,
             deterministic: true,
@@ -225,6 +226,7 @@ fn report_fronts() {
             micro_batch,
             time_ms: (0.01 * (1.0 + rank) + samples * 0.02 / (1.0 + 0.3 * rank))
                 * noise(u64::from(micro_batch) * 16 + index as u64, 0.02),
+            shared_ms: 0.0,
             workspace: Bytes((rank * 300_000.0 * samples) as u64),
             max_error: 1e-6,
             deterministic: true,

@@ -1,17 +1,22 @@
 //! What the user typed, checked.
 
+mod database;
 mod planning;
 mod values;
 
+pub use database::DatabaseArgs;
 pub use planning::{Environment, PlanningArgs, default_limit};
 
-use crate::{Error, device};
+use crate::{
+    Error, device,
+    shapes::{Convolution, parse_shape},
+};
 use clap::{Args, Parser, Subcommand};
-use planner::{Bytes, Math};
+use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{count, image_shape, math, phase};
+use values::{count, image_shape, limit, math, op, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -31,8 +36,10 @@ pub enum Command {
     Train(TrainArgs),
     /// Test trained weights
     Test(TestArgs),
-    /// Plan the convolutions of a net without running it
+    /// Plan the convolutions of a net, or any others, without running them
     Plan(PlanArgs),
+    /// Measure the convolutions of a net for later, and look after what was measured
+    Profile(ProfileArgs),
     /// List the devices that nets can run on
     Devices(DevicesArgs),
 }
@@ -40,7 +47,7 @@ pub enum Command {
 /// How and where a net runs, whatever is done with it.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` also takes recorded:FILE, a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]
@@ -100,6 +107,10 @@ pub struct TimeArgs {
     /// Time the net undivided first, then with the chosen policy, and compare
     #[arg(long)]
     pub compare: bool,
+    /// Memory of the whole run in the place of workspace limits: every kernel may have what is free at its own step
+    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true,
+          conflicts_with_all = ["workspace_limit", "total_workspace"])]
+    pub device_memory: Option<Bytes>,
 }
 
 /// `microbatch train`.
@@ -166,9 +177,75 @@ pub struct PlanArgs {
     /// The net.
     #[command(flatten)]
     pub net: NetArgs,
-    /// How its convolutions are planned.
+    /// Other convolutions.
+    #[command(flatten)]
+    pub shapes: ShapeArgs,
+    /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
+    #[arg(long)]
+    pub explain: bool,
+    /// Memory of the whole run in the place of workspace limits: every kernel may have what is free at its own step
+    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true,
+          conflicts_with_all = ["workspace_limit", "total_workspace"])]
+    pub device_memory: Option<Bytes>,
+    /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
+    /// How and where they are measured.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Convolutions in the place of a net.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ShapeArgs {
+    /// Convolutions in the place of a net: a CSV file with DeepBench's columns
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "conv"])]
+    pub csv: Option<PathBuf>,
+    /// A convolution in the place of a net, such as n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2; may be repeated
+    #[arg(long, value_name = "SHAPE", value_parser = parse_shape, conflicts_with = "model")]
+    pub conv: Vec<Convolution>,
+    /// An operation of --csv and --conv: forward, backwardData or backwardFilter; may be repeated [default: all]
+    #[arg(long, value_name = "OP", value_parser = op)]
+    pub op: Vec<ConvOp>,
+}
+
+impl ShapeArgs {
+    /// Whether there are any.
+    pub fn is_given(&self) -> bool {
+        self.csv.is_some() || !self.conv.is_empty()
+    }
+}
+
+/// `microbatch profile`.
+#[derive(Clone, Debug, Args)]
+pub struct ProfileArgs {
+    /// The net.
+    #[command(flatten)]
+    pub net: NetArgs,
+    /// Other convolutions.
+    #[command(flatten)]
+    pub shapes: ShapeArgs,
+    /// Micro-batch sizes to measure: undivided, powerOfTwo or all
+    #[arg(long, value_name = "POLICY", default_value = "powerOfTwo")]
+    pub policy: BatchSizePolicy,
+    /// Milliseconds of timed calls in each measurement
+    #[arg(long, value_name = "MS", default_value = "2", value_parser = count::<10_000>)]
+    pub at_least_ms: usize,
+    /// Write the net's measurements to this file: a cost table for `plan --device recorded:FILE`
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// When this is, for the table's reader
+    #[arg(long, value_name = "DATE", default_value = "")]
+    pub date: String,
+    /// Take these cost tables into the database, and make one file of all that it has of each device
+    #[arg(long, value_name = "FILE", num_args = 0.., conflicts_with_all = ["model", "csv", "conv", "out"])]
+    pub merge: Option<Vec<PathBuf>>,
+    /// Write all that the database has, one cost table for each device, into this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["model", "csv", "conv", "out"])]
+    pub export: Option<PathBuf>,
+    /// Where measurements are kept.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
     /// How and where they are measured.
     #[command(flatten)]
     pub run: RunArgs,

@@ -1,7 +1,10 @@
 //! What the command does, one file for each subcommand.
 
+mod budget;
 mod devices;
+mod origin;
 mod plan;
+mod profile;
 mod setup;
 mod test;
 mod time;
@@ -10,6 +13,7 @@ mod verify;
 
 pub use devices::devices;
 pub use plan::plan;
+pub use profile::profile;
 pub use setup::Notes;
 pub use test::test;
 pub use time::time;
@@ -27,6 +31,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Train(args) => train(&args, &Notes::default()),
         Command::Test(args) => test(&args),
         Command::Plan(args) => plan(&args, &Notes::default()),
+        Command::Profile(args) => profile(&args),
         Command::Devices(args) => devices(args),
     }
 }

@@ -2,11 +2,16 @@
 
 use crate::Error;
 use serde::Serialize;
-use std::fmt;
+use std::{fmt, path::Path};
 use tensor::{
     Cpu, Device,
     cuda::{self, Cuda},
 };
+
+/// The cost table that `--device` names, if it names one.
+pub(crate) fn recorded(name: &str) -> Option<&Path> {
+    name.strip_prefix("recorded:").map(Path::new)
+}
 
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose products
 /// may round to TF32 if `tf32`. `auto` is the first GPU if there is one that works, unless threads are asked for.
@@ -42,6 +47,11 @@ fn ordinal(name: &str) -> Result<Option<usize>, Error> {
             "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them)"
         ))
     };
+    if recorded(name).is_some() {
+        return Err(Error::Usage(format!(
+            "--device {name:?} is a table of measurements: `microbatch plan` plans from it, nothing runs on it"
+        )));
+    }
     match name {
         "auto" | "cpu" => Ok(None),
         "cuda" => Ok(Some(0)),
@@ -92,7 +102,7 @@ impl DeviceReport {
                 id: "cpu".to_owned(),
                 name: trainer::planning::processor_name(),
                 threads: cpu.threads(),
-                instructions: instructions(),
+                instructions: trainer::planning::instruction_set(),
                 no_gpu: cuda::probe().err().map(|absent| absent.to_string()),
             },
             Device::Cuda(cuda) => Self::Cuda {
@@ -118,20 +128,6 @@ impl fmt::Display for DeviceReport {
             }
         }
     }
-}
-
-/// The widest vectors of this processor that our kernels use.
-fn instructions() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            return "AVX-512";
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return "AVX2 with FMA";
-        }
-    }
-    "portable code"
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Why a command could not do what was asked.
 
-use planner::Bytes;
+use crate::shapes::CsvError;
+use planner::{Bytes, PlanError};
 use std::io;
 use thiserror::Error;
-use trainer::{NetError, TrainError, prototxt, snapshot::SnapshotError};
+use trainer::{NetError, TrainError, database::DatabaseError, prototxt, snapshot::SnapshotError};
 
 /// Why a command failed; prints as one sentence.
 #[derive(Debug, Error)]
@@ -43,6 +44,46 @@ pub enum Error {
         iteration: u64,
         /// The last iteration.
         max_iter: usize,
+    },
+    /// A list of convolutions.
+    #[error(transparent)]
+    Csv(#[from] CsvError),
+    /// A cost table.
+    #[error("cannot plan from {file}: {reason}")]
+    Table {
+        /// The file.
+        file: String,
+        /// What is wrong with it, or missing in it.
+        reason: String,
+    },
+    /// A budget of device memory that no plan keeps.
+    #[error(
+        "--device-memory {} is too small: the smallest budget with a plan is {}, set by {kernel}",
+        budget.exact(), smallest.exact()
+    )]
+    Budget {
+        /// The budget.
+        budget: Bytes,
+        /// The smallest with a plan.
+        smallest: Bytes,
+        /// What needs it.
+        kernel: String,
+    },
+    /// Something that nobody may measure.
+    #[error(
+        "{0}, and --offline plans from the database alone; without it, or by `microbatch profile`, it is measured"
+    )]
+    Offline(PlanError),
+    /// The database of measurements.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// A file that was asked for.
+    #[error("cannot write {file}: {source}")]
+    Write {
+        /// The file.
+        file: String,
+        /// What the system says.
+        source: io::Error,
     },
     /// A kernel that does not compute what it should.
     #[error(

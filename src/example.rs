@@ -56,6 +56,7 @@ impl Example {
                 let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
                 commands::time(&args, &notes)
             }
+            ExampleCommand::Plan(args) if args.shapes.is_given() => commands::plan(&args, &Notes::default()),
             ExampleCommand::Plan(mut args) => {
                 let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
                 commands::plan(&args, &notes)

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! What is here itself is the command: [`args`] (what the user typed, checked), [`commands`] (what is done),
-//! [`report`] (what is printed, as text or JSON), [`example`] (the same for one model of `models/`).
+//! [`report`] (what is printed, as text or JSON), [`shapes`] (convolutions without a net), [`example`] (the same for one
+//! model of `models/`).
 //!
 //! # Glossary
 //!
@@ -49,6 +50,7 @@ pub mod example;
 mod process;
 mod progress;
 pub mod report;
+pub mod shapes;
 mod stop;
 
 pub use console::Console;

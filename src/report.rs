@@ -1,6 +1,8 @@
 //! What is printed: plain data that serialises to JSON, each with its text form.
 
+mod budget;
 mod compare;
+mod explain;
 mod header;
 mod kernels;
 mod layers;
@@ -11,8 +13,10 @@ mod table;
 mod time;
 mod train;
 
+pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
-pub use header::{Header, NetReport};
+pub use explain::{ExplainReport, FrontPoint, KernelExplanation, RejectedReport, Step};
+pub use header::{Header, NetReport, RecordedReport, ShapesReport};
 pub use kernels::KernelReport;
 pub use layers::{LayerMemory, layer_memory, layer_table};
 pub use memory::MemoryEstimate;

@@ -1,10 +1,11 @@
 //! How convolutions are planned: options, and under them the original's environment variables.
 
-use super::exact;
 use super::values::{limit, max_error};
+use super::{DatabaseArgs, exact};
 use crate::Error;
 use clap::Args;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
+use std::path::PathBuf;
 
 /// The options of planning.
 #[derive(Clone, Debug, Default, Args)]
@@ -25,6 +26,9 @@ pub struct PlanningArgs {
     /// Only algorithms whose typical error, relative to the largest output, is at most this
     #[arg(long, value_name = "ERROR", value_parser = max_error, allow_negative_numbers = true)]
     pub max_error: Option<f32>,
+    /// Where measurements are kept.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
     /// Only algorithms that give bit-equal results every time
     #[arg(long)]
     pub deterministic: bool,
@@ -33,6 +37,7 @@ pub struct PlanningArgs {
 const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
 const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
 const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
+const DATABASE: &str = "UCUDNN_DATABASE";
 
 /// The environment variables of the original µ-cuDNN that have a meaning here, as they are set. An empty one is not set.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +48,10 @@ pub struct Environment {
     pub workspace_limit: Option<String>,
     /// `UCUDNN_TOTAL_WORKSPACE_SIZE`.
     pub total_workspace: Option<String>,
+    /// `UCUDNN_DATABASE`: here a folder, or none.
+    pub database: Option<PathBuf>,
+    /// The user's folder for what can be made again.
+    pub cache: Option<PathBuf>,
 }
 
 impl Environment {
@@ -52,7 +61,13 @@ impl Environment {
             let value = std::env::var_os(name)?.to_string_lossy().into_owned();
             Some(value).filter(|value| !value.is_empty())
         };
-        Self { policy: variable(POLICY), workspace_limit: variable(LIMIT), total_workspace: variable(TOTAL) }
+        Self {
+            policy: variable(POLICY),
+            workspace_limit: variable(LIMIT),
+            total_workspace: variable(TOTAL),
+            database: variable(DATABASE).map(PathBuf::from),
+            cache: cache_folder(),
+        }
     }
 
     fn policy(&self) -> Result<Option<BatchSizePolicy>, Error> {
@@ -66,6 +81,12 @@ impl Environment {
     fn total_workspace(&self) -> Result<Option<Bytes>, Error> {
         read(TOTAL, self.total_workspace.as_deref(), limit)
     }
+}
+
+/// As the XDG base directory specification has it: a relative path counts as none.
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
 }
 
 fn read<T>(
@@ -122,6 +143,31 @@ impl PlanningArgs {
                 options.limit
             )
         })
+    }
+
+    /// As [`PlanningArgs::options`], where `device_memory` may stand in the place of a limit: that is WS.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: as there, or another workspace policy.
+    pub fn options_in(
+        &self,
+        device_memory: Option<Bytes>,
+        environment: &Environment,
+        scaled_to: Option<usize>,
+    ) -> Result<PlanOptions, Error> {
+        let Some(budget) = device_memory else { return self.options(environment, scaled_to, None) };
+        if let Some(policy @ (WorkspacePolicy::Wr | WorkspacePolicy::Wd)) = self.workspace_policy {
+            let budget = exact(budget);
+            return Err(Error::Usage(format!(
+                "--device-memory {budget} has no effect under the workspace policy {policy}; it belongs to ws"
+            )));
+        }
+        let policy = Some(WorkspacePolicy::Ws);
+        Self { workspace_policy: policy, total_workspace: Some(budget), ..self.clone() }.options(
+            environment,
+            scaled_to,
+            None,
+        )
     }
 
     /// A total asks for WD, as it does in the original; what is typed about workspace silences the variables.
@@ -194,7 +240,12 @@ mod tests {
 
     fn environment(policy: &str, limit: &str, total: &str) -> Environment {
         let set = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
-        Environment { policy: set(policy), workspace_limit: set(limit), total_workspace: set(total) }
+        Environment {
+            policy: set(policy),
+            workspace_limit: set(limit),
+            total_workspace: set(total),
+            ..Environment::default()
+        }
     }
 
     fn args(limit: Option<u64>, total: Option<u64>, policy: Option<WorkspacePolicy>) -> PlanningArgs {
@@ -249,7 +300,7 @@ mod tests {
         };
         assert!(note(args(None, None, None), "").unwrap().starts_with("workspace limit 16 MiB by default"));
         assert_eq!(note(args(Some(8), None, None), ""), None);
-        assert_eq!(note(args(None, None, None), "16MiB"), None);
+        assert_eq!(note(args(None, None, None), "17MiB"), None);
         assert_eq!(note(args(None, Some(8), None), ""), None);
     }
 
@@ -272,7 +323,7 @@ mod tests {
             let limited = over(args(Some(7), None, Some(Ws)), &before);
             assert_eq!(limited, PlanOptions { workspace_policy: Ws, limit: Bytes::mib(7), ..before });
         }
-        assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(8));
+        assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(16));
         assert!(args(None, None, Some(Wd)).options(&none, Some(32), Some(&recorded(Wr, 3))).is_err());
     }
 

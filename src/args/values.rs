@@ -1,7 +1,7 @@
 //! Reading the values of options.
 
 use super::ImageShape;
-use planner::{Bytes, Math};
+use planner::{Bytes, ConvOp, Math};
 use trainer::spec::Phase;
 
 /// A whole number from 1 to `MOST`.
@@ -52,4 +52,11 @@ pub(super) fn image_shape(text: &str) -> Result<ImageShape, String> {
     let shape = extents.and_then(|extents| <[usize; 3]>::try_from(extents).ok());
     let reason = "it must be channels, height and width, such as 3x224x224";
     shape.map(|shape| ImageShape(Some(shape))).ok_or_else(|| reason.to_owned())
+}
+
+/// An operation, in any case, with or without a hyphen.
+pub(super) fn op(text: &str) -> Result<ConvOp, String> {
+    let plain = text.replace(['-', '_'], "");
+    let found = ConvOp::ALL.into_iter().find(|op| op.to_string().eq_ignore_ascii_case(&plain));
+    found.ok_or_else(|| "it must be forward, backwardData or backwardFilter".to_owned())
 }

@@ -2,59 +2,238 @@
 
 use super::{
     Notes,
-    setup::{Request, Session},
+    budget::{self, Budget},
+    origin::Origin,
+    setup::{Request, Session, check_memory},
 };
 use crate::{
     Console, Error,
-    args::{PlanArgs, required},
-    report::{Header, LayerMemory, MemoryEstimate, PlanReport, layer_memory, layer_table},
+    args::{Environment, PlanArgs, ShapeArgs, required},
+    device::DeviceReport,
+    report::{
+        BudgetReport, ExplainReport, Header, LayerMemory, MemoryEstimate, PlanReport, RecordedReport,
+        ShapesReport, layer_memory, layer_table,
+    },
+    shapes::{Convolution, read_csv},
 };
+use cudnn_layers::conv::{operand_lens, profile::geometry};
+use planner::{Bytes, ConvOp, Kernel, Math, Noise, Plan};
 use serde::Serialize;
 use trainer::net::Layout;
+
+/// What is planned.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Subject {
+    Net(Header),
+    Shapes {
+        command: &'static str,
+        device: Option<DeviceReport>,
+        recorded: Option<RecordedReport>,
+        shapes: ShapesReport,
+    },
+}
 
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
-    header: Header,
+    subject: Subject,
+    /// (kernel, micro-batch) pairs that were measured, and those that were known already.
+    measured: usize,
+    known: usize,
+    /// How far repeated measurements were apart.
+    noise: Noise,
     profiling_ms: f64,
     planning_ms: f64,
     plan: PlanReport,
-    memory: MemoryEstimate,
+    explanation: Option<ExplainReport>,
+    /// With a budget of memory, what it allows.
+    budget: Option<BudgetReport>,
+    /// What running the net would take, where it could run.
+    memory: Option<MemoryEstimate>,
     layer_memory: Vec<LayerMemory>,
 }
 
-/// Measures and plans the convolutions of a net, and tells what training it would take, without running it.
+/// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans other
+/// convolutions, or from a recorded table.
 ///
 /// # Errors
-/// Files, nets and limits that do not do.
+/// Files, nets, shapes and limits that do not do, and measurements that are missing.
 pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
+    match convolutions(&args.shapes, args.net.batch)? {
+        Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
+        None => plan_net(args, notes, &mut console),
+    }
+}
+
+fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(), Error> {
     let request = Request {
         command: "plan",
         model: required(&args.net.model, "--model")?,
         phase: args.net.phase,
         batch: args.net.batch,
         planning: &args.planning,
+        device_memory: args.device_memory,
         run: &args.run,
         notes,
     };
-    let mut session = Session::open(&request, &mut console)?;
-    session.profile(session.options.batch_size_policy, &mut console)?;
-    let Session { at_start, options, mut planning, mut net, header } = session;
-    let plan = planning.install(&mut net, &options)?;
-    let report = Report {
-        header,
-        profiling_ms: planning.profiling().as_secs_f64() * 1e3,
-        planning_ms: planning.planning().as_secs_f64() * 1e3,
-        plan: PlanReport::new(&plan, &[]),
-        memory: MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()),
-        layer_memory: layer_memory(&net),
+    let Session { at_start, options, mut origin, mut net, header, .. } = Session::open(&request, console)?;
+    let kernels = in_math(net.kernels(), args.run.math);
+    let (plan, budget) = match args.device_memory {
+        Some(bytes) => {
+            let budget = Budget::new(bytes, &net, &kernels);
+            origin.profile(&kernels, &budget.options(&options), console)?;
+            let (plan, report) = budget.plan(&mut origin, &options)?;
+            (plan, Some(report))
+        }
+        None => {
+            origin.profile(&kernels, &options, console)?;
+            (origin.plan(&kernels, &options)?, None)
+        }
     };
-    console.text(format!("  planning    {:.2} ms", report.planning_ms))?;
-    console.text(format!("{}\n\n{}\n", report.memory, report.plan))?;
+    // What was recorded elsewhere has algorithms that are not here.
+    let memory = if origin.recorded.is_some() {
+        None
+    } else {
+        budget::install(&mut net, &plan, args.device_memory.unwrap_or(Bytes::MAX))?;
+        Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()))
+    };
+    let layer_memory = layer_memory(&net);
+    let report = Report { memory, budget, ..report(args, Subject::Net(header), &origin, &plan)? }.in_budget();
+    print(&report, console)?;
     console.text(format!(
-        "Memory by layer, before buffers share their places:\n{}",
-        layer_table(&report.layer_memory)
+        "\nMemory by layer, before buffers share their places:\n{}",
+        layer_table(&layer_memory)
     ))?;
+    console.object(&Report { layer_memory, ..report })
+}
+
+fn plan_shapes(
+    args: &PlanArgs,
+    source: String,
+    convolutions: &[Convolution],
+    console: &mut Console,
+) -> Result<(), Error> {
+    if let Some(budget) = args.device_memory {
+        let budget = budget.exact();
+        return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
+    }
+    let mut origin = Origin::any(&args.run, &args.planning.database)?;
+    let options = args.planning.options(&Environment::of_process(), None, None)?;
+    let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
+    if origin.recorded.is_none() {
+        check_memory(&origin.device, largest(&kernels))?;
+    }
+    let shapes = ShapesReport { source, convolutions: convolutions.len(), kernels: kernels.len() };
+    console.text(format!(
+        "microbatch plan: {} convolutions of {}, {} kernels",
+        shapes.convolutions, shapes.source, shapes.kernels
+    ))?;
+    let (device, recorded) = (origin.report(), origin.recorded.clone());
+    if let Some(device) = &device {
+        console.text(format!("  device      {device}"))?;
+    }
+    if let Some(recorded) = &recorded {
+        console.text(recorded)?;
+    }
+    origin.profile(&kernels, &options, console)?;
+    let plan = origin.plan(&kernels, &options)?;
+    let subject = Subject::Shapes { command: "plan", device, recorded, shapes };
+    let report = report(args, subject, &origin, &plan)?;
+    print(&report, console)?;
     console.object(&report)
+}
+
+/// The convolutions that are given in the place of a net, and where they stand; all at `batch`, if that is given.
+pub(super) fn convolutions(
+    args: &ShapeArgs,
+    batch: Option<usize>,
+) -> Result<Option<(String, Vec<Convolution>)>, Error> {
+    let (source, mut convolutions) = match &args.csv {
+        Some(file) => (file.display().to_string(), read_csv(file)?),
+        None if args.conv.is_empty() => return Ok(None),
+        None => ("the command line".to_owned(), numbered(&args.conv)),
+    };
+    if let Some(batch) = batch.and_then(|batch| u32::try_from(batch).ok()) {
+        convolutions.iter_mut().for_each(|convolution| convolution.mini_batch = batch);
+    }
+    Ok(Some((source, convolutions)))
+}
+
+/// Several convolutions of one name get numbers.
+fn numbered(convolutions: &[Convolution]) -> Vec<Convolution> {
+    let alone = |name: &str| convolutions.iter().filter(|convolution| convolution.name == name).count() == 1;
+    let numbered = convolutions.iter().enumerate().map(|(index, convolution)| {
+        let name = match alone(&convolution.name) {
+            true => convolution.name.clone(),
+            false => format!("{}{}", convolution.name, index + 1),
+        };
+        Convolution { name, ..convolution.clone() }
+    });
+    numbered.collect()
+}
+
+/// The kernels of `convolutions` for these operations, or for all.
+pub(super) fn shape_kernels(convolutions: &[Convolution], ops: &[ConvOp]) -> Vec<Kernel> {
+    let ops = if ops.is_empty() { &ConvOp::ALL } else { ops };
+    convolutions.iter().flat_map(|convolution| convolution.kernels(ops)).collect()
+}
+
+/// The same kernels with this arithmetic.
+pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
+    kernels.iter_mut().for_each(|kernel| kernel.id.math = math);
+    kernels
+}
+
+/// What measuring the largest of `kernels` takes without its workspace.
+pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
+    let bytes = |kernel: &Kernel| {
+        let lens = operand_lens(kernel.id.op, &geometry(&kernel.id.shape, kernel.mini_batch));
+        lens.into_iter().map(|len| Bytes((len * size_of::<f32>()) as u64)).sum()
+    };
+    kernels.iter().map(bytes).max().unwrap_or_default()
+}
+
+fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Result<Report, Error> {
+    let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
+    Ok(Report {
+        subject,
+        measured: origin.planning.measured(),
+        known: origin.planning.table().len() - origin.planning.measured(),
+        noise: origin.planning.noise(),
+        profiling_ms: origin.planning.profiling().as_secs_f64() * 1e3,
+        planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
+        plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
+        explanation: explanation.transpose().map_err(trainer::NetError::from)?,
+        budget: None,
+        memory: None,
+        layer_memory: Vec::new(),
+    })
+}
+
+impl Report {
+    /// With a budget, the explanation is about that: no one limit is behind the plan.
+    fn in_budget(mut self) -> Self {
+        self.explanation = match (self.explanation, &self.budget) {
+            (Some(explanation), Some(budget)) => Some(explanation.in_budget(budget)),
+            (explanation, _) => explanation,
+        };
+        self
+    }
+}
+
+fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
+    console.text(format!("  planning    {:.2} ms", report.planning_ms))?;
+    if let Some(memory) = &report.memory {
+        console.text(memory)?;
+    }
+    console.text(format!("\n{}", report.plan))?;
+    if let Some(budget) = &report.budget {
+        console.text(format!("\n{budget}"))?;
+    }
+    match &report.explanation {
+        Some(explanation) => console.text(format!("\n{explanation}")),
+        None => Ok(()),
+    }
 }

@@ -1,22 +1,22 @@
 //! What the subcommands that run a net have in common.
 
+use super::{
+    budget::{self, Budget},
+    origin::Origin,
+};
 use crate::{
     Console, Error,
     args::{Environment, PlanningArgs, RunArgs},
-    device::DeviceReport,
     process,
-    progress::ProfileBar,
-    report::{Header, NetReport},
+    report::{BudgetReport, Header, NetReport},
 };
-use cudnn_layers::conv::ProfileOptions;
-use planner::{BatchSizePolicy, Bytes, PlanOptions};
+use planner::{BatchSizePolicy, Bytes, Plan, PlanOptions};
 use std::path::Path;
 use tensor::Device;
 use trainer::{
     Net, NetError,
     layers::{BuildOptions, SyntheticData},
     net::Layout,
-    planning::Planning,
     prototxt::Warning,
     spec::{LayerKind, NetSpec, Phase},
 };
@@ -30,7 +30,9 @@ pub(super) struct Session {
     /// What was resident before it was built.
     pub(super) at_start: Option<Bytes>,
     pub(super) options: PlanOptions,
-    pub(super) planning: Planning,
+    /// The budget of the whole run, if there is one.
+    pub(super) device_memory: Option<Bytes>,
+    pub(super) origin: Origin,
     pub(super) net: Net,
     pub(super) header: Header,
 }
@@ -42,6 +44,7 @@ pub(super) struct Request<'a> {
     pub(super) phase: Phase,
     pub(super) batch: Option<usize>,
     pub(super) planning: &'a PlanningArgs,
+    pub(super) device_memory: Option<Bytes>,
     pub(super) run: &'a RunArgs,
     pub(super) notes: &'a Notes,
 }
@@ -50,44 +53,60 @@ impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
         let at_start = process::resident();
-        let device = request.run.device()?;
+        let origin = match request.command {
+            "plan" => Origin::any(request.run, &request.planning.database)?,
+            _ => Origin::device(request.run, &request.planning.database)?,
+        };
+        let device = origin.device.clone();
         let mut spec = NetSpec::load(request.model)?.for_phase(request.phase);
         if let Some(samples) = request.batch {
             spec.set_mini_batch(samples);
         }
         let mini_batch = spec.mini_batch().unwrap_or(1);
         let scaled_to = scaled_to(&device, mini_batch);
-        let options = request.planning.options(&Environment::of_process(), scaled_to, None)?;
+        let options =
+            request.planning.options_in(request.device_memory, &Environment::of_process(), scaled_to)?;
         let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = synthetic(request.run, &spec);
         let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
-        check_memory(&device, Layout::new(&[&net], true).report.arena)?;
+        if origin.recorded.is_none() {
+            check_memory(&device, Layout::new(&[&net], true).report.arena)?;
+        }
         let kernels = net.kernels().len();
         let header = Header {
             command: request.command,
-            device: DeviceReport::new(&device),
+            device: origin.report(),
+            recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic.is_some()),
             warnings: warn(console, &spec.warnings),
             notes: request.notes.0.iter().cloned().chain(limit).collect(),
         };
         console.text(&header)?;
-        Ok(Self {
-            at_start,
-            options,
-            planning: Planning::new(&device, ProfileOptions::default()),
-            net,
-            header,
-        })
+        Ok(Self { at_start, options, device_memory: request.device_memory, origin, net, header })
     }
 
     /// Measures what `policy` needs and prints how long that took.
     pub(super) fn profile(&mut self, policy: BatchSizePolicy, console: &mut Console) -> Result<(), Error> {
-        let mut bar = ProfileBar::default();
         let options = PlanOptions { batch_size_policy: policy, ..self.options.clone() };
-        self.planning.profile_for(&mut [&mut self.net], &options, |progress| bar.show(progress))?;
-        let (sizes, seconds) = (self.planning.table().len(), self.planning.profiling().as_secs_f64());
-        console.text(format!("  profiling   {sizes} (kernel, micro-batch) pairs measured in {seconds:.1} s"))
+        let kernels = self.net.kernels();
+        let options = match self.device_memory {
+            Some(bytes) => Budget::new(bytes, &self.net, &kernels).options(&options),
+            None => options,
+        };
+        self.origin.profile(&kernels, &options, console)
+    }
+
+    /// Plans the net under `policy` and installs the plan; with a budget of memory also says what that allows.
+    pub(super) fn install(&mut self, policy: BatchSizePolicy) -> Result<(Plan, Option<BudgetReport>), Error> {
+        let options = PlanOptions { batch_size_policy: policy, ..self.options.clone() };
+        let Some(bytes) = self.device_memory else {
+            return Ok((self.origin.install(&mut self.net, &options)?, None));
+        };
+        let kernels = self.net.kernels();
+        let (plan, report) = Budget::new(bytes, &self.net, &kernels).plan(&mut self.origin, &options)?;
+        budget::install(&mut self.net, &plan, bytes)?;
+        Ok((plan, Some(report)))
     }
 }
 

@@ -44,13 +44,14 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         phase: Phase::Test,
         batch: args.batch,
         planning: &args.planning,
+        device_memory: None,
         run: &args.run,
         notes: &Notes::default(),
     };
     let mut session = Session::open(&request, &mut console)?;
     session.profile(session.options.batch_size_policy, &mut console)?;
-    let Session { at_start, options, mut planning, mut net, header } = session;
-    let plan = planning.install(&mut net, &options)?;
+    let Session { at_start, options, mut origin, mut net, header, .. } = session;
+    let plan = origin.install(&mut net, &options)?;
     let layout = Layout::new(&[&net], false);
     verify(&args.run, net.device(), &plan, &mut console)?;
     check_memory(net.device(), layout.report.arena)?;

@@ -11,7 +11,7 @@ use crate::{
     progress,
     report::{Comparison, Header, MemoryEstimate, PlanReport, TimeRun, layer_memory},
 };
-use planner::{BatchSizePolicy, PlanOptions};
+use planner::BatchSizePolicy;
 use serde::Serialize;
 use trainer::{
     Net,
@@ -41,6 +41,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         phase: args.net.phase,
         batch: args.net.batch,
         planning: &args.planning,
+        device_memory: args.device_memory,
         run: &args.run,
         notes,
     };
@@ -75,8 +76,8 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     }
     console.object(&Report {
         header: session.header,
-        profiling_ms: session.planning.profiling().as_secs_f64() * 1e3,
-        planning_ms: session.planning.planning().as_secs_f64() * 1e3,
+        profiling_ms: session.origin.planning.profiling().as_secs_f64() * 1e3,
+        planning_ms: session.origin.planning.planning().as_secs_f64() * 1e3,
         runs,
         comparison,
     })
@@ -84,15 +85,15 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
 
 /// Plans and times the net under one policy, and gives it back.
 fn timed(
-    session: Session,
+    mut session: Session,
     policy: BatchSizePolicy,
     args: &TimeArgs,
     console: &mut Console,
 ) -> Result<(Session, TimeRun), Error> {
-    let Session { at_start, options, mut planning, mut net, header } = session;
-    let before = planning.planning();
-    let plan = planning.install(&mut net, &PlanOptions { batch_size_policy: policy, ..options.clone() })?;
-    let planning_ms = (planning.planning() - before).as_secs_f64() * 1e3;
+    let before = session.origin.planning.planning();
+    let (plan, budget) = session.install(policy)?;
+    let Session { at_start, options, device_memory, origin, net, header } = session;
+    let planning_ms = (origin.planning.planning() - before).as_secs_f64() * 1e3;
     let layers = layer_memory(&net);
     verify(&args.run, net.device(), &plan, console)?;
     let device = net.device().clone();
@@ -101,10 +102,13 @@ fn timed(
     let memory = MemoryEstimate::new(timing.memory(), at_start, &device);
     let policies = PlanReport::new(&plan, &[]).policies();
     console.text(format!("  plan        {policies}; made in {planning_ms:.2} ms\n{memory}\n"))?;
+    if let Some(budget) = &budget {
+        console.text(format!("{budget}\n"))?;
+    }
     let (measured, net) = run(timing, args)?;
     let run = TimeRun::new((memory, &plan, layers), measured, header.net.mini_batch);
     console.text(run.caffe_lines())?;
-    Ok((Session { at_start, options, planning, net, header }, run))
+    Ok((Session { at_start, options, device_memory, origin, net, header }, run))
 }
 
 /// Runs the net and puts its data back where it was: another run sees the same mini-batches.

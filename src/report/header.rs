@@ -1,8 +1,9 @@
 //! What runs, and where.
 
 use crate::device::DeviceReport;
+use planner::{CostTable, DeviceHeader};
 use serde::Serialize;
-use std::fmt;
+use std::{fmt, path::Path};
 use trainer::{Net, spec::NetSpec};
 
 /// The first lines of a report.
@@ -10,14 +11,58 @@ use trainer::{Net, spec::NetSpec};
 pub struct Header {
     /// The command, such as `time`.
     pub command: &'static str,
-    /// The device.
-    pub device: DeviceReport,
+    /// The device, unless measurements of another machine's are planned with.
+    pub device: Option<DeviceReport>,
+    /// The recorded measurements that stand in its place: all times are predictions then.
+    pub recorded: Option<RecordedReport>,
     /// The net.
     pub net: NetReport,
     /// What the files say without effect.
     pub warnings: Vec<String>,
     /// What was decided in the place of the user, such as a smaller mini-batch; one sentence each.
     pub notes: Vec<String>,
+}
+
+/// Where recorded measurements come from.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordedReport {
+    /// The file.
+    pub file: String,
+    /// The device that they were made on.
+    pub device: String,
+    /// Versions of library and driver.
+    pub library_version: String,
+    /// When.
+    pub date: String,
+    /// By which command.
+    pub command: String,
+}
+
+impl RecordedReport {
+    /// Describes `table`, which was read from `file`.
+    pub fn new(file: &Path, table: &CostTable) -> Self {
+        let DeviceHeader { name, library_version, date, command, .. } = table.device.clone();
+        Self { file: shown(file), device: name, library_version, date, command }
+    }
+}
+
+impl fmt::Display for RecordedReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  PREDICTION  from {}: nothing was measured on this machine", self.file)?;
+        write!(f, "  recorded    on {}, {}", self.device, self.library_version)?;
+        if self.date.is_empty() { Ok(()) } else { write!(f, ", {}", self.date) }
+    }
+}
+
+/// Where convolutions come from that belong to no net.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShapesReport {
+    /// The file, or the command line.
+    pub source: String,
+    /// How many there are.
+    pub convolutions: usize,
+    /// How many kernels that makes.
+    pub kernels: usize,
 }
 
 /// What identifies a net to a reader.
@@ -91,7 +136,7 @@ fn data(spec: &NetSpec, net: &Net, synthetic: bool) -> String {
 }
 
 /// A path as short as it gets from the current folder.
-pub(crate) fn shown(path: &std::path::Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     let straight = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).unwrap_or_default();
     straight.strip_prefix(here).unwrap_or(&straight).display().to_string()
@@ -102,7 +147,12 @@ impl fmt::Display for Header {
         let NetReport { name, file, phase, layers, parameters, kernels, mini_batch, data } = &self.net;
         let millions = *parameters as f64 / 1e6;
         writeln!(f, "microbatch {}: {name} ({phase}), mini-batch {mini_batch}", self.command)?;
-        writeln!(f, "  device      {}", self.device)?;
+        if let Some(device) = &self.device {
+            writeln!(f, "  device      {device}")?;
+        }
+        if let Some(recorded) = &self.recorded {
+            writeln!(f, "{recorded}")?;
+        }
         writeln!(
             f,
             "  net         {file}: {layers} layers, {millions:.2} million parameters, {kernels} convolution kernels"

@@ -31,7 +31,7 @@ pub struct MemoryEstimate {
     pub host_bytes: u64,
     /// What this process held before the arena, if the system says.
     pub resident_bytes: Option<u64>,
-    /// The most that should ever be resident, if the system says what already is.
+    /// The most that should ever be resident, if the system says what already is, and the arena is in host memory.
     pub expected_peak_bytes: Option<u64>,
     /// Where the arena is a GPU's: how its memory stands.
     pub gpu: Option<GpuMemory>,
@@ -66,8 +66,10 @@ impl MemoryEstimate {
         // with code and tables that were not there before: the larger of the two is right.
         let outside = resident.max(at_start.map(|bytes| bytes + report.host));
         let gpu = GpuMemory::of(device);
-        let arena = if gpu.is_some() { Bytes::default() } else { report.arena };
-        let peak = outside.map(|outside| (outside + arena).max(process::peak_resident().unwrap_or_default()));
+        // Of host memory nothing is foretold beside a GPU: its driver's part grows with the code that is loaded on the way.
+        let outside = outside.filter(|_| gpu.is_none());
+        let peak =
+            outside.map(|outside| (outside + report.arena).max(process::peak_resident().unwrap_or_default()));
         let largest = report.nets.iter().max_by_key(|net| net.transient);
         Self {
             parameters_bytes: report.parameters.0,

@@ -20,6 +20,8 @@ pub struct PlanReport {
     pub limit_bytes: u64,
     /// The accuracy class that was asked for.
     pub max_error: Option<f32>,
+    /// Whether the times come from measurements of another machine.
+    pub prediction: bool,
     /// Every kernel, in the order of the net.
     pub kernels: Vec<KernelReport>,
     /// Planned time of all kernels.
@@ -45,6 +47,7 @@ impl PlanReport {
             workspace_policy: options.workspace_policy,
             limit_bytes: options.limit.0,
             max_error: options.max_error,
+            prediction: false,
             kernels: plan.kernels.iter().map(|planned| KernelReport::new(planned, measured)).collect(),
             time_ms: plan.time_ms,
             undivided_time_ms: plan.undivided_time_ms,
@@ -53,6 +56,11 @@ impl PlanReport {
             workspace_max_bytes: plan.workspace_max.0,
             division: plan.division,
         }
+    }
+
+    /// The same as a prediction, if it is one.
+    pub fn predicted(self, prediction: bool) -> Self {
+        Self { prediction, ..self }
     }
 
     /// The policies in a line.
@@ -74,13 +82,14 @@ impl PlanReport {
             Bytes(self.workspace_total_bytes),
             Bytes(self.workspace_max_bytes)
         );
+        let planned = if self.prediction { "predicted" } else { "planned" };
         match (self.undivided_time_ms, self.gain) {
             (Some(undivided_ms), Some(gain)) => format!(
-                "planned {:.1} ms, undivided {undivided_ms:.1} ms, gain {}; {workspace}",
+                "{planned} {:.1} ms, undivided {undivided_ms:.1} ms, gain {}; {workspace}",
                 self.time_ms,
                 times(gain)
             ),
-            _ => format!("planned {:.1} ms; not every kernel fits undivided; {workspace}", self.time_ms),
+            _ => format!("{planned} {:.1} ms; not every kernel fits undivided; {workspace}", self.time_ms),
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct TimeRun {
     pub iterations_ms: Vec<f64>,
     /// Each layer's average times.
     pub layers: Vec<LayerTiming>,
+    /// ReLUs that run inside the layer before them, in whose times theirs are.
+    pub fused_relus: usize,
     /// Average forward pass.
     pub forward_ms: f64,
     /// Average backward pass.
@@ -78,6 +80,7 @@ impl TimeRun {
         Self {
             initial_loss: measured.initial_loss,
             layers: layers.collect(),
+            fused_relus: measured.fused_relus,
             forward_ms: measured.forward_ms,
             backward_ms: measured.backward_ms,
             forward_backward_ms: measured.forward_backward_ms(),
@@ -160,6 +163,11 @@ impl TimeRun {
             "  layers add up to     {layers_ms:.1} ms ({} to the average forward-backward)",
             deviation(layers_ms, self.forward_backward_ms)
         ));
+        lines.extend(match self.fused_relus {
+            0 => None,
+            1 => Some("  fused                1 ReLU runs inside the layer before it".to_owned()),
+            count => Some(format!("  fused                {count} ReLUs run inside the layer before them")),
+        });
         lines.push(format!("  update               {:.1} ms", self.update_ms));
         lines.push(format!(
             "  whole iteration      {:.1} ms with the update: {:.1} images/s",

@@ -2,9 +2,11 @@
 
 mod bad_input;
 mod cuda;
+mod database;
 mod examples;
 mod fixtures;
 mod interrupted;
+mod plan;
 mod test_command;
 mod time;
 mod train;

@@ -46,6 +46,9 @@ __device__ __forceinline__ void put(bool add, float* to, float value) {
     *to = add ? __fadd_rn(*to, value) : value;
 }
 
+/// What a ReLU makes of `value`, if there is one: NaN and -0 stay.
+__device__ __forceinline__ float rectified(bool relu, float value) { return relu && value < 0 ? 0 : value; }
+
 /// The first element and the step of a loop in which all threads of the grid together go through an array.
 __device__ __forceinline__ u64 grid_start() { return u64(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ u64 grid_step() { return u64(gridDim.x) * blockDim.x; }

@@ -84,6 +84,12 @@ pub(crate) fn put(accumulate: Accumulate, to: &mut f32, value: f32) {
     }
 }
 
+/// What a ReLU makes of `value`, if there is one: NaN and -0 stay, as in [`crate::activation`].
+#[inline(always)]
+pub(crate) fn rectified(relu: bool, value: f32) -> f32 {
+    if relu && value < 0.0 { 0.0 } else { value }
+}
+
 /// The planes of one channel of a writable `outer x axis x inner` blob.
 pub(crate) struct ChannelMut<'a> {
     blob: SharedMut<'a>,

@@ -199,6 +199,22 @@ fn run_once(
     after[out_span.offset..][..out_span.len].to_vec()
 }
 
+/// `x` through a ReLU of its own.
+pub(crate) fn rectified(x: &[f32]) -> Vec<f32> {
+    let mut y = x.to_vec();
+    crate::activation::forward_in_place(&Device::cpu(), 0.0, ViewMut::from(&mut y));
+    y
+}
+
+/// That the elements are the same, -0 and NaN (of any payload) included.
+pub(crate) fn assert_same_bits(found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len(), "elements");
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let same = found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
+        assert!(same, "element {i} is {found:?}, not {expected:?}");
+    }
+}
+
 /// In double precision.
 pub(crate) fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| f64::from(value)).collect()

@@ -18,8 +18,8 @@ pub struct Run {
 }
 
 /// An ordered list of micro-configurations that covers the mini-batch, kept as runs of equal ones, the
-/// largest micro-batch first. Its time is the sum over the micro-batches, its workspace the maximum, as they
-/// run one after the other in the same memory.
+/// largest micro-batch first. Its time is the sum over the micro-batches, where of those with one algorithm only the
+/// first does what they share; its workspace is the maximum, as they run one after the other in the same memory.
 ///
 /// Prints as `4x60 FFT_TILING + 16 IMPLICIT_GEMM`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,9 +55,20 @@ impl Configuration {
         &self.runs
     }
 
-    /// Sum of the times of all micro-batches.
+    /// Sum of the times of all micro-batches, without what an algorithm has done for an earlier one already.
     pub fn time_ms(&self) -> f64 {
-        self.runs.iter().map(|run| f64::from(run.count) * run.micro.time_ms).sum()
+        let all_ms: f64 = self.runs.iter().map(|run| f64::from(run.count) * run.micro.time_ms).sum();
+        all_ms - self.shared_ms()
+    }
+
+    /// What micro-batches after the first of each algorithm save.
+    fn shared_ms(&self) -> f64 {
+        let saved = |(index, run): (usize, &Run)| {
+            let before = &self.runs[..index];
+            let is_first = before.iter().all(|other| other.micro.algorithm != run.micro.algorithm);
+            f64::from(run.count - u32::from(is_first)) * run.micro.shared_ms
+        };
+        self.runs.iter().enumerate().filter(|(_, run)| run.micro.shared_ms > 0.0).map(saved).sum()
     }
 
     /// The largest workspace of any micro-batch: what must be there to run the configuration.

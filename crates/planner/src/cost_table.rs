@@ -9,6 +9,7 @@ use crate::error::{InvalidMeasurement, MergeError, ProfileError};
 use crate::json_lines::Record;
 use crate::kernel::{Kernel, KernelId};
 use crate::micro::Measurement;
+use crate::noise::join;
 use crate::policy::BatchSizePolicy;
 
 /// What a profiler reports when it cannot measure.
@@ -219,6 +220,18 @@ impl<'m> Measuring<'m> {
         stored.map_err(|source| ProfileError { kernel: name, id, micro_batch, source })?;
         self.done += 1;
         Ok(())
+    }
+
+    /// Measures one kernel at one size that was measured before, and keeps the shorter times. Returns by which part those
+    /// of the fastest algorithm differ.
+    pub(crate) fn repeat(&mut self, kernel: &Kernel, micro_batch: u32) -> Result<f64, ProfileError> {
+        let rows =
+            |table: &CostTable| table.measurements(&kernel.id, micro_batch).unwrap_or_default().to_vec();
+        let before = rows(self.table);
+        self.measure(kernel, micro_batch)?;
+        let (joined, difference) = join(&before, &rows(self.table));
+        self.table.insert(kernel.id, micro_batch, joined).expect("both were valid");
+        Ok(difference)
     }
 
     /// Says that nothing more will be measured.

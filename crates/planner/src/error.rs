@@ -72,6 +72,16 @@ pub enum InvalidMeasurement {
         /// Its time.
         time_ms: f64,
     },
+    /// A part that is negative or more than the whole.
+    #[error("{algorithm} cannot share {shared_ms} ms of its {time_ms} ms among micro-batches")]
+    Shared {
+        /// The algorithm.
+        algorithm: Algorithm,
+        /// Its time.
+        time_ms: f64,
+        /// The part.
+        shared_ms: f64,
+    },
     /// Negative or not finite.
     #[error("{algorithm} has an impossible maximum error of {max_error}")]
     MaxError {
@@ -127,7 +137,8 @@ pub enum PlanError {
     /// The cost table lacks a size that the policy wants.
     #[error(
         "{kernel} was not measured at micro-batch {micro_batch}, which the {policy} policy needs for mini-batch \
-         {mini_batch}"
+         {mini_batch}; {}",
+        measured_sizes(measured)
     )]
     NotMeasured {
         /// The kernel.
@@ -138,6 +149,8 @@ pub enum PlanError {
         policy: BatchSizePolicy,
         /// The kernel's mini-batch.
         mini_batch: u32,
+        /// The sizes that there are.
+        measured: Vec<u32>,
     },
     /// No algorithm at all, whatever the limit.
     #[error(
@@ -169,7 +182,7 @@ pub enum PlanError {
         /// The least workspace that any of its configurations needs.
         smallest: Bytes,
     },
-    /// Every kernel fits the total alone, but not all together (WD).
+    /// Not all kernels fit the total together (WD).
     #[error(
         "{kernels} kernels do not fit the total workspace of {} together: the smallest feasible total is {}, \
          of which {neediest} takes {}",
@@ -193,8 +206,25 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    pub(crate) fn not_measured(kernel: &Kernel, micro_batch: u32, policy: BatchSizePolicy) -> PlanError {
+    pub(crate) fn not_measured(
+        kernel: &Kernel,
+        micro_batch: u32,
+        policy: BatchSizePolicy,
+        measured: Vec<u32>,
+    ) -> PlanError {
         let mini_batch = kernel.mini_batch;
-        PlanError::NotMeasured { kernel: kernel.to_string(), micro_batch, policy, mini_batch }
+        PlanError::NotMeasured { kernel: kernel.to_string(), micro_batch, policy, mini_batch, measured }
+    }
+}
+
+/// What a cost table has of a kernel, as the end of a sentence.
+fn measured_sizes(sizes: &[u32]) -> String {
+    let list = |sizes: &[u32]| sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    match sizes {
+        [] => "the kernel was not measured at all".to_owned(),
+        [first, second, third, .., last] if sizes.len() > 12 => {
+            format!("{} sizes were measured: {first}, {second}, {third}, ..., {last}", sizes.len())
+        }
+        sizes => format!("measured were {}", list(sizes)),
     }
 }

@@ -79,7 +79,10 @@ impl Estimate {
             }
             (Estimate::Likely, _, _) | (Estimate::Least, None, None) => return None,
         };
-        Some(Measurement { micro_batch: size, time_ms, workspace, ..below.or(above)?.clone() })
+        let shared = [below, above].into_iter().flatten().map(|row| row.shared_ms);
+        // Of what is shared the most, so that the least stays the least.
+        let shared_ms = shared.fold(0.0, f64::max).min(time_ms);
+        Some(Measurement { micro_batch: size, time_ms, shared_ms, workspace, ..below.or(above)?.clone() })
     }
 }
 

@@ -5,7 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::Configuration;
+use crate::cost_table::CostTable;
 use crate::dp::faster;
+use crate::micro::{Measurement, MicroConfiguration};
+use crate::plan::{PlanOptions, PlannedKernel};
 use crate::units::Bytes;
 
 /// What stands between a kernel and its fastest configuration.
@@ -50,5 +53,33 @@ impl fmt::Display for Explanation {
         // Two decimals where one would print a real gain as 1.0x.
         let decimals = if *speedup < 2.0 { 2 } else { 1 };
         f.pad(&format!("{what} is {speedup:.decimals$}x faster but lacks {lacking}"))
+    }
+}
+
+/// A micro-configuration that would serve a kernel better and needs more workspace than it can have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// The micro-configuration.
+    pub micro: MicroConfiguration,
+    /// How much more it needs.
+    pub lacking: Bytes,
+}
+
+impl PlannedKernel {
+    /// Of the micro-configurations that need more workspace than the kernel could have had the one with the least
+    /// time per sample, if it is faster than the chosen configuration by that measure.
+    pub fn fastest_rejected(&self, table: &CostTable, options: &PlanOptions) -> Option<Rejected> {
+        let sizes = options.batch_size_policy.sizes(self.kernel.mini_batch).into_iter();
+        let rows = sizes.flat_map(|size| table.measurements(&self.kernel.id, size).unwrap_or_default());
+        let too_large = |row: &&Measurement| row.workspace > self.available && options.admits(row);
+        let per_sample = |row: &&Measurement| row.time_per_sample_ms();
+        let fastest = rows
+            .filter(too_large)
+            .min_by(|a, b| per_sample(a).total_cmp(&per_sample(b)).then(a.workspace.cmp(&b.workspace)))?;
+        let chosen_ms = self.time_ms() / f64::from(self.kernel.mini_batch);
+        faster(fastest.time_per_sample_ms(), chosen_ms).then(|| Rejected {
+            micro: fastest.clone(),
+            lacking: fastest.workspace.saturating_sub(self.available),
+        })
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::dp::faster;
 use crate::plan::DivisionReport;
-use crate::relaxation::{Point, Relaxation};
+use crate::relaxation::{Point, Relaxation, difference};
 use crate::units::Bytes;
 
 /// One way to serve a group: what it costs in time and workspace.
@@ -45,9 +45,9 @@ impl Division {
     }
 
     /// The same bounds around other picks.
-    pub(crate) fn with_picks(self, groups: &[Vec<Alternative>], picks: Vec<usize>) -> Division {
+    pub(crate) fn with_picks(&self, groups: &[Vec<Alternative>], picks: Vec<usize>) -> Division {
         let time_ms = std::iter::zip(groups, &picks).map(|(group, &pick)| group[pick].time_ms).sum();
-        Division { picks, time_ms, ..self }
+        Division { picks, time_ms, ..*self }
     }
 
     pub(crate) fn report(&self) -> DivisionReport {
@@ -55,7 +55,7 @@ impl Division {
         DivisionReport { lower_bound_ms, greedy_ms, binaries }
     }
 
-    fn new(groups: &[Vec<Alternative>], relaxation: &Relaxation, positions: &[usize]) -> Division {
+    pub(crate) fn new(groups: &[Vec<Alternative>], relaxation: &Relaxation, positions: &[usize]) -> Division {
         Division {
             picks: relaxation.picks(positions),
             time_ms: relaxation.time_ms(positions),
@@ -70,37 +70,12 @@ impl Division {
 /// fit.
 pub fn divide_exact(groups: &[Vec<Alternative>], total: Bytes) -> Option<Division> {
     let relaxation = Relaxation::new(groups, total)?;
-    let positions = Search::new(&relaxation).run();
-    Some(Division::new(groups, &relaxation, &positions))
+    Some(Division::new(groups, &relaxation, &fastest(&relaxation)))
 }
 
-/// What is left of the problem when every alternative is gone that a better division than the greedy one
-/// cannot use.
-pub(crate) struct Reduced {
-    /// Of every group the indices of the alternatives left: those that may improve on the greedy division, and
-    /// its own.
-    pub(crate) kept: Vec<Vec<usize>>,
-    pub(crate) greedy: Division,
-}
-
-impl Reduced {
-    /// The reduced problem; `None` if a group is empty or the least workspaces do not fit.
-    pub(crate) fn new(groups: &[Vec<Alternative>], total: Bytes) -> Option<Reduced> {
-        let relaxation = Relaxation::new(groups, total)?;
-        let search = Search::new(&relaxation);
-        let positions = std::iter::zip(&relaxation.base, &relaxation.greedy);
-        let kept = std::iter::zip(&relaxation.fronts, positions).map(|(front, (&base, &greedy))| {
-            let mut kept: Vec<usize> =
-                search.offers(front, base).iter().map(|offer| front[offer.position].index).collect();
-            let greedy = front[greedy].index;
-            if !kept.contains(&greedy) {
-                kept.push(greedy);
-            }
-            kept
-        });
-        let kept = kept.collect();
-        Some(Reduced { kept, greedy: Division::new(groups, &relaxation, &relaxation.greedy) })
-    }
+/// The positions of the fastest division.
+pub(crate) fn fastest(relaxation: &Relaxation) -> Vec<usize> {
+    Search::new(relaxation).run()
 }
 
 /// Another position for a group, as a difference to its relaxed one (or that itself: no difference).
@@ -198,20 +173,11 @@ impl<'r> Search<'r> {
 
     /// The positions of a group that may be part of a better division, its relaxed one among them.
     fn offers(&self, front: &[Point], base: usize) -> Vec<Offer> {
-        let offer = |(position, point): (usize, &Point)| Offer {
-            workspace: point.workspace - front[base].workspace,
-            time_ms: point.time_ms - front[base].time_ms,
-            position,
+        let offer = |position: usize| {
+            let (workspace, time_ms) = difference(front[base], front[position]);
+            Offer { workspace, time_ms, position }
         };
-        let offers = front.iter().enumerate().map(offer);
-        offers.filter(|offer| offer.position == base || self.may_improve(offer)).collect()
-    }
-
-    /// Whether a division with this offer can still beat the best known: its workspace at the price of a
-    /// byte, on top of the lower bound.
-    fn may_improve(&self, offer: &Offer) -> bool {
-        let penalty_ms = offer.time_ms + self.relaxation.price * offer.workspace as f64;
-        faster(self.relaxation.lower_bound_ms + penalty_ms, self.best_ms)
+        self.relaxation.open(front, base, self.best_ms).map(offer).collect()
     }
 
     /// Every state that `group` can make of `states` and that is not hopeless, with the change that makes it.
@@ -220,7 +186,8 @@ impl<'r> Search<'r> {
         let mut reached = Vec::with_capacity(states.len() * group.offers.len());
         for offer in &group.offers {
             // The best known division may have improved since the core was made.
-            if offer.workspace != 0 && !self.may_improve(offer) {
+            let penalty_ms = self.relaxation.reduced_cost_ms(offer.workspace, offer.time_ms);
+            if offer.workspace != 0 && !self.relaxation.may_improve(penalty_ms, self.best_ms) {
                 continue;
             }
             for before in states {

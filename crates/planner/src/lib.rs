@@ -29,6 +29,7 @@
 //!             algorithm: Algorithm::new(algorithm),
 //!             micro_batch,
 //!             time_ms,
+//!             shared_ms: 0.0,
 //!             workspace,
 //!             max_error: 1e-6,
 //!             deterministic: true,
@@ -69,9 +70,11 @@ mod json_lines;
 mod kernel;
 mod knapsack;
 mod micro;
+mod noise;
 mod plan;
 mod policy;
 mod problem;
+mod reduction;
 mod relaxation;
 mod units;
 mod wd;
@@ -88,13 +91,15 @@ pub use error::{
     CostTableError, InvalidMeasurement, MergeError, ParseBytesError, ParsePolicyError, PlanError,
     ProfileError,
 };
-pub use explain::Explanation;
+pub use explain::{Explanation, Rejected};
 pub use fronts::Fronts;
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
 pub use micro::{Algorithm, Measurement, MicroConfiguration};
+pub use noise::Noise;
 pub use plan::{
     ARENA_ALIGNMENT, DivisionReport, Plan, PlanOptions, PlannedKernel, plan, plan_with, plan_with_solver,
+    plan_within,
 };
 pub use policy::{BatchSizePolicy, WorkspacePolicy};
 pub use units::Bytes;

@@ -59,12 +59,20 @@ pub struct Measurement {
     pub micro_batch: u32,
     /// Time of one call in milliseconds, its launch included.
     pub time_ms: f64,
+    /// The part of it that the algorithm does only once, however many micro-batches of a kernel it gets: what depends
+    /// on the filter alone, such as its transform. Zero for libraries whose calls know nothing of each other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shared_ms: f64,
     /// Scratch memory that the call needs.
     pub workspace: Bytes,
     /// Accuracy class: the typical largest |error| relative to the largest |reference|.
     pub max_error: f32,
     /// Whether equal operands always give bit-equal results.
     pub deterministic: bool,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// A measurement seen as the paper does: (algorithm, micro-batch size, time, workspace), a piece of a
@@ -86,6 +94,10 @@ impl Measurement {
         }
         if !(self.time_ms.is_finite() && self.time_ms >= 0.0) {
             return Err(InvalidMeasurement::Time { algorithm: algorithm(), time_ms: self.time_ms });
+        }
+        if !(0.0..=self.time_ms).contains(&self.shared_ms) {
+            let (time_ms, shared_ms) = (self.time_ms, self.shared_ms);
+            return Err(InvalidMeasurement::Shared { algorithm: algorithm(), time_ms, shared_ms });
         }
         if !(self.max_error.is_finite() && self.max_error >= 0.0) {
             return Err(InvalidMeasurement::MaxError { algorithm: algorithm(), max_error: self.max_error });

@@ -76,6 +76,9 @@ pub struct PlannedKernel {
     pub workspace_offset: Bytes,
     /// How much workspace it has: what its configuration needs.
     pub workspace: Bytes,
+    /// How much it could have had: the limit, or under WD its segment and what the division leaves over.
+    #[serde(default)]
+    pub available: Bytes,
     /// What it would get without micro-batching under the same limit. Under WD, its part when the same total
     /// is divided among undivided kernels.
     pub undivided: Option<MicroConfiguration>,
@@ -144,7 +147,8 @@ impl Plan {
 
 /// Plans `kernels` on the measurements of `table`; WD by the exact method.
 ///
-/// # Errors When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, has
+/// # Errors
+/// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, has
 /// no admitted algorithm, or does not fit the limit; the last names the smallest limit that would do.
 pub fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Plan, PlanError> {
     plan_with(kernels, table, options, IlpMethod::Exact)
@@ -179,6 +183,27 @@ pub fn plan_with_solver<S: Solver>(
     })
 }
 
+/// Plans as [`plan`] does under WS, with a limit for each kernel, in order, in the place of the one of `options`: what is
+/// free when the kernel runs. Where a kernel's workspace then lies is up to whoever knows that.
+///
+/// # Panics
+/// If there are not as many limits as kernels.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_within(
+    kernels: &[Kernel],
+    limits: &[Bytes],
+    table: &CostTable,
+    options: &PlanOptions,
+) -> Result<Plan, PlanError> {
+    assert_eq!(kernels.len(), limits.len(), "one limit for each kernel");
+    let largest = limits.iter().copied().max().unwrap_or_default();
+    let options = PlanOptions { workspace_policy: WorkspacePolicy::Ws, limit: largest, ..options.clone() };
+    let choices = wr::choose(&Problem::new(kernels, table, &options)?, |kernel| limits[kernel])?;
+    Ok(assemble(kernels, &options, choices, None))
+}
+
 fn plan_by(
     kernels: &[Kernel],
     table: &CostTable,
@@ -187,7 +212,7 @@ fn plan_by(
 ) -> Result<Plan, PlanError> {
     let problem = Problem::new(kernels, table, options)?;
     let (choices, division) = match options.workspace_policy {
-        WorkspacePolicy::Wr => (wr::choose(&problem, options.limit)?, None),
+        WorkspacePolicy::Wr => (wr::choose(&problem, |_| options.limit)?, None),
         WorkspacePolicy::Ws => (ws::choose(&problem, options.limit)?, None),
         WorkspacePolicy::Wd => {
             let (choices, division) = wd::choose(&problem, options.limit, divide)?;
@@ -207,7 +232,7 @@ fn assemble(
     let shared = options.workspace_policy == WorkspacePolicy::Ws;
     let mut end = Bytes::ZERO;
     let place = |(kernel, choice): (&Kernel, Choice)| {
-        let Choice { configuration, undivided, explanation } = choice;
+        let Choice { configuration, undivided, available, explanation } = choice;
         let workspace = configuration.workspace();
         let workspace_offset = if shared { Bytes::ZERO } else { end };
         if !shared {
@@ -218,6 +243,7 @@ fn assemble(
             configuration,
             workspace_offset,
             workspace,
+            available,
             undivided,
             explanation,
         }

@@ -64,7 +64,10 @@ impl<'a> Candidates<'a> {
         let mut micros = Vec::new();
         for size in policy.sizes(kernel.mini_batch) {
             let rows = measured.and_then(|sizes| sizes.get(&size));
-            let rows = rows.ok_or_else(|| PlanError::not_measured(kernel, size, policy))?;
+            let rows = rows.ok_or_else(|| {
+                let sizes = measured.into_iter().flat_map(|sizes| sizes.keys().copied());
+                PlanError::not_measured(kernel, size, policy, sizes.collect())
+            })?;
             micros.extend(rows);
         }
         if policy == BatchSizePolicy::Adaptive {
@@ -108,7 +111,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// The smallest limit with a configuration.
-    fn least_workspace(&self) -> Option<Bytes> {
+    pub(crate) fn least_workspace(&self) -> Option<Bytes> {
         let mut sweep = self.sweep();
         while let Some(workspace) = sweep.next_workspace() {
             sweep.raise_limit(workspace);

@@ -5,6 +5,7 @@
 //! milliseconds saved per byte until one does not fit; a fraction of that one fills the total exactly, and
 //! the sum is a lower bound.
 
+use crate::dp::faster;
 use crate::knapsack::Alternative;
 use crate::units::Bytes;
 
@@ -30,6 +31,11 @@ pub(crate) struct Relaxation {
     /// What a byte is worth: milliseconds saved by the step that did not fit, zero if all did.
     pub(crate) price: f64,
     pub(crate) lower_bound_ms: f64,
+}
+
+/// How much more workspace and time `to` takes.
+pub(crate) fn difference(from: Point, to: Point) -> (i64, f64) {
+    (to.workspace - from.workspace, to.time_ms - from.time_ms)
 }
 
 /// From one corner of a group's hull to the next.
@@ -88,6 +94,26 @@ impl Relaxation {
     /// Sum of times at these positions.
     pub(crate) fn time_ms(&self, positions: &[usize]) -> f64 {
         std::iter::zip(&self.fronts, positions).map(|(front, &at)| front[at].time_ms).sum()
+    }
+
+    /// By how much the lower bound rises if a group's relaxed position is left for one with so much more
+    /// workspace and time: its workspace at the price of a byte, and its time.
+    pub(crate) fn reduced_cost_ms(&self, workspace: i64, time_ms: f64) -> f64 {
+        time_ms + self.price * workspace as f64
+    }
+
+    /// Whether a division whose bound is raised by so much can be faster than `known_ms`.
+    pub(crate) fn may_improve(&self, raised_ms: f64, known_ms: f64) -> bool {
+        faster(self.lower_bound_ms + raised_ms, known_ms)
+    }
+
+    /// The positions of a front that may be part of a division faster than `known_ms`, its relaxed one among
+    /// them.
+    pub(crate) fn open(&self, front: &[Point], base: usize, known_ms: f64) -> impl Iterator<Item = usize> {
+        (0..front.len()).filter(move |&position| {
+            let (workspace, time_ms) = difference(front[base], front[position]);
+            position == base || self.may_improve(self.reduced_cost_ms(workspace, time_ms), known_ms)
+        })
     }
 
     /// The same positions as indices into the groups as given.

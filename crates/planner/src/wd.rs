@@ -4,18 +4,20 @@
 //! sum of workspaces at most the total (the paper's 0-1 ILP). Solved by our own exact method or, as the paper
 //! does it, by an ILP solver.
 
+use good_lp::solvers::SolutionStatus;
 use good_lp::{Expression, ProblemVariables, Solution, Solver, SolverModel, Variable, variable};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::desirable::DesirableSet;
-use crate::dp::collect_desirable;
+use crate::dp::{collect_desirable, faster};
 use crate::error::PlanError;
 use crate::explain::Explanation;
-use crate::knapsack::{Alternative, Division, Reduced, divide_exact};
+use crate::knapsack::{Alternative, Division, divide_exact};
 use crate::micro::Measurement;
 use crate::plan::ARENA_ALIGNMENT;
 use crate::problem::{Candidates, Problem};
+use crate::reduction::Reduced;
 use crate::units::Bytes;
 use crate::wr::Choice;
 
@@ -25,10 +27,13 @@ pub enum IlpMethod {
     /// Our exact method for this very problem: the fastest by far.
     #[default]
     Exact,
-    /// The paper's formulation, through good_lp and its pure-Rust solver microlp: the independent check. Of
-    /// good_lp's other solvers HiGHS and CBC need a C++ tool chain or system libraries; whoever has them
-    /// passes one to [`divide_ilp`] or [`plan_with_solver`](crate::plan_with_solver).
+    /// The paper's formulation, through good_lp and its pure-Rust solver microlp: the independent check. Any other
+    /// solver of good_lp can be passed to [`divide_ilp`] or [`plan_with_solver`](crate::plan_with_solver).
     GoodLp,
+    /// The same through HiGHS, with the cargo feature `highs`, which is off: it compiles HiGHS from source and
+    /// so needs a C++ compiler, cmake and libclang.
+    #[cfg(feature = "highs")]
+    Highs,
 }
 
 impl IlpMethod {
@@ -40,6 +45,14 @@ impl IlpMethod {
         match self {
             IlpMethod::Exact => divide_exact(groups, total).ok_or(DivideError::Infeasible(total)),
             IlpMethod::GoodLp => divide_ilp(groups, total, good_lp::microlp),
+            // Its default would be content with a gap of 1e-4.
+            #[cfg(feature = "highs")]
+            IlpMethod::Highs => {
+                use good_lp::WithMipGap;
+                divide_ilp(groups, total, |problem| {
+                    good_lp::highs(problem).with_mip_gap(0.0).expect("no gap is a gap")
+                })
+            }
         }
     }
 }
@@ -74,8 +87,9 @@ pub(crate) type Divide<'d> = &'d mut dyn FnMut(&[Vec<Alternative>], Bytes) -> Re
 /// Divides `total` among `groups` by the paper's 0-1 ILP: a binary variable per alternative, least sum of
 /// times, exactly one alternative per group, sum of workspaces at most `total`. `solver` is any of good_lp's.
 ///
-/// Most variables never reach the solver: those whose reduced cost proves that no division better than a good
-/// one uses them are zero in the answer. That does not change it.
+/// Few variables reach the solver. Those whose reduced cost proves that no division faster than the one of
+/// [`divide_exact`] uses them are zero; of every group the alternative of the linear relaxation is taken unless
+/// another one is, which makes its variable the complement of the others. Neither changes the answer.
 ///
 /// # Errors
 /// When the least workspaces do not fit, or the solver fails or returns anything but a proven optimum.
@@ -85,48 +99,77 @@ pub fn divide_ilp<S: Solver>(
     solver: S,
 ) -> Result<Division, DivideError> {
     let reduced = Reduced::new(groups, total).ok_or(DivideError::Infeasible(total))?;
-    let kept = &reduced.kept;
+    // Without a gap between them the bound is the proof.
+    let Division { time_ms, lower_bound_ms, .. } = reduced.known;
+    if !faster(lower_bound_ms, time_ms) {
+        return Ok(reduced.known);
+    }
+    let gap_ms = time_ms - lower_bound_ms;
     let mut variables = ProblemVariables::new();
-    let binaries: Vec<Vec<Variable>> =
-        kept.iter().map(|group| variables.add_vector(variable().binary(), group.len())).collect();
-    let alternatives = || {
-        let pairs = std::iter::zip(&binaries, std::iter::zip(groups, kept));
-        pairs.flat_map(|(binaries, (group, kept))| {
-            std::iter::zip(binaries, kept).map(|(&binary, &index)| (binary, &group[index]))
-        })
-    };
-    let time: Expression = alternatives().map(|(binary, choice)| choice.time_ms * binary).sum();
-    // In MiB: solvers check constraints to about 1e-8, which is then far below a byte.
-    let workspace: Expression =
-        alternatives().map(|(binary, choice)| choice.workspace.as_mib() * binary).sum();
+    let changes: Vec<Change> = changes(groups, &reduced, &mut variables);
+    // In units of the gap and in MiB: solvers work to absolute tolerances of 1e-8 or so.
+    let time: Expression = changes.iter().map(|change| change.time_ms / gap_ms * change.binary).sum();
+    let workspace: Expression = changes.iter().map(|change| change.workspace_mib * change.binary).sum();
+    let base: Bytes = std::iter::zip(groups, &reduced.base).map(|(group, &pick)| group[pick].workspace).sum();
 
-    let mut model = variables.minimise(time).using(solver).with(workspace.leq(total.as_mib()));
-    for group in &binaries {
-        model.add_constraint(group.iter().sum::<Expression>().eq(1.0));
+    let mut model = variables.minimise(time).using(solver);
+    model.add_constraint(workspace.leq(total.saturating_sub(base).as_mib()));
+    let of_one_group = changes.chunk_by(|a, b| a.group == b.group);
+    for group in of_one_group.filter(|group| group.len() > 1) {
+        model.add_constraint(group.iter().map(|change| change.binary).sum::<Expression>().leq(1.0));
     }
     let solution = model.solve().map_err(|error| failed::<S>(&error))?;
-    if !matches!(solution.status(), good_lp::solvers::SolutionStatus::Optimal) {
-        return Err(DivideError::NotOptimal { solver: S::name(), reason: "it stopped early" });
+    let division = taken(groups, &reduced, &changes, &solution);
+    let refused = match solution.status() {
+        SolutionStatus::Optimal if division.workspace(groups) <= total => return Ok(division),
+        SolutionStatus::Optimal => "it exceeds the total workspace",
+        _ => "it stopped early",
+    };
+    Err(DivideError::NotOptimal { solver: S::name(), reason: refused })
+}
+
+/// That a group takes another alternative than in the relaxed solution: a variable of the ILP.
+struct Change {
+    binary: Variable,
+    group: usize,
+    /// The other alternative.
+    index: usize,
+    time_ms: f64,
+    workspace_mib: f64,
+}
+
+/// The changes left, group by group.
+fn changes(groups: &[Vec<Alternative>], reduced: &Reduced, variables: &mut ProblemVariables) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (group, others) in reduced.others.iter().enumerate() {
+        let from = groups[group][reduced.base[group]];
+        changes.extend(others.iter().map(|&index| {
+            let to = groups[group][index];
+            let workspace_mib = to.workspace.as_mib() - from.workspace.as_mib();
+            let binary = variables.add(variable().binary());
+            Change { binary, group, index, time_ms: to.time_ms - from.time_ms, workspace_mib }
+        }));
     }
-    let picked = |(binaries, kept): (&Vec<Variable>, &Vec<usize>)| Some(kept[picked(&solution, binaries)?]);
-    let picks: Option<Vec<usize>> = std::iter::zip(&binaries, kept).map(picked).collect();
-    let reason = "it does not pick one configuration per kernel";
-    let picks = picks.ok_or(DivideError::NotOptimal { solver: S::name(), reason })?;
-    let division = reduced.greedy.with_picks(groups, picks);
-    if division.workspace(groups) > total {
-        return Err(DivideError::NotOptimal { solver: S::name(), reason: "it exceeds the total workspace" });
+    changes
+}
+
+/// The division that a solution describes. One that makes two changes to a group breaks a constraint: no solver
+/// calls it optimal.
+fn taken(
+    groups: &[Vec<Alternative>],
+    reduced: &Reduced,
+    changes: &[Change],
+    solution: &impl Solution,
+) -> Division {
+    let mut picks = reduced.base.clone();
+    for change in changes.iter().filter(|change| solution.value(change.binary) > 0.5) {
+        picks[change.group] = change.index;
     }
-    Ok(division)
+    reduced.known.with_picks(groups, picks)
 }
 
 fn failed<S: Solver>(error: &impl std::error::Error) -> DivideError {
     DivideError::Solver { solver: S::name(), reason: error.to_string() }
-}
-
-/// The one binary of a group that is 1.
-fn picked(solution: &impl Solution, group: &[Variable]) -> Option<usize> {
-    let mut ones = (0..group.len()).filter(|&index| solution.value(group[index]) > 0.5);
-    ones.next().filter(|_| ones.next().is_none())
 }
 
 /// The desirable set of one distinct kernel, as configurations and as the knapsack sees them.
@@ -146,13 +189,14 @@ pub(crate) fn choose(
     let fronts: Vec<Front> = problem
         .distinct
         .iter()
-        .map(|candidates| {
-            front(candidates, total).ok_or_else(|| candidates.infeasible(total, problem.options))
-        })
-        .collect::<Result<_, PlanError>>()?;
+        .map(|candidates| front(candidates, total))
+        .collect::<Option<_>>()
+        .ok_or_else(|| too_small(problem, total))?;
     let groups: Vec<Vec<Alternative>> =
         problem.of_kernel.iter().map(|&index| fronts[index].alternatives.clone()).collect();
-    check_total(problem, &groups, total)?;
+    if groups.iter().map(|group| least(group)).sum::<Bytes>() > total {
+        return Err(too_small(problem, total));
+    }
     let division = divide(&groups, total)?;
     let slack = total.saturating_sub(division.workspace(&groups));
     let undivided = divide_undivided(problem, total);
@@ -162,7 +206,7 @@ pub(crate) fn choose(
             let configuration = set.iter().nth(pick).expect("a pick is an index of the set").clone();
             let available = alternatives[pick].workspace + slack;
             let explanation = Explanation::new(&configuration, fastest.clone(), available);
-            Choice { configuration, undivided, explanation }
+            Choice { configuration, undivided, available, explanation }
         },
     );
     Ok((choices.collect(), division))
@@ -191,25 +235,33 @@ pub(crate) fn alternatives(set: &DesirableSet) -> Vec<Alternative> {
     set.iter().map(alternative).collect()
 }
 
-/// Names the neediest kernel if not even the least workspaces fit.
-fn check_total(problem: &Problem<'_>, groups: &[Vec<Alternative>], total: Bytes) -> Result<(), PlanError> {
-    let least: Vec<Bytes> = groups
-        .iter()
-        .map(|group| group.iter().map(|choice| choice.workspace).min().unwrap_or_default())
-        .collect();
-    let smallest: Bytes = least.iter().copied().sum();
-    if smallest <= total {
-        return Ok(());
+/// The least workspace of a group.
+fn least(group: &[Alternative]) -> Bytes {
+    group.iter().map(|choice| choice.workspace).min().unwrap_or_default()
+}
+
+/// Not even the least workspaces fit: names the total that they need, and the kernel that takes most of it.
+fn too_small(problem: &Problem<'_>, total: Bytes) -> PlanError {
+    let mut least = Vec::with_capacity(problem.distinct.len());
+    for candidates in &problem.distinct {
+        match candidates.least_workspace() {
+            Some(workspace) => least.push(segment(workspace)),
+            None => return candidates.infeasible(total, problem.options),
+        }
     }
-    let neediest = (0..least.len()).max_by_key(|&kernel| (least[kernel], std::cmp::Reverse(kernel)));
-    let kernel = neediest.unwrap_or_default();
-    Err(PlanError::TotalInfeasible {
-        kernels: groups.len(),
+    let of_kernel = &problem.of_kernel;
+    if let [only] = of_kernel[..] {
+        return problem.distinct[only].infeasible(total, problem.options);
+    }
+    let neediest = of_kernel.iter().copied().max_by_key(|&index| (least[index], std::cmp::Reverse(index)));
+    let neediest = neediest.unwrap_or_default();
+    PlanError::TotalInfeasible {
+        kernels: of_kernel.len(),
         total,
-        smallest,
-        neediest: problem.distinct[problem.of_kernel[kernel]].kernel.to_string(),
-        needs: least[kernel],
-    })
+        smallest: of_kernel.iter().map(|&index| least[index]).sum(),
+        neediest: problem.distinct[neediest].kernel.to_string(),
+        needs: least[neediest],
+    }
 }
 
 /// What every kernel would get if the same total were divided, as well as it can be, without micro-batching.

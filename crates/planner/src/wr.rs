@@ -1,4 +1,7 @@
-//! WR: every kernel on its own, under one limit per kernel.
+//! WR: every kernel on its own, under a limit of its own.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use crate::configuration::Configuration;
 use crate::error::PlanError;
@@ -12,20 +15,42 @@ use crate::units::Bytes;
 pub(crate) struct Choice {
     pub(crate) configuration: Configuration,
     pub(crate) undivided: Option<Measurement>,
+    /// The workspace that it could have had.
+    pub(crate) available: Bytes,
     pub(crate) explanation: Explanation,
 }
 
-/// The fastest configuration of every kernel, in order, that needs at most `limit`. Identical kernels get the
-/// same.
-pub(crate) fn choose(problem: &Problem<'_>, limit: Bytes) -> Result<Vec<Choice>, PlanError> {
-    let choices: Vec<Choice> = problem
-        .distinct
-        .iter()
-        .map(|candidates| {
-            choose_one(candidates, limit).ok_or_else(|| candidates.infeasible(limit, problem.options))
-        })
-        .collect::<Result<_, PlanError>>()?;
-    Ok(problem.of_kernel.iter().map(|&index| choices[index].clone()).collect())
+/// The fastest configuration of every kernel, in order, that needs at most what `limit` gives the kernel of this
+/// index. Identical kernels under equal limits get the same.
+pub(crate) fn choose(
+    problem: &Problem<'_>,
+    limit: impl Fn(usize) -> Bytes,
+) -> Result<Vec<Choice>, PlanError> {
+    let mut known: HashMap<(usize, Bytes), Option<Choice>> = HashMap::new();
+    let mut choices = Vec::with_capacity(problem.of_kernel.len());
+    for (kernel, &index) in problem.of_kernel.iter().enumerate() {
+        let limit = limit(kernel);
+        let choice =
+            known.entry((index, limit)).or_insert_with(|| choose_one(&problem.distinct[index], limit));
+        choices.extend(choice.clone());
+    }
+    if choices.len() == problem.of_kernel.len() {
+        return Ok(choices);
+    }
+    let refused = known.iter().filter(|(_, choice)| choice.is_none()).map(|(&key, _)| key);
+    Err(neediest(problem, refused.collect()))
+}
+
+/// Of the refused (kernel, limit) pairs the one that lacks most: with equal limits its need is the smallest limit
+/// for all.
+fn neediest(problem: &Problem<'_>, refused: Vec<(usize, Bytes)>) -> PlanError {
+    let lacking = |&(index, limit): &(usize, Bytes)| {
+        // A kernel that nothing can run is the first thing to say.
+        let least = problem.distinct[index].least_workspace().unwrap_or(Bytes::MAX);
+        (least.saturating_sub(limit), Reverse(index))
+    };
+    let (index, limit) = refused.into_iter().max_by_key(lacking).expect("something was refused");
+    problem.distinct[index].infeasible(limit, problem.options)
 }
 
 fn choose_one(candidates: &Candidates<'_>, limit: Bytes) -> Option<Choice> {
@@ -34,5 +59,6 @@ fn choose_one(candidates: &Candidates<'_>, limit: Bytes) -> Option<Choice> {
     let configuration = sweep.configuration()?;
     sweep.raise_limit(Bytes::MAX);
     let explanation = Explanation::new(&configuration, sweep.configuration()?, limit);
-    Some(Choice { configuration, undivided: candidates.undivided_within(limit).cloned(), explanation })
+    let undivided = candidates.undivided_within(limit).cloned();
+    Some(Choice { configuration, undivided, available: limit, explanation })
 }

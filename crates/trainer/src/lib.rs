@@ -10,6 +10,7 @@
 //! allocate it: one arena, and nothing after that.
 
 pub mod data;
+pub mod database;
 pub mod error;
 pub mod fill;
 #[cfg(test)]

@@ -4,48 +4,89 @@ mod record;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::{error::NetError, net::Net};
-use cudnn_layers::conv::{ProfileOptions, profiler};
+use crate::{
+    database::{Database, Known},
+    error::NetError,
+    net::Net,
+};
+use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions, profiler};
 use planner::{
-    BatchSizePolicy, CostTable, Coverage, DeviceHeader, Kernel, Plan, PlanOptions, Profiler, Progress,
+    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Kernel, KernelId, Measurement, Noise, Plan,
+    PlanOptions, ProfileError, Profiler, ProfilerError, Progress,
 };
 use std::time::{Duration, Instant};
 use tensor::Device;
 
+/// Where measurements of earlier runs are, and whether there may be new ones. By default there is none of either kind but
+/// those that are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records {
+    /// Read before anything is measured, and given what was.
+    pub database: Option<Database>,
+    /// Nothing is measured: what is not recorded cannot be planned.
+    pub offline: bool,
+}
+
+/// Who measures.
+enum Source {
+    /// A device of this machine.
+    Device(Device, ProfileOptions),
+    /// Somebody else's profiler.
+    Profiler(Box<dyn Profiler>),
+    /// Nobody: there is a table, and that is all there is.
+    Table,
+}
 pub use record::PlanRecord;
 
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {
-    device: Device,
-    options: ProfileOptions,
+    source: Source,
+    records: Records,
     table: CostTable,
+    warnings: Vec<String>,
+    /// Whether the database has been read.
+    has_read: bool,
+    /// How many pairs of kernel and size were known before anything was measured.
+    known: usize,
+    noise: Noise,
     profiling: Duration,
     planning: Duration,
 }
 
 impl Planning {
-    /// Nothing measured yet on `device`.
+    /// Nothing measured yet on `device`, and no database.
     pub fn new(device: &Device, options: ProfileOptions) -> Self {
-        let table = CostTable::new(header(device));
-        Self { device: device.clone(), options, table, profiling: Duration::ZERO, planning: Duration::ZERO }
+        Self::of(Source::Device(device.clone(), options), CostTable::new(header(device)))
     }
 
-    /// Measures what `policy` needs of the nets' kernels and is not known yet, telling `progress` on the way.
-    ///
-    /// # Errors
-    /// [`NetError::Profile`].
-    pub fn profile(
-        &mut self,
-        nets: &mut [&mut Net],
-        policy: BatchSizePolicy,
-        progress: impl FnMut(Progress<'_>),
-    ) -> Result<(), NetError> {
-        let start = Instant::now();
-        let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
-        let mut profiler = self.profiler()?;
-        let result = self.table.profile(&kernels, policy, profiler.as_mut(), progress);
-        self.profiling += start.elapsed();
-        result.map_err(|error| NetError::Profile(error.into()))
+    /// Nothing measured yet by `profiler`, on the device that `header` describes.
+    pub fn with_profiler(header: DeviceHeader, profiler: Box<dyn Profiler>) -> Self {
+        Self::of(Source::Profiler(profiler), CostTable::new(header))
+    }
+
+    /// All that there is to plan with is `table`: nothing is ever measured.
+    pub fn recorded(table: CostTable) -> Self {
+        Self::of(Source::Table, table)
+    }
+
+    fn of(source: Source, table: CostTable) -> Self {
+        let known = table.len();
+        Self {
+            source,
+            records: Records::default(),
+            table,
+            warnings: Vec::new(),
+            has_read: false,
+            known,
+            noise: Noise::default(),
+            profiling: Duration::ZERO,
+            planning: Duration::ZERO,
+        }
+    }
+
+    /// The same with the measurements of `records`, if there is a device that they could be of.
+    pub fn with_records(self, records: Records) -> Self {
+        Self { records, ..self }
     }
 
     /// Measures what a plan of the nets' kernels with `options` needs and is not known yet: under the `adaptive`
@@ -59,12 +100,49 @@ impl Planning {
         options: &PlanOptions,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<Coverage, NetError> {
-        let start = Instant::now();
         let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
-        let mut profiler = self.profiler()?;
-        let result = self.table.profile_for(&kernels, options, profiler.as_mut(), progress);
-        self.profiling += start.elapsed();
-        result.map_err(|error| NetError::Profile(error.into()))
+        self.profile_kernels(&kernels, options, progress)
+    }
+
+    /// As [`Planning::profile_for`], of kernels that need not belong to a net.
+    ///
+    /// # Errors
+    /// [`NetError::Profile`].
+    pub fn profile_kernels(
+        &mut self,
+        kernels: &[Kernel],
+        options: &PlanOptions,
+        mut progress: impl FnMut(Progress<'_>),
+    ) -> Result<Coverage, NetError> {
+        self.read_database();
+        let before = self.table.clone();
+        self.measure(|table, profiler| {
+            table.profile_for(kernels, options, profiler, &mut progress).map(drop)
+        })?;
+        // What is from earlier runs may have been measured in quieter times, and is not paid for again.
+        let is_new = |id: &KernelId, size: u32| before.measurements(id, size).is_none();
+        let mut noise = Noise::default();
+        if self.table.len() > before.len() {
+            self.measure(|table, profiler| {
+                noise = table.repeat_for(kernels, options, profiler, is_new, &mut progress)?;
+                Ok(())
+            })?;
+        }
+        self.noise = noise;
+        Ok(self.table.coverage(kernels, options))
+    }
+
+    /// Measures what `policy` needs of `kernels` and is not known yet, telling `progress` on the way.
+    ///
+    /// # Errors
+    /// [`NetError::Profile`].
+    pub fn profile_sizes(
+        &mut self,
+        kernels: &[Kernel],
+        policy: BatchSizePolicy,
+        progress: impl FnMut(Progress<'_>),
+    ) -> Result<(), NetError> {
+        self.measure(|table, profiler| table.profile(kernels, policy, profiler, progress))
     }
 
     /// Plans the kernels of `net` on what was measured, and installs the plan.
@@ -72,20 +150,56 @@ impl Planning {
     /// # Errors
     /// What the planner says of the limit, or [`NetError::Plan`] for sizes that were not measured.
     pub fn install(&mut self, net: &mut Net, options: &PlanOptions) -> Result<Plan, NetError> {
-        let start = Instant::now();
-        let plan = planner::plan(&net.kernels(), &self.table, options)?;
-        self.planning += start.elapsed();
+        let plan = self.plan(&net.kernels(), options)?;
         net.install(&plan)?;
         Ok(plan)
     }
 
-    fn profiler(&self) -> Result<Box<dyn Profiler>, NetError> {
-        profiler(&self.device, self.options).map_err(|error| NetError::Profile(error.into()))
+    /// Plans `kernels` on what was measured.
+    ///
+    /// # Errors
+    /// What the planner says of the limit, or of sizes that were not measured.
+    pub fn plan(&mut self, kernels: &[Kernel], options: &PlanOptions) -> Result<Plan, NetError> {
+        let start = Instant::now();
+        let plan = planner::plan(kernels, &self.table, options)?;
+        self.planning += start.elapsed();
+        Ok(plan)
     }
 
-    /// What was measured.
+    /// Plans `kernels` on what was measured, each within a limit of its own (see [`planner::plan_within`]).
+    ///
+    /// # Errors
+    /// As [`Planning::plan`].
+    pub fn plan_within(
+        &mut self,
+        kernels: &[Kernel],
+        limits: &[Bytes],
+        options: &PlanOptions,
+    ) -> Result<Plan, NetError> {
+        let start = Instant::now();
+        let plan = planner::plan_within(kernels, limits, &self.table, options)?;
+        self.planning += start.elapsed();
+        Ok(plan)
+    }
+
+    /// What is known.
     pub fn table(&self) -> &CostTable {
         &self.table
+    }
+
+    /// How many (kernel, size) pairs were measured, not read.
+    pub fn measured(&self) -> usize {
+        self.table.len() - self.known
+    }
+
+    /// What measuring again what the last plan rests on has shown.
+    pub fn noise(&self) -> Noise {
+        self.noise
+    }
+
+    /// What went wrong with the database, one sentence each: plans are made all the same.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Time spent measuring.
@@ -97,19 +211,93 @@ impl Planning {
     pub fn planning(&self) -> Duration {
         self.planning
     }
+
+    /// Reads the database, lets `work` measure what is still missing, and records that, whether or not all went well.
+    fn measure(
+        &mut self,
+        work: impl FnOnce(&mut CostTable, &mut dyn Profiler) -> Result<(), ProfileError>,
+    ) -> Result<(), NetError> {
+        let start = Instant::now();
+        self.read_database();
+        if self.records.offline {
+            return Ok(());
+        }
+        let mut of_device: Box<dyn Profiler>;
+        let profiler = match &mut self.source {
+            Source::Table => return Ok(()),
+            Source::Profiler(profiler) => profiler.as_mut(),
+            Source::Device(device, options) => {
+                of_device = profiler(device, *options).map_err(|error| NetError::Profile(error.into()))?;
+                of_device.as_mut()
+            }
+        };
+        let mut recorder = Recorder { profiler, fresh: CostTable::new(self.table.device.clone()) };
+        let result = work(&mut self.table, &mut recorder);
+        self.profiling += start.elapsed();
+        let mut fresh = recorder.fresh;
+        if let Some(database) = &self.records.database {
+            // As they stand now: what was measured before and is faster has stayed.
+            let pairs: Vec<(KernelId, u32)> = fresh.iter().map(|(id, size, _)| (*id, size)).collect();
+            for (id, size) in pairs {
+                let rows = self.table.measurements(&id, size).unwrap_or_default();
+                fresh.insert(id, size, rows.to_vec()).expect("the table's rows are valid");
+            }
+            self.warnings.extend(database.add(&fresh).err().map(|error| error.to_string()));
+        }
+        result.map_err(|error| NetError::Profile(error.into()))
+    }
+
+    /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.
+    fn read_database(&mut self) {
+        let Some(database) = self.records.database.as_ref().filter(|_| !self.has_read) else { return };
+        if matches!(self.source, Source::Table) {
+            return;
+        }
+        self.has_read = true;
+        match database.read(&self.table.device) {
+            Ok(Known { table, warning }) => {
+                self.warnings.extend(warning);
+                self.table.merge(table).expect("it was read for this device");
+                self.known = self.table.len();
+            }
+            Err(error) => self.warnings.push(error.to_string()),
+        }
+    }
+}
+
+/// A profiler whose measurements are collected.
+struct Recorder<'p> {
+    profiler: &'p mut dyn Profiler,
+    fresh: CostTable,
+}
+
+impl Profiler for Recorder<'_> {
+    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+        let rows = self.profiler.measure(kernel, micro_batch)?;
+        self.fresh.insert(*kernel, micro_batch, rows.clone())?;
+        Ok(rows)
+    }
 }
 
 /// What identifies `device` in a [`PlanRecord`].
 pub(crate) fn identity(device: &Device) -> DeviceHeader {
-    DeviceHeader { command: String::new(), ..header(device) }
+    let header = header(device);
+    let library_version = match device {
+        // Rounding depends on the kernels' code, but a training should survive a rebuild.
+        Device::Cpu(_) => format!("microbatch {}", env!("CARGO_PKG_VERSION")),
+        Device::Cuda(_) => header.library_version,
+    };
+    DeviceHeader { command: String::new(), library_version, ..header }
 }
 
-fn header(device: &Device) -> DeviceHeader {
+/// Everything about `device` that measurements depend on.
+pub fn header(device: &Device) -> DeviceHeader {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let version = env!("CARGO_PKG_VERSION");
     match device {
         Device::Cpu(cpu) => DeviceHeader {
             name: processor_name(),
-            library_version: format!("microbatch {}", env!("CARGO_PKG_VERSION")),
+            library_version: format!("microbatch {version}, {}, kernels {CPU_KERNELS}", instruction_set()),
             threads: cpu.threads().to_string(),
             command,
             ..DeviceHeader::default()
@@ -128,4 +316,18 @@ pub fn processor_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+/// The widest vectors of this processor that our kernels use.
+pub fn instruction_set() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return "AVX2 with FMA";
+        }
+    }
+    "portable code"
 }

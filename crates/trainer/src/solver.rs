@@ -14,7 +14,7 @@ use crate::{
     fill::fill,
     layers::{BuildOptions, SyntheticData},
     net::{Layout, MemoryReport, Net, NetLayout, layout::ParamSpans, run::Iteration},
-    planning::{self, PlanRecord},
+    planning::{self, PlanRecord, Records},
     prototxt,
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
@@ -42,6 +42,8 @@ pub struct TrainOptions {
     pub plan: PlanOptions,
     /// How they are measured.
     pub profile: ProfileOptions,
+    /// What was measured before.
+    pub records: Records,
     /// Made-up images in the place of the data.
     pub synthetic: Option<SyntheticData>,
     /// Samples per iteration of the training net, in the place of the file's.
@@ -86,6 +88,7 @@ pub struct Prepared {
     plans: Vec<Plan>,
     origin: PlanOrigin,
     layout: Layout,
+    warnings: Vec<String>,
 }
 
 /// A training under way.
@@ -146,10 +149,10 @@ impl Prepared {
         }
         check_shared(std::iter::once(&train).chain(&tests))?;
         let mut nets: Vec<&mut Net> = std::iter::once(&mut train).chain(&mut tests).collect();
-        let (plans, origin) = plans::install(&mut nets, options, progress)?;
+        let (plans, origin, warnings) = plans::install(&mut nets, options, progress)?;
         let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
         let layout = Layout::new(&nets, true);
-        Ok(Self { spec, seed, train, tests, plans, origin, layout })
+        Ok(Self { spec, seed, train, tests, plans, origin, layout, warnings })
     }
 
     /// The memory that the run will take.
@@ -160,6 +163,11 @@ impl Prepared {
     /// The training net's plan, then those of the test nets.
     pub fn plans(&self) -> &[Plan] {
         &self.plans
+    }
+
+    /// What went wrong with the database of measurements, one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Where the first of them comes from.

@@ -91,6 +91,7 @@ fn on_cpu(cpu: &Cpu, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
             algorithm: algorithm.name().into(),
             micro_batch,
             time_ms: 1.0,
+            shared_ms: 0.0,
             workspace: Bytes((len * size_of::<f32>()) as u64),
             max_error: algorithm.max_error(),
             deterministic: true,

@@ -53,6 +53,8 @@ pub struct TimeReport {
     pub iterations_ms: Vec<f64>,
     /// Layers in the order of the net.
     pub layers: Vec<LayerTime>,
+    /// ReLUs that run inside the layer before them: it has their time, and their own lines say next to nothing.
+    pub fused_relus: usize,
     /// Kernels in the order of the plan.
     pub kernels: Vec<KernelTime>,
     /// Average forward pass in milliseconds.
@@ -223,6 +225,7 @@ impl Timing {
         TimeReport {
             initial_loss,
             layers: layers.collect(),
+            fused_relus: self.net.fused_relus(),
             kernels: kernels.collect(),
             forward_ms: average(forward_ms),
             backward_ms: average(backward_ms),

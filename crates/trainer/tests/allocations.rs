@@ -93,6 +93,7 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
         device: Device::Cpu(Cpu::new(2)),
         plan,
         profile: ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::default() },
+        records: Default::default(),
         synthetic: None,
         mini_batch: None,
         seed: 1,

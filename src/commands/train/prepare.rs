@@ -54,6 +54,7 @@ pub(super) fn prepare(
         device: device.clone(),
         plan,
         profile: ProfileOptions::default(),
+        records: args.planning.database.records(&Environment::of_process())?,
         synthetic: synthetic(&args.run, &net),
         mini_batch: args.batch,
         seed: seed(args),
@@ -62,6 +63,7 @@ pub(super) fn prepare(
     let (start, mut bar) = (Instant::now(), ProfileBar::default());
     let prepared = Prepared::new(spec, &options, |progress| bar.show(progress))?;
     let seconds = start.elapsed().as_secs_f64();
+    warnings.extend(prepared.warnings().iter().inspect(|warning| console.warn(warning)).cloned());
     notes.extend(origin_note(args, prepared.plan_origin()));
     let header = header(args, notes, (&net, &prepared), DeviceReport::new(&device), warnings);
     console.text(&header)?;
@@ -81,7 +83,7 @@ fn header(
     notes.push(format!("seed {}", prepared.seed()));
     let kernels = prepared.plans()[0].kernels.len();
     let net = NetReport::new(spec, prepared.net(), kernels, args.run.synthetic.is_some());
-    Header { command: "train", device, net, warnings, notes }
+    Header { command: "train", device: Some(device), recorded: None, net, warnings, notes }
 }
 
 /// Whether a training that goes on does so bit by bit.

@@ -7,8 +7,14 @@ constexpr u32 CHANNEL_THREADS = 512;
 /// The line `y = a (x - mean) + b` of a channel.
 struct Line {
     float mean, a, b;
-    __device__ float operator()(float x) const { return (x - mean) * a + b; }
+    /// Rounded in the same way wherever it stands: backward has to find the sign that forward saw.
+    __device__ float operator()(float x) const { return __fmaf_rn(__fsub_rn(x, mean), a, b); }
 };
+
+/// The line of a channel with these statistics; gamma and beta may be null.
+__device__ __forceinline__ Line line_of(const float* gamma, const float* beta, u64 channel, float mean, float inv_std) {
+    return {mean, gamma ? __fmul_rn(gamma[channel], inv_std) : inv_std, beta ? beta[channel] : 0};
+}
 
 /// One forward pass in training, as cuda.rs fills it; gamma, beta and the running statistics may be null.
 struct Training {
@@ -17,6 +23,7 @@ struct Training {
     float *y, *mean, *inv_std;
     float *running_mean, *running_variance, *running_factor;
     float epsilon, fraction;
+    int relu;
 
     __device__ double count() const { return double(extents.outer * extents.inner.divisor); }
     /// A value of the channel: sums of squares about it lose no digits to a mean that is large against the deviation.
@@ -40,7 +47,9 @@ struct Training {
 
     /// Saves a channel's statistics and folds them into the running ones.
     __device__ void operator()(u64 channel, const double (&sums)[2]) const {
-        float of_mean = channel_mean(channel, sums), variance = channel_variance(sums);
+        save(channel, channel_mean(channel, sums), channel_variance(sums));
+    }
+    __device__ void save(u64 channel, float of_mean, float variance) const {
         mean[channel] = of_mean;
         inv_std[channel] = channel_inv_std(variance);
         if (!running_mean) return;
@@ -50,7 +59,7 @@ struct Training {
         if (channel == 0) *running_factor = fraction * *running_factor + 1;
     }
     __device__ Line line(u64 channel, float mean, float inv_std) const {
-        return {mean, (gamma ? gamma[channel] : 1) * inv_std, beta ? beta[channel] : 0};
+        return line_of(gamma, beta, channel, mean, inv_std);
     }
 };
 
@@ -67,7 +76,7 @@ extern "C" __global__ void statistics_finish(const __grid_constant__ Training tr
 extern "C" __global__ void normalise(const __grid_constant__ Training training) {
     map_channels({training.x}, training.y, false, training.extents,
                  [&](u64 channel) { return training.line(channel, training.mean[channel], training.inv_std[channel]); },
-                 [](const Line& line, const float (&in)[1]) { return line(in[0]); });
+                 [&](const Line& line, const float (&in)[1]) { return rectified(training.relu, line(in[0])); });
 }
 
 extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
@@ -76,10 +85,12 @@ extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
     u64 channel = blockIdx.x;
     double sums[2];
     channel_sums({training.x}, extents, channel, 0, extents.outer, sums, training.terms(channel));
-    if (threadIdx.x == 0) training(channel, sums);
-    float mean = training.channel_mean(channel, sums);
-    Line line = training.line(channel, mean, training.channel_inv_std(training.channel_variance(sums)));
-    channel_map({training.x}, training.y, false, extents, channel, [=](const float (&in)[1]) { return line(in[0]); });
+    float mean = training.channel_mean(channel, sums), variance = training.channel_variance(sums);
+    if (threadIdx.x == 0) training.save(channel, mean, variance);
+    Line line = training.line(channel, mean, training.channel_inv_std(variance));
+    bool relu = training.relu;
+    channel_map({training.x}, training.y, false, extents, channel,
+                [=](const float (&in)[1]) { return rectified(relu, line(in[0])); });
 }
 
 /// Mean and inverse standard deviation that the running sums stand for; with a factor of 0 both sums count as 0.
@@ -98,33 +109,48 @@ struct Plane {
     float b, c;
 };
 
-struct Gradient {
-    float mean, a, b, c;
-    __device__ float operator()(float x, float dy) const { return a * dy + (b * (x - mean) + c); }
+/// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU behind the line lets pass.
+struct Arriving {
+    Line line;
+    bool relu;
+    __device__ float operator()(float x, float dy) const { return relu && !(line(x) > 0) ? 0 : dy; }
 };
 
-/// One backward pass, as cuda.rs fills it; gamma, dgamma and dbeta may be null.
+struct Gradient {
+    Arriving arriving;
+    Plane plane;
+    __device__ float operator()(float x, float dy) const {
+        const Line& line = arriving.line;
+        return line.a * arriving(x, dy) + (plane.b * (x - line.mean) + plane.c);
+    }
+};
+
+/// One backward pass, as cuda.rs fills it; gamma, beta, dgamma and dbeta may be null.
 struct Backward {
     Extents extents;
-    const float *x, *dy, *mean, *inv_std, *gamma;
+    const float *x, *dy, *mean, *inv_std, *gamma, *beta;
     float *dx, *dgamma, *dbeta;
     Plane* planes;
-    int add, add_gradients, by_batch;
+    int add, add_gradients, by_batch, relu;
 
     __device__ auto terms(u64 channel) const {
-        return [mean = mean[channel]](const float (&in)[2], float (&sums)[2]) {
-            sums[0] += in[1];
-            sums[1] += in[1] * (in[0] - mean);
+        return [arriving = arriving(channel)](const float (&in)[2], float (&sums)[2]) {
+            float dy = arriving(in[0], in[1]);
+            sums[0] += dy;
+            sums[1] += dy * (in[0] - arriving.line.mean);
         };
     }
-    __device__ float a(u64 channel) const { return (gamma ? gamma[channel] : 1) * inv_std[channel]; }
+    __device__ Arriving arriving(u64 channel) const {
+        return {line_of(gamma, beta, channel, mean[channel], inv_std[channel]), relu != 0};
+    }
     __device__ Plane plane(u64 channel, const double (&sums)[2]) const {
         if (!by_batch) return {0, 0};
-        double inverse = inv_std[channel], per_element = a(channel) / double(extents.outer * extents.inner.divisor);
+        double inverse = inv_std[channel], a = arriving(channel).line.a;
+        double per_element = a / double(extents.outer * extents.inner.divisor);
         return {float(-per_element * sums[1] * inverse * inverse), float(-per_element * sums[0])};
     }
     __device__ Gradient gradient(u64 channel, const Plane& plane) const {
-        return {mean[channel], a(channel), plane.b, plane.c};
+        return {arriving(channel), plane};
     }
     __device__ void save_gradients(u64 channel, const double (&sums)[2]) const {
         if (dgamma) put(add_gradients, dgamma + channel, float(sums[1] * inv_std[channel]));

@@ -1,12 +1,12 @@
 //! Batch normalisation on the CPU: one channel after the other, so that all passes but the first read from cache.
 
-use super::{Affine, AffineGradients, Running, RunningMut, Saved, Statistics};
+use super::{AffineGradients, Mapping, Running, RunningMut, Saved, Statistics};
 use crate::{
     AxisExtents,
-    cpu_loops::{ChannelMut, for_each_channel, for_each_run, items_per_task, put},
-    cpu_sums::{Itself, SquaredDeviation, WithDeviation, channel_sums},
+    cpu_loops::{ChannelMut, for_each_channel, for_each_run, items_per_task, put, rectified},
+    cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu, View};
+use tensor::{Accumulate, Cpu, cpu::simd::Lanes};
 
 #[allow(clippy::too_many_arguments)]
 pub(super) fn forward_training(
@@ -14,7 +14,7 @@ pub(super) fn forward_training(
     extents: &AxisExtents,
     epsilon: f32,
     x: &[f32],
-    affine: Option<Affine<'_>>,
+    after: Mapping<'_>,
     y: &mut [f32],
     [mean, inv_std]: [&mut [f32]; 2],
     running: Option<RunningMut<'_>>,
@@ -28,9 +28,9 @@ pub(super) fn forward_training(
         |channel, mut y, [mean, inv_std]| {
             // `inv_std` holds the variance until the running statistics have taken it.
             (*mean, *inv_std) = moments(extents, x, channel);
-            let line = Line::new(*mean, inverse_deviation(*inv_std, epsilon), affine.as_ref(), channel);
+            let line = Line::new(*mean, inverse_deviation(*inv_std, epsilon), &after, channel);
             for sample in 0..extents.outer {
-                line.apply(plane(extents, x, sample, channel), y.plane(sample));
+                line.apply(after.relu, plane(extents, x, sample, channel), y.plane(sample));
             }
         },
     );
@@ -45,7 +45,8 @@ fn inverse_deviation(variance: f32, epsilon: f32) -> f32 {
     1.0 / (variance + epsilon).sqrt()
 }
 
-/// The line `y = a (x - mean) + b` of one channel.
+/// The line `y = a (x - mean) + b` of one channel. Backward rounds it as forward does: the signs have to agree.
+#[derive(Clone, Copy)]
 struct Line {
     mean: f32,
     a: f32,
@@ -54,15 +55,34 @@ struct Line {
 
 impl Line {
     #[inline(always)]
-    fn new(mean: f32, inv_std: f32, affine: Option<&Affine<'_>>, channel: usize) -> Self {
-        let [gamma, beta] = affine.map_or([1.0, 0.0], |affine| affine.channel(channel));
+    fn new(mean: f32, inv_std: f32, after: &Mapping<'_>, channel: usize) -> Self {
+        let [gamma, beta] = after.affine.map_or([1.0, 0.0], |affine| affine.channel(channel));
         Self { mean, a: gamma * inv_std, b: beta }
     }
 
     #[inline(always)]
-    fn apply(&self, x: &[f32], y: &mut [f32]) {
-        let &Self { mean, a, b } = self;
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - mean) * a + b);
+    fn at(self, x: f32) -> f32 {
+        (x - self.mean) * self.a + self.b
+    }
+
+    #[inline(always)]
+    fn apply(self, relu: bool, x: &[f32], y: &mut [f32]) {
+        y.iter_mut().zip(x).for_each(|(y, &x)| *y = rectified(relu, self.at(x)));
+    }
+}
+
+/// [`WithDeviation`] of what a ReLU behind the line lets pass of the gradient.
+impl Terms<2, 2> for Line {
+    #[inline(always)]
+    fn of<L: Lanes>(self, lanes: L, [x, dy]: [L::V; 2]) -> [L::V; 2] {
+        let deviation = lanes.sub(x, lanes.splat(self.mean));
+        let y = lanes.add(lanes.mul(deviation, lanes.splat(self.a)), lanes.splat(self.b));
+        let dy = lanes.where_positive(y, dy);
+        [lanes.mul(dy, deviation), dy]
+    }
+    #[inline(always)]
+    fn neutral(self) -> [f32; 2] {
+        [self.mean, 0.0]
     }
 }
 
@@ -112,7 +132,7 @@ pub(super) fn normalise(
     cpu: &Cpu,
     extents: &AxisExtents,
     x: &[f32],
-    affine: Option<Affine<'_>>,
+    after: Mapping<'_>,
     y: &mut [f32],
     [mean, inv_std]: [&[f32]; 2],
 ) {
@@ -126,7 +146,7 @@ pub(super) fn normalise(
             for (plane, y) in planes.zip(y.chunks_exact_mut(extents.inner.max(1))) {
                 let channel = plane % extents.axis;
                 let x = &x[plane * extents.inner..(plane + 1) * extents.inner];
-                Line::new(mean[channel], inv_std[channel], affine.as_ref(), channel).apply(x, y);
+                Line::new(mean[channel], inv_std[channel], &after, channel).apply(after.relu, x, y);
             }
         },
     );
@@ -138,7 +158,7 @@ pub(super) struct Inputs<'a> {
     pub(super) x: &'a [f32],
     pub(super) dy: &'a [f32],
     pub(super) saved: Saved<'a>,
-    pub(super) gamma: Option<View<'a>>,
+    pub(super) after: Mapping<'a>,
 }
 
 pub(super) fn backward(
@@ -200,34 +220,56 @@ impl Inputs<'_> {
         mut dx: ChannelMut<'_>,
         accumulate: Accumulate,
     ) -> [f32; 2] {
-        let sums = self.sums(extents, channel);
-        let gradient = self.gradient(extents, channel, sums);
+        let line = self.line(channel);
+        let sums = self.sums(extents, channel, line);
+        let gradient = self.gradient(extents, channel, line, sums);
         for sample in 0..extents.outer {
             let x = plane(extents, self.x, sample, channel);
             let dy = plane(extents, self.dy, sample, channel);
-            gradient.apply(x, dy, dx.plane(sample), accumulate);
+            let dx = dx.plane(sample);
+            match self.after.relu {
+                true => gradient.apply([x, dy], dx, accumulate, |x| line.at(x) > 0.0),
+                false => gradient.apply([x, dy], dx, accumulate, |_| true),
+            }
         }
         sums.map(|sum| sum as f32)
     }
 
-    /// The channel's sums of `dy` and of `dy * xhat`.
+    /// What forward computed.
     #[inline(always)]
-    fn sums(&self, extents: &AxisExtents, channel: usize) -> [f64; 2] {
-        let (mean, inv_std) = (self.saved.mean.host()[channel], self.saved.inv_std.host()[channel]);
-        let blobs = [self.x, self.dy];
-        let [by_x, by_one] = channel_sums(extents, channel, blobs, WithDeviation { mean });
-        [by_one, by_x * f64::from(inv_std)]
+    fn line(&self, channel: usize) -> Line {
+        Line::new(self.saved.mean.host()[channel], self.inv_std(channel), &self.after, channel)
     }
 
     #[inline(always)]
-    fn gradient(&self, extents: &AxisExtents, channel: usize, [sum, sum_xhat]: [f64; 2]) -> Gradient {
-        let (mean, inv_std) = (self.saved.mean.host()[channel], self.saved.inv_std.host()[channel]);
-        let a = self.gamma.map_or(1.0, |gamma| gamma.host()[channel]) * inv_std;
+    fn inv_std(&self, channel: usize) -> f32 {
+        self.saved.inv_std.host()[channel]
+    }
+
+    /// The channel's sums of `dy` and of `dy * xhat`.
+    #[inline(always)]
+    fn sums(&self, extents: &AxisExtents, channel: usize, line: Line) -> [f64; 2] {
+        let blobs = [self.x, self.dy];
+        let [by_x, by_one] = match self.after.relu {
+            true => channel_sums(extents, channel, blobs, line),
+            false => channel_sums(extents, channel, blobs, WithDeviation { mean: line.mean }),
+        };
+        [by_one, by_x * f64::from(self.inv_std(channel))]
+    }
+
+    #[inline(always)]
+    fn gradient(
+        &self,
+        extents: &AxisExtents,
+        channel: usize,
+        Line { mean, a, .. }: Line,
+        [sum, sum_xhat]: [f64; 2],
+    ) -> Gradient {
         match self.statistics {
             Statistics::Running => Gradient { mean, a, b: 0.0, c: 0.0 },
             Statistics::Batch => {
                 let per_element = f64::from(a) / extents.per_index() as f64;
-                let b = (-per_element * sum_xhat * f64::from(inv_std)) as f32;
+                let b = (-per_element * sum_xhat * f64::from(self.inv_std(channel))) as f32;
                 Gradient { mean, a, b, c: (-per_element * sum) as f32 }
             }
         }
@@ -235,10 +277,18 @@ impl Inputs<'_> {
 }
 
 impl Gradient {
+    /// `passes(x)` says whether the gradient arrives at all.
     #[inline(always)]
-    fn apply(&self, x: &[f32], dy: &[f32], dx: &mut [f32], accumulate: Accumulate) {
+    fn apply(
+        &self,
+        [x, dy]: [&[f32]; 2],
+        dx: &mut [f32],
+        accumulate: Accumulate,
+        passes: impl Fn(f32) -> bool,
+    ) {
         let &Self { mean, a, b, c } = self;
         for ((dx, &x), &dy) in dx.iter_mut().zip(x).zip(dy) {
+            let dy = if passes(x) { dy } else { 0.0 };
             put(accumulate, dx, a * dy + (b * (x - mean) + c));
         }
     }

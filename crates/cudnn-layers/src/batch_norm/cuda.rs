@@ -1,6 +1,6 @@
 //! Batch normalisation on the GPU.
 
-use super::{Affine, AffineGradients, Running, RunningMut, Saved, SavedMut, Statistics};
+use super::{AffineGradients, Mapping, Running, RunningMut, Saved, SavedMut, Statistics};
 use crate::{
     AxisExtents,
     cuda_launches::{ChannelSums, Extents, THREADS, add, grid, launch_tiles},
@@ -46,24 +46,27 @@ struct Training {
     running_factor: u64,
     epsilon: f32,
     fraction: f32,
+    relu: i32,
+    padding: u32,
 }
 
 impl Training {
     fn new(
         extents: &AxisExtents,
         x: View<'_>,
-        affine: Option<&Affine<'_>>,
+        after: &Mapping<'_>,
         y: &mut ViewMut<'_>,
         saved: &mut SavedMut<'_>,
     ) -> Self {
         Self {
             extents: Extents::new(extents),
             x: address(Some(x)),
-            gamma: address(affine.map(|affine| affine.gamma)),
-            beta: address(affine.and_then(|affine| affine.beta)),
+            gamma: address(after.affine.map(|affine| affine.gamma)),
+            beta: address(after.affine.and_then(|affine| affine.beta)),
             y: y.device().address(),
             mean: saved.mean.device().address(),
             inv_std: saved.inv_std.device().address(),
+            relu: i32::from(after.relu),
             ..Zeroable::zeroed()
         }
     }
@@ -87,7 +90,7 @@ pub(super) fn forward_training(
     extents: &AxisExtents,
     epsilon: f32,
     x: View<'_>,
-    affine: Option<&Affine<'_>>,
+    after: Mapping<'_>,
     mut y: ViewMut<'_>,
     mut saved: SavedMut<'_>,
     running: Option<RunningMut<'_>>,
@@ -95,7 +98,7 @@ pub(super) fn forward_training(
     if extents.is_empty() {
         return;
     }
-    let mut training = Training::new(extents, x, affine, &mut y, &mut saved);
+    let mut training = Training::new(extents, x, &after, &mut y, &mut saved);
     training.epsilon = epsilon;
     if let Some(mut running) = running {
         training.running_mean = running.mean.device().address();
@@ -139,12 +142,12 @@ pub(super) fn forward_inference(
     extents: &AxisExtents,
     epsilon: f32,
     x: View<'_>,
-    affine: Option<&Affine<'_>>,
+    after: Mapping<'_>,
     running: Running<'_>,
     mut y: ViewMut<'_>,
     mut saved: SavedMut<'_>,
 ) {
-    let training = Training::new(extents, x, affine, &mut y, &mut saved);
+    let training = Training::new(extents, x, &after, &mut y, &mut saved);
     let args = [
         running.mean.into(),
         running.variance.into(),
@@ -172,6 +175,7 @@ struct Backward {
     mean: u64,
     inv_std: u64,
     gamma: u64,
+    beta: u64,
     dx: u64,
     dgamma: u64,
     dbeta: u64,
@@ -179,7 +183,7 @@ struct Backward {
     add: i32,
     add_gradients: i32,
     by_batch: i32,
-    padding: u32,
+    relu: i32,
 }
 
 impl Backward {
@@ -194,7 +198,7 @@ pub(super) struct Inputs<'a> {
     pub(super) x: View<'a>,
     pub(super) dy: View<'a>,
     pub(super) saved: Saved<'a>,
-    pub(super) gamma: Option<View<'a>>,
+    pub(super) after: Mapping<'a>,
 }
 
 pub(super) fn backward(
@@ -212,14 +216,16 @@ pub(super) fn backward(
         dy: address(Some(inputs.dy)),
         mean: address(Some(inputs.saved.mean)),
         inv_std: address(Some(inputs.saved.inv_std)),
-        gamma: address(inputs.gamma),
+        gamma: address(inputs.after.affine.map(|affine| affine.gamma)),
+        beta: address(inputs.after.affine.and_then(|affine| affine.beta)),
         dx: dx.device().address(),
         dgamma: address_mut(gradients.as_mut().map(|gradients| &mut gradients.dgamma)),
         dbeta: address_mut(gradients.as_mut().and_then(|gradients| gradients.dbeta.as_mut())),
         add: add(accumulate),
         add_gradients,
         by_batch: i32::from(inputs.statistics == Statistics::Batch),
-        ..Zeroable::zeroed()
+        relu: i32::from(inputs.after.relu),
+        planes: 0,
     };
     if let Some(grid) = channel_grid(extents) {
         // SAFETY: `backward_by_channel(Backward backward)`, whose addresses are of views that live to the end of this

@@ -9,6 +9,9 @@
 //! * Backward needs the bottom data and what forward saved. With batch statistics
 //!   `dx = gamma * inv_std * (dy - mean(dy) - xhat * mean(dy * xhat))`, with running ones `dx = gamma * inv_std * dy`.
 //!
+//! A ReLU that follows can be part of both passes: `y = max(gamma xhat + beta, 0)`. Backward finds the sign of `y` again
+//! from `x`, by the same operations, so that neither `y` nor a pass over its gradient is needed.
+//!
 //! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes; on
 //! a GPU the same holds for channels that fit.
 
@@ -73,7 +76,8 @@ pub enum Statistics {
     Running,
 }
 
-/// Normalises with the statistics of the mini-batch, saves them, and updates the running ones if given.
+/// Normalises with the statistics of the mini-batch, saves them, and updates the running ones if given; with `relu`, `y` is
+/// rectified on the way.
 ///
 /// # Panics
 /// If a length does not match `extents`, as in all functions of this module.
@@ -84,6 +88,7 @@ pub fn forward_training(
     epsilon: f32,
     x: View<'_>,
     affine: Option<Affine<'_>>,
+    relu: bool,
     mut y: ViewMut<'_>,
     mut saved: SavedMut<'_>,
     running: Option<RunningMut<'_>>,
@@ -92,15 +97,17 @@ pub fn forward_training(
     match device {
         Device::Cpu(cpu) => {
             let out = [saved.mean.host(), saved.inv_std.host()];
-            cpu::forward_training(cpu, extents, epsilon, x.host(), affine, y.host(), out, running);
+            let after = Mapping { affine, relu };
+            cpu::forward_training(cpu, extents, epsilon, x.host(), after, y.host(), out, running);
         }
         Device::Cuda(cuda) => {
-            cuda::forward_training(cuda, extents, epsilon, x, affine.as_ref(), y, saved, running);
+            cuda::forward_training(cuda, extents, epsilon, x, Mapping { affine, relu }, y, saved, running);
         }
     }
 }
 
-/// Normalises with the running statistics and saves the mean and inverse standard deviation that they give.
+/// Normalises with the running statistics and saves the mean and inverse standard deviation that they give; with `relu`,
+/// `y` is rectified on the way.
 #[allow(clippy::too_many_arguments)]
 pub fn forward_inference(
     device: &Device,
@@ -108,6 +115,7 @@ pub fn forward_inference(
     epsilon: f32,
     x: View<'_>,
     affine: Option<Affine<'_>>,
+    relu: bool,
     running: Running<'_>,
     mut y: ViewMut<'_>,
     mut saved: SavedMut<'_>,
@@ -120,16 +128,16 @@ pub fn forward_inference(
             let out = [saved.mean.host(), saved.inv_std.host()];
             cpu::running_statistics(running, epsilon, out);
             let out = [saved.mean.host() as &[f32], saved.inv_std.host()];
-            cpu::normalise(cpu, extents, x.host(), affine, y.host(), out);
+            cpu::normalise(cpu, extents, x.host(), Mapping { affine, relu }, y.host(), out);
         }
         Device::Cuda(cuda) => {
-            cuda::forward_inference(cuda, extents, epsilon, x, affine.as_ref(), running, y, saved);
+            cuda::forward_inference(cuda, extents, epsilon, x, Mapping { affine, relu }, running, y, saved);
         }
     }
 }
 
 /// `dx (+)= ...` (see the module) and, with gamma and beta, `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`.
-/// gamma is what forward used; a net without it passes `None` for both.
+/// `affine` and `relu` are what forward used: through a ReLU, only the `dy` where `y > 0` count.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &Device,
@@ -137,7 +145,8 @@ pub fn backward(
     statistics: Statistics,
     x: View<'_>,
     saved: Saved<'_>,
-    gamma: Option<View<'_>>,
+    affine: Option<Affine<'_>>,
+    relu: bool,
     dy: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
@@ -146,18 +155,31 @@ pub fn backward(
     let (len, channels) = (extents.len(), extents.axis);
     assert_eq!((x.len(), dy.len(), dx.len()), (len, len, len), "lengths of x, dy and dx");
     assert_eq!((saved.mean.len(), saved.inv_std.len()), (channels, channels), "lengths of what was saved");
-    assert_eq!(gamma.map_or(channels, |gamma| gamma.len()), channels, "one gamma per channel");
+    affine.iter().for_each(|affine| affine.check(channels));
     gradients.iter().for_each(|gradients| gradients.check(channels));
     match device {
         Device::Cpu(cpu) => {
-            let inputs = cpu::Inputs { statistics, x: x.host(), dy: dy.host(), saved, gamma };
+            let inputs = cpu::Inputs {
+                statistics,
+                x: x.host(),
+                dy: dy.host(),
+                saved,
+                after: Mapping { affine, relu },
+            };
             cpu::backward(cpu, extents, &inputs, dx.host(), accumulate, gradients);
         }
         Device::Cuda(cuda) => {
-            let inputs = cuda::Inputs { statistics, x, dy, saved, gamma };
+            let inputs = cuda::Inputs { statistics, x, dy, saved, after: Mapping { affine, relu } };
             cuda::backward(cuda, extents, &inputs, dx, accumulate, gradients);
         }
     }
+}
+
+/// What becomes of the normalised values.
+#[derive(Clone, Copy)]
+struct Mapping<'a> {
+    affine: Option<Affine<'a>>,
+    relu: bool,
 }
 
 fn check_forward(

@@ -1,7 +1,9 @@
 //! Against the definition in double precision, finite differences, and Caffe's bookkeeping of the running sums.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
+use crate::testing::{
+    FEW_ROUNDINGS, TestDevice, assert_same_bits, numeric_gradient, on_every_device, rectified, wide,
+};
 use tensor::testing::{assert_close, random};
 
 const EPSILON: f32 = 1e-3;
@@ -45,7 +47,7 @@ on_every_device! {
             let e = AxisExtents { outer, axis, inner };
             let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 3.0 * x + 2.0).collect();
             let (gamma, beta) = (random(axis, 2), random(axis, 3));
-            let out = train(on, &e, &x, Some([&gamma, &beta]));
+            let out = train(on, &e, &x, Some([&gamma, &beta]), false);
             let [mean, variance] = moments(&e, &wide(&x));
             let affine = [&wide(&gamma)[..], &wide(&beta)];
             let y = reference(&e, &wide(&x), &[mean.clone(), variance.clone()], affine);
@@ -67,7 +69,7 @@ on_every_device! {
         for [outer, axis, inner] in [[4, 2, 5000], [4, 3, 500], [2000, 2, 1]] {
             let e = AxisExtents { outer, axis, inner };
             let x: Vec<f32> = random(e.len(), 1).iter().map(|x| 1000.0 + x).collect();
-            let out = train(on, &e, &x, None);
+            let out = train(on, &e, &x, None, false);
             let [_, variance] = moments(&e, &wide(&x));
             let inv_std: Vec<f64> = variance.iter().map(|v| 1.0 / (v + f64::from(EPSILON)).sqrt()).collect();
             assert_close(&out[e.len() + axis..e.len() + 2 * axis], &inv_std, 1e-5, "inverse deviation");
@@ -85,7 +87,7 @@ on_every_device! {
                 let (saved_mean, inv_std) = saved.split_at(5);
                 let saved = SavedMut { mean: saved_mean, inv_std };
                 let running = Running { mean, variance, factor };
-                forward_inference(device, &e, EPSILON, x, None, running, y, saved);
+                forward_inference(device, &e, EPSILON, x, None, false, running, y, saved);
             });
             let weight = if factor == 0.0 { 0.0 } else { 1.0 / f64::from(factor) };
             let scaled = |sums: &[f32]| wide(sums).iter().map(|sum| sum * weight).collect();
@@ -103,7 +105,8 @@ on_every_device! {
             let (gamma, beta) = (random(axis, 3), random(axis, 4));
             let moments_of_x = moments(&e, &wide(&x));
             for statistics in [Statistics::Batch, Statistics::Running] {
-                let out = gradients(on, &e, statistics, [&x, &dy], &moments_of_x, &gamma);
+                let saved = saved(&moments_of_x);
+                let out = gradients(on, &e, statistics, [&x, &dy], &saved, [&gamma, &beta], false);
                 let of = |x: &[f64], gamma: &[f64], beta: &[f64]| {
                     let batch = statistics == Statistics::Batch;
                     let moments = if batch { moments(&e, x) } else { moments_of_x.clone() };
@@ -125,7 +128,8 @@ on_every_device! {
             let e = AxisExtents { outer, axis, inner };
             let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
             let (gamma, moments) = (random(axis, 3), moments(&e, &wide(&x)));
-            let out = gradients(on, &e, Statistics::Batch, [&x, &dy], &moments, &gamma);
+            let (saved, beta) = (saved(&moments), vec![0.0; axis]);
+            let out = gradients(on, &e, Statistics::Batch, [&x, &dy], &saved, [&gamma, &beta], false);
             let expected = formula(&e, [&x, &dy], &moments, &gamma);
             let (dx, rest) = expected.split_at(e.len());
             assert_close(&out[..e.len()], dx, 1e-5, "dx");
@@ -143,16 +147,78 @@ on_every_device! {
             let out = on.run([&x, &dy, &mean, &inv_std], e.len(), |device, [x, dy, mean, inv_std], dx| {
                 let saved = Saved { mean, inv_std };
                 let replace = Accumulate::Replace;
-                backward(device, &e, Statistics::Batch, x, saved, None, dy, dx, replace, None);
+                backward(device, &e, Statistics::Batch, x, saved, None, false, dy, dx, replace, None);
             });
             let expected = formula(&e, [&x, &dy], &moments, &vec![1.0; axis]);
             assert_close(&out, &expected[..e.len()], 1e-5, "dx");
         }
     }
+
+    /// One channel is NaN; another's `y` is -0 in places, where the ReLU leaves it and lets no gradient pass.
+    fn a_fused_relu_is_the_relu_that_follows(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let e = AxisExtents { outer, axis, inner };
+            let (mut x, dy) = (random(e.len(), 1), random(e.len(), 2));
+            let (mut gamma, mut beta) = (random(axis, 3), random(axis, 4));
+            (gamma[0], beta[0]) = (0.0, -0.0);
+            x[(axis - 1) * inner] = f32::NAN;
+            for affine in [Some([&gamma[..], &beta]), None] {
+                let (apart, fused) = (train(on, &e, &x, affine, false), train(on, &e, &x, affine, true));
+                let (y, rest) = apart.split_at(e.len());
+                assert_same_bits(&fused[..e.len()], &rectified(y));
+                assert_same_bits(&fused[e.len()..], rest);
+                let saved = [rest[..axis].to_vec(), rest[axis..2 * axis].to_vec()];
+                let passed: Vec<f32> =
+                    y.iter().zip(&dy).map(|(&y, &dy)| if y > 0.0 { dy } else { 0.0 }).collect();
+                let affine = affine.unwrap_or([&[], &[]]);
+                for statistics in [Statistics::Batch, Statistics::Running] {
+                    let of = |dy: &[f32], relu: bool| {
+                        backward_once(on, &e, statistics, [&x, dy], &saved, affine, relu)
+                    };
+                    let (fused, apart) = (of(&dy, true), of(&passed, false));
+                    match on {
+                        TestDevice::Cpu => assert_same_bits(&fused, &apart),
+                        // A compiler may round other products and sums once here, twice there.
+                        TestDevice::Cuda { .. } => assert_close_or_nan(&fused, &apart),
+                    }
+                }
+            }
+        }
+    }
+
+    fn a_relu_is_fused_with_running_statistics_too(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let e = AxisExtents { outer, axis, inner };
+            let (x, mean, gamma) = (random(e.len(), 1), random(axis, 2), random(axis, 3));
+            let variance: Vec<f32> = random(axis, 4).iter().map(|v| v + 1.5).collect();
+            let with = |relu: bool| {
+                let inputs = [&x[..], &mean, &variance, &[2.5], &gamma];
+                on.run(inputs, e.len() + 2 * axis, |device, [x, mean, variance, factor, gamma], out| {
+                    let (y, saved) = out.split_at(e.len());
+                    let (saved_mean, inv_std) = saved.split_at(axis);
+                    let (saved, affine) = (SavedMut { mean: saved_mean, inv_std }, Affine { gamma, beta: None });
+                    let running = Running { mean, variance, factor };
+                    forward_inference(device, &e, EPSILON, x, Some(affine), relu, running, y, saved);
+                })
+            };
+            let (apart, fused) = (with(false), with(true));
+            assert_same_bits(&fused[..e.len()], &rectified(&apart[..e.len()]));
+            assert_same_bits(&fused[e.len()..], &apart[e.len()..]);
+        }
+    }
+}
+
+/// Close where both are numbers, and NaN in the same places.
+fn assert_close_or_nan(found: &[f32], expected: &[f32]) {
+    let numbers = |values: &[f32]| -> Vec<f32> {
+        values.iter().map(|&value| if value.is_nan() { 0.0 } else { value }).collect()
+    };
+    assert!(found.iter().zip(expected).all(|(a, b)| a.is_nan() == b.is_nan()), "NaN in other places");
+    assert_close(&numbers(found), &wide(&numbers(expected)), 1e-5, "gradients");
 }
 
 /// `y`, what is saved, and the running sums, all of which were 2 before.
-fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]>) -> Vec<f32> {
+fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]>, relu: bool) -> Vec<f32> {
     let start = vec![2.0; e.len() + 4 * e.axis + 1];
     let [gamma, beta] = affine.unwrap_or([&[], &[]]);
     on.run_in_place([x, gamma, beta], &start, |device, [x, gamma, beta], out| {
@@ -164,7 +230,7 @@ fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]
         let saved = SavedMut { mean: saved_mean, inv_std };
         let running = RunningMut { mean, variance, factor, moving_average_fraction: 0.9 };
         let affine = affine.map(|_| Affine { gamma, beta: Some(beta) });
-        forward_training(device, e, EPSILON, x, affine, y, saved, Some(running));
+        forward_training(device, e, EPSILON, x, affine, relu, y, saved, Some(running));
     })
 }
 
@@ -180,18 +246,42 @@ fn gradients(
     e: &AxisExtents,
     statistics: Statistics,
     [x, dy]: [&[f32]; 2],
-    moments: &[Vec<f64>; 2],
-    gamma: &[f32],
+    [mean, inv_std]: &[Vec<f32>; 2],
+    [gamma, beta]: [&[f32]; 2],
+    relu: bool,
 ) -> Vec<f32> {
-    let [mean, inv_std] = saved(moments);
-    let inputs = [x, dy, &mean, &inv_std, gamma];
+    let inputs = [x, dy, mean, inv_std, gamma, beta];
     on.run_accumulating(inputs, e.len() + 2 * e.axis, |device, inputs, out, accumulate| {
-        let [x, dy, mean, inv_std, gamma] = inputs;
+        let [x, dy, mean, inv_std, gamma, beta] = inputs;
         let (dx, rest) = out.split_at(e.len());
         let (dgamma, dbeta) = rest.split_at(e.axis);
         let gradients = AffineGradients { dgamma, dbeta: Some(dbeta), accumulate };
+        let (saved, affine) = (Saved { mean, inv_std }, Affine { gamma, beta: Some(beta) });
+        backward(device, e, statistics, x, saved, Some(affine), relu, dy, dx, accumulate, Some(gradients));
+    })
+}
+
+/// The same for operands that may hold NaN; of an empty gamma, only `dx`.
+fn backward_once(
+    on: &TestDevice,
+    e: &AxisExtents,
+    statistics: Statistics,
+    [x, dy]: [&[f32]; 2],
+    [mean, inv_std]: &[Vec<f32>; 2],
+    [gamma, beta]: [&[f32]; 2],
+    relu: bool,
+) -> Vec<f32> {
+    let inputs = [x, dy, mean, inv_std, gamma, beta];
+    on.run_in_place(inputs, &vec![1.0; e.len() + 2 * e.axis], |device, inputs, out| {
+        let [x, dy, mean, inv_std, gamma, beta] = inputs;
+        let (dx, rest) = out.split_at(e.len());
+        let (dgamma, dbeta) = rest.split_at(e.axis);
+        let accumulate = Accumulate::Add;
+        let has_affine = !gamma.is_empty();
+        let affine = has_affine.then_some(Affine { gamma, beta: Some(beta) });
+        let gradients = has_affine.then_some(AffineGradients { dgamma, dbeta: Some(dbeta), accumulate });
         let saved = Saved { mean, inv_std };
-        backward(device, e, statistics, x, saved, Some(gamma), dy, dx, accumulate, Some(gradients));
+        backward(device, e, statistics, x, saved, affine, relu, dy, dx, accumulate, gradients);
     })
 }
 

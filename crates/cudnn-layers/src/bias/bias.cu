@@ -1,8 +1,8 @@
 // A bias per channel and its gradient.
 
-extern "C" __global__ void bias_forward(Extents extents, const float* b, float* y) {
+extern "C" __global__ void bias_forward(Extents extents, const float* b, int relu, float* y) {
     map_channels({y}, y, false, extents, [=](u64 channel) { return b[channel]; },
-                 [](float b, const float (&in)[1]) { return in[0] + b; });
+                 [=](float b, const float (&in)[1]) { return rectified(relu, in[0] + b); });
 }
 
 struct Finish {

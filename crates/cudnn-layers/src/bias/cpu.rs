@@ -2,14 +2,14 @@
 
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_run, items_per_task, put},
+    cpu_loops::{for_each_run, items_per_task, put, rectified},
     cpu_sums::{Itself, channel_sums},
 };
 use tensor::{Accumulate, Cpu};
 
-pub(super) fn forward_in_place(cpu: &Cpu, extents: &AxisExtents, b: &[f32], y: &mut [f32]) {
+pub(super) fn forward_in_place(cpu: &Cpu, extents: &AxisExtents, b: &[f32], relu: bool, y: &mut [f32]) {
     if extents.inner == 1 {
-        return add_to_rows(cpu, b, y);
+        return add_to_rows(cpu, b, relu, y);
     }
     for_each_run(
         cpu,
@@ -20,14 +20,14 @@ pub(super) fn forward_in_place(cpu: &Cpu, extents: &AxisExtents, b: &[f32], y: &
         |planes, [y]| {
             for (plane, y) in planes.zip(y.chunks_exact_mut(extents.inner)) {
                 let b = b[plane % b.len()];
-                y.iter_mut().for_each(|y| *y += b);
+                y.iter_mut().for_each(|y| *y = rectified(relu, *y + b));
             }
         },
     );
 }
 
 /// The outputs of an inner product: channels are neighbours.
-fn add_to_rows(cpu: &Cpu, b: &[f32], y: &mut [f32]) {
+fn add_to_rows(cpu: &Cpu, b: &[f32], relu: bool, y: &mut [f32]) {
     for_each_run(
         cpu,
         y.len() / b.len().max(1),
@@ -36,7 +36,7 @@ fn add_to_rows(cpu: &Cpu, b: &[f32], y: &mut [f32]) {
         #[inline(always)]
         |_, [y]| {
             for row in y.chunks_exact_mut(b.len()) {
-                row.iter_mut().zip(b).for_each(|(y, &b)| *y += b);
+                row.iter_mut().zip(b).for_each(|(y, &b)| *y = rectified(relu, *y + b));
             }
         },
     );

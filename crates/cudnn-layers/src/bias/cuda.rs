@@ -12,11 +12,18 @@ use tensor::{
 static SOURCE: Source =
     Source { name: "bias.cu", text: concat!(include_str!("../common.cuh"), include_str!("bias.cu")) };
 
-pub(super) fn forward_in_place(cuda: &Cuda, extents: &AxisExtents, b: View<'_>, mut y: ViewMut<'_>) {
+pub(super) fn forward_in_place(
+    cuda: &Cuda,
+    extents: &AxisExtents,
+    b: View<'_>,
+    relu: bool,
+    mut y: ViewMut<'_>,
+) {
     let len = y.len();
     let extents = Extents::new(extents);
-    // SAFETY: `bias_forward(Extents extents, const float* b, float* y)`; the contract has checked both lengths.
-    unsafe { launch_tiles(cuda, &SOURCE, "bias_forward", len, &[extents.arg(), b.into(), (&mut y).into()]) };
+    let args = [extents.arg(), b.into(), i32::from(relu).into(), (&mut y).into()];
+    // SAFETY: `bias_forward(Extents extents, const float* b, int relu, float* y)`; the contract has checked both lengths.
+    unsafe { launch_tiles(cuda, &SOURCE, "bias_forward", len, &args) };
 }
 
 pub(super) fn backward(

@@ -10,15 +10,15 @@ mod tests;
 use crate::AxisExtents;
 use tensor::{Accumulate, Device, View, ViewMut};
 
-/// Adds `b` (one element per channel, the axis of `extents`) to `y`.
+/// Adds `b` (one element per channel, the axis of `extents`) to `y`; with `relu`, the sum is rectified on the way.
 ///
 /// # Panics
 /// If a length does not match `extents`.
-pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, mut y: ViewMut<'_>) {
+pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, relu: bool, mut y: ViewMut<'_>) {
     assert_eq!((b.len(), y.len()), (extents.axis, extents.len()), "lengths of bias and blob");
     match device {
-        Device::Cpu(cpu) => cpu::forward_in_place(cpu, extents, b.host(), y.host()),
-        Device::Cuda(cuda) => cuda::forward_in_place(cuda, extents, b, y),
+        Device::Cpu(cpu) => cpu::forward_in_place(cpu, extents, b.host(), relu, y.host()),
+        Device::Cuda(cuda) => cuda::forward_in_place(cuda, extents, b, relu, y),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Against plain loops.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, on_every_device};
+use crate::testing::{FEW_ROUNDINGS, assert_same_bits, on_every_device, rectified};
 use tensor::testing::{assert_close, random};
 
 /// Planes of one element, odd ones, some that four-element packs fill, and channels that are worth many blocks.
@@ -24,7 +24,7 @@ on_every_device! {
         for [outer, axis, inner] in EXTENTS {
             let extents = AxisExtents { outer, axis, inner };
             let (x, b) = (random(extents.len(), 1), random(axis, 2));
-            let y = on.run_in_place([&b], &x, |device, [b], y| forward_in_place(device, &extents, b, y));
+            let y = on.run_in_place([&b], &x, |device, [b], y| forward_in_place(device, &extents, b, false, y));
             let db = on.run_accumulating([&x], axis, |device, [dy], db, accumulate| {
                 backward(device, &extents, dy, db, accumulate);
             });
@@ -35,6 +35,20 @@ on_every_device! {
                 sums[channel] += f64::from(x);
             }
             assert_close(&db, &sums, FEW_ROUNDINGS, "db");
+        }
+    }
+
+    fn a_fused_relu_is_the_relu_that_follows(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let extents = AxisExtents { outer, axis, inner };
+            let (mut x, mut b) = (random(extents.len(), 1), random(axis, 2));
+            // -0 + -0 is -0, and a NaN passes.
+            (x[0], b[0]) = (-0.0, -0.0);
+            *x.last_mut().unwrap() = if x.len() > 1 { f32::NAN } else { -0.0 };
+            let with = |relu: bool| {
+                on.run_in_place([&b], &x, |device, [b], y| forward_in_place(device, &extents, b, relu, y))
+            };
+            assert_same_bits(&with(true), &rectified(&with(false)));
         }
     }
 

@@ -24,6 +24,10 @@ pub use planner::ConvOp;
 pub use profile::{CpuProfiler, ProfileOptions, profiler};
 pub use run::Runner;
 
+/// Names the CPU kernels of this build: other sources, another compiler or other optimisation have another name. What was
+/// measured of one must not be taken for another's.
+pub const CPU_KERNELS: &str = env!("MICROBATCH_CPU_KERNELS");
+
 /// Lengths of `a`, `b` and `out` in elements (see the module's table).
 pub fn operand_lens(op: ConvOp, g: &tensor::ConvGeometry) -> [usize; 3] {
     match op {

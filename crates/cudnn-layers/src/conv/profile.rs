@@ -95,6 +95,7 @@ impl Profiler for CpuProfiler {
                 algorithm: algorithm.name().into(),
                 micro_batch,
                 time_ms: time.as_secs_f64() * 1e3,
+                shared_ms: 0.0,
                 workspace: workspace_bytes(len),
                 max_error: algorithm.max_error(),
                 deterministic: true,

@@ -75,6 +75,7 @@ fn plain(device: &Device, op: ConvOp, geometry: ConvGeometry) -> Result<Configur
             let run = |samples: usize, count: usize| Run {
                 count: count as u32,
                 micro: Measurement {
+                    shared_ms: 0.0,
                     algorithm: algorithm.into(),
                     micro_batch: samples as u32,
                     time_ms: 0.0,
@@ -126,6 +127,7 @@ mod tests {
         let run = |&micro_batch: &u32| Run {
             count: 1,
             micro: Measurement {
+                shared_ms: 0.0,
                 algorithm: algorithm.into(),
                 micro_batch,
                 time_ms: 1.0,

@@ -1,25 +1,31 @@
 //! Element-wise operations on the CPU. A task holds its part of the output in cache while it goes through the inputs.
 
-use crate::cpu_loops::{for_each_element_run, put};
+use crate::cpu_loops::{for_each_element_run, put, rectified};
 use tensor::{Accumulate, Cpu, View};
 
-pub(super) fn sum(cpu: &Cpu, inputs: &[View<'_>], coefficients: &[f32], y: &mut [f32]) {
+pub(super) fn sum(cpu: &Cpu, inputs: &[View<'_>], coefficients: &[f32], relu: bool, y: &mut [f32]) {
     for_each_element_run(
         cpu,
         [y],
         #[inline(always)]
         |range, [y]| {
             let input = |index: usize| &inputs[index].host()[range.clone()];
+            let relu_after = |count: usize| relu && count == inputs.len();
             let first = if let ([_, _, ..], &[a, b, ..]) = (inputs, coefficients) {
                 let both = input(0).iter().zip(input(1));
-                y.iter_mut().zip(both).for_each(|(y, (&left, &right))| *y = a * left + b * right);
+                let relu = relu_after(2);
+                for (y, (&left, &right)) in y.iter_mut().zip(both) {
+                    *y = rectified(relu, a * left + b * right);
+                }
                 2
             } else {
-                y.iter_mut().zip(input(0)).for_each(|(y, &x)| *y = coefficients[0] * x);
+                let relu = relu_after(1);
+                y.iter_mut().zip(input(0)).for_each(|(y, &x)| *y = rectified(relu, coefficients[0] * x));
                 1
             };
             for (index, &coefficient) in coefficients.iter().enumerate().skip(first) {
-                y.iter_mut().zip(input(index)).for_each(|(y, &x)| *y += coefficient * x);
+                let relu = relu_after(index + 1);
+                y.iter_mut().zip(input(index)).for_each(|(y, &x)| *y = rectified(relu, *y + coefficient * x));
             }
         },
     );

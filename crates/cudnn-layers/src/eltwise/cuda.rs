@@ -19,13 +19,14 @@ const MOST: usize = 64;
 struct Inputs {
     addresses: [u64; MOST],
     coefficients: [f32; MOST],
-    count: u64,
+    count: u32,
+    relu: i32,
 }
 
 impl Inputs {
     fn new(inputs: &[View<'_>], coefficients: &[f32]) -> Self {
         assert!(inputs.len() <= MOST, "{} inputs, and the GPU combines at most {MOST}", inputs.len());
-        let mut table = Self { count: inputs.len() as u64, ..Zeroable::zeroed() };
+        let mut table = Self { count: inputs.len() as u32, ..Zeroable::zeroed() };
         table.addresses.iter_mut().zip(inputs).for_each(|(to, input)| *to = input.device().address());
         table.coefficients.iter_mut().zip(coefficients).for_each(|(to, &coefficient)| *to = coefficient);
         table
@@ -36,15 +37,15 @@ impl Inputs {
     }
 }
 
-pub(super) fn sum(cuda: &Cuda, inputs: &[View<'_>], coefficients: &[f32], mut y: ViewMut<'_>) {
-    let len = y.len();
+pub(super) fn sum(cuda: &Cuda, inputs: &[View<'_>], coefficients: &[f32], relu: bool, mut y: ViewMut<'_>) {
+    let (len, relu) = (y.len(), i32::from(relu));
     if let (&[a, b], &[left, right]) = (inputs, coefficients) {
-        let args = [left.into(), right.into(), a.into(), b.into(), (&mut y).into(), len.into()];
-        // SAFETY: `sum_of_two(float left, float right, const float* a, const float* b, float* y, u64 len)`; the contract
-        // has checked the lengths.
+        let args = [left.into(), right.into(), a.into(), b.into(), relu.into(), (&mut y).into(), len.into()];
+        // SAFETY: `sum_of_two(float left, float right, const float* a, const float* b, int relu, float* y, u64 len)`; the
+        // contract has checked the lengths.
         return unsafe { launch_tiles(cuda, &SOURCE, "sum_of_two", len, &args) };
     }
-    combine(cuda, "sum", &Inputs::new(inputs, coefficients), y);
+    combine(cuda, "sum", &Inputs { relu, ..Inputs::new(inputs, coefficients) }, y);
 }
 
 pub(super) fn backward_sum(

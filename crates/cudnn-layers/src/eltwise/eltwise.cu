@@ -5,22 +5,25 @@ extern "C" __global__ void scaled(float coefficient, const float* x, float* y, i
     map({x}, y, add, len, [=](const float (&in)[1], u64) { return coefficient * in[0]; });
 }
 
-extern "C" __global__ void sum_of_two(float left, float right, const float* a, const float* b, float* y, u64 len) {
-    map({a, b}, y, false, len, [=](const float (&in)[2], u64) { return left * in[0] + right * in[1]; });
+extern "C" __global__ void sum_of_two(float left, float right, const float* a, const float* b, int relu, float* y,
+                                      u64 len) {
+    map({a, b}, y, false, len,
+        [=](const float (&in)[2], u64) { return rectified(relu, left * in[0] + right * in[1]); });
 }
 
-/// As cuda.rs fills it.
+/// As cuda.rs fills it; only `sum` knows `relu`.
 struct Inputs {
     const float* at[64];
     float coefficients[64];
-    u64 count;
+    u32 count;
+    int relu;
 };
 
 extern "C" __global__ void sum(const __grid_constant__ Inputs inputs, float* y, u64 len) {
     map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
         float total = inputs.coefficients[0] * in[0];
         for (u32 j = 1; j < inputs.count; j++) total += inputs.coefficients[j] * inputs.at[j][i];
-        return total;
+        return rectified(inputs.relu, total);
     });
 }
 

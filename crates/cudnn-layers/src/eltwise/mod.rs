@@ -19,16 +19,16 @@ mod tests;
 
 use tensor::{Accumulate, Device, View, ViewMut};
 
-/// `y = sum of coefficients[j] * inputs[j]`.
+/// `y = sum of coefficients[j] * inputs[j]`; with `relu`, the sum is rectified on the way.
 ///
 /// # Panics
 /// If there is no input, the numbers of inputs and coefficients differ, or lengths differ.
-pub fn sum(device: &Device, inputs: &[View<'_>], coefficients: &[f32], mut y: ViewMut<'_>) {
+pub fn sum(device: &Device, inputs: &[View<'_>], coefficients: &[f32], relu: bool, mut y: ViewMut<'_>) {
     check(inputs, y.len());
     assert_eq!(inputs.len(), coefficients.len(), "one coefficient per input");
     match device {
-        Device::Cpu(cpu) => cpu::sum(cpu, inputs, coefficients, y.host()),
-        Device::Cuda(cuda) => cuda::sum(cuda, inputs, coefficients, y),
+        Device::Cpu(cpu) => cpu::sum(cpu, inputs, coefficients, relu, y.host()),
+        Device::Cuda(cuda) => cuda::sum(cuda, inputs, coefficients, relu, y),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One to five inputs against plain loops, with ties and zeros, and by finite differences.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, numeric_gradient, on_every_device, wide};
+use crate::testing::{FEW_ROUNDINGS, assert_same_bits, numeric_gradient, on_every_device, rectified, wide};
 use tensor::testing::{assert_close, random};
 
 /// `count` inputs with frequent zeros and ties.
@@ -27,13 +27,25 @@ on_every_device! {
                 (0..len).map(|i| at(i).fold(start, |total, (j, x)| op(total, j, x))).collect()
             };
             let (slices, start) = (slices(&inputs), unset(len));
-            let y = on.run_on_slices(&slices, &start, |device, x, y| sum(device, x, &coefficients, y));
+            let y = on.run_on_slices(&slices, &start, |device, x, y| sum(device, x, &coefficients, false, y));
             let expected = fold(0.0, &|total, j, x| total + f64::from(coefficients[j]) * x);
             assert_close(&y, &expected, FEW_ROUNDINGS, "sum");
             let y = on.run_on_slices(&slices, &start, product);
             assert_close(&y, &fold(1.0, &|total, _, x| total * x), FEW_ROUNDINGS, "product");
             let y = on.run_on_slices(&slices, &start, maximum);
             assert_close(&y, &fold(f64::NEG_INFINITY, &|total, _, x| total.max(x)), 0.0, "maximum");
+        }
+    }
+
+    fn a_relu_fused_with_the_sum_is_the_relu_that_follows(on: &TestDevice) {
+        for (count, len) in [(1, 5), (2, 100_003), (2, 4096), (3, 1000), (5, 300_001)] {
+            let (mut inputs, coefficients) = (inputs(count, len), vec![1.0; count as usize]);
+            inputs.iter_mut().for_each(|x| x[1] = -0.0);
+            inputs[0][2] = f32::NAN;
+            let with = |relu: bool| {
+                on.run_on_slices(&slices(&inputs), &unset(len), |device, x, y| sum(device, x, &coefficients, relu, y))
+            };
+            assert_same_bits(&with(true), &rectified(&with(false)));
         }
     }
 

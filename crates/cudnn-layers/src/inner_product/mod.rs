@@ -55,16 +55,17 @@ impl InnerProduct {
     }
 }
 
-/// `y = x w^T + b`.
+/// `y = x w^T + b`; with `relu`, the sum with the bias is rectified on the way.
 ///
 /// # Panics
-/// If a length does not match the extents, as in all functions of this module.
+/// If a length does not match the extents, as in all functions of this module; if there is a ReLU but no bias.
 pub fn forward(
     device: &Device,
     extents: &InnerProduct,
     x: View<'_>,
     w: View<'_>,
     b: Option<View<'_>>,
+    relu: bool,
     mut y: ViewMut<'_>,
 ) {
     extents.check(x.len(), w.len(), y.len());
@@ -72,8 +73,9 @@ pub fn forward(
         Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), w.host(), y.host()),
         Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow()),
     }
+    assert!(b.is_some() || !relu, "a ReLU is fused with the bias, which is missing");
     if let Some(b) = b {
-        bias::forward_in_place(device, &extents.rows(), b, y);
+        bias::forward_in_place(device, &extents.rows(), b, relu, y);
     }
 }
 

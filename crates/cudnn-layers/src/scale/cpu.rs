@@ -3,12 +3,19 @@
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_run, items_per_task, put},
+    cpu_loops::{for_each_run, items_per_task, put, rectified},
     cpu_sums::{WithDeviation, channel_sums},
 };
 use tensor::{Accumulate, Cpu};
 
-pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, affine: &Affine<'_>, x: &[f32], y: &mut [f32]) {
+pub(super) fn forward(
+    cpu: &Cpu,
+    extents: &AxisExtents,
+    affine: &Affine<'_>,
+    relu: bool,
+    x: &[f32],
+    y: &mut [f32],
+) {
     for_each_plane(
         cpu,
         extents,
@@ -16,7 +23,7 @@ pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, affine: &Affine<'_>, x: 
         #[inline(always)]
         |channel, start, y| {
             let [gamma, beta] = affine.channel(channel);
-            y.iter_mut().zip(&x[start..]).for_each(|(y, &x)| *y = gamma * x + beta);
+            y.iter_mut().zip(&x[start..]).for_each(|(y, &x)| *y = rectified(relu, gamma * x + beta));
         },
     );
 }

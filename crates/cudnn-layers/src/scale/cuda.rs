@@ -18,14 +18,16 @@ pub(super) fn forward(
     cuda: &Cuda,
     extents: &AxisExtents,
     affine: &Affine<'_>,
+    relu: bool,
     x: Option<View<'_>>,
     mut y: ViewMut<'_>,
 ) {
     let len = y.len();
     let extents = Extents::new(extents);
-    let args = [extents.arg(), affine.gamma.into(), affine.beta.into(), x.into(), (&mut y).into()];
-    // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, const float* x, float* y)`; the
-    // contract has checked the lengths.
+    let relu = i32::from(relu).into();
+    let args = [extents.arg(), affine.gamma.into(), affine.beta.into(), relu, x.into(), (&mut y).into()];
+    // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const float* x, float* y)`;
+    // the contract has checked the lengths.
     unsafe { launch_tiles(cuda, &SOURCE, "scale_forward", len, &args) };
 }
 

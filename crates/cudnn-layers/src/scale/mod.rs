@@ -52,16 +52,23 @@ impl AffineGradients<'_> {
     }
 }
 
-/// `y = gamma x + beta`.
+/// `y = gamma x + beta`; with `relu`, rectified on the way.
 ///
 /// # Panics
 /// If a length does not match `extents`, as in all functions of this module.
-pub fn forward(device: &Device, extents: &AxisExtents, affine: Affine<'_>, x: View<'_>, mut y: ViewMut<'_>) {
+pub fn forward(
+    device: &Device,
+    extents: &AxisExtents,
+    affine: Affine<'_>,
+    relu: bool,
+    x: View<'_>,
+    mut y: ViewMut<'_>,
+) {
     affine.check(extents.axis);
     assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
     match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, extents, &affine, x.host(), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, extents, &affine, Some(x), y),
+        Device::Cpu(cpu) => cpu::forward(cpu, extents, &affine, relu, x.host(), y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, &affine, relu, Some(x), y),
     }
 }
 
@@ -71,7 +78,7 @@ pub fn forward_in_place(device: &Device, extents: &AxisExtents, affine: Affine<'
     assert_eq!(xy.len(), extents.len(), "the blob's length");
     match device {
         Device::Cpu(cpu) => cpu::forward_in_place(cpu, extents, &affine, xy.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, extents, &affine, None, xy),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, &affine, false, None, xy),
     }
 }
 

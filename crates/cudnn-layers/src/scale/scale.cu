@@ -5,11 +5,13 @@ struct Affine {
 };
 
 /// `beta` may be null: none; `x` may be null: in place.
-extern "C" __global__ void scale_forward(Extents extents, const float* gamma, const float* beta, const float* x,
-                                         float* y) {
+extern "C" __global__ void scale_forward(Extents extents, const float* gamma, const float* beta, int relu,
+                                         const float* x, float* y) {
     map_channels({x ? x : y}, y, false, extents,
                  [=](u64 channel) { return Affine{gamma[channel], beta ? beta[channel] : 0}; },
-                 [](const Affine& affine, const float (&in)[1]) { return affine.gamma * in[0] + affine.beta; });
+                 [=](const Affine& affine, const float (&in)[1]) {
+                     return rectified(relu, affine.gamma * in[0] + affine.beta);
+                 });
 }
 
 extern "C" __global__ void scale_backward(Extents extents, const float* gamma, const float* dy, float* dx, int add) {

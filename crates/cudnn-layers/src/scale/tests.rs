@@ -1,7 +1,7 @@
 //! Against plain loops; the map is linear, so its gradients are sums of products.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, TestDevice, on_every_device};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, assert_same_bits, on_every_device, rectified};
 use tensor::testing::{assert_close, random};
 
 const EXTENTS: [[usize; 3]; 8] = [
@@ -22,8 +22,12 @@ on_every_device! {
             let (x, dy) = (random(extents.len(), 1), random(extents.len(), 2));
             let (gamma, beta) = (random(axis, 3), random(axis, 4));
             let y = on.run([&x, &gamma, &beta], x.len(), |device, [x, gamma, beta], y| {
-                forward(device, &extents, Affine { gamma, beta: Some(beta) }, x, y);
+                forward(device, &extents, Affine { gamma, beta: Some(beta) }, false, x, y);
             });
+            let fused = on.run([&x, &gamma, &beta], x.len(), |device, [x, gamma, beta], y| {
+                forward(device, &extents, Affine { gamma, beta: Some(beta) }, true, x, y);
+            });
+            assert_same_bits(&fused, &rectified(&y));
             let in_place = on.run_in_place([&gamma, &beta], &x, |device, [gamma, beta], xy| {
                 forward_in_place(device, &extents, Affine { gamma, beta: Some(beta) }, xy);
             });
@@ -48,7 +52,7 @@ on_every_device! {
         let extents = AxisExtents { outer: 3, axis: 5, inner: 7 };
         let (x, gamma) = (random(extents.len(), 1), random(5, 3));
         let y = on.run([&x, &gamma], x.len(), |device, [x, gamma], y| {
-            forward(device, &extents, Affine { gamma, beta: None }, x, y);
+            forward(device, &extents, Affine { gamma, beta: None }, false, x, y);
         });
         assert!(y.iter().enumerate().all(|(i, &y)| y == gamma[i / 7 % 5] * x[i]));
     }

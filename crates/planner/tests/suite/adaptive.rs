@@ -132,6 +132,7 @@ fn random_monotone(random: &mut Random, mini_batch: u32) -> Vec<Measurement> {
                 algorithm: name.into(),
                 micro_batch,
                 time_ms,
+                shared_ms: 0.0,
                 workspace: Bytes(workspace),
                 max_error: 1e-6,
                 deterministic: true,

@@ -9,6 +9,7 @@ fn point(time_ms: f64, workspace: u64) -> Configuration {
         algorithm: "A".into(),
         micro_batch: 1,
         time_ms,
+        shared_ms: 0.0,
         workspace: Bytes(workspace),
         max_error: 0.0,
         deterministic: true,

@@ -118,6 +118,7 @@ fn the_price_of_a_mebibyte_is_the_steepest_step_ahead() {
         algorithm: Algorithm::new(name),
         micro_batch: 4,
         time_ms,
+        shared_ms: 0.0,
         workspace: Bytes::mib(mib),
         max_error: 0.0,
         deterministic: true,

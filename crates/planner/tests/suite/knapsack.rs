@@ -1,5 +1,6 @@
 //! The exact division against enumeration, a table over all capacities, and an ILP solver.
 
+use good_lp::{Expression, Solution, SolverModel, Variable};
 use planner::*;
 
 use crate::synthetic::*;
@@ -145,6 +146,45 @@ fn compare_with_ilp(seed: u64, groups: usize, size: usize, shares: &[f64]) {
     }
 }
 
+/// The paper's ILP as it stands there, every alternative a variable: what [`divide_ilp`] makes smaller first.
+fn whole_ilp_ms(groups: &[Vec<Alternative>], total: Bytes) -> Option<f64> {
+    let mut variables = good_lp::ProblemVariables::new();
+    let binaries: Vec<Vec<Variable>> =
+        groups.iter().map(|group| variables.add_vector(good_lp::variable().binary(), group.len())).collect();
+    let sum = |value: fn(&Alternative) -> f64| -> Expression {
+        let pairs =
+            std::iter::zip(groups, &binaries).flat_map(|(group, binaries)| group.iter().zip(binaries));
+        pairs.map(|(alternative, &binary)| value(alternative) * binary).sum()
+    };
+    let mut model = variables.minimise(sum(|alternative| alternative.time_ms)).using(good_lp::microlp);
+    model.add_constraint(sum(|alternative| alternative.workspace.as_mib()).leq(total.as_mib()));
+    for group in &binaries {
+        model.add_constraint(group.iter().sum::<Expression>().eq(1.0));
+    }
+    Some(model.solve().ok()?.eval(sum(|alternative| alternative.time_ms)))
+}
+
+#[test]
+fn making_the_ilp_smaller_does_not_change_its_answer() {
+    let mut random = Random(15);
+    for round in 0..1500 {
+        let (count, size) = (1 + random.below(5) as usize, 1 + random.below(5));
+        let mut groups =
+            if round % 2 == 0 { coarse(&mut random, count, size) } else { fronts(&mut random, count, 6) };
+        // In MiB, as a solver's tolerance of 1e-8 is more than a byte of them.
+        let unit = if round % 2 == 0 { 1 << 20 } else { 1 };
+        groups.iter_mut().flatten().for_each(|alternative| alternative.workspace.0 *= unit);
+        let total = share_of_most(&groups, random.unit());
+        let reduced_ms = divide_ilp(&groups, total, good_lp::microlp).ok().map(|division| division.time_ms);
+        match (reduced_ms, whole_ilp_ms(&groups, total)) {
+            (Some(reduced), Some(whole)) => {
+                assert!((reduced - whole).abs() <= 1e-7 * whole.max(1.0), "{round}")
+            }
+            (reduced, whole) => assert_eq!(reduced, whole, "{round}"),
+        }
+    }
+}
+
 #[test]
 fn the_ilp_agrees_on_thousands_of_small_instances() {
     let mut random = Random(14);
@@ -180,6 +220,27 @@ fn the_ilp_agrees_on_60_to_159_kernels() {
 }
 
 #[test]
+fn the_ilp_agrees_at_the_size_of_resnet_50() {
+    for seed in 0..10 {
+        compare_with_ilp(300 + seed, 159, 30, &[0.01, 0.05, 0.3]);
+    }
+    compare_with_ilp(320, 480, 70, &[0.05]);
+}
+
+#[test]
+fn the_ilp_agrees_on_thousands_of_instances_of_a_small_nets_size() {
+    let mut random = Random(16);
+    for seed in 0..1000 {
+        compare_with_ilp(
+            1000 + seed,
+            10 + random.below(20) as usize,
+            8,
+            &[random.unit(), 0.1 * random.unit()],
+        );
+    }
+}
+
+#[test]
 fn large_instances_respect_their_bounds() {
     for (seed, kernels, size) in [(21, 60, 70), (22, 159, 30), (23, 159, 70), (24, 480, 30)] {
         let groups = fronts(&mut Random(seed), kernels, size);
@@ -200,4 +261,20 @@ fn what_cannot_be_divided_is_refused() {
     assert_eq!(divide_exact(&groups, Bytes(30)).unwrap().picks, [0, 0, 0]);
     assert!(divide_exact(&[vec![]], Bytes::MAX).is_none());
     assert_eq!(divide_exact(&[], Bytes(0)).unwrap().time_ms, 0.0);
+}
+
+/// Only where somebody builds it: `cargo test -p planner --features highs`.
+#[cfg(feature = "highs")]
+#[test]
+fn highs_agrees_too() {
+    for seed in 0..10 {
+        for (kernels, size) in [(15, 8), (60, 30), (159, 30)] {
+            let groups = fronts(&mut Random(400 + seed), kernels, size);
+            let total = share_of_most(&groups, 0.1);
+            let exact = divide_exact(&groups, total).unwrap();
+            let highs = IlpMethod::Highs.divide(&groups, total).unwrap();
+            check(&groups, total, &highs);
+            assert!((exact.time_ms - highs.time_ms).abs() <= 1e-7 * exact.time_ms, "{kernels} kernels");
+        }
+    }
 }

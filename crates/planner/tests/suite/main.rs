@@ -9,6 +9,8 @@ mod fuzz;
 mod goldens;
 mod invariants;
 mod knapsack;
+mod noise;
 mod plans;
+mod sharing;
 mod synthetic;
 mod units;

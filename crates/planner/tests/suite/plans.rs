@@ -48,11 +48,78 @@ fn an_infeasible_limit_names_the_kernel_and_the_smallest_that_would_do() {
 }
 
 #[test]
+fn of_several_kernels_the_one_that_sets_the_smallest_limit_is_named() {
+    let hungry =
+        |call_bytes| Affine { name: "GEMM", call_ms: 0.0, sample_ms: 1.0, call_bytes, sample_bytes: 0 };
+    let kernels = [kernel(1, 4), kernel(2, 4), kernel(3, 4)];
+    let needs = [1000, 5000, 3000];
+    let table = table(
+        &std::array::from_fn::<_, 3, _>(|index| (kernels[index].clone(), vec![hungry(needs[index])])),
+        BatchSizePolicy::PowerOfTwo,
+    );
+    let at = |policy| message(&kernels, &table, &options(BatchSizePolicy::PowerOfTwo, policy, Bytes(500)));
+    for policy in [WorkspacePolicy::Wr, WorkspacePolicy::Ws] {
+        let message = at(policy);
+        assert!(
+            message.starts_with("conv2 Forward") && message.ends_with("4.9 KiB (5000 bytes)"),
+            "{message}"
+        );
+    }
+    // Segments are aligned: 1024 + 5120 + 3072.
+    let divided = at(WorkspacePolicy::Wd);
+    assert!(
+        divided.contains("smallest feasible total is 9 KiB, of which conv2 Forward takes 5 KiB"),
+        "{divided}"
+    );
+}
+
+#[test]
+fn every_kernel_may_have_a_limit_of_its_own() {
+    let (kernels, table) = two_layers();
+    let kernels = [kernels[0].clone(), kernels[0].clone(), kernels[1].clone()];
+    let limits = [Bytes::mib(8), Bytes::mib(32), Bytes::mib(3)];
+    let within = plan_within(&kernels, &limits, &table, &PlanOptions::default()).unwrap();
+    for (index, planned) in within.kernels.iter().enumerate() {
+        let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, limits[index]);
+        let alone = plan(&kernels[index..=index], &table, &options).unwrap();
+        assert_eq!(planned.configuration, alone.kernels[0].configuration);
+        assert_eq!((planned.available, &planned.explanation), (limits[index], &alone.kernels[0].explanation));
+    }
+    assert_eq!(
+        (within.options.workspace_policy, within.options.limit),
+        (WorkspacePolicy::Ws, Bytes::mib(32))
+    );
+}
+
+#[test]
+fn the_fastest_that_was_rejected_is_named_with_what_it_lacked() {
+    let (kernels, table) = two_layers();
+    let at = |limit| {
+        let options = PlanOptions { limit, ..PlanOptions::default() };
+        let plan = plan(&kernels[..1], &table, &options).unwrap();
+        plan.kernels[0].fastest_rejected(&table, &options)
+    };
+    // FFT_TILING needs 1 MiB for each sample and spreads its millisecond over them.
+    let rejected = at(Bytes::mib(64)).unwrap();
+    assert_eq!((rejected.micro.algorithm.as_str(), rejected.micro.micro_batch), ("FFT_TILING", 128));
+    assert_eq!(rejected.lacking, Bytes::mib(64));
+    assert_eq!(at(Bytes::mib(127)).unwrap().lacking, Bytes::mib(1));
+    assert_eq!(at(Bytes::mib(128)), None);
+}
+
+#[test]
 fn what_was_not_measured_is_not_guessed() {
     let (kernels, table) = two_layers();
     assert_eq!(
         message(&kernels, &table, &options(BatchSizePolicy::All, WorkspacePolicy::Wr, Bytes::mib(64))),
-        "conv64 Forward was not measured at micro-batch 3, which the all policy needs for mini-batch 128"
+        "conv64 Forward was not measured at micro-batch 3, which the all policy needs for mini-batch 128; \
+         measured were 1, 2, 4, 8, 16, 32, 64, 128"
+    );
+    let all = options(BatchSizePolicy::All, WorkspacePolicy::Wr, Bytes::mib(64));
+    let of_256 = [kernels[1].clone()];
+    assert!(message(&of_256, &table, &all).ends_with("measured were 1, 2, 4, 8, 16, 32, 64, 128, 256"));
+    assert!(
+        message(&[kernel(5, 4)], &table, &all).ends_with("mini-batch 4; the kernel was not measured at all")
     );
     assert_eq!(
         message(&[kernel(7, 0)], &table, &PlanOptions::default()),
@@ -68,6 +135,7 @@ fn accuracy_and_determinism_can_be_demanded() {
         algorithm: name.into(),
         micro_batch: 8,
         time_ms,
+        shared_ms: 0.0,
         workspace: Bytes(0),
         max_error,
         deterministic,

@@ -43,6 +43,7 @@ impl Affine {
             algorithm: self.name.into(),
             micro_batch,
             time_ms: self.call_ms + self.sample_ms * samples,
+            shared_ms: 0.0,
             workspace: Bytes(self.call_bytes + self.sample_bytes * u64::from(micro_batch)),
             max_error: 1e-6,
             deterministic: true,
@@ -92,6 +93,7 @@ pub(crate) fn random_micros(random: &mut Random, mini_batch: u32, feasible: bool
                 algorithm: name.into(),
                 micro_batch,
                 time_ms,
+                shared_ms: 0.0,
                 workspace,
                 max_error,
                 deterministic,
@@ -126,14 +128,19 @@ pub(crate) fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-9)
 }
 
-/// Kernels with random measurements, one without workspace among them; some kernels are identical.
+/// Kernels with random measurements, one without workspace among them; some kernels are identical. Of every other net's
+/// algorithms one shares work among micro-batches.
 pub(crate) fn random_net(seed: u64, count: usize, mini_batch: u32) -> (Vec<Kernel>, CostTable) {
     let mut random = Random(seed);
     let mut table = CostTable::default();
     let kernels: Vec<Kernel> = (0..count).map(|_| kernel(1 + random.below(8) as u32, mini_batch)).collect();
     for kernel in &kernels {
         if table.measurements(&kernel.id, 1).is_none() {
-            insert_micros(&mut table, kernel, &random_micros(&mut random, mini_batch, true));
+            let mut micros = random_micros(&mut random, mini_batch, true);
+            let sharing = micros.iter_mut().filter(|micro| seed % 2 == 1 && micro.algorithm.as_str() == "B");
+            // The least time there is.
+            sharing.for_each(|micro| micro.shared_ms = 0.25);
+            insert_micros(&mut table, kernel, &micros);
         }
     }
     (kernels, table)

@@ -66,6 +66,8 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The larger of each pair.
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `value` in the lanes where `gate` is above 0, zero in the others (also where `gate` is NaN).
+    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V;
 
     /// Lanes from sixteen consecutive elements of any alignment.
     ///
@@ -225,6 +227,8 @@ mod tests {
             all.extend([partial, l.to_array(unsafe { l.load_partial([3.0; 5].as_ptr(), 5) })]);
             all.extend([largest, l.to_array(label)]);
             all.extend(l.deal(a, c).map(|v| l.to_array(v)));
+            let gate = l.mul(a, holed);
+            all.push(l.to_array(l.where_positive(gate, l.sub(b, c))));
             all
         }
     }
@@ -242,6 +246,7 @@ mod tests {
         assert_eq!(portable[25][2..5], [-2.0, 9.0, 0.0], "its label");
         assert_eq!((portable[26][7], portable[26][8]), (10.0, 0.0), "even numbers");
         assert_eq!((portable[27][7], portable[27][8]), (11.0, 1.0), "odd numbers");
+        assert_eq!(portable[28][3..6], [0.0, 0.0, -22.0], "behind a NaN, 0 and 1");
         #[cfg(target_arch = "x86_64")]
         {
             if let Some(v3) = pulp::x86::V3::try_new() {

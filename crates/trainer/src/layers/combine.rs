@@ -1,6 +1,6 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Split`.
 
-use super::{Backward, Declaration, Forward, Layer};
+use super::{Absorbed, Backward, Declaration, Forward, Layer};
 use crate::{
     error::BoxError,
     spec::{ConcatParams, EltwiseOperation, EltwiseParams},
@@ -14,11 +14,12 @@ use tensor::{Accumulate, Device, Shape};
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise {
     operation: EltwiseOperation,
+    relu: bool,
 }
 
 impl Eltwise {
     pub(super) fn new(params: EltwiseParams) -> Self {
-        Self { operation: params.operation }
+        Self { operation: params.operation, relu: false }
     }
 
     fn coefficients(&self, bottoms: usize) -> Vec<f32> {
@@ -46,7 +47,7 @@ impl Layer for Eltwise {
         let y = io.tops.remove(0);
         match &self.operation {
             EltwiseOperation::Sum { .. } => {
-                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), y);
+                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), self.relu, y);
             }
             EltwiseOperation::Product => eltwise::product(device, &io.bottoms, y),
             EltwiseOperation::Max => eltwise::maximum(device, &io.bottoms, y),
@@ -72,6 +73,16 @@ impl Layer for Eltwise {
             }
         }
         Ok(())
+    }
+
+    fn absorb_relu(&mut self) -> Absorbed {
+        match self.operation {
+            EltwiseOperation::Sum { .. } => {
+                self.relu = true;
+                Absorbed::Forward
+            }
+            EltwiseOperation::Product | EltwiseOperation::Max => Absorbed::No,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `Convolution`: the layer that this project is about. Its kernels run as the plan says.
 
-use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, PlannedLayer};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, PlannedLayer};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
     AxisExtents, bias,
@@ -23,11 +23,13 @@ pub(super) struct Convolution {
     geometry: Option<ConvGeometry>,
     installed: [Option<Installed>; 3],
     timed: bool,
+    /// Whether a ReLU goes with the bias.
+    relu: bool,
 }
 
 impl Convolution {
     pub(super) fn new(params: ConvolutionParams) -> Self {
-        Self { params, geometry: None, installed: [None, None, None], timed: false }
+        Self { params, geometry: None, installed: [None, None, None], timed: false, relu: false }
     }
 
     fn geometry(&self) -> ConvGeometry {
@@ -94,7 +96,7 @@ impl Layer for Convolution {
         let y = (io.tops[0].reborrow(), Accumulate::Replace);
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
-            bias::forward_in_place(device, &channels(&g), b, io.tops[0].reborrow());
+            bias::forward_in_place(device, &channels(&g), b, self.relu, io.tops[0].reborrow());
         }
         Ok(())
     }
@@ -115,6 +117,11 @@ impl Layer for Convolution {
             self.run(device, ConvOp::BackwardData, [dy, w], dx, &mut io.scratch)?;
         }
         Ok(())
+    }
+
+    fn absorb_relu(&mut self) -> Absorbed {
+        self.relu = self.params.bias_term;
+        if self.relu { Absorbed::Forward } else { Absorbed::No }
     }
 
     fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {

@@ -1,6 +1,6 @@
 //! `InnerProduct`: the fully connected layer.
 
-use super::{Backward, Declaration, Forward, Layer, ParamDeclaration};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::InnerProductParams};
 use cudnn_layers::inner_product::{self, InnerProduct};
 use tensor::{Device, Shape};
@@ -9,11 +9,13 @@ use tensor::{Device, Shape};
 pub(super) struct InnerProductLayer {
     params: InnerProductParams,
     extents: Option<InnerProduct>,
+    /// Whether a ReLU goes with the bias.
+    relu: bool,
 }
 
 impl InnerProductLayer {
     pub(super) fn new(params: InnerProductParams) -> Self {
-        Self { params, extents: None }
+        Self { params, extents: None, relu: false }
     }
 
     fn extents(&self) -> InnerProduct {
@@ -45,7 +47,8 @@ impl Layer for InnerProductLayer {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let b = io.params.get(1).copied();
-        inner_product::forward(device, &self.extents(), io.bottoms[0], io.params[0], b, io.tops.remove(0));
+        let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
+        inner_product::forward(device, &self.extents(), x, w, b, self.relu, y);
         Ok(())
     }
 
@@ -62,5 +65,10 @@ impl Layer for InnerProductLayer {
             inner_product::backward_data(device, &extents, dy, io.params[0], dx.diff, dx.accumulate);
         }
         Ok(())
+    }
+
+    fn absorb_relu(&mut self) -> Absorbed {
+        self.relu = self.params.bias_term;
+        if self.relu { Absorbed::Forward } else { Absorbed::No }
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     spec::{Filler, LayerKind, LayerSpec, NetSpec},
 };
 use cudnn_layers::conv::ConvOp;
+use elementwise::Relu;
 use planner::{Configuration, Kernel};
 use tensor::{Accumulate, Device, Mark, Shape, View, ViewMut};
 
@@ -149,6 +150,18 @@ impl<'a> Backward<'a> {
     }
 }
 
+/// How much of a ReLU that follows in place a layer takes over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Absorbed {
+    /// Nothing.
+    #[default]
+    No,
+    /// Its forward pass: the layer writes rectified tops.
+    Forward,
+    /// Both passes: moreover, backward treats its top's gradient as the ReLU would have.
+    Both,
+}
+
 /// One layer of a net.
 pub trait Layer: Send {
     /// Checks the bottoms' shapes and declares everything the graph has to know.
@@ -170,6 +183,17 @@ pub trait Layer: Send {
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let _ = (device, io);
         unreachable!("a layer that declares no gradient has no backward pass")
+    }
+
+    /// The layer as a ReLU that one before it may absorb.
+    fn as_relu(&mut self) -> Option<&mut Relu> {
+        None
+    }
+
+    /// Takes over the ReLU of slope 0 that follows in place, as far as that saves passes over memory. Called after
+    /// [`Layer::declare`], if nobody else reads the layer's top.
+    fn absorb_relu(&mut self) -> Absorbed {
+        Absorbed::No
     }
 
     /// The layer as one whose kernels are planned, if it is a convolution.

@@ -1,6 +1,6 @@
 //! The normalisations with statistics: `BatchNorm`, and its other half, `Scale`.
 
-use super::{Backward, Declaration, Forward, Gradient, Layer, ParamDeclaration};
+use super::{Absorbed, Backward, Declaration, Forward, Gradient, Layer, ParamDeclaration};
 use crate::{
     error::BoxError,
     spec::{BatchNormParams, Filler, Phase, ScaleParams},
@@ -10,7 +10,7 @@ use cudnn_layers::{
     batch_norm::{self, Running, RunningMut, Saved, SavedMut, Statistics},
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, Shape, ViewMut};
+use tensor::{Accumulate, Device, Shape, View, ViewMut};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
 /// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
@@ -18,13 +18,15 @@ pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
     extents: Option<AxisExtents>,
+    /// Whether a ReLU goes with both passes.
+    relu: bool,
 }
 
 impl BatchNorm {
     pub(super) fn new(params: BatchNormParams, phase: Phase) -> Self {
         let running = params.use_global_stats.unwrap_or(phase == Phase::Test);
         let statistics = if running { Statistics::Running } else { Statistics::Batch };
-        Self { params, statistics, extents: None }
+        Self { params, statistics, extents: None, relu: false }
     }
 
     fn extents(&self) -> AxisExtents {
@@ -65,7 +67,7 @@ impl Layer for BatchNorm {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (extents, eps, x) = (self.extents(), self.params.eps, io.bottoms[0]);
-        let affine = io.params.first().map(|&gamma| Affine { gamma, beta: io.params.get(1).copied() });
+        let affine = affine(&io.params);
         let (mean, inv_std) = io.saved.split_at(extents.axis);
         let saved = SavedMut { mean, inv_std };
         let y = io.tops.remove(0);
@@ -76,12 +78,13 @@ impl Layer for BatchNorm {
             Statistics::Batch => {
                 let moving_average_fraction = self.params.moving_average_fraction;
                 let running = RunningMut { mean, variance, factor, moving_average_fraction };
-                batch_norm::forward_training(device, &extents, eps, x, affine, y, saved, Some(running));
+                let running = Some(running);
+                batch_norm::forward_training(device, &extents, eps, x, affine, self.relu, y, saved, running);
             }
             Statistics::Running => {
                 let running =
                     Running { mean: mean.as_view(), variance: variance.as_view(), factor: factor.as_view() };
-                batch_norm::forward_inference(device, &extents, eps, x, affine, running, y, saved);
+                batch_norm::forward_inference(device, &extents, eps, x, affine, self.relu, running, y, saved);
             }
         }
         Ok(())
@@ -98,14 +101,14 @@ impl Layer for BatchNorm {
             diff: unwanted.split_at(extents.len()).0,
             accumulate: Accumulate::Replace,
         });
-        let gamma = io.params.first().copied();
         batch_norm::backward(
             device,
             &extents,
             self.statistics,
             io.bottoms[0],
             saved,
-            gamma,
+            affine(&io.params),
+            self.relu,
             dy,
             dx.diff,
             dx.accumulate,
@@ -113,6 +116,16 @@ impl Layer for BatchNorm {
         );
         Ok(())
     }
+
+    fn absorb_relu(&mut self) -> Absorbed {
+        self.relu = true;
+        Absorbed::Both
+    }
+}
+
+/// Scale and bias, if the layer has them.
+fn affine<'a>(params: &[View<'a>]) -> Option<Affine<'a>> {
+    params.first().map(|&gamma| Affine { gamma, beta: params.get(1).copied() })
 }
 
 /// The gradients of scale and bias. One that nobody wants goes to scratch; `None` if the layer has neither. The operation
@@ -146,11 +159,13 @@ fn affine_gradients<'a>(
 pub(super) struct Scale {
     params: ScaleParams,
     extents: Option<AxisExtents>,
+    /// Whether a ReLU goes with forward.
+    relu: bool,
 }
 
 impl Scale {
     pub(super) fn new(params: ScaleParams) -> Self {
-        Self { params, extents: None }
+        Self { params, extents: None, relu: false }
     }
 }
 
@@ -179,7 +194,7 @@ impl Layer for Scale {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let extents = self.extents.expect("a layer is declared before it is used");
         let affine = Affine { gamma: io.params[0], beta: io.params.get(1).copied() };
-        scale::forward(device, &extents, affine, io.bottoms[0], io.tops.remove(0));
+        scale::forward(device, &extents, affine, self.relu, io.bottoms[0], io.tops.remove(0));
         Ok(())
     }
 
@@ -193,5 +208,10 @@ impl Layer for Scale {
             scale::backward(device, &extents, io.params[0], dy, dx.diff, dx.accumulate);
         }
         Ok(())
+    }
+
+    fn absorb_relu(&mut self) -> Absorbed {
+        self.relu = true;
+        Absorbed::Forward
     }
 }

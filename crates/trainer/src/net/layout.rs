@@ -10,6 +10,7 @@
 use super::{
     Net,
     memory::{Lifetime, lower_bound, place},
+    room::is_scratch,
     schedule::{Buffer, Schedule},
 };
 use planner::Bytes;
@@ -134,7 +135,10 @@ impl NetLayout {
         let graph = net.graph();
         let schedule = Schedule::new(graph, |step| net.scratch(step).transient_len());
         let lifetimes: Vec<Lifetime> = schedule.buffers.iter().map(|&(_, lifetime)| lifetime).collect();
-        let placement = place(&lifetimes);
+        // Placing scratch last may need more, and may need less; with it last, a plan made for a budget of memory fits that.
+        let by_size = place(&lifetimes, |_| false);
+        let last = place(&lifetimes, |index| is_scratch(schedule.buffers[index].0));
+        let placement = if last.len < by_size.len { last } else { by_size };
         let placed: HashMap<Buffer, Span> = (schedule.buffers.iter().zip(&placement.offsets))
             .map(|(&(buffer, lifetime), &offset)| (buffer, Span { offset: base + offset, len: lifetime.len }))
             .collect();

@@ -1,8 +1,10 @@
 //! A net: its graph, its layers, and the execution of its schedule over an arena.
 
+mod fusion;
 pub mod graph;
 pub mod layout;
 pub mod memory;
+pub mod room;
 pub mod run;
 pub mod schedule;
 mod split;
@@ -21,6 +23,7 @@ use schedule::{Pass, Step};
 use tensor::{Device, Mark, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
+pub use room::Room;
 
 /// A net in one phase, before and after its convolutions are planned. It owns no memory for blobs: see [`Layout`].
 pub struct Net {
@@ -33,6 +36,7 @@ pub struct Net {
     scratch: Vec<[Scratch; 2]>,
     segments_len: usize,
     training: bool,
+    fused_relus: usize,
 }
 
 /// The scratch of a step.
@@ -74,7 +78,8 @@ impl Net {
         let mut layers = (spec.layers.iter())
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
-        let graph = Graph::build(spec, &mut layers, training)?;
+        let mut graph = Graph::build(spec, &mut layers, training)?;
+        let fused_relus = fusion::absorb_relus(&mut graph, &mut layers);
         let transient = |node: &Node| node.declaration.scratch_len.map(Scratch::Transient);
         Ok(Self {
             name: spec.name.clone(),
@@ -85,6 +90,7 @@ impl Net {
             device: options.device.clone(),
             segments_len: 0,
             training,
+            fused_relus,
         })
     }
 
@@ -111,6 +117,11 @@ impl Net {
     /// Whether gradients are computed.
     pub fn is_training(&self) -> bool {
         self.training
+    }
+
+    /// ReLUs that run, in part or completely, inside the layer before them.
+    pub fn fused_relus(&self) -> usize {
+        self.fused_relus
     }
 
     /// Bytes that the layers hold in host memory outside the arena.

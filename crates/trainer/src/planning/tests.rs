@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 /// The plan of one kernel, three samples and then one.
 pub(crate) fn record() -> PlanRecord {
     let micro = |micro_batch: u32| MicroConfiguration {
+        shared_ms: 0.0,
         algorithm: "FFT".into(),
         micro_batch,
         time_ms: 0.25 * f64::from(micro_batch),
@@ -30,6 +31,7 @@ pub(crate) fn record() -> PlanRecord {
         kernel: Kernel { name: "conv1".to_owned(), id, mini_batch: 4 },
         configuration: Configuration::new(runs),
         workspace_offset: Bytes(256),
+        available: Bytes::ZERO,
         workspace: Bytes(1536),
         undivided: None,
         explanation: Explanation::FastestMeasured,

@@ -20,12 +20,12 @@ pub enum PlanOrigin {
 }
 
 /// Installs a plan in each net: the recorded one, or where that does not fit one that follows measurements. Returns the
-/// plans, and where the first comes from.
+/// plans, where the first comes from, and what went wrong with the database of measurements.
 pub(super) fn install(
     nets: &mut [&mut Net],
     options: &TrainOptions,
     progress: impl FnMut(Progress<'_>),
-) -> Result<(Vec<Plan>, PlanOrigin), NetError> {
+) -> Result<(Vec<Plan>, PlanOrigin, Vec<String>), NetError> {
     let device = planning::identity(&options.device);
     let recorded = |index: usize, net: &mut Net| {
         let record = options.recorded.as_ref()?;
@@ -38,7 +38,7 @@ pub(super) fn install(
         Some(None) | None => PlanOrigin::Measured,
     };
     let recorded: Vec<Option<Plan>> = recorded.into_iter().map(|plan| plan?.ok()).collect();
-    let mut planning = Planning::new(&options.device, options.profile);
+    let mut planning = Planning::new(&options.device, options.profile).with_records(options.records.clone());
     let unplanned = nets.iter_mut().zip(&recorded).filter(|(_, plan)| plan.is_none());
     let mut unplanned: Vec<&mut Net> = unplanned.map(|(net, _)| &mut **net).collect();
     if !unplanned.is_empty() {
@@ -49,5 +49,5 @@ pub(super) fn install(
         None => planning.install(net, &options.plan),
     };
     let plans = nets.iter_mut().zip(recorded).map(install).collect::<Result<_, _>>()?;
-    Ok((plans, origin))
+    Ok((plans, origin, planning.warnings().to_vec()))
 }

@@ -101,6 +101,7 @@ impl CudaProfiler {
                 algorithm: algorithm.name().into(),
                 micro_batch,
                 time_ms,
+                shared_ms: 0.0,
                 workspace: convolution.workspace(),
                 max_error: algorithm.max_error(&geometry),
                 deterministic: algorithm.deterministic(),

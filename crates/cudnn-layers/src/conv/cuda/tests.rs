@@ -186,6 +186,7 @@ fn micro(convolution: &Convolution) -> Measurement {
         algorithm: algorithm.name().into(),
         micro_batch: convolution.geometry().n as u32,
         time_ms: 1.0,
+        shared_ms: 0.0,
         workspace: convolution.workspace(),
         max_error: algorithm.max_error(convolution.geometry()),
         deterministic: algorithm.deterministic(),

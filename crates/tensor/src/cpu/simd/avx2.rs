@@ -1,7 +1,7 @@
 //! Lanes of AVX2 with FMA.
 
 use super::{LANES, Lanes};
-use std::arch::x86_64::__m256;
+use std::arch::x86_64::{__m256, _CMP_GT_OQ};
 
 /// Two 256-bit registers.
 #[derive(Clone, Copy)]
@@ -51,6 +51,11 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         [self.0.avx._mm256_max_ps(a[0], b[0]), self.0.avx._mm256_max_ps(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {
+        let (avx, zero) = (self.0.avx, self.0.avx._mm256_setzero_ps());
+        [0, 1].map(|half| avx._mm256_and_ps(value[half], avx._mm256_cmp_ps::<_CMP_GT_OQ>(gate[half], zero)))
     }
     #[inline(always)]
     unsafe fn load_ptr(self, from: *const f32) -> Self::V {

@@ -54,6 +54,10 @@ impl Lanes for Portable {
         Self::zip(a, b, f32::max)
     }
     #[inline(always)]
+    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {
+        Self::zip(gate, value, |gate, value| if gate > 0.0 { value } else { 0.0 })
+    }
+    #[inline(always)]
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
         std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
     }

@@ -1,9 +1,11 @@
 //! Graphs, schedules and layouts: what nets are refused, who runs in place, who shares memory.
 
 mod errors;
+mod fusion;
 mod gradients;
 mod in_place;
 mod lifetimes;
+mod room;
 
 /// Random data and a constant label for a mini-batch of 4.
 const DATA: &str = "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'

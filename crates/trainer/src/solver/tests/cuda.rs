@@ -44,7 +44,7 @@ fn lenet_on_digits_has_the_losses_of_the_processor_under_every_policy() {
             let plan = options(batch, workspace);
             let prepared = planned(lenet(), &gpu(), |net| {
                 // The first time for all sizes; then there is nothing left to measure.
-                planning.profile(&mut [&mut *net], batch, |_| ()).unwrap();
+                planning.profile_sizes(&net.kernels(), batch, |_| ()).unwrap();
                 planning.install(net, &plan).unwrap()
             });
             let found = losses(&mut prepared.start().unwrap(), ITERATIONS);

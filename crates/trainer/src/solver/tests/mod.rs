@@ -95,6 +95,7 @@ fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
         device: Device::Cpu(Cpu::new(threads)),
         plan,
         profile: quick_profile(),
+        records: Default::default(),
         synthetic: None,
         mini_batch: None,
         seed: 1,
@@ -120,7 +121,7 @@ fn planned(spec: SolverSpec, device: &Device, install: impl FnMut(&mut Net) -> P
     let plans = std::iter::once(&mut train).chain(&mut tests).map(install).collect();
     let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
     let layout = Layout::new(&nets, true);
-    Prepared { spec, seed, train, tests, plans, origin: PlanOrigin::Measured, layout }
+    Prepared { spec, seed, train, tests, plans, origin: PlanOrigin::Measured, layout, warnings: Vec::new() }
 }
 
 /// A training with every convolution undivided and by the algorithm that always applies.

@@ -1,0 +1,101 @@
+//! Repeating what a plan rests on.
+
+use planner::*;
+
+use crate::synthetic::*;
+
+/// A device whose calls are now and then slowed down by others.
+struct Busy {
+    table: CostTable,
+    random: Random,
+    /// One of so many measurements is disturbed; none if it is zero.
+    every: u64,
+    calls: usize,
+}
+
+impl Profiler for Busy {
+    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+        self.calls += 1;
+        let mut rows = self.table.measure(kernel, micro_batch)?;
+        for row in &mut rows {
+            if self.every > 0 && self.random.below(self.every) == 0 {
+                row.time_ms *= 1.0 + self.random.unit();
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn net() -> (Vec<Kernel>, CostTable) {
+    let kernels: Vec<Kernel> = (1..=6).map(|k| kernel(k, 64)).collect();
+    let algorithms = |k: u32| {
+        let mut algorithms = fft_and_gemm();
+        algorithms[0].sample_ms += 0.005 * f64::from(k);
+        algorithms
+    };
+    let of_kernels: Vec<_> =
+        kernels.iter().zip(1..).map(|(kernel, k)| (kernel.clone(), algorithms(k))).collect();
+    let table = table(&of_kernels, BatchSizePolicy::PowerOfTwo);
+    (kernels, table)
+}
+
+fn profiled(every: u64, seed: u64) -> (CostTable, Noise, usize, usize) {
+    let (kernels, truth) = net();
+    let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
+    let mut busy = Busy { table: truth, random: Random(seed), every, calls: 0 };
+    let mut table = CostTable::default();
+    table.profile_for(&kernels, &options, &mut busy, |_| ()).unwrap();
+    let first = busy.calls;
+    let noise = table.repeat_for(&kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+    (table, noise, first, busy.calls - first)
+}
+
+#[test]
+fn a_quiet_device_shows_no_noise_and_little_is_repeated() {
+    let (table, noise, first, again) = profiled(0, 1);
+    assert_eq!((noise.median, noise.largest), (0.0, 0.0));
+    assert!(noise.repeated == again && (6..first / 2).contains(&again), "{again} of {first}");
+    assert_eq!(table, net().1);
+}
+
+#[test]
+fn a_busy_device_is_noticed_and_its_plans_come_nearer_to_the_truth() {
+    let (kernels, truth) = net();
+    let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
+    let true_ms = |plan: &Plan| -> f64 {
+        let of_run = |id: &KernelId, run: &Run| {
+            let rows = truth.measurements(id, run.micro.micro_batch).unwrap();
+            let row = rows.iter().find(|row| row.algorithm == run.micro.algorithm).unwrap();
+            f64::from(run.count) * row.time_ms
+        };
+        let kernels = plan.kernels.iter().map(|planned| (&planned.kernel.id, &planned.configuration));
+        kernels.flat_map(|(id, chosen)| chosen.runs().iter().map(move |run| of_run(id, run))).sum()
+    };
+    let (mut before_ms, mut after_ms, mut noisy) = (0.0, 0.0, 0);
+    for seed in 0..40 {
+        let mut busy = Busy { table: truth.clone(), random: Random(seed), every: 3, calls: 0 };
+        let mut table = CostTable::default();
+        table.profile_for(&kernels, &options, &mut busy, |_| ()).unwrap();
+        before_ms += true_ms(&plan(&kernels, &table, &options).unwrap());
+        let noise = table.repeat_for(&kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+        after_ms += true_ms(&plan(&kernels, &table, &options).unwrap());
+        noisy += usize::from(noise.largest > 0.03);
+    }
+    assert!(noisy > 30 && after_ms <= before_ms, "{noisy} noisy, {before_ms} and then {after_ms} ms");
+}
+
+#[test]
+fn what_may_not_be_repeated_is_not_and_without_a_plan_nothing_is() {
+    let (kernels, truth) = net();
+    let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
+    let mut busy = Busy { table: truth.clone(), random: Random(1), every: 2, calls: 0 };
+    let mut table = truth.clone();
+    let noise = table.repeat_for(&kernels, &options, &mut busy, |_, _| false, |_| ()).unwrap();
+    assert_eq!((noise, busy.calls), (Noise::default(), 0));
+    let empty = CostTable::default().repeat_for(&kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+    assert_eq!((empty, busy.calls), (Noise::default(), 0));
+    let once = |id: &KernelId, size: u32| *id == kernels[0].id && size == 16;
+    table.repeat_for(&kernels, &options, &mut busy, once, |_| ()).unwrap();
+    assert!(busy.calls <= 1);
+    assert_eq!(table, truth, "what disturbs makes slower, and the faster stays");
+}

@@ -1,0 +1,234 @@
+//! Measurements that outlive a run: a folder with the cost tables of every device that was ever measured.
+//!
+//! ```text
+//! measurements/
+//!   intel-xeon-processor-2-3f1d.../        one folder for each device, library version and number of threads
+//!     01795203661228441000-9d1c....jsonl   one segment for each run that measured something: a cost table
+//!     01795....jsonl.unreadable            segments with lines that nobody can read, put aside when segments are merged
+//! ```
+//!
+//! Any number of processes, on any number of machines, may read and write at once, over network file systems too, where
+//! appending to a shared file is not safe: nobody ever writes to a file that another one can see. A segment is written
+//! under a name of its own and then renamed, which every file system does at once or not at all. Readers join all
+//! segments; of two measurements of one kernel and size the later counts. Segments are merged only on demand
+//! ([`Database::compact`]), and what cannot be read is never thrown away.
+
+mod segment;
+
+use planner::{CostTable, DeviceHeader, MergeError};
+use segment::{Segment, fresh_name, segments};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+use thiserror::Error;
+
+use crate::snapshot::{SnapshotError, write_atomically};
+
+/// A folder of cost tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    folder: PathBuf,
+}
+
+/// What a database knows of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// The measurements.
+    pub table: CostTable,
+    /// What could not be read, if there was anything: one sentence.
+    pub warning: Option<String>,
+}
+
+/// A database that cannot be read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DatabaseError {
+    /// The system refused.
+    #[error("the measurement database cannot {action} {path}: {source}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A segment could not be written.
+    #[error("the measurement database cannot be added to: {0}")]
+    Write(#[from] SnapshotError),
+}
+
+impl DatabaseError {
+    fn at<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(io::Error) -> Self + 'p {
+        move |source| Self::File { action, path: path.display().to_string(), source }
+    }
+}
+
+impl Database {
+    /// The database in `folder`, which is made when something is first written.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Everything known of `device`; dates and commands do not count.
+    ///
+    /// # Errors
+    /// When files cannot be read. Lines that make no sense are no error: they are skipped, and the warning says so.
+    pub fn read(&self, device: &DeviceHeader) -> Result<Known, DatabaseError> {
+        read_folder(&self.folder_of(device), device)
+    }
+
+    /// Adds the measurements of `table`, as a segment of their own; nothing if there are none.
+    ///
+    /// # Errors
+    /// When the segment cannot be written; nothing is changed then.
+    pub fn add(&self, table: &CostTable) -> Result<(), DatabaseError> {
+        if table.is_empty() {
+            return Ok(());
+        }
+        let folder = self.folder_of(&table.device);
+        fs::create_dir_all(&folder).map_err(DatabaseError::at("make", &folder))?;
+        write(&folder.join(fresh_name()), &table.to_json_lines())
+    }
+
+    /// Makes one segment of all that each device has. Segments with lines that cannot be read are kept under another name.
+    /// Those that others add meanwhile stay. Returns how many segments there were, and how many there are.
+    ///
+    /// # Errors
+    /// When files cannot be read or written; nothing is lost then, as segments go only when their contents stand elsewhere.
+    pub fn compact(&self) -> Result<(usize, usize), DatabaseError> {
+        let (mut before, mut after) = (0, 0);
+        for folder in folders(&self.folder)? {
+            let of_folder = segments(&folder)?;
+            before += of_folder.len();
+            after += compact_folder(&of_folder)?;
+        }
+        Ok((before, after))
+    }
+
+    /// The table of every device, with a warning each.
+    ///
+    /// # Errors
+    /// When files cannot be read.
+    pub fn devices(&self) -> Result<Vec<Known>, DatabaseError> {
+        let mut devices = Vec::new();
+        for folder in folders(&self.folder)? {
+            let headers = segments(&folder)?.into_iter().filter_map(|segment| Some(segment.table?.device));
+            if let Some(device) = headers.last() {
+                devices.push(read_folder(&folder, &device)?);
+            }
+        }
+        Ok(devices)
+    }
+
+    fn folder_of(&self, device: &DeviceHeader) -> PathBuf {
+        self.folder.join(folder_name(device))
+    }
+}
+
+/// Everything that `folder` has of `device`.
+fn read_folder(folder: &Path, device: &DeviceHeader) -> Result<Known, DatabaseError> {
+    let mut table = CostTable::new(device.clone());
+    let mut unreadable: Vec<String> = Vec::new();
+    for segment in segments(folder)? {
+        unreadable.extend(segment.complaints());
+        let merged: Option<Result<(), MergeError>> = segment.table.map(|other| table.merge(other));
+        if let Some(Err(error)) = merged {
+            unreadable.push(format!("{}: {error}", segment.path.display()));
+        }
+    }
+    let warning = unreadable.first().map(|first| {
+        let places = if unreadable.len() == 1 { "place" } else { "places" };
+        format!(
+            "the measurement database cannot be read in {} {places}, which are left as they are: {first}",
+            unreadable.len()
+        )
+    });
+    Ok(Known { table, warning })
+}
+
+/// Writes what `segments` have into as few files as possible, then removes them. Returns how many there are now.
+fn compact_folder(segments: &[Segment]) -> Result<usize, DatabaseError> {
+    let is_clean = segments.iter().all(|segment| segment.skipped.is_empty() && segment.table.is_some());
+    if segments.len() < 2 && is_clean {
+        return Ok(segments.len());
+    }
+    let mut tables: Vec<(CostTable, PathBuf)> = Vec::new();
+    for segment in segments {
+        let Some(other) = &segment.table else { continue };
+        // A folder has one device, unless somebody copied something into it.
+        match tables.iter_mut().find(|(table, _)| table.clone().merge(other.clone()).is_ok()) {
+            Some((table, newest)) => {
+                table.merge(other.clone()).expect("tried just before");
+                newest.clone_from(&segment.path);
+            }
+            None => tables.push((other.clone(), segment.path.clone())),
+        }
+    }
+    for (table, newest) in &tables {
+        // As old as the newest of its parts: what others add meanwhile is newer.
+        write(&segment::successor(newest), &table.to_json_lines())?;
+    }
+    segments.iter().try_for_each(retire)?;
+    Ok(tables.len())
+}
+
+/// Takes a segment away whose measurements stand elsewhere; under another name if there is more to it than those.
+fn retire(segment: &Segment) -> Result<(), DatabaseError> {
+    let path = &segment.path;
+    let retired = match segment.skipped.is_empty() {
+        true => fs::remove_file(path),
+        false => fs::rename(path, path.with_extension("jsonl.unreadable")),
+    };
+    match retired {
+        // Gone already: somebody else compacts too, and has written the same.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        retired => retired.map_err(DatabaseError::at("retire", path)),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
+    Ok(write_atomically(path, |file| file.write_all(text.as_bytes()))?)
+}
+
+/// The folders of all devices, in order.
+fn folders(root: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
+    let entries = match fs::read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(DatabaseError::at("read", root))?,
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(DatabaseError::at("read", root))?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// A name that says whose measurements are inside, and a number in which everything that matters counts.
+pub fn folder_name(device: &DeviceHeader) -> String {
+    let DeviceHeader { name, library_version, threads, .. } = device;
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let short: String = words.collect::<Vec<_>>().join("-").to_ascii_lowercase().chars().take(40).collect();
+    format!("{short}-{:016x}", fnv1a([name, library_version, threads]))
+}
+
+/// FNV-1a, 64 bits: the same on every machine and in every version, which the standard library's hashes need not be.
+fn fnv1a<'t>(texts: impl IntoIterator<Item = &'t String>) -> u64 {
+    let bytes = texts.into_iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests;

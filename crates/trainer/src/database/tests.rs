@@ -1,0 +1,178 @@
+//! The database on real files: several writers, broken lines, merging.
+
+use super::*;
+use planner::{Bytes, ConvOp, ConvShape, Dtype, KernelId, Layout, Math, Measurement};
+use proptest::{collection::vec, prelude::*};
+use std::{fs::OpenOptions, io::Write, thread};
+use tempfile::TempDir;
+
+fn device(name: &str) -> DeviceHeader {
+    DeviceHeader { name: name.into(), library_version: "1".into(), ..DeviceHeader::default() }
+}
+
+fn id(k: u32) -> KernelId {
+    let shape = ConvShape { k, ..ConvShape::default() };
+    KernelId { op: ConvOp::Forward, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw }
+}
+
+fn table(device: &DeviceHeader, kernels: impl IntoIterator<Item = u32>, time_ms: f64) -> CostTable {
+    let mut table = CostTable::new(device.clone());
+    for k in kernels {
+        let row = Measurement {
+            algorithm: "GEMM".into(),
+            micro_batch: 4,
+            time_ms,
+            shared_ms: 0.0,
+            workspace: Bytes(64),
+            max_error: 1e-6,
+            deterministic: true,
+        };
+        table.insert(id(k), 4, vec![row]).unwrap();
+    }
+    table
+}
+
+fn open() -> (TempDir, Database) {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::new(folder.path().join("deep/er"));
+    (folder, database)
+}
+
+fn files(database: &Database, device: &DeviceHeader) -> Vec<PathBuf> {
+    let entries = fs::read_dir(database.folder_of(device)).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn what_is_added_is_known_to_the_same_device_only_and_later_counts() {
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    assert_eq!(database.read(&cpu).unwrap(), Known { table: CostTable::new(cpu.clone()), warning: None });
+    database.add(&table(&cpu, 1..4, 5.0)).unwrap();
+    database.add(&table(&cpu, 3..6, 7.0)).unwrap();
+    database.add(&CostTable::new(cpu.clone())).unwrap();
+    assert_eq!(files(&database, &cpu).len(), 2, "nothing new is no segment");
+    let known = database.read(&DeviceHeader { date: "today".into(), ..cpu.clone() }).unwrap();
+    assert_eq!((known.table.len(), known.warning), (5, None));
+    assert_eq!(known.table.measurements(&id(3), 4).unwrap()[0].time_ms, 7.0);
+    for other in [
+        device("another CPU"),
+        DeviceHeader { library_version: "2".into(), ..cpu.clone() },
+        DeviceHeader { threads: "8".into(), ..cpu },
+    ] {
+        assert!(database.read(&other).unwrap().table.is_empty(), "{other:?}");
+    }
+}
+
+#[test]
+fn broken_lines_are_skipped_with_one_warning_and_never_lost() {
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    database.add(&table(&cpu, 1..4, 5.0)).unwrap();
+    database.add(&table(&cpu, 4..6, 5.0)).unwrap();
+    let damaged = files(&database, &cpu).remove(0);
+    let mut file = OpenOptions::new().append(true).open(&damaged).unwrap();
+    file.write_all(b"{\"kernel\": half a li\n\xff\xfe\n").unwrap();
+    let contents = fs::read(&damaged).unwrap();
+    fs::write(damaged.with_file_name("02-foreign.jsonl"), "no header\n").unwrap();
+    let known = database.read(&cpu).unwrap();
+    assert_eq!(known.table.len(), 5);
+    let warning = known.warning.unwrap();
+    assert!(warning.contains("in 3 places") && warning.contains("line 5"), "{warning}");
+
+    assert_eq!(database.compact().unwrap(), (3, 1));
+    let known = database.read(&cpu).unwrap();
+    assert_eq!((known.table.len(), known.warning), (5, None));
+    let kept = files(&database, &cpu);
+    let kept: Vec<_> = kept.iter().filter(|path| path.extension().unwrap() == "unreadable").collect();
+    assert_eq!(kept.len(), 2);
+    assert!(kept.iter().any(|path| fs::read(path).unwrap() == contents));
+    assert_eq!(database.compact().unwrap(), (1, 1), "what is clean stays");
+}
+
+#[test]
+fn writers_readers_and_mergers_do_not_disturb_each_other() {
+    const WRITERS: u32 = 4;
+    const EACH: u32 = 20;
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    database.add(&table(&cpu, [0], 1.0)).unwrap();
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (database, cpu) = (&database, &cpu);
+            scope.spawn(move || {
+                for index in 0..EACH {
+                    let own = 1 + writer * EACH + index;
+                    database.add(&table(cpu, [own], 1.0)).unwrap();
+                    let known = database.read(cpu).unwrap();
+                    assert_eq!(known.warning, None, "nobody sees half a segment");
+                    assert!((1 + writer * EACH..=own).all(|k| known.table.measurements(&id(k), 4).is_some()));
+                    if index % 5 == writer % 5 {
+                        database.compact().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(database.read(&cpu).unwrap().table.len(), (1 + WRITERS * EACH) as usize);
+    database.compact().unwrap();
+    assert_eq!(files(&database, &cpu).len(), 1);
+    assert_eq!(database.devices().unwrap().len(), 1);
+}
+
+#[test]
+fn a_merged_segment_is_older_than_what_comes_after_it() {
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    database.add(&table(&cpu, 1..3, 1.0)).unwrap();
+    let before = segments(&database.folder_of(&cpu)).unwrap();
+    database.add(&table(&cpu, [1], 2.0)).unwrap();
+    // Somebody who had listed the folder before that measurement merges now.
+    let newest = &before[0].path;
+    let merged = before[0].table.clone().unwrap();
+    write(&segment::successor(newest), &merged.to_json_lines()).unwrap();
+    let known = database.read(&cpu).unwrap().table;
+    assert_eq!(known.measurements(&id(1), 4).unwrap()[0].time_ms, 2.0);
+}
+
+#[test]
+fn a_folder_that_is_a_file_is_an_error_with_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = Database::new(&file).add(&table(&device("a CPU"), [1], 1.0)).unwrap_err();
+    assert!(error.to_string().contains("file"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_contents_of_a_segment_make_it_panic_or_get_lost(
+        bytes in vec(any::<u8>(), 0..200), at in any::<usize>(), whole in any::<bool>(),
+    ) {
+        let (_folder, database) = open();
+        let cpu = device("a CPU");
+        database.add(&table(&cpu, 1..4, 5.0)).unwrap();
+        let segment = files(&database, &cpu).remove(0);
+        let mut contents = fs::read(&segment).unwrap();
+        if whole {
+            contents = bytes;
+        } else {
+            let at = at % contents.len();
+            contents.splice(at..(at + bytes.len()).min(contents.len()), bytes);
+        }
+        fs::write(&segment, &contents).unwrap();
+        let known = database.read(&cpu).unwrap();
+        database.compact().unwrap();
+        prop_assert_eq!(&database.read(&cpu).unwrap().table, &known.table);
+        if known.warning.is_some() && segment.with_extension("jsonl.unreadable").exists() {
+            prop_assert_eq!(fs::read(segment.with_extension("jsonl.unreadable")).unwrap(), contents);
+        }
+        let _ = database.devices().unwrap();
+        database.add(&table(&cpu, 7..8, 1.0)).unwrap();
+        prop_assert!(database.read(&cpu).unwrap().table.measurements(&id(7), 4).is_some());
+    }
+}

@@ -1,0 +1,86 @@
+//! Where measurements are kept from run to run.
+
+use super::Environment;
+use crate::Error;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use trainer::{database::Database, planning::Records};
+
+/// The options about the database of measurements.
+#[derive(Clone, Debug, Default, Args)]
+pub struct DatabaseArgs {
+    /// Folder of the measurements of all runs, or none [default: microbatch/measurements in the user's cache folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub database: Option<PathBuf>,
+    /// Measure everything anew, and record nothing; the same as --database none
+    #[arg(long, conflicts_with = "database")]
+    pub no_database: bool,
+    /// Measure nothing: plan from what the database has
+    #[arg(long)]
+    pub offline: bool,
+}
+
+impl DatabaseArgs {
+    /// Where measurements are kept: what is typed, else what the environment says, else the user's cache folder.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: a database that is a file, or none to plan from without measuring.
+    pub fn records(&self, environment: &Environment) -> Result<Records, Error> {
+        let default = || environment.cache.as_ref().map(|cache| cache.join("microbatch/measurements"));
+        let named = self.database.as_ref().or(environment.database.as_ref());
+        let folder = match named {
+            _ if self.no_database => None,
+            Some(name) => Some(name.clone()).filter(|name| name != Path::new("none")),
+            None => default(),
+        };
+        if let Some(file) = folder.as_ref().filter(|folder| folder.is_file()) {
+            let file = file.display();
+            return Err(Error::Usage(format!(
+                "the measurement database {file} is a file; it must be a folder, new or not"
+            )));
+        }
+        if self.offline && folder.is_none() {
+            return Err(Error::Usage(
+                "--offline needs a database to plan from, and there is none".to_owned(),
+            ));
+        }
+        Ok(Records { database: folder.map(Database::new), offline: self.offline })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_is_in_the_cache_unless_somebody_says_otherwise() {
+        let environment = |database: &str| Environment {
+            database: Some(PathBuf::from(database)).filter(|_| !database.is_empty()),
+            cache: Some("/home/me/.cache".into()),
+            ..Environment::default()
+        };
+        let typed = |database: Option<&str>, no_database| DatabaseArgs {
+            database: database.map(PathBuf::from),
+            no_database,
+            offline: false,
+        };
+        let cache = "/home/me/.cache/microbatch/measurements";
+        for (args, variable, expected) in [
+            (typed(None, false), "", Some(cache)),
+            (typed(None, false), "/data", Some("/data")),
+            (typed(None, false), "none", None),
+            (typed(Some("here"), false), "none", Some("here")),
+            (typed(Some("none"), false), "/data", None),
+            (typed(None, true), "/data", None),
+        ] {
+            let records = args.records(&environment(variable)).unwrap();
+            assert_eq!(records.database, expected.map(Database::new), "{args:?} {variable}");
+            let offline = DatabaseArgs { offline: true, ..args }.records(&environment(variable));
+            assert_eq!(offline.is_ok(), expected.is_some());
+        }
+        let nowhere = typed(None, false).records(&Environment::default()).unwrap();
+        assert_eq!(nowhere, Records::default());
+        let file = typed(Some(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")), false);
+        assert!(file.records(&environment("")).unwrap_err().to_string().contains("Cargo.toml is a file"));
+    }
+}

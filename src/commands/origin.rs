@@ -1,0 +1,150 @@
+//! Where the measurements of a plan come from: a device of this machine, or a table that was recorded on another.
+
+use crate::{
+    Console, Error,
+    args::{DatabaseArgs, Environment, RunArgs},
+    device::{self, DeviceReport},
+    progress::ProfileBar,
+    report::RecordedReport,
+};
+use cudnn_layers::conv::ProfileOptions;
+use planner::{Bytes, CostTable, Kernel, Noise, Plan, PlanError, PlanOptions};
+use std::{fs, path::Path};
+use tensor::Device;
+use trainer::{Net, NetError, planning::Planning};
+
+/// From this median difference of repeated measurements on, the machine counts as busy.
+const NOISY: f64 = 0.05;
+
+/// Measurements, or the means to make them.
+pub(super) struct Origin {
+    /// Where nets are built; nothing of a recorded table's device is here.
+    pub(super) device: Device,
+    pub(super) planning: Planning,
+    pub(super) recorded: Option<RecordedReport>,
+    offline: bool,
+    /// Where the database is, for the reader.
+    database: Option<String>,
+}
+
+impl Origin {
+    /// The device that `run` names; with its database, if there is one.
+    pub(super) fn device(run: &RunArgs, database: &DatabaseArgs) -> Result<Self, Error> {
+        let records = database.records(&Environment::of_process())?;
+        let device = run.device()?;
+        let folder = records.database.as_ref().map(|database| database.folder().display().to_string());
+        let offline = records.offline;
+        let planning = Planning::new(&device, ProfileOptions::default()).with_records(records);
+        Ok(Self { device, planning, recorded: None, offline, database: folder })
+    }
+
+    /// The device or the table that `run` names.
+    pub(super) fn any(run: &RunArgs, database: &DatabaseArgs) -> Result<Self, Error> {
+        let Some(file) = device::recorded(&run.device) else { return Self::device(run, database) };
+        let table = read_table(file)?;
+        let recorded = RecordedReport::new(file, &table);
+        let device = Device::cpu();
+        let planning = Planning::recorded(table);
+        Ok(Self { device, planning, recorded: Some(recorded), offline: false, database: None })
+    }
+
+    /// The device, where there is one.
+    pub(super) fn report(&self) -> Option<DeviceReport> {
+        self.recorded.is_none().then(|| DeviceReport::new(&self.device))
+    }
+
+    /// Measures what a plan with `options` needs and is not known, and prints how much that was.
+    pub(super) fn profile(
+        &mut self,
+        kernels: &[Kernel],
+        options: &PlanOptions,
+        console: &mut Console,
+    ) -> Result<(), Error> {
+        let mut bar = ProfileBar::default();
+        let warned = self.planning.warnings().len();
+        let result = self.planning.profile_kernels(kernels, options, |progress| bar.show(progress));
+        self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
+        result?;
+        console.text(self.profiled())
+    }
+
+    /// What was measured and what was known, in a line.
+    fn profiled(&self) -> String {
+        let (all, measured) = (self.planning.table().len(), self.planning.measured());
+        if self.recorded.is_some() {
+            return format!("  profiling   none: {all} (kernel, micro-batch) pairs are recorded");
+        }
+        let seconds = self.planning.profiling().as_secs_f64();
+        let known = match &self.database {
+            Some(folder) if all > measured => format!(", {} known from {folder}", all - measured),
+            _ => String::new(),
+        };
+        let Noise { repeated, median, largest } = self.planning.noise();
+        let noise = match repeated {
+            0 => String::new(),
+            _ => format!(
+                "\n              {repeated} of them twice, as the plan rests on them: {:.1} % apart in the median, {:.0} % at \
+                 most{}",
+                100.0 * median,
+                100.0 * largest,
+                if median > NOISY { " (the machine is busy: times may be too long)" } else { "" }
+            ),
+        };
+        format!(
+            "  profiling   {measured} (kernel, micro-batch) pairs measured in {seconds:.1} s{known}{noise}"
+        )
+    }
+
+    /// Plans `kernels`; what was not measured is said as the user can help it.
+    pub(super) fn plan(&mut self, kernels: &[Kernel], options: &PlanOptions) -> Result<Plan, Error> {
+        let planned = self.planning.plan(kernels, options);
+        planned.map_err(|error| self.explain(error, kernels))
+    }
+
+    /// As [`Origin::plan`], with a limit for each kernel.
+    pub(super) fn plan_within(
+        &mut self,
+        kernels: &[Kernel],
+        limits: &[Bytes],
+        options: &PlanOptions,
+    ) -> Result<Plan, Error> {
+        let planned = self.planning.plan_within(kernels, limits, options);
+        planned.map_err(|error| self.explain(error, kernels))
+    }
+
+    /// Plans the kernels of `net` and installs the plan.
+    pub(super) fn install(&mut self, net: &mut Net, options: &PlanOptions) -> Result<Plan, Error> {
+        let plan = self.plan(&net.kernels(), options)?;
+        net.install(&plan)?;
+        Ok(plan)
+    }
+
+    /// An error with what this origin has to do with it.
+    pub(super) fn explain(&self, error: NetError, kernels: &[Kernel]) -> Error {
+        let NetError::Plan(error @ PlanError::NotMeasured { .. }) = error else { return error.into() };
+        match &self.recorded {
+            Some(recorded) => Error::Table { file: recorded.file.clone(), reason: lack(&error, kernels) },
+            None if self.offline => Error::Offline(error),
+            None => NetError::Plan(error).into(),
+        }
+    }
+}
+
+/// Why a table has no plan for a kernel.
+fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
+    let PlanError::NotMeasured { kernel: name, measured, .. } = error else { return error.to_string() };
+    match kernels.iter().find(|kernel| kernel.to_string() == *name) {
+        Some(kernel) if measured.is_empty() => {
+            format!("it has no measurement of {name} ({}, {})", kernel.id.shape, kernel.id.math)
+        }
+        _ => format!("{error}; a table serves the mini-batch and the policy that it was recorded for"),
+    }
+}
+
+/// Reads a cost table.
+pub(super) fn read_table(file: &Path) -> Result<CostTable, Error> {
+    let name = file.display().to_string();
+    let refused = |reason: String| Error::Table { file: name.clone(), reason };
+    let bytes = fs::read(file).map_err(|error| refused(error.to_string()))?;
+    CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
+}

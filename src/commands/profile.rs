@@ -1,0 +1,256 @@
+//! `microbatch profile`.
+
+use super::{
+    origin::read_table,
+    plan::{convolutions, in_math, largest, shape_kernels},
+    setup::{check_memory, synthetic},
+};
+use crate::{
+    Console, Error,
+    args::{Environment, ProfileArgs, required},
+    progress::ProfileBar,
+};
+use cudnn_layers::conv::ProfileOptions;
+use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel, Measurement};
+use serde::Serialize;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use tensor::Device;
+use trainer::{
+    Net,
+    database::Database,
+    layers::BuildOptions,
+    planning::{Planning, Records},
+    spec::{NetSpec, Phase},
+};
+
+#[derive(Serialize)]
+struct Report {
+    command: &'static str,
+    device: DeviceHeader,
+    kernels: usize,
+    measured: usize,
+    known: usize,
+    seconds: f64,
+    out: Option<PathBuf>,
+}
+
+/// Measures what a policy needs of a net's convolutions, or others, for later runs; or looks after what was measured.
+///
+/// # Errors
+/// Files, nets and shapes that do not do, a GPU that is not there, files that cannot be written.
+pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
+    let mut console = Console::new(args.run.json);
+    let records = args.database.records(&Environment::of_process())?;
+    if args.merge.is_some() || args.export.is_some() {
+        return look_after(args, &records, &mut console);
+    }
+    if args.policy == BatchSizePolicy::Adaptive {
+        let reason =
+            "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans";
+        return Err(Error::Usage(reason.to_owned()));
+    }
+    let device = args.run.device()?;
+    let kernels = kernels(args)?;
+    check_memory(&device, largest(&kernels))?;
+    let planning = planning(args, &device).with_records(records);
+    let (table, report) = measure(args, planning, &kernels, &mut console)?;
+    if let Some(file) = &args.out {
+        let header = DeviceHeader { date: args.date.clone(), ..table.device.clone() };
+        write(file, &small(&only(&table, &kernels, header)).to_json_lines())?;
+        console.text(format!("  written     {}", file.display()))?;
+    }
+    console.object(&report)
+}
+
+/// The kernels to measure, in the arithmetic that is asked for.
+fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
+    let kernels = match convolutions(&args.shapes, args.net.batch)? {
+        Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
+        None => net_kernels(args)?,
+    };
+    Ok(in_math(kernels, args.run.math))
+}
+
+/// Those of a net, which is built on the CPU wherever its kernels are measured.
+fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
+    let mut spec = NetSpec::load(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
+    if let Some(samples) = args.net.batch {
+        spec.set_mini_batch(samples);
+    }
+    let build =
+        BuildOptions { device: Device::cpu(), seed: args.run.seed(), synthetic: synthetic(&args.run, &spec) };
+    Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
+}
+
+fn planning(args: &ProfileArgs, device: &Device) -> Planning {
+    let options = ProfileOptions {
+        repeats: 5,
+        at_least: Duration::from_millis(args.at_least_ms as u64),
+        ..ProfileOptions::default()
+    };
+    Planning::new(device, options)
+}
+
+/// Measures what is not known, and says how much that was.
+fn measure(
+    args: &ProfileArgs,
+    mut planning: Planning,
+    kernels: &[Kernel],
+    console: &mut Console,
+) -> Result<(CostTable, Report), Error> {
+    let device = planning.table().device.clone();
+    console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
+    console.text(format!("  device      {}, {}", device.name, device.library_version))?;
+    let (start, mut bar) = (Instant::now(), ProfileBar::default());
+    let result = planning.profile_sizes(kernels, args.policy, |progress| bar.show(progress));
+    planning.warnings().iter().for_each(|warning| console.warn(warning));
+    result?;
+    let needed = CostTable::default().missing(kernels, args.policy).len();
+    let report = Report {
+        command: "profile",
+        device,
+        kernels: kernels.len(),
+        measured: planning.measured(),
+        known: needed - planning.measured(),
+        seconds: start.elapsed().as_secs_f64(),
+        out: args.out.clone(),
+    };
+    console.text(format!(
+        "  profiling   {} (kernel, micro-batch) pairs measured in {:.1} s, {} known",
+        report.measured, report.seconds, report.known
+    ))?;
+    Ok((planning.table().clone(), report))
+}
+
+/// What `table` has of `kernels`, under another header.
+fn only(table: &CostTable, kernels: &[Kernel], header: DeviceHeader) -> CostTable {
+    let mut only = CostTable::new(header);
+    for (id, micro_batch, rows) in table.iter() {
+        let wanted = |kernel: &Kernel| kernel.id == *id && micro_batch <= kernel.mini_batch;
+        if kernels.iter().any(wanted) {
+            only.insert(*id, micro_batch, rows.to_vec()).expect("it was valid in the table it comes from");
+        }
+    }
+    only
+}
+
+/// The table as it is shipped: times to four digits, and without rows that no plan would use, because another one of the
+/// same size is at least as good in everything.
+fn small(table: &CostTable) -> CostTable {
+    let mut small = CostTable::new(table.device.clone());
+    for (kernel, micro_batch, rows) in table.iter() {
+        let mut kept: Vec<Measurement> = Vec::new();
+        let mut sorted = rows.to_vec();
+        sorted.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms).then(a.workspace.cmp(&b.workspace)));
+        for row in sorted {
+            let beaten = |by: &Measurement| {
+                by.workspace <= row.workspace
+                    && by.max_error <= row.max_error
+                    && by.deterministic >= row.deterministic
+            };
+            if !kept.iter().any(beaten) {
+                kept.push(Measurement { time_ms: four_digits(row.time_ms), ..row });
+            }
+        }
+        small.insert(*kernel, micro_batch, kept).expect("rounding keeps a measurement valid");
+    }
+    small
+}
+
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().expect("a number as it was printed")
+}
+
+/// Merges tables into the database, or writes what it has.
+fn look_after(args: &ProfileArgs, records: &Records, console: &mut Console) -> Result<(), Error> {
+    let Some(database) = &records.database else {
+        let reason = "--merge and --export need a database, and there is none";
+        return Err(Error::Usage(reason.to_owned()));
+    };
+    if let Some(files) = &args.merge {
+        merge(database, files, console)?;
+    }
+    if let Some(folder) = &args.export {
+        export(database, folder, console)?;
+    }
+    Ok(())
+}
+
+fn merge(database: &Database, files: &[PathBuf], console: &mut Console) -> Result<(), Error> {
+    // All are read before anything is written.
+    let tables: Vec<CostTable> = files.iter().map(|file| read_table(file)).collect::<Result<_, _>>()?;
+    tables.iter().try_for_each(|table| database.add(table))?;
+    let (before, after) = database.compact()?;
+    console.text(format!("{} segments merged into {after}, in {}", before, database.folder().display()))?;
+    console.object(&serde_json::json!({ "command": "profile", "segments_before": before, "segments": after }))
+}
+
+fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(), Error> {
+    let refused = |source| Error::Write { file: folder.display().to_string(), source };
+    fs::create_dir_all(folder).map_err(refused)?;
+    let mut files = Vec::new();
+    for known in database.devices()? {
+        known.warning.iter().for_each(|warning| console.warn(warning));
+        let file = folder.join(format!("{}.jsonl", trainer::database::folder_name(&known.table.device)));
+        write(&file, &known.table.to_json_lines())?;
+        console.text(format!(
+            "{}: {} (kernel, micro-batch) pairs of {}",
+            file.display(),
+            known.table.len(),
+            known.table.device.name
+        ))?;
+        files.push(file);
+    }
+    console.object(&serde_json::json!({ "command": "profile", "files": files }))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Error> {
+    let refused = |source| Error::Write { file: file.display().to_string(), source };
+    fs::write(file, text).map_err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::{Bytes, ConvOp, ConvShape, Dtype, KernelId, Layout, Math};
+
+    #[test]
+    fn a_shipped_table_has_four_digits_and_no_row_that_loses_in_everything() {
+        let shape = ConvShape::default();
+        let id = KernelId {
+            op: ConvOp::Forward,
+            shape,
+            dtype: Dtype::F32,
+            math: Math::Fp32,
+            layout: Layout::Nchw,
+        };
+        let row = |name: &str, time_ms, workspace, max_error| Measurement {
+            algorithm: name.into(),
+            micro_batch: 2,
+            time_ms,
+            shared_ms: 0.0,
+            workspace: Bytes(workspace),
+            max_error,
+            deterministic: true,
+        };
+        let mut table = CostTable::default();
+        let rows = vec![
+            row("SLOW_AND_HUNGRY", 3.0, 100, 1e-6),
+            row("FAST", 1.234_56, 100, 1e-6),
+            row("SLOW_AND_EXACT", 2.0, 100, 1e-7),
+            row("FRUGAL", 4.0, 0, 1e-6),
+        ];
+        table.insert(id, 2, rows).unwrap();
+        let small = small(&table);
+        let rows = small.measurements(&id, 2).unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| row.algorithm.as_str()).collect();
+        assert_eq!(names, ["FAST", "SLOW_AND_EXACT", "FRUGAL"]);
+        assert_eq!(rows[0].time_ms, 1.235);
+        let kernel = Kernel { name: "conv".into(), id, mini_batch: 1 };
+        assert!(only(&table, &[kernel], DeviceHeader::default()).is_empty());
+    }
+}

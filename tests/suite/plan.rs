@@ -1,0 +1,226 @@
+//! `plan` without a net, from recorded tables, and with explanations.
+
+use crate::fixtures::{Folder, text};
+use planner::Bytes;
+use serde_json::Value;
+
+const ALEXNET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/alexnet/net.prototxt");
+const RECORDED: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/data/profiles/nvidia-h200/alexnet-256-powerOfTwo.jsonl");
+
+fn recorded(arguments: &str) -> String {
+    format!("plan --model {ALEXNET} --synthetic --device recorded:{RECORDED} {arguments}")
+}
+
+fn numbers(values: &Value, field: &str) -> Vec<f64> {
+    values.as_array().unwrap().iter().map(|value| value[field].as_f64().unwrap()).collect()
+}
+
+fn refused(folder: &Folder, arguments: &str, parts: &[&str]) {
+    let output = folder.run(arguments);
+    let stderr = text(&output.stderr);
+    assert!(!output.status.success() && stderr.lines().count() == 1, "{arguments}: {stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{arguments}: {part:?} is missing in: {stderr}");
+    }
+}
+
+#[test]
+fn a_recorded_table_gives_a_prediction_and_says_so() {
+    let folder = Folder::new();
+    let said = folder.succeed(&recorded("--batch 256"));
+    for part in ["PREDICTION", "NVIDIA H200", "nothing was measured on this machine", "predicted"] {
+        assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+    }
+    let fp32 = folder.json(&recorded("--batch 256"));
+    assert_eq!((&fp32["plan"]["prediction"], &fp32["measured"]), (&Value::Bool(true), &Value::from(0)));
+    assert!(fp32["recorded"]["device"].as_str().unwrap().contains("H200") && fp32["device"].is_null());
+    // What the record of this table's day says: 34.6 ms undivided, 13.7 ms divided.
+    assert!((fp32["plan"]["time_ms"].as_f64().unwrap() - 13.7).abs() < 0.7);
+    assert!(fp32["plan"]["gain"].as_f64().unwrap() > 2.3);
+    let tf32 = folder.json(&recorded("--batch 256 --math tf32"));
+    assert!(tf32["plan"]["time_ms"].as_f64() < fp32["plan"]["time_ms"].as_f64());
+}
+
+#[test]
+fn what_a_table_does_not_have_is_one_clear_sentence() {
+    let folder = Folder::new();
+    let table = format!("--device recorded:{RECORDED}");
+    refused(
+        &folder,
+        &recorded("--batch 100"),
+        &["conv1 Forward", "micro-batch 100", "mini-batch 100", "was recorded"],
+    );
+    refused(&folder, &recorded("--batch 256 --policy all"), &["micro-batch 3", "all policy", "was recorded"]);
+    refused(
+        &folder,
+        &format!("plan --conv n=256,c=5,h=9,k=7,r=3,name=mine {table}"),
+        &["has no measurement of mine Forward (5x9x9, 7 filters 3x3, FP32)", "jsonl"],
+    );
+    refused(&folder, "plan --conv n=2,c=1,h=3,k=1,r=1 --device recorded:nowhere.jsonl", &["nowhere.jsonl"]);
+    folder.write("broken.jsonl", "{}\n");
+    refused(
+        &folder,
+        "plan --conv n=2,c=1,h=3,k=1,r=1 --device recorded:broken.jsonl",
+        &["broken.jsonl", "line 1"],
+    );
+    refused(&folder, &format!("time --model net.prototxt {table}"), &["--device", "`microbatch plan`"]);
+    refused(&folder, "plan --model net.prototxt --math tf32 --device cpu", &["--math tf32"]);
+}
+
+#[test]
+fn shapes_are_planned_without_a_net() {
+    let folder = Folder::new();
+    let one = "plan --threads 2 --policy undivided --op forward --conv n=2,c=3,h=8,k=4,r=3,pad=1";
+    let report = folder.json(one);
+    let kernels = report["plan"]["kernels"].as_array().unwrap();
+    assert_eq!((kernels.len(), &report["shapes"]["convolutions"]), (1, &Value::from(1)));
+    assert_eq!((kernels[0]["layer"].as_str(), kernels[0]["op"].as_str()), (Some("conv"), Some("Forward")));
+    assert!(kernels[0]["planned_ms"].as_f64().unwrap() > 0.0 && report["memory"].is_null());
+    let two = folder.json(&format!("{one} --conv n=4,c=3,h=8,k=4,r=1,name=second --batch 8"));
+    let layers: Vec<&str> = two["plan"]["kernels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|kernel| kernel["layer"].as_str().unwrap())
+        .collect();
+    assert_eq!(layers, ["conv", "second"]);
+    refused(&folder, "plan --conv n=2,c=3", &["--conv", "h= is missing"]);
+    refused(&folder, "plan --conv n=2,c=1,h=1048576,k=1024,r=1", &["more than any machine holds"]);
+    refused(&folder, "plan --conv n=100,c=64,h=8192,k=64,r=1", &["this machine has"]);
+}
+
+#[test]
+fn a_list_in_deepbench_s_columns_is_planned() {
+    let folder = Folder::new();
+    let list = "source,W,H,C_in,N,C_out,kernel_w,kernel_h,pad_w,pad_h,stride_w,stride_h\n\
+                speech,20,10,1,4,8,5,3,0,0,2,2\nvision,7,7,8,4,8,3,3,1,1,1,1\n";
+    folder.write("list.csv", list);
+    let report = folder.json("plan --threads 2 --policy undivided --csv list.csv");
+    let kernels = report["plan"]["kernels"].as_array().unwrap();
+    assert_eq!((kernels.len(), kernels[0]["layer"].as_str()), (6, Some("speech:2")));
+    assert_eq!(report["shapes"]["source"], "list.csv");
+    folder.write("list.csv", list.replace("20,10", "20,2"));
+    refused(&folder, "plan --csv list.csv", &["list.csv:2", "window of 3"]);
+    folder.write("list.csv", "\n");
+    refused(&folder, "plan --csv list.csv", &["list.csv lists no convolution"]);
+    refused(&folder, "plan --csv nowhere.csv", &["nowhere.csv"]);
+}
+
+#[test]
+fn an_explanation_has_fronts_prices_and_a_curve() {
+    let folder = Folder::new();
+    for policy in ["--workspace-limit 64MiB", "--total-workspace 300MiB", "--workspace-policy ws"] {
+        let report = folder.json(&recorded(&format!("--batch 256 --explain {policy}")));
+        let (plan, explanation) = (&report["plan"], &report["explanation"]);
+        for kernel in explanation["kernels"].as_array().unwrap() {
+            let (times, workspaces) =
+                (numbers(&kernel["front"], "time_ms"), numbers(&kernel["front"], "workspace_bytes"));
+            assert!(times.windows(2).all(|pair| pair[0] > pair[1]));
+            assert!(workspaces.windows(2).all(|pair| pair[0] < pair[1]));
+            let chosen = kernel["front"].as_array().unwrap().iter().filter(|point| point["chosen"] == true);
+            assert_eq!(chosen.count(), 1);
+            let rejected = &kernel["fastest_rejected"];
+            if rejected.is_object() {
+                let sum =
+                    kernel["available_bytes"].as_u64().unwrap() + rejected["lacking_bytes"].as_u64().unwrap();
+                assert_eq!(sum, rejected["workspace_bytes"].as_u64().unwrap());
+            }
+        }
+        let (limits, times) =
+            (numbers(&explanation["curve"], "limit_bytes"), numbers(&explanation["curve"], "time_ms"));
+        assert!(times.windows(2).all(|pair| pair[0] > pair[1]));
+        let here = limits.iter().rposition(|&limit| limit <= plan["limit_bytes"].as_f64().unwrap()).unwrap();
+        let planned = plan["time_ms"].as_f64().unwrap();
+        // Under WD the curve has the corners of the convex hull, and the plan may lie below the staircase.
+        assert!(planned <= times[here] + 1e-9);
+        if !policy.contains("total") {
+            assert!((planned - times[here]).abs() < 1e-9);
+        }
+        assert!(explanation["price_ms_per_mib"].as_f64().unwrap() >= 0.0);
+        assert_eq!(explanation["smallest_limit_bytes"].as_f64().unwrap(), limits[0]);
+        let said = folder.succeed(&recorded(&format!("--batch 256 --explain {policy}")));
+        for part in [
+            "chosen",
+            "rejected: ",
+            "a MiB more saves",
+            "this plan's limit is here",
+            "smallest feasible limit",
+        ] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn the_smallest_feasible_limit_is_named_with_its_kernel_and_does() {
+    let folder = Folder::new();
+    let shape = "--conv n=8,c=4,h=16,k=8,r=3,pad=1 --threads 2 --policy undivided";
+    let explained = folder.json(&format!("plan {shape} --explain"));
+    let smallest = explained["explanation"]["smallest_limit_bytes"].as_u64().unwrap();
+    assert!(explained["explanation"]["smallest_limit_kernel"].as_str().unwrap().starts_with("conv "));
+    if smallest > 1 {
+        let output = folder.run(&format!("plan {shape} --workspace-limit {}", smallest - 1));
+        let stderr = text(&output.stderr);
+        assert!(
+            stderr.contains(&format!("smallest feasible limit is {}", Bytes(smallest).exact())),
+            "{stderr}"
+        );
+        folder.succeed(&format!("plan {shape} --workspace-limit {smallest}"));
+    }
+}
+
+#[test]
+fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
+    let folder = Folder::new();
+    let at = |budget: u64| folder.json(&recorded(&format!("--batch 256 --device-memory {budget} --explain")));
+    let field = |report: &Value, name: &str| report["budget"][name].as_f64().unwrap();
+    let most = at(200 << 30);
+    let (smallest, enough) =
+        (field(&most, "smallest_budget_bytes") as u64, field(&most, "enough_budget_bytes") as u64);
+    assert!(smallest < enough);
+    assert_eq!(field(&most, "time_ms"), field(&most, "unlimited_time_ms"));
+    let mut last_ms = f64::INFINITY;
+    for part in 0..=4 {
+        let budget = smallest + (enough - smallest) / 4 * part + if part == 4 { 3 } else { 0 };
+        let report = at(budget);
+        let time_ms = field(&report, "time_ms");
+        assert!(field(&report, "arena_bytes") <= budget as f64 && time_ms <= last_ms);
+        for other in ["wr_time_ms", "wd_time_ms"] {
+            assert!(
+                report["budget"][other].as_f64().is_none_or(|other_ms| time_ms <= other_ms + 1e-9),
+                "{other}"
+            );
+        }
+        assert_eq!(time_ms <= field(&report, "unlimited_time_ms"), part == 4, "time suffers below {enough}");
+        let curve = &report["budget"]["curve"];
+        assert_eq!(numbers(curve, "limit_bytes")[0], smallest as f64);
+        last_ms = time_ms;
+    }
+    let below = format!("--batch 256 --device-memory {}", smallest - 1);
+    refused(&folder, &recorded(&below), &["--device-memory", "smallest budget", &Bytes(smallest).exact()]);
+    refused(
+        &folder,
+        "plan --conv n=2,c=1,h=3,k=1,r=1 --device-memory 1GiB",
+        &["--device-memory", "needs a net"],
+    );
+    refused(
+        &folder,
+        "plan --model net.prototxt --device-memory 1GiB --workspace-policy wd",
+        &["--device-memory", "wd"],
+    );
+}
+
+#[test]
+fn a_run_keeps_its_budget_of_memory() {
+    let folder = Folder::new();
+    let time = "time --model net.prototxt --iterations 1 --threads 2 --database db";
+    let free = folder.json(&format!("{time} --device-memory 8GiB"));
+    let enough = free["runs"][0]["memory"]["arena_bytes"].as_u64().unwrap();
+    let tight = folder.json(&format!("{time} --device-memory {}", enough - 4096));
+    assert!(tight["runs"][0]["memory"]["arena_bytes"].as_u64().unwrap() <= enough - 4096);
+    let said = folder.succeed(&format!("{time} --device-memory {}", enough - 4096));
+    for part in ["WS by the schedule", "time suffers below", "nothing fits below"] {
+        assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+    }
+}
