@@ -83,11 +83,10 @@ impl Origin {
         let noise = match repeated {
             0 => String::new(),
             _ => format!(
-                "\n              {repeated} of them twice, as the plan rests on them: {:.1} % apart in the median, {:.0} % at \
-                 most{}",
+                "\n              {repeated} of them, which the plan rests on, twice: {:.1} % apart in the median, {:.0} % at most{}",
                 100.0 * median,
                 100.0 * largest,
-                if median > NOISY { " (the machine is busy: times may be too long)" } else { "" }
+                if median > NOISY { " (the machine is busy)" } else { "" }
             ),
         };
         format!(

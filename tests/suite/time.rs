@@ -19,7 +19,7 @@ fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
         "microbatch time: small (TRAIN), mini-batch 8",
         "1 thread,",
         "workspace limit 16 MiB by default: 64 MiB for 256 samples, scaled",
-        "powerOfTwo; WR, at most 8 MiB",
+        "powerOfTwo; WR, at most 16 MiB",
         "expected peak",
         "\nInitial loss: ",
         "\n*** Benchmark begins ***",

@@ -19,6 +19,9 @@ use crate::policy::BatchSizePolicy;
 /// A configuration that is slower than the chosen one by no more than this part nearly was chosen.
 const NEAR: f64 = 0.03;
 
+/// The most that repeating may cost, as a part of what all measurements of the kernels cost.
+const SHARE: f64 = 0.125;
+
 /// How often a plan may change its mind.
 const ROUNDS: usize = 3;
 
@@ -48,8 +51,8 @@ impl Noise {
 
 impl CostTable {
     /// Measures once more what a plan of `kernels` with `options` uses or nearly uses, as far as `may_repeat` says so
-    /// of a kernel and size; no more than that, and nothing if there is no plan. Of two times of an algorithm the
-    /// shorter stays.
+    /// of a kernel and size, longest first and an eighth of all measuring at most; nothing if there is no plan. Of two
+    /// times of an algorithm the shorter stays.
     ///
     /// # Errors
     /// When the profiler fails or returns an impossible measurement.
@@ -63,6 +66,8 @@ impl CostTable {
     ) -> Result<Noise, ProfileError> {
         let mut repeated: BTreeSet<(KernelId, u32)> = BTreeSet::new();
         let mut differences = Vec::new();
+        let ids: BTreeSet<KernelId> = kernels.iter().map(|kernel| kernel.id).collect();
+        let mut left_ms = SHARE * ids.iter().map(|id| self.cost_ms(id, |_| true)).sum::<f64>();
         for _ in 0..ROUNDS {
             let Ok(plan) = plan(kernels, self, options) else { break };
             let mut wanted: Vec<(&Kernel, u32)> = Vec::new();
@@ -73,6 +78,13 @@ impl CostTable {
                     }
                 }
             }
+            let cost_ms = |(kernel, size): &(&Kernel, u32)| self.cost_ms(&kernel.id, |other| other == *size);
+            wanted.sort_by(|a, b| cost_ms(b).total_cmp(&cost_ms(a)));
+            wanted.retain(|pair| {
+                let affordable = cost_ms(pair) <= left_ms;
+                left_ms -= if affordable { cost_ms(pair) } else { 0.0 };
+                affordable
+            });
             if wanted.is_empty() {
                 break;
             }
@@ -83,6 +95,12 @@ impl CostTable {
             measuring.finish();
         }
         Ok(Noise::of(differences))
+    }
+
+    /// What one call of every algorithm takes, at those sizes of a kernel that `wanted` says.
+    fn cost_ms(&self, id: &KernelId, wanted: impl Fn(u32) -> bool) -> f64 {
+        let sizes = self.sizes(id).into_iter().flatten().filter(|(size, _)| wanted(**size));
+        sizes.flat_map(|(_, rows)| rows).map(|row| row.time_ms).sum()
     }
 
     /// The sizes whose times decide about a kernel's configuration: its own, and those of the fastest configuration

@@ -116,18 +116,16 @@ impl Planning {
     ) -> Result<Coverage, NetError> {
         self.read_database();
         let before = self.table.clone();
-        self.measure(|table, profiler| {
-            table.profile_for(kernels, options, profiler, &mut progress).map(drop)
-        })?;
         // What is from earlier runs may have been measured in quieter times, and is not paid for again.
         let is_new = |id: &KernelId, size: u32| before.measurements(id, size).is_none();
         let mut noise = Noise::default();
-        if self.table.len() > before.len() {
-            self.measure(|table, profiler| {
+        self.measure(|table, profiler| {
+            table.profile_for(kernels, options, profiler, &mut progress)?;
+            if table.len() > before.len() {
                 noise = table.repeat_for(kernels, options, profiler, is_new, &mut progress)?;
-                Ok(())
-            })?;
-        }
+            }
+            Ok(())
+        })?;
         self.noise = noise;
         Ok(self.table.coverage(kernels, options))
     }
