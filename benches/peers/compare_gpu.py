@@ -114,7 +114,7 @@ def measure(arguments):
             ours = [iteration + run["update_ms"] for iteration in run["iterations_ms"]]
             steps.setdefault(f"microbatch, {limit}, steps", []).extend(ours)
             steps.setdefault(f"microbatch, {limit}, replayed", []).extend(run["replayed_ms"])
-            about |= {"device": report["header"]["device"] if "header" in report else report["device"]}
+            about |= {"device": report["device"]}
             about.setdefault("our_gpu_bytes", {})[limit] = run["gpu_bytes"]
     return steps, about
 

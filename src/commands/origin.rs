@@ -8,8 +8,9 @@ use crate::{
     report::RecordedReport,
 };
 use cudnn_layers::conv::ProfileOptions;
+use flate2::read::MultiGzDecoder;
 use planner::{Bytes, CostTable, Kernel, Noise, Plan, PlanError, PlanOptions};
-use std::{fs, path::Path};
+use std::{fs, io::Read, path::Path};
 use tensor::Device;
 use trainer::{Net, NetError, planning::Planning};
 
@@ -140,10 +141,16 @@ fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
     }
 }
 
-/// Reads a cost table.
+/// Reads a cost table, compressed or not: gzip's files tell themselves by their first two bytes.
 pub(super) fn read_table(file: &Path) -> Result<CostTable, Error> {
     let name = file.display().to_string();
     let refused = |reason: String| Error::Table { file: name.clone(), reason };
-    let bytes = fs::read(file).map_err(|error| refused(error.to_string()))?;
+    let mut bytes = fs::read(file).map_err(|error| refused(error.to_string()))?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut lines = Vec::new();
+        let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut lines);
+        read.map_err(|error| refused(error.to_string()))?;
+        bytes = lines;
+    }
     CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
 }
