@@ -192,11 +192,6 @@ impl Cuda {
     pub(super) fn modules(&self) -> MutexGuard<'_, Modules> {
         lock(&self.shared.modules)
     }
-
-    /// Whether both are the same device and stream.
-    pub fn is_same(&self, other: &Cuda) -> bool {
-        self.stream.is_same(&other.stream)
-    }
 }
 
 /// A panic elsewhere leaves nothing behind that could not be used.

@@ -174,15 +174,6 @@ impl Cuda {
         });
         self.note(launched);
     }
-
-    /// Compiles `source` now rather than at its first launch.
-    ///
-    /// # Errors
-    /// The compiler's message.
-    pub fn compile(&self, source: &'static Source) -> Result<(), CudaError> {
-        self.bind()?;
-        self.modules().module(self.stream(), source).map(|_| ())
-    }
 }
 
 /// What has been compiled so far.

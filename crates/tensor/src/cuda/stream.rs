@@ -52,10 +52,6 @@ impl Stream {
     pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
-
-    pub(super) fn is_same(&self, other: &Stream) -> bool {
-        Arc::ptr_eq(&self.stream, &other.stream)
-    }
 }
 
 impl fmt::Debug for Stream {

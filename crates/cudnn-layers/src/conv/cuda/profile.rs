@@ -66,11 +66,6 @@ impl CudaProfiler {
         })
     }
 
-    /// Gives the operands' memory back; the next measurement takes new.
-    pub fn release(&mut self) {
-        (self.bench, self.workspace) = (None, None);
-    }
-
     fn rows(
         &mut self,
         cudnn: &Cudnn,
