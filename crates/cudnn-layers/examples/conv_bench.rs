@@ -87,6 +87,7 @@ fn times_ms(algorithm: &dyn CpuAlgorithm, cpu: &Cpu, op: ConvOp, g: &ConvGeometr
     let mut workspace = arena.view_mut(Span { offset: 0, len });
     let mut run_ms = || {
         let start = Instant::now();
+        algorithm.prepare(cpu, op, g, &b, workspace.host());
         let operands = Operands { a: &a, b: &b, out: &mut out };
         algorithm.run(cpu, op, g, operands, Accumulate::Replace, workspace.host());
         start.elapsed().as_secs_f64() * 1e3

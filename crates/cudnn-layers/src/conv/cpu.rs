@@ -12,7 +12,8 @@ use tensor::{Accumulate, ConvGeometry, Cpu};
 
 /// One algorithm on the CPU, for some or all operations and geometries.
 ///
-/// An implementation is stateless: whatever it needs between its stages lies in the workspace.
+/// An implementation is stateless: whatever it needs between its stages lies in the workspace. What it derives from the
+/// filter alone, it may make in a stage of its own, [`CpuAlgorithm::prepare`], for several micro-batches to share.
 pub trait CpuAlgorithm: Sync + fmt::Debug {
     /// The name used in tables, plans and cost tables, in cuDNN's spelling where cuDNN has the algorithm.
     fn name(&self) -> &'static str;
@@ -24,9 +25,30 @@ pub trait CpuAlgorithm: Sync + fmt::Debug {
     /// said here is exact: `run` touches no other memory of a size that grows with the operands.
     fn workspace_len(&self, op: ConvOp, geometry: &ConvGeometry, threads: usize) -> Option<usize>;
 
+    /// Elements at the beginning of the workspace that [`CpuAlgorithm::prepare`] fills for [`CpuAlgorithm::run`]; none
+    /// where nothing can be prepared, as for [`ConvOp::BackwardFilter`], which has no filter. How many they are and what
+    /// lies where does not depend on the number of samples.
+    fn prepared_len(&self, _op: ConvOp, _geometry: &ConvGeometry) -> usize {
+        0
+    }
+
+    /// Makes of `filter` what every micro-batch needs of it, in the first [`CpuAlgorithm::prepared_len`] elements of
+    /// `workspace`; in the others, of which there are as many as for `run` on this geometry, it may leave anything.
+    fn prepare(
+        &self,
+        _cpu: &Cpu,
+        _op: ConvOp,
+        _geometry: &ConvGeometry,
+        _filter: &[f32],
+        _workspace: &mut [f32],
+    ) {
+    }
+
     /// Computes `out` from `a` and `b` (their meaning: see [`super`]). `workspace` has at least
-    /// [`CpuAlgorithm::workspace_len`] elements, aligned to a cache line, holding anything, NaN included; slices have
-    /// exactly the lengths of the geometry. With [`Accumulate::Replace`] `out` holds anything.
+    /// [`CpuAlgorithm::workspace_len`] elements, aligned to a cache line. It begins with what `prepare` made of the same
+    /// filter, for this number of samples or another: `run` leaves that as it is and, if there is any, does not read `b`.
+    /// The rest holds anything, NaN included. Slices have exactly the lengths of the geometry. With
+    /// [`Accumulate::Replace`] `out` holds anything.
     fn run(
         &self,
         cpu: &Cpu,

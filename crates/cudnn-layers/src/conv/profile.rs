@@ -45,8 +45,8 @@ const LONG: Duration = Duration::from_millis(25);
 /// Most timed calls of one measurement, however short they are.
 const MOST_REPEATS: usize = 25;
 
-/// A call that takes this many times as long as one that needs no more workspace will not be chosen. The warm-up, which
-/// also pays for cold caches, must be further behind than the calls after it.
+/// A call that takes this many times as long as one that needs no more workspace will not be chosen, whatever it shares
+/// with others. The warm-up, which also pays for cold caches, must be further behind than the calls after it.
 const HOPELESS_WARM_UP: f64 = 2.0;
 const HOPELESS: f64 = 1.3;
 
@@ -54,7 +54,8 @@ const HOPELESS: f64 = 1.3;
 ///
 /// Calls are timed as they will run: micro-batches smaller than the largest one measured so far of a kernel are taken in
 /// turn from the slices of that one's operands. They find the caches as parts of a mini-batch do, with other samples in
-/// them, and add up if they are parts of a filter gradient.
+/// them, and add up if they are parts of a filter gradient. Each prepares the filter for itself; that part of its time is
+/// what it would share with other micro-batches.
 #[derive(Debug)]
 pub struct CpuProfiler {
     cpu: Cpu,
@@ -90,12 +91,12 @@ impl Profiler for CpuProfiler {
         let mut measurements = Vec::with_capacity(candidates.len());
         for (algorithm, len) in candidates {
             let time = cpu.run(|| time(options, || bench.call(cpu, algorithm, geometry.n, len), best));
-            best = best.min(time);
+            best = best.min(time.call);
             measurements.push(Measurement {
                 algorithm: algorithm.name().into(),
                 micro_batch,
-                time_ms: time.as_secs_f64() * 1e3,
-                shared_ms: 0.0,
+                time_ms: time.call.as_secs_f64() * 1e3,
+                shared_ms: time.preparing.as_secs_f64() * 1e3,
                 workspace: workspace_bytes(len),
                 max_error: algorithm.max_error(),
                 deterministic: true,
@@ -105,33 +106,46 @@ impl Profiler for CpuProfiler {
     }
 }
 
-/// The median time of a call, after a warm-up; a single time if it is hopelessly above `best`.
-fn time(options: &ProfileOptions, mut call: impl FnMut(), best: Duration) -> Duration {
-    let is_hopeless = |time: Duration, limit: f64| time.as_secs_f64() > limit * best.as_secs_f64();
-    let warm_up = timed(&mut call);
-    if is_hopeless(warm_up, HOPELESS_WARM_UP) {
-        return warm_up;
-    }
-    let first = timed(&mut call);
-    if is_hopeless(first, HOPELESS) {
-        return first;
-    }
-    let repeats = if first < LONG { options.repeats } else { options.repeats.min(2) };
-    let mut times = Vec::with_capacity(MOST_REPEATS);
-    times.push(first);
-    let mut total = first;
-    while times.len() < repeats || (total < options.at_least && times.len() < MOST_REPEATS) {
-        times.push(timed(&mut call));
-        total += times[times.len() - 1];
-    }
-    times.sort_unstable();
-    times[(times.len() - 1) / 2]
+/// How long one call took, and the beginning of it: what further micro-batches of a kernel find prepared.
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    call: Duration,
+    preparing: Duration,
 }
 
-fn timed(call: &mut impl FnMut()) -> Duration {
-    let start = Instant::now();
-    call();
-    start.elapsed()
+impl Timing {
+    /// Whether further micro-batches take more than `limit` times as long as `best`.
+    fn is_hopeless(&self, limit: f64, best: Duration) -> bool {
+        (self.call - self.preparing).as_secs_f64() > limit * best.as_secs_f64()
+    }
+}
+
+/// The median times of a call, after a warm-up; those of a single one if it is hopelessly above `best`.
+fn time(options: &ProfileOptions, mut call: impl FnMut() -> Timing, best: Duration) -> Timing {
+    let warm_up = call();
+    if warm_up.is_hopeless(HOPELESS_WARM_UP, best) {
+        return warm_up;
+    }
+    let first = call();
+    if first.is_hopeless(HOPELESS, best) {
+        return first;
+    }
+    let repeats = if first.call < LONG { options.repeats } else { options.repeats.min(2) };
+    let mut times = Vec::with_capacity(MOST_REPEATS);
+    times.push(first);
+    let mut total = first.call;
+    while times.len() < repeats || (total < options.at_least && times.len() < MOST_REPEATS) {
+        times.push(call());
+        total += times[times.len() - 1].call;
+    }
+    // No preparing takes longer than its call, so neither does their median.
+    Timing { call: median(&times, |time| time.call), preparing: median(&times, |time| time.preparing) }
+}
+
+fn median(times: &[Timing], of: impl Fn(&Timing) -> Duration) -> Duration {
+    let mut sorted: Vec<Duration> = times.iter().map(of).collect();
+    sorted.sort_unstable();
+    sorted[(sorted.len() - 1) / 2]
 }
 
 /// Throw-away operands and workspace of one kernel.
@@ -177,7 +191,13 @@ impl Bench {
     }
 
     /// One call, on the next slice of so many samples that there is.
-    fn call(&mut self, cpu: &Cpu, algorithm: &dyn CpuAlgorithm, samples: usize, workspace_len: usize) {
+    fn call(
+        &mut self,
+        cpu: &Cpu,
+        algorithm: &dyn CpuAlgorithm,
+        samples: usize,
+        workspace_len: usize,
+    ) -> Timing {
         use tensor::{Access::*, Lease};
         let first = self.calls % (self.geometry.n / samples) * samples;
         self.calls += 1;
@@ -197,7 +217,12 @@ impl Bench {
         let operands = Operands { a: a.host(), b: b.host(), out: out.into_host() };
         let workspace = self.workspace.view_mut(Span { offset: 0, len: workspace_len }).into_host();
         let geometry = self.geometry.with_batch(samples);
+        let shares = algorithm.prepared_len(self.op, &geometry) > 0;
+        let start = Instant::now();
+        algorithm.prepare(cpu, self.op, &geometry, operands.b, workspace);
+        let preparing = if shares { start.elapsed() } else { Duration::ZERO };
         algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace);
+        Timing { call: start.elapsed(), preparing }
     }
 }
 

@@ -1,4 +1,8 @@
 //! Running a configuration: one call after the other over slices of the mini-batch, without waiting in between.
+//!
+//! Calls of one algorithm follow each other. So on the CPU what the first of them prepares of the filter is still in the
+//! workspace when the others need it, and a configuration takes as long as its plan says: what is shared counts once for
+//! each algorithm.
 
 use super::{
     ConvError, ConvOp,
@@ -7,18 +11,22 @@ use super::{
     operand_lens,
 };
 use crate::raw::Cudnn;
-use planner::{Bytes, Configuration, MicroConfiguration};
+use planner::{Bytes, Configuration, MicroConfiguration, Run};
 use std::{ops::Range, sync::Arc};
 use tensor::{
     Accumulate, ConvGeometry, Cpu, Device, View, ViewMut,
     cuda::{Cuda, CudaError},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// A kernel with the configuration it runs in, all made ready beforehand.
 #[derive(Clone, Debug)]
 pub struct Runner {
     op: ConvOp,
     geometry: ConvGeometry,
+    /// In the order of execution.
     calls: Vec<Call>,
     workspace_len: usize,
 }
@@ -28,6 +36,8 @@ pub struct Runner {
 struct Call {
     backend: Backend,
     samples: Range<usize>,
+    /// The number, in the configuration, of the first run with this algorithm.
+    algorithm: usize,
 }
 
 /// An algorithm that applies to a micro-batch, and its workspace.
@@ -61,6 +71,8 @@ impl Runner {
         let mut runner = Self { op, geometry, calls: Vec::new(), workspace_len: 0 };
         let mut first = 0;
         for run in configuration.runs() {
+            let is_same = |other: &Run| other.micro.algorithm == run.micro.algorithm;
+            let algorithm = configuration.runs().iter().position(is_same).unwrap_or_default();
             let micro_batch = run.micro.micro_batch as usize;
             let ready = ready(device, op, geometry.with_batch(micro_batch), &run.micro)?;
             let (needed, planned) = (ready.workspace, run.micro.workspace);
@@ -70,12 +82,12 @@ impl Runner {
             }
             runner.workspace_len = runner.workspace_len.max(elements(needed));
             for _ in 0..run.count {
-                runner
-                    .calls
-                    .push(Call { backend: ready.backend.clone(), samples: first..first + micro_batch });
+                let samples = first..first + micro_batch;
+                runner.calls.push(Call { backend: ready.backend.clone(), samples, algorithm });
                 first += micro_batch;
             }
         }
+        runner.calls.sort_by_key(|call| call.algorithm);
         Ok(runner)
     }
 
@@ -87,8 +99,8 @@ impl Runner {
     /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch. On a GPU all micro-batches
     /// are asked for and none is waited for.
     ///
-    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first does what `accumulate` says, the others
-    /// add to it.
+    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first to run does what `accumulate` says, the
+    /// others add to it.
     ///
     /// # Panics
     /// If an operand has another length than the geometry says, the workspace is too small, or the device is of another
@@ -128,7 +140,8 @@ impl Runner {
         accumulate: Accumulate,
         mut workspace: ViewMut<'_>,
     ) {
-        for call in &self.calls {
+        let mut prepared = None;
+        for (index, call) in self.calls.iter().enumerate() {
             let Backend::Cpu(algorithm) = &call.backend else { panic!("the runner is one for a GPU") };
             let geometry = self.geometry.with_batch(call.samples.len());
             let [a_range, b_range, out_range] = slices(self.op, &self.geometry, &call.samples);
@@ -137,7 +150,10 @@ impl Runner {
                 b: b.slice(b_range).host(),
                 out: out.slice(out_range).into_host(),
             };
-            let accumulate = self.accumulate(call, accumulate);
+            if prepared.replace(call.algorithm) != Some(call.algorithm) {
+                algorithm.prepare(cpu, self.op, &geometry, operands.b, workspace.host());
+            }
+            let accumulate = self.accumulate(index, accumulate);
             algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace.host());
         }
     }
@@ -151,21 +167,22 @@ impl Runner {
         mut workspace: ViewMut<'_>,
     ) -> Result<(), ConvError> {
         cudnn.stream().bind()?;
-        for call in &self.calls {
+        for (index, call) in self.calls.iter().enumerate() {
             let Backend::Cuda(convolution) = &call.backend else {
                 panic!("the runner is one for the processor")
             };
             let [a_range, b_range, out_range] = slices(self.op, &self.geometry, &call.samples);
             let operands = [a.slice(a_range).device(), b.slice(b_range).device()];
             let mut out = out.slice(out_range);
-            let accumulate = self.accumulate(call, accumulate);
+            let accumulate = self.accumulate(index, accumulate);
             convolution.run(cudnn, operands, out.device(), accumulate, workspace.device())?;
         }
         Ok(())
     }
 
-    fn accumulate(&self, call: &Call, asked: Accumulate) -> Accumulate {
-        let adds_up = self.op == ConvOp::BackwardFilter && call.samples.start > 0;
+    /// What call number `index` does with the output.
+    fn accumulate(&self, index: usize, asked: Accumulate) -> Accumulate {
+        let adds_up = self.op == ConvOp::BackwardFilter && index > 0;
         if adds_up { Accumulate::Add } else { asked }
     }
 }

@@ -1,8 +1,10 @@
 //! Every algorithm against the double-precision loops, over fixed and random geometries.
 
 use super::cpu::{CpuAlgorithm, Operands, algorithms};
-use super::{ConvOp, operand_lens, reference};
+use super::{ConvOp, CpuProfiler, ProfileOptions, operand_lens, profile::kernel_id, reference, run::slices};
+use planner::Profiler;
 use rand::RngExt;
+use std::time::Duration;
 use tensor::{
     Accumulate, Arena, ConvGeometry, Cpu, Span,
     testing::{assert_close, random, sum_tolerance},
@@ -25,12 +27,52 @@ pub(super) fn run(
     let mut out = start.map_or_else(|| vec![f32::NAN; operand_lens(op, g)[2]], <[f32]>::to_vec);
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
     let operands = Operands { a, b, out: &mut out };
-    algorithm.run(&Cpu::new(threads), op, g, operands, accumulate, workspace.host());
+    let cpu = Cpu::new(threads);
+    algorithm.prepare(&cpu, op, g, b, workspace.host());
+    algorithm.run(&cpu, op, g, operands, accumulate, workspace.host());
     out
 }
 
-/// Checks every operation that `algorithm` supports on `g`: right, right when adding, and the same on 1, 2 and 3
-/// threads. Returns how many operations were checked.
+/// One sample and then the others, with what `algorithm` has prepared for the others, while the filter is gone: nothing
+/// that is not the same for all may depend on it, and nothing may be spoilt on the way.
+fn check_sharing(algorithm: &dyn CpuAlgorithm, (op, g): (ConvOp, &ConvGeometry), (a, w): (&[f32], &[f32])) {
+    let parts = [0..1, 1..g.n].into_iter().filter(|samples| !samples.is_empty());
+    let parts: Vec<_> = parts.map(|samples| (g.with_batch(samples.len()), slices(op, g, &samples))).collect();
+    let len = |part: &ConvGeometry| algorithm.workspace_len(op, part, 2).expect("the algorithm applies");
+    let most = parts.iter().map(|(part, _)| len(part)).max().expect("a sample");
+    let mut arena = Arena::new(most);
+    let mut workspace = arena.view_mut(Span { offset: 0, len: most });
+    let (cpu, prepared) = (Cpu::new(2), algorithm.prepared_len(op, g));
+    workspace.host().fill(f32::NAN);
+    let last = &parts[parts.len() - 1].0;
+    algorithm.prepare(&cpu, op, last, w, &mut workspace.host()[..len(last)]);
+    let gone = vec![f32::NAN; w.len()];
+    for (part, [a_range, _, out_range]) in &parts {
+        assert_eq!(algorithm.prepared_len(op, part), prepared);
+        let (a, mut out) = (&a[a_range.clone()], vec![f32::NAN; out_range.len()]);
+        workspace.host()[prepared..].fill(f32::NAN);
+        let operands = Operands { a, b: &gone, out: &mut out };
+        algorithm.run(&cpu, op, part, operands, Accumulate::Replace, &mut workspace.host()[..len(part)]);
+        let alone = run(algorithm, 2, (op, part), (a, w), None);
+        assert!(out == alone, "{} {op:?} {part:?}: sharing changes the result", algorithm.name());
+    }
+}
+
+#[test]
+fn filters_are_prepared_where_they_are_transformed_or_turned_as_a_whole() {
+    let g = ConvGeometry::new([2, 3, 5, 5], 4, [3, 3]);
+    let sharing = |op| {
+        let shares = |algorithm: &&&dyn CpuAlgorithm| algorithm.prepared_len(op, &g) > 0;
+        algorithms().iter().filter(shares).map(|algorithm| algorithm.name()).collect::<Vec<_>>()
+    };
+    let expected = ["IMPLICIT_PRECOMP_GEMM", "WINOGRAD_2X2", "WINOGRAD_4X4", "FFT_TILING", "FFT_TILING_16"];
+    assert_eq!(sharing(ConvOp::Forward), expected);
+    assert_eq!(sharing(ConvOp::BackwardData), expected);
+    assert!(sharing(ConvOp::BackwardFilter).is_empty());
+}
+
+/// Checks every operation that `algorithm` supports on `g`: right, right when adding, the same on 1, 2 and 3 threads, and
+/// the same when micro-batches share what is prepared. Returns how many operations were checked.
 pub(super) fn check(algorithm: &dyn CpuAlgorithm, g: &ConvGeometry, seed: u64) -> usize {
     g.validate().expect("a valid geometry");
     let mut checked = 0;
@@ -52,6 +94,9 @@ pub(super) fn check(algorithm: &dyn CpuAlgorithm, g: &ConvGeometry, seed: u64) -
                 run(algorithm, threads, (op, g), (&a, &b), None) == replaced,
                 "{what}: differs on {threads} threads"
             );
+        }
+        if algorithm.prepared_len(op, g) > 0 {
+            check_sharing(algorithm, (op, g), (&a, &b));
         }
         reference.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
         assert_close(
@@ -88,6 +133,25 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
         let g = random_geometry(&mut rng);
         for algorithm in algorithms() {
             check(*algorithm, &g, seed);
+        }
+    }
+}
+
+#[test]
+fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
+    let g = ConvGeometry::new([4, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
+    let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::default() };
+    let mut profiler = CpuProfiler::new(Cpu::new(2), options);
+    for op in OPS {
+        for micro_batch in [4, 1] {
+            let rows = profiler.measure(&kernel_id(op, &g), micro_batch).expect("a valid geometry");
+            assert_eq!(rows.len(), algorithms().len());
+            for row in rows {
+                let found = algorithms().iter().find(|each| each.name() == row.algorithm.as_str());
+                let prepared = found.expect("a known algorithm").prepared_len(op, &g);
+                assert_eq!(row.shared_ms > 0.0, prepared > 0, "{op} {row:?}");
+                assert!(row.shared_ms < row.time_ms, "{op} {row:?}");
+            }
         }
     }
 }

@@ -21,7 +21,8 @@ pub(super) struct ImplicitGemm {
 
 /// Each task prepares what it needs: the workspace is a few hundred KiB for each thread, whatever the mini-batch.
 pub(super) const IMPLICIT_GEMM: ImplicitGemm = ImplicitGemm { prepared: false };
-/// The filter is prepared once for all tasks: as much more workspace as it has elements.
+/// The filter, or `dy`, is prepared once for all tasks: as much more workspace as it has elements. Micro-batches share the
+/// filter.
 pub(super) const IMPLICIT_PRECOMP_GEMM: ImplicitGemm = ImplicitGemm { prepared: true };
 
 impl CpuAlgorithm for ImplicitGemm {
@@ -40,6 +41,19 @@ impl CpuAlgorithm for ImplicitGemm {
             }
             ConvOp::BackwardFilter => FilterGradient::new(g, threads, self.prepared).workspace_len(threads),
         })
+    }
+
+    fn prepared_len(&self, op: ConvOp, g: &ConvGeometry) -> usize {
+        match op {
+            ConvOp::Forward | ConvOp::BackwardData => Correlation::new(op, g, self.prepared).prepared_len(),
+            ConvOp::BackwardFilter => 0,
+        }
+    }
+
+    fn prepare(&self, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, filter: &[f32], workspace: &mut [f32]) {
+        if op != ConvOp::BackwardFilter {
+            Correlation::new(op, g, self.prepared).prepare(cpu, filter, workspace);
+        }
     }
 
     fn run(

@@ -8,7 +8,7 @@
 //! Four stages, and between them what the workspace holds:
 //!
 //! 1. tiles -> spectra, T^2 floats for T^2 pixels and channel (real input: half the frequencies suffice);
-//!    filters -> spectra of their R *rows* only, T R floats;
+//!    filters -> spectra of their R *rows* only, T R floats, once for all micro-batches;
 //! 2. per column of the spectra: filters' columns -> spectra in cache, products, columns transformed back -> row spectra
 //!    of the result;
 //! 3. row spectra of the result -> result.
@@ -60,7 +60,19 @@ impl<const T: usize> CpuAlgorithm for FftTiling<T> {
     }
 
     fn workspace_len(&self, op: ConvOp, geometry: &ConvGeometry, threads: usize) -> Option<usize> {
-        Some(Plan::new(op, geometry, T)?.regions(threads)[3].end)
+        Some(Plan::new(op, geometry, T)?.regions(threads).iter().sum())
+    }
+
+    fn prepared_len(&self, op: ConvOp, geometry: &ConvGeometry) -> usize {
+        Plan::new(op, geometry, T).map_or(0, |plan| plan.prepared_len())
+    }
+
+    fn prepare(&self, cpu: &Cpu, op: ConvOp, geometry: &ConvGeometry, filter: &[f32], workspace: &mut [f32]) {
+        let plan = Plan::new(op, geometry, T).expect(APPLIES);
+        if let Right::Filter = &plan.right {
+            let [right, _, _, scratch] = regions(&plan, cpu.threads(), workspace);
+            analyse_filter(cpu, &plan, filter, right, scratch);
+        }
     }
 
     fn run(
@@ -72,20 +84,11 @@ impl<const T: usize> CpuAlgorithm for FftTiling<T> {
         accumulate: Accumulate,
         workspace: &mut [f32],
     ) {
-        assert_eq!(workspace.as_ptr().align_offset(64), 0, "a workspace begins at a cache line");
-        let plan =
-            Plan::new(op, geometry, T).expect("called only where `workspace_len` says that it applies");
-        let lens = plan.regions(cpu.threads()).map(|region| region.len());
-        let (left, rest) = workspace.split_at_mut(lens[0]);
-        let (right, rest) = rest.split_at_mut(lens[1]);
-        let (result, rest) = rest.split_at_mut(lens[2]);
-        let scratch = &mut rest[..lens[3]];
+        let plan = Plan::new(op, geometry, T).expect(APPLIES);
+        let [right, left, result, scratch] = regions(&plan, cpu.threads(), workspace);
         let Operands { a, b, out } = operands;
         match &plan.right {
-            Right::Filter => {
-                analyse(cpu, &plan, &plan.left, a, left, scratch);
-                analyse_filter(cpu, &plan, b, right, scratch);
-            }
+            Right::Filter => analyse(cpu, &plan, &plan.left, a, left, scratch),
             Right::Images(images) => {
                 analyse(cpu, &plan, &plan.left, b, left, scratch);
                 analyse(cpu, &plan, images, a, right, scratch);
@@ -94,6 +97,19 @@ impl<const T: usize> CpuAlgorithm for FftTiling<T> {
         multiply(cpu, &plan, left, right, result, scratch);
         synthesise(cpu, &plan, result, out, accumulate, scratch);
     }
+}
+
+/// Whoever calls an algorithm has asked how much workspace it needs.
+const APPLIES: &str = "called only where `workspace_len` says that it applies";
+
+/// The parts of the workspace, as [`Plan::regions`] says.
+fn regions<'a>(plan: &Plan, threads: usize, mut workspace: &'a mut [f32]) -> [&'a mut [f32]; 4] {
+    assert_eq!(workspace.as_ptr().align_offset(64), 0, "a workspace begins at a cache line");
+    plan.regions(threads).map(|len| {
+        let (region, rest) = std::mem::take(&mut workspace).split_at_mut(len);
+        workspace = rest;
+        region
+    })
 }
 
 fn analyse(

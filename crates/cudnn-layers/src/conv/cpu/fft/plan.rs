@@ -212,18 +212,22 @@ impl Plan {
         &spectra[index * len..][..len]
     }
 
-    /// The spectra of the left operand, of the right operand, the row spectra of the result, and the scratch of `threads`
-    /// threads, one after the other.
-    pub(super) fn regions(&self, threads: usize) -> [Range<usize>; 4] {
+    /// Floats of row spectra of filters, which depend on nothing else.
+    pub(super) fn prepared_len(&self) -> usize {
+        match &self.right {
+            Right::Filter => self.filter_len(),
+            Right::Images(_) => 0,
+        }
+    }
+
+    /// Lengths of the spectra of the right operand, of the left operand, the row spectra of the result, and the scratch of
+    /// `threads` threads, one after the other.
+    pub(super) fn regions(&self, threads: usize) -> [usize; 4] {
         let right = match &self.right {
             Right::Filter => self.filter_len(),
             Right::Images(images) => self.images_len(images),
         };
-        let mut end = 0;
-        [self.images_len(&self.left), right, self.result_len(), threads * self.scratch_len()].map(|len| {
-            end += len;
-            end - len..end
-        })
+        [right, self.images_len(&self.left), self.result_len(), threads * self.scratch_len()]
     }
 
     /// Floats between the filters' spectra of neighbouring frequencies in a task's scratch, and between those of the

@@ -24,7 +24,7 @@ const TAPS: usize = 128;
 pub(super) struct Correlation<'a> {
     op: ConvOp,
     g: &'a ConvGeometry,
-    /// Whether the filter is turned once for all tasks, in the workspace, instead of in each task.
+    /// Whether the filter is turned beforehand, in the workspace, instead of in each task.
     turned_once: bool,
 }
 
@@ -35,8 +35,23 @@ impl<'a> Correlation<'a> {
 
     /// Elements of workspace.
     pub(super) fn workspace_len(&self, threads: usize) -> usize {
-        let needs = self.phases().map(|phase| phase.filter_len() + threads * phase.scratch().total());
-        needs.max().unwrap_or(0)
+        let scratch = self.phases().map(|phase| phase.scratch().total()).max();
+        self.prepared_len() + threads * scratch.unwrap_or(0)
+    }
+
+    /// Elements of the whole filter, turned: phase after phase, in which every tap has its place once.
+    pub(super) fn prepared_len(&self) -> usize {
+        self.phases().map(|phase| phase.filter_len()).sum()
+    }
+
+    /// Turns the filter for [`Correlation::run`].
+    pub(super) fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
+        let mut rest = workspace;
+        for phase in self.phases().filter(|phase| phase.filter_len() > 0) {
+            let (turned, others) = rest.split_at_mut(phase.filter_len());
+            phase.turn(cpu, w, turned);
+            rest = others;
+        }
     }
 
     /// The independent parts: one of a forward pass, one for each residue modulo the stride of backward data.
@@ -65,8 +80,13 @@ impl<'a> Correlation<'a> {
             cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
         }
         let out = SharedMut::new(operands.out);
+        let (turned, scratch) = workspace.split_at_mut(self.prepared_len());
+        let mut turned = &*turned;
         for phase in self.phases().filter(|phase| !untouched(phase)) {
-            phase.run(cpu, (operands.a, operands.b), out, accumulate, workspace);
+            let (own, others) = turned.split_at(phase.filter_len());
+            let filter = if self.turned_once { Filter::Turned(own) } else { Filter::Raw(operands.b) };
+            phase.run(cpu, (operands.a, filter), out, accumulate, scratch);
+            turned = others;
         }
     }
 }
@@ -122,6 +142,11 @@ impl<'a> Phase<'a> {
         (panels, vectors.div_ceil(panels))
     }
 
+    /// Panels of all groups.
+    fn all_panels(&self) -> usize {
+        self.g.groups * self.panels().0
+    }
+
     /// The vectors of output channels of panel `index`.
     fn panel(&self, index: usize) -> Range<usize> {
         part(self.filter.out_channels.div_ceil(LANES), self.panels().0, index)
@@ -149,26 +174,25 @@ impl<'a> Phase<'a> {
         if self.turned_once { vectors * LANES * self.taps_len() } else { 0 }
     }
 
+    /// Turns the whole filter.
+    fn turn(&self, cpu: &Cpu, w: &[f32], turned: &mut [f32]) {
+        let turned = SharedMut::new(turned);
+        cpu.for_each(self.all_panels(), |panel| {
+            // SAFETY: each task has the range of its own panel.
+            let to = unsafe { turned.slice(self.panel_span(panel)) };
+            dispatch(TurnPanel { phase: self, w, panel, to });
+        });
+    }
+
     fn run(
         &self,
         cpu: &Cpu,
-        (input, w): (&[f32], &[f32]),
+        (input, filter): (&[f32], Filter<'_>),
         out: SharedMut<'_>,
         accumulate: Accumulate,
-        workspace: &mut [f32],
+        scratch: &mut [f32],
     ) {
-        let (turned, scratch) = workspace.split_at_mut(self.filter_len());
         let scratch = &mut scratch[..cpu.threads() * self.scratch().total()];
-        let panels = self.g.groups * self.panels().0;
-        if self.turned_once {
-            let turned = SharedMut::new(turned);
-            cpu.for_each(panels, |panel| {
-                // SAFETY: each task has the range of its own panel.
-                let to = unsafe { turned.slice(self.panel_span(panel)) };
-                dispatch(TurnPanel { phase: self, w, panel, to });
-            });
-        }
-        let turned = self.turned_once.then_some(&*turned);
         let input = Planes {
             elements: input,
             channels: self.input[0] * self.g.groups,
@@ -176,10 +200,12 @@ impl<'a> Phase<'a> {
             w: self.input[2],
         };
         let bands = self.pixels.pieces();
-        cpu.for_each_scratch(panels * bands, scratch, |task, scratch| {
+        cpu.for_each_scratch(self.all_panels() * bands, scratch, |task, scratch| {
             let (panel, band) = (task / bands, self.pixels.piece(task % bands));
-            let filter =
-                turned.map_or(Filter::Raw(w), |turned| Filter::Turned(&turned[self.panel_span(panel)]));
+            let filter = match filter {
+                Filter::Turned(all) => Filter::Turned(&all[self.panel_span(panel)]),
+                raw => raw,
+            };
             dispatch(Task { phase: self, input, filter, panel, band, out, accumulate, scratch });
         });
     }
@@ -224,12 +250,12 @@ impl WithLanes for TurnPanel<'_> {
     }
 }
 
-/// Where a task finds its weights.
+/// Where weights are found.
 #[derive(Clone, Copy)]
 enum Filter<'a> {
     /// The operand itself.
     Raw(&'a [f32]),
-    /// The turned boxes of the task's panel, one after the other.
+    /// The turned boxes of the task's panel, or of all panels, one after the other.
     Turned(&'a [f32]),
 }
 

@@ -77,14 +77,24 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         });
     }
 
-    fn transform_all_filters(&self, cpu: &Cpu, filters: (&[f32], usize), to: &SharedMut<'_>) {
+    /// Elements of the transformed filters of all groups.
+    pub(super) fn prepared_len(&self) -> usize {
+        self.problem.groups * self.filters().len()
+    }
+
+    /// Transforms all filters, for [`Forward::run_fused`].
+    pub(super) fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
         let (layout, inputs) = (self.filters(), self.problem.input.channels);
         let chunks = inputs.div_ceil(CHANNELS);
-        cpu.for_each(layout.panels() * chunks, |task| {
-            let (panel, first) = (task / chunks, task % chunks * CHANNELS);
-            let part = (layout.panel_blocks(panel), first..(first + CHANNELS).min(inputs));
-            self.transform_filters(filters, part, (layout, panel, first), to);
-        });
+        let prepared = &mut workspace[..self.prepared_len()];
+        for (group, filters) in prepared.chunks_exact_mut(layout.len()).enumerate() {
+            let to = SharedMut::new(filters);
+            cpu.for_each(layout.panels() * chunks, |task| {
+                let (panel, first) = (task / chunks, task % chunks * CHANNELS);
+                let part = (layout.panel_blocks(panel), first..(first + CHANNELS).min(inputs));
+                self.transform_filters((w, group), part, (layout, panel, first), &to);
+            });
+        }
     }
 
     pub(super) fn analyse(
@@ -110,14 +120,15 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
 
     /// Elements of workspace of [`Forward::run_fused`].
     pub(super) fn fused_len(&self, threads: usize) -> usize {
-        self.filters().len() + threads * self.fused_scratch().next_multiple_of(16)
+        self.prepared_len() + threads * self.fused_scratch().next_multiple_of(16)
     }
 
     fn fused_scratch(&self) -> usize {
         self.inputs(self.block).len() + self.products(self.block, PANEL).len() + self.transform_scratch()
     }
 
-    /// Transforms, multiplies and transforms back one block of tiles after the other, each in its thread's scratch.
+    /// Transforms, multiplies with what [`Forward::prepare`] made of the filters, and transforms back one block of tiles
+    /// after the other, each in its thread's scratch.
     pub(super) fn run_fused(
         &self,
         cpu: &Cpu,
@@ -125,10 +136,9 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         accumulate: Accumulate,
         mut workspace: &mut [f32],
     ) {
-        let filters = take(&mut workspace, self.filters().len());
+        let prepared = take(&mut workspace, self.prepared_len());
         let out = SharedMut::new(operands.out);
-        for group in 0..self.problem.groups {
-            self.transform_all_filters(cpu, (operands.b, group), &SharedMut::new(filters));
+        for (group, filters) in prepared.chunks_exact(self.filters().len()).enumerate() {
             cpu.for_each_scratch(self.tasks(), workspace, |task, scratch| {
                 self.fused_block((operands.a, group, self.rows(task)), filters, (&out, accumulate), scratch);
             });

@@ -8,7 +8,7 @@
 //!
 //! | name | workspace |
 //! | --- | --- |
-//! | `WINOGRAD_2X2`, `WINOGRAD_4X4` | transformed filters and one block of tiles per thread |
+//! | `WINOGRAD_2X2`, `WINOGRAD_4X4` | transformed filters, which micro-batches share, and one block of tiles per thread |
 //! | `WINOGRAD_4X4_NONFUSED` | the whole micro-batch transformed and some filters per thread |
 
 mod analyse;
@@ -86,6 +86,13 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Winograd<T, M, A> {
         Some(Forward { transforms: PhantomData, problem, direction, block })
     }
 
+    /// The forward pass if it is one whose filters are transformed beforehand. Without fusion they never are in memory,
+    /// and a gradient's sums lie there differently for every number of samples.
+    fn prepared_forward(&self, op: ConvOp, g: &ConvGeometry) -> Option<Forward<T, M, A>> {
+        let is_prepared = !self.nonfused && op != ConvOp::BackwardFilter;
+        is_prepared.then(|| self.forward(op, g)).flatten()
+    }
+
     fn backward_filter(&self, g: &ConvGeometry) -> Option<BackwardFilter<T, M, A>> {
         let problem = Problem::forward(g, M)?;
         let rows = problem.rows();
@@ -119,6 +126,16 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> CpuAlgorithm for Winograd
             ConvOp::BackwardFilter => Some(self.backward_filter(g)?.len(threads)),
             _ if self.nonfused => Some(self.forward(op, g)?.nonfused_len(threads)),
             _ => Some(self.forward(op, g)?.fused_len(threads)),
+        }
+    }
+
+    fn prepared_len(&self, op: ConvOp, g: &ConvGeometry) -> usize {
+        self.prepared_forward(op, g).map_or(0, |pass| pass.prepared_len())
+    }
+
+    fn prepare(&self, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, filter: &[f32], workspace: &mut [f32]) {
+        if let Some(pass) = self.prepared_forward(op, g) {
+            pass.prepare(cpu, filter, workspace);
         }
     }
 

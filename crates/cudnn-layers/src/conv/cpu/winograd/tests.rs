@@ -65,6 +65,7 @@ fn blocks_do_not_change_a_bit_of_the_forward_pass() {
         let pass =
             Forward::<F4, 4, 6> { transforms: PhantomData, problem, direction: Direction::Forward, block };
         let (mut out, mut workspace) = (vec![f32::NAN; y], vec![f32::NAN; pass.fused_len(2)]);
+        pass.prepare(&Cpu::new(2), &w, &mut workspace);
         let operands = Operands { a: &x, b: &w, out: &mut out };
         pass.run_fused(&Cpu::new(2), operands, Accumulate::Replace, &mut workspace);
         assert!(out == expected, "blocks of {block} rows of tiles");

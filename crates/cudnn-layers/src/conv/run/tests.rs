@@ -1,0 +1,179 @@
+//! Configurations of several algorithms, against the definition and call by call.
+
+use super::*;
+use crate::conv::{reference, tests};
+use planner::Measurement;
+use std::sync::Mutex;
+use tensor::{
+    Arena, Span,
+    testing::{assert_close, random, sum_tolerance},
+};
+
+/// Sizes and algorithms of a mini-batch of fourteen samples. No algorithm's micro-batches follow each other.
+const MIXED: [(u32, &str); 7] = [
+    (4, "WINOGRAD_4X4"),
+    (3, "FFT_TILING_16"),
+    (2, "GEMM"),
+    (2, "IMPLICIT_PRECOMP_GEMM"),
+    (1, "FFT_TILING_16"),
+    (1, "IMPLICIT_PRECOMP_GEMM"),
+    (1, "WINOGRAD_4X4"),
+];
+
+fn geometry() -> ConvGeometry {
+    ConvGeometry::new([14, 18, 7, 9], 20, [3, 3]).pad([1, 1]).groups(2).validate().expect("a valid geometry")
+}
+
+fn named(name: &str) -> &'static dyn CpuAlgorithm {
+    *cpu::algorithms().iter().find(|algorithm| algorithm.name() == name).expect("a known algorithm")
+}
+
+/// A runner of [`MIXED`] on two threads.
+fn mixed(op: ConvOp) -> Runner {
+    let run = |&(micro_batch, algorithm): &(u32, &str)| Run {
+        count: 1,
+        micro: Measurement {
+            algorithm: algorithm.into(),
+            micro_batch,
+            time_ms: 1.0,
+            shared_ms: 0.0,
+            workspace: Bytes::mib(64),
+            max_error: 0.0,
+            deterministic: true,
+        },
+    };
+    let configuration = Configuration::new(MIXED.iter().map(run));
+    let order = configuration.runs().iter().map(|run| (run.micro.micro_batch, run.micro.algorithm.as_str()));
+    assert!(order.eq(MIXED), "the configuration runs in another order");
+    Runner::new(&Device::Cpu(Cpu::new(2)), op, geometry(), &configuration).expect("a sound configuration")
+}
+
+/// What `runner` makes of the operands, added to `start` if there is one, in a workspace of exactly the planned size that
+/// is full of NaN.
+fn execute(runner: &Runner, [a, b]: [&[f32]; 2], start: Option<&[f32]>) -> Vec<f32> {
+    let len = runner.workspace_len();
+    let mut arena = Arena::new(len);
+    let mut workspace = arena.view_mut(Span { offset: 0, len });
+    workspace.host().fill(f32::NAN);
+    let out_len = operand_lens(runner.op, &runner.geometry)[2];
+    let mut out = start.map_or_else(|| vec![f32::NAN; out_len], <[f32]>::to_vec);
+    let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
+    let operands = [View::from(a), View::from(b)];
+    runner.run(&Device::Cpu(Cpu::new(2)), operands, ViewMut::from(&mut out[..]), accumulate, workspace);
+    out
+}
+
+#[test]
+fn several_algorithms_agree_with_the_definition() {
+    let g = geometry();
+    for op in ConvOp::ALL {
+        let [a, b, out] = operand_lens(op, &g);
+        let (a, b, start) = (random(a, 1), random(b, 2), random(out, 3));
+        let mut expected = reference::direct(op, &g, &a, &b);
+        let tolerance = sum_tolerance(reference::terms(op, &g)).max(2e-5);
+        let runner = mixed(op);
+        assert_close(&execute(&runner, [&a, &b], None), &expected, tolerance, &format!("{op}"));
+        expected.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
+        let added = execute(&runner, [&a, &b], Some(&start));
+        assert_close(&added, &expected, tolerance, &format!("{op} added"));
+    }
+}
+
+/// Each call by itself prepares all it needs, in a workspace of its own.
+#[test]
+fn sharing_does_not_change_a_bit() {
+    let g = geometry();
+    for op in [ConvOp::Forward, ConvOp::BackwardData] {
+        let [a, w, out] = operand_lens(op, &g);
+        let (a, w, mut expected) = (random(a, 1), random(w, 2), vec![f32::NAN; out]);
+        let mut first = 0;
+        for (micro_batch, algorithm) in MIXED {
+            let samples = first..first + micro_batch as usize;
+            let [a_range, _, out_range] = slices(op, &g, &samples);
+            let part = (op, &g.with_batch(samples.len()));
+            let result = tests::run(named(algorithm), 2, part, (&a[a_range], &w), None);
+            expected[out_range].copy_from_slice(&result);
+            first = samples.end;
+        }
+        assert!(execute(&mixed(op), [&a, &w], None) == expected, "{op}");
+    }
+}
+
+/// An algorithm that is watched. It never sees a filter after it has had the occasion to prepare it.
+#[derive(Debug)]
+struct Watched {
+    algorithm: &'static dyn CpuAlgorithm,
+    calls: &'static Mutex<Vec<(&'static str, usize)>>,
+}
+
+/// Samples of a preparation, in the list of calls.
+const PREPARED: usize = 0;
+
+impl CpuAlgorithm for Watched {
+    fn name(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    fn max_error(&self) -> f32 {
+        self.algorithm.max_error()
+    }
+
+    fn workspace_len(&self, op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<usize> {
+        self.algorithm.workspace_len(op, g, threads)
+    }
+
+    fn prepared_len(&self, op: ConvOp, g: &ConvGeometry) -> usize {
+        self.algorithm.prepared_len(op, g)
+    }
+
+    fn prepare(&self, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, filter: &[f32], workspace: &mut [f32]) {
+        self.calls.lock().expect("no panic").push((self.name(), PREPARED));
+        self.algorithm.prepare(cpu, op, g, filter, workspace);
+    }
+
+    fn run(
+        &self,
+        cpu: &Cpu,
+        op: ConvOp,
+        g: &ConvGeometry,
+        operands: Operands<'_>,
+        accumulate: Accumulate,
+        workspace: &mut [f32],
+    ) {
+        self.calls.lock().expect("no panic").push((self.name(), g.n));
+        let Operands { a, b, out } = operands;
+        let gone = vec![f32::NAN; b.len()];
+        let b = if self.prepared_len(op, g) > 0 { &gone } else { b };
+        self.algorithm.run(cpu, op, g, Operands { a, b, out }, accumulate, workspace);
+    }
+}
+
+#[test]
+fn each_algorithm_prepares_the_filter_once_and_others_do_not_disturb_it() {
+    let g = geometry();
+    for op in ConvOp::ALL {
+        let calls: &Mutex<Vec<_>> = Box::leak(Box::default());
+        let runner = mixed(op);
+        let mut watched = runner.clone();
+        for call in &mut watched.calls {
+            let Backend::Cpu(algorithm) = call.backend else { unreachable!("the runner is one for the CPU") };
+            call.backend = Backend::Cpu(Box::leak(Box::new(Watched { algorithm, calls })));
+        }
+        let [a, b, _] = operand_lens(op, &g);
+        let (a, b) = (random(a, 1), random(b, 2));
+        let expected = execute(&runner, [&a, &b], None);
+        // Twice: nothing is left from one run of a kernel to the next.
+        for _ in 0..2 {
+            assert!(execute(&watched, [&a, &b], None) == expected, "{op}");
+            let order = [
+                ("WINOGRAD_4X4", &[PREPARED, 4, 1][..]),
+                ("FFT_TILING_16", &[PREPARED, 3, 1]),
+                ("GEMM", &[PREPARED, 2]),
+                ("IMPLICIT_PRECOMP_GEMM", &[PREPARED, 2, 1]),
+            ];
+            let order: Vec<_> =
+                order.iter().flat_map(|&(name, calls)| calls.iter().map(move |&n| (name, n))).collect();
+            assert_eq!(std::mem::take(&mut *calls.lock().expect("no panic")), order, "{op}");
+        }
+    }
+}
