@@ -66,6 +66,7 @@ mod error;
 mod estimate;
 mod explain;
 mod fronts;
+mod ilp;
 mod json_lines;
 mod kernel;
 mod knapsack;
@@ -93,6 +94,7 @@ pub use error::{
 };
 pub use explain::{Explanation, Rejected};
 pub use fronts::Fronts;
+pub use ilp::{DivideError, IlpMethod, divide_ilp};
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
 pub use micro::{Algorithm, Measurement, MicroConfiguration};
@@ -103,4 +105,3 @@ pub use plan::{
 };
 pub use policy::{BatchSizePolicy, WorkspacePolicy};
 pub use units::Bytes;
-pub use wd::{DivideError, IlpMethod, divide_ilp};
