@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlanningArgs {
     /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB for 256 samples, scaled to the
-    /// mini-batch, at least 8MiB]
+    /// mini-batch, at least 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws

@@ -42,6 +42,10 @@ impl Origin {
     /// The device or the table that `run` names.
     pub(super) fn any(run: &RunArgs, database: &DatabaseArgs) -> Result<Self, Error> {
         let Some(file) = device::recorded(&run.device) else { return Self::device(run, database) };
+        if run.threads.is_some() {
+            let useless = format!("--threads has no effect on --device {}", run.device);
+            return Err(Error::Usage(useless));
+        }
         let table = read_table(file)?;
         let recorded = RecordedReport::new(file, &table);
         let device = Device::cpu();

@@ -80,6 +80,7 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
     );
     refused(&folder, &format!("time --model net.prototxt {table}"), &["--device", "`microbatch plan`"]);
     refused(&folder, "plan --model net.prototxt --math tf32 --device cpu", &["--math tf32"]);
+    refused(&folder, &recorded("--batch 256 --threads 4"), &["--threads", "no effect", "recorded:"]);
 }
 
 #[test]

@@ -88,10 +88,20 @@ pub fn divide_ilp<S: Solver>(
     solver: S,
 ) -> Result<Division, DivideError> {
     let reduced = Reduced::new(groups, total).ok_or(DivideError::Infeasible(total))?;
+    solve(groups, total, &reduced, solver)
+}
+
+/// The fastest of the divisions that are left.
+fn solve<S: Solver>(
+    groups: &[Vec<Alternative>],
+    total: Bytes,
+    reduced: &Reduced,
+    solver: S,
+) -> Result<Division, DivideError> {
     let mut variables = ProblemVariables::new();
-    let changes: Vec<Change> = changes(&reduced, &mut variables);
+    let changes: Vec<Change> = changes(reduced, &mut variables);
     if changes.is_empty() {
-        return Ok(reduced.known);
+        return Ok(reduced.known.clone());
     }
     // In units of the gap and in MiB: solvers work to absolute tolerances of 1e-8 or so.
     let gap_ms = reduced.known.time_ms - reduced.known.lower_bound_ms;
@@ -134,4 +144,56 @@ fn changes(reduced: &Reduced, variables: &mut ProblemVariables) -> Vec<Change> {
 
 fn failed<S: Solver>(error: &impl std::error::Error) -> DivideError {
     DivideError::Solver { solver: S::name(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relaxation::Relaxation;
+
+    /// Five to twenty groups of up to eight alternatives, time falling with workspace.
+    fn groups(mut below: impl FnMut(u64) -> u64) -> Vec<Vec<Alternative>> {
+        let group = |size: u64, slowest: u64, below: &mut dyn FnMut(u64) -> u64| -> Vec<Alternative> {
+            let alternative = |step: u64| {
+                let noise = (1000 + below(20)) as f64 / 1000.0;
+                let time_ms = noise * slowest as f64 / (1.0 + step as f64);
+                Alternative { time_ms, workspace: Bytes(step * (1 + below(3)) << 20) }
+            };
+            (0..size).map(alternative).collect()
+        };
+        (0..5 + below(16))
+            .map(|_| {
+                let (size, slowest) = (1 + below(8), 1 + below(100));
+                group(size, slowest, &mut below)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_answer_is_the_fastest_division_whichever_was_known() {
+        let mut state = 1u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        let (mut improved, mut asked) = (0, 0);
+        for _ in 0..3000 {
+            let groups = groups(&mut below);
+            let total = Bytes::mib(below(12 * groups.len() as u64));
+            let relaxation = Relaxation::new(&groups, total).unwrap();
+            let exact_ms = divide_exact(&groups, total).unwrap().time_ms;
+            for known in [vec![0; groups.len()], relaxation.base.clone(), relaxation.greedy.clone()] {
+                let reduced = Reduced::around(&groups, &relaxation, &known);
+                let microlp = |problem| {
+                    asked += 1;
+                    good_lp::microlp(problem)
+                };
+                let division = solve(&groups, total, &reduced, microlp).unwrap();
+                improved += usize::from(division.time_ms < reduced.known.time_ms);
+                assert!(division.workspace(&groups) <= total);
+                assert!((division.time_ms - exact_ms).abs() <= 1e-7 * exact_ms, "{known:?}");
+            }
+        }
+        assert!(improved > 500 && asked > 500, "{improved} better ones found by asking {asked} times");
+    }
 }

@@ -23,7 +23,7 @@
 
 use crate::dp::faster;
 use crate::knapsack::{Alternative, Division, fastest};
-use crate::relaxation::{Point, Relaxation, Relaxed, difference, steps};
+use crate::relaxation::{Hulls, Point, Relaxation, Relaxed, difference};
 use crate::units::Bytes;
 
 /// Groups are joined while more changes than this are left. Of so many there are at most 4096 choices: a solver is done
@@ -59,18 +59,26 @@ impl Reduced {
     /// The reduced problem; `None` if a group is empty or the least workspaces do not fit.
     pub(crate) fn new(groups: &[Vec<Alternative>], total: Bytes) -> Option<Reduced> {
         let relaxation = Relaxation::new(groups, total)?;
-        let positions = fastest(&relaxation);
-        let known = Division::new(groups, &relaxation, &positions);
+        Some(Reduced::around(groups, &relaxation, &fastest(&relaxation)))
+    }
+
+    /// The same where the division with these positions is known, which fits but need not be the fastest.
+    pub(crate) fn around(
+        groups: &[Vec<Alternative>],
+        relaxation: &Relaxation,
+        positions: &[usize],
+    ) -> Reduced {
+        let known = Division::new(groups, relaxation, positions);
         let free = relaxation.total - known.workspace(groups).0 as i64;
         let mut reduced = Reduced { known, free, sets: Vec::new(), origins: Vec::new() };
         for (group, &known) in positions.iter().enumerate() {
-            reduced.add_group(&relaxation, group, known);
+            reduced.add_group(relaxation, group, known);
         }
         reduced.probe();
         while reduced.changes().count() > FEW_CHANGES && reduced.join() {
             reduced.probe();
         }
-        Some(reduced)
+        reduced
     }
 
     /// The changes with the set that makes them; at most one of each set can be made.
@@ -126,9 +134,9 @@ impl Reduced {
         let mut before = usize::MAX;
         while self.sets.iter().map(Vec::len).sum::<usize>() < before {
             before = self.sets.iter().map(Vec::len).sum();
-            let steps = steps(&self.sets);
+            let hulls = Hulls::new(&self.sets);
             for set in 0..self.sets.len() {
-                let others = Relaxed::new(&self.sets, &steps, |other| other != set);
+                let others = hulls.relaxed(|other| other != set);
                 let mut points = std::mem::take(&mut self.sets[set]);
                 points.retain(|point| self.may_improve(point.workspace, point.time_ms, &others));
                 if points.is_empty() {
@@ -148,7 +156,7 @@ impl Reduced {
         if self.sets.len() == 2 || one.len() * other.len() > MOST_PAIRS {
             return false;
         }
-        let others = Relaxed::new(&self.sets, &steps(&self.sets), |set| set + 2 < self.sets.len());
+        let others = Hulls::new(&self.sets).relaxed(|set| set + 2 < self.sets.len());
         let mut pairs = Vec::new();
         for one in one {
             for other in other {

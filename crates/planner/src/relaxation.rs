@@ -39,7 +39,7 @@ pub(crate) fn difference(from: Point, to: Point) -> (i64, f64) {
 }
 
 /// From one corner of a group's hull to the next.
-pub(crate) struct Step {
+struct Step {
     group: usize,
     to: usize,
     workspace: i64,
@@ -126,8 +126,37 @@ impl Relaxation {
 /// least workspaces on, one step of a hull after the other. Empty if a group is.
 pub(crate) fn relaxed_divisions(groups: &[Vec<Alternative>]) -> Vec<(Bytes, f64)> {
     let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, i64::MAX)).collect();
-    let relaxed = Relaxed::new(&fronts, &steps(&fronts), |_| true);
+    let relaxed = Hulls::new(&fronts).relaxed(|_| true);
     relaxed.corners.into_iter().map(|(workspace, time_ms)| (Bytes(workspace as u64), time_ms)).collect()
+}
+
+/// The lower convex hulls of some groups, which is all of them that a relaxation sees.
+pub(crate) struct Hulls {
+    /// Of every group the point with the least workspace, if there is one.
+    least: Vec<Option<Point>>,
+    /// From there along the hulls.
+    steps: Vec<Step>,
+}
+
+impl Hulls {
+    pub(crate) fn new(fronts: &[Vec<Point>]) -> Hulls {
+        Hulls { least: fronts.iter().map(|front| front.first().copied()).collect(), steps: steps(fronts) }
+    }
+
+    /// Relaxes the groups that take part.
+    pub(crate) fn relaxed(&self, takes_part: impl Fn(usize) -> bool) -> Relaxed {
+        let mut corner = (0i64, 0.0);
+        for (_, least) in self.least.iter().enumerate().filter(|&(group, _)| takes_part(group)) {
+            let Some(least) = least else { return Relaxed { corners: Vec::new() } };
+            corner = (corner.0.saturating_add(least.workspace), corner.1 + least.time_ms);
+        }
+        let mut corners = vec![corner];
+        for step in self.steps.iter().filter(|step| takes_part(step.group)) {
+            corner = (corner.0.saturating_add(step.workspace), corner.1 - step.saved_ms);
+            corners.push(corner);
+        }
+        Relaxed { corners }
+    }
 }
 
 /// The relaxed solution of some groups for every total at once: time falls convexly with workspace.
@@ -137,21 +166,6 @@ pub(crate) struct Relaxed {
 }
 
 impl Relaxed {
-    /// Relaxes the groups that take part: `fronts` with their `steps`.
-    pub(crate) fn new(fronts: &[Vec<Point>], steps: &[Step], takes_part: impl Fn(usize) -> bool) -> Relaxed {
-        let mut corner = (0i64, 0.0);
-        for (_, front) in fronts.iter().enumerate().filter(|&(group, _)| takes_part(group)) {
-            let Some(least) = front.first() else { return Relaxed { corners: Vec::new() } };
-            corner = (corner.0.saturating_add(least.workspace), corner.1 + least.time_ms);
-        }
-        let mut corners = vec![corner];
-        for step in steps.iter().filter(|step| takes_part(step.group)) {
-            corner = (corner.0.saturating_add(step.workspace), corner.1 - step.saved_ms);
-            corners.push(corner);
-        }
-        Relaxed { corners }
-    }
-
     /// Time that these groups cannot beat within `free` bytes; infinite if they do not fit.
     pub(crate) fn time_ms(&self, free: i64) -> f64 {
         let (within, beyond) = self.corners.split_at(self.corners.partition_point(|corner| corner.0 <= free));
@@ -185,7 +199,7 @@ fn front(group: &[Alternative], total: i64) -> Vec<Point> {
 }
 
 /// The steps along all hulls, the most saving per byte first; within a group in order, as its hull is convex.
-pub(crate) fn steps(fronts: &[Vec<Point>]) -> Vec<Step> {
+fn steps(fronts: &[Vec<Point>]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for (group, front) in fronts.iter().enumerate() {
         let corners = hull(front);
