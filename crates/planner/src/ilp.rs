@@ -157,7 +157,7 @@ mod tests {
             let alternative = |step: u64| {
                 let noise = (1000 + below(20)) as f64 / 1000.0;
                 let time_ms = noise * slowest as f64 / (1.0 + step as f64);
-                Alternative { time_ms, workspace: Bytes(step * (1 + below(3)) << 20) }
+                Alternative { time_ms, workspace: Bytes::mib(step * (1 + below(3))) }
             };
             (0..size).map(alternative).collect()
         };
