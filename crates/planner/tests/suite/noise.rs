@@ -14,9 +14,9 @@ struct Busy {
 }
 
 impl Profiler for Busy {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         self.calls += 1;
-        let mut rows = self.table.measure(kernel, micro_batch)?;
+        let mut rows = self.table.measure(request)?;
         for row in &mut rows {
             if self.every > 0 && self.random.below(self.every) == 0 {
                 row.time_ms *= 1.0 + self.random.unit();
