@@ -1,36 +1,31 @@
 //! Measuring every algorithm of a kernel on the GPU.
 
-use super::{Convolution, CudaAlgorithm, algorithms};
+use super::{
+    Convolution, CudaAlgorithm, algorithms,
+    bench::{Bench, reuse},
+    timing::{Ballast, Timing, Trial},
+};
 use crate::conv::profile::{ProfileOptions, geometry};
-use crate::conv::{ConvError, ConvOp, operand_lens, run::slices};
+use crate::conv::{ConvError, ConvOp};
 use crate::raw::Cudnn;
-use planner::{Candidate, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError};
-use std::time::{Duration, Instant};
+use planner::{
+    Bytes, Candidate, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError,
+};
+use std::time::Duration;
 use tensor::{
-    Access, Accumulate, ConvGeometry, Lease, Span,
-    arena::ALIGNMENT,
+    ConvGeometry,
     cuda::{Cuda, CudaError, DeviceArena, Event},
 };
 
-/// Most calls between two events, however short they are.
-const MOST_CALLS: usize = 50;
-
-/// A call that takes this many times as long as one of more samples was disturbed, by the loading of its code or by others,
-/// and is timed again.
-const DISTURBED: f64 = 1.1;
-
-/// How long the GPU works at most before the first measurement, for it is slow to leave its idle clocks; and for how long
-/// between two looks at whether it still becomes faster.
-const SPIN_UP: Duration = Duration::from_millis(300);
-const SPIN: Duration = Duration::from_millis(20);
-/// It does not become faster if a call takes this part of what it took before.
-const STEADY: f64 = 0.98;
+/// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
+const HOPELESS: f64 = 1.5;
 
 /// Measures kernels on a GPU, on operands of its own that no one else sees.
 ///
-/// Calls are timed as they will run: many in a row without waiting, between events, so that starting a call costs what it
-/// costs there (nothing while the GPU is busy with the call before, all of it if calls are short). All sizes of an algorithm
-/// are timed in one go, and one call of each is enough if it is not short: times on a GPU repeat within a per cent.
+/// Calls are timed as they will run: many in a row, between events, on a GPU that is never out of work, so that asking for
+/// them costs nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short:
+/// times on a GPU repeat within a per cent. Short ones are repeated, and so are sizes of their own, which stand for many
+/// others, and whatever looks disturbed.
 /// Micro-batches smaller than the largest one measured so far of a kernel are taken in turn from the slices of that one's
 /// operands: at the addresses, with the alignment and with the caches that they will have as parts of a mini-batch,
 /// adding up if they are parts of a filter gradient.
@@ -42,7 +37,8 @@ pub struct CudaProfiler {
     pattern: Vec<f32>,
     bench: Option<Bench>,
     workspace: Option<DeviceArena>,
-    spun_up: bool,
+    /// There once the GPU has left its idle clocks.
+    ballast: Option<Ballast>,
 }
 
 impl CudaProfiler {
@@ -56,7 +52,7 @@ impl CudaProfiler {
             pattern: tensor::testing::random(1 << 20, 1),
             bench: None,
             workspace: None,
-            spun_up: false,
+            ballast: None,
         }
     }
 
@@ -68,46 +64,47 @@ impl CudaProfiler {
         let KernelId { op, math, ref shape, .. } = largest.kernel;
         cudnn.stream().bind()?;
         let mut bench = self.bench(cudnn, op, geometry(shape, largest.micro_batch))?;
-        let mut rows = vec![Vec::new(); requests.len()];
+        let mut trials = Vec::new();
         for algorithm in algorithms(op, math) {
-            let mut series = self.series(cudnn, algorithm, requests)?;
-            // One size after the other keeps the code and the clocks, and the largest never comes first.
-            series.sort_by_key(|(_, convolution)| convolution.geometry().n);
-            let len = series.iter().map(|(_, convolution)| convolution.workspace_len()).max().unwrap_or(0);
-            let convolutions: Vec<&Convolution> = series.iter().map(|(_, convolution)| convolution).collect();
-            let mut workspace = reuse(cudnn, self.workspace.take(), len)?;
-            let events = &mut self.events;
-            let mut timing = Timing { cudnn, bench: &mut bench, workspace: &mut workspace, events };
-            if let (false, Some(largest)) = (self.spun_up, convolutions.last()) {
-                timing.spin_up(largest)?;
-                self.spun_up = true;
-            }
-            let times_ms = timing.series_ms(&convolutions, self.options.at_least)?;
-            for ((request, convolution), time_ms) in std::iter::zip(&series, times_ms) {
-                let micro_batch = requests[*request].micro_batch;
-                rows[*request]
-                    .extend(time_ms.map(|time_ms| candidate(convolution).taking(micro_batch, time_ms)));
-            }
-            self.workspace = Some(workspace);
+            trials.push(self.series(cudnn, algorithm, requests)?);
         }
-        self.bench = Some(bench);
-        Ok(rows)
+        let lens = trials.iter().flatten().map(|trial| trial.convolution.workspace_len());
+        let mut workspace = reuse(cudnn, self.workspace.take(), lens.max().unwrap_or(0))?;
+        let is_idle = self.ballast.is_none();
+        let ballast = match &mut self.ballast {
+            Some(ballast) => ballast,
+            none => none.insert(Ballast::new(cudnn)?),
+        };
+        let (bench_ref, workspace_ref, events) = (&mut bench, &mut workspace, &mut self.events);
+        let mut timing = Timing { cudnn, bench: bench_ref, workspace: workspace_ref, ballast, events };
+        if let (true, Some(trial)) = (is_idle, trials.iter().flatten().max_by_key(|trial| trial.samples())) {
+            timing.spin_up(&trial.convolution)?;
+        }
+        trials.iter_mut().try_for_each(|series| timing.once(series))?;
+        let hopeless = hopeless(&trials, requests.len());
+        for series in &mut trials {
+            let mut again = doubtful(series, requests, &hopeless, self.options.at_least);
+            timing.again(&mut again, self.options.at_least)?;
+        }
+        (self.bench, self.workspace) = (Some(bench), Some(workspace));
+        Ok(measurements(&trials, requests))
     }
 
-    /// `algorithm` where it applies and is asked for, each with the index of the request.
+    /// `algorithm` where it applies and is asked for, by rising size.
     fn series(
         &self,
         cudnn: &Cudnn,
         algorithm: &'static CudaAlgorithm,
         requests: &[Request],
-    ) -> Result<Vec<(usize, Convolution)>, ConvError> {
+    ) -> Result<Vec<Trial>, ConvError> {
         let mut series = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             if request.asks_for(algorithm.name()) {
                 let convolution = self.convolution(cudnn, algorithm, request)?;
-                series.extend(convolution.map(|convolution| (index, convolution)));
+                series.extend(convolution.map(|convolution| Trial::new(index, convolution)));
             }
         }
+        series.sort_by_key(Trial::samples);
         Ok(series)
     }
 
@@ -177,6 +174,48 @@ impl Profiler for CudaProfiler {
     }
 }
 
+/// For each of so many requests, by workspace, the times above which a call with as much will not be chosen.
+fn hopeless(trials: &[Vec<Trial>], requests: usize) -> Vec<Vec<(Bytes, f64)>> {
+    let mut hopeless = vec![Vec::new(); requests];
+    for trial in trials.iter().flatten() {
+        hopeless[trial.request]
+            .extend(trial.time_ms.map(|time_ms| (trial.convolution.workspace(), HOPELESS * time_ms)));
+    }
+    hopeless
+}
+
+/// The trials of a series that need another look, if they are not hopeless and long.
+fn doubtful<'t>(
+    series: &'t mut [Trial],
+    requests: &[Request],
+    hopeless: &[Vec<(Bytes, f64)>],
+    at_least: Duration,
+) -> Vec<&'t mut Trial> {
+    let disturbed = Trial::disturbed(series);
+    let is_doubtful = |(place, trial): (usize, &Trial)| {
+        let Some(time_ms) = trial.time_ms else { return false };
+        let beats = |&(workspace, limit_ms): &(Bytes, f64)| {
+            workspace <= trial.convolution.workspace() && limit_ms < time_ms
+        };
+        // What is asked for whole stands for the sizes around it.
+        let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);
+        let is_hopeless = || hopeless[trial.request].iter().any(beats);
+        trial.is_short(at_least) || disturbed.contains(&place) || stands_alone && !is_hopeless()
+    };
+    let doubtful: Vec<bool> = series.iter().enumerate().map(is_doubtful).collect();
+    std::iter::zip(series, doubtful).filter_map(|(trial, doubtful)| doubtful.then_some(trial)).collect()
+}
+
+/// What the trials found, request by request.
+fn measurements(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<Vec<Measurement>> {
+    let mut rows = vec![Vec::new(); requests.len()];
+    for Trial { request, convolution, time_ms, .. } in trials.iter().flatten() {
+        let micro_batch = requests[*request].micro_batch;
+        rows[*request].extend(time_ms.map(|time_ms| candidate(convolution).taking(micro_batch, time_ms)));
+    }
+    rows
+}
+
 /// Refuses requests that describe no convolution.
 fn validate(requests: &[Request]) -> Result<(), RequestError> {
     for (index, request) in requests.iter().enumerate() {
@@ -193,199 +232,5 @@ fn candidate(convolution: &Convolution) -> Candidate {
         workspace: convolution.workspace(),
         max_error: algorithm.max_error(convolution.geometry()),
         deterministic: algorithm.deterministic(),
-    }
-}
-
-/// What timing needs.
-struct Timing<'t> {
-    cudnn: &'t Cudnn,
-    bench: &'t mut Bench,
-    workspace: &'t mut DeviceArena,
-    events: &'t mut Vec<Event>,
-}
-
-impl Timing<'_> {
-    /// Milliseconds of one call of each of `convolutions`, which are one algorithm by rising size; `None` for those that
-    /// give a workspace size and refuse to run all the same. Calls shorter than `at_least` are repeated for as long.
-    fn series_ms(
-        &mut self,
-        convolutions: &[&Convolution],
-        at_least: Duration,
-    ) -> Result<Vec<Option<f64>>, ConvError> {
-        let mut times_ms = self.intervals_ms(convolutions, |place| [usize::from(place == 0), 1])?;
-        let at_least_ms = at_least.as_secs_f64() * 1e3;
-        let calls = |time_ms: f64| ((at_least_ms / time_ms.max(1e-4)).ceil() as usize).clamp(1, MOST_CALLS);
-        let disturbed = disturbed(convolutions, &times_ms);
-        let doubtful = |place: usize| disturbed.contains(&place) || is_alone(convolutions, place);
-        let again: Vec<usize> = (0..times_ms.len())
-            .filter(|&place| times_ms[place].is_some_and(|time_ms| calls(time_ms) > 1 || doubtful(place)))
-            .collect();
-        let repeated: Vec<&Convolution> = again.iter().map(|&index| convolutions[index]).collect();
-        let repeated_ms =
-            self.intervals_ms(&repeated, |place| [1, times_ms[again[place]].map_or(1, calls)])?;
-        for (place, repeated_ms) in std::iter::zip(again, repeated_ms) {
-            // What disturbs makes slower, never faster.
-            if let (Some(time_ms), Some(repeated_ms)) = (&mut times_ms[place], repeated_ms) {
-                *time_ms = time_ms.min(repeated_ms);
-            }
-        }
-        Ok(times_ms)
-    }
-
-    /// Milliseconds of one call of each of `convolutions`, all asked for before any is waited for. `calls` says how often
-    /// each runs before its time counts, while code is loaded and the GPU gets something to do, and how often then.
-    fn intervals_ms(
-        &mut self,
-        convolutions: &[&Convolution],
-        calls: impl Fn(usize) -> [usize; 2],
-    ) -> Result<Vec<Option<f64>>, ConvError> {
-        while self.events.len() < 2 * convolutions.len() {
-            self.events.push(self.cudnn.stream().event()?);
-        }
-        let mut runs = Vec::with_capacity(convolutions.len());
-        for (place, convolution) in convolutions.iter().enumerate() {
-            let mut all_run = true;
-            for (event, calls) in std::iter::zip([2 * place, 2 * place + 1], calls(place)) {
-                for _ in 0..calls {
-                    all_run = all_run && self.call(convolution)?;
-                }
-                self.events[event].record()?;
-            }
-            runs.push(all_run);
-        }
-        let elapsed_ms = |place: usize| self.events[2 * place].elapsed_ms(&self.events[2 * place + 1]);
-        let time_ms = |(place, runs): (usize, bool)| {
-            runs.then(|| Ok(elapsed_ms(place)? / calls(place)[1] as f64)).transpose()
-        };
-        runs.into_iter().enumerate().map(time_ms).collect()
-    }
-
-    /// Asks for a call. Returns whether the algorithm runs after all.
-    fn call(&mut self, convolution: &Convolution) -> Result<bool, ConvError> {
-        match self.bench.call(self.cudnn, convolution, self.workspace) {
-            Ok(()) => Ok(true),
-            Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Keeps the GPU busy until it does not become faster any more.
-    fn spin_up(&mut self, convolution: &Convolution) -> Result<(), ConvError> {
-        let (start, mut fastest) = (Instant::now(), f64::INFINITY);
-        while start.elapsed() < SPIN_UP {
-            let (look, mut calls) = (Instant::now(), 0);
-            while look.elapsed() < SPIN {
-                self.call(convolution)?;
-                self.cudnn.stream().synchronize()?;
-                calls += 1;
-            }
-            let call = look.elapsed().as_secs_f64() / f64::from(calls);
-            if call > STEADY * fastest {
-                break;
-            }
-            fastest = call;
-        }
-        Ok(())
-    }
-}
-
-/// Whether no neighbour in the series is near enough in size to show what disturbed the one at `place`.
-fn is_alone(convolutions: &[&Convolution], place: usize) -> bool {
-    let samples = |place: usize| convolutions[place].geometry().n;
-    let near = |other: usize| 8 * samples(place).abs_diff(samples(other)) <= samples(place);
-    let neighbours = [place.checked_sub(1), Some(place + 1).filter(|&next| next < convolutions.len())];
-    !neighbours.into_iter().flatten().any(near)
-}
-
-/// The places of times that say that fewer samples take longer, or that more samples take much longer each.
-fn disturbed(convolutions: &[&Convolution], times_ms: &[Option<f64>]) -> Vec<usize> {
-    let known: Vec<(usize, f64)> =
-        times_ms.iter().enumerate().filter_map(|(place, time_ms)| Some((place, (*time_ms)?))).collect();
-    let samples = |place: usize| convolutions[place].geometry().n as f64;
-    let mut disturbed = Vec::new();
-    for pair in known.windows(2) {
-        let [(below, below_ms), (above, above_ms)] = [pair[0], pair[1]];
-        if below_ms > DISTURBED * above_ms {
-            disturbed.push(below);
-        }
-        if above_ms > DISTURBED.powi(4) * below_ms * samples(above) / samples(below) {
-            disturbed.push(above);
-        }
-    }
-    disturbed
-}
-
-/// Throw-away operands of one kernel.
-#[derive(Debug)]
-struct Bench {
-    op: ConvOp,
-    /// With as many samples as there are operands for.
-    geometry: ConvGeometry,
-    arena: DeviceArena,
-    spans: [Span; 3],
-    calls: usize,
-}
-
-impl Bench {
-    fn new(
-        cudnn: &Cudnn,
-        op: ConvOp,
-        geometry: ConvGeometry,
-        pattern: &[f32],
-        arena: Option<DeviceArena>,
-    ) -> Result<Self, CudaError> {
-        let mut end = 0;
-        let spans = operand_lens(op, &geometry).map(|len| {
-            let span = Span { offset: end, len };
-            end += len.next_multiple_of(ALIGNMENT);
-            span
-        });
-        let mut arena = reuse(cudnn, arena, end)?;
-        arena.repeat(Span { offset: 0, len: end }, pattern)?;
-        Ok(Self { op, geometry, arena, spans, calls: 0 })
-    }
-
-    fn holds(&self, op: ConvOp, geometry: &ConvGeometry) -> bool {
-        self.op == op && self.geometry.with_batch(geometry.n) == *geometry && geometry.n <= self.geometry.n
-    }
-
-    /// One call, on the next slice that there is.
-    fn call(
-        &mut self,
-        cudnn: &Cudnn,
-        convolution: &Convolution,
-        workspace: &mut DeviceArena,
-    ) -> Result<(), ConvError> {
-        let samples = convolution.geometry().n;
-        let first = self.calls % (self.geometry.n / samples) * samples;
-        self.calls += 1;
-        let ranges = slices(self.op, &self.geometry, &(first..first + samples));
-        let mut spans = self.spans;
-        for (span, range) in spans.iter_mut().zip(ranges) {
-            *span = Span { offset: span.offset + range.start, len: range.len() };
-        }
-        let is_part = samples < self.geometry.n;
-        let adds_up = self.op == ConvOp::BackwardFilter && is_part;
-        let accumulate = if adds_up { Accumulate::Add } else { Accumulate::Replace };
-        let [a, b, out] = spans;
-        let leases = self.arena.lease(&[(a, Access::Read), (b, Access::Read), (out, Access::Write)]);
-        let leases = <[Lease<'_>; 3]>::try_from(leases.expect("spans side by side"));
-        let [Lease::Read(a), Lease::Read(b), Lease::Write(mut out)] = leases.expect("three requests") else {
-            unreachable!("leases come in the order of the requests")
-        };
-        let workspace = workspace.view_mut(Span { offset: 0, len: convolution.workspace_len() });
-        convolution.run(cudnn, [a.device(), b.device()], out.device(), accumulate, workspace)
-    }
-}
-
-/// `arena` if it has `len` elements, and otherwise a new one in its place.
-fn reuse(cudnn: &Cudnn, arena: Option<DeviceArena>, len: usize) -> Result<DeviceArena, CudaError> {
-    match arena {
-        Some(arena) if arena.len() >= len => Ok(arena),
-        // The old one goes first: there need not be room for both.
-        old => {
-            drop(old);
-            DeviceArena::new(cudnn.stream(), len)
-        }
     }
 }
