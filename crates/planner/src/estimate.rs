@@ -119,7 +119,12 @@ pub(crate) fn hull_ms(series: &[&Measurement], below: &Measurement, above: &Meas
 }
 
 /// A cost at `size` on the straight line through two measurements.
-fn line(below: &Measurement, above: &Measurement, size: u32, cost: impl Fn(&Measurement) -> f64) -> f64 {
+pub(crate) fn line(
+    below: &Measurement,
+    above: &Measurement,
+    size: u32,
+    cost: impl Fn(&Measurement) -> f64,
+) -> f64 {
     let samples = |row: &Measurement| f64::from(row.micro_batch);
     let part = (f64::from(size) - samples(below)) / (samples(above) - samples(below));
     cost(below) + part * (cost(above) - cost(below))

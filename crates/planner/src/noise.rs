@@ -1,8 +1,9 @@
 //! Whether measurements can be trusted: those that a plan rests on are made again.
 //!
 //! A busy machine makes calls slower, never faster, and a plan picks what looks fast. So what it picked, and what it
-//! nearly picked, is measured a second time; of two times the shorter counts. If that changes the plan, what is new
-//! in it is repeated too.
+//! nearly picked, is measured a second time; of two times the shorter counts. So is what it would pick if every size were
+//! as fast as the sizes around it say: somebody may have disturbed that one. If that changes the plan, what is new in it
+//! is repeated too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use crate::configuration::Configuration;
 use crate::cost_table::CostTable;
 use crate::dp::Sweep;
 use crate::error::ProfileError;
+use crate::estimate::{largest, line};
 use crate::kernel::{Kernel, KernelId};
 use crate::measuring::{Measuring, Progress, Wanted};
 use crate::micro::{Algorithm, Measurement};
@@ -27,6 +29,9 @@ const SHARE: f64 = 0.125;
 
 /// How often a plan may change its mind.
 const ROUNDS: usize = 3;
+
+/// Micro-configurations that decide about a plan: by size and algorithm, their times.
+type Deciding = BTreeMap<u32, BTreeMap<Algorithm, f64>>;
 
 /// What repeated measurements have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,8 +79,13 @@ impl CostTable {
         for _ in 0..ROUNDS {
             let Ok(plan) = plan(kernels, self, options) else { break };
             let mut wanted: Vec<(f64, Wanted<'_>)> = Vec::new();
-            for (kernel, planned) in std::iter::zip(kernels, &plan.kernels) {
-                for (size, mut algorithms) in self.rests_on(planned, options) {
+            let hopes = self.hopes(kernels, options);
+            for ((kernel, planned), hopes) in std::iter::zip(kernels, &plan.kernels).zip(hopes) {
+                let mut deciding = self.rests_on(planned, options);
+                for (size, algorithms) in hopes {
+                    deciding.entry(size).or_default().extend(algorithms);
+                }
+                for (size, mut algorithms) in deciding {
                     algorithms.retain(|algorithm, _| {
                         may_repeat(&kernel.id, size) && repeated.insert((kernel.id, size, algorithm.clone()))
                     });
@@ -102,6 +112,47 @@ impl CostTable {
         Ok(Noise::of(differences))
     }
 
+    /// For each of `kernels` what its configuration would be made of if all times were those that the sizes next to them
+    /// promise, where that is less than was measured.
+    fn hopes(&self, kernels: &[Kernel], options: &PlanOptions) -> Vec<Deciding> {
+        let mut hopeful = self.clone();
+        for kernel in largest(kernels).into_values() {
+            self.expect(&mut hopeful, &kernel.id);
+        }
+        let Ok(plan) = plan(kernels, &hopeful, options) else { return vec![Deciding::new(); kernels.len()] };
+        let hopes = plan.kernels.iter().map(|planned| {
+            let mut hopes = Deciding::new();
+            for micro in planned.configuration.runs().iter().map(|run| &run.micro) {
+                let rows = self.measurements(&planned.kernel.id, micro.micro_batch).unwrap_or_default();
+                let measured = rows.iter().find(|row| row.algorithm == micro.algorithm);
+                for row in measured.filter(|row| micro.time_ms < (1.0 - NEAR) * row.time_ms) {
+                    hopes.entry(row.micro_batch).or_default().insert(row.algorithm.clone(), row.time_ms);
+                }
+            }
+            hopes
+        });
+        hopes.collect()
+    }
+
+    /// Lowers the times that `hopeful` has of a kernel to what the next smaller and larger size of the same algorithm
+    /// promise.
+    fn expect(&self, hopeful: &mut CostTable, id: &KernelId) {
+        let groups = self.sizes(id).into_iter().flat_map(BTreeMap::values);
+        let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
+        for row in groups.flat_map(|group| &group.rows) {
+            series.entry(&row.algorithm).or_default().push(row);
+        }
+        for rows in series.into_values() {
+            for (place, row) in rows.iter().enumerate() {
+                let below = place.checked_sub(1).map(|below| rows[below]);
+                let promised_ms = promised_ms(below, rows.get(place + 1).copied(), row.micro_batch);
+                let time_ms = row.time_ms.min(promised_ms).max(row.shared_ms);
+                let row = Measurement { time_ms, ..(*row).clone() };
+                hopeful.insert_some(*id, row.micro_batch, vec![row]).expect("not longer than measured");
+            }
+        }
+    }
+
     /// What one call of every measured algorithm at every size of a kernel takes together.
     fn cost_ms(&self, id: &KernelId) -> f64 {
         let groups = self.sizes(id).into_iter().flat_map(BTreeMap::values);
@@ -110,12 +161,8 @@ impl CostTable {
 
     /// The micro-configurations whose times decide about a kernel's configuration, by size and algorithm: its own, and
     /// those of the fastest configuration without any of them, if that is nearly as fast.
-    fn rests_on(
-        &self,
-        planned: &PlannedKernel,
-        options: &PlanOptions,
-    ) -> BTreeMap<u32, BTreeMap<Algorithm, f64>> {
-        let mut deciding: BTreeMap<u32, BTreeMap<Algorithm, f64>> = BTreeMap::new();
+    fn rests_on(&self, planned: &PlannedKernel, options: &PlanOptions) -> Deciding {
+        let mut deciding = Deciding::new();
         let mut add = |configuration: &Configuration| {
             for micro in configuration.runs().iter().map(|run| &run.micro) {
                 let of_size = deciding.entry(micro.micro_batch).or_default();
@@ -141,6 +188,17 @@ impl CostTable {
             sweep.configuration().iter().for_each(add);
         }
         deciding
+    }
+}
+
+/// What `size` samples take by the measurements of fewer and of more: on the line between them; as long as more, or as
+/// long per sample as fewer, where there is only one of the two.
+fn promised_ms(below: Option<&Measurement>, above: Option<&Measurement>, size: u32) -> f64 {
+    match (below, above) {
+        (Some(below), Some(above)) => line(below, above, size, |row| row.time_ms),
+        (None, Some(above)) => above.time_ms,
+        (Some(below), None) => f64::from(size) * below.time_per_sample_ms(),
+        (None, None) => f64::INFINITY,
     }
 }
 
