@@ -23,7 +23,8 @@
 //! /// One fast algorithm that needs 1 MiB a sample, and one slow one that needs nothing.
 //! struct Affine;
 //! impl Profiler for Affine {
-//!     fn measure(&mut self, _: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+//!     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+//!         let micro_batch = request.micro_batch;
 //!         let samples = f64::from(micro_batch);
 //!         let micro = |algorithm, time_ms, workspace| Measurement {
 //!             algorithm: Algorithm::new(algorithm),
@@ -70,20 +71,23 @@ mod ilp;
 mod json_lines;
 mod kernel;
 mod knapsack;
+mod measuring;
 mod micro;
 mod noise;
 mod plan;
 mod policy;
 mod problem;
+mod profiler;
 mod reduction;
 mod relaxation;
+mod relevant;
 mod units;
 mod wd;
 mod wr;
 mod ws;
 
 pub use configuration::{Configuration, Run};
-pub use cost_table::{CostTable, DeviceHeader, Profiler, ProfilerError, Progress};
+pub use cost_table::{CostTable, DeviceHeader};
 pub use coverage::Coverage;
 pub use curve::{Curve, CurvePoint};
 pub use desirable::DesirableSet;
@@ -97,6 +101,7 @@ pub use fronts::Fronts;
 pub use ilp::{DivideError, IlpMethod, divide_ilp};
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
+pub use measuring::Progress;
 pub use micro::{Algorithm, Measurement, MicroConfiguration};
 pub use noise::Noise;
 pub use plan::{
@@ -104,4 +109,5 @@ pub use plan::{
     plan_within,
 };
 pub use policy::{BatchSizePolicy, WorkspacePolicy};
+pub use profiler::{Candidate, Done, Profiler, ProfilerError, Request, RequestError};
 pub use units::Bytes;
