@@ -62,24 +62,28 @@ impl MeasuringArgs {
     /// they are typed, cannot measure for it.
     pub fn records_of(&self, environment: &Environment, device: &Device) -> Result<Records, Error> {
         let records = self.records(environment)?;
+        let of_variable = environment.benchmark_devices()?;
         let benchmark_devices = match (device, &self.benchmark_devices) {
+            // The variable is meant for runs on a GPU.
             (Device::Cpu(_), None) => Vec::new(),
             (Device::Cpu(_), Some(gpus)) => {
                 return Err(Error::Usage(format!("--benchmark-devices {gpus} cannot measure for a CPU")));
             }
-            (Device::Cuda(own), typed) => match typed.clone().or(environment.benchmark_devices()?) {
+            (Device::Cuda(own), typed) => match typed.clone().or(of_variable) {
                 None => Vec::new(),
-                Some(gpus) => {
-                    let present = probe().map_err(|absent| Error::Usage(absent.to_string()))?;
-                    let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
-                    let ordinals = gpus.ordinals(&models, own.info().ordinal);
-                    ordinals
-                        .map_err(|reason| Error::Usage(format!("--benchmark-devices {gpus}: {reason}")))?
-                }
+                Some(gpus) => ordinals(&gpus, own.info().ordinal)?,
             },
         };
         Ok(Records { benchmark_devices, ..records })
     }
+}
+
+/// The numbers of `gpus` on this machine, which measure for the GPU `own`.
+fn ordinals(gpus: &BenchmarkDevices, own: usize) -> Result<Vec<usize>, Error> {
+    let present = probe().map_err(|absent| Error::Usage(absent.to_string()))?;
+    let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
+    let ordinals = gpus.ordinals(&models, own);
+    ordinals.map_err(|reason| Error::Usage(format!("--benchmark-devices {gpus}: {reason}")))
 }
 
 #[cfg(test)]

@@ -38,10 +38,7 @@ enum Subject {
 struct Report {
     #[serde(flatten)]
     subject: Subject,
-    /// (kernel, micro-batch) pairs that were measured, and those that were known already.
-    measured: usize,
-    known: usize,
-    /// How far repeated measurements were apart.
+    /// What was measured, unless the device is a recorded table.
     profiling: Option<ProfilingReport>,
     planning_ms: f64,
     plan: PlanReport,
@@ -198,8 +195,6 @@ fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Re
     let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
     Ok(Report {
         subject,
-        measured: origin.planning.measured(),
-        known: origin.planning.table().len() - origin.planning.measured(),
         profiling: origin.profiling.clone(),
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),

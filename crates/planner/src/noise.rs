@@ -125,7 +125,7 @@ impl CostTable {
             for micro in planned.configuration.runs().iter().map(|run| &run.micro) {
                 let rows = self.measurements(&planned.kernel.id, micro.micro_batch).unwrap_or_default();
                 let measured = rows.iter().find(|row| row.algorithm == micro.algorithm);
-                for row in measured.filter(|row| micro.time_ms < (1.0 - NEAR) * row.time_ms) {
+                if let Some(row) = measured.filter(|row| micro.time_ms < (1.0 - NEAR) * row.time_ms) {
                     hopes.entry(row.micro_batch).or_default().insert(row.algorithm.clone(), row.time_ms);
                 }
             }
