@@ -7,6 +7,7 @@
 //! many runs.
 
 use std::hint::black_box;
+use std::io::Read;
 use std::time::Instant;
 
 use planner::*;
@@ -195,11 +196,115 @@ fn report_division(name: &str, groups: &[Vec<Alternative>], total: Bytes, repeat
         percent(lower_bound_ms),
         percent(greedy_ms),
     );
+    #[cfg(feature = "highs")]
+    println!("{:>52.1} by HiGHS", median_ms(5, || drop(black_box(IlpMethod::Highs.divide(groups, total)))));
+}
+
+/// Totals from a thousandth of what all kernels could use up to all of it, in equal ratios.
+fn totals(groups: &[Vec<Alternative>], count: u32) -> impl Iterator<Item = Bytes> + use<> {
+    let most: Bytes =
+        groups.iter().map(|group| group.iter().map(|a| a.workspace).max().unwrap_or_default()).sum();
+    (0..count).map(move |index| {
+        let exponent = f64::from(index) / f64::from(count - 1) - 1.0;
+        Bytes((most.0 as f64 * 1000f64.powf(exponent)) as u64)
+    })
+}
+
+/// Times the ILP on every net at many totals, each the better of two runs: what it takes depends on the instance much
+/// more than on its size.
+fn report_spread(name: &str, nets: impl Iterator<Item = Vec<Vec<Alternative>>>, totals_each: u32) {
+    let mut times = Vec::new();
+    for groups in nets {
+        for total in totals(&groups, totals_each) {
+            let Some(exact) = divide_exact(&groups, total) else { continue };
+            let time = || {
+                let start = Instant::now();
+                let ilp = IlpMethod::GoodLp.divide(&groups, total).expect("microlp solves it");
+                assert!((exact.time_ms - ilp.time_ms).abs() <= 1e-7 * exact.time_ms, "{name} at {total}");
+                start.elapsed().as_secs_f64() * 1e3
+            };
+            times.push(time().min(time()));
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let mean_ms = times.iter().sum::<f64>() / times.len() as f64;
+    let (median_ms, worst_ms) = (times[times.len() / 2], times[times.len() - 1]);
+    println!("{name:<46} {:>9} {mean_ms:>9.2} {median_ms:>9.2} {worst_ms:>9.2}", times.len());
+}
+
+/// The kernels of a recorded table in this arithmetic, each as often as `repeats` says, as nets repeat their blocks:
+/// identical kernels are what branch and bound likes least.
+fn recorded_groups(
+    table: &CostTable,
+    math: Math,
+    policy: BatchSizePolicy,
+    repeats: usize,
+) -> Vec<Vec<Alternative>> {
+    let mut ids: Vec<KernelId> = table.iter().map(|(id, ..)| *id).filter(|id| id.math == math).collect();
+    ids.dedup();
+    let mini_batch = table.iter().map(|(_, size, _)| size).max().unwrap_or(1);
+    let group = |id: &KernelId| -> Vec<Alternative> {
+        let sizes = policy.sizes(mini_batch).into_iter();
+        let micros = sizes.flat_map(|size| table.measurements(id, size).unwrap_or_default());
+        let set = desirable_set(micros, mini_batch, Bytes::MAX);
+        let alternative = |c: &Configuration| Alternative {
+            time_ms: c.time_ms(),
+            workspace: c.workspace().align_up(ARENA_ALIGNMENT),
+        };
+        set.iter().map(alternative).collect()
+    };
+    let distinct: Vec<Vec<Alternative>> = ids.iter().map(group).collect();
+    distinct.iter().cycle().take(repeats * distinct.len()).cloned().collect()
+}
+
+/// The tables of `data/profiles`, by name.
+fn recorded_tables() -> std::io::Result<Vec<(String, CostTable)>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/data/profiles/nvidia-h200");
+    let mut tables = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut text = String::new();
+        match name.rsplit('.').next() {
+            Some("jsonl") => text = std::fs::read_to_string(&path)?,
+            Some("gz") => {
+                flate2::read::GzDecoder::new(std::fs::File::open(&path)?).read_to_string(&mut text)?;
+            }
+            _ => continue,
+        }
+        let table = CostTable::from_json_lines(&text).map_err(std::io::Error::other)?;
+        tables.push((name.split('.').next().unwrap_or_default().to_owned(), table));
+    }
+    tables.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(tables)
+}
+
+fn report_spreads(cases: &[Case]) -> std::io::Result<()> {
+    println!("\nmicrolp over many instances, each at totals from 1/1000 of what it could use to all, ms");
+    println!("{:<46} {:>9} {:>9} {:>9} {:>9}", "", "instances", "mean", "median", "worst");
+    for case in cases {
+        report_spread(&case.name(), std::iter::once(case.groups(Bytes::MAX)), 200);
+    }
+    for (kernels, size) in [(15, 70), (159, 30)] {
+        let nets = (0..100).map(|net| synthetic_groups(net * kernels, kernels, size));
+        report_spread(&format!("synthetic {kernels} x {size}"), nets, 5);
+    }
+    for (name, table) in recorded_tables()? {
+        let policy = if name.contains("all") { BatchSizePolicy::All } else { BatchSizePolicy::PowerOfTwo };
+        for (math, repeats) in [(Math::Fp32, 1), (Math::Fp32, 3), (Math::Tf32, 1), (Math::Tf32, 3)] {
+            let groups = recorded_groups(&table, math, policy, repeats);
+            if !groups.is_empty() {
+                let name = format!("{name} {math}, {repeats} of each kernel");
+                report_spread(&name, std::iter::once(groups), 200);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Desirable sets of `kernels` kernels with `size` configurations each: up to 5 to 512 MiB, for which the time
-/// falls convexly to a fifth, with 2 % noise.
-fn synthetic_groups(kernels: usize, size: usize) -> Vec<Vec<Alternative>> {
+/// falls convexly to a fifth, with 2 % noise. `first` is the number of the first kernel.
+fn synthetic_groups(first: usize, kernels: usize, size: usize) -> Vec<Vec<Alternative>> {
     let unit = |ordinal: usize| noise(ordinal as u64, 1.0) - 0.5;
     let group = |kernel: usize| -> Vec<Alternative> {
         let seed = 1000 * (kernel + 1);
@@ -212,21 +317,23 @@ fn synthetic_groups(kernels: usize, size: usize) -> Vec<Vec<Alternative>> {
         };
         (0..size).map(alternative).collect()
     };
-    (0..kernels).map(group).collect()
+    (first..first + kernels).map(group).collect()
 }
 
-/// Desirable set of one kernel at 1024 under `all` with 16 algorithms.
-fn report_fronts() {
+/// Desirable set of one kernel at 1024 under `all` with 16 algorithms, of which `sharing` share half of what a call costs
+/// whatever its size.
+fn report_front(sharing: usize) {
     let algorithms: Vec<String> = (0..16).map(|index| format!("ALGORITHM_{index}")).collect();
     let row = |(index, name): (usize, &String), micro_batch: u32| {
         let samples = f64::from(micro_batch);
         let rank = index as f64;
+        let call_ms = 0.01 * (1.0 + rank);
         Measurement {
             algorithm: name.as_str().into(),
             micro_batch,
-            time_ms: (0.01 * (1.0 + rank) + samples * 0.02 / (1.0 + 0.3 * rank))
+            time_ms: (call_ms + samples * 0.02 / (1.0 + 0.3 * rank))
                 * noise(u64::from(micro_batch) * 16 + index as u64, 0.02),
-            shared_ms: 0.0,
+            shared_ms: if (5..5 + sharing).contains(&index) { 0.5 * call_ms } else { 0.0 },
             workspace: Bytes((rank * 300_000.0 * samples) as u64),
             max_error: 1e-6,
             deterministic: true,
@@ -239,10 +346,7 @@ fn report_fronts() {
         .collect();
     let set = || desirable_set(&micros, 1024, Bytes::MAX);
     let front_ms = median_ms(5, || drop(black_box(set())));
-    println!(
-        "\nDesirable set of one kernel at 1024, all sizes of 16 algorithms: {front_ms:.1} ms, {} points",
-        set().len()
-    );
+    println!("{sharing} of 16 algorithms share: {front_ms:.1} ms, {} points", set().len());
 }
 
 /// What the adaptive policy measures and loses against `all`, and how long its search takes.
@@ -316,11 +420,13 @@ fn main() -> std::io::Result<()> {
     println!("net                      binaries     exact   microlp    ratio   lower bound      greedy");
     cases[..2].iter().for_each(Case::report_division);
     for (kernels, size) in [(15, 70), (159, 30), (480, 70)] {
-        let groups = synthetic_groups(kernels, size);
+        let groups = synthetic_groups(0, kernels, size);
         let total = Bytes::mib(8 * kernels as u64);
         report_division(&format!("synthetic {kernels} x {size}"), &groups, total, 101);
     }
-    report_fronts();
+    report_spreads(&cases[..2])?;
+    println!("\nDesirable set of one kernel at 1024 with all sizes");
+    [0, 2, 6].into_iter().for_each(report_front);
     println!("\nCurves time(limit), ms: all desirable sets, then of WR and WD");
     cases.iter().for_each(report_curves);
     println!("\nadaptive, against all: measured, slower by, slower at most by its own bound; search, ms");

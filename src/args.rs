@@ -1,10 +1,10 @@
 //! What the user typed, checked.
 
-mod database;
+mod measuring;
 mod planning;
 mod values;
 
-pub use database::DatabaseArgs;
+pub use measuring::MeasuringArgs;
 pub use planning::{Environment, PlanningArgs, default_limit};
 
 use crate::{
@@ -228,9 +228,9 @@ pub struct ProfileArgs {
     /// Micro-batch sizes to measure: undivided, powerOfTwo or all
     #[arg(long, value_name = "POLICY", default_value = "powerOfTwo")]
     pub policy: BatchSizePolicy,
-    /// Milliseconds of timed calls in each measurement
-    #[arg(long, value_name = "MS", default_value = "2", value_parser = count::<10_000>)]
-    pub at_least_ms: usize,
+    /// Milliseconds of timed calls in each measurement [default: 2 on a CPU, 0.1 on a GPU, where times vary less]
+    #[arg(long, value_name = "MS", value_parser = count::<10_000>)]
+    pub at_least_ms: Option<usize>,
     /// Write the net's measurements to this file: a cost table for `plan --device recorded:FILE`
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -243,9 +243,9 @@ pub struct ProfileArgs {
     /// Write all that the database has, one cost table for each device, into this folder
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["model", "csv", "conv", "out"])]
     pub export: Option<PathBuf>,
-    /// Where measurements are kept.
+    /// Who measures, and where measurements are kept.
     #[command(flatten)]
-    pub database: DatabaseArgs,
+    pub measuring: MeasuringArgs,
     /// How and where they are measured.
     #[command(flatten)]
     pub run: RunArgs,

@@ -1,17 +1,18 @@
 //! How convolutions are planned: options, and under them the original's environment variables.
 
 use super::values::{limit, max_error};
-use super::{DatabaseArgs, exact};
+use super::{MeasuringArgs, exact};
 use crate::Error;
 use clap::Args;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
 use std::path::PathBuf;
+use trainer::planning::BenchmarkDevices;
 
 /// The options of planning.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlanningArgs {
     /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB for 256 samples, scaled to the
-    /// mini-batch, at least 8MiB]
+    /// mini-batch, at least 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
@@ -26,9 +27,9 @@ pub struct PlanningArgs {
     /// Only algorithms whose typical error, relative to the largest output, is at most this
     #[arg(long, value_name = "ERROR", value_parser = max_error, allow_negative_numbers = true)]
     pub max_error: Option<f32>,
-    /// Where measurements are kept.
+    /// Who measures, and where measurements are kept.
     #[command(flatten)]
-    pub database: DatabaseArgs,
+    pub measuring: MeasuringArgs,
     /// Only algorithms that give bit-equal results every time
     #[arg(long)]
     pub deterministic: bool,
@@ -38,6 +39,7 @@ const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
 const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
 const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
 const DATABASE: &str = "UCUDNN_DATABASE";
+const DEVICES: &str = "UCUDNN_BENCHMARK_DEVICES";
 
 /// The environment variables of the original µ-cuDNN that have a meaning here, as they are set. An empty one is not set.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +52,8 @@ pub struct Environment {
     pub total_workspace: Option<String>,
     /// `UCUDNN_DATABASE`: here a folder, or none.
     pub database: Option<PathBuf>,
+    /// `UCUDNN_BENCHMARK_DEVICES`.
+    pub benchmark_devices: Option<String>,
     /// The user's folder for what can be made again.
     pub cache: Option<PathBuf>,
 }
@@ -66,6 +70,7 @@ impl Environment {
             workspace_limit: variable(LIMIT),
             total_workspace: variable(TOTAL),
             database: variable(DATABASE).map(PathBuf::from),
+            benchmark_devices: variable(DEVICES),
             cache: cache_folder(),
         }
     }
@@ -76,6 +81,10 @@ impl Environment {
 
     fn workspace_limit(&self) -> Result<Option<Bytes>, Error> {
         read(LIMIT, self.workspace_limit.as_deref(), limit)
+    }
+
+    pub(super) fn benchmark_devices(&self) -> Result<Option<BenchmarkDevices>, Error> {
+        read(DEVICES, self.benchmark_devices.as_deref(), str::parse)
     }
 
     fn total_workspace(&self) -> Result<Option<Bytes>, Error> {

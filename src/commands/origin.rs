@@ -2,20 +2,17 @@
 
 use crate::{
     Console, Error,
-    args::{DatabaseArgs, Environment, RunArgs},
+    args::{Environment, MeasuringArgs, RunArgs},
     device::{self, DeviceReport},
     progress::ProfileBar,
-    report::RecordedReport,
+    report::{ProfilingReport, RecordedReport},
 };
 use cudnn_layers::conv::ProfileOptions;
 use flate2::read::MultiGzDecoder;
-use planner::{Bytes, CostTable, Kernel, Noise, Plan, PlanError, PlanOptions};
+use planner::{Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions};
 use std::{fs, io::Read, path::Path};
 use tensor::Device;
 use trainer::{Net, NetError, planning::Planning};
-
-/// From this median difference of repeated measurements on, the machine counts as busy.
-const NOISY: f64 = 0.05;
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {
@@ -26,27 +23,43 @@ pub(super) struct Origin {
     offline: bool,
     /// Where the database is, for the reader.
     database: Option<String>,
+    /// How many devices measure.
+    devices: usize,
+    /// What measuring was like, once something was measured.
+    pub(super) profiling: Option<ProfilingReport>,
 }
 
 impl Origin {
     /// The device that `run` names; with its database, if there is one.
-    pub(super) fn device(run: &RunArgs, database: &DatabaseArgs) -> Result<Self, Error> {
-        let records = database.records(&Environment::of_process())?;
+    pub(super) fn device(run: &RunArgs, measuring: &MeasuringArgs) -> Result<Self, Error> {
+        // What is wrong with the files is known before a device is opened.
+        measuring.records(&Environment::of_process())?;
         let device = run.device()?;
+        let records = measuring.records_of(&Environment::of_process(), &device)?;
         let folder = records.database.as_ref().map(|database| database.folder().display().to_string());
-        let offline = records.offline;
-        let planning = Planning::new(&device, ProfileOptions::default()).with_records(records);
-        Ok(Self { device, planning, recorded: None, offline, database: folder })
+        let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
+        let planning = Planning::new(&device, ProfileOptions::on(&device)).with_records(records);
+        let database = folder;
+        Ok(Self { device, planning, recorded: None, offline, database, devices, profiling: None })
     }
 
     /// The device or the table that `run` names.
-    pub(super) fn any(run: &RunArgs, database: &DatabaseArgs) -> Result<Self, Error> {
-        let Some(file) = device::recorded(&run.device) else { return Self::device(run, database) };
+    pub(super) fn any(run: &RunArgs, measuring: &MeasuringArgs) -> Result<Self, Error> {
+        let Some(file) = device::recorded(&run.device) else { return Self::device(run, measuring) };
+        let useless =
+            |option: String| Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
+        if run.threads.is_some() {
+            return useless("--threads".to_owned());
+        }
+        if let Some(gpus) = &measuring.benchmark_devices {
+            return useless(format!("--benchmark-devices {gpus}"));
+        }
         let table = read_table(file)?;
         let recorded = RecordedReport::new(file, &table);
         let device = Device::cpu();
         let planning = Planning::recorded(table);
-        Ok(Self { device, planning, recorded: Some(recorded), offline: false, database: None })
+        let (offline, database, devices) = (false, None, 0);
+        Ok(Self { device, planning, recorded: Some(recorded), offline, database, devices, profiling: None })
     }
 
     /// The device, where there is one.
@@ -65,34 +78,23 @@ impl Origin {
         let warned = self.planning.warnings().len();
         let result = self.planning.profile_kernels(kernels, options, |progress| bar.show(progress));
         self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
-        result?;
-        console.text(self.profiled())
-    }
-
-    /// What was measured and what was known, in a line.
-    fn profiled(&self) -> String {
-        let (all, measured) = (self.planning.table().len(), self.planning.measured());
+        let (coverage, all) = (result?, self.planning.table().len());
         if self.recorded.is_some() {
-            return format!("  profiling   none: {all} (kernel, micro-batch) pairs are recorded");
+            return console
+                .text(format!("  profiling   none: {all} (kernel, micro-batch) pairs are recorded"));
         }
-        let seconds = self.planning.profiling().as_secs_f64();
-        let known = match &self.database {
-            Some(folder) if all > measured => format!(", {} known from {folder}", all - measured),
-            _ => String::new(),
-        };
-        let Noise { repeated, median, largest } = self.planning.noise();
-        let noise = match repeated {
-            0 => String::new(),
-            _ => format!(
-                "\n              {repeated} of them, which the plan rests on, twice: {:.1} % apart in the median, {:.0} % at most{}",
-                100.0 * median,
-                100.0 * largest,
-                if median > NOISY { " (the machine is busy)" } else { "" }
-            ),
-        };
-        format!(
-            "  profiling   {measured} (kernel, micro-batch) pairs measured in {seconds:.1} s{known}{noise}"
-        )
+        let measured = self.planning.measured();
+        let report = self.profiling.insert(ProfilingReport {
+            measured,
+            known: all - measured,
+            seconds: self.planning.profiling().as_secs_f64(),
+            database: self.database.clone(),
+            devices: self.devices,
+            policy: options.batch_size_policy,
+            coverage,
+            noise: self.planning.noise(),
+        });
+        console.text(report)
     }
 
     /// Plans `kernels`; what was not measured is said as the user can help it.

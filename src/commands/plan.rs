@@ -11,13 +11,13 @@ use crate::{
     args::{Environment, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
-        BudgetReport, ExplainReport, Header, LayerMemory, MemoryEstimate, PlanReport, RecordedReport,
-        ShapesReport, layer_memory, layer_table,
+        BudgetReport, ExplainReport, Header, LayerMemory, MemoryEstimate, PlanReport, ProfilingReport,
+        RecordedReport, ShapesReport, layer_memory, layer_table,
     },
     shapes::{Convolution, read_csv},
 };
 use cudnn_layers::conv::{operand_lens, profile::geometry};
-use planner::{Bytes, ConvOp, Kernel, Math, Noise, Plan};
+use planner::{Bytes, ConvOp, Kernel, Math, Plan};
 use serde::Serialize;
 use trainer::net::Layout;
 
@@ -38,12 +38,8 @@ enum Subject {
 struct Report {
     #[serde(flatten)]
     subject: Subject,
-    /// (kernel, micro-batch) pairs that were measured, and those that were known already.
-    measured: usize,
-    known: usize,
-    /// How far repeated measurements were apart.
-    noise: Noise,
-    profiling_ms: f64,
+    /// What was measured, unless the device is a recorded table.
+    profiling: Option<ProfilingReport>,
     planning_ms: f64,
     plan: PlanReport,
     explanation: Option<ExplainReport>,
@@ -119,7 +115,7 @@ fn plan_shapes(
         let budget = budget.exact();
         return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
     }
-    let mut origin = Origin::any(&args.run, &args.planning.database)?;
+    let mut origin = Origin::any(&args.run, &args.planning.measuring)?;
     let options = args.planning.options(&Environment::of_process(), None, None)?;
     let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
@@ -199,10 +195,7 @@ fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Re
     let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
     Ok(Report {
         subject,
-        measured: origin.planning.measured(),
-        known: origin.planning.table().len() - origin.planning.measured(),
-        noise: origin.planning.noise(),
-        profiling_ms: origin.planning.profiling().as_secs_f64() * 1e3,
+        profiling: origin.profiling.clone(),
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
         explanation: explanation.transpose().map_err(trainer::NetError::from)?,

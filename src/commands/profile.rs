@@ -44,7 +44,7 @@ struct Report {
 /// Files, nets and shapes that do not do, a GPU that is not there, files that cannot be written.
 pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
-    let records = args.database.records(&Environment::of_process())?;
+    let records = args.measuring.records(&Environment::of_process())?;
     if args.merge.is_some() || args.export.is_some() {
         return look_after(args, &records, &mut console);
     }
@@ -54,6 +54,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
         return Err(Error::Usage(reason.to_owned()));
     }
     let device = args.run.device()?;
+    let records = args.measuring.records_of(&Environment::of_process(), &device)?;
     let kernels = kernels(args)?;
     check_memory(&device, largest(&kernels))?;
     let planning = planning(args, &device).with_records(records);
@@ -87,11 +88,10 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
 }
 
 fn planning(args: &ProfileArgs, device: &Device) -> Planning {
-    let options = ProfileOptions {
-        repeats: 5,
-        at_least: Duration::from_millis(args.at_least_ms as u64),
-        ..ProfileOptions::default()
-    };
+    let mut options = ProfileOptions { repeats: 5, ..ProfileOptions::on(device) };
+    if let Some(milliseconds) = args.at_least_ms {
+        options.at_least = Duration::from_millis(milliseconds as u64);
+    }
     Planning::new(device, options)
 }
 

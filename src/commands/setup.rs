@@ -54,8 +54,8 @@ impl Session {
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
         let at_start = process::resident();
         let origin = match request.command {
-            "plan" => Origin::any(request.run, &request.planning.database)?,
-            _ => Origin::device(request.run, &request.planning.database)?,
+            "plan" => Origin::any(request.run, &request.planning.measuring)?,
+            _ => Origin::device(request.run, &request.planning.measuring)?,
         };
         let device = origin.device.clone();
         let mut spec = NetSpec::load(request.model)?.for_phase(request.phase);

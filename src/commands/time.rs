@@ -9,7 +9,7 @@ use crate::{
     Console, Error,
     args::{TimeArgs, required},
     progress,
-    report::{Comparison, Header, MemoryEstimate, PlanReport, TimeRun, layer_memory},
+    report::{Comparison, Header, MemoryEstimate, PlanReport, ProfilingReport, TimeRun, layer_memory},
 };
 use planner::BatchSizePolicy;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use trainer::{
 struct Report {
     #[serde(flatten)]
     header: Header,
-    profiling_ms: f64,
+    profiling: Option<ProfilingReport>,
     planning_ms: f64,
     /// One, or two under `--compare`: undivided first.
     runs: Vec<TimeRun>,
@@ -76,7 +76,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     }
     console.object(&Report {
         header: session.header,
-        profiling_ms: session.origin.planning.profiling().as_secs_f64() * 1e3,
+        profiling: session.origin.profiling,
         planning_ms: session.origin.planning.planning().as_secs_f64() * 1e3,
         runs,
         comparison,

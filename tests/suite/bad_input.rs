@@ -31,6 +31,7 @@ fn values_of_options_and_variables_are_refused_by_name() {
         ("--workspace-policy wd", ["--workspace-policy wd", "--total-workspace"]),
         ("--max-error -1", ["--max-error", "'-1'"]),
         ("--device gpu", ["--device", "\"gpu\""]),
+        ("--benchmark-devices cuda:1", ["--benchmark-devices", "'cuda:1'"]),
         ("--synthetic=3", ["--synthetic", "'3'"]),
     ] {
         let output = folder.run(&format!("time --model net.prototxt {arguments}"));
@@ -40,6 +41,7 @@ fn values_of_options_and_variables_are_refused_by_name() {
         ("UCUDNN_BATCH_SIZE_POLICY", "power"),
         ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "0"),
         ("UCUDNN_TOTAL_WORKSPACE_SIZE", "64MB0"),
+        ("UCUDNN_BENCHMARK_DEVICES", "every"),
     ] {
         let output = folder.run_with("time --model net.prototxt", &[(name, value)]);
         assert_refused(&output, 2, &[name, value], name);

@@ -52,6 +52,26 @@ fn devices_begin_with_the_gpu() {
     assert!(cpu["no_gpu"].is_null(), "{cpu}");
 }
 
+/// GPUs that measure are named by number or all together; with one in the machine that is the one.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn all_gpus_may_measure_for_one() {
+    let folder = Folder::new();
+    let plan = "plan --device cuda --op forward --conv n=16,c=16,h=14,k=32,r=3,pad=1 --policy all";
+    let alone = folder.json(plan);
+    let together = folder.json(&format!("{plan} --benchmark-devices all"));
+    let gpus = folder.json("devices")["devices"].as_array().unwrap().len() - 1;
+    let devices = |report: &Value| report["profiling"]["devices"].as_u64();
+    assert_eq!((devices(&alone), devices(&together)), (Some(1), Some(gpus as u64)));
+    for report in [&alone, &together] {
+        let coverage = &report["profiling"]["coverage"];
+        assert_eq!((&coverage["all"], &report["profiling"]["known"]), (&16.into(), &0.into()), "{coverage}");
+        assert!(report["plan"]["time_ms"].as_f64() > Some(0.0));
+    }
+    let missing = folder.run(&format!("{plan} --benchmark-devices 0,99"));
+    assert_refused(&missing, 2, &["--benchmark-devices 0,99", "cuda:99"], "cuda:99");
+}
+
 /// A GPU is used unasked, and what is said of a run agrees with itself.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]

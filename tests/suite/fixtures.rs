@@ -113,9 +113,12 @@ impl Folder {
     /// The command, ready to run.
     pub(crate) fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(program());
-        for name in
-            ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"]
-        {
+        for name in [
+            "UCUDNN_BATCH_SIZE_POLICY",
+            "UCUDNN_DEFAULT_WORKSPACE_LIMIT",
+            "UCUDNN_TOTAL_WORKSPACE_SIZE",
+            "UCUDNN_BENCHMARK_DEVICES",
+        ] {
             command.env_remove(name);
         }
         // Nothing that a test measures belongs into the user's database.

@@ -34,7 +34,7 @@ fn a_recorded_table_gives_a_prediction_and_says_so() {
         assert!(said.contains(part), "{part:?} is missing in:\n{said}");
     }
     let fp32 = folder.json(&recorded("--batch 256"));
-    assert_eq!((&fp32["plan"]["prediction"], &fp32["measured"]), (&Value::Bool(true), &Value::from(0)));
+    assert_eq!((&fp32["plan"]["prediction"], &fp32["profiling"]), (&Value::Bool(true), &Value::Null));
     assert!(fp32["recorded"]["device"].as_str().unwrap().contains("H200") && fp32["device"].is_null());
     // What the record of this table's day says: 34.6 ms undivided, 13.7 ms divided.
     assert!((fp32["plan"]["time_ms"].as_f64().unwrap() - 13.7).abs() < 0.7);
@@ -80,6 +80,24 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
     );
     refused(&folder, &format!("time --model net.prototxt {table}"), &["--device", "`microbatch plan`"]);
     refused(&folder, "plan --model net.prototxt --math tf32 --device cpu", &["--math tf32"]);
+    for option in ["--threads", "--benchmark-devices"] {
+        refused(&folder, &recorded(&format!("--batch 256 {option} 1")), &[option, "no effect", "recorded:"]);
+    }
+}
+
+#[test]
+fn adaptive_says_what_it_measured_and_what_that_may_cost() {
+    let folder = Folder::new();
+    let plan = "plan --device cpu --threads 1 --op forward --conv n=24,c=3,h=12,k=16,r=3,pad=1";
+    let said = folder.succeed(&format!("{plan} --policy adaptive"));
+    assert!(said.contains("% of the 24 there are; all would make the plan"), "{said}");
+    let profiling = &folder.json(&format!("{plan} --policy adaptive"))["profiling"];
+    let [measured, all] = ["measured", "all"].map(|field| profiling["coverage"][field].as_u64().unwrap());
+    assert_eq!((all, profiling["policy"].as_str()), (24, Some("adaptive")));
+    assert!((6..=24).contains(&measured) && profiling["coverage"]["lower_bound_ms"].as_f64() > Some(0.0));
+    let profiling = &folder.json(&format!("{plan} --policy all"))["profiling"];
+    assert!(profiling["measured"].as_u64().unwrap() <= 24, "{profiling}");
+    refused(&folder, &format!("{plan} --benchmark-devices 0,1"), &["--benchmark-devices 0,1", "CPU"]);
 }
 
 #[test]

@@ -8,14 +8,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cost_table::{CostTable, Measuring, Profiler, Progress};
+use crate::cost_table::CostTable;
 use crate::coverage::Coverage;
 use crate::error::ProfileError;
 use crate::estimate::{Estimate, largest};
 use crate::kernel::{Kernel, KernelId};
+use crate::measuring::{Measuring, Progress, Wanted};
 use crate::micro::MicroConfiguration;
 use crate::plan::{Plan, PlanOptions, PlannedKernel, plan};
 use crate::policy::{BatchSizePolicy, WorkspacePolicy};
+use crate::profiler::Profiler;
 use crate::units::Bytes;
 
 /// The part of `all`'s measurements that may be spent, unless `powerOfTwo` already needs more.
@@ -28,8 +30,9 @@ const PROMISE: f64 = 0.001;
 const GAP: f64 = 0.01;
 
 impl CostTable {
-    /// Measures what a plan with `options` needs and the table does not have yet. Under a fixed batch-size
-    /// policy that is [`profile`](CostTable::profile). Under `adaptive` it is chosen on the way, with regard
+    /// Measures what a plan with `options` needs and the table does not have yet. Under `undivided` and
+    /// `powerOfTwo` that is what [`profile`](CostTable::profile) measures; under `all` less, without what cannot
+    /// matter to any plan, if the profiler knows its candidates. Under `adaptive` it is chosen on the way, with regard
     /// to the workspace policy and its limit: no more than 15 % of what `all` measures (or what `powerOfTwo`
     /// does, for small mini-batches), less if the plan is within 1 % of its lower bound before. Says what was
     /// reached.
@@ -44,10 +47,12 @@ impl CostTable {
         profiler: &mut dyn Profiler,
         mut progress: impl FnMut(Progress<'_>),
     ) -> Result<Coverage, ProfileError> {
-        if options.batch_size_policy == BatchSizePolicy::Adaptive {
-            self.profile_adaptively(kernels, options, profiler, &mut progress)?;
-        } else {
-            self.profile(kernels, options.batch_size_policy, profiler, progress)?;
+        match options.batch_size_policy {
+            BatchSizePolicy::Adaptive => {
+                self.profile_adaptively(kernels, options, profiler, &mut progress)?;
+            }
+            BatchSizePolicy::All => self.profile_relevant(kernels, options, profiler, &mut progress)?,
+            policy => self.profile(kernels, policy, profiler, progress)?,
         }
         Ok(self.coverage(kernels, options))
     }
@@ -63,19 +68,17 @@ impl CostTable {
         let (known, all) = self.share_of_all(kernels);
         let affordable = ((SHARE * all as f64) as usize).saturating_sub(known);
         let mut measuring = Measuring::new(self, profiler, progress, affordable.max(start.len()));
-        for (kernel, size) in start {
-            measuring.measure(kernel, size)?;
-        }
+        let all = |(kernel, size)| Wanted::all(kernel, size);
+        measuring.measure(&start.into_iter().map(all).collect::<Vec<_>>())?;
         let mut search = Search::new(measuring.table(), kernels, options);
         while measuring.left() > 0 {
             let wanted = search.wanted(measuring.table());
             if wanted.is_empty() {
                 break;
             }
-            for (kernel, size) in wanted.into_iter().take(measuring.left()) {
-                measuring.measure(kernel, size)?;
-                search.changed.insert(kernel.id);
-            }
+            let wanted: Vec<Wanted<'_>> = wanted.into_iter().take(measuring.left()).map(all).collect();
+            measuring.measure(&wanted)?;
+            search.changed.extend(wanted.iter().map(|wanted| wanted.kernel.id));
         }
         measuring.finish();
         Ok(())

@@ -1,30 +1,16 @@
 //! The measurements of one device.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidMeasurement, MergeError, ProfileError};
 use crate::json_lines::Record;
 use crate::kernel::{Kernel, KernelId};
+use crate::measuring::{Measuring, Progress, Wanted};
 use crate::micro::Measurement;
-use crate::noise::join;
 use crate::policy::BatchSizePolicy;
-
-/// What a profiler reports when it cannot measure.
-pub type ProfilerError = Box<dyn Error + Send + Sync>;
-
-/// Whoever can run convolution kernels on a device and time them.
-pub trait Profiler {
-    /// Measures every algorithm that can run `kernel` on `micro_batch` samples; those that cannot are left
-    /// out, and an empty list says that none can. Workspaces are never limited here: the limit is the plan's
-    /// affair, and a table serves every limit.
-    ///
-    /// # Errors
-    /// When the device fails; profiling then stops.
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError>;
-}
+use crate::profiler::Profiler;
 
 /// Where and how a cost table was measured, as free text for the reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,24 +27,28 @@ pub struct DeviceHeader {
     pub command: String,
 }
 
-/// How far profiling has come; given before each measurement and once at the end.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
-    /// Measurements made.
-    pub done: usize,
-    /// Measurements to be made in all; under `adaptive` at most, until the end.
-    pub total: usize,
-    /// What is measured next: the first kernel of its kind and the micro-batch size. `None` at the end.
-    pub next: Option<(&'a Kernel, u32)>,
-}
-
 /// The measurements of (kernel, micro-batch size, algorithm) on one device. Serialises, in JSON lines too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Record", try_from = "Record")]
 pub struct CostTable {
     /// Where the numbers come from.
     pub device: DeviceHeader,
-    groups: BTreeMap<KernelId, BTreeMap<u32, Vec<Measurement>>>,
+    groups: BTreeMap<KernelId, BTreeMap<u32, Group>>,
+}
+
+/// The measurements of one kernel at one size.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) rows: Vec<Measurement>,
+    /// Whether there may be more algorithms, which were not measured.
+    pub(crate) is_partial: bool,
+}
+
+impl Group {
+    /// Whether there was a measurement, or something that said that there is nothing to measure.
+    fn is_measured(&self) -> bool {
+        !self.is_partial || !self.rows.is_empty()
+    }
 }
 
 impl CostTable {
@@ -82,10 +72,10 @@ impl CostTable {
         mut progress: impl FnMut(Progress<'_>),
     ) -> Result<(), ProfileError> {
         let missing = self.missing(kernels, policy);
+        let missing: Vec<Wanted<'_>> =
+            missing.into_iter().map(|(kernel, micro_batch)| Wanted::all(kernel, micro_batch)).collect();
         let mut measuring = Measuring::new(self, profiler, &mut progress, missing.len());
-        for (kernel, micro_batch) in missing {
-            measuring.measure(kernel, micro_batch)?;
-        }
+        measuring.measure(&missing)?;
         measuring.finish();
         Ok(())
     }
@@ -96,7 +86,8 @@ impl CostTable {
         let mut missing = Vec::new();
         for kernel in kernels {
             for micro_batch in policy.sizes(kernel.mini_batch).into_iter().rev() {
-                let known = self.measurements(&kernel.id, micro_batch).is_some();
+                let group = self.sizes(&kernel.id).and_then(|sizes| sizes.get(&micro_batch));
+                let known = group.is_some_and(|group| !group.is_partial);
                 if !known && seen.insert((kernel.id, micro_batch)) {
                     missing.push((kernel, micro_batch));
                 }
@@ -105,7 +96,7 @@ impl CostTable {
         missing
     }
 
-    /// Stores the measurements of one kernel and size, in place of any it had.
+    /// Stores all measurements of one kernel and size, in place of any it had.
     ///
     /// # Errors
     /// When a measurement is about another size, or a time or error is negative or not finite.
@@ -116,7 +107,28 @@ impl CostTable {
         measurements: Vec<Measurement>,
     ) -> Result<(), InvalidMeasurement> {
         measurements.iter().try_for_each(|measurement| measurement.validate(micro_batch))?;
-        self.groups.entry(kernel).or_default().insert(micro_batch, measurements);
+        let group = Group { rows: measurements, is_partial: false };
+        self.groups.entry(kernel).or_default().insert(micro_batch, group);
+        Ok(())
+    }
+
+    /// Stores measurements of some algorithms of one kernel and size, each in place of the one that it had. Unless all
+    /// are known from before, there may be more.
+    ///
+    /// # Errors
+    /// As [`insert`](CostTable::insert).
+    pub fn insert_some(
+        &mut self,
+        kernel: KernelId,
+        micro_batch: u32,
+        measurements: Vec<Measurement>,
+    ) -> Result<(), InvalidMeasurement> {
+        measurements.iter().try_for_each(|measurement| measurement.validate(micro_batch))?;
+        let new = || Group { rows: Vec::new(), is_partial: true };
+        let Group { rows, .. } =
+            self.groups.entry(kernel).or_default().entry(micro_batch).or_insert_with(new);
+        rows.retain(|row| measurements.iter().all(|other| other.algorithm != row.algorithm));
+        rows.extend(measurements);
         Ok(())
     }
 
@@ -138,19 +150,25 @@ impl CostTable {
             }
         }
         for (kernel, sizes) in other.groups {
-            self.groups.entry(kernel).or_default().extend(sizes);
+            for (micro_batch, Group { rows, is_partial }) in sizes {
+                let stored = match is_partial {
+                    true => self.insert_some(kernel, micro_batch, rows),
+                    false => self.insert(kernel, micro_batch, rows),
+                };
+                stored.expect("a table's measurements are valid");
+            }
         }
         Ok(())
     }
 
     /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can
-    /// run it.
+    /// run it, or if nothing that can was worth a measurement.
     pub fn measurements(&self, kernel: &KernelId, micro_batch: u32) -> Option<&[Measurement]> {
-        self.sizes(kernel)?.get(&micro_batch).map(Vec::as_slice)
+        self.sizes(kernel)?.get(&micro_batch).map(|group| group.rows.as_slice())
     }
 
     /// All measurements of a kernel by size.
-    pub(crate) fn sizes(&self, kernel: &KernelId) -> Option<&BTreeMap<u32, Vec<Measurement>>> {
+    pub(crate) fn sizes(&self, kernel: &KernelId) -> Option<&BTreeMap<u32, Group>> {
         self.groups.get(kernel)
     }
 
@@ -164,86 +182,40 @@ impl CostTable {
 
     /// Every measured (kernel, size) with its measurements, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&KernelId, u32, &[Measurement])> {
+        self.groups().map(|(kernel, micro_batch, group)| (kernel, micro_batch, group.rows.as_slice()))
+    }
+
+    /// The same with what is known of their being complete.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (&KernelId, u32, &Group)> {
         self.groups.iter().flat_map(|(kernel, sizes)| {
-            sizes.iter().map(move |(&micro_batch, rows)| (kernel, micro_batch, rows.as_slice()))
+            sizes.iter().map(move |(&micro_batch, group)| (kernel, micro_batch, group))
         })
+    }
+
+    /// What differs from `before`, an earlier state of this table.
+    pub fn changed_since(&self, before: &CostTable) -> CostTable {
+        let mut changed = CostTable::new(self.device.clone());
+        for (id, micro_batch, group) in self.groups() {
+            if before.sizes(id).and_then(|sizes| sizes.get(&micro_batch)) != Some(group) {
+                changed.groups.entry(*id).or_default().insert(micro_batch, group.clone());
+            }
+        }
+        changed
     }
 
     /// Number of measured (kernel, size) pairs.
     pub fn len(&self) -> usize {
-        self.groups.values().map(BTreeMap::len).sum()
+        self.groups.values().flat_map(BTreeMap::values).filter(|group| group.is_measured()).count()
+    }
+
+    /// Whether anything was measured of a kernel at one size.
+    pub(crate) fn is_measured(&self, kernel: &KernelId, micro_batch: u32) -> bool {
+        let group = self.sizes(kernel).and_then(|sizes| sizes.get(&micro_batch));
+        group.is_some_and(Group::is_measured)
     }
 
     /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
-    }
-}
-
-/// A profiler at work on a table, with its progress.
-pub(crate) struct Measuring<'m> {
-    table: &'m mut CostTable,
-    profiler: &'m mut dyn Profiler,
-    progress: &'m mut dyn FnMut(Progress<'_>),
-    done: usize,
-    total: usize,
-}
-
-impl<'m> Measuring<'m> {
-    /// Nothing measured of at most `total`.
-    pub(crate) fn new(
-        table: &'m mut CostTable,
-        profiler: &'m mut dyn Profiler,
-        progress: &'m mut dyn FnMut(Progress<'_>),
-        total: usize,
-    ) -> Measuring<'m> {
-        Measuring { table, profiler, progress, done: 0, total }
-    }
-
-    /// What was measured so far.
-    pub(crate) fn table(&self) -> &CostTable {
-        self.table
-    }
-
-    /// How many more may be measured.
-    pub(crate) fn left(&self) -> usize {
-        self.total - self.done
-    }
-
-    /// Measures one kernel at one size.
-    pub(crate) fn measure(&mut self, kernel: &Kernel, micro_batch: u32) -> Result<(), ProfileError> {
-        let Measuring { done, total, .. } = *self;
-        (self.progress)(Progress { done, total, next: Some((kernel, micro_batch)) });
-        let measured = self.profiler.measure(&kernel.id, micro_batch);
-        let stored = measured.and_then(|rows| Ok(self.table.insert(kernel.id, micro_batch, rows)?));
-        let (name, id) = (kernel.to_string(), kernel.id);
-        stored.map_err(|source| ProfileError { kernel: name, id, micro_batch, source })?;
-        self.done += 1;
-        Ok(())
-    }
-
-    /// Measures one kernel at one size that was measured before, and keeps the shorter times. Returns by which part those
-    /// of the fastest algorithm differ.
-    pub(crate) fn repeat(&mut self, kernel: &Kernel, micro_batch: u32) -> Result<f64, ProfileError> {
-        let rows =
-            |table: &CostTable| table.measurements(&kernel.id, micro_batch).unwrap_or_default().to_vec();
-        let before = rows(self.table);
-        self.measure(kernel, micro_batch)?;
-        let (joined, difference) = join(&before, &rows(self.table));
-        self.table.insert(kernel.id, micro_batch, joined).expect("both were valid");
-        Ok(difference)
-    }
-
-    /// Says that nothing more will be measured.
-    pub(crate) fn finish(self) {
-        (self.progress)(Progress { done: self.done, total: self.done, next: None });
-    }
-}
-
-/// A recorded table stands in for the device it was measured on.
-impl Profiler for CostTable {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
-        let found = self.measurements(kernel, micro_batch).map(<[Measurement]>::to_vec);
-        found.ok_or_else(|| format!("the table of {} does not have it", self.device.name).into())
     }
 }

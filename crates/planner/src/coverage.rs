@@ -54,7 +54,8 @@ impl CostTable {
 
     /// How many pairs of distinct kernel and size are measured, and how many `all` measures.
     pub(crate) fn share_of_all(&self, kernels: &[Kernel]) -> (usize, usize) {
-        let all = CostTable::default().missing(kernels, BatchSizePolicy::All).len();
-        (all - self.missing(kernels, BatchSizePolicy::All).len(), all)
+        let all = CostTable::default().missing(kernels, BatchSizePolicy::All);
+        let measured = all.iter().filter(|(kernel, size)| self.is_measured(&kernel.id, *size)).count();
+        (measured, all.len())
     }
 }

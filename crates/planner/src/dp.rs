@@ -84,11 +84,11 @@ impl Case {
         self.best_ms.last().map_or(f64::INFINITY, |variable_ms| self.fixed_ms + variable_ms)
     }
 
-    /// Lets a micro-configuration improve every covering that can end with it.
-    fn admit(&mut self, index: u32, size: usize, variable_ms: f64) {
+    /// Lets a micro-configuration improve every covering that can end with it. Returns whether it does.
+    fn admit(&mut self, index: u32, size: usize, variable_ms: f64) -> bool {
         // What smaller workspaces already do as fast never improves anything.
         if !faster(variable_ms, self.best_ms[size]) {
-            return;
+            return false;
         }
         for samples in size..self.best_ms.len() {
             let candidate_ms = self.best_ms[samples - size] + variable_ms;
@@ -97,6 +97,7 @@ impl Case {
                 self.last[samples] = index;
             }
         }
+        true
     }
 }
 
@@ -115,11 +116,13 @@ impl<'a> Sweep<'a> {
     }
 
     /// Admits every micro-configuration that needs at most `limit`. A limit below an earlier one changes
-    /// nothing.
-    pub fn raise_limit(&mut self, limit: Bytes) {
+    /// nothing. Returns whether any number of samples is covered faster than before.
+    pub fn raise_limit(&mut self, limit: Bytes) -> bool {
+        let mut improves = false;
         while self.next_workspace().is_some_and(|workspace| workspace <= limit) {
-            self.admit_next();
+            improves |= self.admit_next();
         }
+        improves
     }
 
     /// The least workspace of what is not admitted yet.
@@ -152,6 +155,30 @@ impl<'a> Sweep<'a> {
         Some(Configuration::new(runs))
     }
 
+    /// Every micro-configuration within the limit.
+    pub(crate) fn admitted(&self) -> &[Cow<'a, Measurement>] {
+        &self.micros[..self.admitted]
+    }
+
+    /// Time of the fastest configuration within the limit that uses the micro-configuration `index` of
+    /// [`admitted`](Sweep::admitted), if that took `time_ms`.
+    pub(crate) fn time_with_ms(&self, index: usize, time_ms: f64) -> f64 {
+        let micro = &self.micros[index];
+        let bit = self.bit(micro);
+        let allowed = self.cases.iter().filter(|case| case.algorithms & bit == bit);
+        let times_ms = allowed.map(|case| {
+            let rest = case.best_ms.len() - 1 - micro.micro_batch as usize;
+            case.fixed_ms + case.best_ms[rest] + time_ms - micro.shared_ms
+        });
+        times_ms.fold(f64::INFINITY, f64::min)
+    }
+
+    /// The bit of its algorithm, if that shares.
+    fn bit(&self, micro: &Measurement) -> u32 {
+        let shares = self.sharing.iter().position(|algorithm| *algorithm == micro.algorithm);
+        shares.map_or(0, |bit| 1 << bit)
+    }
+
     /// The case with the fastest covering; of equals the first.
     fn fastest(&self) -> &Case {
         let mut fastest = &self.cases[0];
@@ -163,16 +190,17 @@ impl<'a> Sweep<'a> {
         fastest
     }
 
-    /// Lets the next micro-configuration improve the cases that it may be used in.
-    fn admit_next(&mut self) {
+    /// Lets the next micro-configuration improve the cases that it may be used in. Returns whether it does.
+    fn admit_next(&mut self) -> bool {
         let index = self.admitted;
         self.admitted += 1;
         let micro = &self.micros[index];
-        let shares = self.sharing.iter().position(|algorithm| *algorithm == micro.algorithm);
-        let bit = shares.map_or(0, |bit| 1 << bit);
+        let bit = self.bit(micro);
+        let mut improves = false;
         for case in self.cases.iter_mut().filter(|case| case.algorithms & bit == bit) {
-            case.admit(index as u32, micro.micro_batch as usize, micro.time_ms - micro.shared_ms);
+            improves |= case.admit(index as u32, micro.micro_batch as usize, micro.time_ms - micro.shared_ms);
         }
+        improves
     }
 }
 

@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
+use crate::ilp::DivideError;
 use crate::kernel::{Kernel, KernelId};
 use crate::micro::Algorithm;
 use crate::policy::BatchSizePolicy;
 use crate::units::Bytes;
-use crate::wd::DivideError;
 
 /// A text that is no size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

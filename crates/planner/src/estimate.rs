@@ -20,7 +20,7 @@ pub(crate) enum Estimate {
 }
 
 /// The measurements of one algorithm by rising size.
-type Series<'t> = Vec<&'t Measurement>;
+pub(crate) type Series<'t> = Vec<&'t Measurement>;
 
 impl Estimate {
     /// The admitted measurements of `kernels`, and estimates at every other size up to the mini-batch.
@@ -41,7 +41,7 @@ impl Estimate {
         options: &PlanOptions,
     ) {
         let measured = table.sizes(&kernel.id).into_iter().flatten();
-        let admitted = measured.flat_map(|(_, rows)| rows).filter(|row| options.admits(row));
+        let admitted = measured.flat_map(|(_, group)| &group.rows).filter(|row| options.admits(row));
         let mut algorithms: BTreeMap<&Algorithm, Series<'_>> = BTreeMap::new();
         admitted.for_each(|row| algorithms.entry(&row.algorithm).or_default().push(row));
         for size in BatchSizePolicy::All.sizes(kernel.mini_batch) {
@@ -107,7 +107,7 @@ fn least_ms(below: &Measurement, above: &Measurement, size: u32) -> f64 {
 
 /// The lowest straight line at `size`: between its neighbours, or two other sizes from half of it to twice it.
 /// The neighbours may be unlucky, such as one more than what fills whole tiles.
-fn hull_ms(series: &Series<'_>, below: &Measurement, above: &Measurement, size: u32) -> f64 {
+pub(crate) fn hull_ms(series: &[&Measurement], below: &Measurement, above: &Measurement, size: u32) -> f64 {
     let line_ms = |below: &Measurement, above: &Measurement| line(below, above, size, |row| row.time_ms);
     let split = series.partition_point(|row| row.micro_batch < size);
     let near_below = series[..split].iter().rev().take_while(|row| row.micro_batch >= size / 2);
@@ -119,7 +119,12 @@ fn hull_ms(series: &Series<'_>, below: &Measurement, above: &Measurement, size: 
 }
 
 /// A cost at `size` on the straight line through two measurements.
-fn line(below: &Measurement, above: &Measurement, size: u32, cost: impl Fn(&Measurement) -> f64) -> f64 {
+pub(crate) fn line(
+    below: &Measurement,
+    above: &Measurement,
+    size: u32,
+    cost: impl Fn(&Measurement) -> f64,
+) -> f64 {
     let samples = |row: &Measurement| f64::from(row.micro_batch);
     let part = (f64::from(size) - samples(below)) / (samples(above) - samples(below));
     cost(below) + part * (cost(above) - cost(below))

@@ -25,6 +25,9 @@ struct Group {
     kernel: KernelId,
     micro_batch: u32,
     measurements: Vec<Measurement>,
+    /// There may be more algorithms.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
 }
 
 /// A table as one value, for formats whose maps need text as keys.
@@ -45,7 +48,8 @@ impl CostTable {
     }
 
     /// Reads what [`to_json_lines`](CostTable::to_json_lines) wrote. Empty lines are skipped; of two lines
-    /// about the same kernel and size the later one counts, so that a table may be corrected by appending.
+    /// about the same kernel and size the later one counts, or of two that have some of its algorithms only the later
+    /// time of each, so that a table may be corrected by appending.
     ///
     /// # Errors
     /// With the number of the line that is broken, not a header, of another format, or impossible.
@@ -81,15 +85,20 @@ impl CostTable {
 }
 
 fn groups(table: &CostTable) -> impl Iterator<Item = Group> {
-    table.iter().map(|(&kernel, micro_batch, rows)| Group {
+    table.groups().map(|(&kernel, micro_batch, group)| Group {
         kernel,
         micro_batch,
-        measurements: rows.to_vec(),
+        measurements: group.rows.clone(),
+        partial: group.is_partial,
     })
 }
 
 fn insert(table: &mut CostTable, group: Group) -> Result<(), InvalidMeasurement> {
-    table.insert(group.kernel, group.micro_batch, group.measurements)
+    let Group { kernel, micro_batch, measurements, partial } = group;
+    match partial {
+        true => table.insert_some(kernel, micro_batch, measurements),
+        false => table.insert(kernel, micro_batch, measurements),
+    }
 }
 
 fn json(value: &impl Serialize) -> String {

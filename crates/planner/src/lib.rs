@@ -23,7 +23,8 @@
 //! /// One fast algorithm that needs 1 MiB a sample, and one slow one that needs nothing.
 //! struct Affine;
 //! impl Profiler for Affine {
-//!     fn measure(&mut self, _: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+//!     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+//!         let micro_batch = request.micro_batch;
 //!         let samples = f64::from(micro_batch);
 //!         let micro = |algorithm, time_ms, workspace| Measurement {
 //!             algorithm: Algorithm::new(algorithm),
@@ -66,23 +67,27 @@ mod error;
 mod estimate;
 mod explain;
 mod fronts;
+mod ilp;
 mod json_lines;
 mod kernel;
 mod knapsack;
+mod measuring;
 mod micro;
 mod noise;
 mod plan;
 mod policy;
 mod problem;
+mod profiler;
 mod reduction;
 mod relaxation;
+mod relevant;
 mod units;
 mod wd;
 mod wr;
 mod ws;
 
 pub use configuration::{Configuration, Run};
-pub use cost_table::{CostTable, DeviceHeader, Profiler, ProfilerError, Progress};
+pub use cost_table::{CostTable, DeviceHeader};
 pub use coverage::Coverage;
 pub use curve::{Curve, CurvePoint};
 pub use desirable::DesirableSet;
@@ -93,8 +98,10 @@ pub use error::{
 };
 pub use explain::{Explanation, Rejected};
 pub use fronts::Fronts;
+pub use ilp::{DivideError, IlpMethod, divide_ilp};
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 pub use knapsack::{Alternative, Division, divide_exact};
+pub use measuring::Progress;
 pub use micro::{Algorithm, Measurement, MicroConfiguration};
 pub use noise::Noise;
 pub use plan::{
@@ -102,5 +109,5 @@ pub use plan::{
     plan_within,
 };
 pub use policy::{BatchSizePolicy, WorkspacePolicy};
+pub use profiler::{Candidate, Done, Profiler, ProfilerError, Request, RequestError};
 pub use units::Bytes;
-pub use wd::{DivideError, IlpMethod, divide_ilp};

@@ -7,13 +7,14 @@ use crate::configuration::Configuration;
 use crate::cost_table::CostTable;
 use crate::error::PlanError;
 use crate::explain::Explanation;
+use crate::ilp::{Divide, IlpMethod, divide_ilp};
 use crate::kernel::{ConvOp, Kernel};
 use crate::knapsack::Division;
 use crate::micro::{Measurement, MicroConfiguration};
 use crate::policy::{BatchSizePolicy, WorkspacePolicy};
 use crate::problem::Problem;
 use crate::units::Bytes;
-use crate::wd::{self, Divide, IlpMethod, divide_ilp};
+use crate::wd;
 use crate::wr::{self, Choice};
 use crate::ws;
 

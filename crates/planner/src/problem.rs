@@ -63,16 +63,16 @@ impl<'a> Candidates<'a> {
         let measured = table.sizes(&kernel.id);
         let mut micros = Vec::new();
         for size in policy.sizes(kernel.mini_batch) {
-            let rows = measured.and_then(|sizes| sizes.get(&size));
-            let rows = rows.ok_or_else(|| {
+            let group = measured.and_then(|sizes| sizes.get(&size));
+            let group = group.ok_or_else(|| {
                 let sizes = measured.into_iter().flat_map(|sizes| sizes.keys().copied());
                 PlanError::not_measured(kernel, size, policy, sizes.collect())
             })?;
-            micros.extend(rows);
+            micros.extend(&group.rows);
         }
         if policy == BatchSizePolicy::Adaptive {
             let within = measured.into_iter().flat_map(|sizes| sizes.range(1..=kernel.mini_batch));
-            micros = within.flat_map(|(_, rows)| rows).collect();
+            micros = within.flat_map(|(_, group)| &group.rows).collect();
         }
         micros.retain(|row| options.admits(row));
         Ok(Candidates { kernel, micros })

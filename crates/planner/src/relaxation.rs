@@ -9,13 +9,13 @@ use crate::dp::faster;
 use crate::knapsack::Alternative;
 use crate::units::Bytes;
 
-/// An alternative that is worth its workspace.
+/// An alternative that is worth its workspace; or the difference between two, of one group or of several together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     /// Workspace in bytes. Signed, as the search works with differences.
     pub(crate) workspace: i64,
     pub(crate) time_ms: f64,
-    /// Where it stands in the group as given.
+    /// Where it stands in the group as given, or what else tells where it is from.
     pub(crate) index: usize,
 }
 
@@ -126,18 +126,58 @@ impl Relaxation {
 /// least workspaces on, one step of a hull after the other. Empty if a group is.
 pub(crate) fn relaxed_divisions(groups: &[Vec<Alternative>]) -> Vec<(Bytes, f64)> {
     let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, i64::MAX)).collect();
-    let Some(least) = fronts.iter().map(|front| front.first()).collect::<Option<Vec<&Point>>>() else {
-        return Vec::new();
-    };
-    let mut workspace: Bytes = least.iter().map(|point| Bytes(point.workspace as u64)).sum();
-    let mut time_ms = least.iter().map(|point| point.time_ms).sum();
-    let mut divisions = vec![(workspace, time_ms)];
-    for step in steps(&fronts) {
-        workspace += Bytes(step.workspace as u64);
-        time_ms -= step.saved_ms;
-        divisions.push((workspace, time_ms));
+    let relaxed = Hulls::new(&fronts).relaxed(|_| true);
+    relaxed.corners.into_iter().map(|(workspace, time_ms)| (Bytes(workspace as u64), time_ms)).collect()
+}
+
+/// The lower convex hulls of some groups, which is all of them that a relaxation sees.
+pub(crate) struct Hulls {
+    /// Of every group the point with the least workspace, if there is one.
+    least: Vec<Option<Point>>,
+    /// From there along the hulls.
+    steps: Vec<Step>,
+}
+
+impl Hulls {
+    pub(crate) fn new(fronts: &[Vec<Point>]) -> Hulls {
+        Hulls { least: fronts.iter().map(|front| front.first().copied()).collect(), steps: steps(fronts) }
     }
-    divisions
+
+    /// Relaxes the groups that take part.
+    pub(crate) fn relaxed(&self, takes_part: impl Fn(usize) -> bool) -> Relaxed {
+        let mut corner = (0i64, 0.0);
+        for (_, least) in self.least.iter().enumerate().filter(|&(group, _)| takes_part(group)) {
+            let Some(least) = least else { return Relaxed { corners: Vec::new() } };
+            corner = (corner.0.saturating_add(least.workspace), corner.1 + least.time_ms);
+        }
+        let mut corners = vec![corner];
+        for step in self.steps.iter().filter(|step| takes_part(step.group)) {
+            corner = (corner.0.saturating_add(step.workspace), corner.1 - step.saved_ms);
+            corners.push(corner);
+        }
+        Relaxed { corners }
+    }
+}
+
+/// The relaxed solution of some groups for every total at once: time falls convexly with workspace.
+pub(crate) struct Relaxed {
+    /// (workspace, time), by rising workspace and falling time; none if a group has no points.
+    corners: Vec<(i64, f64)>,
+}
+
+impl Relaxed {
+    /// Time that these groups cannot beat within `free` bytes; infinite if they do not fit.
+    pub(crate) fn time_ms(&self, free: i64) -> f64 {
+        let (within, beyond) = self.corners.split_at(self.corners.partition_point(|corner| corner.0 <= free));
+        match (within.last(), beyond.first()) {
+            (None, _) => f64::INFINITY,
+            (Some(&(_, time_ms)), None) => time_ms,
+            (Some(from), Some(to)) => {
+                let part = free.abs_diff(from.0) as f64 / to.0.abs_diff(from.0) as f64;
+                from.1 + part * (to.1 - from.1)
+            }
+        }
+    }
 }
 
 /// The alternatives within `total` that are faster than every one with less workspace.

@@ -1,6 +1,7 @@
 //! From a net's kernels to installed configurations: profile, plan, install.
 
 mod record;
+mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -9,11 +10,12 @@ use crate::{
     error::NetError,
     net::Net,
 };
-use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions, profiler};
+use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Kernel, KernelId, Measurement, Noise, Plan,
-    PlanOptions, ProfileError, Profiler, ProfilerError, Progress,
+    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Kernel, KernelId, Noise, Plan, PlanOptions,
+    ProfileError, Profiler, Progress,
 };
+use source::Source;
 use std::time::{Duration, Instant};
 use tensor::Device;
 
@@ -25,18 +27,13 @@ pub struct Records {
     pub database: Option<Database>,
     /// Nothing is measured: what is not recorded cannot be planned.
     pub offline: bool,
+    /// The GPUs that measure at the same time in the place of the one that runs, which are of its model; none: it does
+    /// so itself.
+    pub benchmark_devices: Vec<usize>,
 }
 
-/// Who measures.
-enum Source {
-    /// A device of this machine.
-    Device(Device, ProfileOptions),
-    /// Somebody else's profiler.
-    Profiler(Box<dyn Profiler>),
-    /// Nobody: there is a table, and that is all there is.
-    Table,
-}
 pub use record::PlanRecord;
+pub use source::BenchmarkDevices;
 
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {
@@ -121,7 +118,7 @@ impl Planning {
         let mut noise = Noise::default();
         self.measure(|table, profiler| {
             table.profile_for(kernels, options, profiler, &mut progress)?;
-            if table.len() > before.len() {
+            if *table != before {
                 noise = table.repeat_for(kernels, options, profiler, is_new, &mut progress)?;
             }
             Ok(())
@@ -220,29 +217,16 @@ impl Planning {
         if self.records.offline {
             return Ok(());
         }
-        let mut of_device: Box<dyn Profiler>;
-        let profiler = match &mut self.source {
-            Source::Table => return Ok(()),
-            Source::Profiler(profiler) => profiler.as_mut(),
-            Source::Device(device, options) => {
-                of_device = profiler(device, *options).map_err(|error| NetError::Profile(error.into()))?;
-                of_device.as_mut()
-            }
-        };
-        let mut recorder = Recorder { profiler, fresh: CostTable::new(self.table.device.clone()) };
-        let result = work(&mut self.table, &mut recorder);
+        let (before, table) = (self.table.clone(), &mut self.table);
+        let measured =
+            self.source.with_profiler(&self.records.benchmark_devices, |profiler| work(table, profiler));
+        let Some(measured) = measured else { return Ok(()) };
         self.profiling += start.elapsed();
-        let mut fresh = recorder.fresh;
         if let Some(database) = &self.records.database {
-            // As they stand now: what was measured before and is faster has stayed.
-            let pairs: Vec<(KernelId, u32)> = fresh.iter().map(|(id, size, _)| (*id, size)).collect();
-            for (id, size) in pairs {
-                let rows = self.table.measurements(&id, size).unwrap_or_default();
-                fresh.insert(id, size, rows.to_vec()).expect("the table's rows are valid");
-            }
-            self.warnings.extend(database.add(&fresh).err().map(|error| error.to_string()));
+            let added = database.add(&self.table.changed_since(&before));
+            self.warnings.extend(added.err().map(|error| error.to_string()));
         }
-        result.map_err(|error| NetError::Profile(error.into()))
+        measured.map_err(|error| NetError::Profile(error.into()))
     }
 
     /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.
@@ -260,20 +244,6 @@ impl Planning {
             }
             Err(error) => self.warnings.push(error.to_string()),
         }
-    }
-}
-
-/// A profiler whose measurements are collected.
-struct Recorder<'p> {
-    profiler: &'p mut dyn Profiler,
-    fresh: CostTable,
-}
-
-impl Profiler for Recorder<'_> {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
-        let rows = self.profiler.measure(kernel, micro_batch)?;
-        self.fresh.insert(*kernel, micro_batch, rows.clone())?;
-        Ok(rows)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
 use cudnn_layers::conv::{ProfileOptions, cpu, cuda, profile, profiler};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, DeviceHeader, KernelId, Measurement, Plan, PlanOptions, Profiler,
-    ProfilerError, WorkspacePolicy,
+    ProfilerError, Request, WorkspacePolicy,
 };
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use tensor::{Accumulate, Arena, Cpu, Device, Span, cuda::CudaError, testing::COM
 
 /// The shortest measurements there are: tests never depend on what is fastest.
 pub(crate) fn quick_profile() -> ProfileOptions {
-    ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::default() }
+    ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes(2 << 30) }
 }
 
 /// A limit that no small net reaches.
@@ -63,7 +63,7 @@ impl Candidates {
     pub(crate) fn on(device: &Device) -> Self {
         match device {
             Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
-            Device::Cuda(_) => Self::Cuda(profiler(device, quick_profile()).unwrap()),
+            Device::Cuda(_) => Self::Cuda(profiler(device, quick_profile())),
         }
     }
 
@@ -73,7 +73,7 @@ impl Candidates {
         match self {
             Self::Cpu(cpu) => on_cpu(cpu, kernel, micro_batch),
             Self::Cuda(profiler) => {
-                let mut all = profiler.measure(kernel, micro_batch).unwrap();
+                let mut all = profiler.measure(&Request::all(*kernel, micro_batch)).unwrap();
                 all.retain(|measured| measured.max_error <= COMPARABLE_ERROR);
                 let list: Vec<_> = cuda::algorithms(kernel.op, kernel.math).map(|one| one.name()).collect();
                 all.sort_by_key(|one| list.iter().position(|name| *name == one.algorithm.as_str()));
@@ -145,9 +145,10 @@ struct ForcedProfiler<'a> {
 }
 
 impl Profiler for ForcedProfiler<'_> {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let Forced { algorithm, mixed, sizes } = self.forced;
-        let mut all = self.candidates.of(kernel, micro_batch);
+        let micro_batch = request.micro_batch;
+        let mut all = self.candidates.of(&request.kernel, micro_batch);
         all.retain(|candidate| candidate.deterministic);
         let place = algorithm + if mixed { micro_batch as usize } else { 0 };
         let mut chosen = all.swap_remove(place % all.len());

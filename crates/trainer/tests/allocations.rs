@@ -89,10 +89,11 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
     let spec = SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap();
     let plan =
         PlanOptions { batch_size_policy, workspace_policy, limit: Bytes::mib(16), ..PlanOptions::default() };
+    let device = Device::Cpu(Cpu::new(2));
     let options = TrainOptions {
-        device: Device::Cpu(Cpu::new(2)),
         plan,
-        profile: ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::default() },
+        profile: ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::on(&device) },
+        device,
         records: Default::default(),
         synthetic: None,
         mini_batch: None,

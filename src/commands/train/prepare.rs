@@ -53,8 +53,8 @@ pub(super) fn prepare(
     let options = TrainOptions {
         device: device.clone(),
         plan,
-        profile: ProfileOptions::default(),
-        records: args.planning.database.records(&Environment::of_process())?,
+        profile: ProfileOptions::on(&device),
+        records: args.planning.measuring.records_of(&Environment::of_process(), &device)?,
         synthetic: synthetic(&args.run, &net),
         mini_batch: args.batch,
         seed: seed(args),

@@ -12,6 +12,7 @@
 pub mod cpu;
 pub mod cuda;
 mod error;
+pub mod parallel;
 pub mod profile;
 pub mod reference;
 pub mod run;
@@ -20,6 +21,7 @@ mod tests;
 pub mod verify;
 
 pub use error::ConvError;
+pub use parallel::ParallelProfiler;
 pub use planner::ConvOp;
 pub use profile::{CpuProfiler, ProfileOptions, profiler};
 pub use run::Runner;

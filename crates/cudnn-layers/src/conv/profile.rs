@@ -4,17 +4,20 @@ use super::cpu::{CpuAlgorithm, Operands, algorithms};
 use super::cuda::CudaProfiler;
 use super::run::{slices, workspace_bytes};
 use super::{ConvOp, operand_lens};
-use planner::{Bytes, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError};
+use planner::{
+    Bytes, Candidate, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError,
+    Request, RequestError,
+};
 use std::{
     fmt,
     time::{Duration, Instant},
 };
-use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Device, Span, arena::ALIGNMENT, cuda::CudaError};
+use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Device, Span, arena::ALIGNMENT};
 
 /// How long and how often a call is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileOptions {
-    /// Fewest timed calls after the warm-up.
+    /// Fewest timed calls after the warm-up on a CPU; a GPU, which nobody else interrupts, may do with one.
     pub repeats: usize,
     /// Timed calls go on until they have taken this long together, so that short ones are averaged over more.
     pub at_least: Duration,
@@ -22,21 +25,23 @@ pub struct ProfileOptions {
     pub largest_workspace: Bytes,
 }
 
-impl Default for ProfileOptions {
-    fn default() -> Self {
-        Self { repeats: 3, at_least: Duration::from_millis(2), largest_workspace: Bytes(2 << 30) }
+impl ProfileOptions {
+    /// What gives times good enough for a plan on `device`, and no better ones.
+    pub fn on(device: &Device) -> Self {
+        let at_least = match device {
+            Device::Cpu(_) => Duration::from_millis(2),
+            Device::Cuda(_) => Duration::from_micros(100),
+        };
+        Self { repeats: 3, at_least, largest_workspace: Bytes(2 << 30) }
     }
 }
 
 /// What measures kernels on `device`.
-///
-/// # Errors
-/// A GPU is lost.
-pub fn profiler(device: &Device, options: ProfileOptions) -> Result<Box<dyn Profiler>, CudaError> {
-    Ok(match device {
+pub fn profiler(device: &Device, options: ProfileOptions) -> Box<dyn Profiler + Send> {
+    match device {
         Device::Cpu(cpu) => Box::new(CpuProfiler::new(cpu.clone(), options)),
-        Device::Cuda(cuda) => Box::new(CudaProfiler::new(cuda, options)?),
-    })
+        Device::Cuda(cuda) => Box::new(CudaProfiler::new(cuda, options)),
+    }
 }
 
 /// Calls of this length are timed twice at most: what disturbs a measurement is short beside them.
@@ -70,18 +75,39 @@ impl CpuProfiler {
     }
 }
 
-impl Profiler for CpuProfiler {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
-        let (op, geometry) = (kernel.op, geometry(&kernel.shape, micro_batch).validate()?);
-        let mut candidates: Vec<(&dyn CpuAlgorithm, usize)> = algorithms()
-            .iter()
-            .filter_map(|&algorithm| {
-                Some((algorithm, algorithm.workspace_len(op, &geometry, self.cpu.threads())?))
-            })
-            .filter(|&(_, len)| workspace_bytes(len) <= self.options.largest_workspace)
-            .collect();
-        // Smallest workspace first: whatever comes later has to be faster to be of use.
+impl CpuProfiler {
+    /// The algorithms that a request asks for, with the elements of their workspaces; smallest first: whatever comes later
+    /// has to be faster to be of use.
+    fn algorithms(
+        &self,
+        request: &Request,
+    ) -> Result<Vec<(&'static dyn CpuAlgorithm, usize)>, ProfilerError> {
+        let geometry = geometry(&request.kernel.shape, request.micro_batch).validate()?;
+        let (op, threads) = (request.kernel.op, self.cpu.threads());
+        let asked = algorithms().iter().filter(|algorithm| request.asks_for(algorithm.name()));
+        let applying = asked
+            .filter_map(|&algorithm| Some((algorithm, algorithm.workspace_len(op, &geometry, threads)?)));
+        let mut candidates: Vec<_> =
+            applying.filter(|&(_, len)| workspace_bytes(len) <= self.options.largest_workspace).collect();
         candidates.sort_by_key(|&(_, len)| len);
+        Ok(candidates)
+    }
+}
+
+fn candidate((algorithm, len): &(&'static dyn CpuAlgorithm, usize)) -> Candidate {
+    Candidate {
+        algorithm: algorithm.name().into(),
+        workspace: workspace_bytes(*len),
+        max_error: algorithm.max_error(),
+        deterministic: true,
+    }
+}
+
+impl Profiler for CpuProfiler {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        let candidates = self.algorithms(request)?;
+        let Request { kernel, micro_batch, .. } = request;
+        let (op, geometry) = (kernel.op, geometry(&kernel.shape, *micro_batch));
         let largest = candidates.last().map_or(0, |&(_, len)| len);
         let bench = self.bench.take().filter(|bench| bench.holds(op, &geometry));
         let bench = self.bench.insert(bench.unwrap_or_else(|| Bench::new(op, geometry)));
@@ -89,20 +115,23 @@ impl Profiler for CpuProfiler {
         let (cpu, options) = (&self.cpu, &self.options);
         let mut best = Duration::MAX;
         let mut measurements = Vec::with_capacity(candidates.len());
-        for (algorithm, len) in candidates {
+        for applying in candidates {
+            let (algorithm, len) = applying;
             let time = cpu.run(|| time(options, || bench.call(cpu, algorithm, geometry.n, len), best));
             best = best.min(time.call);
-            measurements.push(Measurement {
-                algorithm: algorithm.name().into(),
-                micro_batch,
-                time_ms: time.call.as_secs_f64() * 1e3,
-                shared_ms: time.preparing.as_secs_f64() * 1e3,
-                workspace: workspace_bytes(len),
-                max_error: algorithm.max_error(),
-                deterministic: true,
-            });
+            let [time_ms, shared_ms] = [time.call, time.preparing].map(|time| time.as_secs_f64() * 1e3);
+            let measured = candidate(&applying).taking(*micro_batch, time_ms);
+            measurements.push(Measurement { shared_ms, ..measured });
         }
         Ok(measurements)
+    }
+
+    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
+        let of = |(index, request): (usize, &Request)| {
+            let applying = self.algorithms(request).map_err(|source| RequestError { index, source })?;
+            Ok(applying.iter().map(candidate).collect())
+        };
+        requests.iter().enumerate().map(of).collect::<Result<_, _>>().map(Some)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::cpu::{CpuAlgorithm, Operands, algorithms};
 use super::{ConvOp, CpuProfiler, ProfileOptions, operand_lens, profile::kernel_id, reference, run::slices};
-use planner::Profiler;
+use planner::{Profiler, Request};
 use rand::RngExt;
 use std::time::Duration;
 use tensor::{
-    Accumulate, Arena, ConvGeometry, Cpu, Span,
+    Accumulate, Arena, ConvGeometry, Cpu, Device, Span,
     testing::{assert_close, random, sum_tolerance},
 };
 
@@ -140,11 +140,14 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
 #[test]
 fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
     let g = ConvGeometry::new([4, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
-    let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::default() };
-    let mut profiler = CpuProfiler::new(Cpu::new(2), options);
+    let cpu = Cpu::new(2);
+    let options = ProfileOptions::on(&Device::Cpu(cpu.clone()));
+    let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..options };
+    let mut profiler = CpuProfiler::new(cpu, options);
     for op in OPS {
         for micro_batch in [4, 1] {
-            let rows = profiler.measure(&kernel_id(op, &g), micro_batch).expect("a valid geometry");
+            let rows =
+                profiler.measure(&Request::all(kernel_id(op, &g), micro_batch)).expect("a valid geometry");
             assert_eq!(rows.len(), algorithms().len());
             for row in rows {
                 let found = algorithms().iter().find(|each| each.name() == row.algorithm.as_str());

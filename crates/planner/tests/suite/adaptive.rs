@@ -57,7 +57,8 @@ impl Model {
 }
 
 impl Profiler for Model {
-    fn measure(&mut self, id: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        let Request { kernel: id, micro_batch, .. } = *request;
         self.measured += 1;
         let row = |algorithm: &Affine| {
             let row = algorithm.at(micro_batch);
@@ -213,7 +214,8 @@ fn an_algorithm_that_runs_at_some_sizes_only_is_found() {
     // The fast one refuses more than 200 samples, which no power of two says.
     struct Refusing;
     impl Profiler for Refusing {
-        fn measure(&mut self, _: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+        fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+            let micro_batch = request.micro_batch;
             let fast = Affine { name: "FAST", call_ms: 5.0, sample_ms: 0.1, call_bytes: 0, sample_bytes: 0 };
             let slow = Affine { name: "SLOW", call_ms: 0.0, sample_ms: 0.4, call_bytes: 0, sample_bytes: 0 };
             let admitted = if micro_batch <= 200 { vec![fast, slow] } else { vec![slow] };

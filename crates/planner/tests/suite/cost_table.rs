@@ -13,7 +13,8 @@ struct Recorder {
 }
 
 impl Profiler for Recorder {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        let Request { kernel, micro_batch, .. } = *request;
         if self.fails_at == Some(micro_batch) {
             return Err("the device is lost".into());
         }
@@ -127,6 +128,38 @@ fn later_lines_correct_earlier_ones() {
         table.iter().filter(|(_, _, rows)| rows.iter().any(|r| r.algorithm == "FFT".into())).count(),
         1
     );
+}
+
+#[test]
+fn some_algorithms_may_be_known_and_more_may_be_to_measure() {
+    let affine = |name, call_ms| Affine { name, call_ms, sample_ms: 0.0, call_bytes: 0, sample_bytes: 0 };
+    let kernels = [kernel(8, 4)];
+    let id = kernels[0].id;
+    let mut table = CostTable::default();
+    table.insert_some(id, 4, vec![]).unwrap();
+    assert_eq!((table.len(), table.measurements(&id, 4)), (0, Some(&[][..])));
+    table.insert_some(id, 4, vec![affine("FFT", 1.0).at(4), affine("GEMM", 3.0).at(4)]).unwrap();
+    let before = table.clone();
+    table.insert_some(id, 4, vec![affine("GEMM", 2.0).at(4)]).unwrap();
+    let times = |table: &CostTable| -> Vec<f64> {
+        table.measurements(&id, 4).unwrap().iter().map(|row| row.time_ms).collect()
+    };
+    assert_eq!((times(&table), table.len()), (vec![1.0, 2.0], 1));
+    assert_eq!(table.changed_since(&before), table);
+    assert!(table.changed_since(&table.clone()).is_empty());
+
+    // There may be more, and a reader of the text knows it.
+    let text = table.to_json_lines();
+    assert!(text.ends_with("\"partial\":true}\n"), "{text}");
+    let mut copy = CostTable::from_json_lines(&text).unwrap();
+    assert_eq!(copy, table);
+    assert_eq!(copy.missing(&kernels, BatchSizePolicy::Undivided).len(), 1);
+    copy.insert(id, 4, vec![affine("GEMM", 5.0).at(4)]).unwrap();
+    assert!(copy.missing(&kernels, BatchSizePolicy::Undivided).is_empty());
+    // Some of another table come in the place of theirs and leave the others.
+    copy.merge(table).unwrap();
+    assert_eq!(times(&copy), [1.0, 2.0]);
+    assert!(copy.missing(&kernels, BatchSizePolicy::Undivided).is_empty());
 }
 
 fn error(text: &str) -> String {

@@ -115,6 +115,43 @@ proptest! {
     }
 
     #[test]
+    fn dividing_what_equal_limits_add_up_to_is_never_slower(
+        (kernels, table) in net(), sizes in batch_size_policy(), limit in LIMITS,
+    ) {
+        let plan_at = |workspace, limit| plan(&kernels, &table, &options(sizes, workspace, limit)).unwrap();
+        let count = kernels.len() as u64;
+        let equal = plan_at(WorkspacePolicy::Wr, Bytes(limit));
+        // A kernel's segment is its workspace rounded up, so the sum of unrounded limits may not do ...
+        let segments = Bytes(count * limit.next_multiple_of(ARENA_ALIGNMENT));
+        prop_assert!(not_slower(plan_at(WorkspacePolicy::Wd, segments).time_ms, equal.time_ms));
+        // ... but it does for limits rounded down, and so does what the plan takes itself.
+        let whole = plan_at(WorkspacePolicy::Wr, Bytes(limit / ARENA_ALIGNMENT * ARENA_ALIGNMENT));
+        prop_assert!(not_slower(plan_at(WorkspacePolicy::Wd, Bytes(count * limit)).time_ms, whole.time_ms));
+        let taken = equal.kernels.iter().map(|kernel| kernel.workspace.align_up(ARENA_ALIGNMENT)).sum();
+        prop_assert!(not_slower(plan_at(WorkspacePolicy::Wd, taken).time_ms, equal.time_ms));
+        // One arena is the same limit for everybody.
+        prop_assert!(close(plan_at(WorkspacePolicy::Ws, Bytes(limit)).time_ms, equal.time_ms));
+    }
+
+    #[test]
+    fn limits_of_their_own_hold_for_every_kernel(
+        (kernels, table) in net(), sizes in batch_size_policy(), seed in any::<u64>(), more in LIMITS,
+    ) {
+        let mut random = Random(seed);
+        let limits: Vec<Bytes> = kernels.iter().map(|_| Bytes(random.below(LIMITS.end))).collect();
+        let richer: Vec<Bytes> = limits.iter().map(|&limit| limit + Bytes(random.below(more + 1))).collect();
+        let options = options(sizes, WorkspacePolicy::Ws, Bytes(LIMITS.end));
+        let plan_within = |limits: &[Bytes]| plan_within(&kernels, limits, &table, &options).unwrap();
+        let plan = plan_within(&limits);
+        for (index, planned) in plan.kernels.iter().enumerate() {
+            prop_assert!(planned.workspace <= limits[index]);
+            prop_assert_eq!(planned.configuration.mini_batch(), kernels[index].mini_batch);
+            prop_assert!(planned.gain().is_none_or(|gain| not_slower(1.0, gain)));
+        }
+        prop_assert!(not_slower(plan_within(&richer).time_ms, plan.time_ms));
+    }
+
+    #[test]
     fn an_explanation_holds_when_its_workspace_is_granted(
         (kernels, table) in net(), sizes in batch_size_policy(), limit in LIMITS,
     ) {

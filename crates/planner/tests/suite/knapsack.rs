@@ -128,21 +128,39 @@ fn hard_correlated_and_identical_groups_equal_the_textbook_table() {
     }
 }
 
-fn compare_with_ilp(seed: u64, groups: usize, size: usize, shares: &[f64]) {
+/// Every way to solve the ILP that there is here.
+const ILP_METHODS: &[IlpMethod] = &[
+    IlpMethod::GoodLp,
+    #[cfg(feature = "highs")]
+    IlpMethod::Highs,
+];
+
+/// Checks that every ILP solver gives what the exact method gives.
+fn compare_with_ilp(groups: &[Vec<Alternative>], total: Bytes) {
+    let exact = divide_exact(groups, total).ok_or(DivideError::Infeasible(total));
+    for method in ILP_METHODS {
+        match (&exact, method.divide(groups, total)) {
+            (Ok(exact), Ok(ilp)) => {
+                check(groups, total, exact);
+                check(groups, total, &ilp);
+                let difference_ms = (exact.time_ms - ilp.time_ms).abs();
+                assert!(
+                    difference_ms <= 1e-7 * exact.time_ms.max(1.0),
+                    "{} kernels, total {total}: exact {} ms, {method:?} {} ms",
+                    groups.len(),
+                    exact.time_ms,
+                    ilp.time_ms
+                );
+            }
+            (exact, ilp) => assert_eq!(exact, &ilp),
+        }
+    }
+}
+
+fn compare_random(seed: u64, groups: usize, size: usize, shares: &[f64]) {
     let groups = fronts(&mut Random(seed), groups, size);
     for &share in shares {
-        let total = share_of_most(&groups, share);
-        let exact = divide_exact(&groups, total).unwrap();
-        let ilp = divide_ilp(&groups, total, good_lp::microlp).unwrap();
-        check(&groups, total, &exact);
-        assert!(ilp.workspace(&groups) <= total);
-        assert!(
-            (exact.time_ms - ilp.time_ms).abs() <= 1e-7 * exact.time_ms,
-            "{} kernels, {share} of the most: exact {} ms, ILP {} ms",
-            groups.len(),
-            exact.time_ms,
-            ilp.time_ms
-        );
+        compare_with_ilp(&groups, share_of_most(&groups, share));
     }
 }
 
@@ -192,52 +210,68 @@ fn the_ilp_agrees_on_thousands_of_small_instances() {
         let (count, size) = (1 + random.below(6) as usize, 1 + random.below(5));
         let groups =
             if round % 2 == 0 { coarse(&mut random, count, size) } else { fronts(&mut random, count, 6) };
-        let total = share_of_most(&groups, random.unit());
-        let exact = divide_exact(&groups, total).ok_or(DivideError::Infeasible(total));
-        let ilp = divide_ilp(&groups, total, good_lp::microlp);
-        match (exact, ilp) {
-            (Ok(exact), Ok(ilp)) => {
-                check(&groups, total, &ilp);
-                assert!((exact.time_ms - ilp.time_ms).abs() <= 1e-7 * exact.time_ms.max(1.0), "{round}");
-            }
-            (exact, ilp) => assert_eq!(exact, ilp),
-        }
+        compare_with_ilp(&groups, share_of_most(&groups, random.unit()));
     }
 }
 
 #[test]
 fn the_ilp_agrees_on_15_kernels() {
     for seed in 0..20 {
-        compare_with_ilp(100 + seed, 15, 8, &[0.05, 0.25, 0.6]);
+        compare_random(100 + seed, 15, 8, &[0.05, 0.25, 0.6]);
     }
 }
 
 #[test]
 fn the_ilp_agrees_on_60_to_159_kernels() {
     for (seed, kernels, size) in [(1, 60, 6), (2, 60, 30), (3, 100, 12), (4, 159, 8), (5, 159, 8)] {
-        compare_with_ilp(seed, kernels, size, &[0.05, 0.3]);
+        compare_random(seed, kernels, size, &[0.05, 0.3]);
     }
 }
 
 #[test]
 fn the_ilp_agrees_at_the_size_of_resnet_50() {
-    for seed in 0..10 {
-        compare_with_ilp(300 + seed, 159, 30, &[0.01, 0.05, 0.3]);
+    let mut random = Random(17);
+    for seed in 0..100 {
+        compare_random(300 + seed, 159, 30, &[0.01, 0.05, 0.3, random.unit()]);
     }
-    compare_with_ilp(320, 480, 70, &[0.05]);
+    compare_random(420, 480, 70, &[0.05]);
+}
+
+#[test]
+fn the_ilp_agrees_where_kernels_are_identical() {
+    let mut random = Random(18);
+    for _ in 0..100 {
+        let distinct = fronts(&mut random, 53, 12);
+        let groups: Vec<Vec<Alternative>> = distinct.iter().cycle().take(159).cloned().collect();
+        for share in [0.01, 0.1, random.unit()] {
+            compare_with_ilp(&groups, share_of_most(&groups, share));
+        }
+    }
 }
 
 #[test]
 fn the_ilp_agrees_on_thousands_of_instances_of_a_small_nets_size() {
     let mut random = Random(16);
     for seed in 0..1000 {
-        compare_with_ilp(
-            1000 + seed,
-            10 + random.below(20) as usize,
-            8,
-            &[random.unit(), 0.1 * random.unit()],
-        );
+        let kernels = 10 + random.below(20) as usize;
+        compare_random(1000 + seed, kernels, 8, &[random.unit(), 0.1 * random.unit()]);
     }
+}
+
+#[test]
+fn a_solver_is_asked_where_probing_proves_nothing() {
+    let mut random = Random(19);
+    let mut asked = 0;
+    for _ in 0..1000 {
+        let groups = fronts(&mut random, 20, 8);
+        let total = share_of_most(&groups, random.unit());
+        let microlp = |problem| {
+            asked += 1;
+            good_lp::microlp(problem)
+        };
+        divide_ilp(&groups, total, microlp).unwrap();
+    }
+    assert!(asked > 300, "only {asked} times of 1000");
 }
 
 #[test]
@@ -261,20 +295,4 @@ fn what_cannot_be_divided_is_refused() {
     assert_eq!(divide_exact(&groups, Bytes(30)).unwrap().picks, [0, 0, 0]);
     assert!(divide_exact(&[vec![]], Bytes::MAX).is_none());
     assert_eq!(divide_exact(&[], Bytes(0)).unwrap().time_ms, 0.0);
-}
-
-/// Only where somebody builds it: `cargo test -p planner --features highs`.
-#[cfg(feature = "highs")]
-#[test]
-fn highs_agrees_too() {
-    for seed in 0..10 {
-        for (kernels, size) in [(15, 8), (60, 30), (159, 30)] {
-            let groups = fronts(&mut Random(400 + seed), kernels, size);
-            let total = share_of_most(&groups, 0.1);
-            let exact = divide_exact(&groups, total).unwrap();
-            let highs = IlpMethod::Highs.divide(&groups, total).unwrap();
-            check(&groups, total, &highs);
-            assert!((exact.time_ms - highs.time_ms).abs() <= 1e-7 * exact.time_ms, "{kernels} kernels");
-        }
-    }
 }

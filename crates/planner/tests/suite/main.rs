@@ -11,6 +11,7 @@ mod invariants;
 mod knapsack;
 mod noise;
 mod plans;
+mod relevant;
 mod sharing;
 mod synthetic;
 mod units;

@@ -1,9 +1,11 @@
 //! Convolution on NVIDIA GPUs, through cuDNN: its algorithms, and how to measure them.
 
 mod algorithm;
+mod bench;
 mod profile;
 #[cfg(test)]
 mod tests;
+mod timing;
 
 pub use algorithm::{CudaAlgorithm, algorithms, find};
 pub use profile::CudaProfiler;

@@ -1,36 +1,34 @@
 //! Measuring every algorithm of a kernel on the GPU.
 
-use super::{Convolution, algorithms};
+use super::{
+    Convolution, CudaAlgorithm, algorithms,
+    bench::{Bench, reuse},
+    timing::{Ballast, Timing, Trial},
+};
 use crate::conv::profile::{ProfileOptions, geometry};
-use crate::conv::{ConvError, ConvOp, operand_lens, run::slices};
+use crate::conv::{ConvError, ConvOp};
 use crate::raw::Cudnn;
-use planner::{KernelId, Math, Measurement, Profiler, ProfilerError};
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use planner::{
+    Bytes, Candidate, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError,
+};
+use std::time::Duration;
 use tensor::{
-    Access, Accumulate, ConvGeometry, Lease, Span,
-    arena::ALIGNMENT,
+    ConvGeometry,
     cuda::{Cuda, CudaError, DeviceArena, Event},
 };
 
-/// Most calls between two events, however short they are.
-const MOST_CALLS: usize = 50;
-
-/// A call that takes this many times as long as one that needs no more workspace will not be chosen; a single timed call
-/// is measurement enough. The constant allows for the start of that call, which the others hide behind each other.
-const HOPELESS: f64 = 2.0;
-const LAUNCH_MS: f64 = 0.05;
-
-/// How long the GPU works before the first measurement, for it is slow to leave its idle clocks.
-const SPIN_UP: Duration = Duration::from_millis(300);
+/// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
+const HOPELESS: f64 = 1.5;
 
 /// Measures kernels on a GPU, on operands of its own that no one else sees.
 ///
-/// Calls are timed as they will run: many in a row without waiting, between events, so that starting a call costs what it
-/// costs there (nothing while the GPU is busy with the call before, all of it if calls are short). Micro-batches smaller
-/// than the largest one measured so far of a kernel are taken in turn from the slices of that one's operands: at the
-/// addresses, with the alignment and with the caches that they will have as parts of a mini-batch, adding up if they are
-/// parts of a filter gradient.
+/// Calls are timed as they will run: many in a row, between events, on a GPU that is never out of work, so that asking for
+/// them costs nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short:
+/// times on a GPU repeat within a per cent. Short ones are repeated, and so are sizes of their own, which stand for many
+/// others, and whatever looks disturbed.
+/// Micro-batches smaller than the largest one measured so far of a kernel are taken in turn from the slices of that one's
+/// operands: at the addresses, with the alignment and with the caches that they will have as parts of a mini-batch,
+/// adding up if they are parts of a filter gradient.
 #[derive(Debug)]
 pub struct CudaProfiler {
     cuda: Cuda,
@@ -39,246 +37,200 @@ pub struct CudaProfiler {
     pattern: Vec<f32>,
     bench: Option<Bench>,
     workspace: Option<DeviceArena>,
-    spun_up: bool,
-    /// What single-precision algorithms cost, for the same kernel where TF32 is allowed asks for them again.
-    fp32: HashMap<(KernelId, u32), Vec<Measurement>>,
+    /// There once the GPU has left its idle clocks.
+    ballast: Option<Ballast>,
 }
 
 impl CudaProfiler {
-    /// A profiler on `cuda`. Timed calls are divided among `options.repeats` intervals, of which the median
-    /// counts, and take `options.at_least` together.
-    ///
-    /// # Errors
-    /// The device is lost.
-    pub fn new(cuda: &Cuda, options: ProfileOptions) -> Result<Self, CudaError> {
-        let events = (0..=options.repeats.max(1)).map(|_| cuda.event()).collect::<Result<_, _>>()?;
-        // Values of training's size: zeros would make a GPU faster than it is.
-        let pattern = tensor::testing::random(1 << 20, 1);
-        Ok(Self {
+    /// A profiler on `cuda`. Calls are timed until they have taken `options.at_least` together.
+    pub fn new(cuda: &Cuda, options: ProfileOptions) -> Self {
+        Self {
             cuda: cuda.clone(),
             options,
-            events,
-            pattern,
+            events: Vec::new(),
+            // Values of training's size: zeros would make a GPU faster than it is.
+            pattern: tensor::testing::random(1 << 20, 1),
             bench: None,
             workspace: None,
-            spun_up: false,
-            fp32: HashMap::new(),
-        })
+            ballast: None,
+        }
     }
 
-    fn rows(
-        &mut self,
-        cudnn: &Cudnn,
-        kernel: &KernelId,
-        math: Math,
-        micro_batch: u32,
-    ) -> Result<Vec<Measurement>, ConvError> {
-        let convolutions = self.candidates(cudnn, kernel, math, micro_batch)?;
-        let Some(largest) = convolutions.iter().map(Convolution::workspace_len).max() else {
+    /// The measurements of each of `requests`, which are about one kernel.
+    fn rows(&mut self, cudnn: &Cudnn, requests: &[Request]) -> Result<Vec<Vec<Measurement>>, ConvError> {
+        let Some(largest) = requests.iter().max_by_key(|request| request.micro_batch) else {
             return Ok(Vec::new());
         };
-        let geometry = *convolutions[0].geometry();
-        let mut bench = self.bench(cudnn, kernel.op, geometry)?;
-        let mut workspace = self.workspace(cudnn, largest)?;
-        let mut best = f64::INFINITY;
-        let mut rows = Vec::with_capacity(convolutions.len());
-        for convolution in convolutions {
-            let timed = self.time(cudnn, &mut bench, &convolution, &mut workspace, best);
-            let time_ms = match timed {
-                Ok(time_ms) => time_ms,
-                // It gave a workspace size and refuses to run all the same: then it does not apply.
-                Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => continue,
-                Err(error) => return Err(error),
-            };
-            best = best.min(time_ms);
-            let algorithm = convolution.algorithm();
-            rows.push(Measurement {
-                algorithm: algorithm.name().into(),
-                micro_batch,
-                time_ms,
-                shared_ms: 0.0,
-                workspace: convolution.workspace(),
-                max_error: algorithm.max_error(&geometry),
-                deterministic: algorithm.deterministic(),
-            });
+        let KernelId { op, math, ref shape, .. } = largest.kernel;
+        cudnn.stream().bind()?;
+        let mut bench = self.bench(cudnn, op, geometry(shape, largest.micro_batch))?;
+        let mut trials = Vec::new();
+        for algorithm in algorithms(op, math) {
+            trials.push(self.series(cudnn, algorithm, requests)?);
+        }
+        let lens = trials.iter().flatten().map(|trial| trial.convolution.workspace_len());
+        let mut workspace = reuse(cudnn, self.workspace.take(), lens.max().unwrap_or(0))?;
+        let is_idle = self.ballast.is_none();
+        let ballast = match &mut self.ballast {
+            Some(ballast) => ballast,
+            none => none.insert(Ballast::new(cudnn)?),
+        };
+        let (bench_ref, workspace_ref, events) = (&mut bench, &mut workspace, &mut self.events);
+        let mut timing = Timing { cudnn, bench: bench_ref, workspace: workspace_ref, ballast, events };
+        if let (true, Some(trial)) = (is_idle, trials.iter().flatten().max_by_key(|trial| trial.samples())) {
+            timing.spin_up(&trial.convolution)?;
+        }
+        trials.iter_mut().try_for_each(|series| timing.once(series))?;
+        let hopeless = hopeless(&trials, requests.len());
+        for series in &mut trials {
+            let mut again = doubtful(series, requests, &hopeless, self.options.at_least);
+            timing.again(&mut again, self.options.at_least)?;
         }
         (self.bench, self.workspace) = (Some(bench), Some(workspace));
-        Ok(rows)
+        Ok(measurements(&trials, requests))
     }
 
-    /// The algorithms in `math` that apply and are worth a measurement, smallest workspace first: whatever comes later has
-    /// to be faster to be of use.
-    fn candidates(
+    /// `algorithm` where it applies and is asked for, by rising size.
+    fn series(
         &self,
         cudnn: &Cudnn,
-        kernel: &KernelId,
-        math: Math,
-        micro_batch: u32,
-    ) -> Result<Vec<Convolution>, ConvError> {
-        let geometry = geometry(&kernel.shape, micro_batch);
-        let mut candidates = Vec::new();
-        for algorithm in algorithms(kernel.op, math).filter(|algorithm| algorithm.math() == math) {
-            candidates.extend(Convolution::new(cudnn, algorithm, geometry)?);
+        algorithm: &'static CudaAlgorithm,
+        requests: &[Request],
+    ) -> Result<Vec<Trial>, ConvError> {
+        let mut series = Vec::new();
+        for (index, request) in requests.iter().enumerate() {
+            if request.asks_for(algorithm.name()) {
+                let convolution = self.convolution(cudnn, algorithm, request)?;
+                series.extend(convolution.map(|convolution| Trial::new(index, convolution)));
+            }
         }
-        candidates.retain(|convolution| convolution.workspace() <= self.options.largest_workspace);
-        candidates.sort_by_key(Convolution::workspace);
-        Ok(candidates)
+        series.sort_by_key(Trial::samples);
+        Ok(series)
+    }
+
+    /// `algorithm` for a request, if it applies and is worth a measurement.
+    fn convolution(
+        &self,
+        cudnn: &Cudnn,
+        algorithm: &'static CudaAlgorithm,
+        request: &Request,
+    ) -> Result<Option<Convolution>, ConvError> {
+        let geometry = geometry(&request.kernel.shape, request.micro_batch);
+        let convolution = Convolution::new(cudnn, algorithm, geometry)?;
+        Ok(convolution.filter(|convolution| convolution.workspace() <= self.options.largest_workspace))
     }
 
     /// Operands that hold `geometry`: those that are there if they belong to the same kernel and are large enough.
-    fn bench(&mut self, cudnn: &Cudnn, op: ConvOp, geometry: ConvGeometry) -> Result<Bench, ConvError> {
-        let old = self.bench.take();
-        if let Some(bench) = old {
-            if bench.holds(op, &geometry) {
-                return Ok(bench);
-            }
-            return Ok(Bench::new(cudnn, op, geometry, &self.pattern, Some(bench.arena))?);
+    fn bench(&mut self, cudnn: &Cudnn, op: ConvOp, geometry: ConvGeometry) -> Result<Bench, CudaError> {
+        match self.bench.take() {
+            Some(bench) if bench.holds(op, &geometry) => Ok(bench),
+            old => Bench::new(cudnn, op, geometry, &self.pattern, old.map(|bench| bench.arena)),
         }
-        Ok(Bench::new(cudnn, op, geometry, &self.pattern, None)?)
-    }
-
-    fn workspace(&mut self, cudnn: &Cudnn, len: usize) -> Result<DeviceArena, CudaError> {
-        reuse(cudnn, self.workspace.take(), len)
-    }
-
-    /// Milliseconds of one call; of a single one if `best` shows that it does not matter.
-    fn time(
-        &mut self,
-        cudnn: &Cudnn,
-        bench: &mut Bench,
-        convolution: &Convolution,
-        workspace: &mut DeviceArena,
-        best: f64,
-    ) -> Result<f64, ConvError> {
-        let start = Instant::now();
-        loop {
-            // The first call loads the algorithm's code; none of these counts.
-            bench.call(cudnn, convolution, workspace)?;
-            if self.spun_up {
-                break;
-            }
-            cudnn.stream().synchronize()?;
-            self.spun_up = start.elapsed() >= SPIN_UP;
-        }
-        let intervals = self.events.len() - 1;
-        let once = intervals_ms(&self.events[..2], || bench.call(cudnn, convolution, workspace))?[0];
-        if once > HOPELESS * best + LAUNCH_MS {
-            return Ok(once);
-        }
-        let interval_ms = self.options.at_least.as_secs_f64() * 1e3 / intervals as f64;
-        let calls = ((interval_ms / once.max(1e-4)).ceil() as usize).clamp(1, MOST_CALLS);
-        let mut times = intervals_ms(&self.events, || {
-            (0..calls).try_for_each(|_| bench.call(cudnn, convolution, workspace))
-        })?;
-        times.sort_by(f64::total_cmp);
-        Ok(times[times.len() / 2] / calls as f64)
     }
 }
 
 impl Profiler for CudaProfiler {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
-        geometry(&kernel.shape, micro_batch).validate()?;
-        let key = (KernelId { math: Math::Fp32, ..*kernel }, micro_batch);
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        let mut measured = Vec::new();
+        let served = self.measure_each(std::slice::from_ref(request), &mut |_, rows| {
+            measured = rows;
+            Ok(())
+        });
+        served.map_err(|error| error.source)?;
+        Ok(measured)
+    }
+
+    /// Neighbours about one kernel are measured together.
+    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
+        validate(requests)?;
+        let mut first = 0;
         let cuda = self.cuda.clone();
-        let measured = cuda.with_library(|cudnn: &mut Cudnn| -> Result<_, ConvError> {
-            let mut rows = match self.fp32.get(&key) {
-                Some(rows) => rows.clone(),
-                None => self.rows(cudnn, kernel, Math::Fp32, micro_batch)?,
-            };
-            self.fp32.entry(key).or_insert_with(|| rows.clone());
-            if kernel.math == Math::Tf32 {
-                rows.extend(self.rows(cudnn, kernel, Math::Tf32, micro_batch)?);
+        for of_kernel in requests.chunk_by(|a, b| a.kernel == b.kernel) {
+            let rows = cuda.with_library(|cudnn: &mut Cudnn| self.rows(cudnn, of_kernel));
+            let rows = rows.map_err(|error| RequestError { index: first, source: error.into() })?;
+            for (index, rows) in (first..).zip(rows) {
+                done(index, rows).map_err(|source| RequestError { index, source })?;
             }
-            Ok(rows)
-        });
-        Ok(measured?)
-    }
-}
-
-/// The time between each two neighbours of `events`, with `work` done between them.
-fn intervals_ms<E: From<CudaError>>(
-    events: &[Event],
-    mut work: impl FnMut() -> Result<(), E>,
-) -> Result<Vec<f64>, E> {
-    events[0].record()?;
-    for event in &events[1..] {
-        work()?;
-        event.record()?;
-    }
-    Ok(events.windows(2).map(|pair| pair[0].elapsed_ms(&pair[1])).collect::<Result<_, CudaError>>()?)
-}
-
-/// Throw-away operands of one kernel.
-#[derive(Debug)]
-struct Bench {
-    op: ConvOp,
-    /// With as many samples as there are operands for.
-    geometry: ConvGeometry,
-    arena: DeviceArena,
-    spans: [Span; 3],
-    calls: usize,
-}
-
-impl Bench {
-    fn new(
-        cudnn: &Cudnn,
-        op: ConvOp,
-        geometry: ConvGeometry,
-        pattern: &[f32],
-        arena: Option<DeviceArena>,
-    ) -> Result<Self, CudaError> {
-        let mut end = 0;
-        let spans = operand_lens(op, &geometry).map(|len| {
-            let span = Span { offset: end, len };
-            end += len.next_multiple_of(ALIGNMENT);
-            span
-        });
-        let mut arena = reuse(cudnn, arena, end)?;
-        arena.repeat(Span { offset: 0, len: end }, pattern)?;
-        Ok(Self { op, geometry, arena, spans, calls: 0 })
-    }
-
-    fn holds(&self, op: ConvOp, geometry: &ConvGeometry) -> bool {
-        self.op == op && self.geometry.with_batch(geometry.n) == *geometry && geometry.n <= self.geometry.n
-    }
-
-    /// One call, on the next slice that there is.
-    fn call(
-        &mut self,
-        cudnn: &Cudnn,
-        convolution: &Convolution,
-        workspace: &mut DeviceArena,
-    ) -> Result<(), ConvError> {
-        let samples = convolution.geometry().n;
-        let first = self.calls % (self.geometry.n / samples) * samples;
-        self.calls += 1;
-        let ranges = slices(self.op, &self.geometry, &(first..first + samples));
-        let mut spans = self.spans;
-        for (span, range) in spans.iter_mut().zip(ranges) {
-            *span = Span { offset: span.offset + range.start, len: range.len() };
+            first += of_kernel.len();
         }
-        let is_part = samples < self.geometry.n;
-        let adds_up = self.op == ConvOp::BackwardFilter && is_part;
-        let accumulate = if adds_up { Accumulate::Add } else { Accumulate::Replace };
-        let [a, b, out] = spans;
-        let leases = self.arena.lease(&[(a, Access::Read), (b, Access::Read), (out, Access::Write)]);
-        let leases = <[Lease<'_>; 3]>::try_from(leases.expect("spans side by side"));
-        let [Lease::Read(a), Lease::Read(b), Lease::Write(mut out)] = leases.expect("three requests") else {
-            unreachable!("leases come in the order of the requests")
+        Ok(())
+    }
+
+    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
+        validate(requests)?;
+        let cuda = self.cuda.clone();
+        let of = |(index, request): (usize, &Request)| {
+            let of_request = cuda.with_library(|cudnn: &mut Cudnn| -> Result<_, ConvError> {
+                cudnn.stream().bind()?;
+                let mut candidates = Vec::new();
+                for algorithm in algorithms(request.kernel.op, request.kernel.math) {
+                    candidates.extend(self.convolution(cudnn, algorithm, request)?.as_ref().map(candidate));
+                }
+                Ok(candidates)
+            });
+            of_request.map_err(|error| RequestError { index, source: error.into() })
         };
-        let workspace = workspace.view_mut(Span { offset: 0, len: convolution.workspace_len() });
-        convolution.run(cudnn, [a.device(), b.device()], out.device(), accumulate, workspace)
+        requests.iter().enumerate().map(of).collect::<Result<_, _>>().map(Some)
     }
 }
 
-/// `arena` if it has `len` elements, and otherwise a new one in its place.
-fn reuse(cudnn: &Cudnn, arena: Option<DeviceArena>, len: usize) -> Result<DeviceArena, CudaError> {
-    match arena {
-        Some(arena) if arena.len() >= len => Ok(arena),
-        // The old one goes first: there need not be room for both.
-        old => {
-            drop(old);
-            DeviceArena::new(cudnn.stream(), len)
-        }
+/// For each of so many requests, by workspace, the times above which a call with as much will not be chosen.
+fn hopeless(trials: &[Vec<Trial>], requests: usize) -> Vec<Vec<(Bytes, f64)>> {
+    let mut hopeless = vec![Vec::new(); requests];
+    for trial in trials.iter().flatten() {
+        hopeless[trial.request]
+            .extend(trial.time_ms.map(|time_ms| (trial.convolution.workspace(), HOPELESS * time_ms)));
+    }
+    hopeless
+}
+
+/// The trials of a series that need another look, if they are not hopeless and long.
+fn doubtful<'t>(
+    series: &'t mut [Trial],
+    requests: &[Request],
+    hopeless: &[Vec<(Bytes, f64)>],
+    at_least: Duration,
+) -> Vec<&'t mut Trial> {
+    let disturbed = Trial::disturbed(series);
+    let is_doubtful = |(place, trial): (usize, &Trial)| {
+        let Some(time_ms) = trial.time_ms else { return false };
+        let beats = |&(workspace, limit_ms): &(Bytes, f64)| {
+            workspace <= trial.convolution.workspace() && limit_ms < time_ms
+        };
+        // What is asked for whole stands for the sizes around it.
+        let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);
+        let is_hopeless = || hopeless[trial.request].iter().any(beats);
+        trial.is_short(at_least) || disturbed.contains(&place) || stands_alone && !is_hopeless()
+    };
+    let doubtful: Vec<bool> = series.iter().enumerate().map(is_doubtful).collect();
+    std::iter::zip(series, doubtful).filter_map(|(trial, doubtful)| doubtful.then_some(trial)).collect()
+}
+
+/// What the trials found, request by request.
+fn measurements(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<Vec<Measurement>> {
+    let mut rows = vec![Vec::new(); requests.len()];
+    for Trial { request, convolution, time_ms, .. } in trials.iter().flatten() {
+        let micro_batch = requests[*request].micro_batch;
+        rows[*request].extend(time_ms.map(|time_ms| candidate(convolution).taking(micro_batch, time_ms)));
+    }
+    rows
+}
+
+/// Refuses requests that describe no convolution.
+fn validate(requests: &[Request]) -> Result<(), RequestError> {
+    for (index, request) in requests.iter().enumerate() {
+        let valid = geometry(&request.kernel.shape, request.micro_batch).validate();
+        valid.map_err(|error| RequestError { index, source: error.into() })?;
+    }
+    Ok(())
+}
+
+fn candidate(convolution: &Convolution) -> Candidate {
+    let algorithm = convolution.algorithm();
+    Candidate {
+        algorithm: algorithm.name().into(),
+        workspace: convolution.workspace(),
+        max_error: algorithm.max_error(convolution.geometry()),
+        deterministic: algorithm.deterministic(),
     }
 }

@@ -4,7 +4,7 @@ use super::{Convolution, CudaAlgorithm, CudaProfiler, algorithms};
 use crate::conv::profile::{ProfileOptions, kernel_id};
 use crate::conv::{ConvError, ConvOp, Runner, operand_lens, reference, tests::random_geometry};
 use crate::raw::Cudnn;
-use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Run};
+use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Request, Run};
 use rand::RngExt;
 use std::collections::BTreeMap;
 use tensor::{
@@ -16,6 +16,10 @@ use tensor::{
 
 fn cuda() -> Cuda {
     probe().unwrap().open(0).unwrap()
+}
+
+fn options() -> ProfileOptions {
+    ProfileOptions::on(&Device::Cuda(cuda()))
 }
 
 fn ready(cuda: &Cuda, algorithm: &'static CudaAlgorithm, g: ConvGeometry) -> Option<Convolution> {
@@ -276,32 +280,62 @@ fn a_configuration_that_does_not_suit_is_refused() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
-fn profiling_measures_what_runs_and_nothing_twice() {
-    let mut profiler = CudaProfiler::new(&cuda(), ProfileOptions::default()).unwrap();
+fn profiling_measures_what_runs_and_what_is_asked_for() {
+    let mut profiler = CudaProfiler::new(&cuda(), options());
     let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
     let kernel = kernel_id(ConvOp::BackwardFilter, &g);
-    let whole = profiler.measure(&kernel, 8).unwrap();
-    let part = profiler.measure(&kernel, 3).unwrap();
-    assert!(!whole.is_empty() && !part.is_empty());
-    assert!(
-        whole.iter().chain(&part).all(|row| row.time_ms > 0.0 && !row.algorithm.as_str().contains("TF32"))
-    );
-    let tf32 = profiler.measure(&KernelId { math: Math::Tf32, ..kernel }, 3).unwrap();
-    assert_eq!(tf32[..part.len()], part);
-    assert!(tf32[part.len()..].iter().all(|row| row.algorithm.as_str().ends_with("_TF32")));
-    assert!(profiler.measure(&KernelId { shape: Default::default(), ..kernel }, 0).is_err());
+    let names = |rows: &[Measurement]| -> Vec<String> {
+        assert!(rows.iter().all(|row| row.time_ms > 0.0), "{rows:?}");
+        rows.iter().map(|row| row.algorithm.as_str().to_owned()).collect()
+    };
+    let whole = names(&profiler.measure(&Request::all(kernel, 8)).unwrap());
+    let part = names(&profiler.measure(&Request::all(kernel, 3)).unwrap());
+    assert!(!whole.is_empty() && !part.is_empty() && whole.iter().all(|name| !name.contains("TF32")));
+
+    let tf32 = KernelId { math: Math::Tf32, ..kernel };
+    let in_tf32 = names(&profiler.measure(&Request::all(tf32, 3)).unwrap());
+    assert_eq!(in_tf32[..part.len()], part);
+    assert!(in_tf32[part.len()..].iter().all(|name| name.ends_with("_TF32")));
+
+    let some = Request { kernel, micro_batch: 3, algorithms: Some(vec![part[0].as_str().into()]) };
+    assert_eq!(names(&profiler.measure(&some).unwrap()), part[..1]);
+    let candidates = profiler.candidates(&[some, Request::all(kernel, 3)]).unwrap().unwrap();
+    assert_eq!(candidates[0][0].algorithm.as_str(), part[0]);
+    let is_candidate = |name: &String| candidates[1].iter().any(|one| one.algorithm.as_str() == name);
+    assert!(part.iter().all(is_candidate), "{part:?} {candidates:?}");
+    assert!(profiler.measure(&Request::all(KernelId { shape: Default::default(), ..kernel }, 0)).is_err());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn many_requests_are_served_each_with_its_own_kernel_and_size() {
+    let mut profiler = CudaProfiler::new(&cuda(), options());
+    let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
+    let kernels = [ConvOp::Forward, ConvOp::BackwardData].map(|op| kernel_id(op, &g));
+    let of_kernel = |kernel: KernelId| [8, 5, 1, 32].map(|size| Request::all(kernel, size));
+    let requests: Vec<Request> = kernels.into_iter().flat_map(of_kernel).collect();
+    let mut served = vec![0; requests.len()];
+    let mut done = |index: usize, rows: Vec<Measurement>| {
+        served[index] += 1;
+        assert!(!rows.is_empty() && rows.iter().all(|row| row.micro_batch == requests[index].micro_batch));
+        Ok(())
+    };
+    profiler.measure_each(&requests, &mut done).unwrap();
+    assert!(served.iter().all(|&times| times == 1), "{served:?}");
+    let mut refuse = |_, _| Err("enough".into());
+    assert_eq!(profiler.measure_each(&requests[2..], &mut refuse).unwrap_err().to_string(), "enough");
 }
 
 /// More than 2^31 elements in x: cuDNN has no descriptor for it, and half of it runs.
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN and 20 GiB of memory"]
 fn a_tensor_beyond_32_bits_is_rescued_by_splitting() {
-    let mut profiler = CudaProfiler::new(&cuda(), ProfileOptions::default()).unwrap();
+    let mut profiler = CudaProfiler::new(&cuda(), options());
     let g = ConvGeometry::new([272, 8, 1024, 1024], 1, [1, 1]);
     assert!(g.x_len() > 1 << 31);
     let kernel = kernel_id(ConvOp::Forward, &g);
-    let undivided = profiler.measure(&kernel, 272).unwrap();
-    let half = profiler.measure(&kernel, 136).unwrap();
+    let undivided = profiler.measure(&Request::all(kernel, 272)).unwrap();
+    let half = profiler.measure(&Request::all(kernel, 136)).unwrap();
     println!("undivided {undivided:?}\nhalf {half:?}");
     assert!(!half.is_empty());
 }

@@ -7,15 +7,16 @@ use crate::{
 };
 use cudnn_layers::conv::{cpu, profile};
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, DeviceHeader, Fronts, Kernel, KernelId, Measurement, Plan,
-    PlanOptions, Profiler, ProfilerError, plan_within,
+    BatchSizePolicy, Bytes, CostTable, DeviceHeader, Fronts, Kernel, Measurement, Plan, PlanOptions,
+    Profiler, ProfilerError, Request, plan_within,
 };
 
 /// All algorithms, each the faster the more workspace it needs.
 struct Greedy;
 
 impl Profiler for Greedy {
-    fn measure(&mut self, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Measurement>, ProfilerError> {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        let Request { kernel, micro_batch, .. } = *request;
         let geometry = profile::geometry(&kernel.shape, micro_batch);
         let row = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
             let bytes = algorithm.workspace_len(kernel.op, &geometry, 2)? * size_of::<f32>();

@@ -1,14 +1,18 @@
-//! Where measurements are kept from run to run.
+//! Who measures, and where measurements are kept from run to run.
 
 use super::Environment;
 use crate::Error;
 use clap::Args;
 use std::path::{Path, PathBuf};
-use trainer::{database::Database, planning::Records};
+use tensor::{Device, cuda::probe};
+use trainer::{
+    database::Database,
+    planning::{BenchmarkDevices, Records},
+};
 
-/// The options about the database of measurements.
+/// The options about measurements.
 #[derive(Clone, Debug, Default, Args)]
-pub struct DatabaseArgs {
+pub struct MeasuringArgs {
     /// Folder of the measurements of all runs, or none [default: microbatch/measurements in the user's cache folder]
     #[arg(long, value_name = "FOLDER")]
     pub database: Option<PathBuf>,
@@ -16,11 +20,14 @@ pub struct DatabaseArgs {
     #[arg(long, conflicts_with = "database")]
     pub no_database: bool,
     /// Measure nothing: plan from what the database has
-    #[arg(long)]
+    #[arg(long, conflicts_with = "benchmark_devices")]
     pub offline: bool,
+    /// GPUs that measure at the same time, of the model of the one that runs: all, or numbers such as 0,1 [default: the one that runs]
+    #[arg(long, value_name = "GPUS")]
+    pub benchmark_devices: Option<BenchmarkDevices>,
 }
 
-impl DatabaseArgs {
+impl MeasuringArgs {
     /// Where measurements are kept: what is typed, else what the environment says, else the user's cache folder.
     ///
     /// # Errors
@@ -44,8 +51,39 @@ impl DatabaseArgs {
                 "--offline needs a database to plan from, and there is none".to_owned(),
             ));
         }
-        Ok(Records { database: folder.map(Database::new), offline: self.offline })
+        let database = folder.map(Database::new);
+        Ok(Records { database, offline: self.offline, benchmark_devices: Vec::new() })
     }
+
+    /// The same for measurements of `device`.
+    ///
+    /// # Errors
+    /// As [`MeasuringArgs::records`]; or GPUs to measure on that are not there, are of another model than `device`, or, if
+    /// they are typed, cannot measure for it.
+    pub fn records_of(&self, environment: &Environment, device: &Device) -> Result<Records, Error> {
+        let records = self.records(environment)?;
+        let of_variable = environment.benchmark_devices()?;
+        let benchmark_devices = match (device, &self.benchmark_devices) {
+            // The variable is meant for runs on a GPU.
+            (Device::Cpu(_), None) => Vec::new(),
+            (Device::Cpu(_), Some(gpus)) => {
+                return Err(Error::Usage(format!("--benchmark-devices {gpus} cannot measure for a CPU")));
+            }
+            (Device::Cuda(own), typed) => match typed.clone().or(of_variable) {
+                None => Vec::new(),
+                Some(gpus) => ordinals(&gpus, own.info().ordinal)?,
+            },
+        };
+        Ok(Records { benchmark_devices, ..records })
+    }
+}
+
+/// The numbers of `gpus` on this machine, which measure for the GPU `own`.
+fn ordinals(gpus: &BenchmarkDevices, own: usize) -> Result<Vec<usize>, Error> {
+    let present = probe().map_err(|absent| Error::Usage(absent.to_string()))?;
+    let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
+    let ordinals = gpus.ordinals(&models, own);
+    ordinals.map_err(|reason| Error::Usage(format!("--benchmark-devices {gpus}: {reason}")))
 }
 
 #[cfg(test)]
@@ -59,10 +97,10 @@ mod tests {
             cache: Some("/home/me/.cache".into()),
             ..Environment::default()
         };
-        let typed = |database: Option<&str>, no_database| DatabaseArgs {
+        let typed = |database: Option<&str>, no_database| MeasuringArgs {
             database: database.map(PathBuf::from),
             no_database,
-            offline: false,
+            ..MeasuringArgs::default()
         };
         let cache = "/home/me/.cache/microbatch/measurements";
         for (args, variable, expected) in [
@@ -75,11 +113,17 @@ mod tests {
         ] {
             let records = args.records(&environment(variable)).unwrap();
             assert_eq!(records.database, expected.map(Database::new), "{args:?} {variable}");
-            let offline = DatabaseArgs { offline: true, ..args }.records(&environment(variable));
+            let offline = MeasuringArgs { offline: true, ..args }.records(&environment(variable));
             assert_eq!(offline.is_ok(), expected.is_some());
         }
         let nowhere = typed(None, false).records(&Environment::default()).unwrap();
         assert_eq!(nowhere, Records::default());
+        let typed_gpus =
+            MeasuringArgs { benchmark_devices: Some(BenchmarkDevices::All), ..typed(None, false) };
+        let error = typed_gpus.records_of(&Environment::default(), &Device::cpu()).unwrap_err();
+        assert!(error.to_string().contains("--benchmark-devices all cannot measure for a CPU"), "{error}");
+        let of_variable = Environment { benchmark_devices: Some("0,1".to_owned()), ..Environment::default() };
+        assert_eq!(typed(None, false).records_of(&of_variable, &Device::cpu()).unwrap(), Records::default());
         let file = typed(Some(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")), false);
         assert!(file.records(&environment("")).unwrap_err().to_string().contains("Cargo.toml is a file"));
     }

@@ -1,0 +1,316 @@
+//! Several devices of one model that measure at the same time.
+
+use super::profile::geometry;
+use planner::{Candidate, Done, Measurement, Profiler, ProfilerError, Request, RequestError};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Sender, channel},
+    },
+    thread,
+};
+
+/// A profiler of one device, for a thread of its own.
+pub type Worker = Box<dyn Profiler + Send>;
+
+/// Profilers of equal devices as one: whoever is free takes the requests about the next kernel.
+pub struct ParallelProfiler {
+    workers: Vec<Worker>,
+}
+
+impl ParallelProfiler {
+    /// A profiler made of `workers`, whose devices must be of one model: their measurements are not told apart.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn new(workers: Vec<Worker>) -> Self {
+        assert!(!workers.is_empty(), "somebody has to measure");
+        Self { workers }
+    }
+
+    /// Lets the workers serve `requests`, piece by piece, through `serve`, and hands what comes to `done`. The first error
+    /// ends it.
+    fn share<T: Send>(
+        &mut self,
+        requests: &[Request],
+        serve: impl Fn(&mut Worker, Piece<'_, T>) -> Result<(), RequestError> + Sync,
+        mut done: impl FnMut(usize, T) -> Result<(), ProfilerError>,
+    ) -> Result<(), RequestError> {
+        let pieces = Mutex::new(pieces(requests).into_iter());
+        let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let stopped = AtomicBool::new(false);
+        let mut result = Ok(());
+        thread::scope(|scope| {
+            let (results, received) = channel();
+            for worker in &mut self.workers {
+                let (results, next, stopped, serve) = (results.clone(), &next, &stopped, &serve);
+                scope.spawn(move || {
+                    while let Some(range) = next() {
+                        let (first, requests) = (range.start, &requests[range]);
+                        let served = serve(worker, Piece { first, requests, results: &results, stopped });
+                        if let Err(RequestError { index, source }) = served {
+                            // Nobody listens any more if another error came first.
+                            let _ = results.send((first + index, Err(source)));
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(results);
+            for (index, served) in received {
+                if let Err(source) = served.and_then(|served| done(index, served)) {
+                    stopped.store(true, Ordering::Relaxed);
+                    result = Err(RequestError { index, source });
+                    break;
+                }
+            }
+        });
+        result
+    }
+}
+
+/// Requests about one kernel, and where their results go.
+struct Piece<'p, T> {
+    /// Index of the first of them among all.
+    first: usize,
+    requests: &'p [Request],
+    results: &'p Sender<(usize, Result<T, ProfilerError>)>,
+    stopped: &'p AtomicBool,
+}
+
+impl<T> Piece<'_, T> {
+    /// Passes on the result of a request of the piece.
+    fn send(&self, index: usize, result: T) -> Result<(), ProfilerError> {
+        let sent = self.results.send((self.first + index, Ok(result)));
+        if sent.is_err() || self.stopped.load(Ordering::Relaxed) {
+            return Err("measuring has ended".into());
+        }
+        Ok(())
+    }
+}
+
+impl Profiler for ParallelProfiler {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        self.workers[0].measure(request)
+    }
+
+    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
+        let serve = |worker: &mut Worker, piece: Piece<'_, Vec<Measurement>>| {
+            worker.measure_each(piece.requests, &mut |index, rows| piece.send(index, rows))
+        };
+        self.share(requests, serve, done)
+    }
+
+    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
+        let mut all: Vec<Option<Vec<Candidate>>> = vec![None; requests.len()];
+        let serve = |worker: &mut Worker, piece: Piece<'_, Vec<Candidate>>| {
+            for (index, candidates) in worker.candidates(piece.requests)?.into_iter().flatten().enumerate() {
+                piece.send(index, candidates).map_err(|source| RequestError { index, source })?;
+            }
+            Ok(())
+        };
+        self.share(requests, serve, |index, candidates| {
+            all[index] = Some(candidates);
+            Ok(())
+        })?;
+        Ok(all.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for ParallelProfiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ParallelProfiler({} devices)", self.workers.len())
+    }
+}
+
+/// The ranges of neighbours about one kernel, those with most work first: what comes last should be short, so that all end
+/// at about the same time.
+fn pieces(requests: &[Request]) -> Vec<Range<usize>> {
+    let mut pieces: Vec<(f64, Range<usize>)> = Vec::new();
+    let mut first = 0;
+    for of_kernel in requests.chunk_by(|a, b| a.kernel == b.kernel) {
+        let range = first..first + of_kernel.len();
+        first = range.end;
+        pieces.push((of_kernel.iter().map(work).sum(), range));
+    }
+    pieces.sort_by(|a, b| b.0.total_cmp(&a.0));
+    pieces.into_iter().map(|(_, range)| range).collect()
+}
+
+/// About how much there is to do, in operations.
+fn work(request: &Request) -> f64 {
+    let geometry = geometry(&request.kernel.shape, request.micro_batch);
+    let algorithms = request.algorithms.as_ref().map_or(1, Vec::len);
+    geometry.validate().map_or(0.0, |geometry| geometry.flops() * algorithms as f64)
+}
+
+/// A worker that is made when there is work for it, in the thread that has it: opening a device takes a second.
+pub struct Late<F> {
+    open: F,
+    opened: Option<Worker>,
+}
+
+impl<F: FnMut() -> Result<Worker, ProfilerError>> Late<F> {
+    /// What `open` will give.
+    pub fn new(open: F) -> Self {
+        Self { open, opened: None }
+    }
+
+    fn worker(&mut self) -> Result<&mut Worker, ProfilerError> {
+        match &mut self.opened {
+            Some(worker) => Ok(worker),
+            opened => Ok(opened.insert((self.open)()?)),
+        }
+    }
+
+    fn first(&mut self) -> Result<&mut Worker, RequestError> {
+        self.worker().map_err(|source| RequestError { index: 0, source })
+    }
+}
+
+impl<F: FnMut() -> Result<Worker, ProfilerError>> Profiler for Late<F> {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        self.worker()?.measure(request)
+    }
+
+    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
+        self.first()?.measure_each(requests, done)
+    }
+
+    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
+        self.first()?.candidates(requests)
+    }
+}
+
+impl<F> fmt::Debug for Late<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.opened.is_some() { "Late(open)" } else { "Late(not open)" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conv::profile::kernel_id;
+    use planner::{ConvOp, KernelId};
+    use std::{
+        collections::BTreeMap,
+        sync::{Arc, Barrier},
+    };
+    use tensor::ConvGeometry;
+
+    fn requests(kernels: usize, sizes: u32) -> Vec<Request> {
+        let kernel = |k| kernel_id(ConvOp::Forward, &ConvGeometry::new([1, 3, 8, 8], k, [3, 3]));
+        (1..=kernels).flat_map(|k| (1..=sizes).map(move |size| Request::all(kernel(k), size))).collect()
+    }
+
+    fn row(worker: usize, request: &Request) -> Measurement {
+        let max_error = 0.0;
+        let candidate = Candidate {
+            algorithm: "GEMM".into(),
+            workspace: planner::Bytes(0),
+            max_error,
+            deterministic: true,
+        };
+        candidate.taking(request.micro_batch, worker as f64)
+    }
+
+    /// Measures its own number; waits for the others before its first piece is done.
+    struct Numbered {
+        number: usize,
+        all_here: Option<Arc<Barrier>>,
+        fails_at: Option<u32>,
+    }
+
+    impl Profiler for Numbered {
+        fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+            if let Some(all_here) = self.all_here.take() {
+                all_here.wait();
+            }
+            if self.fails_at == Some(request.micro_batch) {
+                return Err("the device is lost".into());
+            }
+            Ok(vec![row(self.number, request)])
+        }
+
+        fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
+            let of = |request: &Request| vec![Candidate::from(&row(self.number, request))];
+            Ok(Some(requests.iter().map(of).collect()))
+        }
+    }
+
+    fn workers(count: usize, together: bool, fails_at: Option<u32>) -> ParallelProfiler {
+        let barrier = Arc::new(Barrier::new(count));
+        let all_here = || together.then(|| barrier.clone());
+        let worker = |number| -> Worker { Box::new(Numbered { number, all_here: all_here(), fails_at }) };
+        ParallelProfiler::new((0..count).map(worker).collect())
+    }
+
+    #[test]
+    fn all_workers_take_part_each_request_is_served_once_and_a_kernel_stays_where_it_is() {
+        let requests = requests(7, 3);
+        let mut served: BTreeMap<usize, Vec<Measurement>> = BTreeMap::new();
+        let mut done = |index: usize, rows: Vec<Measurement>| {
+            assert!(served.insert(index, rows).is_none());
+            Ok(())
+        };
+        // Nobody is ready before all three have begun.
+        workers(3, true, None).measure_each(&requests, &mut done).unwrap();
+        assert!(served.keys().copied().eq(0..requests.len()));
+        let mut of_kernel: BTreeMap<KernelId, Vec<f64>> = BTreeMap::new();
+        for (index, rows) in served {
+            assert_eq!(rows[0].micro_batch, requests[index].micro_batch);
+            of_kernel.entry(requests[index].kernel).or_default().push(rows[0].time_ms);
+        }
+        assert!(of_kernel.values().all(|workers| workers.iter().all(|worker| *worker == workers[0])));
+        let mut used: Vec<f64> = of_kernel.into_values().map(|workers| workers[0]).collect();
+        used.sort_by(f64::total_cmp);
+        used.dedup();
+        assert_eq!(used, [0.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn candidates_come_in_the_order_of_the_requests() {
+        let requests = requests(5, 4);
+        let candidates = workers(2, false, None).candidates(&requests).unwrap().unwrap();
+        assert_eq!(candidates.len(), 20);
+        assert!(candidates.iter().all(|of_request| of_request.len() == 1));
+    }
+
+    #[test]
+    fn an_error_of_either_side_ends_it_and_names_the_request() {
+        let requests = requests(4, 3);
+        let error = workers(2, false, Some(2)).measure_each(&requests, &mut |_, _| Ok(())).unwrap_err();
+        assert_eq!(
+            (requests[error.index].micro_batch, error.to_string().as_str()),
+            (2, "the device is lost")
+        );
+        let mut calls = 0;
+        let mut refuse = |_, _| {
+            calls += 1;
+            Err("enough".into())
+        };
+        let error = workers(2, false, None).measure_each(&requests, &mut refuse).unwrap_err();
+        assert_eq!((error.to_string().as_str(), calls), ("enough", 1));
+    }
+
+    #[test]
+    fn a_late_worker_is_made_when_there_is_something_to_do() {
+        let mut opened = 0;
+        let mut late = Late::new(|| {
+            opened += 1;
+            Ok(Box::new(Numbered { number: 0, all_here: None, fails_at: None }) as Worker)
+        });
+        assert_eq!(format!("{late:?}"), "Late(not open)");
+        let requests = requests(1, 2);
+        late.measure_each(&requests, &mut |_, _| Ok(())).unwrap();
+        assert_eq!(late.measure(&requests[0]).unwrap().len(), 1);
+        drop(late);
+        assert_eq!(opened, 1);
+        let mut never = Late::new(|| Err("there is no such GPU".into()));
+        assert_eq!(never.measure(&requests[0]).unwrap_err().to_string(), "there is no such GPU");
+    }
+}

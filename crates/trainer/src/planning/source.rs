@@ -1,0 +1,147 @@
+//! Who measures.
+
+use cudnn_layers::conv::{
+    ParallelProfiler, ProfileOptions,
+    parallel::{Late, Worker},
+    profiler,
+};
+use planner::{Profiler, ProfilerError};
+use std::fmt;
+use tensor::{Device, cuda::probe};
+
+/// Who measures.
+pub(super) enum Source {
+    /// A device of this machine.
+    Device(Device, ProfileOptions),
+    /// Somebody else's profiler.
+    Profiler(Box<dyn Profiler>),
+    /// Nobody: there is a table, and that is all there is.
+    Table,
+}
+
+impl Source {
+    /// Lets `work` measure: on the device itself, or on the GPUs `ordinals`, which are of its model, if there are any. Does
+    /// nothing if there is nobody.
+    pub(super) fn with_profiler<R>(
+        &mut self,
+        ordinals: &[usize],
+        work: impl FnOnce(&mut dyn Profiler) -> R,
+    ) -> Option<R> {
+        match self {
+            Source::Table => None,
+            Source::Profiler(profiler) => Some(work(profiler.as_mut())),
+            Source::Device(device, options) if ordinals.is_empty() => {
+                Some(work(profiler(device, *options).as_mut()))
+            }
+            Source::Device(device, options) => {
+                let worker = |&ordinal: &usize| worker(device, ordinal, *options);
+                Some(work(&mut ParallelProfiler::new(ordinals.iter().map(worker).collect())))
+            }
+        }
+    }
+}
+
+/// A profiler of the GPU `ordinal`, which is opened when it is needed, unless it is `device`.
+fn worker(device: &Device, ordinal: usize, options: ProfileOptions) -> Worker {
+    match device {
+        Device::Cuda(own) if own.info().ordinal == ordinal => profiler(device, options),
+        _ => Box::new(Late::new(move || -> Result<Worker, ProfilerError> {
+            Ok(profiler(&Device::Cuda(probe()?.open(ordinal)?), options))
+        })),
+    }
+}
+
+/// The GPUs that measure for a device: `all`, or numbers such as `0,1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BenchmarkDevices {
+    /// All of the machine's.
+    All,
+    /// These, by ordinal.
+    These(Vec<usize>),
+}
+
+impl BenchmarkDevices {
+    /// Their ordinals, on a machine with GPUs of these `models`, for the GPU `own`.
+    ///
+    /// # Errors
+    /// In a sentence: there is no such GPU, or it is of another model, so that its measurements would not hold.
+    pub fn ordinals(&self, models: &[String], own: usize) -> Result<Vec<usize>, String> {
+        let mut ordinals = match self {
+            BenchmarkDevices::All => (0..models.len()).collect(),
+            BenchmarkDevices::These(ordinals) => ordinals.clone(),
+        };
+        ordinals.sort_unstable();
+        ordinals.dedup();
+        for &ordinal in &ordinals {
+            let Some(model) = models.get(ordinal) else {
+                return Err(format!(
+                    "there is no cuda:{ordinal}: the machine's GPUs are 0 to {}",
+                    models.len() - 1
+                ));
+            };
+            if *model != models[own] {
+                return Err(format!(
+                    "cuda:{ordinal} is of another model than cuda:{own}, for which it would measure: {model}, and {}",
+                    models[own]
+                ));
+            }
+        }
+        Ok(ordinals)
+    }
+}
+
+impl std::str::FromStr for BenchmarkDevices {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("all") {
+            return Ok(BenchmarkDevices::All);
+        }
+        let ordinals: Option<Vec<usize>> =
+            text.split(',').map(|ordinal| ordinal.trim().parse().ok()).collect();
+        let ordinals = ordinals.map(BenchmarkDevices::These);
+        ordinals.ok_or_else(|| "it must be all, or numbers of GPUs such as 0,1".to_owned())
+    }
+}
+
+impl fmt::Display for BenchmarkDevices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BenchmarkDevices::All => f.write_str("all"),
+            BenchmarkDevices::These(ordinals) => {
+                let ordinals: Vec<String> = ordinals.iter().map(usize::to_string).collect();
+                f.write_str(&ordinals.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_named_by_number_or_all_together() {
+        let parse = |text: &str| text.parse::<BenchmarkDevices>();
+        assert_eq!(parse("all"), Ok(BenchmarkDevices::All));
+        assert_eq!(parse("0"), Ok(BenchmarkDevices::These(vec![0])));
+        assert_eq!(parse("0, 2").unwrap().to_string(), "0,2");
+        for bad in ["", "0,", "cuda:1", "-1", "0;1"] {
+            assert!(parse(bad).unwrap_err().contains("such as 0,1"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_gpus_of_one_model_measure_for_each_other() {
+        let models = ["H200", "H200", "A100"].map(str::to_owned);
+        let these = |ordinals: &[usize]| BenchmarkDevices::These(ordinals.to_vec()).ordinals(&models, 0);
+        assert_eq!(these(&[1, 0, 1]), Ok(vec![0, 1]));
+        assert_eq!(these(&[1]), Ok(vec![1]));
+        assert_eq!(these(&[0, 3]).unwrap_err(), "there is no cuda:3: the machine's GPUs are 0 to 2");
+        assert_eq!(
+            BenchmarkDevices::All.ordinals(&models, 1).unwrap_err(),
+            "cuda:2 is of another model than cuda:1, for which it would measure: A100, and H200"
+        );
+        assert_eq!(BenchmarkDevices::All.ordinals(&models[..2], 1), Ok(vec![0, 1]));
+    }
+}

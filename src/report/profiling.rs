@@ -1,0 +1,80 @@
+//! What measuring was like.
+
+use planner::{BatchSizePolicy, Coverage, Noise};
+use serde::Serialize;
+use std::fmt;
+
+/// From this median difference of repeated measurements on, the machine counts as busy.
+const NOISY: f64 = 0.05;
+
+/// What was measured, what was known, and how far that can be trusted.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProfilingReport {
+    /// Pairs of kernel and micro-batch size that were measured.
+    pub measured: usize,
+    /// Such pairs that were known.
+    pub known: usize,
+    /// Time spent measuring.
+    pub seconds: f64,
+    /// Where known ones come from, if from a database.
+    pub database: Option<String>,
+    /// How many devices measured.
+    pub devices: usize,
+    /// The policy that said what to measure.
+    pub policy: BatchSizePolicy,
+    /// What there is of the kernels that are planned, against what there could be.
+    pub coverage: Coverage,
+    /// What repeated measurements have shown.
+    pub noise: Noise,
+}
+
+impl fmt::Display for ProfilingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { measured, known, seconds, devices, .. } = self;
+        write!(f, "  profiling   {measured} (kernel, micro-batch) pairs measured in {seconds:.1} s")?;
+        if *devices > 1 {
+            write!(f, " on {devices} GPUs")?;
+        }
+        if let (Some(database), 1..) = (&self.database, *known) {
+            write!(f, ", {known} known from {database}")?;
+        }
+        self.write_coverage(f)?;
+        self.write_noise(f)
+    }
+}
+
+impl ProfilingReport {
+    fn write_coverage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Coverage { measured, all, .. } = self.coverage;
+        match self.policy {
+            BatchSizePolicy::Adaptive => {
+                let share = 100.0 * self.coverage.share();
+                write!(f, "\n              {measured} are {share:.1} % of the {all} there are")?;
+                let gap = self.coverage.gap().map(|gap| 100.0 * gap);
+                gap.map_or(Ok(()), |gap| write!(f, "; all would make the plan {gap:.1} % faster at most"))
+            }
+            BatchSizePolicy::All if measured < all => {
+                write!(
+                    f,
+                    "\n              {} of the {all} there are cannot make a plan faster",
+                    all - measured
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write_noise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Noise { repeated, median, largest } = self.noise;
+        if repeated == 0 {
+            return Ok(());
+        }
+        let busy = if median > NOISY { " (the machine is busy)" } else { "" };
+        write!(
+            f,
+            "\n              {repeated} of them, which the plan rests on, twice: {:.1} % apart in the median, {:.0} % at most{busy}",
+            100.0 * median,
+            100.0 * largest,
+        )
+    }
+}
