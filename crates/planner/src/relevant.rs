@@ -167,8 +167,8 @@ impl<'k> Search<'k> {
             for (&size, candidate) in sizes {
                 let is_known = series.binary_search_by_key(&size, |row| row.micro_batch).is_ok();
                 if !is_known && !self.asked.contains(&(kernel.id, size, algorithm.clone())) {
-                    let time_ms = judged_ms(series, size);
-                    let shared_ms = series.first().map_or(0.0, |row| row.shared_ms).min(time_ms);
+                    let shared_ms = series.first().map_or(0.0, |row| row.shared_ms);
+                    let time_ms = judged_ms(series, size).max(shared_ms);
                     let row = Measurement { shared_ms, ..candidate.taking(size, time_ms) };
                     if self.options.admits(&row) {
                         rows.push(row);
