@@ -1,8 +1,8 @@
 //! Trainings on a GPU: the losses of the processor, whatever the plan, and its errors.
 
 use super::{
-    SGD, assert_near, digits, head, layer, losses, parameters, plain, planned, residual, solver, start,
-    start_on,
+    SGD, assert_near, assert_within, digits, head, layer, losses, parameters, plain, planned, residual,
+    solver, start, start_on,
 };
 use crate::{
     net::Net,
@@ -13,7 +13,7 @@ use crate::{
 use planner::{BatchSizePolicy, PlanOptions, PlannedKernel, WorkspacePolicy};
 use tensor::{
     Cpu, Device,
-    testing::{COMPARABLE_ERROR, FIRST_LOSSES, LENET_LOSSES, assert_close},
+    testing::{COMPARABLE_ERROR, FIRST_LOSSES, assert_close, lenet_loss_tolerance},
 };
 
 /// Deterministic algorithms that can be compared with the processor's.
@@ -48,7 +48,7 @@ fn lenet_on_digits_has_the_losses_of_the_processor_under_every_policy() {
                 planning.install(net, &plan).unwrap()
             });
             let found = losses(&mut prepared.start().unwrap(), ITERATIONS);
-            assert_near(&found, &expected, LENET_LOSSES, &format!("{batch} {workspace}"));
+            assert_within(&found, &expected, lenet_loss_tolerance, &format!("{batch} {workspace}"));
         }
     }
 }
