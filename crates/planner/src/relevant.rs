@@ -24,6 +24,12 @@ use crate::profiler::{Candidate, Profiler};
 /// were. On an H200, cuDNN's times lie within that of what is judged, but for tiles' worth of samples.
 const DOUBT: f64 = 0.03;
 
+/// Between measured sizes that are near each other doubt is less: this part of their distance over the size.
+const DOUBT_OF_DISTANCE: f64 = 0.25;
+
+/// Into so many parts a gap between measured sizes is divided at once.
+const PARTS: u32 = 8;
+
 /// What can run of one kernel at every size, by algorithm and then by size.
 type Candidates = BTreeMap<Algorithm, BTreeMap<u32, Candidate>>;
 
@@ -137,7 +143,13 @@ impl<'k> Search<'k> {
 
     /// What to measure of `kernel` next.
     fn wanted(&mut self, table: &CostTable, kernel: &'k Kernel) -> Vec<Wanted<'k>> {
-        let relevant = self.judge(table, kernel).relevant(kernel.mini_batch);
+        let judgement = self.judge(table, kernel);
+        let mut relevant = judgement.relevant(kernel.mini_batch);
+        // Not all neighbours at once: some of them tell about the others.
+        relevant.retain(|pair| {
+            let (below, above) = judgement.judged[pair];
+            (pair.0 - below).is_multiple_of(((above - below) / PARTS).max(1))
+        });
         self.ask(kernel, relevant)
     }
 
@@ -161,7 +173,7 @@ impl<'k> Search<'k> {
         let mut series: BTreeMap<&Algorithm, Series<'_>> = BTreeMap::new();
         measured.iter().for_each(|row| series.entry(&row.algorithm).or_default().push(row));
         let mut rows: Vec<Measurement> = measured.into_iter().cloned().collect();
-        let mut judged = BTreeSet::new();
+        let mut judged = BTreeMap::new();
         for (algorithm, sizes) in self.candidates.get(&kernel.id).into_iter().flatten() {
             let series = series.get(algorithm).map_or(&[][..], Vec::as_slice);
             for (&size, candidate) in sizes {
@@ -172,7 +184,7 @@ impl<'k> Search<'k> {
                     let row = Measurement { shared_ms, ..candidate.taking(size, time_ms) };
                     if self.options.admits(&row) {
                         rows.push(row);
-                        judged.insert((size, algorithm.clone()));
+                        judged.insert((size, algorithm.clone()), gap(series, size, kernel.mini_batch));
                     }
                 }
             }
@@ -198,16 +210,23 @@ fn judged_ms(series: &[&Measurement], size: u32) -> f64 {
     }
 }
 
+/// The measured sizes around `size`; zero and the mini-batch where there is none.
+fn gap(series: &[&Measurement], size: u32, mini_batch: u32) -> (u32, u32) {
+    let split = series.partition_point(|row| row.micro_batch < size);
+    let below = split.checked_sub(1).map_or(0, |below| series[below].micro_batch);
+    (below, series.get(split).map_or(mini_batch, |row| row.micro_batch))
+}
+
 /// All that a kernel may run, at measured or judged times.
 struct Judgement {
     rows: Vec<Measurement>,
-    /// What is only judged.
-    judged: BTreeSet<(u32, Algorithm)>,
+    /// What is only judged, and the measured sizes around it.
+    judged: BTreeMap<(u32, Algorithm), (u32, u32)>,
 }
 
 impl Judgement {
-    /// What is only judged, and would make a configuration of the mini-batch faster, under some limit, if it were faster
-    /// by [`DOUBT`].
+    /// What is only judged, and would make a configuration of the mini-batch faster, under some limit, if it were as much
+    /// faster as there is doubt.
     fn relevant(&self, mini_batch: u32) -> BTreeSet<(u32, Algorithm)> {
         let mut sweep = Sweep::new(&self.rows, mini_batch);
         let mut relevant = BTreeSet::new();
@@ -219,9 +238,9 @@ impl Judgement {
             let key = |index: usize| (admitted[index].micro_batch, admitted[index].algorithm.clone());
             // Where no covering has become faster, what did not matter before still does not.
             let unchanged = if improves { 0 } else { open.len() };
-            open.extend((seen..admitted.len()).filter(|&index| self.judged.contains(&key(index))));
+            open.extend((seen..admitted.len()).filter(|&index| self.judged.contains_key(&key(index))));
             let matters = |&index: &usize| {
-                let least_ms = (1.0 - DOUBT) * admitted[index].time_ms;
+                let least_ms = (1.0 - self.doubt(&key(index))) * admitted[index].time_ms;
                 sweep.time_ms().is_finite() && faster(sweep.time_with_ms(index, least_ms), sweep.time_ms())
             };
             let (found, rest): (Vec<usize>, Vec<usize>) =
@@ -230,5 +249,11 @@ impl Judgement {
             relevant.extend(found.into_iter().map(key));
         }
         relevant
+    }
+
+    /// By how much a judged call may be faster.
+    fn doubt(&self, pair: &(u32, Algorithm)) -> f64 {
+        let (below, above) = self.judged[pair];
+        DOUBT.min(DOUBT_OF_DISTANCE * f64::from(above - below) / f64::from(pair.0))
     }
 }
