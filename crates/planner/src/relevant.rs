@@ -4,8 +4,8 @@
 //! one with less workspace at 32 samples and at 64 will not be the best at 48. So the sizes of `powerOfTwo` are measured
 //! whole. In between every time is *judged* by the measured times of the same algorithm around it, and what is measured
 //! is what would make some configuration of the mini-batch faster, under whatever limit, if it took a little less
-//! than judged. Measurements change judgements, so this is repeated until nothing is left to measure. Workspaces
-//! are not judged but asked for, which costs next to nothing.
+//! than judged: first some of it, which tells about the sizes around. Measurements change judgements, so this is
+//! repeated until nothing is left to measure. Workspaces are not judged but asked for, which costs next to nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,9 +96,8 @@ impl<'k> Search<'k> {
             measuring.expect(wanted.len());
             measuring.measure(&wanted)?;
             let changed: BTreeSet<KernelId> = wanted.iter().map(|wanted| wanted.request.kernel).collect();
-            let changed = self.kernels.iter().copied().filter(|kernel| changed.contains(&kernel.id));
-            let changed: Vec<&Kernel> = changed.collect();
-            wanted = changed.into_iter().flat_map(|kernel| self.wanted(measuring.table(), kernel)).collect();
+            let changed = self.kernels.clone().into_iter().filter(|kernel| changed.contains(&kernel.id));
+            wanted = changed.flat_map(|kernel| self.wanted(measuring.table(), kernel)).collect();
         }
         // A plan under `all` looks at every size.
         for kernel in &self.kernels {
@@ -144,13 +143,8 @@ impl<'k> Search<'k> {
     /// What to measure of `kernel` next.
     fn wanted(&mut self, table: &CostTable, kernel: &'k Kernel) -> Vec<Wanted<'k>> {
         let judgement = self.judge(table, kernel);
-        let mut relevant = judgement.relevant(kernel.mini_batch);
-        // Not all neighbours at once: some of them tell about the others.
-        relevant.retain(|pair| {
-            let (below, above) = judgement.judged[pair];
-            (pair.0 - below).is_multiple_of(((above - below) / PARTS).max(1))
-        });
-        self.ask(kernel, relevant)
+        let relevant = judgement.relevant(kernel.mini_batch);
+        self.ask(kernel, relevant.into_iter().map(|pair| judgement.stand_in(pair)).collect())
     }
 
     /// Requests for these sizes and algorithms, the largest size first, and never again.
@@ -249,6 +243,14 @@ impl Judgement {
             relevant.extend(found.into_iter().map(key));
         }
         relevant
+    }
+
+    /// What to measure for something judged: not all neighbours at once, as some of them tell about the others.
+    fn stand_in(&self, (size, algorithm): (u32, Algorithm)) -> (u32, Algorithm) {
+        let (below, above) = self.judged[&(size, algorithm.clone())];
+        let step = ((above - below) / PARTS).max(1);
+        let near = (below + (size - below + step / 2) / step * step, algorithm);
+        if self.judged.contains_key(&near) { near } else { (size, near.1) }
     }
 
     /// By how much a judged call may be faster.
