@@ -11,7 +11,7 @@ use crate::{
     progress::ProfileBar,
 };
 use cudnn_layers::conv::ProfileOptions;
-use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel, Measurement};
+use planner::{BatchSizePolicy, Candidate, CostTable, DeviceHeader, Kernel, Measurement};
 use serde::Serialize;
 use std::{
     fs,
@@ -147,11 +147,8 @@ fn small(table: &CostTable) -> CostTable {
         let mut sorted = rows.to_vec();
         sorted.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms).then(a.workspace.cmp(&b.workspace)));
         for row in sorted {
-            let beaten = |by: &Measurement| {
-                by.workspace <= row.workspace
-                    && by.max_error <= row.max_error
-                    && by.deterministic >= row.deterministic
-            };
+            let own = Candidate::from(&row);
+            let beaten = |by: &Measurement| Candidate::from(by).is_as_good_as(&own);
             if !kept.iter().any(beaten) {
                 kept.push(Measurement { time_ms: four_digits(row.time_ms), ..row });
             }

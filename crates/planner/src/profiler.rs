@@ -59,6 +59,13 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Whether it needs no more workspace than `other`, errs no more and is as deterministic.
+    pub fn is_as_good_as(&self, other: &Candidate) -> bool {
+        self.workspace <= other.workspace
+            && self.max_error <= other.max_error
+            && self.deterministic >= other.deterministic
+    }
+
     /// The measurement that this would be if it took so long.
     pub fn taking(&self, micro_batch: u32, time_ms: f64) -> Measurement {
         let Candidate { algorithm, workspace, max_error, deterministic } = self.clone();
@@ -79,7 +86,8 @@ pub type Done<'d> = &'d mut dyn FnMut(usize, Vec<Measurement>) -> Result<(), Pro
 /// Whoever can run convolution kernels on a device and time them.
 pub trait Profiler {
     /// Measures every algorithm of the request that can run; those that cannot are left out, and an empty list
-    /// says that none can. Workspaces are never limited here: the limit is the plan's affair, and a table
+    /// says that none can. Of a request for all, a profiler may also leave out what is far behind another algorithm
+    /// that is as good in everything else. Workspaces are never limited here: the limit is the plan's affair, and a table
     /// serves every limit.
     ///
     /// # Errors

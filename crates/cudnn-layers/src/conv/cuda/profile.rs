@@ -11,7 +11,7 @@ use crate::raw::Cudnn;
 use planner::{
     Bytes, Candidate, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError,
 };
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 use tensor::{
     ConvGeometry,
     cuda::{Cuda, CudaError, DeviceArena, Event},
@@ -19,6 +19,11 @@ use tensor::{
 
 /// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
 const HOPELESS: f64 = 1.5;
+
+/// An algorithm that takes this many times as long as another that is as good in everything else, at the two largest of
+/// the smaller sizes, and does not catch up from one to the other by more than this part, has lost the kernel.
+const LOST: f64 = 2.0;
+const CATCHES_UP: f64 = 0.05;
 
 /// Measures kernels on a GPU, on operands of its own that no one else sees.
 ///
@@ -39,6 +44,8 @@ pub struct CudaProfiler {
     workspace: Option<DeviceArena>,
     /// There once the GPU has left its idle clocks.
     ballast: Option<Ballast>,
+    /// Algorithms that need not be measured any more, unless they are asked for by name.
+    lost: HashSet<(KernelId, &'static str)>,
 }
 
 impl CudaProfiler {
@@ -53,6 +60,7 @@ impl CudaProfiler {
             bench: None,
             workspace: None,
             ballast: None,
+            lost: HashSet::new(),
         }
     }
 
@@ -80,7 +88,20 @@ impl CudaProfiler {
         if let (true, Some(trial)) = (is_idle, trials.iter().flatten().max_by_key(|trial| trial.samples())) {
             timing.spin_up(&trial.convolution)?;
         }
-        trials.iter_mut().try_for_each(|series| timing.once(series))?;
+        // The smaller sizes, which cost little, tell who need not try the larger ones.
+        let is_small = |trial: &Trial| 4 * trial.samples() <= largest.micro_batch as usize;
+        let small: Vec<usize> = trials.iter().map(|series| series.partition_point(is_small)).collect();
+        for (series, &small) in std::iter::zip(&mut trials, &small) {
+            timing.once(&mut series[..small], 0)?;
+        }
+        let lost = lost(&trials, requests);
+        for (place, (series, small)) in std::iter::zip(&mut trials, small).enumerate() {
+            if lost.contains(&place) {
+                self.lost.insert((largest.kernel, series[0].convolution.algorithm().name()));
+                series.truncate(small);
+            }
+            timing.once(series, small)?;
+        }
         let hopeless = hopeless(&trials, requests.len());
         for series in &mut trials {
             let mut again = doubtful(series, requests, &hopeless, self.options.at_least);
@@ -99,7 +120,8 @@ impl CudaProfiler {
     ) -> Result<Vec<Trial>, ConvError> {
         let mut series = Vec::new();
         for (index, request) in requests.iter().enumerate() {
-            if request.asks_for(algorithm.name()) {
+            let has_lost = || self.lost.contains(&(request.kernel, algorithm.name()));
+            if request.asks_for(algorithm.name()) && (request.algorithms.is_some() || !has_lost()) {
                 let convolution = self.convolution(cudnn, algorithm, request)?;
                 series.extend(convolution.map(|convolution| Trial::new(index, convolution)));
             }
@@ -172,6 +194,22 @@ impl Profiler for CudaProfiler {
         };
         requests.iter().enumerate().map(of).collect::<Result<_, _>>().map(Some)
     }
+}
+
+/// The places of the series whose algorithms have lost: of those that were not asked for by name.
+fn lost(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<usize> {
+    let lags = |trial: &Trial| {
+        let time_ms = trial.time_ms.filter(|_| requests[trial.request].algorithms.is_none())?;
+        let own = candidate(&trial.convolution);
+        let rivals = trials.iter().flatten().filter(|other| other.request == trial.request);
+        let as_good = rivals.filter(|other| candidate(&other.convolution).is_as_good_as(&own));
+        Some(time_ms / as_good.filter_map(|other| other.time_ms).fold(time_ms, f64::min))
+    };
+    let has_lost = |series: &Vec<Trial>| {
+        let known: Vec<f64> = series.iter().filter_map(lags).collect();
+        matches!(known[..], [.., before, last] if before > LOST && last > LOST.max((1.0 - CATCHES_UP) * before))
+    };
+    (0..trials.len()).filter(|&place| has_lost(&trials[place])).collect()
 }
 
 /// For each of so many requests, by workspace, the times above which a call with as much will not be chosen.

@@ -93,13 +93,15 @@ pub(super) struct Timing<'t> {
 }
 
 impl Timing<'_> {
-    /// Times one call of every trial of a series, which is one algorithm by rising size: that keeps the code and the
-    /// clocks, and the largest, which is most likely to matter, never comes first.
-    pub(super) fn once(&mut self, series: &mut [Trial]) -> Result<(), ConvError> {
-        if let Some(first) = series.first() {
-            // Loads the algorithm's code, and keeps the GPU busy until the next call is asked for.
-            self.call(&first.convolution)?;
+    /// Times one call of every trial of a series, which is one algorithm by rising size, from place `first` on: that keeps
+    /// the code and the clocks, and the largest, which is most likely to matter, never comes first.
+    pub(super) fn once(&mut self, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
+        if first == series.len() {
+            return Ok(());
         }
+        // Loads the algorithm's code, and keeps the GPU busy until the next call is asked for.
+        self.call(&series[0].convolution)?;
+        let series = &mut series[first..];
         self.reserve(series.len() + 1)?;
         self.events[0].record()?;
         let mut runs = Vec::with_capacity(series.len());
