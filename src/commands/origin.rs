@@ -36,10 +36,9 @@ impl Origin {
         measuring.records(&Environment::of_process())?;
         let device = run.device()?;
         let records = measuring.records_of(&Environment::of_process(), &device)?;
-        let folder = records.database.as_ref().map(|database| database.folder().display().to_string());
+        let database = records.database.as_ref().map(|database| database.folder().display().to_string());
         let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
         let planning = Planning::new(&device, ProfileOptions::on(&device)).with_records(records);
-        let database = folder;
         Ok(Self { device, planning, recorded: None, offline, database, devices, profiling: None })
     }
 

@@ -29,7 +29,7 @@ const CATCHES_UP: f64 = 0.05;
 ///
 /// Calls are timed as they will run: many in a row, between events, on a GPU that is never out of work, so that asking for
 /// them costs nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short:
-/// times on a GPU repeat within a per cent. Short ones are repeated, and so are sizes of their own, which stand for many
+/// times on a GPU repeat within a per cent or two. Short ones are repeated, and so are sizes of their own, which stand for many
 /// others, and whatever looks disturbed.
 /// Micro-batches smaller than the largest one measured so far of a kernel are taken in turn from the slices of that one's
 /// operands: at the addresses, with the alignment and with the caches that they will have as parts of a mini-batch,
