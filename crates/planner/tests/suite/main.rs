@@ -11,6 +11,7 @@ mod invariants;
 mod knapsack;
 mod noise;
 mod plans;
+mod recorded;
 mod relevant;
 mod sharing;
 mod synthetic;
