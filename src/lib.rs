@@ -30,10 +30,10 @@
 //! | configuration | a list of micro-configurations that covers the mini-batch: its time is the sum, its workspace the maximum |
 //! | desirable set | the Pareto front of configurations in (time, workspace) |
 //! | batch-size policy | which micro-batch sizes may be used: `undivided`, `powerOfTwo` or `all` |
-//! | workspace policy | WR: a limit for each kernel · WD: one total, divided among all kernels by a 0-1 ILP · WS: one arena that all kernels share, one after the other |
+//! | workspace policy | WR: a limit for each kernel · WD: one total, divided among all kernels · WS: one total that is an arena which all kernels share, one after the other |
 //! | cost table | the measurements of (kernel, micro-batch size, algorithm) on one device |
 //! | plan | the chosen configuration of every kernel, and where its workspace lies |
-//! | solver | what trains a net; the optimiser of WD is *the ILP solver* |
+//! | solver | what trains a net; what divides WD's total is *the WD solver*: `exact`, or `ilp`, the paper's 0-1 ILP |
 //! | arena | the one allocation that holds everything a net touches, laid out before it is made |
 
 pub use cudnn_layers;

@@ -16,6 +16,7 @@ mod train;
 
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
+pub(crate) use explain::steps;
 pub use explain::{ExplainReport, FrontPoint, KernelExplanation, RejectedReport, Step};
 pub use header::{Header, NetReport, RecordedReport, ShapesReport};
 pub use kernels::KernelReport;

@@ -4,7 +4,7 @@ use super::values::{limit, max_error};
 use super::{MeasuringArgs, exact};
 use crate::Error;
 use clap::Args;
-use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
+use planner::{BatchSizePolicy, Bytes, PlanOptions, WdSolver, WorkspacePolicy};
 use std::path::PathBuf;
 use trainer::planning::BenchmarkDevices;
 
@@ -18,9 +18,13 @@ pub struct PlanningArgs {
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
     #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
     pub total_workspace: Option<Bytes>,
-    /// How kernels get workspace: wr, wd or ws [default: wr]
+    /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]
     #[arg(long, value_name = "POLICY")]
     pub workspace_policy: Option<WorkspacePolicy>,
+    /// What divides the total of wd: exact, a method of our own, or ilp, as in the paper; both find the best division
+    /// [default: exact]
+    #[arg(long, value_name = "SOLVER")]
+    pub wd_solver: Option<WdSolver>,
     /// Micro-batch sizes to use: undivided, powerOfTwo, adaptive or all [default: powerOfTwo]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<BatchSizePolicy>,
@@ -127,9 +131,9 @@ impl PlanningArgs {
         let fresh = PlanOptions { limit: default_limit(scaled_to), ..PlanOptions::default() };
         let defaults = recorded.unwrap_or(&fresh);
         let workspace_policy = self.workspace_policy(environment)?.unwrap_or(defaults.workspace_policy);
-        // A limit has a meaning under its own policy only.
+        // A limit and a solver have a meaning under their own policy only.
         let kept = recorded.filter(|options| options.workspace_policy == workspace_policy);
-        let kept = kept.map(|options| options.limit);
+        let (kept, kept_solver) = (kept.map(|options| options.limit), kept.map(|options| options.wd_solver));
         Ok(PlanOptions {
             batch_size_policy: match self.policy {
                 Some(policy) => policy,
@@ -139,6 +143,7 @@ impl PlanningArgs {
             limit: self.limit(workspace_policy, environment, kept)?.unwrap_or(fresh.limit),
             max_error: self.max_error.or(defaults.max_error),
             deterministic_only: self.deterministic || defaults.deterministic_only,
+            wd_solver: self.wd_solver(workspace_policy)?.or(kept_solver).unwrap_or_default(),
         })
     }
 
@@ -196,41 +201,50 @@ impl PlanningArgs {
         environment: &Environment,
         kept: Option<Bytes>,
     ) -> Result<Option<Bytes>, Error> {
+        use WorkspacePolicy::{Wd, Wr, Ws};
         let useless = |option: &str, limit: Bytes, instead: &str| {
             let limit = exact(limit);
             Err(Error::Usage(format!(
                 "{option} {limit} has no effect under the workspace policy {policy}; {instead}"
             )))
         };
+        let [per_kernel, total] = ["--workspace-limit", "--total-workspace"];
         match (policy, self.workspace_limit, self.total_workspace) {
-            (WorkspacePolicy::Wr, _, Some(total)) => useless(
-                "--total-workspace",
-                total,
-                "--workspace-limit limits each kernel, wd and ws take a total",
-            ),
-            (WorkspacePolicy::Wr, Some(limit), None) => Ok(Some(limit)),
-            (WorkspacePolicy::Wr, None, None) => Ok(environment.workspace_limit()?.or(kept)),
-            (WorkspacePolicy::Wd, Some(limit), _) => {
-                useless("--workspace-limit", limit, "--total-workspace is what wd divides")
+            (Wr, _, Some(size)) => {
+                useless(total, size, "--workspace-limit limits each kernel, wd and ws take a total")
             }
-            (WorkspacePolicy::Wd, None, Some(total)) => Ok(Some(total)),
-            (WorkspacePolicy::Wd, None, None) => {
-                let missing = "--workspace-policy wd needs --total-workspace SIZE, the total it divides";
-                environment
-                    .total_workspace()?
-                    .or(kept)
-                    .map(Some)
-                    .ok_or_else(|| Error::Usage(missing.to_owned()))
+            (Wd, Some(size), _) => useless(per_kernel, size, "--total-workspace is what wd divides"),
+            (Ws, Some(size), Some(_)) => {
+                useless(per_kernel, size, "--total-workspace already says how large the shared arena is")
             }
-            (WorkspacePolicy::Ws, Some(limit), Some(_)) => useless(
-                "--workspace-limit",
-                limit,
-                "--total-workspace already says how large the shared arena is",
-            ),
-            (WorkspacePolicy::Ws, limit, total) => match total.or(limit) {
-                Some(size) => Ok(Some(size)),
-                None => Ok(environment.total_workspace()?.or(environment.workspace_limit()?).or(kept)),
-            },
+            (_, Some(size), None) | (_, None, Some(size)) => Ok(Some(size)),
+            (_, None, None) => self.limit_by_default(policy, environment, kept),
+        }
+    }
+
+    /// The limit where none is typed.
+    fn limit_by_default(
+        &self,
+        policy: WorkspacePolicy,
+        environment: &Environment,
+        kept: Option<Bytes>,
+    ) -> Result<Option<Bytes>, Error> {
+        let total = if policy == WorkspacePolicy::Wr { None } else { environment.total_workspace()? };
+        let per_kernel = if policy == WorkspacePolicy::Wd { None } else { environment.workspace_limit()? };
+        let limit = total.or(per_kernel).or(kept);
+        if policy == WorkspacePolicy::Wd && limit.is_none() {
+            let missing = "--workspace-policy wd needs --total-workspace SIZE, the total it divides";
+            return Err(Error::Usage(missing.to_owned()));
+        }
+        Ok(limit)
+    }
+
+    fn wd_solver(&self, policy: WorkspacePolicy) -> Result<Option<WdSolver>, Error> {
+        match self.wd_solver {
+            Some(solver) if policy != WorkspacePolicy::Wd => Err(Error::Usage(format!(
+                "--wd-solver {solver} has no effect under the workspace policy {policy}; it belongs to wd"
+            ))),
+            solver => Ok(solver),
         }
     }
 }

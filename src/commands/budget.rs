@@ -3,9 +3,9 @@
 use super::origin::Origin;
 use crate::{
     Error,
-    report::{BudgetReport, Step},
+    report::{BudgetReport, steps},
 };
-use planner::{Bytes, Configuration, DesirableSet, Fronts, Kernel, Plan, PlanOptions, WorkspacePolicy};
+use planner::{Bytes, Fronts, Headroom, Kernel, Plan, PlanOptions, WorkspacePolicy};
 use trainer::{
     Net, NetError,
     net::{Layout, Room},
@@ -51,53 +51,12 @@ impl<'k> Budget<'k> {
 
     /// Refuses a budget that is too small, and names the kernel that needs most.
     fn check(&self, fronts: &Fronts) -> Result<(), Error> {
-        let (smallest, kernel) = self.needs(fronts, |set| set.iter().next());
+        let (smallest, kernel) = fronts.smallest_budget(&self.room);
         if self.bytes >= smallest {
             return Ok(());
         }
         let kernel = kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string);
         Err(Error::Budget { budget: self.bytes, smallest, kernel })
-    }
-
-    /// The budget in which every kernel can have the configuration that `choose` says, and the kernel that sets it, if it
-    /// is not what lies beside workspaces.
-    fn needs<'f>(
-        &self,
-        fronts: &'f Fronts,
-        choose: impl Fn(&'f DesirableSet) -> Option<&'f Configuration>,
-    ) -> (Bytes, Option<&Kernel>) {
-        let mut needs = (self.room.least(), None);
-        for (kernel, (_, set)) in fronts.iter().enumerate() {
-            let workspace = choose(set).map(Configuration::workspace).unwrap_or_default();
-            let budget = self.room.budget(kernel, workspace);
-            if budget > needs.0 {
-                needs = (budget, Some(&self.kernels[kernel]));
-            }
-        }
-        needs
-    }
-
-    /// Planned time as a function of the budget: it falls where a kernel's room becomes enough for its next configuration.
-    fn curve(&self, fronts: &Fronts) -> Vec<Step> {
-        let sets = || fronts.iter().map(|(_, set)| set).enumerate();
-        let budgets = sets().flat_map(|(kernel, set)| {
-            set.iter().map(move |configuration| self.room.budget(kernel, configuration.workspace()))
-        });
-        let mut budgets: Vec<Bytes> = budgets.collect();
-        budgets.sort_unstable();
-        budgets.dedup();
-        let mut curve: Vec<Step> = Vec::new();
-        for budget in budgets {
-            let time_ms = sets().map(|(kernel, set)| {
-                let limit = self.room.limit(kernel, budget);
-                set.fastest_within(limit).map(Configuration::time_ms)
-            });
-            let Some(time_ms) = time_ms.sum::<Option<f64>>() else { continue };
-            if curve.last().is_none_or(|last| time_ms < last.time_ms) {
-                curve.push(Step { limit_bytes: budget.0, time_ms });
-            }
-        }
-        curve
     }
 
     fn report(
@@ -108,13 +67,13 @@ impl<'k> Budget<'k> {
         origin: &Origin,
         options: &PlanOptions,
     ) -> BudgetReport {
-        let wr = equal_limit(fronts, limits);
-        // Segments lie beside everything else, all the time.
-        let total = self.bytes.saturating_sub(self.room.least());
-        let divided = PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: total, ..options.clone() };
-        let wd = planner::plan(self.kernels, origin.planning.table(), &divided);
+        let wr = fronts.equal_limit(limits);
+        let table = origin.planning.table();
+        let (total, wd_time_ms) =
+            planner::divided_budget(self.kernels, table, options, &self.room, self.bytes);
         let arena = plan.kernels.iter().enumerate();
         let arena = arena.map(|(kernel, planned)| self.room.budget(kernel, planned.workspace)).max();
+        let curve = fronts.budget_curve(&self.room);
         BudgetReport {
             budget_bytes: self.bytes.0,
             arena_bytes: arena.unwrap_or_else(|| self.room.least()).0,
@@ -122,32 +81,17 @@ impl<'k> Budget<'k> {
             smallest_limit_bytes: limits.iter().min().copied().unwrap_or_default().0,
             largest_limit_bytes: self.largest.0,
             time_ms: plan.time_ms,
-            wr_limit_bytes: wr.map(|(limit, _)| limit.0),
-            wr_time_ms: wr.map(|(_, time_ms)| time_ms),
+            wr_limit_bytes: wr.map(|wr| wr.workspace.0),
+            wr_time_ms: wr.map(|wr| wr.time_ms),
             wd_total_bytes: total.0,
-            wd_time_ms: wd.ok().map(|plan| plan.time_ms),
-            unlimited_time_ms: fronts
-                .iter()
-                .filter_map(|(_, set)| set.iter().last())
-                .map(Configuration::time_ms)
-                .sum(),
-            curve: self.curve(fronts),
-            smallest_budget_bytes: self.needs(fronts, |set| set.iter().next()).0.0,
-            enough_budget_bytes: self.needs(fronts, |set| set.iter().last()).0.0,
+            wd_time_ms,
+            unlimited_time_ms: fronts.unlimited_time_ms(),
+            price_ms_per_mib: curve.price_ms_per_mib(self.bytes),
+            curve: steps(&curve),
+            smallest_budget_bytes: fronts.smallest_budget(&self.room).0.0,
+            enough_budget_bytes: fronts.enough_budget(&self.room).0,
         }
     }
-}
-
-/// The largest limit that is the same for all kernels and makes each choose something within its own of `limits`, with the
-/// time then. What a kernel chooses only grows with its limit.
-fn equal_limit(fronts: &Fronts, limits: &[Bytes]) -> Option<(Bytes, f64)> {
-    let curve = fronts.curve(WorkspacePolicy::Wr);
-    let fits = |limit: Bytes| {
-        let choices = fronts.iter().map(|(_, set)| set.fastest_within(limit));
-        std::iter::zip(choices, limits).all(|(choice, limit)| choice.is_some_and(|c| c.workspace() <= *limit))
-    };
-    let fitting = curve.points().partition_point(|point| fits(point.limit));
-    fitting.checked_sub(1).map(|last| (curve.points()[last].limit, curve.points()[last].time_ms))
 }
 
 /// Puts `plan` into `net` and makes sure that it keeps the budget.

@@ -4,12 +4,12 @@ use crate::{
     Console, Error,
     args::{Environment, MeasuringArgs, RunArgs},
     device::{self, DeviceReport},
-    progress::ProfileBar,
+    progress::{self, ProfileBar},
     report::{ProfilingReport, RecordedReport},
 };
 use cudnn_layers::conv::ProfileOptions;
 use flate2::read::MultiGzDecoder;
-use planner::{Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions};
+use planner::{Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy};
 use std::{fs, io::Read, path::Path};
 use tensor::Device;
 use trainer::{Net, NetError, planning::Planning};
@@ -77,7 +77,8 @@ impl Origin {
         let warned = self.planning.warnings().len();
         let result = self.planning.profile_kernels(kernels, options, |progress| bar.show(progress));
         self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
-        let (coverage, all) = (result?, self.planning.table().len());
+        result?;
+        let all = self.planning.table().len();
         if self.recorded.is_some() {
             return console
                 .text(format!("  profiling   none: {all} (kernel, micro-batch) pairs are recorded"));
@@ -90,7 +91,7 @@ impl Origin {
             database: self.database.clone(),
             devices: self.devices,
             policy: options.batch_size_policy,
-            coverage,
+            coverage: self.planning.coverage(kernels, options),
             noise: self.planning.noise(),
         });
         console.text(report)
@@ -98,7 +99,12 @@ impl Origin {
 
     /// Plans `kernels`; what was not measured is said as the user can help it.
     pub(super) fn plan(&mut self, kernels: &[Kernel], options: &PlanOptions) -> Result<Plan, Error> {
+        let is_slow = options.workspace_policy == WorkspacePolicy::Wd && options.wd_solver == WdSolver::Ilp;
+        let busy = is_slow.then(|| progress::busy("solving the integer linear programme of wd"));
         let planned = self.planning.plan(kernels, options);
+        if let Some(busy) = busy {
+            busy.finish_and_clear();
+        }
         planned.map_err(|error| self.explain(error, kernels))
     }
 

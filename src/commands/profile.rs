@@ -11,7 +11,7 @@ use crate::{
     progress::ProfileBar,
 };
 use cudnn_layers::conv::ProfileOptions;
-use planner::{BatchSizePolicy, Candidate, CostTable, DeviceHeader, Kernel, Measurement};
+use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::{
     fs,
@@ -60,8 +60,9 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let planning = planning(args, &device).with_records(records);
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
-        let header = DeviceHeader { date: args.date.clone(), ..table.device.clone() };
-        write(file, &small(&only(&table, &kernels, header)).to_json_lines())?;
+        let mut shipped = table.of_kernels(&kernels).thinned();
+        shipped.device.date = args.date.clone();
+        write(file, &shipped.to_json_lines())?;
         console.text(format!("  written     {}", file.display()))?;
     }
     console.object(&report)
@@ -126,42 +127,6 @@ fn measure(
     Ok((planning.table().clone(), report))
 }
 
-/// What `table` has of `kernels`, under another header.
-fn only(table: &CostTable, kernels: &[Kernel], header: DeviceHeader) -> CostTable {
-    let mut only = CostTable::new(header);
-    for (id, micro_batch, rows) in table.iter() {
-        let wanted = |kernel: &Kernel| kernel.id == *id && micro_batch <= kernel.mini_batch;
-        if kernels.iter().any(wanted) {
-            only.insert(*id, micro_batch, rows.to_vec()).expect("it was valid in the table it comes from");
-        }
-    }
-    only
-}
-
-/// The table as it is shipped: times to four digits, and without rows that no plan would use, because another one of the
-/// same size is at least as good in everything.
-fn small(table: &CostTable) -> CostTable {
-    let mut small = CostTable::new(table.device.clone());
-    for (kernel, micro_batch, rows) in table.iter() {
-        let mut kept: Vec<Measurement> = Vec::new();
-        let mut sorted = rows.to_vec();
-        sorted.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms).then(a.workspace.cmp(&b.workspace)));
-        for row in sorted {
-            let own = Candidate::from(&row);
-            let beaten = |by: &Measurement| Candidate::from(by).is_as_good_as(&own);
-            if !kept.iter().any(beaten) {
-                kept.push(Measurement { time_ms: four_digits(row.time_ms), ..row });
-            }
-        }
-        small.insert(*kernel, micro_batch, kept).expect("rounding keeps a measurement valid");
-    }
-    small
-}
-
-fn four_digits(value: f64) -> f64 {
-    format!("{value:.3e}").parse().expect("a number as it was printed")
-}
-
 /// Merges tables into the database, or writes what it has.
 fn look_after(args: &ProfileArgs, records: &Records, console: &mut Console) -> Result<(), Error> {
     let Some(database) = &records.database else {
@@ -208,46 +173,4 @@ fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(
 fn write(file: &Path, text: &str) -> Result<(), Error> {
     let refused = |source| Error::Write { file: file.display().to_string(), source };
     fs::write(file, text).map_err(refused)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use planner::{Bytes, ConvOp, ConvShape, Dtype, KernelId, Layout, Math};
-
-    #[test]
-    fn a_shipped_table_has_four_digits_and_no_row_that_loses_in_everything() {
-        let shape = ConvShape::default();
-        let id = KernelId {
-            op: ConvOp::Forward,
-            shape,
-            dtype: Dtype::F32,
-            math: Math::Fp32,
-            layout: Layout::Nchw,
-        };
-        let row = |name: &str, time_ms, workspace, max_error| Measurement {
-            algorithm: name.into(),
-            micro_batch: 2,
-            time_ms,
-            shared_ms: 0.0,
-            workspace: Bytes(workspace),
-            max_error,
-            deterministic: true,
-        };
-        let mut table = CostTable::default();
-        let rows = vec![
-            row("SLOW_AND_HUNGRY", 3.0, 100, 1e-6),
-            row("FAST", 1.234_56, 100, 1e-6),
-            row("SLOW_AND_EXACT", 2.0, 100, 1e-7),
-            row("FRUGAL", 4.0, 0, 1e-6),
-        ];
-        table.insert(id, 2, rows).unwrap();
-        let small = small(&table);
-        let rows = small.measurements(&id, 2).unwrap();
-        let names: Vec<&str> = rows.iter().map(|row| row.algorithm.as_str()).collect();
-        assert_eq!(names, ["FAST", "SLOW_AND_EXACT", "FRUGAL"]);
-        assert_eq!(rows[0].time_ms, 1.235);
-        let kernel = Kernel { name: "conv".into(), id, mini_batch: 1 };
-        assert!(only(&table, &[kernel], DeviceHeader::default()).is_empty());
-    }
 }

@@ -36,6 +36,8 @@ pub struct BudgetReport {
     pub unlimited_time_ms: f64,
     /// The time as a function of the budget: where it falls, and to what.
     pub curve: Vec<Step>,
+    /// Milliseconds that each MiB more could save at best.
+    pub price_ms_per_mib: f64,
     /// The smallest budget with a plan.
     pub smallest_budget_bytes: u64,
     /// The budget below which time begins to suffer.

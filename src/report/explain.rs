@@ -6,7 +6,7 @@ use super::{
     table::{Align, Table},
 };
 use planner::{
-    Bytes, ConvOp, CostTable, Curve, DesirableSet, Fronts, Kernel, Plan, PlanError, PlannedKernel,
+    Bytes, ConvOp, Cost, CostTable, Curve, DesirableSet, Fronts, Kernel, Plan, PlanError, PlannedKernel,
 };
 use serde::Serialize;
 use std::fmt;
@@ -117,7 +117,7 @@ impl ExplainReport {
     /// The same with the curve of a budget of device memory: there is no one limit.
     pub fn in_budget(self, budget: &BudgetReport) -> Self {
         Self {
-            price_ms_per_mib: price_at(&budget.curve, Bytes(budget.budget_bytes)),
+            price_ms_per_mib: budget.price_ms_per_mib,
             curve: budget.curve.clone(),
             smallest_limit_bytes: Some(budget.smallest_budget_bytes),
             smallest_limit_kernel: None,
@@ -128,16 +128,10 @@ impl ExplainReport {
     }
 }
 
-/// The most milliseconds that each MiB beyond `limit` could save.
-fn price_at(curve: &[Step], limit: Bytes) -> f64 {
-    let (within, beyond) = curve.split_at(curve.partition_point(|step| step.limit_bytes <= limit.0));
-    let Some(here) = within.last() else { return f64::INFINITY };
-    let rate = |step: &Step| (here.time_ms - step.time_ms) / Bytes(step.limit_bytes - limit.0).as_mib();
-    beyond.iter().map(rate).fold(0.0, f64::max)
-}
-
-fn steps(curve: &Curve) -> Vec<Step> {
-    curve.points().iter().map(|point| Step { limit_bytes: point.limit.0, time_ms: point.time_ms }).collect()
+/// The points of `curve`.
+pub(crate) fn steps(curve: &Curve) -> Vec<Step> {
+    let step = |point: &Cost| Step { limit_bytes: point.workspace.0, time_ms: point.time_ms };
+    curve.points().iter().map(step).collect()
 }
 
 fn kernel(plan: &Plan, planned: &PlannedKernel, set: &DesirableSet, table: &CostTable) -> KernelExplanation {

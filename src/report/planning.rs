@@ -4,7 +4,7 @@ use super::{
     kernels::{KernelReport, explanations, kernel_table},
     number::times,
 };
-use planner::{Bytes, DivisionReport, Plan, WorkspacePolicy};
+use planner::{Bytes, DivisionReport, Plan, WdSolver, WorkspacePolicy};
 use serde::Serialize;
 use std::fmt;
 use trainer::time::KernelTime;
@@ -18,6 +18,8 @@ pub struct PlanReport {
     pub workspace_policy: WorkspacePolicy,
     /// Its limit.
     pub limit_bytes: u64,
+    /// What divides the total of WD.
+    pub wd_solver: WdSolver,
     /// The accuracy class that was asked for.
     pub max_error: Option<f32>,
     /// Whether the times come from measurements of another machine.
@@ -30,11 +32,11 @@ pub struct PlanReport {
     pub undivided_time_ms: Option<f64>,
     /// The latter over the former.
     pub gain: Option<f64>,
-    /// Workspace of all kernels, as the policy adds it up.
+    /// The workspace that is allocated: under WR and WS what all kernels share, under WD a segment for each.
     pub workspace_total_bytes: u64,
-    /// The largest workspace of any kernel.
-    pub workspace_max_bytes: u64,
-    /// Under WD, how well the total was divided.
+    /// What workspaces would take if each kernel had one of its own.
+    pub workspace_separate_bytes: u64,
+    /// Under WD, how the total was divided.
     pub division: Option<DivisionReport>,
 }
 
@@ -46,14 +48,15 @@ impl PlanReport {
             policy: options.batch_size_policy.to_string(),
             workspace_policy: options.workspace_policy,
             limit_bytes: options.limit.0,
+            wd_solver: options.wd_solver,
             max_error: options.max_error,
             prediction: false,
             kernels: plan.kernels.iter().map(|planned| KernelReport::new(planned, measured)).collect(),
             time_ms: plan.time_ms,
             undivided_time_ms: plan.undivided_time_ms,
             gain: plan.gain(),
-            workspace_total_bytes: plan.workspace_total.0,
-            workspace_max_bytes: plan.workspace_max.0,
+            workspace_total_bytes: plan.workspace_total().0,
+            workspace_separate_bytes: plan.workspace_separate().0,
             division: plan.division,
         }
     }
@@ -77,11 +80,11 @@ impl PlanReport {
 
     /// What all kernels take together, in a line.
     pub fn totals(&self) -> String {
-        let workspace = format!(
-            "workspace {} in all, {} at most",
-            Bytes(self.workspace_total_bytes),
-            Bytes(self.workspace_max_bytes)
-        );
+        let [total, separate] = [self.workspace_total_bytes, self.workspace_separate_bytes].map(Bytes);
+        let workspace = match self.workspace_policy {
+            WorkspacePolicy::Wd => format!("workspace {total}, a segment for each kernel"),
+            _ => format!("workspace {total}, shared by all kernels (separate ones would take {separate})"),
+        };
         let planned = if self.prediction { "predicted" } else { "planned" };
         match (self.undivided_time_ms, self.gain) {
             (Some(undivided_ms), Some(gain)) => format!(
@@ -102,12 +105,16 @@ impl fmt::Display for PlanReport {
         writeln!(f, "Convolution kernels ({}):", self.policies())?;
         writeln!(f, "{}", kernel_table(&self.kernels))?;
         write!(f, "  total: {}", self.totals())?;
-        if let Some(DivisionReport { lower_bound_ms, greedy_ms, binaries }) = self.division {
+        if let Some(DivisionReport { lower_bound_ms, binaries }) = self.division {
+            let (solver, time_ms) = (self.wd_solver, self.time_ms);
             write!(
                 f,
-                "\n  division: no division is faster than {lower_bound_ms:.2} ms; a greedy one takes {greedy_ms:.2} ms; \
-                 {binaries} binary variables"
+                "\n  optimal: {time_ms:.2} ms (LP bound {lower_bound_ms:.2}); {binaries} binary variables, "
             )?;
+            match solver {
+                WdSolver::Exact => write!(f, "solved by our exact method")?,
+                WdSolver::Ilp => write!(f, "solved as an ILP by microlp")?,
+            }
         }
         write!(f, "\n\n{}", explanations(&self.kernels))
     }

@@ -22,8 +22,8 @@ pub struct ProfilingReport {
     pub devices: usize,
     /// The policy that said what to measure.
     pub policy: BatchSizePolicy,
-    /// What there is of the kernels that are planned, against what there could be.
-    pub coverage: Coverage,
+    /// Under `adaptive`: what there is of the kernels that are planned, against what there could be.
+    pub coverage: Option<Coverage>,
     /// What repeated measurements have shown.
     pub noise: Noise,
 }
@@ -45,23 +45,11 @@ impl fmt::Display for ProfilingReport {
 
 impl ProfilingReport {
     fn write_coverage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Coverage { measured, all, .. } = self.coverage;
-        match self.policy {
-            BatchSizePolicy::Adaptive => {
-                let share = 100.0 * self.coverage.share();
-                write!(f, "\n              {measured} are {share:.1} % of the {all} there are")?;
-                let gap = self.coverage.gap().map(|gap| 100.0 * gap);
-                gap.map_or(Ok(()), |gap| write!(f, "; all would make the plan {gap:.1} % faster at most"))
-            }
-            BatchSizePolicy::All if measured < all => {
-                write!(
-                    f,
-                    "\n              {} of the {all} there are cannot make a plan faster",
-                    all - measured
-                )
-            }
-            _ => Ok(()),
-        }
+        let Some(coverage) = self.coverage else { return Ok(()) };
+        let Coverage { measured, all, .. } = coverage;
+        write!(f, "\n              {measured} are {:.1} % of the {all} there are", 100.0 * coverage.share())?;
+        let gap = coverage.gap().map(|gap| 100.0 * gap);
+        gap.map_or(Ok(()), |gap| write!(f, "; all would make the plan {gap:.1} % faster at most"))
     }
 
     fn write_noise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

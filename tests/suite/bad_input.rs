@@ -29,6 +29,7 @@ fn values_of_options_and_variables_are_refused_by_name() {
         ("--policy half", ["--policy", "'half'"]),
         ("--workspace-policy wx", ["--workspace-policy", "'wx'"]),
         ("--workspace-policy wd", ["--workspace-policy wd", "--total-workspace"]),
+        ("--wd-solver ilp", ["--wd-solver ilp", "under the workspace policy wr"]),
         ("--max-error -1", ["--max-error", "'-1'"]),
         ("--device gpu", ["--device", "\"gpu\""]),
         ("--benchmark-devices cuda:1", ["--benchmark-devices", "'cuda:1'"]),

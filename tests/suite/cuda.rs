@@ -64,8 +64,8 @@ fn all_gpus_may_measure_for_one() {
     let devices = |report: &Value| report["profiling"]["devices"].as_u64();
     assert_eq!((devices(&alone), devices(&together)), (Some(1), Some(gpus as u64)));
     for report in [&alone, &together] {
-        let coverage = &report["profiling"]["coverage"];
-        assert_eq!((&coverage["all"], &report["profiling"]["known"]), (&16.into(), &0.into()), "{coverage}");
+        let profiling = &report["profiling"];
+        assert_eq!((&profiling["measured"], &profiling["known"]), (&16.into(), &0.into()), "{profiling}");
         assert!(report["plan"]["time_ms"].as_f64() > Some(0.0));
     }
     let missing = folder.run(&format!("{plan} --benchmark-devices 0,99"));

@@ -117,9 +117,23 @@ fn the_options_of_planning_reach_the_plan() {
     assert!(
         wd["division"]["lower_bound_ms"].as_f64().unwrap() <= wd["time_ms"].as_f64().unwrap() * (1.0 + 1e-9)
     );
+    let ilp = plan("--total-workspace 300KiB --wd-solver ilp");
+    assert_eq!((&wd["wd_solver"], &ilp["wd_solver"]), (&"exact".into(), &"ilp".into()));
+    let [exact_ms, ilp_ms] = [&wd, &ilp].map(|plan| plan["time_ms"].as_f64().unwrap());
+    assert!((exact_ms - ilp_ms).abs() <= 1e-7 * exact_ms, "{exact_ms} and {ilp_ms} ms");
     let ws = plan("--workspace-policy ws --total-workspace 100KiB --policy all --max-error 1e-6");
     assert_eq!(ws["policy"], "all");
-    assert_eq!(ws["workspace_total_bytes"], ws["workspace_max_bytes"]);
+    // One arena is the same limit for every kernel; what separate workspaces would take is said beside it.
+    let wr = plan("--workspace-limit 100KiB --policy all --max-error 1e-6");
+    for plan in [&wr, &ws] {
+        let kernels = plan["kernels"].as_array().unwrap().iter();
+        let workspaces: Vec<u64> =
+            kernels.map(|kernel| kernel["workspace_bytes"].as_u64().unwrap()).collect();
+        let [total, separate] =
+            ["total", "separate"].map(|what| plan[format!("workspace_{what}_bytes")].as_u64());
+        assert_eq!(total, workspaces.iter().max().copied());
+        assert!(separate >= Some(workspaces.iter().sum()) && separate > total);
+    }
     assert!(
         ws["kernels"]
             .as_array()

@@ -5,10 +5,14 @@
 //! whatever implements [`Profiler`]; a [`Plan`] goes out. Both are plain data.
 //!
 //! ```text
-//! kernels ──► CostTable::profile ──► CostTable ──► plan ──► Plan
-//!                  ▲                                ▲
-//!               Profiler                       PlanOptions
+//! kernels ──► profile ──► CostTable ──► plan ──► Plan
+//!                ▲                       ▲
+//!             Profiler              PlanOptions
 //! ```
+//!
+//! Five rooms, each of which uses only those before it: `model` (sizes, kernels, measurements, configurations), `table`
+//! (the measurements of a device), `choose` (one kernel's best configuration under a limit: the dynamic programme, WR),
+//! `divide` (all kernels together: WD's division of a total, curves, budgets) and `measure` (what is measured).
 //!
 //! Words, as in the µ-cuDNN paper (arXiv 1804.04806): a *kernel* is one [`ConvOp`] of one convolution layer;
 //! a *micro-configuration* is an algorithm with a micro-batch size, its time and its workspace; a
@@ -41,12 +45,14 @@
 //! }
 //!
 //! let shape = ConvShape { c: 64, h: 27, w: 27, k: 192, r: 5, s: 5, pad: [2, 2], ..ConvShape::default() };
-//! let id = KernelId { op: ConvOp::Forward, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw
-//! }; let kernels = [Kernel { name: "conv2".into(), id, mini_batch: 256 }];
+//! let (dtype, math, layout) = (Dtype::F32, Math::Fp32, Layout::Nchw);
+//! let id = KernelId { op: ConvOp::Forward, shape, dtype, math, layout };
+//! let kernels = [Kernel { name: "conv2".into(), id, mini_batch: 256 }];
 //!
+//! let options = PlanOptions { limit: "64MiB".parse()?, ..PlanOptions::default() };
 //! let mut table = CostTable::new(DeviceHeader::default());
-//! table.profile(&kernels, BatchSizePolicy::PowerOfTwo, &mut Affine, |_| ())?;
-//! let plan = plan(&kernels, &table, &PlanOptions { limit: "64MiB".parse()?, ..PlanOptions::default() })?;
+//! profile(&mut table, &kernels, &options, &mut Affine, |_| ())?;
+//! let plan = plan(&kernels, &table, &options)?;
 //!
 //! assert_eq!(plan.kernels[0].configuration.to_string(), "4x64 FFT");
 //! assert_eq!(plan.kernels[0].explanation.to_string(), "FFT at 256 is 1.11x faster but lacks 192 MiB");
@@ -56,58 +62,24 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod adaptive;
-mod configuration;
-mod cost_table;
-mod coverage;
-mod curve;
-mod desirable;
-mod dp;
-mod error;
-mod estimate;
-mod explain;
-mod fronts;
-mod ilp;
-mod json_lines;
-mod kernel;
-mod knapsack;
-mod measuring;
-mod micro;
-mod noise;
-mod plan;
-mod policy;
-mod problem;
-mod profiler;
-mod reduction;
-mod relaxation;
-mod relevant;
-mod units;
-mod wd;
-mod wr;
-mod ws;
+mod choose;
+mod divide;
+mod measure;
+mod model;
+mod table;
 
-pub use configuration::{Configuration, Run};
-pub use cost_table::{CostTable, DeviceHeader};
-pub use coverage::Coverage;
-pub use curve::{Curve, CurvePoint};
-pub use desirable::DesirableSet;
-pub use dp::{Sweep, desirable_set};
-pub use error::{
-    CostTableError, InvalidMeasurement, MergeError, ParseBytesError, ParsePolicyError, PlanError,
-    ProfileError,
+pub use choose::{
+    Curve, DivisionReport, Explanation, Plan, PlanError, PlanOptions, PlannedKernel, Rejected, Sweep,
+    desirable_set,
 };
-pub use explain::{Explanation, Rejected};
-pub use fronts::Fronts;
-pub use ilp::{DivideError, IlpMethod, divide_ilp};
-pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
-pub use knapsack::{Alternative, Division, divide_exact};
-pub use measuring::Progress;
-pub use micro::{Algorithm, Measurement, MicroConfiguration};
-pub use noise::Noise;
-pub use plan::{
-    ARENA_ALIGNMENT, DivisionReport, Plan, PlanOptions, PlannedKernel, plan, plan_with, plan_with_solver,
-    plan_within,
+pub use divide::{Division, Fronts, Headroom, divide_exact, divide_ilp, divided_budget, plan, plan_within};
+pub use measure::{
+    Coverage, Done, Noise, ProfileError, Profiler, ProfilerError, Progress, Request, RequestError, coverage,
+    profile, repeat,
 };
-pub use policy::{BatchSizePolicy, WorkspacePolicy};
-pub use profiler::{Candidate, Done, Profiler, ProfilerError, Request, RequestError};
-pub use units::Bytes;
+pub use model::{
+    ARENA_ALIGNMENT, Algorithm, BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, Cost, DesirableSet,
+    Dtype, InvalidMeasurement, Kernel, KernelId, Layout, Math, Measurement, ParseBytesError,
+    ParsePolicyError, Run, WdSolver, WorkspacePolicy,
+};
+pub use table::{CostTable, CostTableError, DeviceHeader, MergeError};

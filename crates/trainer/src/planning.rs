@@ -87,7 +87,7 @@ impl Planning {
     }
 
     /// Measures what a plan of the nets' kernels with `options` needs and is not known yet: under the `adaptive`
-    /// policy what is likely to be of use under this limit. Says how much that was, and what more could gain.
+    /// policy what is likely to be of use under this limit.
     ///
     /// # Errors
     /// [`NetError::Profile`].
@@ -96,7 +96,7 @@ impl Planning {
         nets: &mut [&mut Net],
         options: &PlanOptions,
         progress: impl FnMut(Progress<'_>),
-    ) -> Result<Coverage, NetError> {
+    ) -> Result<(), NetError> {
         let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
         self.profile_kernels(&kernels, options, progress)
     }
@@ -110,21 +110,27 @@ impl Planning {
         kernels: &[Kernel],
         options: &PlanOptions,
         mut progress: impl FnMut(Progress<'_>),
-    ) -> Result<Coverage, NetError> {
+    ) -> Result<(), NetError> {
         self.read_database();
         let before = self.table.clone();
         // What is from earlier runs may have been measured in quieter times, and is not paid for again.
         let is_new = |id: &KernelId, size: u32| before.measurements(id, size).is_none();
         let mut noise = Noise::default();
         self.measure(|table, profiler| {
-            table.profile_for(kernels, options, profiler, &mut progress)?;
+            planner::profile(table, kernels, options, profiler, &mut progress)?;
             if *table != before {
-                noise = table.repeat_for(kernels, options, profiler, is_new, &mut progress)?;
+                noise = planner::repeat(table, kernels, options, profiler, is_new, &mut progress)?;
             }
             Ok(())
         })?;
         self.noise = noise;
-        Ok(self.table.coverage(kernels, options))
+        Ok(())
+    }
+
+    /// Under `adaptive`: how much of what there is was measured, and what more could gain.
+    pub fn coverage(&self, kernels: &[Kernel], options: &PlanOptions) -> Option<Coverage> {
+        let is_partial = options.batch_size_policy == BatchSizePolicy::Adaptive;
+        is_partial.then(|| planner::coverage(&self.table, kernels, options))
     }
 
     /// Measures what `policy` needs of `kernels` and is not known yet, telling `progress` on the way.
@@ -137,7 +143,8 @@ impl Planning {
         policy: BatchSizePolicy,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<(), NetError> {
-        self.measure(|table, profiler| table.profile(kernels, policy, profiler, progress))
+        let options = PlanOptions { batch_size_policy: policy, ..PlanOptions::default() };
+        self.measure(|table, profiler| planner::profile(table, kernels, &options, profiler, progress))
     }
 
     /// Plans the kernels of `net` on what was measured, and installs the plan.
@@ -279,11 +286,35 @@ pub fn header(device: &Device) -> DeviceHeader {
     }
 }
 
-/// The processor's model, as the operating system names it.
+/// The processor's model, as the operating system names it; where it has only numbers for it (ARM), those.
 pub fn processor_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+    named_model(&info).unwrap_or_else(|| numbered_model(&info))
+}
+
+fn named_model(cpuinfo: &str) -> Option<String> {
+    let (_, name) = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'))?;
+    Some(name.trim().to_owned())
+}
+
+/// The architecture and the numbers of each kind of core, as in `aarch64 0x41-0xd05-0x1-0 x4, 0x41-0xd0a-0x1-0 x4`.
+fn numbered_model(cpuinfo: &str) -> String {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for core in cpuinfo.split("\n\n") {
+        let number = |what: &&str| {
+            let line = core.lines().find(|line| line.starts_with(what))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let numbers = ["CPU implementer", "CPU part", "CPU variant", "CPU revision"];
+        let kind: Vec<String> = numbers.iter().filter_map(number).collect();
+        match (kind.join("-"), kinds.last_mut()) {
+            (kind, _) if kind.is_empty() => (),
+            (kind, Some((last, count))) if *last == kind => *count += 1,
+            (kind, _) => kinds.push((kind, 1)),
+        }
+    }
+    let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} x{count}")).collect();
+    format!("{} {}", std::env::consts::ARCH, kinds.join(", ")).trim_end().to_owned()
 }
 
 /// The widest vectors of this processor that our kernels use.

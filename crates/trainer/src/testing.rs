@@ -132,7 +132,7 @@ impl Forced {
         let mut table = CostTable::new(DeviceHeader::default());
         let kernels = net.kernels();
         let mut profiler = ForcedProfiler { forced: self, candidates };
-        table.profile(&kernels, options.batch_size_policy, &mut profiler, |_| ()).unwrap();
+        planner::profile(&mut table, &kernels, options, &mut profiler, |_| ()).unwrap();
         let plan = planner::plan(&kernels, &table, options).unwrap();
         net.install(&plan).unwrap();
         plan

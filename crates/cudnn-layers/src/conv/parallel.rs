@@ -1,7 +1,7 @@
 //! Several devices of one model that measure at the same time.
 
 use super::profile::geometry;
-use planner::{Candidate, Done, Measurement, Profiler, ProfilerError, Request, RequestError};
+use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{
     fmt,
     ops::Range,
@@ -30,15 +30,41 @@ impl ParallelProfiler {
         assert!(!workers.is_empty(), "somebody has to measure");
         Self { workers }
     }
+}
 
-    /// Lets the workers serve `requests`, piece by piece, through `serve`, and hands what comes to `done`. The first error
-    /// ends it.
-    fn share<T: Send>(
-        &mut self,
-        requests: &[Request],
-        serve: impl Fn(&mut Worker, Piece<'_, T>) -> Result<(), RequestError> + Sync,
-        mut done: impl FnMut(usize, T) -> Result<(), ProfilerError>,
-    ) -> Result<(), RequestError> {
+/// Requests about one kernel, and where their results go.
+struct Piece<'p> {
+    /// Index of the first of them among all.
+    first: usize,
+    requests: &'p [Request],
+    results: &'p Sender<(usize, Result<Vec<Measurement>, ProfilerError>)>,
+    stopped: &'p AtomicBool,
+}
+
+impl Piece<'_> {
+    /// Has `worker` serve the requests. Whatever comes of it is passed on; an error ends the worker, too.
+    fn serve(&self, worker: &mut Worker) -> Result<(), ()> {
+        let served = worker.measure_each(self.requests, &mut |index, rows| {
+            let sent = self.results.send((self.first + index, Ok(rows)));
+            if sent.is_err() || self.stopped.load(Ordering::Relaxed) {
+                return Err("measuring has ended".into());
+            }
+            Ok(())
+        });
+        served.map_err(|RequestError { index, source }| {
+            // The receiver is gone if another error came first.
+            let _ = self.results.send((self.first + index, Err(source)));
+        })
+    }
+}
+
+impl Profiler for ParallelProfiler {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        self.workers[0].measure(request)
+    }
+
+    /// Lets the workers serve `requests`, kernel by kernel. The first error ends it.
+    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
         let pieces = Mutex::new(pieces(requests).into_iter());
         let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
         let stopped = AtomicBool::new(false);
@@ -46,14 +72,12 @@ impl ParallelProfiler {
         thread::scope(|scope| {
             let (results, received) = channel();
             for worker in &mut self.workers {
-                let (results, next, stopped, serve) = (results.clone(), &next, &stopped, &serve);
+                let (results, next, stopped) = (results.clone(), &next, &stopped);
                 scope.spawn(move || {
                     while let Some(range) = next() {
                         let (first, requests) = (range.start, &requests[range]);
-                        let served = serve(worker, Piece { first, requests, results: &results, stopped });
-                        if let Err(RequestError { index, source }) = served {
-                            // Nobody listens any more if another error came first.
-                            let _ = results.send((first + index, Err(source)));
+                        let piece = Piece { first, requests, results: &results, stopped };
+                        if piece.serve(worker).is_err() {
                             return;
                         }
                     }
@@ -69,54 +93,6 @@ impl ParallelProfiler {
             }
         });
         result
-    }
-}
-
-/// Requests about one kernel, and where their results go.
-struct Piece<'p, T> {
-    /// Index of the first of them among all.
-    first: usize,
-    requests: &'p [Request],
-    results: &'p Sender<(usize, Result<T, ProfilerError>)>,
-    stopped: &'p AtomicBool,
-}
-
-impl<T> Piece<'_, T> {
-    /// Passes on the result of a request of the piece.
-    fn send(&self, index: usize, result: T) -> Result<(), ProfilerError> {
-        let sent = self.results.send((self.first + index, Ok(result)));
-        if sent.is_err() || self.stopped.load(Ordering::Relaxed) {
-            return Err("measuring has ended".into());
-        }
-        Ok(())
-    }
-}
-
-impl Profiler for ParallelProfiler {
-    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        self.workers[0].measure(request)
-    }
-
-    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
-        let serve = |worker: &mut Worker, piece: Piece<'_, Vec<Measurement>>| {
-            worker.measure_each(piece.requests, &mut |index, rows| piece.send(index, rows))
-        };
-        self.share(requests, serve, done)
-    }
-
-    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
-        let mut all: Vec<Option<Vec<Candidate>>> = vec![None; requests.len()];
-        let serve = |worker: &mut Worker, piece: Piece<'_, Vec<Candidate>>| {
-            for (index, candidates) in worker.candidates(piece.requests)?.into_iter().flatten().enumerate() {
-                piece.send(index, candidates).map_err(|source| RequestError { index, source })?;
-            }
-            Ok(())
-        };
-        self.share(requests, serve, |index, candidates| {
-            all[index] = Some(candidates);
-            Ok(())
-        })?;
-        Ok(all.into_iter().collect())
     }
 }
 
@@ -165,10 +141,6 @@ impl<F: FnMut() -> Result<Worker, ProfilerError>> Late<F> {
             opened => Ok(opened.insert((self.open)()?)),
         }
     }
-
-    fn first(&mut self) -> Result<&mut Worker, RequestError> {
-        self.worker().map_err(|source| RequestError { index: 0, source })
-    }
 }
 
 impl<F: FnMut() -> Result<Worker, ProfilerError>> Profiler for Late<F> {
@@ -177,11 +149,8 @@ impl<F: FnMut() -> Result<Worker, ProfilerError>> Profiler for Late<F> {
     }
 
     fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
-        self.first()?.measure_each(requests, done)
-    }
-
-    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
-        self.first()?.candidates(requests)
+        let worker = self.worker().map_err(|source| RequestError { index: 0, source })?;
+        worker.measure_each(requests, done)
     }
 }
 
@@ -208,14 +177,15 @@ mod tests {
     }
 
     fn row(worker: usize, request: &Request) -> Measurement {
-        let max_error = 0.0;
-        let candidate = Candidate {
+        Measurement {
             algorithm: "GEMM".into(),
+            micro_batch: request.micro_batch,
+            time_ms: worker as f64,
+            shared_ms: 0.0,
             workspace: planner::Bytes(0),
-            max_error,
+            max_error: 0.0,
             deterministic: true,
-        };
-        candidate.taking(request.micro_batch, worker as f64)
+        }
     }
 
     /// Measures its own number; waits for the others before its first piece is done.
@@ -234,11 +204,6 @@ mod tests {
                 return Err("the device is lost".into());
             }
             Ok(vec![row(self.number, request)])
-        }
-
-        fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
-            let of = |request: &Request| vec![Candidate::from(&row(self.number, request))];
-            Ok(Some(requests.iter().map(of).collect()))
         }
     }
 
@@ -270,14 +235,6 @@ mod tests {
         used.sort_by(f64::total_cmp);
         used.dedup();
         assert_eq!(used, [0.0, 1.0, 2.0]);
-    }
-
-    #[test]
-    fn candidates_come_in_the_order_of_the_requests() {
-        let requests = requests(5, 4);
-        let candidates = workers(2, false, None).candidates(&requests).unwrap().unwrap();
-        assert_eq!(candidates.len(), 20);
-        assert!(candidates.iter().all(|of_request| of_request.len() == 1));
     }
 
     #[test]

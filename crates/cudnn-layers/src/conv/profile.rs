@@ -5,8 +5,7 @@ use super::cuda::CudaProfiler;
 use super::run::{slices, workspace_bytes};
 use super::{ConvOp, operand_lens};
 use planner::{
-    Bytes, Candidate, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError,
-    Request, RequestError,
+    Bytes, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError, Request,
 };
 use std::{
     fmt,
@@ -57,9 +56,9 @@ const HOPELESS: f64 = 1.3;
 
 /// Measures kernels on the CPU, on operands of its own that no one else sees.
 ///
-/// Calls are timed as they will run: micro-batches smaller than the largest one measured so far of a kernel are taken in
-/// turn from the slices of that one's operands. They find the caches as parts of a mini-batch do, with other samples in
-/// them, and add up if they are parts of a filter gradient. Each prepares the filter for itself; that part of its time is
+/// Calls are timed as they will run: micro-batches are taken in turn from the slices of the mini-batch's operands, whenever
+/// they are measured. They find the caches as parts of a mini-batch do, with other samples in them, and add up if they are
+/// parts of a filter gradient. Each prepares the filter for itself; that part of its time is
 /// what it would share with other micro-batches.
 #[derive(Debug)]
 pub struct CpuProfiler {
@@ -94,20 +93,11 @@ impl CpuProfiler {
     }
 }
 
-fn candidate((algorithm, len): &(&'static dyn CpuAlgorithm, usize)) -> Candidate {
-    Candidate {
-        algorithm: algorithm.name().into(),
-        workspace: workspace_bytes(*len),
-        max_error: algorithm.max_error(),
-        deterministic: true,
-    }
-}
-
 impl Profiler for CpuProfiler {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let candidates = self.algorithms(request)?;
-        let Request { kernel, micro_batch, .. } = request;
-        let (op, geometry) = (kernel.op, geometry(&kernel.shape, *micro_batch));
+        let &Request { kernel, micro_batch, mini_batch, .. } = request;
+        let (op, geometry) = (kernel.op, geometry(&kernel.shape, micro_batch.max(mini_batch)));
         let largest = candidates.last().map_or(0, |&(_, len)| len);
         let bench = self.bench.take().filter(|bench| bench.holds(op, &geometry));
         let bench = self.bench.insert(bench.unwrap_or_else(|| Bench::new(op, geometry)));
@@ -115,23 +105,22 @@ impl Profiler for CpuProfiler {
         let (cpu, options) = (&self.cpu, &self.options);
         let mut best = Duration::MAX;
         let mut measurements = Vec::with_capacity(candidates.len());
-        for applying in candidates {
-            let (algorithm, len) = applying;
-            let time = cpu.run(|| time(options, || bench.call(cpu, algorithm, geometry.n, len), best));
+        for (algorithm, len) in candidates {
+            let samples = micro_batch as usize;
+            let time = cpu.run(|| time(options, || bench.call(cpu, algorithm, samples, len), best));
             best = best.min(time.call);
             let [time_ms, shared_ms] = [time.call, time.preparing].map(|time| time.as_secs_f64() * 1e3);
-            let measured = candidate(&applying).taking(*micro_batch, time_ms);
-            measurements.push(Measurement { shared_ms, ..measured });
+            measurements.push(Measurement {
+                algorithm: algorithm.name().into(),
+                micro_batch,
+                time_ms,
+                shared_ms,
+                workspace: workspace_bytes(len),
+                max_error: algorithm.max_error(),
+                deterministic: true,
+            });
         }
         Ok(measurements)
-    }
-
-    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
-        let of = |(index, request): (usize, &Request)| {
-            let applying = self.algorithms(request).map_err(|source| RequestError { index, source })?;
-            Ok(applying.iter().map(candidate).collect())
-        };
-        requests.iter().enumerate().map(of).collect::<Result<_, _>>().map(Some)
     }
 }
 
@@ -302,4 +291,28 @@ pub fn kernel_id(op: ConvOp, g: &ConvGeometry) -> KernelId {
         groups: extent(g.groups),
     };
     KernelId { op, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_micro_batch_is_a_slice_of_the_mini_batchs_operands() {
+        let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::MAX };
+        let mut profiler = CpuProfiler::new(Cpu::new(1), options);
+        let kernel = |k| kernel_id(ConvOp::BackwardFilter, &ConvGeometry::new([1, 2, 6, 6], k, [3, 3]));
+        let part = |k, micro_batch| Request {
+            mini_batch: 8,
+            algorithms: Some(vec!["IMPLICIT_GEMM".into()]),
+            ..Request::all(kernel(k), micro_batch)
+        };
+        // Another kernel was measured in between, and the largest size is not among what is repeated.
+        for (k, micro_batch) in [(4, 8), (5, 8), (4, 2), (4, 3)] {
+            let rows = profiler.measure(&part(k, micro_batch)).unwrap();
+            assert_eq!((rows.len(), rows[0].micro_batch), (1, micro_batch));
+            let bench = profiler.bench.as_ref().unwrap();
+            assert_eq!((bench.geometry.n, bench.geometry.k), (8, k));
+        }
+    }
 }

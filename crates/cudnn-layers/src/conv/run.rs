@@ -11,7 +11,7 @@ use super::{
     operand_lens,
 };
 use crate::raw::Cudnn;
-use planner::{Bytes, Configuration, MicroConfiguration, Run};
+use planner::{Bytes, Configuration, Measurement, Run};
 use std::{ops::Range, sync::Arc};
 use tensor::{
     Accumulate, ConvGeometry, Cpu, Device, View, ViewMut,
@@ -199,7 +199,7 @@ fn ready(
     device: &Device,
     op: ConvOp,
     geometry: ConvGeometry,
-    micro: &MicroConfiguration,
+    micro: &Measurement,
 ) -> Result<Ready, ConvError> {
     let name = micro.algorithm.as_str();
     let unknown = || ConvError::Unknown { op, algorithm: name.to_owned() };

@@ -83,12 +83,14 @@ fn compare(shape: Shape, mini_batch: u32, workspace: WorkspacePolicy, limit: Byt
     let kernels = model.kernels(mini_batch);
     let mut table = CostTable::default();
     let adaptive = options(BatchSizePolicy::Adaptive, workspace, limit);
-    let coverage = table.profile_for(&kernels, &adaptive, &mut model, |_| ()).unwrap();
+    profile(&mut table, &kernels, &adaptive, &mut model, |_| ()).unwrap();
+    let coverage = planner::coverage(&table, &kernels, &adaptive);
     assert_eq!(coverage.measured, model.measured);
     assert_eq!(coverage.time_ms, Some(plan(&kernels, &table, &adaptive).unwrap().time_ms));
 
     let all = options(BatchSizePolicy::All, workspace, limit);
-    let full = table.profile_for(&kernels, &all, &mut model, |_| ()).unwrap();
+    profile(&mut table, &kernels, &all, &mut model, |_| ()).unwrap();
+    let full = planner::coverage(&table, &kernels, &all);
     assert_eq!((full.measured, full.share(), full.gap()), (coverage.all, 1.0, Some(0.0)));
     (coverage.time_ms.unwrap() / full.time_ms.unwrap(), coverage)
 }
@@ -164,7 +166,8 @@ fn its_bound_holds_on_monotone_costs() {
 
         let mut table = CostTable::default();
         let adaptive = options(BatchSizePolicy::Adaptive, policy, limit);
-        let coverage = table.profile_for(&kernels, &adaptive, &mut recorded.clone(), |_| ()).unwrap();
+        profile(&mut table, &kernels, &adaptive, &mut recorded.clone(), |_| ()).unwrap();
+        let coverage = planner::coverage(&table, &kernels, &adaptive);
         let bound_ms = coverage.lower_bound_ms.unwrap();
         assert!(bound_ms <= all_ms * (1.0 + 1e-9), "{bound_ms} is no bound of {all_ms}");
         assert!(all_ms <= coverage.time_ms.unwrap() * (1.0 + 1e-9));
@@ -182,15 +185,15 @@ fn progress_ends_with_what_was_done_and_a_second_time_measures_nothing() {
     let mut table = CostTable::default();
     let adaptive = options(BatchSizePolicy::Adaptive, WorkspacePolicy::Wr, Bytes::mib(20));
     let mut last = None;
-    let coverage = table
-        .profile_for(&kernels, &adaptive, &mut model, |step| {
-            assert!(step.done <= step.total);
-            last = Some((step.done, step.total, step.next.is_none()));
-        })
-        .unwrap();
-    assert_eq!(last, Some((coverage.measured, coverage.measured, true)));
-    let again = table.profile_for(&kernels, &adaptive, &mut model, |_| ()).unwrap();
-    assert_eq!((again, model.measured), (coverage, coverage.measured));
+    profile(&mut table, &kernels, &adaptive, &mut model, |step| {
+        assert!(step.done <= step.total);
+        last = Some((step.done, step.total, step.next.is_none()));
+    })
+    .unwrap();
+    let measured = model.measured;
+    assert_eq!(last, Some((measured, measured, true)));
+    profile(&mut table, &kernels, &adaptive, &mut model, |_| ()).unwrap();
+    assert_eq!((table.len(), model.measured), (measured, measured));
 }
 
 #[test]
@@ -200,7 +203,8 @@ fn an_infeasible_limit_ends_the_search_and_is_reported_by_the_plan() {
     let kernels = model.kernels(64);
     let mut table = CostTable::default();
     let adaptive = options(BatchSizePolicy::Adaptive, WorkspacePolicy::Wr, Bytes(0));
-    let coverage = table.profile_for(&kernels, &adaptive, &mut model, |_| ()).unwrap();
+    profile(&mut table, &kernels, &adaptive, &mut model, |_| ()).unwrap();
+    let coverage = coverage(&table, &kernels, &adaptive);
     assert_eq!((coverage.time_ms, coverage.gap()), (None, None));
     let error = plan(&kernels, &table, &adaptive).unwrap_err();
     assert!(
@@ -225,7 +229,8 @@ fn an_algorithm_that_runs_at_some_sizes_only_is_found() {
     let kernels = [kernel(1, 390)];
     let mut table = CostTable::default();
     let adaptive = options(BatchSizePolicy::Adaptive, WorkspacePolicy::Wr, Bytes(0));
-    let coverage = table.profile_for(&kernels, &adaptive, &mut Refusing, |_| ()).unwrap();
+    profile(&mut table, &kernels, &adaptive, &mut Refusing, |_| ()).unwrap();
+    let planned = plan(&kernels, &table, &adaptive).unwrap();
     // Two calls of at most 200 samples.
-    assert!(close(coverage.time_ms.unwrap(), 2.0 * 5.0 + 390.0 * 0.1), "{coverage:?}");
+    assert!(close(planned.time_ms, 2.0 * 5.0 + 390.0 * 0.1), "{}", planned.kernels[0].configuration);
 }

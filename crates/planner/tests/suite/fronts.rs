@@ -20,9 +20,11 @@ fn planned(
 
 /// Time on the straight line between the points around `limit`.
 fn line_ms(curve: &Curve, limit: Bytes) -> f64 {
-    let here = curve.points().iter().rfind(|point| point.limit <= limit).unwrap();
-    let Some(beyond) = curve.points().iter().find(|point| point.limit > limit) else { return here.time_ms };
-    let part = (limit.0 - here.limit.0) as f64 / (beyond.limit.0 - here.limit.0) as f64;
+    let here = curve.points().iter().rfind(|point| point.workspace <= limit).unwrap();
+    let Some(beyond) = curve.points().iter().find(|point| point.workspace > limit) else {
+        return here.time_ms;
+    };
+    let part = (limit.0 - here.workspace.0) as f64 / (beyond.workspace.0 - here.workspace.0) as f64;
     here.time_ms + part * (beyond.time_ms - here.time_ms)
 }
 
@@ -50,7 +52,7 @@ proptest! {
             let time_ms = |limit| planned(&net, policy, limit).map(|plan| plan.time_ms);
             let mut limits = vec![Bytes(limit), Bytes::MAX];
             for point in curve.points() {
-                limits.extend([point.limit, Bytes(point.limit.0 - 1)]);
+                limits.extend([point.workspace, Bytes(point.workspace.0 - 1)]);
             }
             for limit in limits {
                 match (curve.time_ms(limit), time_ms(limit)) {
@@ -66,9 +68,9 @@ proptest! {
         let curve = fronts(&net).curve(WorkspacePolicy::Wd);
         let time_ms = |limit| planned(&net, WorkspacePolicy::Wd, limit).map(|plan| plan.time_ms);
         for point in curve.points() {
-            prop_assert!(close(point.time_ms, time_ms(point.limit).unwrap()));
+            prop_assert!(close(point.time_ms, time_ms(point.workspace).unwrap()));
         }
-        let smallest = curve.smallest_limit().unwrap();
+        let smallest = curve.points()[0].workspace;
         prop_assert_eq!(time_ms(Bytes(smallest.0 - 1)), None);
         let Some(staircase_ms) = curve.time_ms(Bytes(limit)) else {
             prop_assert_eq!(time_ms(Bytes(limit)), None);
@@ -103,7 +105,7 @@ proptest! {
     fn the_smallest_limit_is_named_with_its_kernel(net in hungry_net(), policy in workspace_policy()) {
         let fronts = fronts(&net);
         let (limit, kernel) = fronts.smallest_limit(policy).unwrap();
-        prop_assert_eq!(fronts.curve(policy).smallest_limit(), Some(limit));
+        prop_assert_eq!(fronts.curve(policy).points()[0].workspace, limit);
         prop_assert!(planned(&net, policy, limit).is_some() && planned(&net, policy, Bytes(limit.0 - 1)).is_none());
         let least = |set: &DesirableSet| set.iter().next().unwrap().workspace();
         let most = fronts.iter().map(|(_, set)| least(set)).max().unwrap();

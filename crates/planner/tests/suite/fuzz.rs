@@ -94,12 +94,13 @@ fn use_up(mut table: CostTable, limit: Bytes) {
         for sizes in BatchSizePolicy::ALL {
             let options = options(sizes, workspace, limit);
             let _ = plan(&kernels, &table, &options);
-            let _ = table.coverage(&kernels, &options);
+            let _ = plan(&kernels, &table, &PlanOptions { wd_solver: WdSolver::Ilp, ..options.clone() });
+            let _ = coverage(&table, &kernels, &options);
             if let Ok(fronts) = Fronts::new(&kernels, &table, &options) {
                 let _ = (fronts.curve(workspace), fronts.price_ms_per_mib(workspace, limit));
                 let _ = fronts.smallest_limit(workspace);
             }
-            let _ = table.clone().profile_for(&kernels, &options, &mut table, |_| ());
+            let _ = profile(&mut table.clone(), &kernels, &options, &mut table, |_| ());
         }
     }
 }

@@ -12,7 +12,6 @@ mod knapsack;
 mod noise;
 mod plans;
 mod recorded;
-mod relevant;
 mod sharing;
 mod synthetic;
 mod units;

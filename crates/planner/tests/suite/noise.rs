@@ -11,11 +11,13 @@ struct Busy {
     /// One of so many measurements is disturbed; none if it is zero.
     every: u64,
     calls: usize,
+    requests: Vec<Request>,
 }
 
 impl Profiler for Busy {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         self.calls += 1;
+        self.requests.push(request.clone());
         let mut rows = self.table.measure(request)?;
         for row in &mut rows {
             if self.every > 0 && self.random.below(self.every) == 0 {
@@ -42,11 +44,11 @@ fn net() -> (Vec<Kernel>, CostTable) {
 fn profiled(every: u64, seed: u64) -> (CostTable, Noise, usize, usize) {
     let (kernels, truth) = net();
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
-    let mut busy = Busy { table: truth, random: Random(seed), every, calls: 0 };
+    let mut busy = Busy { table: truth, random: Random(seed), every, calls: 0, requests: Vec::new() };
     let mut table = CostTable::default();
-    table.profile_for(&kernels, &options, &mut busy, |_| ()).unwrap();
+    profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
     let first = busy.calls;
-    let noise = table.repeat_for(&kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+    let noise = repeat(&mut table, &kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
     (table, noise, first, busy.calls - first)
 }
 
@@ -75,11 +77,12 @@ fn a_busy_device_is_noticed_and_its_plans_come_nearer_to_the_truth() {
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
     let (mut before_ms, mut after_ms, mut noisy) = (0.0, 0.0, 0);
     for seed in 0..40 {
-        let mut busy = Busy { table: truth.clone(), random: Random(seed), every: 3, calls: 0 };
+        let mut busy =
+            Busy { table: truth.clone(), random: Random(seed), every: 3, calls: 0, requests: Vec::new() };
         let mut table = CostTable::default();
-        table.profile_for(&kernels, &options, &mut busy, |_| ()).unwrap();
+        profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
         before_ms += true_ms(&plan(&kernels, &table, &options).unwrap(), &truth);
-        let noise = table.repeat_for(&kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+        let noise = repeat(&mut table, &kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
         after_ms += true_ms(&plan(&kernels, &table, &options).unwrap(), &truth);
         noisy += usize::from(noise.largest > 0.03);
     }
@@ -103,10 +106,11 @@ fn two_runs_in_a_row_give_plans_that_are_worth_the_same() {
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
     // One of twenty measurements is up to twice too long: a machine with something else to do now and then.
     let planned = |seed| {
-        let mut busy = Busy { table: truth.clone(), random: Random(seed), every: 20, calls: 0 };
+        let mut busy =
+            Busy { table: truth.clone(), random: Random(seed), every: 20, calls: 0, requests: Vec::new() };
         let mut table = CostTable::default();
-        table.profile_for(&kernels, &options, &mut busy, |_| ()).unwrap();
-        table.repeat_for(&kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+        profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
+        repeat(&mut table, &kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
         true_ms(&plan(&kernels, &table, &options).unwrap(), &truth)
     };
     let mut apart: Vec<f64> = (0..100).map(|run| planned(2 * run) / planned(2 * run + 1)).collect();
@@ -119,14 +123,37 @@ fn two_runs_in_a_row_give_plans_that_are_worth_the_same() {
 fn what_may_not_be_repeated_is_not_and_without_a_plan_nothing_is() {
     let (kernels, truth) = net();
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
-    let mut busy = Busy { table: truth.clone(), random: Random(1), every: 2, calls: 0 };
+    let mut busy = Busy { table: truth.clone(), random: Random(1), every: 2, calls: 0, requests: Vec::new() };
     let mut table = truth.clone();
-    let noise = table.repeat_for(&kernels, &options, &mut busy, |_, _| false, |_| ()).unwrap();
+    let noise = repeat(&mut table, &kernels, &options, &mut busy, |_, _| false, |_| ()).unwrap();
     assert_eq!((noise, busy.calls), (Noise::default(), 0));
-    let empty = CostTable::default().repeat_for(&kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+    let empty =
+        repeat(&mut CostTable::default(), &kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
     assert_eq!((empty, busy.calls), (Noise::default(), 0));
     let once = |id: &KernelId, size: u32| *id == kernels[0].id && size == 16;
-    table.repeat_for(&kernels, &options, &mut busy, once, |_| ()).unwrap();
+    repeat(&mut table, &kernels, &options, &mut busy, once, |_| ()).unwrap();
     assert!(busy.calls <= 1);
     assert_eq!(table, truth, "what disturbs makes slower, and the faster stays");
+}
+
+#[test]
+fn what_is_repeated_comes_kernel_by_kernel_the_largest_first_as_parts_of_the_mini_batch() {
+    let kernels: Vec<Kernel> = (1..=6).map(|k| kernel(k, 64)).collect();
+    let of_kernels: Vec<_> = kernels.iter().map(|kernel| (kernel.clone(), fft_and_gemm())).collect();
+    let truth = table(&of_kernels, BatchSizePolicy::All);
+    let options = options(BatchSizePolicy::All, WorkspacePolicy::Wr, Bytes::mib(20));
+    let mut busy = Busy { table: truth, random: Random(5), every: 2, calls: 0, requests: Vec::new() };
+    let mut table = CostTable::default();
+    profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
+    let first = std::mem::take(&mut busy.requests);
+    busy.every = 0;
+    repeat(&mut table, &kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
+    let again = std::mem::take(&mut busy.requests);
+    let place = |request: &Request| (request.kernel, std::cmp::Reverse(request.micro_batch));
+    let breaks =
+        |requests: &[Request]| requests.windows(2).filter(|pair| place(&pair[0]) >= place(&pair[1])).count();
+    // There are up to three rounds.
+    assert!(again.len() > 2 * kernels.len() && breaks(&again) < 3, "{} in {}", breaks(&again), again.len());
+    assert_eq!(breaks(&first), 0);
+    assert!(first.iter().chain(&again).all(|request| request.mini_batch == 64));
 }

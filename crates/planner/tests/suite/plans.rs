@@ -167,12 +167,14 @@ fn policies_lay_out_the_arena_differently() {
     let lay_out = |policy, limit| {
         let plan = plan(&kernels, &table, &options(BatchSizePolicy::PowerOfTwo, policy, limit)).unwrap();
         let offsets: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.workspace_offset).collect();
-        (offsets, plan.workspace_total, plan.workspace_max)
+        (offsets, plan.workspace_total(), plan.workspace_separate())
     };
     let mib = Bytes::mib;
-    assert_eq!(lay_out(WorkspacePolicy::Wr, mib(64)), (vec![Bytes(0), mib(64)], mib(128), mib(64)));
-    assert_eq!(lay_out(WorkspacePolicy::Ws, mib(64)), (vec![Bytes(0), Bytes(0)], mib(64), mib(64)));
-    assert_eq!(lay_out(WorkspacePolicy::Wd, mib(96)), (vec![Bytes(0), mib(32)], mib(96), mib(64)));
+    // WR and WS share one arena; under WD every kernel has a segment.
+    for shared in [WorkspacePolicy::Wr, WorkspacePolicy::Ws] {
+        assert_eq!(lay_out(shared, mib(64)), (vec![Bytes(0), Bytes(0)], mib(64), mib(128)));
+    }
+    assert_eq!(lay_out(WorkspacePolicy::Wd, mib(96)), (vec![Bytes(0), mib(32)], mib(96), mib(96)));
 }
 
 #[test]
@@ -191,17 +193,37 @@ fn a_net_without_convolutions_has_an_empty_plan() {
     for policy in WorkspacePolicy::ALL {
         let options = options(BatchSizePolicy::PowerOfTwo, policy, Bytes(0));
         let plan = plan(&[], &CostTable::default(), &options).unwrap();
-        assert_eq!((plan.kernels.len(), plan.time_ms, plan.workspace_total), (0, 0.0, Bytes(0)));
+        assert_eq!((plan.kernels.len(), plan.time_ms, plan.workspace_total()), (0, 0.0, Bytes(0)));
     }
 }
 
 #[test]
-fn an_ilp_solver_can_be_passed_in() {
+fn either_solver_divides_the_total() {
     let (kernels, table) = two_layers();
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes::mib(96));
     let exact = plan(&kernels, &table, &options).unwrap();
-    let ilp = plan_with_solver(&kernels, &table, &options, good_lp::microlp).unwrap();
-    assert_eq!(exact, ilp);
+    let by_ilp = PlanOptions { wd_solver: "ILP".parse().unwrap(), ..options };
+    let ilp = plan(&kernels, &table, &by_ilp).unwrap();
+    assert_eq!((exact.kernels, exact.time_ms), (ilp.kernels, ilp.time_ms));
+    // A total that does not suffice is refused in the same words, and nothing divides well.
+    assert!(plan(&[], &table, &by_ilp).unwrap().kernels.is_empty());
+    let mut hungry = CostTable::default();
+    for (id, size, rows) in table.iter() {
+        let rows =
+            rows.iter().map(|row| Measurement { workspace: row.workspace + Bytes(700), ..row.clone() });
+        hungry.insert(*id, size, rows.collect()).unwrap();
+    }
+    let table = hungry;
+    let refused_by = |options: &PlanOptions| {
+        message(&kernels, &table, &PlanOptions { limit: Bytes(100), ..options.clone() })
+    };
+    let exact = PlanOptions { wd_solver: WdSolver::Exact, ..by_ilp.clone() };
+    assert_eq!(refused_by(&by_ilp), refused_by(&exact));
+    assert!(refused_by(&by_ilp).contains("do not fit the total workspace"));
+    assert_eq!(
+        "glpk".parse::<WdSolver>().unwrap_err().to_string(),
+        "\"glpk\" is no WD solver: choose exact or ilp"
+    );
 }
 
 #[test]

@@ -111,7 +111,8 @@ fn what_adaptive_measures_of_recorded_tables_is_what_it_was() {
                 let options =
                     PlanOptions { batch_size_policy, workspace_policy, limit, ..PlanOptions::default() };
                 let mut measured = CostTable::default();
-                let coverage = measured.profile_for(&kernels, &options, &mut table.clone(), |_| ()).unwrap();
+                profile(&mut measured, &kernels, &options, &mut table.clone(), |_| ()).unwrap();
+                let coverage = coverage(&measured, &kernels, &options);
                 let Coverage { measured, all, lower_bound_ms, .. } = coverage;
                 let bound_ms = lower_bound_ms.unwrap();
                 let time_ms = coverage.time_ms.unwrap();

@@ -149,3 +149,14 @@ pub(crate) fn random_net(seed: u64, count: usize, mini_batch: u32) -> (Vec<Kerne
 pub(crate) fn workspace_policy() -> impl Strategy<Value = WorkspacePolicy> {
     prop_oneof![Just(WorkspacePolicy::Wr), Just(WorkspacePolicy::Wd), Just(WorkspacePolicy::Ws)]
 }
+
+/// Every micro-batch of a configuration in running order with the offset of its first sample.
+pub(crate) fn micro_batches(configuration: &Configuration) -> impl Iterator<Item = (u32, &Measurement)> {
+    let each = configuration.runs().iter();
+    let each = each.flat_map(|run| std::iter::repeat_n(&run.micro, run.count as usize));
+    each.scan(0, |next, micro| {
+        let offset = *next;
+        *next += micro.micro_batch;
+        Some((offset, micro))
+    })
+}

@@ -11,7 +11,7 @@ use super::{
     schedule::{Buffer, Pass, Schedule, Step},
 };
 use cudnn_layers::conv::ConvOp;
-use planner::{Bytes, Kernel};
+use planner::{Bytes, Headroom, Kernel};
 use tensor::arena::ALIGNMENT;
 
 /// What the buffers of a net leave free at the step of every kernel. Lengths are in elements.
@@ -44,23 +44,22 @@ impl Room {
         let holes = holes.collect();
         Self { base: persistent(net, with_history), end: placement.len, holes }
     }
+}
 
-    /// The arena if no kernel had any workspace: no budget is smaller.
-    pub fn least(&self) -> Bytes {
+impl Headroom for Room {
+    /// The arena if no kernel had any workspace.
+    fn least(&self) -> Bytes {
         bytes(self.base + self.end)
     }
 
-    /// The largest workspace that `kernel`, by index, can have within `budget`; nothing if the budget is too small for the
-    /// rest.
-    pub fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
+    fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
         let end = (budget.0 as usize / size_of::<f32>()).saturating_sub(self.base);
         let free = |&(first, last): &(usize, usize)| last.min(end).saturating_sub(first);
         let largest = self.holes[kernel].iter().map(free).max().unwrap_or(0);
         bytes(largest / ALIGNMENT * ALIGNMENT)
     }
 
-    /// The smallest budget in which `kernel`, by index, can have `workspace`.
-    pub fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
+    fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
         let len = (workspace.0 as usize).div_ceil(size_of::<f32>()).next_multiple_of(ALIGNMENT);
         let ends = self.holes[kernel].iter().filter(|(first, last)| last - first >= len);
         let end = ends.map(|(first, _)| first + len).min().expect("the last hole is open");

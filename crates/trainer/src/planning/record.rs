@@ -2,7 +2,7 @@
 //! algorithms, which round differently. A training that goes on under its old plan goes on bit by bit.
 
 use planner::{
-    ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WorkspacePolicy,
+    ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ impl PlanRecord {
     }
 }
 
-/// A configuration that covers the mini-batch, and workspace inside the arena behind that of the kernels before.
+/// A configuration that covers the mini-batch, and under WD a segment inside the total behind that of the kernels before.
 fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result<(), String> {
     let PlannedKernel { kernel, configuration, workspace, workspace_offset, .. } = planned;
     let error = |what: &str| Err(format!("{what} of {kernel} cannot be"));
@@ -69,20 +69,25 @@ fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result
     {
         return error("the micro-batches");
     }
-    let (from, total) = (workspace_offset.0, plan.workspace_total.0);
-    let inside = from.checked_add(workspace.0).is_some_and(|end| end <= total);
-    let behind = plan.options.workspace_policy == WorkspacePolicy::Ws || from >= end.0;
-    if *workspace != configuration.workspace() || !inside || !behind || !from.is_multiple_of(ARENA_ALIGNMENT)
-    {
+    if *workspace != configuration.workspace() {
         return error("the workspace");
     }
-    *end = Bytes(from + workspace.0);
+    // Otherwise kernels share what there is, and where it lies is up to the net.
+    if plan.options.workspace_policy == WorkspacePolicy::Wd {
+        let from = *workspace_offset;
+        let is_inside = from + *workspace <= plan.options.limit;
+        if from < *end || !is_inside || !from.0.is_multiple_of(ARENA_ALIGNMENT) {
+            return error("the workspace");
+        }
+        *end = from + *workspace;
+    }
     Ok(())
 }
 
 /// What a user may have asked for, as in `powerOfTwo, wr 64 MiB`.
 fn describe(options: &PlanOptions) -> String {
-    let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, .. } = options;
+    let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, wd_solver, .. } = options;
     let error = max_error.map(|error| format!(", errors up to {error:e}"));
-    format!("{batch_size_policy}, {workspace_policy} {limit}{}", error.unwrap_or_default())
+    let ilp = if *wd_solver == WdSolver::Ilp { " by ILP" } else { "" };
+    format!("{batch_size_policy}, {workspace_policy} {limit}{ilp}{}", error.unwrap_or_default())
 }

@@ -8,9 +8,7 @@ use super::{
 use crate::conv::profile::{ProfileOptions, geometry};
 use crate::conv::{ConvError, ConvOp};
 use crate::raw::Cudnn;
-use planner::{
-    Bytes, Candidate, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError,
-};
+use planner::{Bytes, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{collections::HashSet, time::Duration};
 use tensor::{
     ConvGeometry,
@@ -31,8 +29,7 @@ const CATCHES_UP: f64 = 0.05;
 /// them costs nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short:
 /// times on a GPU repeat within a per cent or two. Short ones are repeated, and so are sizes of their own, which stand for many
 /// others, and whatever looks disturbed.
-/// Micro-batches smaller than the largest one measured so far of a kernel are taken in turn from the slices of that one's
-/// operands: at the addresses, with the alignment and with the caches that they will have as parts of a mini-batch,
+/// Micro-batches are taken in turn from the slices of the mini-batch's operands, whenever they are measured: at the addresses, with the alignment and with the caches that they will have as parts of a mini-batch,
 /// adding up if they are parts of a filter gradient.
 #[derive(Debug)]
 pub struct CudaProfiler {
@@ -71,7 +68,8 @@ impl CudaProfiler {
         };
         let KernelId { op, math, ref shape, .. } = largest.kernel;
         cudnn.stream().bind()?;
-        let mut bench = self.bench(cudnn, op, geometry(shape, largest.micro_batch))?;
+        let samples = requests.iter().map(|request| request.micro_batch.max(request.mini_batch)).max();
+        let mut bench = self.bench(cudnn, op, geometry(shape, samples.unwrap_or(largest.micro_batch)))?;
         let mut trials = Vec::new();
         for algorithm in algorithms(op, math) {
             trials.push(self.series(cudnn, algorithm, requests)?);
@@ -177,32 +175,16 @@ impl Profiler for CudaProfiler {
         }
         Ok(())
     }
-
-    fn candidates(&mut self, requests: &[Request]) -> Result<Option<Vec<Vec<Candidate>>>, RequestError> {
-        validate(requests)?;
-        let cuda = self.cuda.clone();
-        let of = |(index, request): (usize, &Request)| {
-            let of_request = cuda.with_library(|cudnn: &mut Cudnn| -> Result<_, ConvError> {
-                cudnn.stream().bind()?;
-                let mut candidates = Vec::new();
-                for algorithm in algorithms(request.kernel.op, request.kernel.math) {
-                    candidates.extend(self.convolution(cudnn, algorithm, request)?.as_ref().map(candidate));
-                }
-                Ok(candidates)
-            });
-            of_request.map_err(|error| RequestError { index, source: error.into() })
-        };
-        requests.iter().enumerate().map(of).collect::<Result<_, _>>().map(Some)
-    }
 }
 
 /// The places of the series whose algorithms have lost: of those that were not asked for by name.
 fn lost(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<usize> {
     let lags = |trial: &Trial| {
         let time_ms = trial.time_ms.filter(|_| requests[trial.request].algorithms.is_none())?;
-        let own = candidate(&trial.convolution);
+        let row = |trial: &Trial| measurement(&trial.convolution, 0.0);
+        let own = row(trial);
         let rivals = trials.iter().flatten().filter(|other| other.request == trial.request);
-        let as_good = rivals.filter(|other| candidate(&other.convolution).is_as_good_as(&own));
+        let as_good = rivals.filter(|other| row(other).is_as_good_as(&own));
         Some(time_ms / as_good.filter_map(|other| other.time_ms).fold(time_ms, f64::min))
     };
     let has_lost = |series: &Vec<Trial>| {
@@ -248,8 +230,7 @@ fn doubtful<'t>(
 fn measurements(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<Vec<Measurement>> {
     let mut rows = vec![Vec::new(); requests.len()];
     for Trial { request, convolution, time_ms, .. } in trials.iter().flatten() {
-        let micro_batch = requests[*request].micro_batch;
-        rows[*request].extend(time_ms.map(|time_ms| candidate(convolution).taking(micro_batch, time_ms)));
+        rows[*request].extend(time_ms.map(|time_ms| measurement(convolution, time_ms)));
     }
     rows
 }
@@ -263,12 +244,16 @@ fn validate(requests: &[Request]) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn candidate(convolution: &Convolution) -> Candidate {
-    let algorithm = convolution.algorithm();
-    Candidate {
+/// What a convolution costs if it takes so long.
+fn measurement(convolution: &Convolution, time_ms: f64) -> Measurement {
+    let (algorithm, geometry) = (convolution.algorithm(), convolution.geometry());
+    Measurement {
         algorithm: algorithm.name().into(),
+        micro_batch: geometry.n as u32,
+        time_ms,
+        shared_ms: 0.0,
         workspace: convolution.workspace(),
-        max_error: algorithm.max_error(convolution.geometry()),
+        max_error: algorithm.max_error(geometry),
         deterministic: algorithm.deterministic(),
     }
 }

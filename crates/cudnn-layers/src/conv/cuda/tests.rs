@@ -297,12 +297,9 @@ fn profiling_measures_what_runs_and_what_is_asked_for() {
     assert_eq!(in_tf32[..part.len()], part);
     assert!(in_tf32[part.len()..].iter().all(|name| name.ends_with("_TF32")));
 
-    let some = Request { kernel, micro_batch: 3, algorithms: Some(vec![part[0].as_str().into()]) };
+    let algorithms = Some(vec![part[0].as_str().into()]);
+    let some = Request { mini_batch: 8, algorithms, ..Request::all(kernel, 3) };
     assert_eq!(names(&profiler.measure(&some).unwrap()), part[..1]);
-    let candidates = profiler.candidates(&[some, Request::all(kernel, 3)]).unwrap().unwrap();
-    assert_eq!(candidates[0][0].algorithm.as_str(), part[0]);
-    let is_candidate = |name: &String| candidates[1].iter().any(|one| one.algorithm.as_str() == name);
-    assert!(part.iter().all(is_candidate), "{part:?} {candidates:?}");
     assert!(profiler.measure(&Request::all(KernelId { shape: Default::default(), ..kernel }, 0)).is_err());
 }
 

@@ -7,8 +7,8 @@ use crate::{
 };
 use cudnn_layers::conv::{cpu, profile};
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, DeviceHeader, Fronts, Kernel, Measurement, Plan, PlanOptions,
-    Profiler, ProfilerError, Request, plan_within,
+    Bytes, CostTable, DeviceHeader, Fronts, Headroom, Kernel, Measurement, Plan, PlanOptions, Profiler,
+    ProfilerError, Request, plan_within,
 };
 
 /// All algorithms, each the faster the more workspace it needs.
@@ -48,7 +48,7 @@ fn net() -> (Net, Vec<Kernel>, CostTable) {
     let mut net = build(&text).unwrap();
     let kernels = net.kernels();
     let mut table = CostTable::new(DeviceHeader::default());
-    table.profile(&kernels, BatchSizePolicy::PowerOfTwo, &mut Greedy, |_| ()).unwrap();
+    planner::profile(&mut table, &kernels, &PlanOptions::default(), &mut Greedy, |_| ()).unwrap();
     (net, kernels, table)
 }
 

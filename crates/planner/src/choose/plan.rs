@@ -1,0 +1,151 @@
+//! What a plan says.
+
+use super::{
+    explain::{Explanation, Rejected},
+    options::PlanOptions,
+    wr::Choice,
+};
+use crate::{
+    model::{ARENA_ALIGNMENT, Bytes, Configuration, ConvOp, Kernel, Measurement, WorkspacePolicy, faster},
+    table::CostTable,
+};
+use serde::{Deserialize, Serialize};
+
+/// What one kernel got.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedKernel {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its division into micro-batches.
+    pub configuration: Configuration,
+    /// Where its workspace begins in the arena, a multiple of [`ARENA_ALIGNMENT`].
+    pub workspace_offset: Bytes,
+    /// How much workspace it has: what its configuration needs.
+    pub workspace: Bytes,
+    /// How much it could have had: the limit, or under WD its segment and what the division leaves over.
+    #[serde(default)]
+    pub available: Bytes,
+    /// What it would get without micro-batching under the same limit. Under WD, its part when the same total
+    /// is divided among undivided kernels.
+    pub undivided: Option<Measurement>,
+    /// Why it did not get something faster.
+    pub explanation: Explanation,
+}
+
+impl PlannedKernel {
+    /// Planned time of all its micro-batches.
+    pub fn time_ms(&self) -> f64 {
+        self.configuration.time_ms()
+    }
+
+    /// Of the micro-configurations that need more workspace than the kernel could have had the one with the least
+    /// time per sample, if it is faster than the chosen configuration by that measure.
+    pub fn fastest_rejected(&self, table: &CostTable, options: &PlanOptions) -> Option<Rejected> {
+        let sizes = options.batch_size_policy.sizes(self.kernel.mini_batch).into_iter();
+        let rows = sizes.flat_map(|size| table.measurements(&self.kernel.id, size).unwrap_or_default());
+        let too_large = |row: &&Measurement| row.workspace > self.available && options.admits(row);
+        let per_sample = |row: &&Measurement| row.time_per_sample_ms();
+        let fastest = rows
+            .filter(too_large)
+            .min_by(|a, b| per_sample(a).total_cmp(&per_sample(b)).then(a.workspace.cmp(&b.workspace)))?;
+        let chosen_ms = self.time_ms() / f64::from(self.kernel.mini_batch);
+        faster(fastest.time_per_sample_ms(), chosen_ms).then(|| Rejected {
+            micro: fastest.clone(),
+            lacking: fastest.workspace.saturating_sub(self.available),
+        })
+    }
+
+    /// How many times faster than undivided it is, if it can run undivided. Under WD a kernel may lose (below
+    /// 1) what the others win.
+    pub fn gain(&self) -> Option<f64> {
+        self.undivided.as_ref().map(|undivided| undivided.time_ms / self.time_ms())
+    }
+}
+
+/// How the total of WD was divided.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DivisionReport {
+    /// Time that no division can beat: the linear relaxation.
+    pub lower_bound_ms: f64,
+    /// Binary variables of the ILP: the sizes of all desirable sets together.
+    pub binaries: usize,
+}
+
+/// The chosen configuration of every kernel and where its workspace lies. All times are sums of measured
+/// times, so predictions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What was asked for.
+    pub options: PlanOptions,
+    /// The kernels in the order given.
+    pub kernels: Vec<PlannedKernel>,
+    /// Sum of all kernels' times.
+    pub time_ms: f64,
+    /// The same without micro-batching, if every kernel can run undivided under the limit.
+    pub undivided_time_ms: Option<f64>,
+    /// Under WD, how the total was divided.
+    pub division: Option<DivisionReport>,
+}
+
+impl Plan {
+    /// Gives every kernel its place and adds everything up.
+    pub(crate) fn new(
+        kernels: &[Kernel],
+        options: &PlanOptions,
+        choices: Vec<Choice>,
+        division: Option<DivisionReport>,
+    ) -> Plan {
+        let is_divided = options.workspace_policy == WorkspacePolicy::Wd;
+        let mut end = Bytes::ZERO;
+        let place = |(kernel, choice): (&Kernel, Choice)| {
+            let Choice { configuration, undivided, available, explanation } = choice;
+            let workspace = configuration.workspace();
+            let workspace_offset = if is_divided { end } else { Bytes::ZERO };
+            end = workspace_offset + workspace.align_up(ARENA_ALIGNMENT);
+            PlannedKernel {
+                kernel: kernel.clone(),
+                configuration,
+                workspace_offset,
+                workspace,
+                available,
+                undivided,
+                explanation,
+            }
+        };
+        let planned: Vec<PlannedKernel> = std::iter::zip(kernels, choices).map(place).collect();
+        Plan {
+            options: options.clone(),
+            time_ms: planned.iter().map(PlannedKernel::time_ms).sum(),
+            undivided_time_ms: planned.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms)).sum(),
+            division,
+            kernels: planned,
+        }
+    }
+
+    /// Bytes of workspace that the plan takes: under WR and WS one arena that all kernels share, as large as the largest
+    /// workspace; under WD a segment for each kernel.
+    pub fn workspace_total(&self) -> Bytes {
+        match self.options.workspace_policy {
+            WorkspacePolicy::Wd => self.workspace_separate(),
+            _ => self.kernels.iter().map(|planned| planned.workspace).max().unwrap_or_default(),
+        }
+    }
+
+    /// What the workspaces would take if each kernel had one of its own, as in frameworks that do not share them.
+    pub fn workspace_separate(&self) -> Bytes {
+        self.kernels.iter().map(|planned| planned.workspace.align_up(ARENA_ALIGNMENT)).sum()
+    }
+
+    /// What the kernel of a layer got.
+    pub fn kernel(&self, name: &str, op: ConvOp) -> Option<&PlannedKernel> {
+        self.kernels.iter().find(|planned| planned.kernel.id.op == op && planned.kernel.name == name)
+    }
+
+    /// How many times faster than undivided all kernels together are, if there are any and each can run
+    /// undivided.
+    pub fn gain(&self) -> Option<f64> {
+        self.undivided_time_ms
+            .filter(|_| !self.kernels.is_empty())
+            .map(|undivided_ms| undivided_ms / self.time_ms)
+    }
+}

@@ -1,0 +1,17 @@
+//! All kernels together: plans under any workspace policy, WD's division of a total, curves and budgets.
+
+mod budget;
+mod division;
+mod fronts;
+mod hulls;
+mod ilp;
+mod knapsack;
+mod plan;
+mod wd;
+
+pub use budget::{Headroom, divided_budget};
+pub use division::Division;
+pub use fronts::Fronts;
+pub use ilp::divide_ilp;
+pub use knapsack::divide_exact;
+pub use plan::{plan, plan_within};

@@ -1,0 +1,177 @@
+//! The `adaptive` batch-size policy: of all sizes it measures those that the plan is likely to use.
+//!
+//! It begins with the sizes of `powerOfTwo` and then asks two questions in turn. Which sizes would the plan
+//! use if all costs lay on straight lines between the measured ones? As long as such a plan promises
+//! something, its sizes are measured. Then: which would it use if every cost were as low as it can be, time
+//! and workspace growing with the number of samples and time per sample falling? That plan is a lower bound
+//! of `all`'s; as long as it is too far below the measured one, the sizes that make it so are measured.
+
+use super::{
+    coverage::share_of_all,
+    estimate::{Estimate, largest},
+    measuring::{Measuring, ProfileError, Wanted},
+};
+use crate::{
+    choose::{Plan, PlanOptions, PlannedKernel},
+    divide::plan,
+    model::{BatchSizePolicy, Kernel, KernelId, Measurement, WorkspacePolicy},
+    table::CostTable,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The part of `all`'s measurements that may be spent, unless `powerOfTwo` already needs more.
+const SHARE: f64 = 0.15;
+
+/// What a plan on likely costs must promise to save, as a part of its time, to be followed.
+const PROMISE: f64 = 0.001;
+
+/// How far above its lower bound, as a part of that, a plan may stay.
+const GAP: f64 = 0.01;
+
+/// Measures what a plan of `kernels` with `options` is likely to use.
+pub(crate) fn measure_likely(
+    measuring: &mut Measuring<'_>,
+    kernels: &[Kernel],
+    options: &PlanOptions,
+) -> Result<(), ProfileError> {
+    let start = measuring.table().missing(kernels, BatchSizePolicy::Adaptive);
+    let (known, all) = share_of_all(measuring.table(), kernels);
+    let affordable = ((SHARE * all as f64) as usize).saturating_sub(known);
+    measuring.expect(affordable.max(start.len()));
+    measuring.measure(&start.into_iter().map(Wanted::all).collect::<Vec<_>>())?;
+    let mut search = Search::new(measuring.table(), kernels, options);
+    while measuring.left() > 0 {
+        let mut wanted = search.wanted(measuring.table());
+        wanted.truncate(measuring.left());
+        if wanted.is_empty() {
+            break;
+        }
+        search.changed.extend(wanted.iter().map(|(kernel, _)| kernel.id));
+        measuring.measure(&wanted.into_iter().map(Wanted::all).collect::<Vec<_>>())?;
+    }
+    Ok(())
+}
+
+/// The table as it may look when everything is measured.
+struct Search<'k> {
+    kernels: &'k [Kernel],
+    options: &'k PlanOptions,
+    /// The same for `all`.
+    all: PlanOptions,
+    likely: CostTable,
+    least: CostTable,
+    /// Kernels with new measurements since.
+    changed: BTreeSet<KernelId>,
+    largest: BTreeMap<KernelId, &'k Kernel>,
+}
+
+impl<'k> Search<'k> {
+    fn new(table: &CostTable, kernels: &'k [Kernel], options: &'k PlanOptions) -> Search<'k> {
+        let complete = |estimate: Estimate| estimate.complete(table, kernels, options);
+        Search {
+            kernels,
+            options,
+            all: PlanOptions { batch_size_policy: BatchSizePolicy::All, ..options.clone() },
+            likely: complete(Estimate::Likely),
+            least: complete(Estimate::Least),
+            changed: BTreeSet::new(),
+            largest: largest(kernels),
+        }
+    }
+
+    /// The sizes to measure next, the most useful first; none if the plan is good enough.
+    fn wanted(&mut self, table: &CostTable) -> Vec<(&'k Kernel, u32)> {
+        for id in std::mem::take(&mut self.changed) {
+            let kernel = self.largest[&id];
+            Estimate::Likely.complete_kernel(&mut self.likely, table, kernel, self.options);
+            Estimate::Least.complete_kernel(&mut self.least, table, kernel, self.options);
+        }
+        let current = plan(self.kernels, table, self.options).ok();
+        for (estimates, tolerance) in [(&self.likely, PROMISE), (&self.least, GAP)] {
+            let Ok(promised) = plan(self.kernels, estimates, &self.all) else { continue };
+            let estimated = EstimatedPlan { table, likely: &self.likely, promised: &promised };
+            let wanted = estimated.sizes(self.kernels, current.as_ref(), tolerance * promised.time_ms);
+            if !wanted.is_empty() {
+                return wanted;
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// A plan that rests on estimates.
+struct EstimatedPlan<'p> {
+    table: &'p CostTable,
+    likely: &'p CostTable,
+    promised: &'p Plan,
+}
+
+impl EstimatedPlan<'_> {
+    /// What to measure to see whether the promise holds; nothing if it promises less than `worthwhile_ms`.
+    fn sizes<'k>(
+        &self,
+        kernels: &'k [Kernel],
+        current: Option<&Plan>,
+        worthwhile_ms: f64,
+    ) -> Vec<(&'k Kernel, u32)> {
+        if current.is_some_and(|current| current.time_ms - self.promised.time_ms <= worthwhile_ms) {
+            return Vec::new();
+        }
+        let mut seen: BTreeSet<(KernelId, u32)> = BTreeSet::new();
+        let mut wanted = Vec::new();
+        for kernel in self.worthwhile(current, worthwhile_ms) {
+            for size in self.sizes_of(&self.promised.kernels[kernel]) {
+                if seen.insert((kernels[kernel].id, size)) {
+                    wanted.push((&kernels[kernel], size));
+                }
+            }
+        }
+        wanted
+    }
+
+    /// The kernels that are promised to become faster, the most first, without the last that together are not
+    /// worth it. Under WD all: one may also lose, to the benefit of others.
+    fn worthwhile(&self, current: Option<&Plan>, worthwhile_ms: f64) -> Vec<usize> {
+        let now_ms = |kernel: usize| current.map_or(f64::INFINITY, |plan| plan.kernels[kernel].time_ms());
+        let saved_ms = |&kernel: &usize| now_ms(kernel) - self.promised.kernels[kernel].time_ms();
+        let mut order: Vec<usize> = (0..self.promised.kernels.len()).collect();
+        order.sort_by(|a, b| saved_ms(b).total_cmp(&saved_ms(a)));
+        if self.promised.options.workspace_policy != WorkspacePolicy::Wd {
+            let mut rest_ms: f64 = order.iter().map(saved_ms).sum();
+            order.retain(|kernel| {
+                let worthwhile = rest_ms > worthwhile_ms;
+                rest_ms -= saved_ms(kernel);
+                worthwhile
+            });
+        }
+        order
+    }
+
+    /// For every estimate that a kernel's promised configuration uses, the size that tells most about it.
+    fn sizes_of(&self, planned: &PlannedKernel) -> Vec<u32> {
+        let id = &planned.kernel.id;
+        let micros = planned.configuration.runs().iter().map(|run| &run.micro);
+        let estimated = micros.filter(|micro| self.table.measurements(id, micro.micro_batch).is_none());
+        estimated.map(|micro| self.size_for(planned, micro)).collect()
+    }
+
+    /// The size to measure for an estimate: its own, or where its workspace is in doubt one that settles more.
+    fn size_for(&self, planned: &PlannedKernel, micro: &Measurement) -> u32 {
+        let (id, size) = (&planned.kernel.id, micro.micro_batch);
+        let (below, above) = self.table.gap(id, size);
+        let workspace = |size: u32| {
+            let rows = self.likely.measurements(id, size).unwrap_or_default();
+            rows.iter().find(|row| row.algorithm == micro.algorithm).map(|row| row.workspace)
+        };
+        let fits = |&size: &u32| workspace(size).is_some_and(|workspace| workspace <= planned.available);
+        let limited = self.promised.options.workspace_policy != WorkspacePolicy::Wd;
+        if fits(&size) {
+            size
+        } else if limited && workspace(size).is_some() {
+            // Where the workspace likely reaches the limit: a size on either side settles the rest.
+            (below + 1..above).rev().find(fits).unwrap_or(below + 1)
+        } else {
+            below + (above - below) / 2
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A profiler at work on a table.
+
+use super::profiler::{Profiler, ProfilerError, Request, RequestError};
+use crate::{
+    model::{Algorithm, Kernel, KernelId, Measurement},
+    table::CostTable,
+};
+use thiserror::Error;
+
+/// How far profiling has come; given before each measurement and once at the end.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Measurements made.
+    pub done: usize,
+    /// Measurements to be made in all; under `adaptive` the most that may be.
+    pub total: usize,
+    /// What is measured next: the first kernel of its kind and the micro-batch size. `None` at the end.
+    pub next: Option<(&'a Kernel, u32)>,
+}
+
+/// What is to be measured of a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'k> {
+    pub(crate) kernel: &'k Kernel,
+    pub(crate) request: Request,
+}
+
+impl<'k> Wanted<'k> {
+    /// All algorithms.
+    pub(crate) fn all((kernel, micro_batch): (&'k Kernel, u32)) -> Wanted<'k> {
+        let request = Request { mini_batch: kernel.mini_batch, ..Request::all(kernel.id, micro_batch) };
+        Wanted { kernel, request }
+    }
+
+    /// Some.
+    pub(crate) fn some(
+        kernel: &'k Kernel,
+        micro_batch: u32,
+        algorithms: impl IntoIterator<Item = Algorithm>,
+    ) -> Wanted<'k> {
+        let mut wanted = Wanted::all((kernel, micro_batch));
+        wanted.request.algorithms = Some(algorithms.into_iter().collect());
+        wanted
+    }
+
+    fn error(&self, source: ProfilerError) -> ProfileError {
+        let Request { kernel: id, micro_batch, .. } = self.request;
+        ProfileError { kernel: self.kernel.to_string(), id, micro_batch, source }
+    }
+}
+
+/// The table, the profiler and the progress.
+pub(crate) struct Measuring<'m> {
+    table: &'m mut CostTable,
+    profiler: &'m mut dyn Profiler,
+    progress: &'m mut dyn FnMut(Progress<'_>),
+    done: usize,
+    total: usize,
+}
+
+impl<'m> Measuring<'m> {
+    /// Nothing measured yet.
+    pub(crate) fn new(
+        table: &'m mut CostTable,
+        profiler: &'m mut dyn Profiler,
+        progress: &'m mut dyn FnMut(Progress<'_>),
+    ) -> Measuring<'m> {
+        Measuring { table, profiler, progress, done: 0, total: 0 }
+    }
+
+    /// Says that so many more are to be measured.
+    pub(crate) fn expect(&mut self, more: usize) {
+        self.total += more;
+    }
+
+    /// What was measured so far.
+    pub(crate) fn table(&self) -> &CostTable {
+        self.table
+    }
+
+    /// How many more were to be measured.
+    pub(crate) fn left(&self) -> usize {
+        self.total.saturating_sub(self.done)
+    }
+
+    /// Measures all algorithms of `wanted` and stores what comes out.
+    pub(crate) fn measure(&mut self, wanted: &[Wanted<'_>]) -> Result<(), ProfileError> {
+        self.ask(wanted, |table, request, rows| {
+            Ok(table.insert(request.kernel, request.micro_batch, rows)?)
+        })
+    }
+
+    /// Measures what was measured before; `join` makes what is kept of the rows before and the new ones.
+    pub(crate) fn repeat(
+        &mut self,
+        wanted: &[Wanted<'_>],
+        mut join: impl FnMut(&[Measurement], &[Measurement]) -> Vec<Measurement>,
+    ) -> Result<(), ProfileError> {
+        self.ask(wanted, |table, request, rows| {
+            let Request { kernel, micro_batch, .. } = request;
+            let joined = join(table.measurements(kernel, *micro_batch).unwrap_or_default(), &rows);
+            Ok(table.insert_some(*kernel, *micro_batch, joined)?)
+        })
+    }
+
+    fn ask(
+        &mut self,
+        wanted: &[Wanted<'_>],
+        mut store: impl FnMut(&mut CostTable, &Request, Vec<Measurement>) -> Result<(), ProfilerError>,
+    ) -> Result<(), ProfileError> {
+        let Measuring { table, profiler, progress, done, total } = self;
+        let mut next = wanted.iter();
+        let mut tell = |done: usize| {
+            if let Some(Wanted { kernel, request }) = next.next() {
+                let next = Some((*kernel, request.micro_batch));
+                progress(Progress { done, total: done.max(*total), next });
+            }
+        };
+        tell(*done);
+        let requests: Vec<Request> = wanted.iter().map(|wanted| wanted.request.clone()).collect();
+        let served = profiler.measure_each(&requests, &mut |index, rows| {
+            store(table, &requests[index], rows)?;
+            *done += 1;
+            tell(*done);
+            Ok(())
+        });
+        served.map_err(|RequestError { index, source }| wanted[index].error(source))
+    }
+
+    /// Says that nothing more will be measured.
+    pub(crate) fn finish(self) {
+        (self.progress)(Progress { done: self.done, total: self.done, next: None });
+    }
+}
+
+/// Profiling stopped at one kernel.
+#[derive(Debug, Error)]
+#[error("cannot profile {kernel} ({}) at micro-batch {micro_batch}: {source}", id.shape)]
+pub struct ProfileError {
+    /// The kernel, as in `conv2 Forward`.
+    pub kernel: String,
+    /// What it computes.
+    pub id: KernelId,
+    /// Samples of the failed measurement.
+    pub micro_batch: u32,
+    /// What the profiler said, or an [`InvalidMeasurement`] it returned.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}

@@ -1,0 +1,15 @@
+//! What is measured, by whoever can, and how far that can be trusted.
+
+mod adaptive;
+mod coverage;
+mod estimate;
+mod measuring;
+mod profile;
+mod profiler;
+mod repeat;
+
+pub use coverage::{Coverage, coverage};
+pub use measuring::{ProfileError, Progress};
+pub use profile::profile;
+pub use profiler::{Done, Profiler, ProfilerError, Request, RequestError};
+pub use repeat::{Noise, repeat};

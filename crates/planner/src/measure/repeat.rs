@@ -1,0 +1,232 @@
+//! Whether measurements can be trusted: those that a plan rests on are made again.
+//!
+//! A busy machine makes calls slower, never faster, and a plan picks what looks fast. So what it picked, and what it
+//! nearly picked, is measured a second time; of two times the shorter counts. So is what it would pick if every size were
+//! as fast as the sizes around it say, as that one may have been disturbed. If that changes the plan, what is new in it
+//! is repeated too.
+
+use super::{
+    estimate::{largest, line},
+    measuring::{Measuring, ProfileError, Progress, Wanted},
+    profiler::Profiler,
+};
+use crate::{
+    choose::{PlanOptions, PlannedKernel, Problem, Sweep},
+    divide::plan,
+    model::{Algorithm, Configuration, Kernel, KernelId, Measurement},
+    table::CostTable,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+/// A configuration that is slower than the chosen one by no more than this part nearly was chosen.
+const NEAR: f64 = 0.03;
+
+/// The most that repeating may cost, as a part of what all measurements of the kernels cost.
+const SHARE: f64 = 0.125;
+
+/// How often the plan may change.
+const ROUNDS: usize = 3;
+
+/// Micro-configurations that decide about a plan: by size and algorithm, their times.
+type Decisive = BTreeMap<u32, BTreeMap<Algorithm, f64>>;
+
+/// What repeated measurements have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Pairs of kernel and size that were measured again.
+    pub repeated: usize,
+    /// By how much the two times of the fastest algorithm differed, as a part of the shorter: the median.
+    pub median: f64,
+    /// The most.
+    pub largest: f64,
+}
+
+impl Noise {
+    /// A summary of `differences`; zeros if there are none.
+    fn of(mut differences: Vec<f64>) -> Noise {
+        differences.sort_by(f64::total_cmp);
+        let at = |index: usize| differences.get(index).copied().unwrap_or(0.0);
+        Noise {
+            repeated: differences.len(),
+            median: at(differences.len() / 2),
+            largest: at(differences.len().saturating_sub(1)),
+        }
+    }
+}
+
+/// Measures once more what a plan of `kernels` with `options` uses or nearly uses, as far as `may_repeat` says so
+/// of a kernel and size, longest first and an eighth of all measuring at most; nothing if there is no plan. Of two
+/// times of an algorithm the shorter stays.
+///
+/// # Errors
+/// When the profiler fails or returns an impossible measurement.
+pub fn repeat(
+    table: &mut CostTable,
+    kernels: &[Kernel],
+    options: &PlanOptions,
+    profiler: &mut dyn Profiler,
+    may_repeat: impl Fn(&KernelId, u32) -> bool,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Noise, ProfileError> {
+    let mut repeated: BTreeSet<(KernelId, u32, Algorithm)> = BTreeSet::new();
+    let mut is_open = |id: &KernelId, size: u32, algorithm: &Algorithm| {
+        may_repeat(id, size) && repeated.insert((*id, size, algorithm.clone()))
+    };
+    let mut differences = Vec::new();
+    let ids: BTreeSet<KernelId> = kernels.iter().map(|kernel| kernel.id).collect();
+    let mut left_ms = SHARE * ids.iter().map(|id| cost_ms(table, id)).sum::<f64>();
+    for _ in 0..ROUNDS {
+        let wanted = affordable(wanted(table, kernels, options, &mut is_open), &mut left_ms);
+        if wanted.is_empty() {
+            break;
+        }
+        let mut measuring = Measuring::new(table, profiler, &mut progress);
+        measuring.expect(wanted.len());
+        measuring.repeat(&wanted, |before, again| {
+            let (joined, difference) = join(before, again);
+            differences.push(difference);
+            joined
+        })?;
+        measuring.finish();
+    }
+    Ok(Noise::of(differences))
+}
+
+/// What one call of every measured algorithm at every size of a kernel takes together.
+fn cost_ms(table: &CostTable, id: &KernelId) -> f64 {
+    table.series(id).into_values().flatten().map(|row| row.time_ms).sum()
+}
+
+/// What decides about the plan and `is_open`, with what measuring it costs.
+fn wanted<'k>(
+    table: &CostTable,
+    kernels: &'k [Kernel],
+    options: &PlanOptions,
+    is_open: &mut dyn FnMut(&KernelId, u32, &Algorithm) -> bool,
+) -> Vec<(f64, Wanted<'k>)> {
+    let Ok(plan) = plan(kernels, table, options) else { return Vec::new() };
+    let mut wanted = Vec::new();
+    let promising = promising(table, kernels, options);
+    for ((kernel, planned), promising) in std::iter::zip(kernels, &plan.kernels).zip(promising) {
+        let mut decisive = rests_on(table, planned, options);
+        for (size, algorithms) in promising {
+            decisive.entry(size).or_default().extend(algorithms);
+        }
+        for (size, mut algorithms) in decisive {
+            algorithms.retain(|algorithm, _| is_open(&kernel.id, size, algorithm));
+            if !algorithms.is_empty() {
+                let cost_ms = algorithms.values().sum();
+                wanted.push((cost_ms, Wanted::some(kernel, size, algorithms.into_keys())));
+            }
+        }
+    }
+    wanted
+}
+
+/// The longest of `wanted` that can be had for `left_ms`, which falls accordingly; those of one kernel together, the
+/// largest first.
+fn affordable<'k>(mut wanted: Vec<(f64, Wanted<'k>)>, left_ms: &mut f64) -> Vec<Wanted<'k>> {
+    wanted.sort_by(|a, b| b.0.total_cmp(&a.0));
+    wanted.retain(|(cost_ms, _)| {
+        let affordable = *cost_ms <= *left_ms;
+        *left_ms -= if affordable { *cost_ms } else { 0.0 };
+        affordable
+    });
+    let mut wanted: Vec<Wanted<'_>> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
+    wanted.sort_by_key(|wanted| (wanted.request.kernel, Reverse(wanted.request.micro_batch)));
+    wanted
+}
+
+/// For each of `kernels` what its configuration would be made of if all times were those that the sizes next to them
+/// promise, where that is less than was measured.
+fn promising(table: &CostTable, kernels: &[Kernel], options: &PlanOptions) -> Vec<Decisive> {
+    let mut promised = table.clone();
+    largest(kernels).into_keys().for_each(|id| promise(table, &mut promised, &id));
+    let Ok(plan) = plan(kernels, &promised, options) else { return vec![Decisive::new(); kernels.len()] };
+    let promising = plan.kernels.iter().map(|planned| {
+        let mut promising = Decisive::new();
+        for micro in planned.configuration.runs().iter().map(|run| &run.micro) {
+            let rows = table.measurements(&planned.kernel.id, micro.micro_batch).unwrap_or_default();
+            let measured = rows.iter().find(|row| row.algorithm == micro.algorithm);
+            if let Some(row) = measured.filter(|row| micro.time_ms < (1.0 - NEAR) * row.time_ms) {
+                promising.entry(row.micro_batch).or_default().insert(row.algorithm.clone(), row.time_ms);
+            }
+        }
+        promising
+    });
+    promising.collect()
+}
+
+/// Lowers the times that `promised` has of a kernel to what the next smaller and larger size of the same algorithm in
+/// `table` promise.
+fn promise(table: &CostTable, promised: &mut CostTable, id: &KernelId) {
+    for rows in table.series(id).into_values() {
+        for (place, row) in rows.iter().enumerate() {
+            let below = place.checked_sub(1).map(|below| rows[below]);
+            let promised_ms = promised_ms(below, rows.get(place + 1).copied(), row.micro_batch);
+            let time_ms = row.time_ms.min(promised_ms).max(row.shared_ms);
+            let row = Measurement { time_ms, ..(*row).clone() };
+            promised.insert_some(*id, row.micro_batch, vec![row]).expect("not longer than measured");
+        }
+    }
+}
+
+/// What `size` samples take by the measurements of fewer and of more: on the line between them; as long as more, or as
+/// long per sample as fewer, where there is only one of the two.
+fn promised_ms(below: Option<&Measurement>, above: Option<&Measurement>, size: u32) -> f64 {
+    match (below, above) {
+        (Some(below), Some(above)) => line(below, above, size, |row| row.time_ms),
+        (None, Some(above)) => above.time_ms,
+        (Some(below), None) => f64::from(size) * below.time_per_sample_ms(),
+        (None, None) => f64::INFINITY,
+    }
+}
+
+/// The micro-configurations whose times decide about a kernel's configuration: its own, and those of the fastest
+/// configuration without any of them, if that is nearly as fast.
+fn rests_on(table: &CostTable, planned: &PlannedKernel, options: &PlanOptions) -> Decisive {
+    let mut decisive = Decisive::new();
+    let mut add = |configuration: &Configuration| {
+        for micro in configuration.runs().iter().map(|run| &run.micro) {
+            let of_size = decisive.entry(micro.micro_batch).or_default();
+            of_size.insert(micro.algorithm.clone(), micro.time_ms);
+        }
+    };
+    add(&planned.configuration);
+    let Ok(problem) = Problem::new(std::slice::from_ref(&planned.kernel), table, options) else {
+        return decisive;
+    };
+    let is_used = |row: &&Measurement| {
+        let mut used = planned.configuration.runs().iter().map(|run| &run.micro);
+        used.any(|micro| micro.micro_batch == row.micro_batch && micro.algorithm == row.algorithm)
+    };
+    let unused = problem.distinct.iter().flat_map(|candidates| &candidates.micros).copied();
+    let mut sweep = Sweep::new(unused.filter(|row| !is_used(row)), planned.kernel.mini_batch);
+    sweep.raise_limit(planned.available);
+    if sweep.time_ms() <= planned.time_ms() * (1.0 + NEAR) {
+        sweep.configuration().iter().for_each(add);
+    }
+    decisive
+}
+
+/// The rows of a repeated measurement, each with the shorter of its times, and by which part the times of the fastest of
+/// them differ.
+fn join(before: &[Measurement], again: &[Measurement]) -> (Vec<Measurement>, f64) {
+    let known = |row: &Measurement| before.iter().find(|other| other.algorithm == row.algorithm);
+    let shorter = |row: &Measurement| match known(row) {
+        Some(earlier) if earlier.time_ms <= row.time_ms => earlier.clone(),
+        _ => row.clone(),
+    };
+    let joined = again.iter().map(shorter).collect();
+    let fastest = again.iter().min_by(|a, b| shorter(a).time_ms.total_cmp(&shorter(b).time_ms));
+    let difference = fastest.and_then(|row| {
+        let earlier = known(row)?;
+        let (shorter_ms, longer_ms) = (row.time_ms.min(earlier.time_ms), row.time_ms.max(earlier.time_ms));
+        (shorter_ms > 0.0).then(|| longer_ms / shorter_ms - 1.0)
+    });
+    (joined, difference.unwrap_or(0.0))
+}

@@ -1,0 +1,133 @@
+//! A division of the mini-batch into micro-batches.
+
+use super::{measurement::Measurement, units::Bytes};
+use serde::{Deserialize, Serialize};
+use std::{cmp::Reverse, fmt};
+
+/// A time and the workspace that it takes: of a configuration, of a choice that WD has for a kernel, of a step of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Time in milliseconds, finite.
+    pub time_ms: f64,
+    /// Bytes of workspace.
+    pub workspace: Bytes,
+}
+
+/// `count` equal micro-configurations in a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// How many of them.
+    pub count: u32,
+    /// The repeated micro-configuration.
+    pub micro: Measurement,
+}
+
+/// An ordered list of micro-configurations that covers the mini-batch, kept as runs of equal ones, the
+/// largest micro-batch first. Its time is the sum over the micro-batches, where of those with one algorithm only the
+/// first does what they share; its workspace is the maximum, as they run one after the other in the same memory.
+///
+/// Prints as `4x60 FFT_TILING + 16 IMPLICIT_GEMM`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Configuration {
+    runs: Vec<Run>,
+}
+
+impl Configuration {
+    /// The configuration made of these runs; equal micro-configurations are joined and empty runs left out.
+    pub fn new(runs: impl IntoIterator<Item = Run>) -> Configuration {
+        let mut runs: Vec<Run> = runs.into_iter().filter(|run| run.count > 0).collect();
+        runs.sort_by(|a, b| {
+            order(&a.micro).cmp(&order(&b.micro)).then(a.micro.time_ms.total_cmp(&b.micro.time_ms))
+        });
+        runs.dedup_by(|next, kept| {
+            let equal = next.micro == kept.micro;
+            if equal {
+                kept.count += next.count;
+            }
+            equal
+        });
+        Configuration { runs }
+    }
+
+    /// The whole mini-batch in one call.
+    pub fn undivided(micro: Measurement) -> Configuration {
+        Configuration { runs: vec![Run { count: 1, micro }] }
+    }
+
+    /// The runs, largest micro-batch first.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Sum of the times of all micro-batches, without what an algorithm has done for an earlier one already.
+    pub fn time_ms(&self) -> f64 {
+        let all_ms: f64 = self.runs.iter().map(|run| f64::from(run.count) * run.micro.time_ms).sum();
+        all_ms - self.shared_ms()
+    }
+
+    /// What micro-batches after the first of each algorithm save.
+    fn shared_ms(&self) -> f64 {
+        let saved = |(index, run): (usize, &Run)| {
+            let before = &self.runs[..index];
+            let is_first = before.iter().all(|other| other.micro.algorithm != run.micro.algorithm);
+            f64::from(run.count - u32::from(is_first)) * run.micro.shared_ms
+        };
+        self.runs.iter().enumerate().filter(|(_, run)| run.micro.shared_ms > 0.0).map(saved).sum()
+    }
+
+    /// The largest workspace of any micro-batch: what must be there to run the configuration.
+    pub fn workspace(&self) -> Bytes {
+        self.runs.iter().map(|run| run.micro.workspace).max().unwrap_or_default()
+    }
+
+    /// Samples covered.
+    pub fn mini_batch(&self) -> u32 {
+        self.runs.iter().map(|run| run.count * run.micro.micro_batch).sum()
+    }
+
+    /// Number of convolution calls.
+    pub fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.count as usize).sum()
+    }
+
+    /// Whether it covers nothing.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The least accurate class among its micro-configurations.
+    pub fn max_error(&self) -> f32 {
+        self.runs.iter().map(|run| run.micro.max_error).fold(0.0, f32::max)
+    }
+
+    /// Whether every algorithm in it is deterministic.
+    pub fn deterministic(&self) -> bool {
+        self.runs.iter().all(|run| run.micro.deterministic)
+    }
+
+    /// Its time and workspace.
+    pub fn cost(&self) -> Cost {
+        Cost { time_ms: self.time_ms(), workspace: self.workspace() }
+    }
+}
+
+/// Running order: large micro-batches first, so that what is left over comes last.
+fn order(micro: &Measurement) -> (Reverse<u32>, &str, Bytes) {
+    (Reverse(micro.micro_batch), micro.algorithm.as_str(), micro.workspace)
+}
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.runs.iter().map(describe).collect();
+        f.pad(&parts.join(" + "))
+    }
+}
+
+fn describe(run: &Run) -> String {
+    let Run { count, micro } = run;
+    match count {
+        1 => format!("{} {}", micro.micro_batch, micro.algorithm),
+        _ => format!("{count}x{} {}", micro.micro_batch, micro.algorithm),
+    }
+}

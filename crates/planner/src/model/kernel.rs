@@ -1,0 +1,160 @@
+//! What identifies a convolution kernel: the operation, its geometry and how its operands are stored.
+
+use super::names::printed;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One of the three convolution operations of a training step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ConvOp {
+    /// y from x and w.
+    Forward,
+    /// dx from dy and w.
+    BackwardData,
+    /// dw from x and dy: the one whose micro-batches add up in the same output.
+    BackwardFilter,
+}
+
+impl ConvOp {
+    /// All three, in the order of a training step.
+    pub const ALL: [ConvOp; 3] = [ConvOp::Forward, ConvOp::BackwardData, ConvOp::BackwardFilter];
+}
+
+printed!(ConvOp { Forward: "Forward", BackwardData: "BackwardData", BackwardFilter: "BackwardFilter" });
+
+/// Geometry of a convolution without its batch: x is (N, c, h, w), the filter (k, c / groups, r, s).
+///
+/// The default is a dense 1x1 convolution of one value: useful as the rest of a struct expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ConvShape {
+    /// Input channels.
+    pub c: u32,
+    /// Input height.
+    pub h: u32,
+    /// Input width.
+    pub w: u32,
+    /// Output channels.
+    pub k: u32,
+    /// Filter height.
+    pub r: u32,
+    /// Filter width.
+    pub s: u32,
+    /// Zeros added on each side, (vertical, horizontal).
+    pub pad: [u32; 2],
+    /// Step of the filter, (vertical, horizontal).
+    pub stride: [u32; 2],
+    /// Distance of neighbouring filter taps, (vertical, horizontal); 1 is dense.
+    pub dilation: [u32; 2],
+    /// Number of groups that input and output channels are divided into.
+    pub groups: u32,
+}
+
+impl Default for ConvShape {
+    fn default() -> ConvShape {
+        ConvShape {
+            c: 1,
+            h: 1,
+            w: 1,
+            k: 1,
+            r: 1,
+            s: 1,
+            pad: [0, 0],
+            stride: [1, 1],
+            dilation: [1, 1],
+            groups: 1,
+        }
+    }
+}
+
+impl fmt::Display for ConvShape {
+    /// Leaves out what has its neutral value, as in `64x27x27, 192 filters 5x5, pad 2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}, {} filters {}x{}", self.c, self.h, self.w, self.k, self.r, self.s)?;
+        for (name, pair, neutral) in
+            [("pad", self.pad, 0), ("stride", self.stride, 1), ("dilation", self.dilation, 1)]
+        {
+            match pair {
+                [a, b] if a == neutral && b == neutral => (),
+                [a, b] if a == b => write!(f, ", {name} {a}")?,
+                [a, b] => write!(f, ", {name} {a}x{b}")?,
+            }
+        }
+        match self.groups {
+            1 => Ok(()),
+            groups => write!(f, ", {groups} groups"),
+        }
+    }
+}
+
+/// Element type of the operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// IEEE 754 single precision.
+    F32,
+}
+
+printed!(Dtype { F32: "F32" });
+
+/// Arithmetic allowed inside a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Math {
+    /// Single-precision multiply and add throughout.
+    Fp32,
+    /// Multiplicands may be rounded to TF32 (10 bits of fraction) on tensor cores.
+    Tf32,
+}
+
+printed!(Math { Fp32: "FP32", Tf32: "TF32" });
+
+/// Order of the dimensions in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Layout {
+    /// Sample, channel, row, column; the column runs fastest.
+    Nchw,
+}
+
+printed!(Layout { Nchw: "NCHW" });
+
+/// Identity of a kernel as far as its speed and workspace go, for any number of samples: kernels with equal
+/// identity are measured once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KernelId {
+    /// The operation.
+    pub op: ConvOp,
+    /// The geometry.
+    pub shape: ConvShape,
+    /// Element type of all operands.
+    pub dtype: Dtype,
+    /// Arithmetic allowed.
+    pub math: Math,
+    /// Layout of all operands.
+    pub layout: Layout,
+}
+
+impl fmt::Display for KernelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KernelId { op, shape, dtype, math, layout } = self;
+        write!(f, "{op} {shape}, {dtype} {math} {layout}")
+    }
+}
+
+/// One kernel of a net: what is planned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Name of the layer, such as `conv2`.
+    pub name: String,
+    /// What the kernel computes.
+    pub id: KernelId,
+    /// Samples per iteration.
+    pub mini_batch: u32,
+}
+
+impl fmt::Display for Kernel {
+    /// The layer and the operation, as in `conv2 Forward`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} {}", self.name, self.id.op))
+    }
+}

@@ -1,0 +1,114 @@
+//! A measured algorithm at one micro-batch size.
+
+use super::units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc};
+use thiserror::Error;
+
+/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to
+/// clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Algorithm(Arc<str>);
+
+impl Algorithm {
+    /// The algorithm of this name.
+    pub fn new(name: impl Into<Arc<str>>) -> Algorithm {
+        Algorithm(name.into())
+    }
+
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Algorithm {
+    fn from(name: &str) -> Algorithm {
+        Algorithm::new(name)
+    }
+}
+
+impl From<String> for Algorithm {
+    fn from(name: String) -> Algorithm {
+        Algorithm::new(name)
+    }
+}
+
+impl From<Algorithm> for String {
+    fn from(algorithm: Algorithm) -> String {
+        algorithm.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// What one algorithm costs on `micro_batch` samples: a row of the cost table. The paper's *micro-configuration*
+/// (algorithm, micro-batch size, time, workspace), a piece of a configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Samples of one call.
+    pub micro_batch: u32,
+    /// Time of one call in milliseconds, its launch included.
+    pub time_ms: f64,
+    /// The part of it that the algorithm does only once, however many micro-batches of a kernel it gets: what depends
+    /// on the filter alone, such as its transform. Zero for libraries whose calls know nothing of each other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shared_ms: f64,
+    /// Scratch memory that the call needs.
+    pub workspace: Bytes,
+    /// Accuracy class: the typical largest |error| relative to the largest |reference|.
+    pub max_error: f32,
+    /// Whether equal operands always give bit-equal results.
+    pub deterministic: bool,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+impl Measurement {
+    /// Time of one sample in milliseconds.
+    pub fn time_per_sample_ms(&self) -> f64 {
+        self.time_ms / f64::from(self.micro_batch)
+    }
+
+    /// Whether it needs no more workspace than `other`, errs no more and is as deterministic, whatever the times.
+    pub fn is_as_good_as(&self, other: &Measurement) -> bool {
+        self.workspace <= other.workspace
+            && self.max_error <= other.max_error
+            && self.deterministic >= other.deterministic
+    }
+
+    /// Checks that the numbers can be planned with, and belong to `micro_batch` samples.
+    pub(crate) fn validate(&self, micro_batch: u32) -> Result<(), InvalidMeasurement> {
+        let Measurement { time_ms, shared_ms, max_error, micro_batch: found, .. } = *self;
+        let reason = if found != micro_batch || found == 0 {
+            format!("was measured at micro-batch {found} in a group for micro-batch {micro_batch}")
+        } else if !(time_ms.is_finite() && time_ms >= 0.0) {
+            format!("has an impossible time of {time_ms} ms")
+        } else if !(0.0..=time_ms).contains(&shared_ms) {
+            format!("cannot share {shared_ms} ms of its {time_ms} ms among micro-batches")
+        } else if !(max_error.is_finite() && max_error >= 0.0) {
+            format!("has an impossible maximum error of {max_error}")
+        } else {
+            return Ok(());
+        };
+        Err(InvalidMeasurement { algorithm: self.algorithm.clone(), reason })
+    }
+}
+
+/// A measurement that cannot be planned with: it is about another number of samples than its group, or about none, or a
+/// time or an error is impossible.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{algorithm} {reason}")]
+pub struct InvalidMeasurement {
+    algorithm: Algorithm,
+    reason: String,
+}

@@ -1,0 +1,19 @@
+//! What is planned and what a plan is made of: sizes, kernels, measurements, configurations and their fronts.
+
+mod configuration;
+mod front;
+mod kernel;
+mod measurement;
+mod names;
+mod policy;
+mod rounding;
+mod units;
+
+pub use configuration::{Configuration, Cost, Run};
+pub use front::DesirableSet;
+pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
+pub use measurement::{Algorithm, InvalidMeasurement, Measurement};
+pub use policy::{BatchSizePolicy, ParsePolicyError, WdSolver, WorkspacePolicy};
+pub use units::{ARENA_ALIGNMENT, Bytes, ParseBytesError};
+
+pub(crate) use rounding::faster;

@@ -1,0 +1,33 @@
+//! Enums whose values have names.
+
+/// Prints the values of an enum by their names.
+macro_rules! printed {
+    ($of:ty { $($value:ident: $name:literal),* $(,)? }) => {
+        impl std::fmt::Display for $of {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self { $(Self::$value => $name),* })
+            }
+        }
+    };
+}
+
+/// Prints the values of a policy by their names and reads those, in upper or lower case: the original's own README misspells
+/// `powerOfTwo`.
+macro_rules! chosen_by_name {
+    ($of:ident, $kind:literal { $($value:ident: $name:literal),* $(,)? } $choices:literal) => {
+        printed!($of { $($value: $name),* });
+
+        impl std::str::FromStr for $of {
+            type Err = ParsePolicyError;
+
+            fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
+                let found = [$(Self::$value),*].into_iter().find(|value| {
+                    value.to_string().eq_ignore_ascii_case(text)
+                });
+                found.ok_or(ParsePolicyError { kind: $kind, text: text.into(), choices: $choices })
+            }
+        }
+    };
+}
+
+pub(super) use {chosen_by_name, printed};

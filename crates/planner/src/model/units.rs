@@ -1,0 +1,196 @@
+//! Sizes in bytes, as people write them.
+
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt,
+    iter::Sum,
+    ops::{Add, AddAssign},
+    str::FromStr,
+};
+use thiserror::Error;
+
+/// Segments of the arena start at multiples of this many bytes: enough for every vector unit, and what CUDA's
+/// own allocator guarantees, so that a kernel sees the alignment it was measured with.
+pub const ARENA_ALIGNMENT: u64 = 256;
+
+/// A number of bytes. 64 bits on every target, as a plan for a large GPU may be made on a 32-bit one (wasm).
+///
+/// Prints in its natural binary unit, reads binary (`KiB`, `MiB`, `GiB`, `TiB`) and decimal (`KB`, `MB`,
+/// `GB`, `TB`) units in any case, with a fraction if wanted; a plain number is bytes. Serialises as that
+/// number.
+///
+/// ```
+/// use planner::Bytes;
+/// assert_eq!("1.5GiB".parse(), Ok(Bytes(1_610_612_736)));
+/// assert_eq!(Bytes(51_275_366).to_string(), "48.9 MiB");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+const BINARY_UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+impl Bytes {
+    /// Nothing.
+    pub const ZERO: Bytes = Bytes(0);
+    /// The largest size: no limit at all.
+    pub const MAX: Bytes = Bytes(u64::MAX);
+
+    /// `count` times 2^10 bytes.
+    pub const fn kib(count: u64) -> Bytes {
+        Bytes(count << 10)
+    }
+
+    /// `count` times 2^20 bytes.
+    pub const fn mib(count: u64) -> Bytes {
+        Bytes(count << 20)
+    }
+
+    /// The size in MiB, for arithmetic and plots.
+    pub fn as_mib(self) -> f64 {
+        self.0 as f64 / f64::from(1 << 20)
+    }
+
+    /// Difference that stops at zero.
+    pub fn saturating_sub(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_sub(other.0))
+    }
+
+    /// Rounded up to a multiple of `alignment`, or [`Bytes::MAX`] if there is none.
+    pub fn align_up(self, alignment: u64) -> Bytes {
+        self.0.checked_next_multiple_of(alignment).map_or(Bytes::MAX, Bytes)
+    }
+
+    /// The natural unit, followed by the number of bytes where the unit had to be rounded: what a reader may
+    /// type back and get the same size.
+    pub fn exact(self) -> String {
+        let rounded = self.to_string();
+        match rounded.parse::<Bytes>() {
+            Ok(parsed) if parsed == self => rounded,
+            _ => format!("{rounded} ({} bytes)", self.0),
+        }
+    }
+}
+
+impl Add for Bytes {
+    type Output = Bytes;
+
+    /// Stops at [`Bytes::MAX`], which fits no limit but none at all.
+    fn add(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Bytes) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Bytes>>(sizes: I) -> Bytes {
+        sizes.fold(Bytes::ZERO, Add::add)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        let mut unit = 0;
+        // In tenths, so that 1023.97 KiB prints as 1 MiB and not as 1024 KiB.
+        while (value * 10.0).round() >= 10240.0 && unit + 1 < BINARY_UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        let tenths = (value * 10.0).round();
+        let decimals = usize::from(tenths % 10.0 != 0.0);
+        f.pad(&format!("{:.decimals$} {}", tenths / 10.0, BINARY_UNITS[unit]))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = ParseBytesError;
+
+    fn from_str(text: &str) -> Result<Bytes, ParseBytesError> {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return Err(ParseBytesError::Empty);
+        }
+        if trimmed.starts_with('-') {
+            return Err(ParseBytesError::Negative(text.into()));
+        }
+        let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let (number, unit) = (&trimmed[..end], trimmed[end..].trim_start());
+        let multiplier =
+            multiplier(unit).ok_or_else(|| ParseBytesError::Unit { text: text.into(), unit: unit.into() })?;
+        scale(number, multiplier, text)
+    }
+}
+
+/// Bytes in one `unit`, of which none means bytes.
+fn multiplier(unit: &str) -> Option<u64> {
+    match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "kib" => Some(1 << 10),
+        "mib" => Some(1 << 20),
+        "gib" => Some(1 << 30),
+        "tib" => Some(1 << 40),
+        "kb" => Some(1_000),
+        "mb" => Some(1_000_000),
+        "gb" => Some(1_000_000_000),
+        "tb" => Some(1_000_000_000_000),
+        _ => None,
+    }
+}
+
+/// `number` (digits, perhaps a point and more digits) times `multiplier` in whole bytes, rounded down. In
+/// integers: a float would lose bytes above 2^53.
+fn scale(number: &str, multiplier: u64, text: &str) -> Result<Bytes, ParseBytesError> {
+    let (whole, fraction) = match number.split_once('.') {
+        Some((whole, fraction)) if !fraction.is_empty() && !fraction.contains('.') => (whole, fraction),
+        Some(_) => return Err(ParseBytesError::Number(text.into())),
+        None => (number, ""),
+    };
+    if whole.is_empty() {
+        return Err(ParseBytesError::Number(text.into()));
+    }
+    if multiplier == 1 && !fraction.is_empty() {
+        return Err(ParseBytesError::FractionOfAByte(text.into()));
+    }
+    let overflow = || ParseBytesError::Overflow(text.into());
+    let whole: u64 = whole.parse().map_err(|_| overflow())?;
+    // Eighteen decimals resolve a byte of the largest unit with room to spare; further ones change nothing.
+    let digits = &fraction[..fraction.len().min(18)];
+    let numerator: u128 = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| overflow())? };
+    let part = numerator * u128::from(multiplier) / 10u128.pow(digits.len() as u32);
+    let total = u128::from(whole) * u128::from(multiplier) + part;
+    u64::try_from(total).map(Bytes).map_err(|_| overflow())
+}
+
+/// A text that is no size.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ParseBytesError {
+    /// Nothing was given.
+    #[error("a size is missing: write bytes or a unit, such as 64MiB")]
+    Empty,
+    /// A minus sign.
+    #[error("\"{0}\" is not a size: it is negative")]
+    Negative(String),
+    /// No number, or a malformed one.
+    #[error("\"{0}\" is not a size: it must begin with a number, such as 64MiB or 1.5GiB")]
+    Number(String),
+    /// Letters that are no unit.
+    #[error("\"{text}\" is not a size: \"{unit}\" is no unit (use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB)")]
+    Unit {
+        /// The whole text.
+        text: String,
+        /// What stood where the unit should.
+        unit: String,
+    },
+    /// A point in a number of bytes.
+    #[error("\"{0}\" is not a size: bytes have no fractions (is a unit missing?)")]
+    FractionOfAByte(String),
+    /// More than 2^64 - 1 bytes.
+    #[error("\"{0}\" is not a size: it is larger than 2^64 - 1 bytes")]
+    Overflow(String),
+}

@@ -1,0 +1,7 @@
+//! What was measured of a device, and how it is written down.
+
+mod cost_table;
+mod json;
+
+pub use cost_table::{CostTable, DeviceHeader, MergeError};
+pub use json::CostTableError;
