@@ -346,6 +346,12 @@ mod tests {
             let limited = over(args(Some(7), None, Some(Ws)), &before);
             assert_eq!(limited, PlanOptions { workspace_policy: Ws, limit: Bytes::mib(7), ..before });
         }
+        let by_ilp = PlanOptions { wd_solver: WdSolver::Ilp, ..recorded(Wd, 300) };
+        assert_eq!(over(PlanningArgs::default(), &by_ilp), by_ilp);
+        assert_eq!(over(args(None, None, Some(Wr)), &by_ilp).wd_solver, WdSolver::Exact);
+        let exact = PlanningArgs { wd_solver: Some(WdSolver::Exact), ..PlanningArgs::default() };
+        assert_eq!(over(exact.clone(), &by_ilp), recorded(Wd, 300));
+        assert!(exact.options(&none, Some(32), None).is_err(), "there is nothing to divide under wr");
         assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(16));
         assert!(args(None, None, Some(Wd)).options(&none, Some(32), Some(&recorded(Wr, 3))).is_err());
     }

@@ -69,8 +69,10 @@ impl<'k> Budget<'k> {
     ) -> BudgetReport {
         let wr = fronts.equal_limit(limits);
         let table = origin.planning.table();
-        let (total, wd_time_ms) =
-            planner::divided_budget(self.kernels, table, options, &self.room, self.bytes);
+        // Segments lie beside everything else, all the time.
+        let total = self.bytes.saturating_sub(self.room.least());
+        let divided = PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: total, ..options.clone() };
+        let wd = planner::plan(self.kernels, table, &divided);
         let arena = plan.kernels.iter().enumerate();
         let arena = arena.map(|(kernel, planned)| self.room.budget(kernel, planned.workspace)).max();
         let curve = fronts.budget_curve(&self.room);
@@ -84,7 +86,7 @@ impl<'k> Budget<'k> {
             wr_limit_bytes: wr.map(|wr| wr.workspace.0),
             wr_time_ms: wr.map(|wr| wr.time_ms),
             wd_total_bytes: total.0,
-            wd_time_ms,
+            wd_time_ms: wd.ok().map(|plan| plan.time_ms),
             unlimited_time_ms: fronts.unlimited_time_ms(),
             price_ms_per_mib: curve.price_ms_per_mib(self.bytes),
             curve: steps(&curve),

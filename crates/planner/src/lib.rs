@@ -1,8 +1,7 @@
-//! Chooses how convolution kernels are divided into micro-batches, and with which algorithms, under a
-//! workspace limit.
+//! Chooses how convolution kernels are divided into micro-batches, and with which algorithms, under a workspace limit.
 //!
-//! The crate is pure: no device, threads, clocks or files. Measurements come in as a [`CostTable`], filled by
-//! whatever implements [`Profiler`]; a [`Plan`] goes out. Both are plain data.
+//! The crate is pure: no device, threads, clocks or files. Measurements come in as a [`CostTable`], filled by whatever
+//! implements [`Profiler`]; a [`Plan`] goes out. Both are plain data.
 //!
 //! ```text
 //! kernels ──► profile ──► CostTable ──► plan ──► Plan
@@ -14,10 +13,10 @@
 //! (the measurements of a device), `choose` (one kernel's best configuration under a limit: the dynamic programme, WR),
 //! `divide` (all kernels together: WD's division of a total, curves, budgets) and `measure` (what is measured).
 //!
-//! Words, as in the µ-cuDNN paper (arXiv 1804.04806): a *kernel* is one [`ConvOp`] of one convolution layer;
-//! a *micro-configuration* is an algorithm with a micro-batch size, its time and its workspace; a
-//! [`Configuration`] is a list of them that covers the mini-batch (time is the sum, workspace the maximum); a
-//! [`DesirableSet`] is the Pareto front of configurations in (time, workspace).
+//! Words, as in the µ-cuDNN paper (arXiv 1804.04806): a *kernel* is one [`ConvOp`] of one convolution layer; a
+//! *micro-configuration* is an algorithm with a micro-batch size, its time and its workspace; a [`Configuration`] is a
+//! list of them that covers the mini-batch (time is the sum, workspace the maximum); a [`DesirableSet`] is the Pareto
+//! front of configurations in (time, workspace).
 //!
 //! # Example
 //! ```
@@ -72,7 +71,7 @@ pub use choose::{
     Curve, DivisionReport, Explanation, Plan, PlanError, PlanOptions, PlannedKernel, Rejected, Sweep,
     desirable_set,
 };
-pub use divide::{Division, Fronts, Headroom, divide_exact, divide_ilp, divided_budget, plan, plan_within};
+pub use divide::{Division, Fronts, Headroom, divide_exact, divide_ilp, plan, plan_within};
 pub use measure::{
     Coverage, Done, Noise, ProfileError, Profiler, ProfilerError, Progress, Request, RequestError, coverage,
     profile, repeat,

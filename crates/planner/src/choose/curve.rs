@@ -3,8 +3,8 @@
 use crate::model::{Bytes, Configuration, Cost, DesirableSet};
 use serde::{Deserialize, Serialize};
 
-/// Planned time as a function of a limit, of workspace or of device memory: a staircase that falls at each of its points
-/// and is level between them. At each point `workspace` is the limit.
+/// Planned time as a function of a limit, of workspace or of device memory: a staircase that falls at each of its
+/// points and is level between them. At each point `workspace` is the limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Curve {
@@ -12,10 +12,10 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The curve through `points`, which come by rising limit; those that are no faster than an earlier one
-    /// are left out, and of equal limits the fastest stays.
-    pub(crate) fn new(points: impl IntoIterator<Item = Cost>) -> Curve {
-        let mut curve = Curve::default();
+    /// The curve through `points`, which come by rising limit; those that are no faster than an earlier one are left
+    /// out, and of equal limits the fastest stays.
+    pub(crate) fn new(points: impl IntoIterator<Item = Cost>) -> Self {
+        let mut curve = Self::default();
         for point in points {
             match curve.points.last_mut() {
                 Some(last) if last.time_ms <= point.time_ms => (),
@@ -36,8 +36,8 @@ impl Curve {
         self.split(limit).0.last().map(|point| point.time_ms)
     }
 
-    /// The price of a MiB at `limit`: the most milliseconds that each MiB more could save, if the right number
-    /// of them were added. Zero where nothing is to be saved, infinite below the smallest limit.
+    /// The price of a MiB at `limit`: the most milliseconds that each MiB more could save, if the right number of them
+    /// were added. Zero where nothing is to be saved, infinite below the smallest limit.
     pub fn price_ms_per_mib(&self, limit: Bytes) -> f64 {
         let (within, beyond) = self.split(limit);
         let Some(here) = within.last() else { return f64::INFINITY };
@@ -46,8 +46,8 @@ impl Curve {
         beyond.iter().map(rate).fold(0.0, f64::max)
     }
 
-    /// Milliseconds per MiB along the straight line that joins the points around `limit`: what each MiB more
-    /// saves if fractions of a step count. As [`price_ms_per_mib`](Curve::price_ms_per_mib) at the ends.
+    /// Milliseconds per MiB along the straight line that joins the points around `limit`: what each MiB more saves if
+    /// fractions of a step count. As [`price_ms_per_mib`](Curve::price_ms_per_mib) at the ends.
     pub(crate) fn slope_ms_per_mib(&self, limit: Bytes) -> f64 {
         match self.split(limit) {
             ([], _) => f64::INFINITY,

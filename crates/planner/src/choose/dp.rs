@@ -6,18 +6,18 @@
 //! T(0) = 0,    T(b) = min over sizes s <= b of  T(b - s) + t(s),    t(s) = fastest algorithm at s within M
 //! ```
 //!
-//! and its recurrence for the desirable set D(b) joins D(b - s) with the micro-configurations of s for every
-//! s, point by point. Both follow here from one observation: taking the micro-configurations *by rising
-//! workspace* and letting each one improve T in place (b rising, so that it may be used many times) leaves,
-//! after every step, exactly the T of the limit reached so far. Stopping at M gives WR's answer; noting T(N)
-//! whenever it falls gives the whole desirable set. That costs one pass over T per micro-configuration, where
-//! joining sets costs their product: a thousand samples under `all` take milliseconds.
+//! and its recurrence for the desirable set D(b) joins D(b - s) with the micro-configurations of s for every s, point
+//! by point. Both follow here from one observation: taking the micro-configurations *by rising workspace* and letting
+//! each one improve T in place (b rising, so that it may be used many times) leaves, after every step, exactly the T of
+//! the limit reached so far. Stopping at M gives WR's answer; noting T(N) whenever it falls gives the whole desirable
+//! set. That costs one pass over T per micro-configuration, where joining sets costs their product: a thousand samples
+//! under `all` take milliseconds.
 //!
 //! An algorithm may do part of its work once for all its micro-batches (the transform of a filter): a fixed cost F,
-//! paid if the algorithm is used at all, and a variable one for each micro-batch. Which algorithms' fixed costs are paid
-//! is one of 2^n cases for n algorithms that share; in each the recurrence is as before on variable costs, with those
-//! algorithms and the ones that share nothing. So there is a T for each case, and the fastest of `T(N) + ΣF` is the
-//! answer, for every limit.
+//! paid if the algorithm is used at all, and a variable one for each micro-batch. Which algorithms' fixed costs are
+//! paid is one of 2^n cases for n algorithms that share; in each the recurrence is as before on variable costs, with
+//! those algorithms and the ones that share nothing. So there is a T for each case, and the fastest of `T(N) + ΣF` is
+//! the answer, for every limit.
 
 use crate::model::{Algorithm, Bytes, Configuration, DesirableSet, Measurement, Run, faster};
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
@@ -29,8 +29,8 @@ const MOST_SHARING: usize = 6;
 /// The fastest coverings of 1..=N samples under a workspace limit that only rises.
 ///
 /// What an algorithm shares among micro-batches is the least that any of its measurements says, for all of them. Of
-/// equally fast configurations it keeps the one with less workspace, then the one with the larger
-/// micro-batch; the order in which measurements are given does not matter.
+/// equally fast configurations it keeps the one with less workspace, then the one with the larger micro-batch; the
+/// order in which measurements are given does not matter.
 #[derive(Clone, Debug)]
 pub struct Sweep<'a> {
     /// By rising workspace, then falling size.
@@ -57,11 +57,11 @@ struct Case {
 }
 
 impl Case {
-    fn new(algorithms: u32, fixed: &[f64], mini_batch: u32) -> Case {
+    fn new(algorithms: u32, fixed: &[f64], mini_batch: u32) -> Self {
         let mut best_ms = vec![f64::INFINITY; mini_batch as usize + 1];
         best_ms[0] = 0.0;
         let paid = fixed.iter().enumerate().filter(|(bit, _)| algorithms & (1 << bit) != 0);
-        Case { algorithms, fixed_ms: paid.map(|(_, ms)| ms).sum(), last: vec![0; best_ms.len()], best_ms }
+        Self { algorithms, fixed_ms: paid.map(|(_, ms)| ms).sum(), last: vec![0; best_ms.len()], best_ms }
     }
 
     /// Time of the fastest covering of the mini-batch.
@@ -99,8 +99,7 @@ impl<'a> Sweep<'a> {
         Sweep { micros, admitted: 0, cases: cases.collect(), sharing }
     }
 
-    /// Admits every micro-configuration that needs at most `limit`. A limit below an earlier one changes
-    /// nothing.
+    /// Admits every micro-configuration that needs at most `limit`. A limit below an earlier one changes nothing.
     pub fn raise_limit(&mut self, limit: Bytes) {
         while self.next_workspace().is_some_and(|workspace| workspace <= limit) {
             self.admit_next();
@@ -135,6 +134,20 @@ impl<'a> Sweep<'a> {
             micro: self.micros[run[0] as usize].clone().into_owned(),
         });
         Some(Configuration::new(runs))
+    }
+
+    /// Raises the limit step by step and collects each faster configuration.
+    pub(crate) fn desirable_set(&mut self, limit: Bytes) -> DesirableSet {
+        let mut set = DesirableSet::default();
+        let mut fastest_ms = self.time_ms();
+        while let Some(workspace) = self.next_workspace().filter(|&workspace| workspace <= limit) {
+            self.raise_limit(workspace);
+            if self.time_ms() < fastest_ms {
+                fastest_ms = self.time_ms();
+                set.insert(self.configuration().expect("its time is finite"));
+            }
+        }
+        set
     }
 
     /// The bit of its algorithm, if that shares.
@@ -193,26 +206,11 @@ fn agree(micros: &mut [Cow<'_, Measurement>]) -> (Vec<Algorithm>, Vec<f64>) {
     sharing.into_iter().unzip()
 }
 
-/// The desirable set of a mini-batch: every configuration that is the fastest of some workspace limit up to
-/// `limit`.
+/// The desirable set of a mini-batch: every configuration that is the fastest of some workspace limit up to `limit`.
 pub fn desirable_set<'a>(
     micros: impl IntoIterator<Item = &'a Measurement>,
     mini_batch: u32,
     limit: Bytes,
 ) -> DesirableSet {
-    let mut set = DesirableSet::new();
-    collect_desirable(&mut Sweep::new(micros, mini_batch), limit, &mut set);
-    set
-}
-
-/// Raises the limit of `sweep` step by step and adds each faster configuration to `set`.
-pub(crate) fn collect_desirable(sweep: &mut Sweep<'_>, limit: Bytes, set: &mut DesirableSet) {
-    let mut fastest_ms = sweep.time_ms();
-    while let Some(workspace) = sweep.next_workspace().filter(|&workspace| workspace <= limit) {
-        sweep.raise_limit(workspace);
-        if sweep.time_ms() < fastest_ms {
-            fastest_ms = sweep.time_ms();
-            set.insert(sweep.configuration().expect("its time is finite"));
-        }
-    }
+    Sweep::new(micros, mini_batch).desirable_set(limit)
 }

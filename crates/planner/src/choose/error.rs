@@ -1,6 +1,6 @@
 //! Why there is no plan.
 
-use crate::model::{BatchSizePolicy, Bytes, Kernel};
+use crate::model::{BatchSizePolicy, Bytes};
 use thiserror::Error;
 
 /// There is no plan.
@@ -78,18 +78,6 @@ pub enum PlanError {
     /// The ILP solver failed or gave no proven optimum (WD).
     #[error("cannot divide the total workspace: the ILP solver {0}")]
     IlpSolver(String),
-}
-
-impl PlanError {
-    pub(crate) fn not_measured(
-        kernel: &Kernel,
-        micro_batch: u32,
-        policy: BatchSizePolicy,
-        measured: Vec<u32>,
-    ) -> PlanError {
-        let mini_batch = kernel.mini_batch;
-        PlanError::NotMeasured { kernel: kernel.to_string(), micro_batch, policy, mini_batch, measured }
-    }
 }
 
 /// What a cost table has of a kernel, as the end of a sentence.

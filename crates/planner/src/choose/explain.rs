@@ -24,19 +24,19 @@ pub enum Explanation {
 
 impl Explanation {
     /// Compares what was chosen, of the `available` workspace, with the fastest there is.
-    pub(crate) fn new(chosen: &Configuration, fastest: Configuration, available: Bytes) -> Explanation {
+    pub(crate) fn new(chosen: &Configuration, fastest: Configuration, available: Bytes) -> Self {
         if !faster(fastest.time_ms(), chosen.time_ms()) {
-            return Explanation::FastestMeasured;
+            return Self::FastestMeasured;
         }
         let speedup = chosen.time_ms() / fastest.time_ms();
         let lacking = fastest.workspace().saturating_sub(available);
-        Explanation::LacksWorkspace { configuration: fastest, speedup, lacking }
+        Self::LacksWorkspace { configuration: fastest, speedup, lacking }
     }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explanation::LacksWorkspace { configuration, speedup, lacking } = self else {
+        let Self::LacksWorkspace { configuration, speedup, lacking } = self else {
             return f.pad("the fastest measured was chosen");
         };
         let what = match configuration.runs() {

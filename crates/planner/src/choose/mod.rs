@@ -16,6 +16,5 @@ pub use explain::{Explanation, Rejected};
 pub use options::PlanOptions;
 pub use plan::{DivisionReport, Plan, PlannedKernel};
 
-pub(crate) use dp::collect_desirable;
 pub(crate) use problem::{Candidates, Problem};
 pub(crate) use wr::{Choice, choose};

@@ -23,8 +23,8 @@ pub struct PlanOptions {
 
 impl Default for PlanOptions {
     /// The original's defaults: powerOfTwo, 64 MiB for each kernel.
-    fn default() -> PlanOptions {
-        PlanOptions {
+    fn default() -> Self {
+        Self {
             batch_size_policy: BatchSizePolicy::PowerOfTwo,
             workspace_policy: WorkspacePolicy::Wr,
             limit: Bytes::mib(64),

@@ -25,8 +25,8 @@ pub struct PlannedKernel {
     /// How much it could have had: the limit, or under WD its segment and what the division leaves over.
     #[serde(default)]
     pub available: Bytes,
-    /// What it would get without micro-batching under the same limit. Under WD, its part when the same total
-    /// is divided among undivided kernels.
+    /// What it would get without micro-batching under the same limit. Under WD, its part when the same total is divided
+    /// among undivided kernels.
     pub undivided: Option<Measurement>,
     /// Why it did not get something faster.
     pub explanation: Explanation,
@@ -38,8 +38,8 @@ impl PlannedKernel {
         self.configuration.time_ms()
     }
 
-    /// Of the micro-configurations that need more workspace than the kernel could have had the one with the least
-    /// time per sample, if it is faster than the chosen configuration by that measure.
+    /// Of the micro-configurations that need more workspace than the kernel could have had the one with the least time
+    /// per sample, if it is faster than the chosen configuration by that measure.
     pub fn fastest_rejected(&self, table: &CostTable, options: &PlanOptions) -> Option<Rejected> {
         let sizes = options.batch_size_policy.sizes(self.kernel.mini_batch).into_iter();
         let rows = sizes.flat_map(|size| table.measurements(&self.kernel.id, size).unwrap_or_default());
@@ -55,8 +55,8 @@ impl PlannedKernel {
         })
     }
 
-    /// How many times faster than undivided it is, if it can run undivided. Under WD a kernel may lose (below
-    /// 1) what the others win.
+    /// How many times faster than undivided it is, if it can run undivided. Under WD a kernel may lose (below 1) what
+    /// the others win.
     pub fn gain(&self) -> Option<f64> {
         self.undivided.as_ref().map(|undivided| undivided.time_ms / self.time_ms())
     }
@@ -71,8 +71,8 @@ pub struct DivisionReport {
     pub binaries: usize,
 }
 
-/// The chosen configuration of every kernel and where its workspace lies. All times are sums of measured
-/// times, so predictions.
+/// The chosen configuration of every kernel and where its workspace lies. All times are sums of measured times, so
+/// predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// What was asked for.
@@ -94,7 +94,7 @@ impl Plan {
         options: &PlanOptions,
         choices: Vec<Choice>,
         division: Option<DivisionReport>,
-    ) -> Plan {
+    ) -> Self {
         let is_divided = options.workspace_policy == WorkspacePolicy::Wd;
         let mut end = Bytes::ZERO;
         let place = |(kernel, choice): (&Kernel, Choice)| {
@@ -113,7 +113,7 @@ impl Plan {
             }
         };
         let planned: Vec<PlannedKernel> = std::iter::zip(kernels, choices).map(place).collect();
-        Plan {
+        Self {
             options: options.clone(),
             time_ms: planned.iter().map(PlannedKernel::time_ms).sum(),
             undivided_time_ms: planned.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms)).sum(),
@@ -122,8 +122,8 @@ impl Plan {
         }
     }
 
-    /// Bytes of workspace that the plan takes: under WR and WS one arena that all kernels share, as large as the largest
-    /// workspace; under WD a segment for each kernel.
+    /// Bytes of workspace that the plan takes: under WR and WS one arena that all kernels share, as large as the
+    /// largest workspace; under WD a segment for each kernel.
     pub fn workspace_total(&self) -> Bytes {
         match self.options.workspace_policy {
             WorkspacePolicy::Wd => self.workspace_separate(),
@@ -141,8 +141,7 @@ impl Plan {
         self.kernels.iter().find(|planned| planned.kernel.id.op == op && planned.kernel.name == name)
     }
 
-    /// How many times faster than undivided all kernels together are, if there are any and each can run
-    /// undivided.
+    /// How many times faster than undivided all kernels together are, if there are any and each can run undivided.
     pub fn gain(&self) -> Option<f64> {
         self.undivided_time_ms
             .filter(|_| !self.kernels.is_empty())

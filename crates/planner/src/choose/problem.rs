@@ -1,5 +1,4 @@
-//! What there is to choose from: the kernels of a plan, identical ones joined, with their admitted
-//! measurements.
+//! What there is to choose from: the kernels of a plan, identical ones joined, with their admitted measurements.
 
 use super::{dp::Sweep, error::PlanError, options::PlanOptions};
 use crate::{
@@ -60,9 +59,12 @@ impl<'a> Candidates<'a> {
         let mut micros = Vec::new();
         for size in policy.sizes(kernel.mini_batch) {
             let group = measured.and_then(|sizes| sizes.get(&size));
-            let group = group.ok_or_else(|| {
-                let sizes = measured.into_iter().flat_map(|sizes| sizes.keys().copied());
-                PlanError::not_measured(kernel, size, policy, sizes.collect())
+            let group = group.ok_or_else(|| PlanError::NotMeasured {
+                kernel: kernel.to_string(),
+                micro_batch: size,
+                policy,
+                mini_batch: kernel.mini_batch,
+                measured: measured.into_iter().flat_map(|sizes| sizes.keys().copied()).collect(),
             })?;
             micros.extend(&group.rows);
         }

@@ -1,9 +1,9 @@
 //! WR: every kernel on its own, under a limit of its own.
 //!
-//! Kernels of one stream never overlap, so one arena as large as the limit serves them all: WS is this with the arena as
-//! everybody's limit. At an equal total it is never slower than WD, where a kernel's segment is at most the total.
-//! Whoever knows the schedule can give more: at its own step a kernel may have whatever of the device's memory no buffer
-//! holds then, so every kernel may have a limit of its own.
+//! Kernels of one stream never overlap, so one arena as large as the limit serves them all: WS is this with the arena
+//! as everybody's limit. At an equal total it is never slower than WD, where a kernel's segment is at most the total.
+//! Whoever knows the schedule can give more: at its own step a kernel may have whatever of the device's memory no
+//! buffer holds then, so every kernel may have a limit of its own.
 
 use super::{
     error::PlanError,
@@ -23,8 +23,8 @@ pub(crate) struct Choice {
     pub(crate) explanation: Explanation,
 }
 
-/// The fastest configuration of every kernel, in order, that needs at most what `limit` gives the kernel of this
-/// index. Identical kernels under equal limits get the same.
+/// The fastest configuration of every kernel, in order, that needs at most what `limit` gives the kernel of this index.
+/// Identical kernels under equal limits get the same.
 pub(crate) fn choose(
     problem: &Problem<'_>,
     limit: impl Fn(usize) -> Bytes,
@@ -44,8 +44,8 @@ pub(crate) fn choose(
     Err(neediest(problem, refused.collect()))
 }
 
-/// Of the refused (kernel, limit) pairs the one that lacks most: with equal limits its need is the smallest limit
-/// for all.
+/// Of the refused (kernel, limit) pairs the one that lacks most: with equal limits its need is the smallest limit for
+/// all.
 fn neediest(problem: &Problem<'_>, refused: Vec<(usize, Bytes)>) -> PlanError {
     let lacking = |&(index, limit): &(usize, Bytes)| {
         // A kernel that nothing can run is the first thing to say.

@@ -1,14 +1,13 @@
 //! What a budget of device memory allows, where each kernel may have what is free at its own step.
 
-use super::{fronts::Fronts, plan::plan};
+use super::fronts::Fronts;
 use crate::{
-    choose::{Curve, PlanOptions},
+    choose::Curve,
     model::{Bytes, Configuration, Cost, DesirableSet, Kernel, WorkspacePolicy},
-    table::CostTable,
 };
 
-/// What lies beside workspaces in device memory, by whoever knows the schedule. Kernels are given by index, in the order
-/// in which they are planned.
+/// What lies beside workspaces in device memory, by whoever knows the schedule. Kernels are given by index, in the
+/// order in which they are planned.
 pub trait Headroom {
     /// What everything but workspaces takes: no budget is smaller.
     fn least(&self) -> Bytes;
@@ -48,7 +47,8 @@ impl Fronts {
         needs
     }
 
-    /// Planned time as a function of the budget: it falls where a kernel's room becomes enough for its next configuration.
+    /// Planned time as a function of the budget: it falls where a kernel's room becomes enough for its next
+    /// configuration.
     pub fn budget_curve(&self, room: &dyn Headroom) -> Curve {
         let sets = || self.iter().map(|(_, set)| set).enumerate();
         let mut budgets: Vec<Bytes> = sets()
@@ -65,8 +65,8 @@ impl Fronts {
         }))
     }
 
-    /// The largest limit that is the same for all kernels and makes each choose something within its own of `limits`, with
-    /// the time then. What a kernel chooses only grows with its limit.
+    /// The largest limit that is the same for all kernels and makes each choose something within its own of `limits`,
+    /// with the time then. What a kernel chooses only grows with its limit.
     pub fn equal_limit(&self, limits: &[Bytes]) -> Option<Cost> {
         let curve = self.curve(WorkspacePolicy::Wr);
         let fits = |limit: Bytes| {
@@ -82,18 +82,4 @@ impl Fronts {
     pub fn unlimited_time_ms(&self) -> f64 {
         self.iter().filter_map(|(_, set)| set.iter().last()).map(Configuration::time_ms).sum()
     }
-}
-
-/// What WD makes of `budget`: the total that is left beside everything else, as segments lie there all the time, and the
-/// time if it is divided among all kernels, if it suffices.
-pub fn divided_budget(
-    kernels: &[Kernel],
-    table: &CostTable,
-    options: &PlanOptions,
-    room: &dyn Headroom,
-    budget: Bytes,
-) -> (Bytes, Option<f64>) {
-    let limit = budget.saturating_sub(room.least());
-    let options = PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit, ..options.clone() };
-    (limit, plan(kernels, table, &options).ok().map(|plan| plan.time_ms))
 }

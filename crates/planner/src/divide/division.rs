@@ -14,9 +14,9 @@ pub struct Division {
 }
 
 impl Division {
-    pub(crate) fn new(groups: &[Vec<Cost>], picks: Vec<usize>, lower_bound_ms: f64) -> Division {
+    pub(crate) fn new(groups: &[Vec<Cost>], picks: Vec<usize>, lower_bound_ms: f64) -> Self {
         let time_ms = std::iter::zip(groups, &picks).map(|(group, &pick)| group[pick].time_ms).sum();
-        Division { picks, time_ms, lower_bound_ms }
+        Self { picks, time_ms, lower_bound_ms }
     }
 
     /// Sum of the picked workspaces.

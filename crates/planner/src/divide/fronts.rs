@@ -1,15 +1,17 @@
 //! All desirable sets of a net, and what follows from them without planning again: curves and prices.
 
-use super::{hulls::relaxed_divisions, wd::alternatives};
+use super::{
+    hulls::relaxed_divisions,
+    wd::{alternatives, segment},
+};
 use crate::{
-    choose::{Curve, PlanError, PlanOptions, Problem, collect_desirable},
-    model::{Bytes, Cost, DesirableSet, Kernel, WorkspacePolicy},
+    choose::{Curve, PlanError, PlanOptions, Problem},
+    model::{Bytes, Configuration, Cost, DesirableSet, Kernel, WorkspacePolicy},
     table::CostTable,
 };
 use std::cmp::Reverse;
 
-/// The desirable set of every kernel, unlimited: everything that any workspace policy chooses from under any
-/// limit.
+/// The desirable set of every kernel, unlimited: everything that any workspace policy chooses from under any limit.
 #[derive(Clone, Debug)]
 pub struct Fronts {
     kernels: Vec<Kernel>,
@@ -20,24 +22,23 @@ pub struct Fronts {
 }
 
 impl Fronts {
-    /// The desirable sets of `kernels`. Of `options` only the batch-size policy and the demands on accuracy
-    /// and determinism count.
+    /// The desirable sets of `kernels`. Of `options` only the batch-size policy and the demands on accuracy and
+    /// determinism count.
     ///
     /// # Errors
-    /// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, or has no
-    /// admitted algorithm.
-    pub fn new(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Fronts, PlanError> {
+    /// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, or has no admitted
+    /// algorithm.
+    pub fn new(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Self, PlanError> {
         let problem = Problem::new(kernels, table, options)?;
         let mut sets = Vec::with_capacity(problem.distinct.len());
         for candidates in &problem.distinct {
-            let mut set = DesirableSet::new();
-            collect_desirable(&mut candidates.sweep(), Bytes::MAX, &mut set);
+            let set = candidates.sweep().desirable_set(Bytes::MAX);
             if set.is_empty() {
                 return Err(candidates.infeasible(Bytes::MAX, options));
             }
             sets.push(set);
         }
-        Ok(Fronts { kernels: kernels.to_vec(), sets, of_kernel: problem.of_kernel })
+        Ok(Self { kernels: kernels.to_vec(), sets, of_kernel: problem.of_kernel })
     }
 
     /// Every kernel with its desirable set, in the order given.
@@ -48,10 +49,10 @@ impl Fronts {
 
     /// Time of the whole net as a function of the limit that `policy` takes.
     ///
-    /// Under WR and WS these are all points where the time falls. Under WD there may be exponentially many; these
-    /// are the ones on the lower convex hull, where the linear relaxation is itself a division and so proves
-    /// it fastest. Between two of them the time of [`plan`](crate::plan()) lies on or below the staircase, and on or
-    /// above the straight line from one to the next.
+    /// Under WR and WS these are all points where the time falls. Under WD there may be exponentially many; these are
+    /// the ones on the lower convex hull, where the linear relaxation is itself a division and so proves it fastest.
+    /// Between two of them the time of [`plan`](crate::plan()) lies on or below the staircase, and on or above the
+    /// straight line from one to the next.
     pub fn curve(&self, policy: WorkspacePolicy) -> Curve {
         match policy {
             WorkspacePolicy::Wr | WorkspacePolicy::Ws => self.curve_of_equal_limits(),
@@ -59,8 +60,8 @@ impl Fronts {
         }
     }
 
-    /// The price of a MiB for the whole net: milliseconds saved by each MiB more, at best. Under WD the dual
-    /// value of the total in the linear relaxation; under WR and WS every kernel gets the MiB, and it is
+    /// The price of a MiB for the whole net: milliseconds saved by each MiB more, at best. Under WD the dual value of
+    /// the total in the linear relaxation; under WR and WS every kernel gets the MiB, and it is
     /// [`Curve::price_ms_per_mib`]. Infinite where no plan fits.
     pub fn price_ms_per_mib(&self, policy: WorkspacePolicy, limit: Bytes) -> f64 {
         let curve = self.curve(policy);
@@ -70,27 +71,19 @@ impl Fronts {
         }
     }
 
-    /// The smallest limit with a plan, and the kernel that sets it: under WD the one that takes the largest
-    /// part of the smallest total. `None` if there are no kernels.
+    /// The smallest limit with a plan, and the kernel that sets it: under WD the one that takes the largest part of the
+    /// smallest total. `None` if there are no kernels.
     pub fn smallest_limit(&self, policy: WorkspacePolicy) -> Option<(Bytes, &Kernel)> {
-        let groups = self.groups();
-        let least = |kernel: usize| match policy {
-            WorkspacePolicy::Wr | WorkspacePolicy::Ws => self.least(kernel),
-            WorkspacePolicy::Wd => groups[kernel].first().map(|a| a.workspace).unwrap_or_default(),
+        let is_divided = policy == WorkspacePolicy::Wd;
+        let least = |kernel: usize| {
+            let first = self.sets[self.of_kernel[kernel]].iter().next();
+            let workspace = first.map(Configuration::workspace).unwrap_or_default();
+            if is_divided { segment(workspace) } else { workspace }
         };
         let kernels = 0..self.kernels.len();
         let neediest = kernels.clone().max_by_key(|&kernel| (least(kernel), Reverse(kernel)))?;
-        let limit = match policy {
-            WorkspacePolicy::Wr | WorkspacePolicy::Ws => least(neediest),
-            WorkspacePolicy::Wd => kernels.map(least).sum(),
-        };
+        let limit = if is_divided { kernels.map(least).sum() } else { least(neediest) };
         Some((limit, &self.kernels[neediest]))
-    }
-
-    /// The least workspace that covers a kernel's mini-batch.
-    fn least(&self, kernel: usize) -> Bytes {
-        let first = self.sets[self.of_kernel[kernel]].iter().next();
-        first.map(|configuration| configuration.workspace()).unwrap_or_default()
     }
 
     /// What WD divides among.

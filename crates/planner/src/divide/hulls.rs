@@ -1,9 +1,8 @@
 //! The linear relaxation of the multiple-choice knapsack, and the greedy division that follows it.
 //!
-//! With fractions allowed only the corners of each group's lower convex hull in (workspace, time) matter.
-//! Starting from every group's least workspace, take the steps between neighbouring corners in order of
-//! milliseconds saved per byte until one does not fit; a fraction of that one fills the total exactly, and
-//! the sum is a lower bound.
+//! With fractions allowed only the corners of each group's lower convex hull in (workspace, time) matter. Starting from
+//! every group's least workspace, take the steps between neighbouring corners in order of milliseconds saved per byte
+//! until one does not fit; a fraction of that one fills the total exactly, and the sum is a lower bound.
 
 use crate::model::{Bytes, Cost, faster};
 
@@ -47,7 +46,7 @@ impl Step {
 
 impl Relaxation {
     /// Relaxes the division of `total` among `groups`; `None` if not even the least workspaces fit.
-    pub(crate) fn new(groups: &[Vec<Cost>], total: Bytes) -> Option<Relaxation> {
+    pub(crate) fn new(groups: &[Vec<Cost>], total: Bytes) -> Option<Self> {
         let total = i64::try_from(total.0).unwrap_or(i64::MAX);
         let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, total)).collect();
         let least: Option<Vec<&Point>> = fronts.iter().map(|front| front.first()).collect();
@@ -55,11 +54,11 @@ impl Relaxation {
         let used = least.iter().try_fold(0i64, |sum, point| sum.checked_add(point.workspace))?;
         let free = total - used;
         let time_ms = least.iter().map(|point| point.time_ms).sum();
-        (free >= 0).then(|| Relaxation::descend(fronts, total, free, time_ms))
+        (free >= 0).then(|| Self::descend(fronts, total, free, time_ms))
     }
 
     /// Takes the steps of all hulls in order of what they save per byte.
-    fn descend(fronts: Vec<Vec<Point>>, total: i64, mut free: i64, mut time_ms: f64) -> Relaxation {
+    fn descend(fronts: Vec<Vec<Point>>, total: i64, mut free: i64, mut time_ms: f64) -> Self {
         let mut position = vec![0; fronts.len()];
         let mut blocked = vec![false; fronts.len()];
         let mut relaxed = None;
@@ -81,7 +80,7 @@ impl Relaxation {
             let sum = std::iter::zip(&fronts, &position).map(|(front, &at)| front[at].time_ms).sum();
             (position.clone(), 0.0, sum)
         });
-        Relaxation { total, fronts, base, greedy: position, price, lower_bound_ms }
+        Self { total, fronts, base, greedy: position, price, lower_bound_ms }
     }
 
     /// Sum of times at these positions.
@@ -119,8 +118,8 @@ impl Relaxation {
     }
 }
 
-/// The divisions that are the relaxed solution of their own total, by rising total: from the least workspaces on, one step
-/// of a hull after the other. Empty if a group is.
+/// The divisions that are the relaxed solution of their own total, by rising total: from the least workspaces on, one
+/// step of a hull after the other. Empty if a group is.
 pub(crate) fn relaxed_divisions(groups: &[Vec<Cost>]) -> Vec<Cost> {
     let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, i64::MAX)).collect();
     let Some(least) = fronts.iter().map(|front| front.first()).collect::<Option<Vec<&Point>>>() else {

@@ -1,13 +1,12 @@
 //! The exact method for WD: a multiple-choice knapsack by dynamic programming over an expanding core.
 //!
-//! The idea is Pisinger's ("A minimal algorithm for the multiple-choice knapsack problem", 1995). The relaxed
-//! solution is already almost optimal, and a group whose hull steps are worth clearly more or less than the
-//! price of a byte keeps its place in it. So start from the relaxed solution and let the groups change their
-//! pick one after the other, those closest to the price first. A state is a (workspace, time) of all groups,
-//! those that have not had their turn at their relaxed picks; it may exceed the total as long as later groups
-//! can give bytes back. A state dies when another is as good, or when even the best rate at which the
-//! *remaining* groups turn bytes into time cannot beat the best division found. As groups leave, that rate
-//! gets worse, and usually nothing is left after a few of them.
+//! The idea is Pisinger's ("A minimal algorithm for the multiple-choice knapsack problem", 1995). The relaxed solution
+//! is already almost optimal, and a group whose hull steps are worth clearly more or less than the price of a byte
+//! keeps its place in it. So start from the relaxed solution and let the groups change their pick one after the other,
+//! those closest to the price first. A state is a (workspace, time) of all groups, those that have not had their turn
+//! at their relaxed picks; it may exceed the total as long as later groups can give bytes back. A state dies when
+//! another is as good, or when even the best rate at which the *remaining* groups turn bytes into time cannot beat the
+//! best division found. As groups leave, that rate gets worse, and usually nothing is left after a few of them.
 
 use super::{
     division::Division,
@@ -15,8 +14,7 @@ use super::{
 };
 use crate::model::{Bytes, Cost, faster};
 
-/// The fastest division of `total` among `groups`; `None` if a group is empty or the least workspaces do not
-/// fit.
+/// The fastest division of `total` among `groups`; `None` if a group is empty or the least workspaces do not fit.
 pub fn divide_exact(groups: &[Vec<Cost>], total: Bytes) -> Option<Division> {
     let relaxation = Relaxation::new(groups, total)?;
     let positions = Search::new(&relaxation).run();
@@ -48,8 +46,7 @@ struct Change {
     position: usize,
 }
 
-/// What the groups still to come can do: the most milliseconds saved per byte taken, the fewest lost per byte
-/// given.
+/// What the groups still to come can do: the most milliseconds saved per byte taken, the fewest lost per byte given.
 #[derive(Clone, Copy)]
 struct Rates {
     best_saving: f64,
@@ -75,19 +72,14 @@ impl<'r> Search<'r> {
     /// The positions of the fastest division.
     fn run(mut self) -> Vec<usize> {
         let core = self.core();
-        let mut states = vec![self.root()];
+        let Relaxation { fronts, base, .. } = self.relaxation;
+        let workspace = std::iter::zip(fronts, base).map(|(front, &at)| front[at].workspace).sum();
+        let mut states = vec![State { workspace, time_ms: self.relaxation.time_ms(base), change: None }];
         for (group, rates) in std::iter::zip(&core, remaining_rates(&core)) {
             let reached = undominated(self.reach(group, &states, rates));
             states = reached.into_iter().map(|(state, change)| self.keep(state, change)).collect();
         }
         self.positions()
-    }
-
-    /// All groups at their relaxed positions.
-    fn root(&self) -> State {
-        let Relaxation { fronts, base, .. } = self.relaxation;
-        let workspace = std::iter::zip(fronts, base).map(|(front, &at)| front[at].workspace).sum();
-        State { workspace, time_ms: self.relaxation.time_ms(base), change: None }
     }
 
     /// Makes `change` part of the path of a state that survived.
@@ -112,8 +104,8 @@ impl<'r> Search<'r> {
         core
     }
 
-    /// Every state that `group` can make of `states` and that is not hopeless, with the change that makes it.
-    /// Keeps the best division met on the way.
+    /// Every state that `group` can make of `states` and that is not hopeless, with the change that makes it. Keeps the
+    /// best division met on the way.
     fn reach(&mut self, group: &CoreGroup, states: &[State], rates: Rates) -> Vec<(State, Change)> {
         let mut reached = Vec::with_capacity(states.len() * group.offers.len());
         for offer in &group.offers {
@@ -138,8 +130,8 @@ impl<'r> Search<'r> {
         reached
     }
 
-    /// Time that nothing following from `state` can beat: free bytes spent, or missing bytes bought, at the
-    /// best rate that the remaining groups have.
+    /// Time that nothing following from `state` can beat: free bytes spent, or missing bytes bought, at the best rate
+    /// that the remaining groups have.
     fn bound_ms(&self, state: &State, rates: Rates) -> f64 {
         let free = self.relaxation.total.saturating_sub(state.workspace);
         if free >= 0 {
@@ -163,7 +155,7 @@ impl<'r> Search<'r> {
 }
 
 impl CoreGroup {
-    fn new(group: usize, offers: Vec<Point>) -> CoreGroup {
+    fn new(group: usize, offers: Vec<Point>) -> Self {
         let mut rates = Rates::NONE;
         for offer in offers.iter().filter(|offer| offer.workspace != 0) {
             // Time falls as workspace rises, so this is positive for either sign.
@@ -174,13 +166,13 @@ impl CoreGroup {
                 rates.least_loss = rates.least_loss.min(rate);
             }
         }
-        CoreGroup { group, offers, rates }
+        Self { group, offers, rates }
     }
 }
 
 impl Rates {
     /// Nothing to save and nothing to give back.
-    const NONE: Rates = Rates { best_saving: 0.0, least_loss: f64::INFINITY };
+    const NONE: Self = Self { best_saving: 0.0, least_loss: f64::INFINITY };
 }
 
 /// For every group of the core, what those after it can do.

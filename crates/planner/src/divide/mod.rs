@@ -9,7 +9,7 @@ mod knapsack;
 mod plan;
 mod wd;
 
-pub use budget::{Headroom, divided_budget};
+pub use budget::Headroom;
 pub use division::Division;
 pub use fronts::Fronts;
 pub use ilp::divide_ilp;

@@ -10,9 +10,9 @@ use crate::{
 /// Plans `kernels` on the measurements of `table`.
 ///
 /// # Errors
-/// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, has
-/// no admitted algorithm, or does not fit the limit; the last names the smallest limit that would do. Also when WD's
-/// ILP solver fails.
+/// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, has no admitted
+/// algorithm, or does not fit the limit; the last names the smallest limit that would do. Also when WD's ILP solver
+/// fails.
 pub fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Plan, PlanError> {
     let problem = Problem::new(kernels, table, options)?;
     let (choices, division) = match options.workspace_policy {
@@ -25,8 +25,8 @@ pub fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Res
     Ok(Plan::new(kernels, options, choices, division))
 }
 
-/// Plans as [`plan`] does under WS, with a limit for each kernel, in order, in the place of the one of `options`: what is
-/// free when the kernel runs. Where a kernel's workspace then lies is up to whoever knows that.
+/// Plans as [`plan`] does under WS, with a limit for each kernel, in order, in the place of the one of `options`: what
+/// is free when the kernel runs. Where a kernel's workspace then lies is up to whoever knows that.
 ///
 /// # Panics
 /// If there are not as many limits as kernels.

@@ -1,12 +1,12 @@
 //! WD: one total, divided among all kernels.
 //!
-//! A multiple-choice knapsack: of every kernel's desirable set exactly one configuration, least time in all,
-//! sum of workspaces at most the total. Solved by our own exact method (`knapsack`) or, as the paper does it, by an ILP
-//! solver (`ilp`).
+//! A multiple-choice knapsack: of every kernel's desirable set exactly one configuration, least time in all, sum of
+//! workspaces at most the total. Solved by our own exact method (`knapsack`) or, as the paper does it, by an ILP solver
+//! (`ilp`).
 
 use super::{division::Division, ilp::divide_ilp, knapsack::divide_exact};
 use crate::{
-    choose::{Candidates, Choice, DivisionReport, Explanation, PlanError, Problem, collect_desirable},
+    choose::{Candidates, Choice, DivisionReport, Explanation, PlanError, Problem},
     model::{ARENA_ALIGNMENT, Bytes, Configuration, Cost, DesirableSet, Measurement, WdSolver},
 };
 use std::cmp::Reverse;
@@ -60,14 +60,13 @@ fn divide(solver: WdSolver, groups: &[Vec<Cost>], total: Bytes) -> Result<Option
 }
 
 /// What a segment of the arena for `workspace` takes.
-fn segment(workspace: Bytes) -> Bytes {
+pub(crate) fn segment(workspace: Bytes) -> Bytes {
     workspace.align_up(ARENA_ALIGNMENT)
 }
 
 fn front(candidates: &Candidates<'_>, total: Bytes) -> Option<Front> {
     let mut sweep = candidates.sweep();
-    let mut set = DesirableSet::new();
-    collect_desirable(&mut sweep, total, &mut set);
+    let set = sweep.desirable_set(total);
     sweep.raise_limit(Bytes::MAX);
     let fastest = sweep.configuration().filter(|_| !set.is_empty())?;
     Some(Front { alternatives: alternatives(&set), fastest, set })
@@ -75,10 +74,8 @@ fn front(candidates: &Candidates<'_>, total: Bytes) -> Option<Front> {
 
 /// A desirable set as the knapsack sees it: every configuration with its segment of the arena.
 pub(crate) fn alternatives(set: &DesirableSet) -> Vec<Cost> {
-    let alternative = |configuration: &Configuration| Cost {
-        time_ms: configuration.time_ms(),
-        workspace: segment(configuration.workspace()),
-    };
+    let alternative =
+        |chosen: &Configuration| Cost { workspace: segment(chosen.workspace()), ..chosen.cost() };
     set.iter().map(alternative).collect()
 }
 
@@ -95,8 +92,8 @@ fn too_small(problem: &Problem<'_>, total: Bytes) -> PlanError {
     if let [only] = of_kernel[..] {
         return problem.distinct[only].infeasible(total, problem.options);
     }
-    let neediest = of_kernel.iter().copied().max_by_key(|&index| (least[index], Reverse(index)));
-    let neediest = neediest.unwrap_or_default();
+    let need = |&index: &usize| (least[index], Reverse(index));
+    let neediest = of_kernel.iter().copied().max_by_key(need).unwrap_or_default();
     PlanError::TotalInfeasible {
         kernels: of_kernel.len(),
         total,
@@ -106,8 +103,8 @@ fn too_small(problem: &Problem<'_>, total: Bytes) -> PlanError {
     }
 }
 
-/// What every kernel would get if the same total were divided, as well as it can be, without micro-batching.
-/// Kernels with no undivided algorithm get none; if what the others need does not fit, nobody does.
+/// What every kernel would get if the same total were divided, as well as it can be, without micro-batching. Kernels
+/// with no undivided algorithm get none; if what the others need does not fit, nobody does.
 fn divide_undivided(
     problem: &Problem<'_>,
     solver: WdSolver,

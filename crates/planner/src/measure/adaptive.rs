@@ -1,19 +1,18 @@
 //! The `adaptive` batch-size policy: of all sizes it measures those that the plan is likely to use.
 //!
-//! It begins with the sizes of `powerOfTwo` and then asks two questions in turn. Which sizes would the plan
-//! use if all costs lay on straight lines between the measured ones? As long as such a plan promises
-//! something, its sizes are measured. Then: which would it use if every cost were as low as it can be, time
-//! and workspace growing with the number of samples and time per sample falling? That plan is a lower bound
-//! of `all`'s; as long as it is too far below the measured one, the sizes that make it so are measured.
+//! It begins with the sizes of `powerOfTwo` and then asks two questions in turn. Which sizes would the plan use if all
+//! costs lay on straight lines between the measured ones? As long as such a plan promises something, its sizes are
+//! measured. Then: which would it use if every cost were as low as it can be, time and workspace growing with the
+//! number of samples and time per sample falling? That plan is a lower bound of `all`'s; as long as it is too far below
+//! the measured one, the sizes that make it so are measured.
 
 use super::{
     coverage::share_of_all,
-    estimate::{Estimate, largest},
-    measuring::{Measuring, ProfileError, Wanted},
+    estimate::{Estimate, largest, plan},
+    measuring::{Measuring, ProfileError},
 };
 use crate::{
     choose::{Plan, PlanOptions, PlannedKernel},
-    divide::plan,
     model::{BatchSizePolicy, Kernel, KernelId, Measurement, WorkspacePolicy},
     table::CostTable,
 };
@@ -38,26 +37,24 @@ pub(crate) fn measure_likely(
     let (known, all) = share_of_all(measuring.table(), kernels);
     let affordable = ((SHARE * all as f64) as usize).saturating_sub(known);
     measuring.expect(affordable.max(start.len()));
-    measuring.measure(&start.into_iter().map(Wanted::all).collect::<Vec<_>>())?;
-    let mut search = Search::new(measuring.table(), kernels, options);
+    measuring.measure(&start)?;
+    let mut estimates = Estimates::new(measuring.table(), kernels, options);
     while measuring.left() > 0 {
-        let mut wanted = search.wanted(measuring.table());
+        let mut wanted = estimates.wanted(measuring.table());
         wanted.truncate(measuring.left());
         if wanted.is_empty() {
             break;
         }
-        search.changed.extend(wanted.iter().map(|(kernel, _)| kernel.id));
-        measuring.measure(&wanted.into_iter().map(Wanted::all).collect::<Vec<_>>())?;
+        estimates.changed.extend(wanted.iter().map(|(kernel, _)| kernel.id));
+        measuring.measure(&wanted)?;
     }
     Ok(())
 }
 
 /// The table as it may look when everything is measured.
-struct Search<'k> {
+struct Estimates<'k> {
     kernels: &'k [Kernel],
     options: &'k PlanOptions,
-    /// The same for `all`.
-    all: PlanOptions,
     likely: CostTable,
     least: CostTable,
     /// Kernels with new measurements since.
@@ -65,15 +62,13 @@ struct Search<'k> {
     largest: BTreeMap<KernelId, &'k Kernel>,
 }
 
-impl<'k> Search<'k> {
-    fn new(table: &CostTable, kernels: &'k [Kernel], options: &'k PlanOptions) -> Search<'k> {
-        let complete = |estimate: Estimate| estimate.complete(table, kernels, options);
-        Search {
+impl<'k> Estimates<'k> {
+    fn new(table: &CostTable, kernels: &'k [Kernel], options: &'k PlanOptions) -> Estimates<'k> {
+        Estimates {
             kernels,
             options,
-            all: PlanOptions { batch_size_policy: BatchSizePolicy::All, ..options.clone() },
-            likely: complete(Estimate::Likely),
-            least: complete(Estimate::Least),
+            likely: Estimate::Likely.complete(table, kernels, options),
+            least: Estimate::Least.complete(table, kernels, options),
             changed: BTreeSet::new(),
             largest: largest(kernels),
         }
@@ -87,8 +82,9 @@ impl<'k> Search<'k> {
             Estimate::Least.complete_kernel(&mut self.least, table, kernel, self.options);
         }
         let current = plan(self.kernels, table, self.options).ok();
+        let all = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..self.options.clone() };
         for (estimates, tolerance) in [(&self.likely, PROMISE), (&self.least, GAP)] {
-            let Ok(promised) = plan(self.kernels, estimates, &self.all) else { continue };
+            let Ok(promised) = plan(self.kernels, estimates, &all) else { continue };
             let estimated = EstimatedPlan { table, likely: &self.likely, promised: &promised };
             let wanted = estimated.sizes(self.kernels, current.as_ref(), tolerance * promised.time_ms);
             if !wanted.is_empty() {
@@ -129,8 +125,8 @@ impl EstimatedPlan<'_> {
         wanted
     }
 
-    /// The kernels that are promised to become faster, the most first, without the last that together are not
-    /// worth it. Under WD all: one may also lose, to the benefit of others.
+    /// The kernels that are promised to become faster, the most first, without the last that together are not worth it.
+    /// Under WD all: one may also lose, to the benefit of others.
     fn worthwhile(&self, current: Option<&Plan>, worthwhile_ms: f64) -> Vec<usize> {
         let now_ms = |kernel: usize| current.map_or(f64::INFINITY, |plan| plan.kernels[kernel].time_ms());
         let saved_ms = |&kernel: &usize| now_ms(kernel) - self.promised.kernels[kernel].time_ms();

@@ -1,9 +1,8 @@
 //! How much was measured, and how much a plan could gain from more.
 
-use super::estimate::Estimate;
+use super::estimate::{Estimate, plan};
 use crate::{
     choose::PlanOptions,
-    divide::plan,
     model::{BatchSizePolicy, Kernel},
     table::CostTable,
 };
@@ -18,8 +17,8 @@ pub struct Coverage {
     pub all: usize,
     /// Time of the plan on what was measured, if there is one.
     pub time_ms: Option<f64>,
-    /// Time that no plan under `all` can beat, if there is one: true as far as more samples take no less time
-    /// and workspace, and no more time per sample. Measurements are noisy, so a bound in good faith only.
+    /// Time that no plan under `all` can beat, if there is one: true as far as more samples take no less time and
+    /// workspace, and no more time per sample. Measurements are noisy, so a bound in good faith only.
     pub lower_bound_ms: Option<f64>,
 }
 
@@ -29,8 +28,8 @@ impl Coverage {
         if self.all == 0 { 1.0 } else { self.measured as f64 / self.all as f64 }
     }
 
-    /// By how much the plan is slower than its lower bound, as a part of it: what is lost by not measuring
-    /// the rest is at most that.
+    /// By how much the plan is slower than its lower bound, as a part of it: what is lost by not measuring the rest is
+    /// at most that.
     pub fn gap(&self) -> Option<f64> {
         let (time_ms, bound_ms) = (self.time_ms?, self.lower_bound_ms?);
         Some(if bound_ms > 0.0 { (time_ms / bound_ms - 1.0).max(0.0) } else { 0.0 })

@@ -1,8 +1,9 @@
 //! What sizes that were not measured may cost, judged by the measured sizes around them.
 
 use crate::{
-    choose::PlanOptions,
-    model::{Algorithm, BatchSizePolicy, Bytes, Kernel, KernelId, Measurement},
+    choose::{Plan, PlanError, PlanOptions},
+    divide,
+    model::{Algorithm, BatchSizePolicy, Bytes, Kernel, KernelId, Measurement, WdSolver},
     table::CostTable,
 };
 use std::collections::BTreeMap;
@@ -12,8 +13,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Estimate {
     /// By interpolation, for algorithms that run at both neighbours.
     Likely,
-    /// The least that is possible if more samples never take less time or workspace, and never more time per
-    /// sample.
+    /// The least that is possible if more samples never take less time or workspace, and never more time per sample.
     Least,
 }
 
@@ -60,26 +60,29 @@ impl Estimate {
         };
         let (below, above) = (at(gap.0), at(gap.1));
         let (time_ms, workspace) = match (self, below, above) {
-            (Estimate::Likely, Some(below), Some(above)) => {
+            (Self::Likely, Some(below), Some(above)) => {
                 let workspace = line(below, above, size, |row| row.workspace.0 as f64);
                 (hull_ms(series, below, above, size), Bytes(workspace as u64))
             }
-            (Estimate::Least, Some(below), Some(above)) => (
+            (Self::Least, Some(below), Some(above)) => (
                 least_ms(below, above, size).min(hull_ms(series, below, above, size)),
                 below.workspace.min(above.workspace),
             ),
             // Where it begins or ends to run at all, only the assumptions speak.
-            (Estimate::Least, Some(below), None) => (below.time_ms, below.workspace),
-            (Estimate::Least, None, Some(above)) => {
-                (f64::from(size) * above.time_per_sample_ms(), Bytes::ZERO)
-            }
-            (Estimate::Likely, _, _) | (Estimate::Least, None, None) => return None,
+            (Self::Least, Some(below), None) => (below.time_ms, below.workspace),
+            (Self::Least, None, Some(above)) => (f64::from(size) * above.time_per_sample_ms(), Bytes::ZERO),
+            (Self::Likely, _, _) | (Self::Least, None, None) => return None,
         };
         let shared = [below, above].into_iter().flatten().map(|row| row.shared_ms);
         // The larger shared time keeps this a lower bound.
         let shared_ms = shared.fold(0.0, f64::max).min(time_ms);
         Some(Measurement { micro_batch: size, time_ms, shared_ms, workspace, ..below.or(above)?.clone() })
     }
+}
+
+/// A plan to measure by: whoever divides WD's total in the end, the exact method does it here.
+pub(crate) fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Plan, PlanError> {
+    divide::plan(kernels, table, &PlanOptions { wd_solver: WdSolver::Exact, ..options.clone() })
 }
 
 /// Of the kernels of each identity one with the largest mini-batch.
@@ -101,8 +104,8 @@ fn least_ms(below: &Measurement, above: &Measurement, size: u32) -> f64 {
     (f64::from(size) * per_sample_ms).max(below.time_ms.min(above.time_ms))
 }
 
-/// The lowest straight line at `size`: between its neighbours, or two other sizes from half of it to twice it.
-/// The neighbours may be unlucky, such as one more than what fills whole tiles.
+/// The lowest straight line at `size`: between its neighbours, or two other sizes from half of it to twice it. The
+/// neighbours may be unlucky, such as one more than what fills whole tiles.
 fn hull_ms(series: &[&Measurement], below: &Measurement, above: &Measurement, size: u32) -> f64 {
     let line_ms = |below: &Measurement, above: &Measurement| line(below, above, size, |row| row.time_ms);
     let split = series.partition_point(|row| row.micro_batch < size);

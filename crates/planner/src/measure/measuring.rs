@@ -26,26 +26,14 @@ pub(crate) struct Wanted<'k> {
 }
 
 impl<'k> Wanted<'k> {
-    /// All algorithms.
-    pub(crate) fn all((kernel, micro_batch): (&'k Kernel, u32)) -> Wanted<'k> {
-        let request = Request { mini_batch: kernel.mini_batch, ..Request::all(kernel.id, micro_batch) };
-        Wanted { kernel, request }
-    }
-
-    /// Some.
-    pub(crate) fn some(
+    /// These algorithms, or all if `None`.
+    pub(crate) fn new(
         kernel: &'k Kernel,
         micro_batch: u32,
-        algorithms: impl IntoIterator<Item = Algorithm>,
+        algorithms: Option<Vec<Algorithm>>,
     ) -> Wanted<'k> {
-        let mut wanted = Wanted::all((kernel, micro_batch));
-        wanted.request.algorithms = Some(algorithms.into_iter().collect());
-        wanted
-    }
-
-    fn error(&self, source: ProfilerError) -> ProfileError {
-        let Request { kernel: id, micro_batch, .. } = self.request;
-        ProfileError { kernel: self.kernel.to_string(), id, micro_batch, source }
+        let (id, mini_batch) = (kernel.id, kernel.mini_batch);
+        Wanted { kernel, request: Request { kernel: id, micro_batch, mini_batch, algorithms } }
     }
 }
 
@@ -83,9 +71,11 @@ impl<'m> Measuring<'m> {
         self.total.saturating_sub(self.done)
     }
 
-    /// Measures all algorithms of `wanted` and stores what comes out.
-    pub(crate) fn measure(&mut self, wanted: &[Wanted<'_>]) -> Result<(), ProfileError> {
-        self.ask(wanted, |table, request, rows| {
+    /// Measures all algorithms of these kernels and sizes, and stores what comes out.
+    pub(crate) fn measure(&mut self, wanted: &[(&Kernel, u32)]) -> Result<(), ProfileError> {
+        let wanted: Vec<Wanted<'_>> =
+            wanted.iter().map(|&(kernel, micro_batch)| Wanted::new(kernel, micro_batch, None)).collect();
+        self.ask(&wanted, |table, request, rows| {
             Ok(table.insert(request.kernel, request.micro_batch, rows)?)
         })
     }
@@ -124,7 +114,11 @@ impl<'m> Measuring<'m> {
             tell(*done);
             Ok(())
         });
-        served.map_err(|RequestError { index, source }| wanted[index].error(source))
+        served.map_err(|RequestError { index, source }| {
+            let Wanted { kernel, request } = &wanted[index];
+            let (id, micro_batch) = (kernel.id, request.micro_batch);
+            ProfileError { kernel: kernel.to_string(), id, micro_batch, source }
+        })
     }
 
     /// Says that nothing more will be measured.
@@ -143,6 +137,6 @@ pub struct ProfileError {
     pub id: KernelId,
     /// Samples of the failed measurement.
     pub micro_batch: u32,
-    /// What the profiler said, or an [`InvalidMeasurement`] it returned.
-    pub source: Box<dyn std::error::Error + Send + Sync>,
+    /// What the profiler said, or an [`InvalidMeasurement`](crate::InvalidMeasurement) it returned.
+    pub source: ProfilerError,
 }

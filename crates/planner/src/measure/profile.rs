@@ -2,7 +2,7 @@
 
 use super::{
     adaptive::measure_likely,
-    measuring::{Measuring, ProfileError, Progress, Wanted},
+    measuring::{Measuring, ProfileError, Progress},
     profiler::Profiler,
 };
 use crate::{
@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// Measures what a plan of `kernels` with `options` needs and `table` does not have yet: every size of the batch-size
-/// policy, identical kernels once, and of each the largest size first. Under `adaptive` sizes are chosen on the way, with
-/// regard to the workspace policy and its limit: no more than 15 % of what `all` measures (or what `powerOfTwo` does, for
-/// small mini-batches), less if the plan is within 1 % of its lower bound before.
+/// policy, identical kernels once, and of each the largest size first. Under `adaptive` sizes are chosen on the way,
+/// with regard to the workspace policy and its limit: no more than 15 % of what `all` measures (or what `powerOfTwo`
+/// does, for small mini-batches), less if the plan is within 1 % of its lower bound before.
 ///
 /// # Errors
 /// When the profiler fails or returns an impossible measurement. What was measured before stays in the table.
@@ -31,7 +31,7 @@ pub fn profile(
         policy => {
             let missing = measuring.table().missing(kernels, policy);
             measuring.expect(missing.len());
-            measuring.measure(&missing.into_iter().map(Wanted::all).collect::<Vec<_>>())?;
+            measuring.measure(&missing)?;
         }
     }
     measuring.finish();

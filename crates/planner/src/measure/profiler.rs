@@ -17,8 +17,8 @@ pub struct Request {
     pub kernel: KernelId,
     /// Samples.
     pub micro_batch: u32,
-    /// Samples of the mini-batch of which they will be a part. A call is to be timed on a slice of operands of that size,
-    /// as it will run: it finds other caches and addresses there than on operands of its own.
+    /// Samples of the mini-batch of which they will be a part. A call is to be timed on a slice of operands of that
+    /// size, as it will run: it finds other caches and addresses there than on operands of its own.
     pub mini_batch: u32,
     /// These algorithms only; all if `None`.
     pub algorithms: Option<Vec<Algorithm>>,
@@ -26,8 +26,8 @@ pub struct Request {
 
 impl Request {
     /// Every algorithm of `kernel` on `micro_batch` samples that are a mini-batch of their own.
-    pub fn all(kernel: KernelId, micro_batch: u32) -> Request {
-        Request { kernel, micro_batch, mini_batch: micro_batch, algorithms: None }
+    pub fn all(kernel: KernelId, micro_batch: u32) -> Self {
+        Self { kernel, micro_batch, mini_batch: micro_batch, algorithms: None }
     }
 
     /// Whether it is about this algorithm too.
@@ -51,17 +51,17 @@ pub type Done<'d> = &'d mut dyn FnMut(usize, Vec<Measurement>) -> Result<(), Pro
 
 /// Whoever can run convolution kernels on a device and time them.
 pub trait Profiler {
-    /// Measures every algorithm of the request that can run; those that cannot are left out, and an empty list
-    /// says that none can. Of a request for all, a profiler may also leave out what is far behind another algorithm
-    /// that is as good in everything else. Workspaces are never limited here: the limit is the plan's affair, and a table
+    /// Measures every algorithm of the request that can run; those that cannot are left out, and an empty list says
+    /// that none can. Of a request for all, a profiler may also leave out what is far behind another algorithm that is
+    /// as good in everything else. Workspaces are never limited here: the limit is the plan's affair, and a table
     /// serves every limit.
     ///
     /// # Errors
     /// When the device fails; profiling then stops.
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError>;
 
-    /// Measures all of `requests`, in whatever order suits the profiler and as many at a time as it can, and hands
-    /// each to `done` as it is ready. By default one after the other.
+    /// Measures all of `requests`, in whatever order suits the profiler and as many at a time as it can, and hands each
+    /// to `done` as it is ready. By default one after the other.
     ///
     /// # Errors
     /// As [`measure`](Profiler::measure), with the request that failed; or what `done` returns.

@@ -1,18 +1,17 @@
 //! Whether measurements can be trusted: those that a plan rests on are made again.
 //!
 //! A busy machine makes calls slower, never faster, and a plan picks what looks fast. So what it picked, and what it
-//! nearly picked, is measured a second time; of two times the shorter counts. So is what it would pick if every size were
-//! as fast as the sizes around it say, as that one may have been disturbed. If that changes the plan, what is new in it
-//! is repeated too.
+//! nearly picked, is measured a second time; of two times the shorter counts. So is what it would pick if every size
+//! were as fast as the sizes around it say, as that one may have been disturbed. If that changes the plan, what is new
+//! in it is repeated too.
 
 use super::{
-    estimate::{largest, line},
+    estimate::{largest, line, plan},
     measuring::{Measuring, ProfileError, Progress, Wanted},
     profiler::Profiler,
 };
 use crate::{
     choose::{PlanOptions, PlannedKernel, Problem, Sweep},
-    divide::plan,
     model::{Algorithm, Configuration, Kernel, KernelId, Measurement},
     table::CostTable,
 };
@@ -47,10 +46,10 @@ pub struct Noise {
 
 impl Noise {
     /// A summary of `differences`; zeros if there are none.
-    fn of(mut differences: Vec<f64>) -> Noise {
+    fn of(mut differences: Vec<f64>) -> Self {
         differences.sort_by(f64::total_cmp);
         let at = |index: usize| differences.get(index).copied().unwrap_or(0.0);
-        Noise {
+        Self {
             repeated: differences.len(),
             median: at(differences.len() / 2),
             largest: at(differences.len().saturating_sub(1)),
@@ -58,9 +57,9 @@ impl Noise {
     }
 }
 
-/// Measures once more what a plan of `kernels` with `options` uses or nearly uses, as far as `may_repeat` says so
-/// of a kernel and size, longest first and an eighth of all measuring at most; nothing if there is no plan. Of two
-/// times of an algorithm the shorter stays.
+/// Measures once more what a plan of `kernels` with `options` uses or nearly uses, as far as `may_repeat` says so of a
+/// kernel and size, longest first and an eighth of all measuring at most; nothing if there is no plan. Of two times of
+/// an algorithm the shorter stays.
 ///
 /// # Errors
 /// When the profiler fails or returns an impossible measurement.
@@ -78,7 +77,10 @@ pub fn repeat(
     };
     let mut differences = Vec::new();
     let ids: BTreeSet<KernelId> = kernels.iter().map(|kernel| kernel.id).collect();
-    let mut left_ms = SHARE * ids.iter().map(|id| cost_ms(table, id)).sum::<f64>();
+    // One call of every measured algorithm at every size.
+    let all_ms: f64 =
+        ids.iter().flat_map(|id| table.series(id).into_values().flatten()).map(|row| row.time_ms).sum();
+    let mut left_ms = SHARE * all_ms;
     for _ in 0..ROUNDS {
         let wanted = affordable(wanted(table, kernels, options, &mut is_open), &mut left_ms);
         if wanted.is_empty() {
@@ -94,11 +96,6 @@ pub fn repeat(
         measuring.finish();
     }
     Ok(Noise::of(differences))
-}
-
-/// What one call of every measured algorithm at every size of a kernel takes together.
-fn cost_ms(table: &CostTable, id: &KernelId) -> f64 {
-    table.series(id).into_values().flatten().map(|row| row.time_ms).sum()
 }
 
 /// What decides about the plan and `is_open`, with what measuring it costs.
@@ -120,7 +117,8 @@ fn wanted<'k>(
             algorithms.retain(|algorithm, _| is_open(&kernel.id, size, algorithm));
             if !algorithms.is_empty() {
                 let cost_ms = algorithms.values().sum();
-                wanted.push((cost_ms, Wanted::some(kernel, size, algorithms.into_keys())));
+                let algorithms = Some(algorithms.into_keys().collect());
+                wanted.push((cost_ms, Wanted::new(kernel, size, algorithms)));
             }
         }
     }
@@ -213,8 +211,8 @@ fn rests_on(table: &CostTable, planned: &PlannedKernel, options: &PlanOptions) -
     decisive
 }
 
-/// The rows of a repeated measurement, each with the shorter of its times, and by which part the times of the fastest of
-/// them differ.
+/// The rows of a repeated measurement, each with the shorter of its times, and by which part the times of the fastest
+/// of them differ.
 fn join(before: &[Measurement], again: &[Measurement]) -> (Vec<Measurement>, f64) {
     let known = |row: &Measurement| before.iter().find(|other| other.algorithm == row.algorithm);
     let shorter = |row: &Measurement| match known(row) {

@@ -4,13 +4,23 @@ use super::{measurement::Measurement, units::Bytes};
 use serde::{Deserialize, Serialize};
 use std::{cmp::Reverse, fmt};
 
-/// A time and the workspace that it takes: of a configuration, of a choice that WD has for a kernel, of a step of a curve.
+/// A time and the workspace that it takes: of a configuration, of a choice that WD has for a kernel, of a step of a
+/// curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Time in milliseconds, finite.
     pub time_ms: f64,
     /// Bytes of workspace.
     pub workspace: Bytes,
+}
+
+/// A time must be shorter by more than this part to count as faster: sums of equal times taken in another order differ
+/// in their last bits, and that must not decide.
+const ROUNDING: f64 = 1e-12;
+
+/// Whether `time_ms` is below `than_ms` by more than rounding.
+pub(crate) fn faster(time_ms: f64, than_ms: f64) -> bool {
+    time_ms < than_ms * (1.0 - ROUNDING)
 }
 
 /// `count` equal micro-configurations in a row.
@@ -22,9 +32,9 @@ pub struct Run {
     pub micro: Measurement,
 }
 
-/// An ordered list of micro-configurations that covers the mini-batch, kept as runs of equal ones, the
-/// largest micro-batch first. Its time is the sum over the micro-batches, where of those with one algorithm only the
-/// first does what they share; its workspace is the maximum, as they run one after the other in the same memory.
+/// An ordered list of micro-configurations that covers the mini-batch, kept as runs of equal ones, the largest
+/// micro-batch first. Its time is the sum over the micro-batches, where of those with one algorithm only the first does
+/// what they share; its workspace is the maximum, as they run one after the other in the same memory.
 ///
 /// Prints as `4x60 FFT_TILING + 16 IMPLICIT_GEMM`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +45,7 @@ pub struct Configuration {
 
 impl Configuration {
     /// The configuration made of these runs; equal micro-configurations are joined and empty runs left out.
-    pub fn new(runs: impl IntoIterator<Item = Run>) -> Configuration {
+    pub fn new(runs: impl IntoIterator<Item = Run>) -> Self {
         let mut runs: Vec<Run> = runs.into_iter().filter(|run| run.count > 0).collect();
         runs.sort_by(|a, b| {
             order(&a.micro).cmp(&order(&b.micro)).then(a.micro.time_ms.total_cmp(&b.micro.time_ms))
@@ -47,12 +57,12 @@ impl Configuration {
             }
             equal
         });
-        Configuration { runs }
+        Self { runs }
     }
 
     /// The whole mini-batch in one call.
-    pub fn undivided(micro: Measurement) -> Configuration {
-        Configuration { runs: vec![Run { count: 1, micro }] }
+    pub fn undivided(micro: Measurement) -> Self {
+        Self { runs: vec![Run { count: 1, micro }] }
     }
 
     /// The runs, largest micro-batch first.

@@ -3,9 +3,8 @@
 use super::{configuration::Configuration, units::Bytes};
 use serde::{Deserialize, Serialize};
 
-/// Configurations of one kernel of which none is as good as another in both time and workspace (the paper's
-/// desirable set). Ordered by rising workspace, hence by strictly falling time; of exact ties the first
-/// inserted stays.
+/// Configurations of one kernel of which none is as good as another in both time and workspace (the paper's desirable
+/// set). Ordered by rising workspace, hence by strictly falling time; of exact ties the first inserted stays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DesirableSet {
@@ -13,13 +12,8 @@ pub struct DesirableSet {
 }
 
 impl DesirableSet {
-    /// An empty set.
-    pub fn new() -> DesirableSet {
-        DesirableSet::default()
-    }
-
-    /// Adds `configuration` unless one in the set is as good, and drops those that are not better than it in
-    /// either respect. Returns whether it was added.
+    /// Adds `configuration` unless one in the set is as good, and drops those that are not better than it in either
+    /// respect. Returns whether it was added.
     pub fn insert(&mut self, configuration: Configuration) -> bool {
         let (time_ms, workspace) = (configuration.time_ms(), configuration.workspace());
         // Times fall along the set, so the last one that needs no more workspace is the strongest rival.
@@ -52,13 +46,5 @@ impl DesirableSet {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
-    }
-}
-
-impl<'a> IntoIterator for &'a DesirableSet {
-    type Item = &'a Configuration;
-    type IntoIter = std::slice::Iter<'a, Configuration>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }

@@ -17,7 +17,7 @@ pub enum ConvOp {
 
 impl ConvOp {
     /// All three, in the order of a training step.
-    pub const ALL: [ConvOp; 3] = [ConvOp::Forward, ConvOp::BackwardData, ConvOp::BackwardFilter];
+    pub const ALL: [Self; 3] = [Self::Forward, Self::BackwardData, Self::BackwardFilter];
 }
 
 printed!(ConvOp { Forward: "Forward", BackwardData: "BackwardData", BackwardFilter: "BackwardFilter" });
@@ -50,19 +50,8 @@ pub struct ConvShape {
 }
 
 impl Default for ConvShape {
-    fn default() -> ConvShape {
-        ConvShape {
-            c: 1,
-            h: 1,
-            w: 1,
-            k: 1,
-            r: 1,
-            s: 1,
-            pad: [0, 0],
-            stride: [1, 1],
-            dilation: [1, 1],
-            groups: 1,
-        }
+    fn default() -> Self {
+        Self { c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad: [0, 0], stride: [1, 1], dilation: [1, 1], groups: 1 }
     }
 }
 
@@ -118,8 +107,8 @@ pub enum Layout {
 
 printed!(Layout { Nchw: "NCHW" });
 
-/// Identity of a kernel as far as its speed and workspace go, for any number of samples: kernels with equal
-/// identity are measured once.
+/// Identity of a kernel as far as its speed and workspace go, for any number of samples: kernels with equal identity
+/// are measured once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelId {
     /// The operation.
@@ -136,7 +125,7 @@ pub struct KernelId {
 
 impl fmt::Display for KernelId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let KernelId { op, shape, dtype, math, layout } = self;
+        let Self { op, shape, dtype, math, layout } = self;
         write!(f, "{op} {shape}, {dtype} {math} {layout}")
     }
 }

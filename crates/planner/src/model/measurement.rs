@@ -5,16 +5,15 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 use thiserror::Error;
 
-/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to
-/// clone.
+/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Algorithm(Arc<str>);
 
 impl Algorithm {
     /// The algorithm of this name.
-    pub fn new(name: impl Into<Arc<str>>) -> Algorithm {
-        Algorithm(name.into())
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
     }
 
     /// Its name.
@@ -24,19 +23,19 @@ impl Algorithm {
 }
 
 impl From<&str> for Algorithm {
-    fn from(name: &str) -> Algorithm {
-        Algorithm::new(name)
+    fn from(name: &str) -> Self {
+        Self::new(name)
     }
 }
 
 impl From<String> for Algorithm {
-    fn from(name: String) -> Algorithm {
-        Algorithm::new(name)
+    fn from(name: String) -> Self {
+        Self::new(name)
     }
 }
 
 impl From<Algorithm> for String {
-    fn from(algorithm: Algorithm) -> String {
+    fn from(algorithm: Algorithm) -> Self {
         algorithm.as_str().to_owned()
     }
 }
@@ -80,7 +79,7 @@ impl Measurement {
     }
 
     /// Whether it needs no more workspace than `other`, errs no more and is as deterministic, whatever the times.
-    pub fn is_as_good_as(&self, other: &Measurement) -> bool {
+    pub fn is_as_good_as(&self, other: &Self) -> bool {
         self.workspace <= other.workspace
             && self.max_error <= other.max_error
             && self.deterministic >= other.deterministic
@@ -88,7 +87,7 @@ impl Measurement {
 
     /// Checks that the numbers can be planned with, and belong to `micro_batch` samples.
     pub(crate) fn validate(&self, micro_batch: u32) -> Result<(), InvalidMeasurement> {
-        let Measurement { time_ms, shared_ms, max_error, micro_batch: found, .. } = *self;
+        let Self { time_ms, shared_ms, max_error, micro_batch: found, .. } = *self;
         let reason = if found != micro_batch || found == 0 {
             format!("was measured at micro-batch {found} in a group for micro-batch {micro_batch}")
         } else if !(time_ms.is_finite() && time_ms >= 0.0) {

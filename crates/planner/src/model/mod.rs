@@ -6,7 +6,6 @@ mod kernel;
 mod measurement;
 mod names;
 mod policy;
-mod rounding;
 mod units;
 
 pub use configuration::{Configuration, Cost, Run};
@@ -16,4 +15,4 @@ pub use measurement::{Algorithm, InvalidMeasurement, Measurement};
 pub use policy::{BatchSizePolicy, ParsePolicyError, WdSolver, WorkspacePolicy};
 pub use units::{ARENA_ALIGNMENT, Bytes, ParseBytesError};
 
-pub(crate) use rounding::faster;
+pub(crate) use configuration::faster;

@@ -1,5 +1,5 @@
-//! The policies a user chooses: which micro-batch sizes may be used, how workspace is given to kernels, and what divides
-//! a total.
+//! The policies a user chooses: which micro-batch sizes may be used, how workspace is given to kernels, and what
+//! divides a total.
 
 use super::names::{chosen_by_name, printed};
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ pub enum BatchSizePolicy {
     /// 1, 2, 4, ... and the mini-batch itself.
     #[default]
     PowerOfTwo,
-    /// The sizes of `powerOfTwo`, and of the others those that are likely to make the plan faster: nearly the
-    /// plan of `all` for a small part of its measurements (ours; see [`profile`](crate::profile())).
+    /// The sizes of `powerOfTwo`, and of the others those that are likely to make the plan faster: nearly the plan of
+    /// `all` for a small part of its measurements (ours; see [`profile`](crate::profile())).
     Adaptive,
     /// Every size from 1 to the mini-batch.
     All,
@@ -23,19 +23,14 @@ pub enum BatchSizePolicy {
 
 impl BatchSizePolicy {
     /// Every policy, from the fewest sizes to the most.
-    pub const ALL: [BatchSizePolicy; 4] = [
-        BatchSizePolicy::Undivided,
-        BatchSizePolicy::PowerOfTwo,
-        BatchSizePolicy::Adaptive,
-        BatchSizePolicy::All,
-    ];
+    pub const ALL: [Self; 4] = [Self::Undivided, Self::PowerOfTwo, Self::Adaptive, Self::All];
 
-    /// The sizes that a plan for a mini-batch needs, rising; none for an empty mini-batch. Under `adaptive`
-    /// those it begins with: a plan uses whatever else was measured.
+    /// The sizes that a plan for a mini-batch needs, rising; none for an empty mini-batch. Under `adaptive` those it
+    /// begins with: a plan uses whatever else was measured.
     pub fn sizes(self, mini_batch: u32) -> Vec<u32> {
         match self {
-            BatchSizePolicy::Undivided => (mini_batch > 0).then_some(mini_batch).into_iter().collect(),
-            BatchSizePolicy::PowerOfTwo | BatchSizePolicy::Adaptive => {
+            Self::Undivided => (mini_batch > 0).then_some(mini_batch).into_iter().collect(),
+            Self::PowerOfTwo | Self::Adaptive => {
                 let powers = (0..u32::BITS).map(|exponent| 1 << exponent);
                 let mut sizes: Vec<u32> = powers.take_while(|&size| size <= mini_batch).collect();
                 if mini_batch > 0 && !mini_batch.is_power_of_two() {
@@ -43,7 +38,7 @@ impl BatchSizePolicy {
                 }
                 sizes
             }
-            BatchSizePolicy::All => (1..=mini_batch).collect(),
+            Self::All => (1..=mini_batch).collect(),
         }
     }
 }
@@ -71,7 +66,7 @@ pub enum WorkspacePolicy {
 
 impl WorkspacePolicy {
     /// Every policy.
-    pub const ALL: [WorkspacePolicy; 3] = [WorkspacePolicy::Wr, WorkspacePolicy::Wd, WorkspacePolicy::Ws];
+    pub const ALL: [Self; 3] = [Self::Wr, Self::Wd, Self::Ws];
 }
 
 chosen_by_name!(WorkspacePolicy, "workspace policy" { Wr: "wr", Wd: "wd", Ws: "ws" } "wr, wd or ws");

@@ -9,15 +9,14 @@ use std::{
 };
 use thiserror::Error;
 
-/// Segments of the arena start at multiples of this many bytes: enough for every vector unit, and what CUDA's
-/// own allocator guarantees, so that a kernel sees the alignment it was measured with.
+/// Segments of the arena start at multiples of this many bytes: enough for every vector unit, and what CUDA's own
+/// allocator guarantees, so that a kernel sees the alignment it was measured with.
 pub const ARENA_ALIGNMENT: u64 = 256;
 
 /// A number of bytes. 64 bits on every target, as a plan for a large GPU may be made on a 32-bit one (wasm).
 ///
-/// Prints in its natural binary unit, reads binary (`KiB`, `MiB`, `GiB`, `TiB`) and decimal (`KB`, `MB`,
-/// `GB`, `TB`) units in any case, with a fraction if wanted; a plain number is bytes. Serialises as that
-/// number.
+/// Prints in its natural binary unit, reads binary (`KiB`, `MiB`, `GiB`, `TiB`) and decimal (`KB`, `MB`, `GB`, `TB`)
+/// units in any case, with a fraction if wanted; a plain number is bytes. Serialises as that number.
 ///
 /// ```
 /// use planner::Bytes;
@@ -32,18 +31,18 @@ const BINARY_UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 impl Bytes {
     /// Nothing.
-    pub const ZERO: Bytes = Bytes(0);
+    pub const ZERO: Self = Self(0);
     /// The largest size: no limit at all.
-    pub const MAX: Bytes = Bytes(u64::MAX);
+    pub const MAX: Self = Self(u64::MAX);
 
     /// `count` times 2^10 bytes.
-    pub const fn kib(count: u64) -> Bytes {
-        Bytes(count << 10)
+    pub const fn kib(count: u64) -> Self {
+        Self(count << 10)
     }
 
     /// `count` times 2^20 bytes.
-    pub const fn mib(count: u64) -> Bytes {
-        Bytes(count << 20)
+    pub const fn mib(count: u64) -> Self {
+        Self(count << 20)
     }
 
     /// The size in MiB, for arithmetic and plots.
@@ -52,20 +51,20 @@ impl Bytes {
     }
 
     /// Difference that stops at zero.
-    pub fn saturating_sub(self, other: Bytes) -> Bytes {
-        Bytes(self.0.saturating_sub(other.0))
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
     }
 
     /// Rounded up to a multiple of `alignment`, or [`Bytes::MAX`] if there is none.
-    pub fn align_up(self, alignment: u64) -> Bytes {
-        self.0.checked_next_multiple_of(alignment).map_or(Bytes::MAX, Bytes)
+    pub fn align_up(self, alignment: u64) -> Self {
+        self.0.checked_next_multiple_of(alignment).map_or(Self::MAX, Self)
     }
 
-    /// The natural unit, followed by the number of bytes where the unit had to be rounded: what a reader may
-    /// type back and get the same size.
+    /// The natural unit, followed by the number of bytes where the unit had to be rounded: what a reader may type back
+    /// and get the same size.
     pub fn exact(self) -> String {
         let rounded = self.to_string();
-        match rounded.parse::<Bytes>() {
+        match rounded.parse::<Self>() {
             Ok(parsed) if parsed == self => rounded,
             _ => format!("{rounded} ({} bytes)", self.0),
         }
@@ -73,23 +72,23 @@ impl Bytes {
 }
 
 impl Add for Bytes {
-    type Output = Bytes;
+    type Output = Self;
 
     /// Stops at [`Bytes::MAX`], which fits no limit but none at all.
-    fn add(self, other: Bytes) -> Bytes {
-        Bytes(self.0.saturating_add(other.0))
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Bytes {
-    fn add_assign(&mut self, other: Bytes) {
+    fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
 impl Sum for Bytes {
-    fn sum<I: Iterator<Item = Bytes>>(sizes: I) -> Bytes {
-        sizes.fold(Bytes::ZERO, Add::add)
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::ZERO, Add::add)
     }
 }
 
@@ -111,19 +110,20 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = ParseBytesError;
 
-    fn from_str(text: &str) -> Result<Bytes, ParseBytesError> {
+    fn from_str(text: &str) -> Result<Self, ParseBytesError> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
-            return Err(ParseBytesError::Empty);
+            return Err(ParseBytesError("a size is missing: write bytes or a unit, such as 64MiB".into()));
         }
         if trimmed.starts_with('-') {
-            return Err(ParseBytesError::Negative(text.into()));
+            return Err(ParseBytesError::new(text, "it is negative"));
         }
         let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = (&trimmed[..end], trimmed[end..].trim_start());
-        let multiplier =
-            multiplier(unit).ok_or_else(|| ParseBytesError::Unit { text: text.into(), unit: unit.into() })?;
-        scale(number, multiplier, text)
+        let units = "use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB";
+        let no_unit = || ParseBytesError::new(text, &format!("\"{unit}\" is no unit ({units})"));
+        scale(number, multiplier(unit).ok_or_else(no_unit)?)
+            .map_err(|reason| ParseBytesError::new(text, reason))
     }
 }
 
@@ -143,54 +143,32 @@ fn multiplier(unit: &str) -> Option<u64> {
     }
 }
 
-/// `number` (digits, perhaps a point and more digits) times `multiplier` in whole bytes, rounded down. In
-/// integers: a float would lose bytes above 2^53.
-fn scale(number: &str, multiplier: u64, text: &str) -> Result<Bytes, ParseBytesError> {
-    let (whole, fraction) = match number.split_once('.') {
-        Some((whole, fraction)) if !fraction.is_empty() && !fraction.contains('.') => (whole, fraction),
-        Some(_) => return Err(ParseBytesError::Number(text.into())),
-        None => (number, ""),
-    };
-    if whole.is_empty() {
-        return Err(ParseBytesError::Number(text.into()));
+/// `number` (digits, perhaps a point and more digits) times `multiplier` in whole bytes, rounded down; or what is wrong
+/// with it. In integers: a float would lose bytes above 2^53.
+fn scale(number: &str, multiplier: u64) -> Result<Bytes, &'static str> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
+        return Err("it must begin with a number, such as 64MiB or 1.5GiB");
     }
-    if multiplier == 1 && !fraction.is_empty() {
-        return Err(ParseBytesError::FractionOfAByte(text.into()));
+    if multiplier == 1 && number.contains('.') {
+        return Err("bytes have no fractions (is a unit missing?)");
     }
-    let overflow = || ParseBytesError::Overflow(text.into());
-    let whole: u64 = whole.parse().map_err(|_| overflow())?;
     // Eighteen decimals resolve a byte of the largest unit with room to spare; further ones change nothing.
     let digits = &fraction[..fraction.len().min(18)];
-    let numerator: u128 = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| overflow())? };
-    let part = numerator * u128::from(multiplier) / 10u128.pow(digits.len() as u32);
-    let total = u128::from(whole) * u128::from(multiplier) + part;
-    u64::try_from(total).map(Bytes).map_err(|_| overflow())
+    let decimals: u128 = digits.parse().expect("at most eighteen digits");
+    let part = decimals * u128::from(multiplier) / 10u128.pow(digits.len() as u32);
+    let total = whole.parse().ok().and_then(|whole: u128| whole.checked_mul(multiplier.into()));
+    let total = total.and_then(|total| u64::try_from(total.checked_add(part)?).ok());
+    total.map(Bytes).ok_or("it is larger than 2^64 - 1 bytes")
 }
 
-/// A text that is no size.
+/// A text that is no size, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ParseBytesError {
-    /// Nothing was given.
-    #[error("a size is missing: write bytes or a unit, such as 64MiB")]
-    Empty,
-    /// A minus sign.
-    #[error("\"{0}\" is not a size: it is negative")]
-    Negative(String),
-    /// No number, or a malformed one.
-    #[error("\"{0}\" is not a size: it must begin with a number, such as 64MiB or 1.5GiB")]
-    Number(String),
-    /// Letters that are no unit.
-    #[error("\"{text}\" is not a size: \"{unit}\" is no unit (use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB)")]
-    Unit {
-        /// The whole text.
-        text: String,
-        /// What stood where the unit should.
-        unit: String,
-    },
-    /// A point in a number of bytes.
-    #[error("\"{0}\" is not a size: bytes have no fractions (is a unit missing?)")]
-    FractionOfAByte(String),
-    /// More than 2^64 - 1 bytes.
-    #[error("\"{0}\" is not a size: it is larger than 2^64 - 1 bytes")]
-    Overflow(String),
+#[error("{0}")]
+pub struct ParseBytesError(String);
+
+impl ParseBytesError {
+    fn new(text: &str, reason: &str) -> Self {
+        Self(format!("\"{text}\" is not a size: {reason}"))
+    }
 }

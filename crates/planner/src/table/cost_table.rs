@@ -32,19 +32,19 @@ pub struct CostTable {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Group {
     pub(crate) rows: Vec<Measurement>,
-    /// Whether there may be more algorithms: tables of earlier versions do not have all that `all` asks for. A plan uses
-    /// what there is; before the next one is measured, the rest is.
+    /// Whether there may be more algorithms: tables of earlier versions do not have all that `all` asks for. A plan
+    /// uses what there is; before the next one is measured, the rest is.
     pub(crate) is_partial: bool,
 }
 
 impl CostTable {
     /// An empty table of a device.
-    pub fn new(device: DeviceHeader) -> CostTable {
-        CostTable { device, groups: BTreeMap::new() }
+    pub fn new(device: DeviceHeader) -> Self {
+        Self { device, groups: BTreeMap::new() }
     }
 
-    /// The pairs of kernel and size that `policy` needs for `kernels` and the table does not have: identical kernels once,
-    /// and of each the largest size first.
+    /// The pairs of kernel and size that `policy` needs for `kernels` and the table does not have: identical kernels
+    /// once, and of each the largest size first.
     pub fn missing<'a>(&self, kernels: &'a [Kernel], policy: BatchSizePolicy) -> Vec<(&'a Kernel, u32)> {
         let mut seen = BTreeSet::new();
         let mut missing = Vec::new();
@@ -96,13 +96,26 @@ impl CostTable {
         Ok(())
     }
 
-    /// Takes over the measurements of `other`, in place of its own where both have the same kernel and size. The
-    /// date and the command remain its own.
+    /// Stores what a table or a line of one has.
+    pub(crate) fn insert_group(
+        &mut self,
+        kernel: KernelId,
+        micro_batch: u32,
+        group: Group,
+    ) -> Result<(), InvalidMeasurement> {
+        match group.is_partial {
+            true => self.insert_some(kernel, micro_batch, group.rows),
+            false => self.insert(kernel, micro_batch, group.rows),
+        }
+    }
+
+    /// Takes over the measurements of `other`, in place of its own where both have the same kernel and size. The date
+    /// and the command remain its own.
     ///
     /// # Errors
-    /// When `other` was measured on another device, with another version of the library or another number of
-    /// threads; the table stays as it is.
-    pub fn merge(&mut self, other: CostTable) -> Result<(), MergeError> {
+    /// When `other` was measured on another device, with another version of the library or another number of threads;
+    /// the table stays as it is.
+    pub fn merge(&mut self, other: Self) -> Result<(), MergeError> {
         let (ours, theirs) = (&self.device, &other.device);
         for (what, ours, theirs) in [
             ("device", &ours.name, &theirs.name),
@@ -114,19 +127,14 @@ impl CostTable {
             }
         }
         for (kernel, sizes) in other.groups {
-            for (micro_batch, Group { rows, is_partial }) in sizes {
-                let stored = match is_partial {
-                    true => self.insert_some(kernel, micro_batch, rows),
-                    false => self.insert(kernel, micro_batch, rows),
-                };
-                stored.expect("a table's measurements are valid");
+            for (micro_batch, group) in sizes {
+                self.insert_group(kernel, micro_batch, group).expect("a table's measurements are valid");
             }
         }
         Ok(())
     }
 
-    /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can
-    /// run it.
+    /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can run it.
     pub fn measurements(&self, kernel: &KernelId, micro_batch: u32) -> Option<&[Measurement]> {
         self.sizes(kernel)?.get(&micro_batch).map(|group| group.rows.as_slice())
     }
@@ -167,16 +175,16 @@ impl CostTable {
     }
 
     /// The table of these kernels alone, up to their mini-batches.
-    pub fn of_kernels(&self, kernels: &[Kernel]) -> CostTable {
+    pub fn of_kernels(&self, kernels: &[Kernel]) -> Self {
         let wanted = |id: &KernelId, size: u32| {
             kernels.iter().any(|kernel| kernel.id == *id && size <= kernel.mini_batch)
         };
         self.filtered(|id, size, group| wanted(id, size).then(|| group.clone()))
     }
 
-    /// The table as it is shipped: times to four digits, and without rows that no plan would use, because another one of
-    /// the same size is at least as good in everything.
-    pub fn thinned(&self) -> CostTable {
+    /// The table as it is shipped: times to four digits, and without rows that no plan would use, because another one
+    /// of the same size is at least as good in everything.
+    pub fn thinned(&self) -> Self {
         self.filtered(|_, _, Group { rows, is_partial }| {
             let mut sorted = rows.clone();
             sorted.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms).then(a.workspace.cmp(&b.workspace)));
@@ -191,14 +199,14 @@ impl CostTable {
     }
 
     /// What differs from `before`, an earlier state of this table.
-    pub fn changed_since(&self, before: &CostTable) -> CostTable {
+    pub fn changed_since(&self, before: &Self) -> Self {
         let old = |id: &KernelId, size: u32| before.sizes(id).and_then(|sizes| sizes.get(&size));
         self.filtered(|id, size, group| (old(id, size) != Some(group)).then(|| group.clone()))
     }
 
     /// A table of the same device with what `keep` makes of each group.
-    fn filtered(&self, keep: impl Fn(&KernelId, u32, &Group) -> Option<Group>) -> CostTable {
-        let mut filtered = CostTable::new(self.device.clone());
+    fn filtered(&self, keep: impl Fn(&KernelId, u32, &Group) -> Option<Group>) -> Self {
+        let mut filtered = Self::new(self.device.clone());
         for (id, micro_batch, group) in self.groups() {
             if let Some(group) = keep(id, micro_batch, group) {
                 filtered.groups.entry(*id).or_default().insert(micro_batch, group);

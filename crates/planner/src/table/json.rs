@@ -1,7 +1,7 @@
-//! Cost tables as JSON lines: a header, then one line per kernel and size, so that tables can be compared,
-//! appended to and shipped as text.
+//! Cost tables as JSON lines: a header, then one line per kernel and size, so that tables can be compared, appended to
+//! and shipped as text.
 
-use super::cost_table::{CostTable, DeviceHeader};
+use super::cost_table::{CostTable, DeviceHeader, Group};
 use crate::model::{InvalidMeasurement, KernelId, Measurement};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -18,7 +18,7 @@ struct Header {
 
 /// Every other line.
 #[derive(Clone, Serialize, Deserialize)]
-struct Group {
+struct Line {
     kernel: KernelId,
     micro_batch: u32,
     measurements: Vec<Measurement>,
@@ -31,29 +31,30 @@ impl CostTable {
     /// The table as JSON lines, in a fixed order.
     pub fn to_json_lines(&self) -> String {
         let mut lines = json(&Header { cost_table: FORMAT, device: self.device.clone() });
-        for group in groups(self) {
-            lines += &json(&group);
+        for (&kernel, micro_batch, group) in self.groups() {
+            let Group { rows: measurements, is_partial: partial } = group.clone();
+            lines += &json(&Line { kernel, micro_batch, measurements, partial });
         }
         lines
     }
 
-    /// Reads what [`to_json_lines`](CostTable::to_json_lines) wrote. Empty lines are skipped; of two lines
-    /// about the same kernel and size the later one counts, or of two that have some of its algorithms only the later
-    /// time of each, so that a table may be corrected by appending.
+    /// Reads what [`to_json_lines`](CostTable::to_json_lines) wrote. Empty lines are skipped; of two lines about the
+    /// same kernel and size the later one counts, or of two that have some of its algorithms only the later time of
+    /// each, so that a table may be corrected by appending.
     ///
     /// # Errors
     /// With the number of the line that is broken, not a header, of another format, or impossible.
-    pub fn from_json_lines(text: &str) -> Result<CostTable, CostTableError> {
-        let (table, skipped) = CostTable::from_json_lines_lenient(text)?;
+    pub fn from_json_lines(text: &str) -> Result<Self, CostTableError> {
+        let (table, skipped) = Self::from_json_lines_lenient(text)?;
         skipped.into_iter().next().map_or(Ok(table), Err)
     }
 
-    /// As [`from_json_lines`](CostTable::from_json_lines), but skips lines that are broken or impossible, as a
-    /// crash may leave them, and says which and why.
+    /// As [`from_json_lines`](CostTable::from_json_lines), but skips lines that are broken or impossible, as a crash
+    /// may leave them, and says which and why.
     ///
     /// # Errors
     /// When the header is broken or of another format: nobody knows then whose measurements these are.
-    pub fn from_json_lines_lenient(text: &str) -> Result<(CostTable, Vec<CostTableError>), CostTableError> {
+    pub fn from_json_lines_lenient(text: &str) -> Result<(Self, Vec<CostTableError>), CostTableError> {
         let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let mut lines = numbered.filter(|(_, line)| !line.trim().is_empty());
         let (number, first) =
@@ -63,31 +64,17 @@ impl CostTable {
             let reason = format!("format {} is unknown, this version reads {FORMAT}", header.cost_table);
             return Err(CostTableError { line: number, reason });
         }
-        let mut table = CostTable::new(header.device);
+        let mut table = Self::new(header.device);
         let mut skipped = Vec::new();
         for (line, text) in lines {
             let invalid = |error: InvalidMeasurement| CostTableError { line, reason: error.to_string() };
-            let inserted = parse(line, text).and_then(|group| insert(&mut table, group).map_err(invalid));
+            let inserted = parse(line, text).and_then(|line: Line| {
+                let Line { kernel, micro_batch, measurements: rows, partial: is_partial } = line;
+                table.insert_group(kernel, micro_batch, Group { rows, is_partial }).map_err(invalid)
+            });
             skipped.extend(inserted.err());
         }
         Ok((table, skipped))
-    }
-}
-
-fn groups(table: &CostTable) -> impl Iterator<Item = Group> {
-    table.groups().map(|(&kernel, micro_batch, group)| Group {
-        kernel,
-        micro_batch,
-        measurements: group.rows.clone(),
-        partial: group.is_partial,
-    })
-}
-
-fn insert(table: &mut CostTable, group: Group) -> Result<(), InvalidMeasurement> {
-    let Group { kernel, micro_batch, measurements, partial } = group;
-    match partial {
-        true => table.insert_some(kernel, micro_batch, measurements),
-        false => table.insert(kernel, micro_batch, measurements),
     }
 }
 

@@ -90,7 +90,7 @@ fn the_sweep_finds_the_best_of_all_configurations_under_every_limit() {
                 assert!(configuration.workspace() <= limit);
             }
         }
-        for point in &desirable_set(&micros, mini_batch, Bytes::MAX) {
+        for point in desirable_set(&micros, mini_batch, Bytes::MAX).iter() {
             assert_eq!(point.time_ms(), fastest(&every, point.workspace()));
             let mut with_less = every.iter().filter(|other| other.1 < point.workspace());
             assert!(with_less.all(|other| other.0 > point.time_ms()));

@@ -22,7 +22,7 @@ fn random_points(seed: u64, count: usize, grid: u64) -> Vec<Configuration> {
 }
 
 fn set(points: &[Configuration]) -> DesirableSet {
-    let mut set = DesirableSet::new();
+    let mut set = DesirableSet::default();
     for point in points {
         set.insert(point.clone());
     }
@@ -66,12 +66,12 @@ fn the_fastest_within_a_limit_is_the_last_that_fits() {
     );
     let hungry = self::set(&[point(1.0, 10)]);
     assert!(hungry.fastest_within(Bytes(9)).is_none());
-    assert!(DesirableSet::new().fastest_within(Bytes::MAX).is_none());
+    assert!(DesirableSet::default().fastest_within(Bytes::MAX).is_none());
 }
 
 #[test]
 fn the_first_of_two_equal_points_stays() {
-    let mut set = DesirableSet::new();
+    let mut set = DesirableSet::default();
     assert!(set.insert(point(1.0, 1)));
     assert!(!set.insert(point(1.0, 1)) && !set.insert(point(1.0, 2)) && !set.insert(point(2.0, 1)));
     assert!(set.insert(point(0.5, 1)));
