@@ -157,6 +157,7 @@ impl Training<'_> {
         let outputs = self.tests.iter().filter(|test| test.iteration == last).flat_map(|test| &test.outputs);
         TrainSummary {
             iterations: self.solver.iteration(),
+            max_iter: self.solver.spec().max_iter,
             loss,
             seconds: self.meter.seconds(),
             images_per_s: self.meter.mean_images_per_s(),
