@@ -209,7 +209,7 @@ impl CostTable {
     }
 
     /// Whether anything was measured of a kernel at one size.
-    pub(crate) fn is_measured(&self, kernel: &KernelId, micro_batch: u32) -> bool {
+    pub fn is_measured(&self, kernel: &KernelId, micro_batch: u32) -> bool {
         let group = self.sizes(kernel).and_then(|sizes| sizes.get(&micro_batch));
         group.is_some_and(Group::is_measured)
     }
