@@ -25,7 +25,7 @@ use trainer::net::Layout;
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Subject {
-    Net(Header),
+    Net(Box<Header>),
     Shapes {
         command: &'static str,
         device: Option<DeviceReport>,
@@ -98,7 +98,8 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()))
     };
     let layer_memory = layer_memory(&net);
-    let report = Report { memory, budget, ..report(args, Subject::Net(header), &origin, &plan)? }.in_budget();
+    let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
+        .in_budget();
     print(&report, console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",

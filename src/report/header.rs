@@ -17,7 +17,7 @@ pub struct Header {
     pub recorded: Option<RecordedReport>,
     /// The net.
     pub net: NetReport,
-    /// What the files say without effect.
+    /// What the files say without effect, and what is odd about the data.
     pub warnings: Vec<String>,
     /// Defaults that were chosen, such as a smaller mini-batch; one sentence each.
     pub notes: Vec<String>,

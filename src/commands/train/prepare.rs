@@ -88,27 +88,25 @@ fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
 
 /// What is wrong with the data as a whole.
 fn data_warnings(prepared: &Prepared) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (layer, data) in prepared.net().data().filter(|(_, data)| data.is_by_class) {
-        warnings.push(format!(
+    let by_class = prepared.net().data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
+        format!(
             "layer '{layer}' reads its {} images class by class, so that a mini-batch holds few of the {} classes and \
-             training hardly works; `shuffle: true` in its image_data_param mixes them",
+             training hardly works; ImageData mixes them with `shuffle: true`",
             data.images, data.classes
-        ));
-    }
-    let names = |net: &Net| net.data().find_map(|(_, data)| Some(data.class_names).filter(|n| !n.is_empty()));
+        )
+    });
+    let names = |net: &Net| net.data().next().map(|(_, data)| data.class_names).unwrap_or_default();
     let trained = names(prepared.net());
-    for tested in prepared.tests().iter().filter_map(names) {
-        if let Some(trained) = trained.as_ref().filter(|trained| **trained != tested) {
-            warnings.push(format!(
-                "the folders of the test data ({}) are not those of the training data ({}): classes are numbered in the \
-                 order of their folders' names, so their labels differ",
-                tested.join(", "),
-                trained.join(", ")
-            ));
-        }
-    }
-    warnings
+    let strangers = prepared.tests().iter().map(names).filter_map(|tested| {
+        let only_in = |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name)).cloned();
+        let both = !trained.is_empty() && !tested.is_empty();
+        let stranger = only_in(&tested, &trained).or_else(|| only_in(&trained, &tested)).filter(|_| both)?;
+        Some(format!(
+            "training and test data have different classes ('{stranger}' is in one of them only): labels follow the \
+             order of the folders' names, so equal labels mean different classes"
+        ))
+    });
+    by_class.chain(strangers).collect()
 }
 
 fn header(

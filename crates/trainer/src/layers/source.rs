@@ -136,10 +136,11 @@ pub(super) fn data(
     let net = place.0;
     let source = net.resolve(&params.source);
     if let Some(images) = options.synthetic {
-        let of_data = source_shape(&source, net.state.phase);
-        let channels = of_data.as_ref().map_or(3, |shape| shape[0]);
-        let shape = side(&params.transform).map(|side| [channels, side, side]);
-        let shape = images.shape.or(shape).map_or_else(|| of_data.map_err(ask_size), Ok)?;
+        let of_data = || match (source_shape(&source, net.state.phase), side(&params.transform)) {
+            (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
+            (found, None) => found.map_err(ask_size),
+        };
+        let shape = images.shape.map_or_else(of_data, Ok)?;
         return synthetic(place, &params.transform, params.batch_size, shape, images, options.seed);
     }
     let dataset = open_source(&source, net.state.phase).map_err(advise_synthetic)?;
