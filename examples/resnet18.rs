@@ -1,4 +1,4 @@
-//! ResNet-18, on made-up images.
+//! ResNet-18, on synthetic images.
 //!
 //! `cargo run --release --example resnet18 -- time` times it layer by layer and shows what its convolutions got; `train`
 //! and `plan` do what they say. `--help` lists the options.

@@ -1,5 +1,6 @@
 //! What the user typed, checked.
 
+mod examples;
 mod measuring;
 mod planning;
 mod values;
@@ -20,7 +21,7 @@ use values::{count, image_shape, limit, math, op, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
-#[command(name = "microbatch", version, about, long_about = None)]
+#[command(name = "microbatch", version, about, long_about = None, after_help = examples::EXIT_CODES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -31,14 +32,19 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Time a net layer by layer, and show what every convolution got and why
+    #[command(after_help = examples::TIME)]
     Time(TimeArgs),
     /// Train a net, test it on the way, and write snapshots
+    #[command(after_help = examples::TRAIN)]
     Train(TrainArgs),
     /// Test trained weights
+    #[command(after_help = examples::TEST)]
     Test(TestArgs),
     /// Plan the convolutions of a net, or any others, without running them
+    #[command(after_help = examples::PLAN)]
     Plan(PlanArgs),
     /// Measure the convolutions of a net for later, and look after what was measured
+    #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
     /// List the devices that nets can run on
     Devices(DevicesArgs),
@@ -46,6 +52,7 @@ pub enum Command {
 
 /// How and where a net runs, whatever is done with it.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Run")]
 pub struct RunArgs {
     /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` also takes recorded:FILE, a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
@@ -53,13 +60,13 @@ pub struct RunArgs {
     /// Threads of the CPU to run on [default: all]
     #[arg(long, value_name = "N", value_parser = count::<1024>, allow_negative_numbers = true)]
     pub threads: Option<usize>,
-    /// What products on a GPU may use: fp32, or tf32, whose factors have 10 bits
+    /// Arithmetic of matrix products on a GPU: fp32, or tf32 (inputs rounded to 10-bit mantissas)
     #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
     pub math: Math,
     /// Seed of everything random
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
-    /// Made-up images in the place of the net's data; their size if the net does not say it
+    /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
     pub synthetic: Option<ImageShape>,
@@ -77,6 +84,7 @@ pub struct ImageShape(pub Option<[usize; 3]>);
 
 /// Which net, in which phase, with how large a mini-batch.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Net")]
 pub struct NetArgs {
     /// The net, in Caffe's text format
     #[arg(long, value_name = "FILE")]
@@ -84,7 +92,7 @@ pub struct NetArgs {
     /// The phase: TRAIN, or TEST to run forward only
     #[arg(long, value_name = "PHASE", default_value = "TRAIN", value_parser = phase)]
     pub phase: Phase,
-    /// Samples per mini-batch, in the place of the file's number
+    /// Samples per mini-batch; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
 }
@@ -107,8 +115,8 @@ pub struct TimeArgs {
     /// Time the net undivided first, then with the chosen policy, and compare
     #[arg(long)]
     pub compare: bool,
-    /// Memory of the whole run in the place of workspace limits: every kernel may have what is free at its own step
-    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true,
+    /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
+    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true, help_heading = "Planning",
           conflicts_with_all = ["workspace_limit", "total_workspace"])]
     pub device_memory: Option<Bytes>,
 }
@@ -119,25 +127,25 @@ pub struct TrainArgs {
     /// The solver, in Caffe's text format
     #[arg(long, value_name = "FILE")]
     pub solver: Option<PathBuf>,
-    /// Go on from this solver state
+    /// Resume from this solver state
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub snapshot: Option<PathBuf>,
     /// Start from these weights
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Iterations of the whole training, in the place of the file's number
+    /// Iterations of the whole training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub max_iter: Option<usize>,
-    /// Samples per mini-batch of training, in the place of the file's number
+    /// Samples per mini-batch of training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
-    /// How the paths of snapshots begin, in the place of the file's snapshot_prefix
+    /// How the paths of snapshots begin; overrides the file's snapshot_prefix
     #[arg(long, value_name = "PREFIX")]
     pub snapshot_prefix: Option<PathBuf>,
     /// Write no snapshot
     #[arg(long, conflicts_with = "snapshot_prefix")]
     pub no_snapshot: bool,
-    /// Leave the solver's tests out
+    /// Skip testing
     #[arg(long)]
     pub no_test: bool,
     /// How convolutions are planned.
@@ -160,7 +168,7 @@ pub struct TestArgs {
     /// Mini-batches to test
     #[arg(long, value_name = "N", default_value = "50", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub iterations: usize,
-    /// Samples per mini-batch, in the place of the file's number
+    /// Samples per mini-batch; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
     /// How convolutions are planned.
@@ -181,10 +189,10 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub shapes: ShapeArgs,
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
-    #[arg(long)]
+    #[arg(long, help_heading = "Planning")]
     pub explain: bool,
-    /// Memory of the whole run in the place of workspace limits: every kernel may have what is free at its own step
-    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true,
+    /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
+    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true, help_heading = "Planning",
           conflicts_with_all = ["workspace_limit", "total_workspace"])]
     pub device_memory: Option<Bytes>,
     /// How convolutions are planned.
@@ -195,13 +203,15 @@ pub struct PlanArgs {
     pub run: RunArgs,
 }
 
-/// Convolutions in the place of a net.
+/// Convolutions instead of a net.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Convolutions without a net")]
 pub struct ShapeArgs {
-    /// Convolutions in the place of a net: a CSV file with DeepBench's columns
+    /// A CSV file of convolutions in DeepBench's columns, in this order or named in a first line: [source,] W, H, C_in, N,
+    /// C_out, kernel_w, kernel_h, pad_w, pad_h, stride_w, stride_h
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "conv"])]
     pub csv: Option<PathBuf>,
-    /// A convolution in the place of a net, such as n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2; may be repeated
+    /// A convolution, such as n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2; may be repeated
     #[arg(long, value_name = "SHAPE", value_parser = parse_shape, conflicts_with = "model")]
     pub conv: Vec<Convolution>,
     /// An operation of --csv and --conv: forward, backwardData or backwardFilter; may be repeated [default: all]
@@ -226,22 +236,24 @@ pub struct ProfileArgs {
     #[command(flatten)]
     pub shapes: ShapeArgs,
     /// Micro-batch sizes to measure: undivided, powerOfTwo or all
-    #[arg(long, value_name = "POLICY", default_value = "powerOfTwo")]
+    #[arg(long, value_name = "POLICY", default_value = "powerOfTwo", help_heading = "Measuring")]
     pub policy: BatchSizePolicy,
     /// Milliseconds of timed calls in each measurement [default: 2 on a CPU, 0.1 on a GPU, where times vary less]
-    #[arg(long, value_name = "MS", value_parser = count::<10_000>)]
+    #[arg(long, value_name = "MS", value_parser = count::<10_000>, help_heading = "Measuring")]
     pub at_least_ms: Option<usize>,
     /// Write the net's measurements to this file: a cost table for `plan --device recorded:FILE`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Cost tables")]
     pub out: Option<PathBuf>,
-    /// When this is, for the table's reader
-    #[arg(long, value_name = "DATE", default_value = "")]
+    /// Date to write into the table's header
+    #[arg(long, value_name = "DATE", default_value = "", help_heading = "Cost tables")]
     pub date: String,
     /// Take these cost tables into the database, and make one file of all that it has of each device
-    #[arg(long, value_name = "FILE", num_args = 0.., conflicts_with_all = ["model", "csv", "conv", "out"])]
+    #[arg(long, value_name = "FILE", num_args = 0.., help_heading = "Cost tables",
+          conflicts_with_all = ["model", "csv", "conv", "out"])]
     pub merge: Option<Vec<PathBuf>>,
     /// Write all that the database has, one cost table for each device, into this folder
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["model", "csv", "conv", "out"])]
+    #[arg(long, value_name = "FOLDER", help_heading = "Cost tables",
+          conflicts_with_all = ["model", "csv", "conv", "out"])]
     pub export: Option<PathBuf>,
     /// Who measures, and where measurements are kept.
     #[command(flatten)]
@@ -312,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_images_may_have_a_size() {
+    fn synthetic_images_may_have_a_size() {
         assert_eq!(time("").unwrap().run.synthetic, None);
         assert_eq!(time("--synthetic --compare").unwrap().run.synthetic, Some(ImageShape(None)));
         assert_eq!(time("--synthetic=3x32x48").unwrap().run.synthetic, Some(ImageShape(Some([3, 32, 48]))));

@@ -12,6 +12,7 @@ mod train;
 mod verify;
 
 pub use devices::devices;
+pub(crate) use origin::recorded_on_gpu;
 pub use plan::plan;
 pub use profile::profile;
 pub use setup::Notes;

@@ -1,6 +1,6 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::Error;
+use crate::{Error, commands::recorded_on_gpu};
 use serde::Serialize;
 use std::{fmt, path::Path};
 use tensor::{
@@ -32,10 +32,11 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Dev
     }
 }
 
-/// Whether [`open`] would open a GPU.
+/// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
 pub(crate) fn on_gpu(name: &str, threads: Option<usize>) -> bool {
-    match name {
-        "auto" => threads.is_none() && cuda::probe().is_ok(),
+    match (name, recorded(name)) {
+        (_, Some(table)) => recorded_on_gpu(table),
+        ("auto", None) => threads.is_none() && cuda::probe().is_ok(),
         _ => matches!(ordinal(name), Ok(Some(_))),
     }
 }

@@ -69,10 +69,8 @@ pub enum Error {
         /// What needs it.
         kernel: String,
     },
-    /// Something that nobody may measure.
-    #[error(
-        "{0}, and --offline plans from the database alone; without it, or by `microbatch profile`, it is measured"
-    )]
+    /// A measurement that is missing under `--offline`.
+    #[error("{0}, and --offline measures nothing: run without it, or run `microbatch profile` first")]
     Offline(PlanError),
     /// The database of measurements.
     #[error(transparent)]

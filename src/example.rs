@@ -34,7 +34,7 @@ struct ExampleCli {
 enum ExampleCommand {
     /// Time the net layer by layer, and show what every convolution got and why
     Time(TimeArgs),
-    /// Train the net on made-up images, to see how fast it goes
+    /// Train the net on synthetic images, to see how fast it goes
     Train(TrainArgs),
     /// Plan the convolutions of the net without running it
     Plan(PlanArgs),
@@ -65,7 +65,7 @@ impl Example {
         }
     }
 
-    /// Trains on made-up images: with labels that mean nothing there is nothing to test and no snapshot worth keeping.
+    /// Trains on synthetic images: with labels that mean nothing there is nothing to test and no snapshot worth keeping.
     fn train(self, mut args: TrainArgs) -> Result<(), Error> {
         args.solver.get_or_insert_with(|| self.folder().join("solver.prototxt"));
         let mut notes = self.batch(&mut args.batch, &args.run);
@@ -74,7 +74,7 @@ impl Example {
         args.no_test = true;
         args.no_snapshot = args.snapshot_prefix.is_none();
         notes.push(format!(
-            "{iterations} iterations on made-up images, untested; `microbatch train --solver \
+            "{iterations} iterations on synthetic images, untested; `microbatch train --solver \
              models/{}/solver.prototxt` trains on real ones",
             self.name
         ));
@@ -87,14 +87,14 @@ impl Example {
         Notes(self.batch(batch, run))
     }
 
-    /// Chooses the mini-batch for a processor if the user has not, and says so. A GPU gets that of the file.
+    /// Chooses the mini-batch for a CPU if the user has not, and says so. A GPU gets that of the file.
     fn batch(self, batch: &mut Option<usize>, run: &RunArgs) -> Vec<String> {
         if run.on_gpu() {
             return Vec::new();
         }
         let chosen = batch.is_none().then(|| {
             format!(
-                "mini-batch {}, as this is a CPU; --batch N chooses another (the paper's suits a GPU)",
+                "mini-batch {}, the default on a CPU (the paper's suits a GPU); --batch N overrides it",
                 self.mini_batch
             )
         });
@@ -120,5 +120,27 @@ mod tests {
         ExampleCli::command().debug_assert();
         let example = Example { name: "alexnet", mini_batch: 32, train_iterations: 1 };
         assert!(example.folder().join("net.prototxt").is_file());
+    }
+
+    /// A CPU's mini-batch is no default for what a GPU's table predicts.
+    #[test]
+    fn only_a_cpu_gets_the_small_mini_batch() {
+        let example = Example { name: "resnet18", mini_batch: 16, train_iterations: 1 };
+        let chosen = |device: &str| {
+            let cli = ExampleCli::try_parse_from(["resnet18", "plan", "--device", device]).unwrap();
+            let ExampleCommand::Plan(mut args) = cli.command else { unreachable!("plan was asked for") };
+            let notes = example.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
+            (args.net.batch, notes.0.len())
+        };
+        assert_eq!(chosen("cpu"), (Some(16), 1));
+        let tables =
+            concat!("recorded:", env!("CARGO_MANIFEST_DIR"), "/data/profiles/nvidia-h200/resnet18-128-");
+        for table in ["all-fp32.jsonl.gz", "powerOfTwo.jsonl"] {
+            assert_eq!(chosen(&format!("{tables}{table}")), (None, 0), "{table}");
+        }
+        let table = tempfile::NamedTempFile::new().unwrap();
+        let header = planner::DeviceHeader { threads: "2".to_owned(), ..Default::default() };
+        std::fs::write(table.path(), planner::CostTable::new(header).to_json_lines()).unwrap();
+        assert_eq!(chosen(&format!("recorded:{}", table.path().display())), (Some(16), 1));
     }
 }

@@ -18,7 +18,7 @@ pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
 pub(crate) use explain::steps;
 pub use explain::{ExplainReport, FrontPoint, KernelExplanation, RejectedReport, Step};
-pub use header::{Header, NetReport, RecordedReport, ShapesReport};
+pub use header::{DataReport, Header, NetReport, RecordedReport, ShapesReport};
 pub use kernels::KernelReport;
 pub use layers::{LayerMemory, layer_memory, layer_table};
 pub use memory::MemoryEstimate;

@@ -12,11 +12,12 @@ use trainer::{
 
 /// The options about measurements.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Measuring")]
 pub struct MeasuringArgs {
     /// Folder of the measurements of all runs, or none [default: microbatch/measurements in the user's cache folder]
     #[arg(long, value_name = "FOLDER")]
     pub database: Option<PathBuf>,
-    /// Measure everything anew, and record nothing; the same as --database none
+    /// Measure everything again, and record nothing; the same as --database none
     #[arg(long, conflicts_with = "database")]
     pub no_database: bool,
     /// Measure nothing: plan from what the database has

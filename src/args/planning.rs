@@ -10,9 +10,10 @@ use trainer::planning::BenchmarkDevices;
 
 /// The options of planning.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Planning")]
 pub struct PlanningArgs {
-    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB for 256 samples, scaled to the
-    /// mini-batch, at least 16MiB]
+    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB; on a CPU in
+    /// proportion to the mini-batch, 64MiB for 256 samples, and at least 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
@@ -35,7 +36,7 @@ pub struct PlanningArgs {
     #[command(flatten)]
     pub measuring: MeasuringArgs,
     /// Only algorithms that give bit-equal results every time
-    #[arg(long)]
+    #[arg(long, help_heading = "Planning")]
     pub deterministic: bool,
 }
 
@@ -151,15 +152,16 @@ impl PlanningArgs {
     pub(crate) fn limit_note(&self, options: &PlanOptions, scaled_to: Option<usize>) -> Option<String> {
         let typed = self.workspace_limit.or(self.total_workspace).is_some();
         let default = scaled_to.is_some() && options.limit == default_limit(scaled_to);
-        (default && !typed && options.workspace_policy != WorkspacePolicy::Wd).then(|| {
-            format!(
-                "workspace limit {} by default: 64 MiB for 256 samples, scaled to the mini-batch, at least 16 MiB",
-                options.limit
-            )
-        })
+        let is_default = default && !typed && options.workspace_policy != WorkspacePolicy::Wd;
+        let samples = scaled_to.filter(|_| is_default)?;
+        let rule = match samples {
+            ..=64 => format!("the smallest default, for up to 64 samples (here {samples})"),
+            _ => format!("64 MiB for each 256 samples, of which there are {samples}"),
+        };
+        Some(format!("workspace limit {}: {rule}; --workspace-limit overrides it", options.limit))
     }
 
-    /// As [`PlanningArgs::options`], where `device_memory` may stand in the place of a limit: that is WS.
+    /// As [`PlanningArgs::options`], where `device_memory` may stand instead of a limit: that is WS.
     ///
     /// # Errors
     /// [`Error::Usage`]: as there, or another workspace policy.
@@ -173,7 +175,7 @@ impl PlanningArgs {
         if let Some(policy @ (WorkspacePolicy::Wr | WorkspacePolicy::Wd)) = self.workspace_policy {
             let budget = exact(budget);
             return Err(Error::Usage(format!(
-                "--device-memory {budget} has no effect under the workspace policy {policy}; it belongs to ws"
+                "--device-memory {budget} cannot be combined with --workspace-policy {policy}"
             )));
         }
         let policy = Some(WorkspacePolicy::Ws);
@@ -321,7 +323,9 @@ mod tests {
             let options = args.options(&environment("", limit, ""), Some(32), None).unwrap();
             args.limit_note(&options, Some(32))
         };
-        assert!(note(args(None, None, None), "").unwrap().starts_with("workspace limit 16 MiB by default"));
+        assert!(
+            note(args(None, None, None), "").unwrap().starts_with("workspace limit 16 MiB: the smallest")
+        );
         assert_eq!(note(args(Some(8), None, None), ""), None);
         assert_eq!(note(args(None, None, None), "17MiB"), None);
         assert_eq!(note(args(None, Some(8), None), ""), None);

@@ -9,8 +9,14 @@ use crate::{
 };
 use cudnn_layers::conv::ProfileOptions;
 use flate2::read::MultiGzDecoder;
-use planner::{Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy};
-use std::{fs, io::Read, path::Path};
+use planner::{
+    BatchSizePolicy, Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
+};
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+};
 use tensor::Device;
 use trainer::{Net, NetError, planning::Planning};
 
@@ -66,6 +72,14 @@ impl Origin {
         self.recorded.is_none().then(|| DeviceReport::new(&self.device))
     }
 
+    /// Whether the plan is for a GPU: this machine's, or that of a table.
+    pub(super) fn on_gpu(&self) -> bool {
+        match self.recorded {
+            Some(_) => is_of_gpu(self.planning.table()),
+            None => matches!(self.device, Device::Cuda(_)),
+        }
+    }
+
     /// Measures what a plan with `options` needs and is not known, and prints how much that was.
     pub(super) fn profile(
         &mut self,
@@ -78,15 +92,17 @@ impl Origin {
         let result = self.planning.profile_kernels(kernels, options, |progress| bar.show(progress));
         self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
         result?;
-        let all = self.planning.table().len();
         if self.recorded.is_some() {
+            let all = self.planning.table().len();
             return console
                 .text(format!("  profiling   none: {all} (kernel, micro-batch) pairs are recorded"));
         }
         let measured = self.planning.measured();
+        let known = usable(self.planning.table(), kernels, options.batch_size_policy);
+        let known = known.saturating_sub(measured);
         let report = self.profiling.insert(ProfilingReport {
             measured,
-            known: all - measured,
+            known,
             seconds: self.planning.profiling().as_secs_f64(),
             database: self.database.clone(),
             devices: self.devices,
@@ -137,6 +153,43 @@ impl Origin {
     }
 }
 
+/// How many pairs of kernel and size that a plan of `kernels` under `policy` may use are in `table`.
+fn usable(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> usize {
+    let policy = match policy {
+        // It uses whatever is there.
+        BatchSizePolicy::Adaptive => BatchSizePolicy::All,
+        policy => policy,
+    };
+    let pairs = CostTable::default().missing(kernels, policy);
+    pairs.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count()
+}
+
+/// Whether `table` was measured on a GPU: only a CPU's header tells its threads.
+fn is_of_gpu(table: &CostTable) -> bool {
+    table.device.threads.is_empty()
+}
+
+/// Whether the cost table in `file` was measured on a GPU, by its first line, the header. What cannot be read is refused
+/// when the whole table is.
+pub(crate) fn recorded_on_gpu(file: &Path) -> bool {
+    let header = || -> Option<CostTable> {
+        let mut line = String::new();
+        BufReader::new(open(file).ok()?).take(MOST_HEADER).read_line(&mut line).ok()?;
+        CostTable::from_json_lines(&line).ok()
+    };
+    header().is_none_or(|table| is_of_gpu(&table))
+}
+
+/// Most bytes of a table's first line.
+const MOST_HEADER: u64 = 1 << 16;
+
+/// A table's file, decompressed: gzip's files tell themselves by their first two bytes.
+fn open(file: &Path) -> io::Result<Box<dyn Read>> {
+    let mut plain = BufReader::new(fs::File::open(file)?);
+    let is_gzip = plain.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+    Ok(if is_gzip { Box::new(MultiGzDecoder::new(plain)) } else { Box::new(plain) })
+}
+
 /// Why a table has no plan for a kernel.
 fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
     let PlanError::NotMeasured { kernel: name, measured, .. } = error else { return error.to_string() };
@@ -148,16 +201,11 @@ fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
     }
 }
 
-/// Reads a cost table, compressed or not: gzip's files tell themselves by their first two bytes.
+/// Reads a cost table, compressed or not.
 pub(super) fn read_table(file: &Path) -> Result<CostTable, Error> {
-    let name = file.display().to_string();
-    let refused = |reason: String| Error::Table { file: name.clone(), reason };
-    let mut bytes = fs::read(file).map_err(|error| refused(error.to_string()))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut lines = Vec::new();
-        let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut lines);
-        read.map_err(|error| refused(error.to_string()))?;
-        bytes = lines;
-    }
-    CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
+    let refused = |reason: String| Error::Table { file: file.display().to_string(), reason };
+    let mut lines = Vec::new();
+    let read = open(file).and_then(|mut table| table.read_to_end(&mut lines));
+    read.map_err(|error| refused(error.to_string()))?;
+    CostTable::from_json_lines(&String::from_utf8_lossy(&lines)).map_err(|error| refused(error.to_string()))
 }

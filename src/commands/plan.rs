@@ -4,7 +4,7 @@ use super::{
     Notes,
     budget::{self, Budget},
     origin::Origin,
-    setup::{Request, Session, check_memory},
+    setup::{Request, Session, check_memory, scaled_to},
 };
 use crate::{
     Console, Error,
@@ -25,12 +25,13 @@ use trainer::net::Layout;
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Subject {
-    Net(Header),
+    Net(Box<Header>),
     Shapes {
         command: &'static str,
         device: Option<DeviceReport>,
         recorded: Option<RecordedReport>,
         shapes: ShapesReport,
+        notes: Vec<String>,
     },
 }
 
@@ -88,15 +89,17 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
             (origin.plan(&kernels, &options)?, None)
         }
     };
-    // What was recorded elsewhere has algorithms that are not here.
+    // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
     let memory = if origin.recorded.is_some() {
+        net.reserve(&plan).map_err(Error::Net)?;
         None
     } else {
         budget::install(&mut net, &plan, args.device_memory.unwrap_or(Bytes::MAX))?;
         Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()))
     };
     let layer_memory = layer_memory(&net);
-    let report = Report { memory, budget, ..report(args, Subject::Net(header), &origin, &plan)? }.in_budget();
+    let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
+        .in_budget();
     print(&report, console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
@@ -116,7 +119,9 @@ fn plan_shapes(
         return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
     }
     let mut origin = Origin::any(&args.run, &args.planning.measuring)?;
-    let options = args.planning.options(&Environment::of_process(), None, None)?;
+    let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
+    let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
+    let options = args.planning.options(&Environment::of_process(), scaled_to, None)?;
     let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
         check_memory(&origin.device, largest(&kernels))?;
@@ -133,15 +138,17 @@ fn plan_shapes(
     if let Some(recorded) = &recorded {
         console.text(recorded)?;
     }
+    let notes: Vec<String> = args.planning.limit_note(&options, scaled_to).into_iter().collect();
+    notes.iter().try_for_each(|note| console.text(format!("  note        {note}")))?;
     origin.profile(&kernels, &options, console)?;
     let plan = origin.plan(&kernels, &options)?;
-    let subject = Subject::Shapes { command: "plan", device, recorded, shapes };
+    let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, &plan)?;
     print(&report, console)?;
     console.object(&report)
 }
 
-/// The convolutions that are given in the place of a net, and where they stand; all at `batch`, if that is given.
+/// The convolutions that are given instead of a net, and where they stand; all at `batch`, if that is given.
 pub(super) fn convolutions(
     args: &ShapeArgs,
     batch: Option<usize>,
@@ -220,6 +227,9 @@ fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     console.text(format!("  planning    {:.2} ms", report.planning_ms))?;
     if let Some(memory) = &report.memory {
         console.text(memory)?;
+        if matches!(&report.subject, Subject::Net(header) if header.net.data.unopened) {
+            console.text("              (the data set comes on top: a plan does not open it)")?;
+        }
     }
     console.text(format!("\n{}", report.plan))?;
     if let Some(budget) = &report.budget {

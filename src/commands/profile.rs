@@ -3,7 +3,7 @@
 use super::{
     origin::read_table,
     plan::{convolutions, in_math, largest, shape_kernels},
-    setup::{check_memory, synthetic},
+    setup::{check_memory, stand_in},
 };
 use crate::{
     Console, Error,
@@ -83,8 +83,8 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     if let Some(samples) = args.net.batch {
         spec.set_mini_batch(samples);
     }
-    let build =
-        BuildOptions { device: Device::cpu(), seed: args.run.seed(), synthetic: synthetic(&args.run, &spec) };
+    let images = Some(stand_in(&args.run, &spec));
+    let build = BuildOptions { device: Device::cpu(), seed: args.run.seed(), synthetic: images };
     Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
 }
 

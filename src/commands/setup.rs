@@ -17,11 +17,11 @@ use trainer::{
     Net, NetError,
     layers::{BuildOptions, SyntheticData},
     net::Layout,
-    prototxt::Warning,
+    prototxt::{Warning, collapsed},
     spec::{LayerKind, NetSpec, Phase},
 };
 
-/// What was decided in the place of the user, one sentence each, for the header.
+/// Defaults that were chosen, one sentence each, for the header.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(pub Vec<String>);
 
@@ -62,12 +62,14 @@ impl Session {
         if let Some(samples) = request.batch {
             spec.set_mini_batch(samples);
         }
-        let mini_batch = spec.mini_batch().unwrap_or(1);
-        let scaled_to = scaled_to(&device, mini_batch);
+        let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
         let options =
             request.planning.options_in(request.device_memory, &Environment::of_process(), scaled_to)?;
         let limit = request.planning.limit_note(&options, scaled_to);
-        let synthetic = synthetic(request.run, &spec);
+        let synthetic = match request.command {
+            "plan" => Some(stand_in(request.run, &spec)),
+            _ => synthetic(request.run, &spec),
+        };
         let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         if origin.recorded.is_none() {
@@ -78,7 +80,7 @@ impl Session {
             command: request.command,
             device: origin.report(),
             recorded: origin.recorded.clone(),
-            net: NetReport::new(&spec, &net, kernels, synthetic.is_some()),
+            net: NetReport::new(&spec, &net, kernels, synthetic),
             warnings: warn(console, &spec.warnings),
             notes: request.notes.0.iter().cloned().chain(limit).collect(),
         };
@@ -110,14 +112,14 @@ impl Session {
     }
 }
 
-/// The mini-batch that the default limit follows: on a processor, where it is smaller than the original's limit is meant for.
-pub(super) fn scaled_to(device: &Device, mini_batch: usize) -> Option<usize> {
-    matches!(device, Device::Cpu(_)).then_some(mini_batch)
+/// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
+pub(super) fn scaled_to(on_gpu: bool, mini_batch: usize) -> Option<usize> {
+    (!on_gpu).then_some(mini_batch)
 }
 
-/// Prints `warnings` where they disturb nobody, and returns them for the JSON object.
+/// Prints `warnings` on stderr, those alike in one line, and returns all of them for the JSON object.
 pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
-    warnings.iter().for_each(|warning| console.warn(warning));
+    collapsed(warnings).iter().for_each(|warning| console.warn(warning));
     warnings.iter().map(Warning::to_string).collect()
 }
 
@@ -134,10 +136,16 @@ pub(super) fn check_memory(device: &Device, arena: Bytes) -> Result<(), Error> {
     }
 }
 
-/// The made-up images that `--synthetic` asks for, with labels of `spec`'s classes.
+/// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes.
 pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Option<SyntheticData> {
     let shape = run.synthetic?;
-    Some(SyntheticData { shape: shape.0, classes: classes(spec) })
+    Some(SyntheticData { shape: shape.0, classes: classes(spec), stand_in: false })
+}
+
+/// What stands for the data of a net that is not run, and whose data is therefore not opened.
+pub(super) fn stand_in(run: &RunArgs, spec: &NetSpec) -> SyntheticData {
+    let unopened = SyntheticData { shape: None, classes: classes(spec), stand_in: true };
+    synthetic(run, spec).unwrap_or(unopened)
 }
 
 /// How many classes the losses of `spec` know: the outputs of the layer that feeds each, the fewest if they differ.

@@ -17,7 +17,7 @@ use trainer::{
     Net, NetError,
     net::{Layout, NetLayout, run::Iteration},
     snapshot::{SnapshotError, load_tensors},
-    solver::initialize,
+    solver::{self, TestOutput, initialize},
     spec::Phase,
 };
 
@@ -63,9 +63,9 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     initialize(&net, &layout.nets[0], &mut arena, args.run.seed())?;
     load(args, &net, &layout.nets[0], &mut arena)?;
     let outputs = mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;
-    let loss = outputs.iter().map(|output| output.value * f64::from(output.loss_weight)).sum();
+    let loss = outputs.iter().map(OutputReport::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
-    outputs.iter().try_for_each(|output| console.text(output))?;
+    outputs.iter().flat_map(OutputReport::lines).try_for_each(|line| console.text(line))?;
     console.object(&Report { header, memory, plan, iterations: args.iterations, loss, outputs })
 }
 
@@ -90,29 +90,29 @@ fn mean_outputs(
     console: &mut Console,
 ) -> Result<Vec<OutputReport>, Error> {
     let bar = progress::bar(iterations as u64, "testing");
-    let outputs = net.outputs().map(|output| OutputReport {
-        name: output.name.to_owned(),
-        value: 0.0,
-        loss_weight: output.loss_weight,
-    });
-    let mut means: Vec<OutputReport> = outputs.collect();
+    let mut sums = None;
     for batch in 0..iterations {
-        let values = forward(net, layout, arena, batch as u64)?;
-        for (mean, value) in means.iter_mut().zip(values) {
-            mean.value += value / iterations as f64;
-            let (name, value) = (&mean.name, six_digits(value));
-            bar.suspend(|| console.text(format!("Batch {batch}, {name} = {value}")))?;
+        let outputs = forward(net, layout, arena, batch as u64)?;
+        for (name, value) in outputs.iter().flat_map(|output| output.values.iter().map(|v| (&output.name, v)))
+        {
+            bar.suspend(|| console.text(format!("Batch {batch}, {name} = {}", six_digits(*value))))?;
         }
+        solver::add(&mut sums, outputs);
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(means)
+    Ok(solver::mean(sums, iterations).into_iter().map(OutputReport::from).collect())
 }
 
-/// One forward pass: the sum of the elements of every output.
-fn forward(net: &mut Net, layout: &NetLayout, arena: &mut Arena, number: u64) -> Result<Vec<f64>, NetError> {
+/// The outputs of one forward pass.
+fn forward(
+    net: &mut Net,
+    layout: &NetLayout,
+    arena: &mut Arena,
+    number: u64,
+) -> Result<Vec<TestOutput>, NetError> {
     let device = net.device().clone();
     let iteration = Iteration { number, accumulate: Accumulate::Replace };
     device.run(|| net.forward(layout, arena, iteration, |_| Ok(())))?;
-    net.outputs().map(|output| net.sum(layout, arena, output.value)).collect()
+    solver::outputs(net, layout, arena)
 }

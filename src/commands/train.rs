@@ -1,5 +1,6 @@
 //! `microbatch train`.
 
+mod averages;
 mod prepare;
 mod progress;
 
@@ -7,10 +8,12 @@ use super::Notes;
 use crate::{
     Console, Error,
     args::TrainArgs,
+    console::complain,
     process,
-    report::{Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
+    report::{Header, MemoryEstimate, OutputReport, PlanReport, StepLine, TestLines, TrainSummary},
     stop::StopRequest,
 };
+use averages::MovingAverages;
 use prepare::{announce, prepare, start_from};
 use progress::Meter;
 use serde::Serialize;
@@ -35,6 +38,7 @@ struct Training<'a> {
     first: u64,
     stop: StopRequest,
     meter: Meter,
+    averages: MovingAverages,
     steps: Vec<StepLine>,
     tests: Vec<TestLines>,
 }
@@ -48,7 +52,7 @@ struct Training<'a> {
 pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let at_start = process::resident();
     let mut console = Console::new(args.run.json);
-    let (prepared, header) = prepare(args, notes, &mut console)?;
+    let (prepared, header, averages) = prepare(args, notes, &mut console)?;
     let (memory, plan) = announce(args, &prepared, at_start, &mut console)?;
 
     let mut solver = prepared.start()?;
@@ -57,7 +61,7 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let meter = Meter::new(first, solver.spec().max_iter, header.net.mini_batch * solver.spec().iter_size);
     let stop = StopRequest::listen().map_err(Error::Signals)?;
     let (steps, tests) = (Vec::new(), Vec::new());
-    let mut training = Training { console: &mut console, solver, first, stop, meter, steps, tests };
+    let mut training = Training { console: &mut console, solver, first, stop, meter, averages, steps, tests };
     let summary = training.run()?;
     let stopped = training.stopped(&summary);
     let Training { steps, tests, .. } = training;
@@ -136,9 +140,19 @@ impl Training<'_> {
             let outputs = outputs.into_iter().map(Into::into).collect();
             let lines = TestLines { iteration: self.solver.iteration(), net, outputs };
             self.say(&lines)?;
+            self.explain(&lines);
             self.tests.push(lines);
         }
         Ok(())
+    }
+
+    /// Says on stderr why a test's loss may be far above that of training.
+    fn explain(&mut self, test: &TestLines) {
+        let loss = test.outputs.iter().map(OutputReport::loss).sum();
+        let train = self.steps.last().map_or(f64::NAN, |step| step.loss);
+        if let Some(hint) = self.averages.hint(test.iteration, train, loss) {
+            self.meter.suspend(|| complain(&format!("hint: {hint}")));
+        }
     }
 
     fn snapshot(&mut self) -> Result<String, Error> {
@@ -157,6 +171,7 @@ impl Training<'_> {
         let outputs = self.tests.iter().filter(|test| test.iteration == last).flat_map(|test| &test.outputs);
         TrainSummary {
             iterations: self.solver.iteration(),
+            max_iter: self.solver.spec().max_iter,
             loss,
             seconds: self.meter.seconds(),
             images_per_s: self.meter.mean_images_per_s(),

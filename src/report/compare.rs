@@ -59,14 +59,17 @@ impl Comparison {
             |name: &str, of: fn(&TimeRun) -> f64| Ratio::new(name.to_owned(), of(undivided), of(chosen));
         Self {
             kernels: kernels.collect(),
-            totals: vec![
-                total("convolution kernels", |run| run.kernels_measured_ms),
-                total("forward", |run| run.forward_ms),
-                total("backward", |run| run.backward_ms),
-                total("forward-backward", |run| run.forward_backward_ms),
-                total("update", |run| run.update_ms),
-                total("whole iteration", TimeRun::iteration_ms),
-            ],
+            totals: [
+                Some(total("convolution kernels", |run| run.kernels_measured_ms)),
+                Some(total("forward", |run| run.forward_ms)),
+                Some(total("backward", |run| run.backward_ms)),
+                Some(total("forward-backward", |run| run.forward_backward_ms)),
+                chosen.update_ms.map(|_| total("update", |run| run.update_ms.unwrap_or(0.0))),
+                Some(total("whole iteration", TimeRun::iteration_ms)),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             configurations: pairs()
                 .map(|(a, b)| [a.configuration.clone(), b.configuration.clone()])
                 .collect(),

@@ -189,7 +189,7 @@ impl fmt::Display for KernelExplanation {
             )?,
             None => writeln!(f, "  rejected: nothing that is faster")?,
         }
-        write!(f, "  a MiB more saves {} ms at best", price(self.price_ms_per_mib))
+        write!(f, "  {}", price(self.price_ms_per_mib))
     }
 }
 
@@ -198,7 +198,7 @@ impl fmt::Display for ExplainReport {
         writeln!(f, "What every kernel had to choose from:")?;
         self.kernels.iter().try_for_each(|kernel| writeln!(f, "{kernel}\n"))?;
         let what = self.what;
-        writeln!(f, "Planned time of all kernels, from each {what} on:")?;
+        writeln!(f, "Planned time of all kernels under each {what}, where it changes:")?;
         let mut table = Table::new([(what, Align::Right), ("ms", Align::Right), ("", Align::Left)]);
         for step in shown(&self.curve, self.limit) {
             let Step { limit_bytes, time_ms } = self.curve[step];
@@ -219,7 +219,7 @@ impl fmt::Display for ExplainReport {
             let smallest = Bytes(smallest).exact();
             writeln!(f, "  the smallest feasible {what} is {smallest}{}", kernel.unwrap_or_default())?;
         }
-        write!(f, "  a MiB more saves {} ms at best", price(self.price_ms_per_mib))
+        write!(f, "  {}", price(self.price_ms_per_mib))
     }
 }
 
@@ -235,11 +235,11 @@ fn shown(curve: &[Step], limit: Bytes) -> Vec<usize> {
     shown
 }
 
-/// A price with three digits that count.
+/// What more workspace would save, with three digits that count.
 fn price(ms_per_mib: f64) -> String {
     match ms_per_mib {
-        price if price <= 0.0 => "0".to_owned(),
-        price if price < 0.001 => format!("{price:.1e}"),
-        price => format!("{price:.3}"),
+        price if price <= 0.0 => "more workspace would save nothing".to_owned(),
+        price if price < 0.001 => format!("one more MiB would save at most {price:.1e} ms"),
+        price => format!("one more MiB would save at most {price:.3} ms"),
     }
 }

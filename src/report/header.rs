@@ -4,7 +4,7 @@ use crate::device::DeviceReport;
 use planner::{CostTable, DeviceHeader};
 use serde::Serialize;
 use std::{fmt, path::Path};
-use trainer::{Net, spec::NetSpec};
+use trainer::{Net, layers::SyntheticData, spec::NetSpec};
 
 /// The first lines of a report.
 #[derive(Clone, Debug, Serialize)]
@@ -17,9 +17,9 @@ pub struct Header {
     pub recorded: Option<RecordedReport>,
     /// The net.
     pub net: NetReport,
-    /// What the files say without effect.
+    /// What the files say without effect, and what is odd about the data.
     pub warnings: Vec<String>,
-    /// What was decided in the place of the user, such as a smaller mini-batch; one sentence each.
+    /// Defaults that were chosen, such as a smaller mini-batch; one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -82,13 +82,32 @@ pub struct NetReport {
     pub kernels: usize,
     /// Samples per iteration.
     pub mini_batch: usize,
-    /// Where they come from.
-    pub data: String,
+    /// What they are.
+    pub data: DataReport,
+    /// Those of the test nets of a training.
+    pub test_data: Vec<DataReport>,
+}
+
+/// What a net is fed.
+#[derive(Clone, Debug, Serialize)]
+pub struct DataReport {
+    /// Where it comes from.
+    pub source: String,
+    /// Whether that is data that was not opened, as only a plan was wanted.
+    pub unopened: bool,
+    /// Channels, height and width of a sample.
+    pub shape: String,
+    /// Samples, if they come from a data set that was opened.
+    pub images: Option<usize>,
+    /// Its classes.
+    pub classes: Option<usize>,
+    /// Their names, if they are those of folders.
+    pub class_names: Vec<String>,
 }
 
 impl NetReport {
-    /// Describes `net` with its `kernels`, which was built from `spec`, on made-up images if `synthetic`.
-    pub fn new(spec: &NetSpec, net: &Net, kernels: usize, synthetic: bool) -> Self {
+    /// Describes `net` with its `kernels`, which was built from `spec`, on `synthetic` images if there are some.
+    pub fn new(spec: &NetSpec, net: &Net, kernels: usize, synthetic: Option<SyntheticData>) -> Self {
         let learned = net.graph().params.iter().filter(|param| param.declaration.learned);
         Self {
             name: net.name().to_owned(),
@@ -98,7 +117,8 @@ impl NetReport {
             parameters: learned.map(|param| param.declaration.shape.count()).sum(),
             kernels,
             mini_batch: mini_batch(net),
-            data: data(spec, net, synthetic),
+            data: DataReport::new(spec, net, synthetic),
+            test_data: Vec::new(),
         }
     }
 }
@@ -115,24 +135,54 @@ fn input(net: &Net) -> Option<&tensor::Shape> {
     source.tops.first().map(|&top| &graph.values[top].shape)
 }
 
-fn data(spec: &NetSpec, net: &Net, synthetic: bool) -> String {
-    use trainer::spec::LayerKind::{Data, DummyData, ImageData};
-    let shape = input(net).map(|shape| {
-        let extents: Vec<String> = shape.dims()[1..].iter().map(usize::to_string).collect();
-        extents.join("x")
-    });
-    let source = spec.layers.iter().find_map(|layer| match &layer.kind {
-        Data(_) | ImageData(_) if synthetic => Some("made-up images (--synthetic)".to_owned()),
-        Data(params) => Some(shown(&spec.resolve(&params.source))),
-        ImageData(params) => Some(format!("images of {}", shown(&spec.resolve(&params.source)))),
-        DummyData(_) => Some("made up by the net's DummyData".to_owned()),
-        _ => None,
-    });
-    format!(
-        "{}, {}",
-        source.unwrap_or_else(|| "random numbers in the net's inputs".to_owned()),
-        shape.unwrap_or_default()
-    )
+impl DataReport {
+    /// Describes what `net` is fed, which was built from `spec`, with `synthetic` images if there are some.
+    pub fn new(spec: &NetSpec, net: &Net, synthetic: Option<SyntheticData>) -> Self {
+        use trainer::spec::LayerKind::{Data, DummyData, ImageData};
+        let shape = input(net).map(|shape| {
+            let extents: Vec<String> = shape.dims()[1..].iter().map(usize::to_string).collect();
+            extents.join("x")
+        });
+        let source = spec.layers.iter().find_map(|layer| match &layer.kind {
+            Data(_) | ImageData(_) if synthetic.is_some_and(|images| !images.stand_in) => {
+                Some("synthetic images (--synthetic)".to_owned())
+            }
+            Data(params) => Some(shown(&spec.resolve(&params.source))),
+            ImageData(params) => Some(format!("images of {}", shown(&spec.resolve(&params.source)))),
+            DummyData(_) => Some("the net's DummyData".to_owned()),
+            _ => None,
+        });
+        let stands_in = |synthetic: SyntheticData| synthetic.stand_in && net.data().next().is_some();
+        let opened = net.data().next().filter(|_| synthetic.is_none()).map(|(_, summary)| summary);
+        Self {
+            source: source.unwrap_or_else(|| "random numbers in the net's inputs".to_owned()),
+            unopened: synthetic.is_some_and(stands_in),
+            shape: shape.unwrap_or_default(),
+            images: opened.as_ref().map(|summary| summary.images),
+            classes: opened.as_ref().map(|summary| summary.classes),
+            class_names: opened.map(|summary| summary.class_names).unwrap_or_default(),
+        }
+    }
+}
+
+/// Most names of classes in text; JSON has all of them.
+const MOST_NAMES: usize = 10;
+
+impl fmt::Display for DataReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unopened = if self.unopened { " (not opened)" } else { "" };
+        write!(f, "{}{unopened}, {}", self.source, self.shape)?;
+        let (Some(images), Some(classes)) = (self.images, self.classes) else { return Ok(()) };
+        write!(f, ": {images} images of {classes} classes")?;
+        let Some((last, first)) = self.class_names[..classes.min(self.class_names.len())].split_last() else {
+            return Ok(());
+        };
+        match first {
+            [] => write!(f, " ({last})"),
+            _ if first.len() < MOST_NAMES => write!(f, " ({}, {last})", first.join(", ")),
+            _ => write!(f, " ({}, … {last})", first[..MOST_NAMES - 1].join(", ")),
+        }
+    }
 }
 
 /// A path as short as it gets from the current folder.
@@ -144,7 +194,8 @@ pub(crate) fn shown(path: &Path) -> String {
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NetReport { name, file, phase, layers, parameters, kernels, mini_batch, data } = &self.net;
+        let NetReport { name, file, phase, layers, parameters, kernels, mini_batch, data, test_data } =
+            &self.net;
         let millions = *parameters as f64 / 1e6;
         writeln!(f, "microbatch {}: {name} ({phase}), mini-batch {mini_batch}", self.command)?;
         if let Some(device) = &self.device {
@@ -158,6 +209,7 @@ impl fmt::Display for Header {
             "  net         {file}: {layers} layers, {millions:.2} million parameters, {kernels} convolution kernels"
         )?;
         write!(f, "  data        {data}")?;
+        test_data.iter().try_for_each(|data| write!(f, "\n  test data   {data}"))?;
         self.notes.iter().try_for_each(|note| write!(f, "\n  note        {note}"))
     }
 }

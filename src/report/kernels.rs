@@ -78,7 +78,7 @@ pub(crate) fn kernel_table(kernels: &[KernelReport]) -> Table {
     if ran {
         columns.extend([("run ms", Align::Right), ("deviation", Align::Right)]);
     }
-    let rest = ["workspace", "undivided ms", "gain", "max error"];
+    let rest = ["workspace", "undivided ms", "gain", "max rel. error"];
     columns.extend(rest.map(|name| (name, Align::Right)));
     let mut table = Table::new(columns);
     for kernel in kernels {
@@ -116,4 +116,17 @@ pub(crate) fn explanations(kernels: &[KernelReport]) -> String {
         lines.push(format!("  {fastest} of {} kernels: the fastest measured was chosen", kernels.len()));
     }
     lines.join("\n")
+}
+
+/// What the names in the table mean that do not say it: cuDNN has numbers only for some of its algorithms.
+pub(crate) fn legend(kernels: &[KernelReport]) -> Option<String> {
+    let meanings = [
+        ("ALGO_0", "implicit GEMM, added up atomically (not bit-equal every time)"),
+        ("ALGO_1", "implicit GEMM"),
+        ("ALGO_3", "ALGO_0 with precomputed indices"),
+    ];
+    let texts = || kernels.iter().flat_map(|kernel| [&kernel.configuration, &kernel.explanation]);
+    let used = meanings.iter().filter(|(name, _)| texts().any(|text| text.contains(name)));
+    let lines: Vec<String> = used.map(|(name, meaning)| format!("{name}: {meaning}")).collect();
+    (!lines.is_empty()).then(|| format!("  cuDNN's {}", lines.join("; ")))
 }

@@ -1,6 +1,5 @@
 //! The memory of a run, told before it is allocated.
 
-use super::number::deviation;
 use crate::process;
 use planner::Bytes;
 use serde::Serialize;
@@ -33,6 +32,8 @@ pub struct MemoryEstimate {
     pub resident_bytes: Option<u64>,
     /// The most that should ever be resident, if the system says what already is, and the arena is in host memory.
     pub expected_peak_bytes: Option<u64>,
+    /// The same without what was resident only while kernels were measured.
+    pub run_peak_bytes: Option<u64>,
     /// Where the arena is a GPU's: how its memory stands.
     pub gpu: Option<GpuMemory>,
 }
@@ -68,8 +69,8 @@ impl MemoryEstimate {
         let gpu = GpuMemory::of(device);
         // Of host memory nothing is foretold beside a GPU: its driver's part grows with the code that is loaded on the way.
         let outside = outside.filter(|_| gpu.is_none());
-        let peak =
-            outside.map(|outside| (outside + report.arena).max(process::peak_resident().unwrap_or_default()));
+        let run_peak = outside.map(|outside| outside + report.arena);
+        let peak = run_peak.max(process::peak_resident().filter(|_| run_peak.is_some()));
         let largest = report.nets.iter().max_by_key(|net| net.transient);
         Self {
             parameters_bytes: report.parameters.0,
@@ -84,6 +85,7 @@ impl MemoryEstimate {
             host_bytes: report.host.0,
             resident_bytes: resident.map(|bytes| bytes.0),
             expected_peak_bytes: peak.map(|bytes| bytes.0),
+            run_peak_bytes: run_peak.map(|bytes| bytes.0),
             gpu,
         }
     }
@@ -95,14 +97,17 @@ impl MemoryEstimate {
         let restored = 2 * (self.parameters_bytes + self.history_bytes);
         let peak = self.resident_bytes.map(|resident| resident + restored);
         self.expected_peak_bytes = self.expected_peak_bytes.max(peak);
+        self.run_peak_bytes = self.run_peak_bytes.max(peak);
         self
     }
 
     /// The most that was resident, beside what was expected; nothing where the system does not say.
     pub(crate) fn compare(&self, peak_bytes: Option<u64>) -> Option<String> {
         let (peak, expected) = (peak_bytes?, self.expected_peak_bytes?);
-        let difference = deviation(peak as f64, expected as f64);
-        Some(format!("{} ({difference} to the expected)", Bytes(peak)))
+        // In bytes: of a small net's memory, code that is loaded on the way is a large part.
+        let (sign, difference) =
+            if peak < expected { ('-', expected - peak) } else { ('+', peak - expected) };
+        Some(format!("{} ({sign}{} to the expected {})", Bytes(peak), Bytes(difference), Bytes(expected)))
     }
 }
 
@@ -132,9 +137,12 @@ impl fmt::Display for MemoryEstimate {
             )?;
         }
         write!(f, "\n              host buffers {host}")?;
-        if let (Some(resident), Some(peak)) = (self.resident_bytes, self.expected_peak_bytes) {
-            write!(f, ", already resident {}, expected peak {}", Bytes(resident), Bytes(peak))?;
-        }
-        Ok(())
+        let (Some(resident), Some(run), Some(peak)) =
+            (self.resident_bytes, self.run_peak_bytes, self.expected_peak_bytes)
+        else {
+            return Ok(());
+        };
+        write!(f, ", already resident {}, expected peak {}", Bytes(resident), Bytes(run))?;
+        if peak > run { write!(f, " (measuring took {} before)", Bytes(peak)) } else { Ok(()) }
     }
 }

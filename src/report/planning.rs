@@ -1,7 +1,7 @@
 //! A plan as a whole.
 
 use super::{
-    kernels::{KernelReport, explanations, kernel_table},
+    kernels::{KernelReport, explanations, kernel_table, legend},
     number::times,
 };
 use planner::{Bytes, DivisionReport, Plan, WdSolver, WorkspacePolicy};
@@ -104,6 +104,14 @@ impl fmt::Display for PlanReport {
         }
         writeln!(f, "Convolution kernels ({}):", self.policies())?;
         writeln!(f, "{}", kernel_table(&self.kernels))?;
+        if self.workspace_policy == WorkspacePolicy::Wd {
+            let total = Bytes(self.limit_bytes);
+            writeln!(
+                f,
+                "  undivided kernels share the same {total}, so that one may have more than in the plan, and be faster"
+            )?;
+        }
+        legend(&self.kernels).map_or(Ok(()), |legend| writeln!(f, "{legend}"))?;
         write!(f, "  total: {}", self.totals())?;
         if let Some(DivisionReport { lower_bound_ms, binaries }) = self.division {
             let (solver, time_ms) = (self.wd_solver, self.time_ms);

@@ -60,7 +60,7 @@ impl ProfilingReport {
         let busy = if median > NOISY { " (the machine is busy)" } else { "" };
         write!(
             f,
-            "\n              {repeated} of them, which the plan rests on, twice: {:.1} % apart in the median, {:.0} % at most{busy}",
+            "\n              remeasured the {repeated} that decide the plan: median difference {:.1} %, largest {:.0} %{busy}",
             100.0 * median,
             100.0 * largest,
         )

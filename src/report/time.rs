@@ -31,9 +31,9 @@ pub struct TimeRun {
     pub forward_backward_ms: f64,
     /// All timed iterations.
     pub total_ms: f64,
-    /// Average update of all parameters, which Caffe's `time` leaves out.
-    pub update_ms: f64,
-    /// Forward, backward and update of each iteration recorded once and replayed; empty where nothing can be recorded.
+    /// Average update of all parameters, which Caffe's `time` leaves out; `null` where nothing is trained.
+    pub update_ms: Option<f64>,
+    /// Forward, backward and update, if there is one, of each iteration recorded once and replayed; empty where nothing can be recorded.
     pub replayed_ms: Vec<f64>,
     /// Samples in the time of forward, backward and update.
     pub images_per_s: f64,
@@ -70,7 +70,7 @@ impl TimeRun {
         mini_batch: usize,
     ) -> Self {
         let plan = PlanReport::new(plan, &measured.kernels);
-        let iteration_ms = measured.forward_backward_ms() + measured.update_ms;
+        let iteration_ms = measured.forward_backward_ms() + measured.update_ms.unwrap_or(0.0);
         let layers = measured.layers.iter().map(|layer| LayerTiming {
             name: layer.name.clone(),
             type_name: layer.type_name,
@@ -101,7 +101,7 @@ impl TimeRun {
 
     /// Forward, backward and update.
     pub fn iteration_ms(&self) -> f64 {
-        self.forward_backward_ms + self.update_ms
+        self.forward_backward_ms + self.update_ms.unwrap_or(0.0)
     }
 
     /// What Caffe's `time` prints.
@@ -168,16 +168,17 @@ impl TimeRun {
             1 => Some("  fused                1 ReLU runs inside the layer before it".to_owned()),
             count => Some(format!("  fused                {count} ReLUs run inside the layer before them")),
         });
-        lines.push(format!("  update               {:.1} ms", self.update_ms));
+        let with_update = self.update_ms.map_or("", |_| " with the update");
+        lines.extend(self.update_ms.map(|update_ms| format!("  update               {update_ms:.1} ms")));
         lines.push(format!(
-            "  whole iteration      {:.1} ms with the update: {:.1} images/s",
+            "  whole iteration      {:.1} ms{with_update}: {:.1} images/s",
             self.iteration_ms(),
             self.images_per_s
         ));
         if let Some(replayed_ms) = median(&self.replayed_ms) {
             let images_per_s = self.images_per_s * self.iteration_ms() / replayed_ms;
             lines.push(format!(
-                "  recorded, replayed   {replayed_ms:.2} ms with the update: {images_per_s:.1} images/s"
+                "  recorded, replayed   {replayed_ms:.2} ms{with_update}: {images_per_s:.1} images/s"
             ));
         }
         if let Some(taken) = self.gpu_bytes {

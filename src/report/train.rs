@@ -49,42 +49,55 @@ pub struct TestLines {
 pub struct OutputReport {
     /// The blob.
     pub name: String,
-    /// Its mean.
-    pub value: f64,
+    /// Its mean, if it is a single value.
+    pub value: Option<f64>,
+    /// The mean of each of its values.
+    pub values: Vec<f64>,
     /// Its weight in the loss; 0 for what is not a loss.
     pub loss_weight: f32,
 }
 
 impl From<TestOutput> for OutputReport {
-    fn from(TestOutput { name, value, loss_weight }: TestOutput) -> Self {
-        Self { name, value, loss_weight }
+    fn from(TestOutput { name, values, loss_weight }: TestOutput) -> Self {
+        let value = if let [value] = values[..] { Some(value) } else { None };
+        Self { name, value, values, loss_weight }
     }
 }
 
-impl fmt::Display for OutputReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {}", self.name, six_digits(self.value))?;
-        if self.loss_weight != 0.0 {
-            let weighted = self.value * f64::from(self.loss_weight);
-            write!(f, " (* {} = {} loss)", six_digits(f64::from(self.loss_weight)), six_digits(weighted))?;
-        }
-        Ok(())
+impl OutputReport {
+    /// Its part of the loss.
+    pub fn loss(&self) -> f64 {
+        self.values.iter().sum::<f64>() * f64::from(self.loss_weight)
+    }
+
+    /// A line for each value, as Caffe prints them.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.values.iter().map(|&value| {
+            let line = format!("{} = {}", self.name, six_digits(value));
+            if self.loss_weight == 0.0 {
+                return line;
+            }
+            let weight = f64::from(self.loss_weight);
+            format!("{line} (* {} = {} loss)", six_digits(weight), six_digits(value * weight))
+        })
     }
 }
 
 impl fmt::Display for TestLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Iteration {}, Testing net (#{})", self.iteration, self.net)?;
-        let mut outputs = self.outputs.iter().enumerate();
-        outputs.try_for_each(|(index, output)| write!(f, "\n    Test net output #{index}: {output}"))
+        let mut lines = self.outputs.iter().flat_map(OutputReport::lines).enumerate();
+        lines.try_for_each(|(index, line)| write!(f, "\n    Test net output #{index}: {line}"))
     }
 }
 
 /// How a training ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainSummary {
-    /// Iterations of the whole training.
+    /// Iterations done, those before this run included.
     pub iterations: u64,
+    /// Iterations of the whole training: more, if it was stopped.
+    pub max_iter: usize,
     /// The last loss.
     pub loss: f64,
     /// Seconds of this run's iterations and tests.
@@ -101,12 +114,13 @@ pub struct TrainSummary {
 
 impl fmt::Display for TrainSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { iterations, loss, seconds, images_per_s, .. } = self;
-        let loss = six_digits(*loss);
-        write!(
-            f,
-            "Trained to iteration {iterations} in {seconds:.1} s ({images_per_s:.1} images/s): loss = {loss}"
-        )?;
-        self.accuracies.iter().try_for_each(|output| write!(f, ", test {output}"))
+        let Self { iterations, max_iter, loss, seconds, images_per_s, .. } = self;
+        match *iterations < *max_iter as u64 {
+            true => write!(f, "Stopped at iteration {iterations} of {max_iter} after {seconds:.1} s")?,
+            false => write!(f, "Trained to iteration {iterations} in {seconds:.1} s")?,
+        }
+        write!(f, " ({images_per_s:.1} images/s): loss = {}", six_digits(*loss))?;
+        let single = self.accuracies.iter().filter(|output| output.value.is_some());
+        single.flat_map(OutputReport::lines).try_for_each(|line| write!(f, ", test {line}"))
     }
 }

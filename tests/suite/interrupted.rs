@@ -54,7 +54,7 @@ fn a_signal_stops_a_training_with_a_snapshot_to_go_on_from() {
         let (path, rest) = rest.split_once(' ').unwrap();
         assert_eq!(path, format!("s/small_iter_{iteration}.solverstate.safetensors"));
         assert_eq!(rest, "goes on from there\n");
-        assert!(said.contains(&format!("\nTrained to iteration {iteration} in ")), "{said}");
+        assert!(said.contains(&format!("\nStopped at iteration {iteration} of 1000000 after ")), "{said}");
         assert!(
             snapshots(&folder).iter().all(|name| name.ends_with(".safetensors")),
             "{:?}",

@@ -1,6 +1,6 @@
 //! `plan` without a net, from recorded tables, and with explanations.
 
-use crate::fixtures::{Folder, text};
+use crate::fixtures::{Folder, root, text};
 use planner::Bytes;
 use serde_json::Value;
 use std::fs;
@@ -11,6 +11,13 @@ const RECORDED: &str =
 
 fn recorded(arguments: &str) -> String {
     format!("plan --model {ALEXNET} --synthetic --device recorded:{RECORDED} {arguments}")
+}
+
+fn recorded_of(model: &str, table: &str) -> String {
+    let root = env!("CARGO_MANIFEST_DIR");
+    format!(
+        "plan --model {root}/models/{model}/net.prototxt --device recorded:{root}/data/profiles/nvidia-h200/{table}"
+    )
 }
 
 fn numbers(values: &Value, field: &str) -> Vec<f64> {
@@ -175,7 +182,7 @@ fn an_explanation_has_fronts_prices_and_a_curve() {
         for part in [
             "chosen",
             "rejected: ",
-            "a MiB more saves",
+            "more workspace would save nothing",
             "this plan's limit is here",
             "smallest feasible limit",
         ] {
@@ -255,4 +262,109 @@ fn a_run_keeps_its_budget_of_memory() {
     for part in ["WS by the schedule", "time suffers below", "nothing fits below"] {
         assert!(said.contains(part), "{part:?} is missing in:\n{said}");
     }
+}
+
+/// What a table of a GPU predicts is planned as on that GPU: the file's mini-batch, the paper's limit, and no word of a CPU.
+#[test]
+fn a_gpu_s_table_has_a_gpu_s_defaults_and_needs_no_data() {
+    let folder = Folder::new();
+    let plan = recorded_of("resnet18", "resnet18-128-powerOfTwo.jsonl");
+    let report = folder.json(&plan);
+    assert_eq!(
+        (&report["net"]["mini_batch"], &report["plan"]["limit_bytes"]),
+        (&128.into(), &(64 << 20).into())
+    );
+    assert!(report["plan"]["gain"].as_f64().unwrap() > 1.6, "{}", report["plan"]["gain"]);
+    assert_eq!(report["notes"], Value::Array(Vec::new()));
+    let said = folder.succeed(&plan);
+    assert!(said.contains("(not opened), 3x224x224\n") && !said.contains("CPU"), "{said}");
+    assert!(said.contains("cuDNN's ALGO_0: implicit GEMM, added up atomically"), "{said}");
+}
+
+#[test]
+fn workspace_by_layer_is_there_in_a_prediction_too() {
+    let folder = Folder::new();
+    for policy in ["--workspace-limit 64M", "--total-workspace 120MiB"] {
+        let report =
+            folder.json(&format!("{} {policy}", recorded_of("alexnet", "alexnet-256-powerOfTwo.jsonl")));
+        let kernels = report["plan"]["kernels"].as_array().unwrap();
+        let of = |layer: &Value, op: &str| {
+            let found = kernels.iter().find(|kernel| kernel["layer"] == *layer && kernel["op"] == op);
+            found.map_or(0, |kernel| kernel["workspace_bytes"].as_u64().unwrap())
+        };
+        let layers = report["layer_memory"].as_array().unwrap();
+        let convolutions = layers.iter().filter(|layer| layer["type_name"] == "Convolution");
+        let mut sum = 0;
+        for layer in convolutions {
+            let found = layer["workspace_bytes"].as_u64().unwrap();
+            let [forward, data, filter] =
+                ["Forward", "BackwardData", "BackwardFilter"].map(|op| of(&layer["name"], op));
+            // Kernels of one step share their workspace, but have segments side by side under WD.
+            let backward = if policy.contains("total") { data + filter } else { data.max(filter) };
+            assert!(found.abs_diff(forward.max(backward)) < 1024, "{layer}: {forward}, {data}, {filter}");
+            sum += found;
+        }
+        assert!(sum > 0, "{policy}");
+    }
+}
+
+/// Of data whose size no `crop_size` tells, a header is read and no more; without one the size is asked for.
+#[test]
+fn a_plan_opens_no_data() {
+    let folder = Folder::new();
+    let plan = |net: &str| format!("plan --model {net} --policy undivided --threads 1");
+    folder.change_net(root().join("data/digits").to_str().unwrap(), "cut");
+    refused(&folder, &plan("net.prototxt"), &["cut", "crop_size", "--synthetic=CxHxW"]);
+    refused(&folder, "profile --model net.prototxt --threads 1", &["cut", "--synthetic=CxHxW"]);
+    let header = [0u32, 28, 20].map(u32::to_be_bytes).concat();
+    folder.write("cut/train-images-idx3-ubyte", [&0x803u32.to_be_bytes()[..], &header[..]].concat());
+    let report = folder.json(&plan("net.prototxt"));
+    assert_eq!(
+        (&report["net"]["data"]["shape"], &report["net"]["data"]["images"]),
+        (&"1x28x20".into(), &Value::Null)
+    );
+    assert_eq!(report["net"]["data"]["unopened"], true);
+    assert!(folder.succeed(&plan("net.prototxt")).contains("cut (not opened), 1x28x20\n"));
+    refused(&folder, "time --model net.prototxt --threads 1", &["train-labels"]);
+    assert_eq!(folder.json("profile --model net.prototxt --policy undivided --threads 1")["kernels"], 5);
+}
+
+/// What stands for the data lies where the data will.
+#[test]
+fn a_plan_foretells_the_memory_of_the_run() {
+    let folder = Folder::new();
+    let planned = folder.json("plan --model net.prototxt --database db --threads 2");
+    let timed = folder.json("time --model net.prototxt --database db --threads 2 --iterations 1");
+    let arena = |memory: &Value| memory["arena_bytes"].as_u64().unwrap();
+    assert_eq!(arena(&planned["memory"]), arena(&timed["runs"][0]["memory"]));
+}
+
+#[test]
+fn what_is_known_is_of_this_plan() {
+    let folder = Folder::new();
+    folder.succeed("plan --model net.prototxt --database db --threads 1");
+    let profiling = |arguments: &str| {
+        let report = folder.json(&format!("plan {arguments} --database db --threads 1"));
+        ["measured", "known"].map(|field| report["profiling"][field].as_u64().unwrap())
+    };
+    assert_eq!(profiling("--conv n=2,c=3,h=6,k=4,r=3 --op forward --policy undivided"), [1, 0]);
+    assert_eq!(profiling("--conv n=2,c=3,h=6,k=4,r=3 --op forward"), [1, 1]);
+    assert_eq!(profiling("--conv n=2,c=3,h=6,k=4,r=3 --op forward --policy undivided"), [0, 1]);
+}
+
+#[test]
+fn a_list_needs_no_source() {
+    let folder = Folder::new();
+    folder.write("list.csv", "20,10,1,4,8,5,3,0,0,2,2\n");
+    let report = folder.json("plan --threads 2 --policy undivided --op forward --csv list.csv");
+    assert_eq!(report["plan"]["kernels"][0]["layer"], "conv:1");
+    // The rule of a net's limit holds for a list.
+    assert_eq!(report["plan"]["limit_bytes"], 16 << 20);
+    folder.write("list.csv", "W,H,N\n20,10,1\n");
+    refused(&folder, "plan --csv list.csv", &["list.csv:1", "C_in is missing", "[source] W H C_in N C_out"]);
+    let help = folder.succeed("plan --help");
+    for part in ["[source,] W, H, C_in, N, C_out", "Planning:", "Measuring:", "Net:", "Run:", "Examples:\n"] {
+        assert!(help.contains(part), "{part:?} is missing in:\n{help}");
+    }
+    assert!(folder.succeed("--help").contains("Exit codes: 0 success, 1 failure, 2 "));
 }

@@ -27,3 +27,28 @@ fn weights_are_tested_as_the_training_tested_them() {
     let first = value(&trained["tests"][0]["outputs"], "loss");
     assert!(loss < first, "eight iterations of training have taught something: {loss} and {first}");
 }
+
+#[test]
+fn an_output_of_many_values_has_each_of_them() {
+    let folder = Folder::new();
+    let prob = "layer { name: \"prob\" type: \"Softmax\" bottom: \"ip\" top: \"prob\" include { phase: TEST } }\nlayer {\n  name: \"accuracy\"";
+    folder.change_net("layer {\n  name: \"accuracy\"", prob);
+    let trained =
+        folder.json("train --solver solver.prototxt --snapshot-prefix small --max-iter 2 --threads 1");
+    let test = "test --model net.prototxt --weights small_iter_2.safetensors --iterations 2 --threads 1";
+    let report = folder.json(test);
+    for outputs in [&report["outputs"], &trained["tests"][0]["outputs"]] {
+        let prob = outputs.as_array().unwrap().iter().find(|output| output["name"] == "prob").unwrap();
+        let values: Vec<f64> =
+            prob["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+        assert_eq!((values.len(), prob["value"].is_null()), (8 * 10, true));
+        for sample in values.chunks(10) {
+            assert!((sample.iter().sum::<f64>() - 1.0).abs() < 1e-5 && sample[0] < 1.0, "{sample:?}");
+        }
+    }
+    let said = folder.succeed(test);
+    assert_eq!(said.lines().filter(|line| line.starts_with("Batch 0, prob = 0.")).count(), 80, "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("prob = 0.")).count(), 80, "{said}");
+    let said = folder.succeed("train --solver solver.prototxt --no-snapshot --max-iter 1 --threads 1");
+    assert!(said.contains("\n    Test net output #79: prob = 0."), "{said}");
+}

@@ -18,7 +18,7 @@ fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
     for expected in [
         "microbatch time: small (TRAIN), mini-batch 8",
         "1 thread,",
-        "workspace limit 16 MiB by default: 64 MiB for 256 samples, scaled",
+        "workspace limit 16 MiB: the smallest default, for up to 64 samples (here 8); --workspace-limit",
         "powerOfTwo; WR, at most 16 MiB",
         "expected peak",
         "\nInitial loss: ",
@@ -93,7 +93,7 @@ fn compare_runs_the_net_undivided_first() {
     let losses = [0, 1].map(|run: usize| report["runs"][run]["initial_loss"].as_f64().unwrap());
     assert!(
         (losses[0] - losses[1]).abs() < 1e-4 * losses[0],
-        "made-up images are there both times: {losses:?}"
+        "synthetic images are there both times: {losses:?}"
     );
 
     let text = folder.succeed("time --model net.prototxt --iterations 1 --compare");
@@ -162,10 +162,17 @@ fn the_mini_batch_the_phase_and_the_data_can_be_chosen() {
     let report =
         folder.json("time --model net.prototxt --iterations 1 --batch 5 --phase test --synthetic=3x16x20");
     assert_eq!((&report["net"]["mini_batch"], &report["net"]["phase"]), (&5.into(), &"TEST".into()));
-    assert_eq!(report["net"]["data"], "made-up images (--synthetic), 3x12x12");
+    let data = &report["net"]["data"];
+    assert_eq!(
+        (&data["source"], &data["shape"]),
+        (&"synthetic images (--synthetic)".into(), &"3x12x12".into())
+    );
     let run = &report["runs"][0];
     assert_eq!(run["plan"]["kernels"].as_array().unwrap().len(), 2, "forward only");
     assert!(run["layers"].as_array().unwrap().iter().all(|layer| layer["backward_ms"] == 0.0));
+    assert!(run["update_ms"].is_null(), "{}", run["update_ms"]);
+    let said = folder.succeed("time --model net.prototxt --iterations 1 --phase test --synthetic=3x16x20");
+    assert!(said.contains("  whole iteration ") && !said.contains("update"), "{said}");
 }
 
 #[test]
@@ -178,6 +185,45 @@ fn what_has_no_effect_is_a_warning_and_not_an_error() {
     assert!(stderr.starts_with("warning: net.prototxt:2: ") && stderr.contains("colour"), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["warnings"].as_array().unwrap().len(), 1);
+}
+
+/// Caffe's files carry fields along: the same words of many layers are one line.
+#[test]
+fn warnings_that_are_alike_are_one_line() {
+    let folder = Folder::new();
+    let conv2 = "name: \"conv2\" type: \"Convolution\"";
+    folder.change_net(
+        "name: \"conv1\" type: \"Convolution\"",
+        "name: \"conv1\" type: \"Convolution\" colour: 3",
+    );
+    folder.change_net(conv2, &format!("{conv2} colour: 4 shade: 1"));
+    folder.change_net("name: \"ip\" type: \"InnerProduct\"", "name: \"ip\" type: \"InnerProduct\" colour: 5");
+    folder.change_net("type: \"xavier\"", "type: \"xavier\" std: 0.03");
+    let output = folder.run("plan --model net.prototxt --policy undivided --json");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = stderr.lines().collect();
+    let [colour, shade] = lines[..] else { panic!("two lines: {stderr}") };
+    assert!(
+        colour.contains("field 'colour' of layer 'conv1'") && colour.ends_with(" and 2 more like it"),
+        "{stderr}"
+    );
+    assert!(shade.contains("field 'shade' of layer 'conv2'") && !shade.contains("more"), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 4, "a machine gets them all");
+}
+
+/// The second run measures nothing: what both tell of the run itself is alike, whatever measuring took.
+#[test]
+fn the_expected_peak_of_a_run_does_not_depend_on_measuring() {
+    let folder = Folder::new();
+    let time = "time --model net.prototxt --iterations 1 --threads 1 --database db";
+    let [first, second] = [0, 1].map(|_| folder.json(time)["runs"][0]["memory"].clone());
+    let bytes = |memory: &Value, field: &str| memory[field].as_f64().unwrap();
+    let (a, b) = (bytes(&first, "run_peak_bytes"), bytes(&second, "run_peak_bytes"));
+    assert!((a - b).abs() < f64::from(16 << 20), "{first}\n{second}");
+    for memory in [first, second] {
+        assert!(bytes(&memory, "expected_peak_bytes") >= bytes(&memory, "run_peak_bytes"), "{memory}");
+    }
 }
 
 #[test]

@@ -171,3 +171,21 @@ fn weights_of_another_training_are_where_it_starts() {
     // It begins where the other ended: at its loss on the first mini-batch, not at that of fresh weights.
     assert!(losses(&second, 0)[0] < 0.9 * losses(&first, 0)[0], "{first} {second}");
 }
+
+/// After some tens of iterations averages over a thousand of them are of another net than the one that is tested.
+#[test]
+fn a_test_loss_that_batch_norm_explains_is_explained_once() {
+    let folder = Folder::new();
+    let relu = "layer { name: \"relu1\"";
+    let norm = "layer { name: \"bn\" type: \"BatchNorm\" bottom: \"conv1\" top: \"conv1\" }";
+    folder.change_net(relu, &format!("{norm}\n{relu}"));
+    folder.change_net("batch_size: 8", "batch_size: 32");
+    let solver = text(&folder.read("solver.prototxt")).replace("base_lr: 0.05", "base_lr: 0.1");
+    folder.write("solver.prototxt", solver);
+    let train = "train --solver solver.prototxt --no-snapshot --max-iter 100 --threads 1";
+    let hint = text(&folder.run(train).stderr);
+    assert!(hint.starts_with("hint: the test loss ") && hint.lines().count() == 1, "{hint}");
+    assert!(hint.contains("`moving_average_fraction: 0.9` in batch_norm_param"), "{hint}");
+    folder.change_net("bottom: \"conv1\" top: \"conv1\" }\nlayer { name: \"relu1\"", "bottom: \"conv1\" top: \"conv1\" batch_norm_param { moving_average_fraction: 0.5 } }\nlayer { name: \"relu1\"");
+    assert_eq!(text(&folder.run(train).stderr), "");
+}

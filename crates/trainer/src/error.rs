@@ -39,7 +39,7 @@ pub enum NetError {
     /// The convolutions could not be planned.
     #[error(transparent)]
     Plan(#[from] planner::PlanError),
-    /// The device failed: which step it was at, nobody knows.
+    /// The device failed. Errors are asynchronous, so the step is unknown.
     #[error(transparent)]
     Device(#[from] tensor::cuda::CudaError),
     /// A GPU met a label out of range.

@@ -13,7 +13,7 @@ use crate::{
     error::NetError,
     fill::fill,
     layers::{BuildOptions, SyntheticData},
-    net::{Layout, MemoryReport, Net, NetLayout, layout::ParamSpans, run::Iteration},
+    net::{Layout, MemoryReport, Net, NetLayout, Output, layout::ParamSpans, run::Iteration},
     planning::{self, PlanRecord, Records},
     prototxt,
     snapshot::SnapshotError,
@@ -44,7 +44,7 @@ pub struct TrainOptions {
     pub profile: ProfileOptions,
     /// What was measured before.
     pub records: Records,
-    /// Made-up images in the place of the data.
+    /// Synthetic images instead of the data.
     pub synthetic: Option<SyntheticData>,
     /// Samples per iteration of the training net, in the place of the file's.
     pub mini_batch: Option<usize>,
@@ -118,13 +118,13 @@ pub struct StepReport {
     pub rate: f32,
 }
 
-/// The mean of one output of a test net, or the sum of its elements for an output of several.
+/// An output of a test net.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestOutput {
     /// The blob's name.
     pub name: String,
-    /// The mean over all test mini-batches.
-    pub value: f64,
+    /// Each of its values, or their means over all test mini-batches.
+    pub values: Vec<f64>,
     /// Its weight in the objective; 0 for what is not a loss.
     pub loss_weight: f32,
 }
@@ -178,6 +178,11 @@ impl Prepared {
     /// The training net.
     pub fn net(&self) -> &Net {
         &self.train
+    }
+
+    /// The nets of its tests.
+    pub fn tests(&self) -> &[Net] {
+        &self.tests
     }
 
     /// The seed of everything random.
@@ -356,22 +361,43 @@ pub fn test(
     arena: &mut Arena,
     iterations: usize,
 ) -> Result<Vec<TestOutput>, NetError> {
-    let mut sums = vec![0.0; net.outputs().count()];
+    let mut means: Option<Vec<TestOutput>> = None;
     for number in 0..iterations as u64 {
         net.forward(layout, arena, Iteration { number, accumulate: Accumulate::Replace }, |_| Ok(()))?;
-        for (sum, output) in sums.iter_mut().zip(net.outputs()) {
-            *sum += net.sum(layout, arena, output.value)?;
-        }
+        add(&mut means, outputs(net, layout, arena)?);
     }
-    let means = sums.into_iter().map(|sum| sum / iterations as f64);
-    let outputs = net.outputs().zip(means);
-    Ok(outputs
-        .map(|(output, value)| TestOutput {
-            name: output.name.to_owned(),
-            value,
-            loss_weight: output.loss_weight,
-        })
-        .collect())
+    Ok(mean(means, iterations))
+}
+
+/// The outputs of `net` after a forward pass.
+///
+/// # Errors
+/// As [`Net::check`].
+pub fn outputs(net: &Net, layout: &NetLayout, arena: &Arena) -> Result<Vec<TestOutput>, NetError> {
+    let read = |output: Output<'_>| {
+        let values = net.values(layout, arena, output.value)?;
+        Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })
+    };
+    net.outputs().map(read).collect()
+}
+
+/// Adds `outputs` of one mini-batch to the `sums` of those before.
+pub fn add(sums: &mut Option<Vec<TestOutput>>, outputs: Vec<TestOutput>) {
+    let Some(sums) = sums else {
+        *sums = Some(outputs);
+        return;
+    };
+    for (sum, output) in sums.iter_mut().zip(outputs) {
+        sum.values.iter_mut().zip(output.values).for_each(|(sum, value)| *sum += value);
+    }
+}
+
+/// The means of what [`add`] has added up over so many mini-batches.
+pub fn mean(sums: Option<Vec<TestOutput>>, mini_batches: usize) -> Vec<TestOutput> {
+    let mut means = sums.unwrap_or_default();
+    let values = means.iter_mut().flat_map(|mean| &mut mean.values);
+    values.for_each(|value| *value /= mini_batches as f64);
+    means
 }
 
 /// Updates every parameter that has a gradient and a history in `arena`.

@@ -53,7 +53,7 @@ pub struct TimeReport {
     pub iterations_ms: Vec<f64>,
     /// Layers in the order of the net.
     pub layers: Vec<LayerTime>,
-    /// ReLUs that run inside the layer before them: it has their time, and their own lines say next to nothing.
+    /// ReLUs fused into the previous layer; their time is counted there.
     pub fused_relus: usize,
     /// Kernels in the order of the plan.
     pub kernels: Vec<KernelTime>,
@@ -61,10 +61,10 @@ pub struct TimeReport {
     pub forward_ms: f64,
     /// Average backward pass in milliseconds.
     pub backward_ms: f64,
-    /// Average update of all parameters in milliseconds; not part of an iteration in Caffe's sense.
-    pub update_ms: f64,
-    /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, where the host's time to ask
-    /// for each layer is then out of the way.
+    /// Average update of all parameters in milliseconds, if the net trains any; not part of an iteration in Caffe's sense.
+    pub update_ms: Option<f64>,
+    /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, without the
+    /// host's time to launch each layer.
     pub replayed_ms: Vec<f64>,
     /// What the run took of a GPU's memory: the arena, and code that was loaded on the way.
     pub gpu_bytes: Option<u64>,
@@ -229,7 +229,7 @@ impl Timing {
             kernels: kernels.collect(),
             forward_ms: average(forward_ms),
             backward_ms: average(backward_ms),
-            update_ms: average(update_ms),
+            update_ms: self.net.is_training().then(|| average(update_ms)),
             replayed_ms,
             gpu_bytes: None,
             iterations_ms,

@@ -1,5 +1,6 @@
 //! From the command line to a training that is ready to begin.
 
+use super::averages::MovingAverages;
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, Environment, TrainArgs, required},
@@ -10,7 +11,7 @@ use crate::{
     },
     device::DeviceReport,
     progress::ProfileBar,
-    report::{Header, MemoryEstimate, NetReport, PlanReport},
+    report::{DataReport, Header, MemoryEstimate, NetReport, PlanReport},
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::Bytes;
@@ -18,8 +19,10 @@ use std::{
     path::Path,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
+use tensor::Device;
 use trainer::{
-    PlanOrigin, Prepared, Solver, TrainOptions,
+    Net, PlanOrigin, Prepared, Solver, TrainOptions,
+    layers::SyntheticData,
     planning::PlanRecord,
     snapshot::{load_solver_state, recorded_plans},
     spec::{NetSpec, SolverSpec},
@@ -36,7 +39,7 @@ pub(super) fn prepare(
     args: &TrainArgs,
     notes: &Notes,
     console: &mut Console,
-) -> Result<(Prepared, Header), Error> {
+) -> Result<(Prepared, Header, MovingAverages), Error> {
     let device = args.run.device()?;
     let resumed = resumed(args)?;
     let spec = solver_spec(args, resumed.as_ref())?;
@@ -44,10 +47,12 @@ pub(super) fn prepare(
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
     let mini_batch = args.batch.or(net.mini_batch()).unwrap_or(1);
-    let scaled_to = scaled_to(&device, mini_batch);
+    let scaled_to = scaled_to(matches!(device, Device::Cuda(_)), mini_batch);
     let recorded = resumed.and_then(|resumed| resumed.plans);
     let before = recorded.as_ref().and_then(|record| Some(&record.plans.first()?.options));
     let plan = args.planning.options(&Environment::of_process(), scaled_to, before)?;
+    let synthetic = synthetic(&args.run, &net);
+    let tests = test_nets(&spec)?;
     let mut notes = notes.0.clone();
     notes.extend(args.planning.limit_note(&plan, scaled_to));
     let options = TrainOptions {
@@ -55,7 +60,7 @@ pub(super) fn prepare(
         plan,
         profile: ProfileOptions::on(&device),
         records: args.planning.measuring.records_of(&Environment::of_process(), &device)?,
-        synthetic: synthetic(&args.run, &net),
+        synthetic,
         mini_batch: args.batch,
         seed: seed(args),
         recorded,
@@ -65,24 +70,55 @@ pub(super) fn prepare(
     let seconds = start.elapsed().as_secs_f64();
     warnings.extend(prepared.warnings().iter().inspect(|warning| console.warn(warning)).cloned());
     notes.extend(origin_note(args, prepared.plan_origin()));
-    let header = header(args, notes, (&net, &prepared), DeviceReport::new(&device), warnings);
+    warnings.extend(data_warnings(&prepared).into_iter().inspect(|warning| console.warn(warning)));
+    let mut header = header(notes, (&net, &prepared), synthetic, DeviceReport::new(&device), warnings);
+    let tests = tests.iter().zip(prepared.tests());
+    header.net.test_data = tests.map(|(spec, net)| DataReport::new(spec, net, synthetic)).collect();
     console.text(&header)?;
     console.text(format!(
         "  prepared    in {seconds:.1} s: nets built, kernels measured, planned and laid out"
     ))?;
-    Ok((prepared, header))
+    Ok((prepared, header, MovingAverages::of(&net)))
+}
+
+/// The nets that the solver tests with.
+fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
+    spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state))).collect()
+}
+
+/// What is wrong with the data as a whole.
+fn data_warnings(prepared: &Prepared) -> Vec<String> {
+    let by_class = prepared.net().data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
+        format!(
+            "layer '{layer}' reads its {} images class by class, so that a mini-batch holds few of the {} classes and \
+             training hardly works; ImageData mixes them with `shuffle: true`",
+            data.images, data.classes
+        )
+    });
+    let names = |net: &Net| net.data().next().map(|(_, data)| data.class_names).unwrap_or_default();
+    let trained = names(prepared.net());
+    let strangers = prepared.tests().iter().map(names).filter_map(|tested| {
+        let only_in = |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name)).cloned();
+        let both = !trained.is_empty() && !tested.is_empty();
+        let stranger = only_in(&tested, &trained).or_else(|| only_in(&trained, &tested)).filter(|_| both)?;
+        Some(format!(
+            "training and test data have different classes ('{stranger}' is in one of them only): labels follow the \
+             order of the folders' names, so equal labels mean different classes"
+        ))
+    });
+    by_class.chain(strangers).collect()
 }
 
 fn header(
-    args: &TrainArgs,
     mut notes: Vec<String>,
     (spec, prepared): (&NetSpec, &Prepared),
+    synthetic: Option<SyntheticData>,
     device: DeviceReport,
     warnings: Vec<String>,
 ) -> Header {
     notes.push(format!("seed {}", prepared.seed()));
     let kernels = prepared.plans()[0].kernels.len();
-    let net = NetReport::new(spec, prepared.net(), kernels, args.run.synthetic.is_some());
+    let net = NetReport::new(spec, prepared.net(), kernels, synthetic);
     Header { command: "train", device: Some(device), recorded: None, net, warnings, notes }
 }
 

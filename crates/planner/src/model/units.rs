@@ -15,8 +15,9 @@ pub const ARENA_ALIGNMENT: u64 = 256;
 
 /// A number of bytes. 64 bits on every target, as a plan for a large GPU may be made on a 32-bit one (wasm).
 ///
-/// Prints in its natural binary unit, reads binary (`KiB`, `MiB`, `GiB`, `TiB`) and decimal (`KB`, `MB`, `GB`, `TB`)
-/// units in any case, with a fraction if wanted; a plain number is bytes. Serialises as that number.
+/// Prints in its natural binary unit, reads binary (`KiB`, `MiB`, `GiB`, `TiB`, or `K`, `Ki` and so on, as GNU's tools
+/// have it) and decimal (`KB`, `MB`, `GB`, `TB`) units in any case, with a fraction if wanted; a plain number is bytes.
+/// Serialises as that number.
 ///
 /// ```
 /// use planner::Bytes;
@@ -131,10 +132,10 @@ impl FromStr for Bytes {
 fn multiplier(unit: &str) -> Option<u64> {
     match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1),
-        "kib" => Some(1 << 10),
-        "mib" => Some(1 << 20),
-        "gib" => Some(1 << 30),
-        "tib" => Some(1 << 40),
+        "kib" | "ki" | "k" => Some(1 << 10),
+        "mib" | "mi" | "m" => Some(1 << 20),
+        "gib" | "gi" | "g" => Some(1 << 30),
+        "tib" | "ti" | "t" => Some(1 << 40),
         "kb" => Some(1_000),
         "mb" => Some(1_000_000),
         "gb" => Some(1_000_000_000),

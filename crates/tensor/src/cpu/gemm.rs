@@ -1,8 +1,8 @@
-//! Matrix products, by the `gemm` crate.
+//! Matrix products, by the `gemm` family of crates: single precision only, as the rest takes half a minute to compile.
 
 use super::Cpu;
 use crate::Accumulate;
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 /// A matrix in a slice: element `(i, j)` lies at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -79,21 +79,22 @@ fn multiply(
     assert!(n <= c_stride && (m - 1) * c_stride + n <= c.len(), "the product does not fit its slice");
     // SAFETY: the three checks above show that every element addressed with these extents and strides lies inside its
     // slice; `c` is borrowed mutably, so it overlaps neither operand.
+    // The library prefers columns of the product to lie together, so it is given the transpose: `c' = b' a'`.
     unsafe {
-        gemm::gemm(
-            m,
+        gemm_f32::gemm::f32::get_gemm_fn()(
             n,
+            m,
             k,
             c.as_mut_ptr(),
-            1,
             c_stride as isize,
+            1,
             accumulate == Accumulate::Add,
-            a.elements.as_ptr(),
-            a.col_stride as isize,
-            a.row_stride as isize,
             b.elements.as_ptr(),
-            b.col_stride as isize,
             b.row_stride as isize,
+            b.col_stride as isize,
+            a.elements.as_ptr(),
+            a.row_stride as isize,
+            a.col_stride as isize,
             1.0,
             1.0,
             false,

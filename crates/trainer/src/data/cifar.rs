@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::idx::read_maybe_gzip;
 use super::{DataError, Dataset, Phase, Sample};
 
-const SHAPE: [usize; 3] = [3, 32, 32];
+pub(super) const SHAPE: [usize; 3] = [3, 32, 32];
 const PIXELS: usize = 3 * 32 * 32;
 const RECORD_BYTES: usize = 1 + PIXELS;
 const CLASSES: usize = 10;

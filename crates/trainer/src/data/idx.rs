@@ -98,8 +98,27 @@ pub(super) fn is_idx_images(head: &[u8]) -> bool {
     head.get(..4) == Some(&IMAGES_MAGIC.to_be_bytes())
 }
 
+/// Largest height or width that a header alone is believed.
+const MOST_PIXELS: usize = 1 << 16;
+
+/// Channels, height and width of the images in a file, by its header; `None` if it is no IDX file of images.
+pub(super) fn image_shape(path: &Path) -> Result<Option<[usize; 3]>, DataError> {
+    let open = || fs::File::open(path).map_err(DataError::read(path));
+    let head = |file: &mut dyn Read| {
+        let mut head = Vec::new();
+        file.take(16).read_to_end(&mut head).map_err(DataError::read(path)).map(|_| head)
+    };
+    let mut bytes = head(&mut open()?)?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        bytes = head(&mut flate2::read::MultiGzDecoder::new(open()?))?;
+    }
+    let is_whole = is_idx_images(&bytes) && bytes.len() == 16;
+    let shape = is_whole.then(|| [1, be_u32(&bytes, 8) as usize, be_u32(&bytes, 12) as usize]);
+    Ok(shape.filter(|shape| shape.iter().all(|extent| (1..=MOST_PIXELS).contains(extent))))
+}
+
 /// The first file of a folder, by name, that holds the images of a phase.
-fn find_images(folder: &Path, phase: Phase) -> Result<PathBuf, DataError> {
+pub(super) fn find_images(folder: &Path, phase: Phase) -> Result<PathBuf, DataError> {
     let prefix = match phase {
         Phase::Train => "train-images",
         Phase::Test => "t10k-images",

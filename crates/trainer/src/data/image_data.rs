@@ -142,6 +142,18 @@ impl Dataset for ImageData {
         self.entries[index].label
     }
 
+    /// Those of a folder: a list has numbers only.
+    fn class_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.line == 0) {
+            if entry.label as usize == names.len() {
+                let folder = entry.path.parent().and_then(Path::file_name).unwrap_or_default();
+                names.push(folder.to_string_lossy().into_owned());
+            }
+        }
+        names
+    }
+
     fn place(&self, index: usize) -> String {
         let Entry { path, line, .. } = &self.entries[index];
         match line {

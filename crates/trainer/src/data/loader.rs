@@ -6,7 +6,9 @@ use rayon::prelude::*;
 
 use super::order::Order;
 use super::prefetch::Worker;
-use super::{DataError, Dataset, Draw, Phase, Sample, Transform, TransformOptions, TransformScratch};
+use super::{
+    DataError, DataSummary, Dataset, Draw, Phase, Sample, Transform, TransformOptions, TransformScratch,
+};
 
 /// How samples are put into mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,18 @@ impl Loader {
     /// The data set.
     pub fn dataset(&self) -> &Arc<dyn Dataset> {
         &self.source.dataset
+    }
+
+    /// What mini-batches are made of.
+    pub fn summary(&self) -> DataSummary {
+        let (set, options) = (self.dataset(), self.source.options);
+        let in_order = !options.shuffle && set.len() > options.mini_batch;
+        DataSummary {
+            images: set.len(),
+            classes: set.classes(),
+            class_names: set.class_names(),
+            is_by_class: in_order && set.is_by_class(),
+        }
     }
 
     /// Samples handed out since the start (all epochs together): with the seed, all that a resumed run has to know.

@@ -34,7 +34,7 @@ pub use idx::Idx;
 pub use image_data::{ImageData, ImageOptions};
 pub use loader::{Loader, LoaderOptions};
 pub use mean_file::MeanImage;
-pub use open::open_source;
+pub use open::{open_source, source_shape};
 pub use synthetic::Synthetic;
 pub use transform::{Draw, Transform, TransformOptions, TransformScratch};
 
@@ -60,6 +60,19 @@ impl Sample {
     }
 }
 
+/// What a data layer reads, for its reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataSummary {
+    /// Samples.
+    pub images: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Their names, where they have some.
+    pub class_names: Vec<String>,
+    /// Whether mini-batches follow the order of a set that stands class by class, and do not hold all of it.
+    pub is_by_class: bool,
+}
+
 /// A finite, indexed set of labelled images. Reading is a pure function of the index, from any thread.
 ///
 /// An `index` must be below [`len`](Dataset::len); a larger one is a mistake of the caller and panics.
@@ -76,6 +89,11 @@ pub trait Dataset: Send + Sync {
 
     /// The label of a sample, without reading its pixels.
     fn label(&self, index: usize) -> u32;
+
+    /// The names of the classes, in the order of their labels; empty where the set has none.
+    fn class_names(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Where a sample comes from, for error messages: file, and line or number in it.
     fn place(&self, index: usize) -> String;
@@ -97,6 +115,12 @@ pub trait Dataset: Send + Sync {
     /// True for a set without samples, which no constructor of this module returns.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether the samples stand class by class: a training that reads them in order sees one class at a time.
+    fn is_by_class(&self) -> bool {
+        let labels = (0..self.len()).map(|index| self.label(index));
+        labels.is_sorted() && !self.is_empty() && self.label(0) != self.label(self.len() - 1)
     }
 
     /// Reads a sample.

@@ -1,10 +1,11 @@
 //! Finding out what a `source` is.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cifar::{is_cifar_folder, is_cifar_length};
-use super::idx::{is_idx_images, read_maybe_gzip};
+use super::cifar::{self, is_cifar_folder, is_cifar_length};
+use super::idx::{self, is_idx_images, read_maybe_gzip};
 use super::{Cifar10, DataError, Dataset, Idx, Phase};
 
 /// Opens the `source` of a `Data` layer by its content: an IDX file of images, or a folder with IDX pairs; a file of
@@ -25,6 +26,24 @@ pub fn open_source(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, Data
         return Ok(Arc::new(Cifar10::open(source, phase)?));
     }
     Err(DataError::format(source, "is neither a file of IDX images nor one of CIFAR-10 records"))
+}
+
+/// Channels, height and width of the images of a `source`, of which no more than a header is read.
+///
+/// # Errors
+/// The source is not there, or is neither IDX nor CIFAR-10.
+pub fn source_shape(source: &Path, phase: Phase) -> Result<[usize; 3], DataError> {
+    if source.is_dir() && is_cifar_folder(source) {
+        return Ok(cifar::SHAPE);
+    }
+    let images = if source.is_dir() { idx::find_images(source, phase)? } else { source.to_owned() };
+    match idx::image_shape(&images)? {
+        Some(shape) => Ok(shape),
+        None if is_cifar_length(fs::metadata(&images).map_err(DataError::read(&images))?.len()) => {
+            Ok(cifar::SHAPE)
+        }
+        None => Err(DataError::format(source, "is neither a file of IDX images nor one of CIFAR-10 records")),
+    }
 }
 
 fn open_folder(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, DataError> {

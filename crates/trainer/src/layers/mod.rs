@@ -16,6 +16,7 @@ mod softmax;
 mod source;
 
 use crate::{
+    data::DataSummary,
     error::{BoxError, NetError},
     spec::{Filler, LayerKind, LayerSpec, NetSpec},
 };
@@ -201,6 +202,11 @@ pub trait Layer: Send {
         None
     }
 
+    /// What the layer reads, if it reads a data set.
+    fn data(&self) -> Option<DataSummary> {
+        None
+    }
+
     /// Where the next sample comes from, for a layer that reads a data set: samples consumed so far.
     fn position(&self) -> Option<u64> {
         None
@@ -252,17 +258,20 @@ pub struct BuildOptions {
     pub device: Device,
     /// Seed of everything random.
     pub seed: u64,
-    /// Made-up images in the place of data sets.
+    /// Synthetic images instead of data sets.
     pub synthetic: Option<SyntheticData>,
 }
 
-/// Made-up images.
+/// Synthetic images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyntheticData {
-    /// Channels, height and width; taken from the layer's `crop_size` and the like if not given.
+    /// Channels, height and width; taken from the layer's `crop_size` and the like, or a header of the data, if not given.
     pub shape: Option<[usize; 3]>,
     /// Labels lie below this.
     pub classes: usize,
+    /// Whether they only stand for the data, as in a plan: laid out as what is read at every iteration. Otherwise they are
+    /// made once.
+    pub stand_in: bool,
 }
 
 /// The layer that `layer`, one of `net`'s, describes.

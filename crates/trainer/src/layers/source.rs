@@ -1,9 +1,10 @@
-//! Layers that bring data: data sets, made-up blobs, blobs that the program fills.
+//! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
 use super::{BuildOptions, Declaration, Forward, Layer, SyntheticData};
 use crate::{
     data::{
-        Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic, TransformOptions, open_source,
+        DataError, DataSummary, Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic,
+        TransformOptions, open_source, source_shape,
     },
     error::BoxError,
     fill::fill,
@@ -91,6 +92,10 @@ impl Layer for DataLayer {
         self.load(device, io)
     }
 
+    fn data(&self) -> Option<DataSummary> {
+        Some(self.loader.summary())
+    }
+
     fn position(&self) -> Option<u64> {
         Some(self.loader.position())
     }
@@ -129,10 +134,16 @@ pub(super) fn data(
     options: &BuildOptions,
 ) -> Result<Box<dyn Layer>, BoxError> {
     let net = place.0;
-    if let Some(synthetic) = options.synthetic {
-        return constant(place, &params.transform, params.batch_size, None, synthetic, options.seed);
+    let source = net.resolve(&params.source);
+    if let Some(images) = options.synthetic {
+        let of_data = || match (source_shape(&source, net.state.phase), side(&params.transform)) {
+            (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
+            (found, None) => found.map_err(ask_size),
+        };
+        let shape = images.shape.map_or_else(of_data, Ok)?;
+        return synthetic(place, &params.transform, params.batch_size, shape, images, options.seed);
     }
-    let dataset = open_source(&net.resolve(&params.source), net.state.phase).map_err(advise_synthetic)?;
+    let dataset = open_source(&source, net.state.phase).map_err(advise_synthetic)?;
     let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
     let mut layer = DataLayer::new(place, dataset, &transform, params.batch_size, (false, options.seed, 1))?;
     skip(&mut layer, params.rand_skip, options.seed, &place.1.name);
@@ -146,14 +157,18 @@ pub(super) fn image_data(
     options: &BuildOptions,
 ) -> Result<Box<dyn Layer>, BoxError> {
     let net = place.0;
-    if let Some(synthetic) = options.synthetic {
-        let size = params.new_size.map(|size| [if params.is_color { 3 } else { 1 }, size.h, size.w]);
-        return constant(place, &params.transform, params.batch_size, size, synthetic, options.seed);
-    }
-    let images = ImageOptions::from_spec(params, |file| net.resolve(file));
+    let decoding = ImageOptions::from_spec(params, |file| net.resolve(file));
     let source = net.resolve(&params.source);
     let open = if source.is_dir() { ImageData::open_folder } else { ImageData::open_list };
-    let dataset = Arc::new(open(&source, &images).map_err(advise_synthetic)?);
+    if let Some(images) = options.synthetic {
+        let square = side(&params.transform).map(|side| [side, side]);
+        let size = params.new_size.map(|size| [size.h, size.w]).or(square);
+        let shape = size.map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
+        let of_first = || open(&source, &decoding).map(|set| set.shape()).map_err(ask_size);
+        let shape = images.shape.or(shape).map_or_else(of_first, Ok)?;
+        return synthetic(place, &params.transform, params.batch_size, shape, images, options.seed);
+    }
+    let dataset = Arc::new(open(&source, &decoding).map_err(advise_synthetic)?);
     let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
     let order = (params.shuffle, options.seed, 1);
     let mut layer = DataLayer::new(place, dataset, &transform, params.batch_size, order)?;
@@ -161,8 +176,17 @@ pub(super) fn image_data(
     Ok(Box::new(layer))
 }
 
-fn advise_synthetic(error: crate::data::DataError) -> BoxError {
-    format!("{error} (--synthetic replaces the data with made-up images)").into()
+fn advise_synthetic(error: DataError) -> BoxError {
+    format!("{error} (--synthetic replaces the data with synthetic images)").into()
+}
+
+fn ask_size(error: DataError) -> BoxError {
+    format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does").into()
+}
+
+/// Height and width of the images that leave a transformation, as far as it says.
+fn side(params: &TransformParams) -> Option<usize> {
+    params.crop_size.or(params.resize)
 }
 
 /// Caffe starts somewhere among the first `rand_skip` samples; here the seed says where.
@@ -175,19 +199,15 @@ fn skip(layer: &mut DataLayer, rand_skip: usize, seed: u64, name: &str) {
     }
 }
 
-fn constant(
+fn synthetic(
     place: (&NetSpec, &LayerSpec),
     params: &TransformParams,
     mini_batch: usize,
-    size: Option<[usize; 3]>,
-    synthetic: SyntheticData,
+    shape: [usize; 3],
+    images: SyntheticData,
     seed: u64,
 ) -> Result<Box<dyn Layer>, BoxError> {
-    let square = params.crop_size.or(params.resize).map(|side| [3, side, side]);
-    let shape = synthetic.shape.or(size).or(square).ok_or(
-        "the source says nothing of the images' size, and there is no crop_size; give --synthetic CxHxW",
-    )?;
-    let dataset = Arc::new(Synthetic::new(shape, synthetic.classes, mini_batch, seed)?);
+    let dataset = Arc::new(Synthetic::new(shape, images.classes, mini_batch, seed)?);
     // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random weights,
     // and it would be the processor's slow handling of vanishing gradients that is timed.
     let transform = TransformOptions {
@@ -196,8 +216,9 @@ fn constant(
         crop_size: params.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
         ..TransformOptions::default()
     };
-    let source = DataLayer::new(place, dataset, &transform, mini_batch, (false, seed, 0))?;
-    Ok(Box::new(ConstantData { source, filled: false }))
+    let prefetch = usize::from(images.stand_in);
+    let source = DataLayer::new(place, dataset, &transform, mini_batch, (false, seed, prefetch))?;
+    Ok(if images.stand_in { Box::new(source) } else { Box::new(ConstantData { source, filled: false }) })
 }
 
 /// `DummyData` and `Input`: blobs from fillers. Constant ones are filled once, others at every iteration.

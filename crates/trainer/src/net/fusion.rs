@@ -5,7 +5,7 @@ use crate::layers::{Absorbed, Layer, Need};
 
 /// Lets every layer absorb the ReLU that follows it in place, as far as it can; says how many ReLUs were absorbed.
 ///
-/// A node in place is the only reader of its bottom, and so of its gradient: nobody can tell who rectifies either. A ReLU
+/// An in-place ReLU is its input's only reader, so fusing it changes no observable value. A ReLU
 /// whose backward pass is absorbed need not see its top again.
 pub(super) fn absorb_relus(graph: &mut Graph, layers: &mut [Box<dyn Layer>]) -> usize {
     let mut count = 0;

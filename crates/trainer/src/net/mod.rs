@@ -12,6 +12,7 @@ mod split;
 mod tests;
 
 use crate::{
+    data::DataSummary,
     error::NetError,
     layers::{self, BuildOptions, Layer},
     spec::{NetSpec, Phase},
@@ -129,6 +130,12 @@ impl Net {
         self.layers.iter().map(|layer| layer.host_bytes()).sum()
     }
 
+    /// What each layer that reads a data set reads, by layer name.
+    pub fn data(&self) -> impl Iterator<Item = (&str, DataSummary)> {
+        let layers = self.graph.nodes.iter().zip(&self.layers);
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?)))
+    }
+
     /// Samples consumed by each layer that reads a data set, by layer name.
     pub fn positions(&self) -> impl Iterator<Item = (&str, u64)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
@@ -166,10 +173,23 @@ impl Net {
     /// # Errors
     /// A plan that lacks a kernel, or was made for another net or device.
     pub fn install(&mut self, plan: &Plan) -> Result<(), NetError> {
+        self.place_kernels(plan, true)
+    }
+
+    /// As [`Net::install`] for a plan of another machine's device: kernels get their workspaces, but cannot run.
+    ///
+    /// # Errors
+    /// A plan that lacks a kernel.
+    pub fn reserve(&mut self, plan: &Plan) -> Result<(), NetError> {
+        self.place_kernels(plan, false)
+    }
+
+    fn place_kernels(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
         self.segments_len = 0;
         for index in 0..self.graph.nodes.len() {
-            let forward = self.install_step(plan, index, &[ConvOp::Forward])?;
-            let backward = self.install_step(plan, index, &[ConvOp::BackwardData, ConvOp::BackwardFilter])?;
+            let forward = self.place_step(plan, index, &[ConvOp::Forward], to_run)?;
+            let backward = [ConvOp::BackwardData, ConvOp::BackwardFilter];
+            let backward = self.place_step(plan, index, &backward, to_run)?;
             for (pass, scratch) in [forward, backward].into_iter().enumerate() {
                 if let Some(scratch) = scratch {
                     self.scratch[index][pass] = scratch;
@@ -181,14 +201,15 @@ impl Net {
         Ok(())
     }
 
-    /// Installs the kernels of one step of node `index` and returns the scratch that they need together. Under WD each has
+    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD each has
     /// a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after the
     /// other.
-    fn install_step(
+    fn place_step(
         &mut self,
         plan: &Plan,
         index: usize,
         ops: &[ConvOp],
+        to_run: bool,
     ) -> Result<Option<Scratch>, NetError> {
         let node = &self.graph.nodes[index];
         let Some(planned) = self.layers[index].planned() else { return Ok(None) };
@@ -202,10 +223,11 @@ impl Net {
             let segment = if divided { kernel.workspace_offset.0 as usize / size_of::<f32>() } else { 0 };
             let start = *start.get_or_insert(segment);
             let run_error = |source| NetError::Run { layer: node.name.clone(), source };
-            let len = planned
-                .install(&self.device, op, &kernel.configuration, segment - start)
-                .map_err(run_error)?;
-            end = end.max(segment + len);
+            let len = match to_run {
+                true => planned.install(&self.device, op, &kernel.configuration, segment - start),
+                false => Ok((kernel.workspace.0 as usize).div_ceil(size_of::<f32>())),
+            };
+            end = end.max(segment + len.map_err(run_error)?);
         }
         Ok(start.map(|start| match divided {
             true => Scratch::Segment(Span { offset: start, len: end - start }),

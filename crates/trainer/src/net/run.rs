@@ -80,20 +80,19 @@ impl Net {
         let mut loss = 0.0;
         for node in &self.graph.nodes {
             for (&top, &weight) in node.tops.iter().zip(&node.declaration.loss_weights) {
-                loss += f64::from(weight) * self.sum(layout, arena, top)?;
+                loss += f64::from(weight) * self.values(layout, arena, top)?.iter().sum::<f64>();
             }
         }
         Ok(loss)
     }
 
-    /// The sum of the elements of a value.
+    /// The elements of a value.
     ///
     /// # Errors
     /// As [`Net::check`].
-    pub fn sum(&self, layout: &NetLayout, arena: &Arena, value: ValueId) -> Result<f64, NetError> {
+    pub fn values(&self, layout: &NetLayout, arena: &Arena, value: ValueId) -> Result<Vec<f64>, NetError> {
         self.check()?;
-        let values = arena.read(layout.data[value])?;
-        Ok(values.iter().map(|&value| f64::from(value)).sum())
+        Ok(arena.read(layout.data[value])?.iter().map(|&value| f64::from(value)).collect())
     }
 
     /// Waits for the device.

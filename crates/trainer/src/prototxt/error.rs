@@ -63,6 +63,8 @@ impl Error {
 pub struct Warning {
     /// The line it stands on.
     pub location: Location,
+    /// What it is about, such as `layer 'conv1'`, which the message names.
+    pub owner: String,
     /// What is ignored, and why.
     pub message: String,
 }
@@ -71,4 +73,21 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.location, self.message)
     }
+}
+
+/// One line for warnings that say the same of several owners: the first of them, and how many follow.
+pub fn collapsed(warnings: &[Warning]) -> Vec<String> {
+    let mut groups: Vec<(String, &Warning, usize)> = Vec::new();
+    for warning in warnings {
+        let said = warning.message.replacen(&warning.owner, "", 1);
+        match groups.iter_mut().find(|(known, ..)| *known == said) {
+            Some((_, _, more)) => *more += 1,
+            None => groups.push((said, warning, 0)),
+        }
+    }
+    let lines = groups.into_iter().map(|(_, first, more)| match more {
+        0 => first.to_string(),
+        more => format!("{first} … and {more} more like it"),
+    });
+    lines.collect()
 }

@@ -15,7 +15,7 @@ mod tests;
 
 use std::path::Path;
 
-pub use error::{Error, Location, Warning};
+pub use error::{Error, Location, Warning, collapsed};
 pub use message::{Field, Message, Value};
 pub(crate) use reader::{Reader, Source, one_of};
 

@@ -21,8 +21,9 @@ impl Source {
         Location { file: self.file.clone(), line }
     }
 
-    pub(crate) fn warn(&self, line: usize, message: String) {
-        self.warnings.borrow_mut().push(Warning { location: self.location(line), message });
+    pub(crate) fn warn(&self, line: usize, owner: &str, message: String) {
+        let (location, owner) = (self.location(line), owner.to_owned());
+        self.warnings.borrow_mut().push(Warning { location, owner, message });
     }
 
     /// The warnings in the order of the file.
@@ -250,7 +251,7 @@ impl<'s> Reader<'s> {
 
     /// A warning about the owner, in the line of the field `name`.
     pub(crate) fn warn(&self, name: &str, message: &str) {
-        self.source.warn(self.line_of(name), format!("{}: {message}", self.owner));
+        self.source.warn(self.line_of(name), &self.owner, format!("{}: {message}", self.owner));
     }
 
     fn line_of(&self, name: &str) -> usize {
@@ -290,7 +291,7 @@ impl Drop for Reader<'_> {
             if !known {
                 let name = format!("{}{}", self.path, field.name);
                 let message = format!("field '{name}' of {} is not known and ignored", self.owner);
-                self.source.warn(field.line, message);
+                self.source.warn(field.line, &self.owner, message);
             }
         }
     }

@@ -89,6 +89,8 @@ fn gaussian(filler: &mut Reader<'_>) -> Result<Filler, Error> {
     Ok(Filler::Gaussian { mean, std })
 }
 
+/// What is left to choose where the file's other numbers, which many files carry along, follow from the shape.
 fn variance_norm(filler: &mut Reader<'_>) -> Result<VarianceNorm, Error> {
+    filler.ignore(&["mean", "std", "value", "min", "max"]);
     Ok(filler.choice("variance_norm", &NORMS)?.unwrap_or_default())
 }

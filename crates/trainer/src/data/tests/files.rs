@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::{digits, idx_bytes};
-use crate::data::{Cifar10, Dataset, Idx, Phase, Synthetic, open_source};
+use crate::data::{Cifar10, Dataset, Idx, Phase, Synthetic, open_source, source_shape};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -207,5 +207,28 @@ fn synthetic_data_depend_on_seed_and_index_only() {
     assert!((0..4).all(|class| (0..100).any(|index| a.label(index) == class)));
     for (shape, classes, len) in [([3, 0, 7], 4, 100), ([3, 5, 7], 0, 100), ([3, 5, 7], 4, 0)] {
         assert!(Synthetic::new(shape, classes, len, 0).is_err());
+    }
+}
+
+/// Where a header suffices nothing else is looked at: what is cut off behind it, or labels that are not there.
+#[test]
+fn the_shape_of_a_source_is_known_by_its_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let shape = |name: &str| source_shape(&path(name), Phase::Train);
+    assert_eq!(source_shape(&digits(), Phase::Test).unwrap(), [1, 8, 8]);
+    let head = &idx_bytes(0x803, &[9, 5, 7], &[0; 9 * 5 * 7])[..16];
+    fs::write(path("plain"), head).unwrap();
+    fs::write(path("packed"), gzip(head)).unwrap();
+    fs::write(path("records"), vec![0; 2 * 3073]).unwrap();
+    assert_eq!((shape("plain").unwrap(), shape("packed").unwrap()), ([1, 5, 7], [1, 5, 7]));
+    assert_eq!(shape("records").unwrap(), [3, 32, 32]);
+    fs::create_dir(path("cifar")).unwrap();
+    fs::write(path("cifar/data_batch_1.bin"), "").unwrap();
+    assert_eq!(shape("cifar").unwrap(), [3, 32, 32]);
+    fs::write(path("huge"), idx_bytes(0x803, &[1, u32::MAX, 1], &[])).unwrap();
+    fs::write(path("cut"), &head[..9]).unwrap();
+    for name in ["huge", "cut", "nowhere", ""] {
+        assert!(shape(name).unwrap_err().to_string().contains(path(name).to_str().unwrap()), "{name}");
     }
 }

@@ -106,6 +106,8 @@ fn folders_are_classes_in_the_order_of_their_names() {
     let expected = [("z.jpeg", 0), ("1.PNG", 1), ("2.png", 1), ("x.jpg", 2)];
     assert_eq!(names, expected.map(|(name, label)| (name.to_owned(), label)));
     assert_eq!(set.classes(), 3);
+    assert_eq!(set.class_names(), ["a", "b", "c"]);
+    assert!(set.is_by_class());
 
     fs::write(root.path().join("c/notes.txt"), "").unwrap();
     assert!(

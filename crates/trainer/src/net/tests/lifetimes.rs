@@ -168,3 +168,22 @@ fn buffers_alive_together_never_overlap() {
         assert_eq!(layout.report.arena.0, (layout.len * 4) as u64);
     }
 }
+
+/// A plan for a device that is not here is laid out as it would be there.
+#[test]
+fn a_plan_that_cannot_run_here_takes_the_same_places() {
+    let device = Device::Cpu(Cpu::new(2));
+    for workspace_policy in WorkspacePolicy::ALL {
+        let build = || build_on(&device, &everything()).unwrap();
+        let (mut installed, mut reserved) = (build(), build());
+        let options = plan_options(BatchSizePolicy::PowerOfTwo, workspace_policy);
+        let plan = Forced { algorithm: 1, mixed: true, sizes: &[2] }.install(&mut installed, &options);
+        reserved.reserve(&plan).unwrap();
+        let (installed, reserved) = (Layout::new(&[&installed], true), Layout::new(&[&reserved], true));
+        assert!(
+            installed.report.nets[0].scratch.0 > 0 || installed.report.segments.0 > 0,
+            "{workspace_policy}"
+        );
+        assert_eq!(installed.report, reserved.report, "{workspace_policy}");
+    }
+}

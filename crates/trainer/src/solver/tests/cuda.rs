@@ -164,8 +164,7 @@ fn every_layer_is_the_undivided_processors(device: &Device) {
     assert_near(&here, &there, FIRST_LOSSES, "the losses");
     for (found, expected) in found.test(0).unwrap().iter().zip(expected.test(0).unwrap()) {
         assert_eq!(found.name, expected.name);
-        let error = (found.value - expected.value).abs();
-        assert!(error <= FIRST_LOSSES * expected.value.abs(), "{found:?} instead of {expected:?}");
+        assert_near(&found.values, &expected.values, FIRST_LOSSES, &found.name);
     }
     let names = expected.train.graph().params.iter().map(|param| &param.name);
     for (name, (found, expected)) in names.zip(parameters(&found).iter().zip(parameters(&expected))) {

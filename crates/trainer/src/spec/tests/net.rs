@@ -71,6 +71,32 @@ layer { name: 'r' type: 'ReLU' bottom: 'y' top: 'y' convolution_param { num_outp
     assert_eq!(warnings, expected);
 }
 
+/// What a filler's type has no use for, public files carry along: Caffe knows all fields of all types.
+#[test]
+fn a_filler_s_fields_are_no_strangers_to_xavier_and_msra() {
+    for filler in ["type: 'xavier' std: 0.03", "type: 'msra' std: 0.01 mean: 0 value: 1"] {
+        let text = format!("num_output: 1 kernel_size: 1 weight_filler {{ {filler} }}");
+        let net = net(&format!(
+            "layer {{ name: 'c' type: 'Convolution' bottom: 'x' top: 'y' convolution_param {{ {text} }} }}"
+        ));
+        assert_eq!(net.warnings, [], "{filler}");
+    }
+}
+
+#[test]
+fn warnings_that_say_the_same_of_several_layers_collapse() {
+    let layer = |name: &str, field: &str| {
+        format!("layer {{ name: '{name}' type: 'ReLU' bottom: 'x' top: '{name}' {field} }}\n")
+    };
+    let text = [layer("a", "hue: 1"), layer("b", "hue: 2 shade: 1"), layer("c", "hue: 3")].concat();
+    let lines = crate::prototxt::collapsed(&net(&text).warnings);
+    let expected = [
+        "net.prototxt:1: field 'hue' of layer 'a' is not known and ignored … and 2 more like it",
+        "net.prototxt:2: field 'shade' of layer 'b' is not known and ignored",
+    ];
+    assert_eq!(lines, expected);
+}
+
 const PHASES: &str = "
 layer { name: 'train' type: 'ReLU' bottom: 'x' top: 'y' include { phase: TRAIN } }
 layer { name: 'test' type: 'ReLU' bottom: 'x' top: 'y' include: { phase: TEST } }
