@@ -23,7 +23,7 @@ pub mod staging;
 pub mod testing;
 pub mod view;
 
-pub use arena::{Access, Arena, ArenaError, Lease, Span};
+pub use arena::{Access, Arena, ArenaError, Lease, MemoryError, Span};
 pub use cpu::Cpu;
 pub use device::{Device, Mark};
 pub use dtype::Dtype;

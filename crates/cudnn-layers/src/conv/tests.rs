@@ -21,7 +21,7 @@ pub(super) fn run(
     start: Option<&[f32]>,
 ) -> Vec<f32> {
     let len = algorithm.workspace_len(op, g, threads).expect("the algorithm applies");
-    let mut arena = Arena::new(len);
+    let mut arena = Arena::new(len).unwrap();
     let mut workspace = arena.view_mut(Span { offset: 0, len });
     workspace.host().fill(f32::NAN);
     let mut out = start.map_or_else(|| vec![f32::NAN; operand_lens(op, g)[2]], <[f32]>::to_vec);
@@ -40,7 +40,7 @@ fn check_sharing(algorithm: &dyn CpuAlgorithm, (op, g): (ConvOp, &ConvGeometry),
     let parts: Vec<_> = parts.map(|samples| (g.with_batch(samples.len()), slices(op, g, &samples))).collect();
     let len = |part: &ConvGeometry| algorithm.workspace_len(op, part, 2).expect("the algorithm applies");
     let most = parts.iter().map(|(part, _)| len(part)).max().expect("a sample");
-    let mut arena = Arena::new(most);
+    let mut arena = Arena::new(most).unwrap();
     let mut workspace = arena.view_mut(Span { offset: 0, len: most });
     let (cpu, prepared) = (Cpu::new(2), algorithm.prepared_len(op, g));
     workspace.host().fill(f32::NAN);
