@@ -109,6 +109,27 @@ pub(super) fn check(algorithm: &dyn CpuAlgorithm, g: &ConvGeometry, seed: u64) -
     checked
 }
 
+#[test]
+fn strides_and_padding_may_be_far_larger_than_the_image() {
+    for (stride, pad) in [(1 << 16, 0), (1 << 20, 3), (i32::MAX as usize, i32::MAX as usize)] {
+        let g = ConvGeometry::new([2, 3, 40, 40], 4, [3, 3]).stride([stride; 2]).pad([pad; 2]);
+        let checked: usize = algorithms().iter().map(|&algorithm| check(algorithm, &g, 7)).sum();
+        assert!(checked >= 5, "{checked} operations of algorithms apply to {g:?}");
+    }
+    // No phase of this stride meets a tap but nine, and the others are not looked at.
+    let g = ConvGeometry::new([1, 1, 1 << 20, 1 << 20], 1, [3, 3]).stride([1 << 30; 2]).validate().unwrap();
+    let implicit = algorithms()[0].workspace_len(ConvOp::BackwardData, &g, 2);
+    assert!(implicit.is_some_and(|len| len < 1 << 20), "{implicit:?}");
+}
+
+#[test]
+fn what_cannot_be_unrolled_in_any_memory_is_not_tried() {
+    // 9 x 2^20 taps of 2^42 pixels.
+    let g = ConvGeometry::new([1 << 20, 1 << 20, 2, 2], 1, [3, 3]).pad([1 << 10; 2]);
+    let gemm = algorithms().iter().find(|algorithm| algorithm.name() == "GEMM").unwrap();
+    assert_eq!(gemm.workspace_len(ConvOp::Forward, &g.validate().unwrap(), 2), None);
+}
+
 /// A random geometry of a few thousand multiplications: any stride, padding, dilation, groups, non-square.
 pub(super) fn random_geometry(rng: &mut impl RngExt) -> ConvGeometry {
     loop {

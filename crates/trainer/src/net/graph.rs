@@ -7,7 +7,7 @@ use crate::{
     spec::{LayerSpec, NetSpec, ParamSpec},
 };
 use std::collections::{HashMap, HashSet};
-use tensor::Shape;
+use tensor::{Shape, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
 pub type ValueId = usize;
@@ -340,14 +340,12 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Most elements of a blob: far above any memory, and far below what a sum of sizes in bytes could overflow on.
-const MOST_ELEMENTS: usize = 1 << 44;
-
 fn check_size(spec: &LayerSpec, what: &str, shape: &Shape) -> Result<(), NetError> {
-    let count = shape.dims().iter().try_fold(1usize, |count, &dim| count.checked_mul(dim));
-    match count {
-        Some(count) if count <= MOST_ELEMENTS => Ok(()),
-        _ => Err(fault(spec, format!("{what} would have the extents {shape:?}, more than any memory holds"))),
+    match elements(shape.dims()) {
+        Some(_) => Ok(()),
+        None => {
+            Err(fault(spec, format!("{what} would have the extents {shape:?}, more than any memory holds")))
+        }
     }
 }
 

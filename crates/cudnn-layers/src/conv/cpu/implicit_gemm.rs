@@ -35,12 +35,12 @@ impl CpuAlgorithm for ImplicitGemm {
     }
 
     fn workspace_len(&self, op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<usize> {
-        Some(match op {
+        match op {
             ConvOp::Forward | ConvOp::BackwardData => {
                 Correlation::new(op, g, self.prepared).workspace_len(threads)
             }
             ConvOp::BackwardFilter => FilterGradient::new(g, threads, self.prepared).workspace_len(threads),
-        })
+        }
     }
 
     fn prepared_len(&self, op: ConvOp, g: &ConvGeometry) -> usize {

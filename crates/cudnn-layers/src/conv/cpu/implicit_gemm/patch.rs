@@ -39,8 +39,10 @@ impl PatchLayout {
             (pixels, taps) => axes[axis].window(&(0..pixels), &(0..taps)).1,
         };
         let (rows, row) = (window(0), window(1));
-        let (channel, sample) = (rows * row, taps[0] * rows * row);
-        Self { in_place: false, sample, channel, row, len: pixels[0] * sample }
+        // Far apart they may be more than a number of 64 bits: then this is no layout to run with.
+        let channel = rows.saturating_mul(row);
+        let sample = channel.saturating_mul(taps[0]);
+        Self { in_place: false, sample, channel, row, len: sample.saturating_mul(pixels[0]) }
     }
 
     /// Where sample, channel, row and column of a patch lie from its start.
