@@ -24,7 +24,7 @@ pub mod testing;
 pub mod view;
 
 pub use arena::{Access, Arena, ArenaError, Lease, MemoryError, Span};
-pub use cpu::Cpu;
+pub use cpu::{Cpu, ThreadError};
 pub use device::{Device, Mark};
 pub use dtype::Dtype;
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
