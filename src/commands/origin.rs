@@ -8,11 +8,10 @@ use crate::{
     report::{ProfilingReport, RecordedReport},
 };
 use cudnn_layers::conv::ProfileOptions;
-use flate2::read::MultiGzDecoder;
 use planner::{Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions};
-use std::{fs, io::Read, path::Path};
-use tensor::Device;
-use trainer::{Net, NetError, planning::Planning};
+use std::{io::Read, path::Path};
+use tensor::{Cpu, Device};
+use trainer::{Net, NetError, data::open_unpacked, planning::Planning};
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {
@@ -55,7 +54,7 @@ impl Origin {
         }
         let table = read_table(file)?;
         let recorded = RecordedReport::new(file, &table);
-        let device = Device::cpu();
+        let device = Device::Cpu(Cpu::try_new(None)?);
         let planning = Planning::recorded(table);
         let (offline, database, devices) = (false, None, 0);
         Ok(Self { device, planning, recorded: Some(recorded), offline, database, devices, profiling: None })
@@ -142,16 +141,17 @@ fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
     }
 }
 
-/// Reads a cost table, compressed or not: gzip's files tell themselves by their first two bytes.
+/// Largest cost table, unpacked: a hundred times the largest that was recorded.
+const MOST_TABLE: Bytes = Bytes::mib(256);
+
+/// Reads a cost table, packed by gzip or not.
 pub(super) fn read_table(file: &Path) -> Result<CostTable, Error> {
     let name = file.display().to_string();
     let refused = |reason: String| Error::Table { file: name.clone(), reason };
-    let mut bytes = fs::read(file).map_err(|error| refused(error.to_string()))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut lines = Vec::new();
-        let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut lines);
-        read.map_err(|error| refused(error.to_string()))?;
-        bytes = lines;
+    let mut bytes = Vec::new();
+    let read = open_unpacked(file).and_then(|file| file.take(MOST_TABLE.0 + 1).read_to_end(&mut bytes));
+    if read.map_err(|error| refused(error.to_string()))? as u64 > MOST_TABLE.0 {
+        return Err(refused(format!("it is larger than {MOST_TABLE}, which no cost table is")));
     }
     CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
 }
