@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// More memory than there is.
     #[error(
-        "the run needs {needed} more, and {place} leaves {available} of memory; a smaller --batch needs less"
+        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
     )]
     Memory {
         /// What sets the limit: the machine, the GPU, or a limit of this process.

@@ -29,7 +29,8 @@ fn thirty_thousand_layers_one_after_another() {
         }
         let layout = lay_out(&(text + &head(&bottom)));
         let report = &layout.nets[0].report;
-        assert!(report.lower_bound <= report.transient && report.transient <= report.data + report.diff);
+        let [bound, transient] = [report.lower_bound.0, report.transient.0];
+        assert!(bound <= transient && transient <= bound + bound / 10, "{transient} for {bound}");
     }
 }
 
