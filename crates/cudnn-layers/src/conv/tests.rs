@@ -116,6 +116,10 @@ fn strides_and_padding_may_be_far_larger_than_the_image() {
         let checked: usize = algorithms().iter().map(|&algorithm| check(algorithm, &g, 7)).sum();
         assert!(checked >= 5, "{checked} operations of algorithms apply to {g:?}");
     }
+    // Two pixels and 2^21 taps, whose image has 3 rows: patches of all that lies between would take minutes.
+    let far = 1 << 21;
+    let g = ConvGeometry::new([1, 1, 3, 1], 1, [far, 1]).stride([far, 1]).pad([far, 0]).validate().unwrap();
+    assert_eq!(algorithms()[0].workspace_len(ConvOp::Forward, &g, 2), None);
     // No phase of this stride meets a tap but nine, and the others are not looked at.
     let g = ConvGeometry::new([1, 1, 1 << 20, 1 << 20], 1, [3, 3]).stride([1 << 30; 2]).validate().unwrap();
     let implicit = algorithms()[0].workspace_len(ConvOp::BackwardData, &g, 2);

@@ -12,7 +12,7 @@ use correlate::Correlation;
 use filter_gradient::FilterGradient;
 use tensor::{Accumulate, ConvGeometry, Cpu};
 
-/// The algorithm of cuDNN's names, for every geometry.
+/// The algorithm of cuDNN's names, for every geometry whose strides do not take pixels too far apart.
 #[derive(Debug)]
 pub(super) struct ImplicitGemm {
     /// Whether what every task needs is prepared once, in the workspace.

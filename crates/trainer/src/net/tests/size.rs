@@ -23,7 +23,7 @@ fn thirty_thousand_layers_one_after_another() {
         let mut bottom = "data".to_owned();
         for number in 0..30_000 {
             let top = if in_place { "r".to_owned() } else { format!("r{number}") };
-            write!(text, "layer {{ name: 'relu{number}' type: 'ReLU' bottom: '{bottom}' top: '{top}' }}\n")
+            writeln!(text, "layer {{ name: 'relu{number}' type: 'ReLU' bottom: '{bottom}' top: '{top}' }}")
                 .unwrap();
             bottom = top;
         }

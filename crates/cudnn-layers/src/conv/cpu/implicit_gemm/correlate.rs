@@ -13,7 +13,7 @@ use crate::conv::{ConvOp, cpu::Operands};
 use std::ops::Range;
 use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
 use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
-use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, cpu::SharedMut, geometry::MOST_ELEMENTS};
+use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, cpu::SharedMut};
 
 /// Pixels of a task: enough that turning a box of the filter costs little beside its use.
 const PIXELS: usize = 192;
@@ -33,10 +33,11 @@ impl<'a> Correlation<'a> {
         Self { op, g, turned_once }
     }
 
-    /// Elements of workspace; `None` where strides or dilations take a task's pixels so far apart that what lies between
-    /// them fits no memory.
+    /// Elements of workspace; `None` where patches are sparse.
     pub(super) fn workspace_len(&self, threads: usize) -> Option<usize> {
-        if self.phases().any(|phase| phase.patch.len > MOST_ELEMENTS) {
+        let is_sparse =
+            |phase: Phase<'_>| phase.patch.is_sparse(phase.pixels.most_points(), phase.taps.most_points());
+        if self.phases().any(is_sparse) {
             return None;
         }
         let scratch = self.phases().map(|phase| phase.scratch().total()).max();

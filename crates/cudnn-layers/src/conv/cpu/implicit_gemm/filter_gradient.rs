@@ -16,7 +16,7 @@ use crate::conv::cpu::axis::{Axis, Cut, part};
 use std::ops::Range;
 use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
 use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
-use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, cpu::SharedMut, geometry::MOST_ELEMENTS};
+use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, cpu::SharedMut};
 
 /// Pixels of a block: with up to 64 output channels it stays in the first-level cache.
 const PIXELS: usize = 128;
@@ -87,7 +87,8 @@ impl<'a> FilterGradient<'a> {
 
     /// Elements of workspace; `None` as for correlations.
     pub(super) fn workspace_len(&self, threads: usize) -> Option<usize> {
-        (self.patch.len <= MOST_ELEMENTS).then(|| self.turned_len() + threads * self.scratch().total())
+        let is_sparse = self.patch.is_sparse(self.pixels.most_points(), self.taps.most_points());
+        (!is_sparse).then(|| self.turned_len() + threads * self.scratch().total())
     }
 
     pub(super) fn run(

@@ -23,7 +23,16 @@ pub(super) struct PatchLayout {
     pub(super) len: usize,
 }
 
+/// Most elements of a patch for each product of a pixel and a tap. Strides and dilations that are far larger than windows
+/// take these further apart, and most of a patch is copied for nothing.
+const MOST_SPREAD: usize = 4096;
+
 impl PatchLayout {
+    /// Whether so much lies between what `pixels` read with `taps` that it is no use to copy it.
+    pub(super) fn is_sparse(&self, pixels: usize, taps: usize) -> bool {
+        self.len > MOST_SPREAD * pixels * taps
+    }
+
     /// For patches of at most `pixels` (samples, rows, columns) and `taps` (channels, rows, columns).
     pub(super) fn new(
         axes: &[Axis; 2],
