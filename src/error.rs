@@ -98,15 +98,20 @@ pub enum Error {
         tolerance: f64,
     },
     /// More memory than there is.
-    #[error("the run needs {needed}, and {place} has {available} of memory; a smaller --batch needs less")]
+    #[error(
+        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
+    )]
     Memory {
-        /// Where it is needed: the machine or the GPU.
+        /// What sets the limit: the machine, the GPU, or a limit of this process.
         place: &'static str,
         /// What the run needs.
         needed: Bytes,
-        /// What there is.
+        /// What is left.
         available: Bytes,
     },
+    /// Threads that the system refuses.
+    #[error(transparent)]
+    Threads(#[from] tensor::ThreadError),
     /// A training that a signal has stopped, in good order.
     #[error("after {iteration} of {max_iter} iterations; {next}")]
     Stopped {

@@ -19,7 +19,7 @@ use crate::{
 use cudnn_layers::conv::{operand_lens, profile::geometry};
 use planner::{Bytes, ConvOp, Kernel, Math, Plan};
 use serde::Serialize;
-use trainer::net::Layout;
+use trainer::net::{Layout, MemoryReport};
 
 /// What is planned.
 #[derive(Serialize)]
@@ -124,7 +124,7 @@ fn plan_shapes(
     let options = args.planning.options(&Environment::of_process(), scaled_to, None)?;
     let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
-        check_memory(&origin.device, largest(&kernels))?;
+        check_memory(&origin.device, &largest(&kernels), None)?;
     }
     let shapes = ShapesReport { source, convolutions: convolutions.len(), kernels: kernels.len() };
     console.text(format!(
@@ -190,12 +190,13 @@ pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
 }
 
 /// What measuring the largest of `kernels` takes without its workspace.
-pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
+pub(super) fn largest(kernels: &[Kernel]) -> MemoryReport {
     let bytes = |kernel: &Kernel| {
         let lens = operand_lens(kernel.id.op, &geometry(&kernel.id.shape, kernel.mini_batch));
         lens.into_iter().map(|len| Bytes((len * size_of::<f32>()) as u64)).sum()
     };
-    kernels.iter().map(bytes).max().unwrap_or_default()
+    let arena = kernels.iter().map(bytes).max().unwrap_or_default();
+    MemoryReport { arena, ..MemoryReport::default() }
 }
 
 fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Result<Report, Error> {

@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tensor::Device;
+use tensor::{Cpu, Device};
 use trainer::{
     Net,
     database::Database,
@@ -56,7 +56,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let device = args.run.device()?;
     let records = args.measuring.records_of(&Environment::of_process(), &device)?;
     let kernels = kernels(args)?;
-    check_memory(&device, largest(&kernels))?;
+    check_memory(&device, &largest(&kernels), None)?;
     let planning = planning(args, &device).with_records(records);
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
@@ -82,8 +82,9 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     if let Some(samples) = args.net.batch {
         spec.set_mini_batch(samples);
     }
+    let device = Device::Cpu(Cpu::try_new(None)?);
     let images = Some(stand_in(&args.run, &spec));
-    let build = BuildOptions { device: Device::cpu(), seed: args.run.seed(), synthetic: images };
+    let build = BuildOptions { device, seed: args.run.seed(), synthetic: images };
     Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
 }
 

@@ -54,7 +54,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     let plan = origin.install(&mut net, &options)?;
     let layout = Layout::new(&[&net], false);
     verify(&args.run, net.device(), &plan, &mut console)?;
-    check_memory(net.device(), layout.report.arena)?;
+    check_memory(net.device(), &layout.report, at_start)?;
     let memory = MemoryEstimate::new(&layout.report, at_start, net.device());
     let plan = PlanReport::new(&plan, &[]);
     console.text(format!("  plan        {}\n{memory}\n", plan.policies()))?;

@@ -98,7 +98,7 @@ fn timed(
     verify(&args.run, net.device(), &plan, console)?;
     let device = net.device().clone();
     let timing = Timing::new(net, plan.clone());
-    check_memory(&device, timing.memory().arena)?;
+    check_memory(&device, timing.memory(), at_start)?;
     let memory = MemoryEstimate::new(timing.memory(), at_start, &device);
     let policies = PlanReport::new(&plan, &[]).policies();
     console.text(format!("  plan        {policies}; made in {planning_ms:.2} ms\n{memory}\n"))?;

@@ -42,6 +42,9 @@ pub enum NetError {
     /// The device failed. Errors are asynchronous, so the step is unknown.
     #[error(transparent)]
     Device(#[from] tensor::cuda::CudaError),
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] tensor::MemoryError),
     /// A GPU met a label out of range.
     #[error("a loss or an accuracy: {0}")]
     Label(cudnn_layers::softmax::LabelError),

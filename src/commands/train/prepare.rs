@@ -150,7 +150,7 @@ pub(super) fn announce(
     for plan in prepared.plans() {
         verify(&args.run, device, plan, console)?;
     }
-    check_memory(device, prepared.memory().arena)?;
+    check_memory(device, prepared.memory(), at_start)?;
     let plan = PlanReport::new(&prepared.plans()[0], &[]);
     let mut memory = MemoryEstimate::new(prepared.memory(), at_start, device);
     if args.snapshot.is_some() {

@@ -88,6 +88,17 @@ pub enum InPlace {
     KeepsSign,
 }
 
+impl InPlace {
+    /// What both allow.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::No, _) | (_, Self::No) => Self::No,
+            (Self::Yes, Self::Yes) => Self::Yes,
+            _ => Self::KeepsSign,
+        }
+    }
+}
+
 /// The blobs of one forward step.
 #[derive(Debug)]
 pub struct Forward<'a> {

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use std::sync::Arc;
-use tensor::{Device, Shape, Staging, ViewMut};
+use tensor::{Device, Shape, Staging, ViewMut, arena::zeroed};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 pub(super) struct DataLayer {
@@ -41,14 +41,11 @@ impl DataLayer {
         mini_batch: usize,
         (shuffle, seed, prefetch): (bool, u64, usize),
     ) -> Result<Self, BoxError> {
-        if u32::try_from(mini_batch).is_err() {
-            return Err(format!("a mini-batch of {mini_batch} samples is more than any memory holds").into());
-        }
         let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
         let loader = Loader::new(dataset, transform, options)?;
         Ok(Self {
             loader,
-            labels: vec![0.0; mini_batch],
+            labels: Vec::new(),
             tops: layer.tops.len(),
             mini_batch,
             staging: Default::default(),
@@ -67,8 +64,14 @@ impl DataLayer {
         }
         let [data_way, label_way] = &mut self.staging;
         match &mut io.tops[..] {
-            [data] => data_way
-                .fill(device, data.reborrow(), |data| Ok(self.loader.next_into(data, &mut self.labels)?)),
+            [data] => {
+                if self.labels.is_empty() {
+                    self.labels = zeroed(self.mini_batch)?;
+                }
+                data_way.fill(device, data.reborrow(), |data| {
+                    Ok(self.loader.next_into(data, &mut self.labels)?)
+                })
+            }
             [data, labels] => data_way.fill(device, data.reborrow(), |data| {
                 let labels = labels.reborrow();
                 label_way.fill(device, labels, |labels| Ok(self.loader.next_into(data, labels)?))

@@ -62,6 +62,9 @@ impl LearningRate {
     /// The rate of iteration `iteration`, the first being 0. Computed in double precision, so that a rate that
     /// decays over 10⁶ iterations carries one rounding and not 10⁶.
     pub fn rate(&self, iteration: usize) -> f32 {
+        if self.base_lr == 0.0 {
+            return 0.0; // whatever the factor, which may be infinite
+        }
         (f64::from(self.base_lr) * self.policy.factor(iteration)) as f32
     }
 

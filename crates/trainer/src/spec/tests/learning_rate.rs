@@ -33,6 +33,12 @@ fn exp() {
 }
 
 #[test]
+fn nothing_times_an_infinite_factor_is_nothing() {
+    let rate = LearningRate { base_lr: 0.0, policy: LrPolicy::Exp { gamma: 10.0 } };
+    assert_eq!(rate.rate(1000), 0.0);
+}
+
+#[test]
 fn inv() {
     // 1 + 0.25 · 12 = 4; 4^-1.5 = 1/8
     assert_close(&rates(LrPolicy::Inv { gamma: 0.25, power: 1.5 }, &[0, 12]), &[0.1, 0.0125]);
