@@ -36,7 +36,7 @@ pub(crate) fn machine_memory() -> Option<Bytes> {
 /// Whether whoever started this process had it ignore `signal`.
 pub(crate) fn ignores(signal: i32) -> bool {
     let ignored = text("/proc/self/status", "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
-    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    ignored.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
 }
 
 /// The size behind `name` in one of Linux's lists of sizes in kB.

@@ -284,7 +284,7 @@ fn an_error_on_the_way_leaves_a_snapshot() {
     for index in 0..8u8 {
         folder.write(&format!("images/{index}.png"), []);
         let image = image::GrayImage::from_fn(8, 8, |x, y| {
-            image::Luma([(x * 31 ^ y * 17) as u8 ^ index.wrapping_mul(53)])
+            image::Luma([((x * 31) ^ (y * 17)) as u8 ^ index.wrapping_mul(53)])
         });
         image.save(folder.path("images").join(format!("{index}.png"))).unwrap();
         list += &format!("{index}.png {}\n", index % 2);

@@ -11,7 +11,7 @@ use std::{
 /// How often the file is opened again because somebody else has just removed it.
 const ATTEMPTS: usize = 20;
 
-/// What became of a [`claim`].
+/// What became of a [`claim()`].
 #[derive(Debug)]
 pub enum Claimed {
     /// Nobody else has it, as long as this lives.

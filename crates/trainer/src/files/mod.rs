@@ -2,7 +2,7 @@
 //!
 //! A file appears under its name only when it is complete and on the disk ([`write_atomically`]); until then it has a
 //! temporary name that nobody can guess. A lock on it tells a process that is still writing from one that has died
-//! ([`remove_abandoned`]); another kind of lock keeps a name for one process alone ([`claim`]).
+//! ([`remove_abandoned`]); another kind of lock keeps a name for one process alone ([`claim()`]).
 
 mod atomic;
 mod claim;
