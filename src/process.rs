@@ -35,11 +35,21 @@ pub(crate) fn available_memory() -> Option<limits::Left> {
     limits::available(Path::new("/"))
 }
 
+/// Whether whoever started this process had it ignore `signal`.
+pub(crate) fn ignores(signal: i32) -> bool {
+    let ignored = text(Path::new("/proc/self/status"), "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    ignored.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
+}
+
 /// The size behind `name` in one of Linux's lists of sizes in kB.
 fn field(file: &Path, name: &str) -> Option<Bytes> {
+    text(file, name)?.strip_suffix("kB")?.trim().parse().ok().map(Bytes::kib)
+}
+
+/// What stands behind `name` in one of Linux's lists.
+fn text(file: &Path, name: &str) -> Option<String> {
     let list = fs::read_to_string(file).ok()?;
-    let value = list.lines().find_map(|line| line.strip_prefix(name))?;
-    value.trim().strip_suffix("kB")?.trim().parse().ok().map(Bytes::kib)
+    list.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
 #[cfg(all(test, target_os = "linux"))]

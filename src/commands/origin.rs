@@ -6,6 +6,7 @@ use crate::{
     device::{self, DeviceReport},
     progress::ProfileBar,
     report::{ProfilingReport, RecordedReport},
+    stop::stop,
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions};
@@ -40,7 +41,8 @@ impl Origin {
         let records = measuring.records_of(&Environment::of_process(), &device)?;
         let database = records.database.as_ref().map(|database| database.folder().display().to_string());
         let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
-        let planning = Planning::new(&device, ProfileOptions::on(&device)).with_records(records);
+        let planning =
+            Planning::new(&device, ProfileOptions::on(&device)).with_records(records).with_stop(stop()?);
         Ok(Self { device, planning, recorded: None, offline, database, devices, profiling: None })
     }
 
@@ -54,6 +56,10 @@ impl Origin {
         }
         if let Some(gpus) = &measuring.benchmark_devices {
             return useless(format!("--benchmark-devices {gpus}"));
+        }
+        if file.as_os_str().is_empty() {
+            let reason = "--device recorded: names no cost table; --device recorded:FILE does";
+            return Err(Error::Usage(reason.to_owned()));
         }
         let table = read_table(file)?;
         let recorded = RecordedReport::new(file, &table);
@@ -87,6 +93,7 @@ impl Origin {
         let warned = self.planning.warnings().len();
         let result = self.planning.profile_kernels(kernels, options, |progress| bar.show(progress));
         self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
+        self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         let coverage = result?;
         if self.recorded.is_some() {
             let all = self.planning.table().len();

@@ -9,12 +9,13 @@ use crate::{
     Console, Error,
     args::{Environment, ProfileArgs, required},
     progress::ProfileBar,
+    stop::stop,
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Candidate, CostTable, DeviceHeader, Kernel, Measurement};
 use serde::Serialize;
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -22,6 +23,7 @@ use tensor::{Cpu, Device};
 use trainer::{
     Net,
     database::Database,
+    files::try_writing,
     layers::BuildOptions,
     planning::{Planning, Records},
     spec::{NetSpec, Phase},
@@ -41,7 +43,7 @@ struct Report {
 /// Measures what a policy needs of a net's convolutions, or others, for later runs; or looks after what was measured.
 ///
 /// # Errors
-/// Files, nets and shapes that do not do, a GPU that is not there, files that cannot be written.
+/// Files, nets and shapes that do not do, a GPU that is not there, a database and files that cannot be written.
 pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records(&Environment::of_process())?;
@@ -57,7 +59,14 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let records = args.measuring.records_of(&Environment::of_process(), &device)?;
     let kernels = kernels(args)?;
     check_memory(&device, &largest(&kernels), None)?;
-    let planning = planning(args, &device).with_records(records);
+    let planning = planning(args, &device).with_records(records.clone()).with_stop(stop()?);
+    // What is measured for later must have where to go.
+    if let Some(database) = &records.database {
+        database.try_adding(&planning.table().device)?;
+    }
+    if let Some(file) = args.out.as_ref().filter(|file| file.is_file() || !file.exists()) {
+        try_writing(file).map_err(refused(file))?;
+    }
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
         let header = DeviceHeader { date: args.date.clone(), ..table.device.clone() };
@@ -110,6 +119,9 @@ fn measure(
     let result = planning.profile_sizes(kernels, args.policy, |progress| bar.show(progress));
     planning.warnings().iter().for_each(|warning| console.warn(warning));
     result?;
+    if let Some(error) = planning.take_unstored() {
+        return Err(error.into());
+    }
     let needed = CostTable::default().missing(kernels, args.policy).len();
     let report = Report {
         command: "profile",
@@ -188,8 +200,7 @@ fn merge(database: &Database, files: &[PathBuf], console: &mut Console) -> Resul
 }
 
 fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(), Error> {
-    let refused = |source| Error::Write { file: folder.display().to_string(), source };
-    fs::create_dir_all(folder).map_err(refused)?;
+    fs::create_dir_all(folder).map_err(refused(folder))?;
     let mut files = Vec::new();
     for known in database.devices()? {
         known.warning.iter().for_each(|warning| console.warn(warning));
@@ -207,8 +218,11 @@ fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Error> {
-    let refused = |source| Error::Write { file: file.display().to_string(), source };
-    fs::write(file, text).map_err(refused)
+    fs::write(file, text).map_err(refused(file))
+}
+
+fn refused(file: &Path) -> impl FnOnce(io::Error) -> Error {
+    |source| Error::Write { file: file.display().to_string(), source }
 }
 
 #[cfg(test)]

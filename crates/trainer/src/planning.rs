@@ -1,16 +1,19 @@
 //! From a net's kernels to installed configurations: profile, plan, install.
 
+mod interruptible;
 mod record;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use crate::{
-    database::{Database, Known},
+    database::{Database, DatabaseError, Known},
     error::NetError,
     net::Net,
+    stop::Stop,
 };
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
+use interruptible::Interruptible;
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Kernel, KernelId, Noise, Plan, PlanOptions,
     ProfileError, Profiler, Progress,
@@ -41,6 +44,9 @@ pub struct Planning {
     records: Records,
     table: CostTable,
     warnings: Vec<String>,
+    stop: Stop,
+    /// Whether what was measured could not be stored, and why.
+    unstored: Option<DatabaseError>,
     /// Whether the database has been read.
     has_read: bool,
     /// How many pairs of kernel and size were known before anything was measured.
@@ -73,6 +79,8 @@ impl Planning {
             records: Records::default(),
             table,
             warnings: Vec::new(),
+            stop: Stop::default(),
+            unstored: None,
             has_read: false,
             known,
             noise: Noise::default(),
@@ -86,11 +94,16 @@ impl Planning {
         Self { records, ..self }
     }
 
+    /// The same, and `stop` ends measuring: what was measured until then is recorded.
+    pub fn with_stop(self, stop: Stop) -> Self {
+        Self { stop, ..self }
+    }
+
     /// Measures what a plan of the nets' kernels with `options` needs and is not known yet: under the `adaptive`
     /// policy what is likely to be of use under this limit. Says how much that was, and what more could gain.
     ///
     /// # Errors
-    /// [`NetError::Profile`].
+    /// [`NetError::Profile`], [`NetError::Stopped`].
     pub fn profile_for(
         &mut self,
         nets: &mut [&mut Net],
@@ -104,7 +117,7 @@ impl Planning {
     /// As [`Planning::profile_for`], of kernels that need not belong to a net.
     ///
     /// # Errors
-    /// [`NetError::Profile`].
+    /// [`NetError::Profile`], [`NetError::Stopped`].
     pub fn profile_kernels(
         &mut self,
         kernels: &[Kernel],
@@ -130,7 +143,7 @@ impl Planning {
     /// Measures what `policy` needs of `kernels` and is not known yet, telling `progress` on the way.
     ///
     /// # Errors
-    /// [`NetError::Profile`].
+    /// [`NetError::Profile`], [`NetError::Stopped`].
     pub fn profile_sizes(
         &mut self,
         kernels: &[Kernel],
@@ -192,9 +205,14 @@ impl Planning {
         self.noise
     }
 
-    /// What went wrong with the database, one sentence each: plans are made all the same.
+    /// What went wrong with reading the database, one sentence each: plans are made all the same.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// What kept measurements from being stored, if anything did: plans are made of them all the same.
+    pub fn take_unstored(&mut self) -> Option<DatabaseError> {
+        self.unstored.take()
     }
 
     /// Time spent measuring.
@@ -217,16 +235,24 @@ impl Planning {
         if self.records.offline {
             return Ok(());
         }
-        let (before, table) = (self.table.clone(), &mut self.table);
-        let measured =
-            self.source.with_profiler(&self.records.benchmark_devices, |profiler| work(table, profiler));
+        let (before, table, stop) = (self.table.clone(), &mut self.table, &self.stop);
+        let listening = stop.listen();
+        let measured = self.source.with_profiler(&self.records.benchmark_devices, |profiler| {
+            work(table, &mut Interruptible { profiler, stop })
+        });
         let Some(measured) = measured else { return Ok(()) };
         self.profiling += start.elapsed();
         if let Some(database) = &self.records.database {
             let added = database.add(&self.table.changed_since(&before));
-            self.warnings.extend(added.err().map(|error| error.to_string()));
+            self.unstored = added.err().or(self.unstored.take());
         }
-        measured.map_err(|error| NetError::Profile(error.into()))
+        drop(listening);
+        match measured {
+            _ if self.stop.is_requested() => {
+                Err(NetError::Stopped { kept: self.records.database.is_some() && self.unstored.is_none() })
+            }
+            measured => measured.map_err(|error| NetError::Profile(error.into())),
+        }
     }
 
     /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.

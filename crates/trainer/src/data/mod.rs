@@ -133,6 +133,21 @@ pub trait Dataset: Send + Sync {
         false
     }
 
+    /// A number by which one set can be told from another: of labels and shape, and of all pixels where reading them is no
+    /// work. Where the set lies does not matter.
+    fn digest(&self) -> u32 {
+        let mut crc = flate2::Crc::new();
+        self.shape().into_iter().for_each(|extent| crc.update(&(extent as u64).to_le_bytes()));
+        let mut sample = Sample::default();
+        for index in 0..self.len() {
+            crc.update(&self.label(index).to_le_bytes());
+            if !self.is_decoded() && self.read_into(index, &mut sample).is_ok() {
+                crc.update(&sample.pixels);
+            }
+        }
+        crc.sum()
+    }
+
     /// True for a set without samples, which no constructor of this module returns.
     fn is_empty(&self) -> bool {
         self.len() == 0

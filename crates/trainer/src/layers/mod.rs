@@ -228,6 +228,11 @@ pub trait Layer: Send {
         let _ = position;
     }
 
+    /// A number for the contents of the data set, for a layer that reads one.
+    fn data_digest(&self) -> Option<u32> {
+        None
+    }
+
     /// Takes note that the net goes to another arena: what was filled once has to be filled again.
     fn enter_arena(&mut self) {}
 

@@ -146,6 +146,12 @@ impl Net {
         layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.position()?)))
     }
 
+    /// A number for the contents of each data set that the net reads, by layer name.
+    pub fn data_digests(&self) -> impl Iterator<Item = (&str, u32)> {
+        let layers = self.graph.nodes.iter().zip(&self.layers);
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data_digest()?)))
+    }
+
     /// Continues reading the data of layer `name` at `position`.
     pub fn set_position(&mut self, name: &str, position: u64) {
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {

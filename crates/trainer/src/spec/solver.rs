@@ -163,6 +163,11 @@ impl SolverSpec {
 }
 
 impl SnapshotSpec {
+    /// Whether any are written.
+    pub fn is_wanted(&self) -> bool {
+        self.interval > 0 || self.after_train
+    }
+
     fn read(solver: &mut Reader<'_>, file: &Path) -> Result<Self, Error> {
         if solver.choice("snapshot_format", &[("BINARYPROTO", ()), ("HDF5", ())])?.is_some() {
             solver.warn(
