@@ -276,7 +276,7 @@ impl Solver {
     /// What a layer reports of its data, and a loss that is not finite.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let iteration = self.iteration;
-        let rate = self.spec.learning_rate.rate(iteration as usize);
+        let rate = self.spec.rate(iteration);
         let device = self.device.clone();
         let loss = device.run(|| -> Result<f64, TrainError> {
             let loss = self.gradients()?;
