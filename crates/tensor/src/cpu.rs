@@ -5,12 +5,14 @@ mod denormals;
 pub mod gather_gemm;
 pub mod gemm;
 pub mod parallel;
+mod processor;
 pub mod simd;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{fmt, sync::Arc};
 
 pub use parallel::SharedMut;
+pub use processor::{instruction_set, processor_name};
 
 /// A pool of threads. Cheap to clone; clones share the pool.
 ///
