@@ -2,8 +2,8 @@
 //!
 //! It runs on operands in which no sample is like another, and all of its output is compared with the definition in double
 //! precision, not with another algorithm, which may share its fault. That would take too long element by element, so sums
-//! are compared (see [`draw`]). The output holds NaN before the kernel replaces it, which a slice that is left out keeps,
-//! and then its own result, which the kernel adds once more.
+//! are compared (`draw.rs` says why that is enough). The output holds NaN before the kernel replaces it, which a slice
+//! that is left out keeps, and then its own result, which the kernel adds once more.
 
 mod draw;
 #[cfg(test)]
