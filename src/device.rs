@@ -115,9 +115,9 @@ impl DeviceReport {
         match device {
             Device::Cpu(cpu) => Self::Cpu {
                 id: "cpu".to_owned(),
-                name: trainer::planning::processor_name(),
+                name: tensor::cpu::processor_name(),
                 threads: cpu.threads(),
-                instructions: trainer::planning::instruction_set(),
+                instructions: tensor::cpu::instruction_set(),
                 no_gpu: cuda::probe().err().map(|absent| absent.to_string()),
             },
             Device::Cuda(cuda) => Self::Cuda {

@@ -77,13 +77,15 @@ pub enum Error {
     },
     /// A kernel that does not compute what it should.
     #[error(
-        "{kernel} as {configuration} is {distance:.1e} away from its undivided execution without workspace (relative L2 distance), and {tolerance:.1e} is allowed"
+        "{kernel} as {configuration}, {how} its output, is about {distance:.1e} away from the exact result (relative L2 distance), and {tolerance:.1e} is allowed"
     )]
     Verification {
         /// Layer and operation.
         kernel: String,
         /// Its configuration.
         configuration: String,
+        /// What it did with its output.
+        how: &'static str,
         /// The distance found.
         distance: f64,
         /// The largest one allowed.

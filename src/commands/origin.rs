@@ -2,7 +2,7 @@
 
 use crate::{
     Console, Error,
-    args::{Environment, MeasuringArgs, RunArgs},
+    args::{Environment, MeasuringArgs, PlanningArgs, RunArgs},
     device::{self, DeviceReport},
     progress::ProfileBar,
     report::{ProfilingReport, RecordedReport},
@@ -47,15 +47,19 @@ impl Origin {
     }
 
     /// The device or the table that `run` names.
-    pub(super) fn any(run: &RunArgs, measuring: &MeasuringArgs) -> Result<Self, Error> {
+    pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
+        let measuring = &planning.measuring;
         let Some(file) = device::recorded(&run.device) else { return Self::device(run, measuring) };
-        let useless =
-            |option: String| Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
-        if run.threads.is_some() {
-            return useless("--threads".to_owned());
-        }
-        if let Some(gpus) = &measuring.benchmark_devices {
-            return useless(format!("--benchmark-devices {gpus}"));
+        let useless = [
+            (run.threads.is_some(), "--threads"),
+            (measuring.benchmark_devices.is_some(), "--benchmark-devices"),
+            (measuring.database.is_some(), "--database"),
+            (measuring.no_database, "--no-database"),
+            (measuring.offline, "--offline"),
+            (planning.verify, "--verify"),
+        ];
+        if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
+            return Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
         }
         if file.as_os_str().is_empty() {
             let reason = "--device recorded: names no cost table; --device recorded:FILE does";

@@ -5,10 +5,11 @@ use super::{
     budget::{self, Budget},
     origin::Origin,
     setup::{Request, Session, check_memory, scaled_to},
+    verify::verify,
 };
 use crate::{
     Console, Error,
-    args::{Environment, PlanArgs, ShapeArgs, required},
+    args::{DEFAULT_SEED, Environment, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
         BudgetReport, ExplainReport, Header, LayerMemory, MemoryEstimate, PlanReport, ProfilingReport,
@@ -73,6 +74,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         planning: &args.planning,
         device_memory: args.device_memory,
         run: &args.run,
+        seed: DEFAULT_SEED,
         notes,
     };
     let Session { at_start, options, mut origin, mut net, header, .. } = Session::open(&request, console)?;
@@ -97,6 +99,9 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         budget::install(&mut net, &plan, args.device_memory.unwrap_or(Bytes::MAX))?;
         Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()))
     };
+    if args.planning.verify {
+        verify(&origin.device, &plan, console)?;
+    }
     let layer_memory = layer_memory(&net);
     let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
         .in_budget();
@@ -118,7 +123,7 @@ fn plan_shapes(
         let budget = budget.exact();
         return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
     }
-    let mut origin = Origin::any(&args.run, &args.planning.measuring)?;
+    let mut origin = Origin::any(&args.run, &args.planning)?;
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
     let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
     let options = args.planning.options(&Environment::of_process(), scaled_to, None)?;
@@ -142,6 +147,9 @@ fn plan_shapes(
     notes.iter().try_for_each(|note| console.text(format!("  note        {note}")))?;
     origin.profile(&kernels, &options, console)?;
     let plan = origin.plan(&kernels, &options)?;
+    if args.planning.verify {
+        verify(&origin.device, &plan, console)?;
+    }
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, &plan)?;
     print(&report, console)?;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{Environment, ProfileArgs, required},
+    args::{DEFAULT_SEED, Environment, ProfileArgs, required},
     progress::ProfileBar,
     stop::stop,
 };
@@ -55,6 +55,9 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
             "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans";
         return Err(Error::Usage(reason.to_owned()));
     }
+    if records.offline {
+        return Err(Error::Usage("--offline has no effect on `profile`, which measures".to_owned()));
+    }
     let device = args.run.device()?;
     let records = args.measuring.records_of(&Environment::of_process(), &device)?;
     let kernels = kernels(args)?;
@@ -93,7 +96,7 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     }
     let device = Device::Cpu(Cpu::try_new(None)?);
     let images = Some(stand_in(&args.run, &spec));
-    let build = BuildOptions { device, seed: args.run.seed(), synthetic: images };
+    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: images };
     Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
 }
 

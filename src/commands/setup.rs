@@ -46,6 +46,7 @@ pub(super) struct Request<'a> {
     pub(super) planning: &'a PlanningArgs,
     pub(super) device_memory: Option<Bytes>,
     pub(super) run: &'a RunArgs,
+    pub(super) seed: u64,
     pub(super) notes: &'a Notes,
 }
 
@@ -54,7 +55,7 @@ impl Session {
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
         let at_start = process::resident();
         let origin = match request.command {
-            "plan" => Origin::any(request.run, &request.planning.measuring)?,
+            "plan" => Origin::any(request.run, request.planning)?,
             _ => Origin::device(request.run, &request.planning.measuring)?,
         };
         let device = origin.device.clone();
@@ -70,7 +71,7 @@ impl Session {
             "plan" => Some(stand_in(request.run, &spec)),
             _ => synthetic(request.run, &spec),
         };
-        let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
+        let build = BuildOptions { device: device.clone(), seed: request.seed, synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         if origin.recorded.is_none() {
             check_memory(&device, &Layout::new(&[&net], true).report, at_start)?;

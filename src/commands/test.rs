@@ -50,6 +50,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         planning: &args.planning,
         device_memory: None,
         run: &args.run,
+        seed: args.seed,
         notes: &Notes::default(),
     };
     let mut session = Session::open(&request, &mut console)?;
@@ -57,14 +58,16 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     let Session { at_start, options, mut origin, mut net, header, .. } = session;
     let plan = origin.install(&mut net, &options)?;
     let layout = Layout::new(&[&net], false);
-    verify(&args.run, net.device(), &plan, &mut console)?;
+    if args.planning.verify {
+        verify(net.device(), &plan, &mut console)?;
+    }
     check_memory(net.device(), &layout.report, at_start)?;
     let memory = MemoryEstimate::new(&layout.report, at_start, net.device());
     let plan = PlanReport::new(&plan, &[]);
     console.text(format!("  plan        {}\n{memory}\n", plan.policies()))?;
 
     let mut arena = Arena::on(net.device(), layout.len).map_err(NetError::from)?;
-    initialize(&net, &layout.nets[0], &mut arena, args.run.seed())?;
+    initialize(&net, &layout.nets[0], &mut arena, args.seed)?;
     load(&load_weights(&args.weights)?, &net, &layout.nets[0], &mut arena)?;
     let (outputs, iterations) =
         mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;

@@ -177,6 +177,32 @@ fn snapshots_of_an_earlier_training_are_said_at_the_start() {
 }
 
 #[test]
+fn the_end_that_is_typed_is_the_end_of_the_rate() {
+    let folder = Folder::new();
+    let solver = text(&folder.read("solver.prototxt"));
+    let poly = solver.replace("\"inv\" gamma: 0.01 power: 0.75", "\"poly\" power: 1");
+    assert!(poly.contains("max_iter: 12"));
+    folder.write("solver.prototxt", poly);
+    let train = |options: &str| {
+        let report = folder.json(&format!("{TRAIN} --no-test {options}"));
+        let steps = report["steps"].as_array().unwrap().clone();
+        steps.iter().map(|step| step["lr"].as_f64().unwrap()).collect::<Vec<_>>()
+    };
+    let expected = |first: u32, last: u32| {
+        (first..last).map(|i| 0.05 * (1.0 - f64::from(i) / f64::from(last))).collect::<Vec<_>>()
+    };
+    let assert_rates = |found: &[f64], expected: &[f64]| {
+        assert_eq!(found.len(), expected.len());
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
+        assert!(found.iter().zip(expected).all(near), "{found:?} is not {expected:?}");
+    };
+    assert_rates(&train("--max-iter 6"), &expected(0, 6));
+    assert_rates(&train("--max-iter 20"), &expected(0, 20));
+    assert_rates(&train(""), &expected(0, 12));
+    assert_rates(&train(&format!("{RESUME} --max-iter 24")), &expected(6, 24));
+}
+
+#[test]
 fn every_policy_gives_the_same_losses() {
     let folder = Folder::new();
     let train = |options: &str| {

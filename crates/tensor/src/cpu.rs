@@ -5,6 +5,7 @@ mod denormals;
 pub mod gather_gemm;
 pub mod gemm;
 pub mod parallel;
+mod processor;
 pub mod simd;
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
@@ -12,6 +13,7 @@ use std::{fmt, sync::Arc};
 use thiserror::Error;
 
 pub use parallel::SharedMut;
+pub use processor::{instruction_set, processor_name};
 
 /// A pool of threads. Cheap to clone; clones share the pool.
 ///

@@ -20,7 +20,10 @@ use planner::{
 };
 use source::Source;
 use std::time::{Duration, Instant};
-use tensor::Device;
+use tensor::{
+    Device,
+    cpu::{instruction_set, processor_name},
+};
 
 /// Where measurements of earlier runs are, and whether there may be new ones. By default there is none of either kind but
 /// those that are made.
@@ -303,25 +306,4 @@ pub fn header(device: &Device) -> DeviceHeader {
             ..DeviceHeader::default()
         },
     }
-}
-
-/// The processor's model, as the operating system names it.
-pub fn processor_name() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
-}
-
-/// The widest vectors of this processor that our kernels use.
-pub fn instruction_set() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            return "AVX-512";
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return "AVX2 with FMA";
-        }
-    }
-    "portable code"
 }

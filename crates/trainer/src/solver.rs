@@ -313,7 +313,7 @@ impl Solver {
 
     fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>, TrainError> {
         let iteration = self.iteration;
-        let rate = self.spec.learning_rate.rate(iteration as usize);
+        let rate = self.spec.rate(iteration);
         let device = self.device.clone();
         let loss = device.run(|| -> Result<Option<f64>, TrainError> {
             let Some(loss) = self.gradients(stop)? else { return Ok(None) };

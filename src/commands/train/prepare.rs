@@ -188,8 +188,8 @@ pub(super) fn announce(
     console: &mut Console,
 ) -> Result<(MemoryEstimate, PlanReport), Error> {
     let device = prepared.net().device();
-    for plan in prepared.plans() {
-        verify(&args.run, device, plan, console)?;
+    if args.planning.verify {
+        prepared.plans().iter().try_for_each(|plan| verify(device, plan, console))?;
     }
     check_memory(device, prepared.memory(), at_start)?;
     let plan = PlanReport::new(&prepared.plans()[0], &[]);
@@ -209,8 +209,7 @@ pub(super) fn announce(
 fn solver_spec(args: &TrainArgs, resumed: Option<&Resumed>) -> Result<SolverSpec, Error> {
     let mut spec = SolverSpec::load(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
-    spec.random_seed =
-        args.run.seed.or(resumed.map(|resumed| resumed.state.random_seed)).or(spec.random_seed);
+    spec.random_seed = args.seed.or(resumed.map(|resumed| resumed.state.random_seed)).or(spec.random_seed);
     if args.no_test {
         spec.tests.clear();
     }
@@ -254,7 +253,7 @@ fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
 fn seed(args: &TrainArgs) -> u64 {
     let clock =
         || SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| u64::from(time.subsec_nanos()));
-    args.run.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
+    args.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
 }
 
 pub(super) fn start_from(args: &TrainArgs, solver: &mut Solver) -> Result<(), Error> {

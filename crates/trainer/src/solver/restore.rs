@@ -94,7 +94,7 @@ impl Solver {
         Err(SnapshotError::Resume { path: path.to_owned(), reason })
     }
 
-    /// Starts from the weights of another training: every parameter of the file that this net has, by name and shape.
+    /// Starts from the weights of another training of this very net.
     ///
     /// # Errors
     /// A file that is missing or damaged, holds a solver state, or does not have exactly this net's parameters.
