@@ -17,7 +17,7 @@ use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{count, image_shape, limit, math, op, phase};
+use values::{count, image_shape, math, op, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -63,16 +63,10 @@ pub struct RunArgs {
     /// Arithmetic of matrix products on a GPU: fp32, or tf32 (inputs rounded to 10-bit mantissas)
     #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
     pub math: Math,
-    /// Seed of everything random
-    #[arg(long, value_name = "SEED")]
-    pub seed: Option<u64>,
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
     pub synthetic: Option<ImageShape>,
-    /// First run every planned kernel undivided without workspace too, and stop if the results differ by more than rounding
-    #[arg(long)]
-    pub verify: bool,
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,
@@ -106,6 +100,9 @@ pub struct TimeArgs {
     /// How its convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
+    /// Seed of everything random
+    #[arg(long, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
     /// How and where it runs.
     #[command(flatten)]
     pub run: RunArgs,
@@ -116,7 +113,7 @@ pub struct TimeArgs {
     #[arg(long)]
     pub compare: bool,
     /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
-    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true, help_heading = "Planning",
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Planning",
           conflicts_with_all = ["workspace_limit", "total_workspace"])]
     pub device_memory: Option<Bytes>,
 }
@@ -151,6 +148,9 @@ pub struct TrainArgs {
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
+    /// Seed of everything random
+    #[arg(long, value_name = "SEED", help_heading = "Run")]
+    pub seed: Option<u64>,
     /// How and where it runs.
     #[command(flatten)]
     pub run: RunArgs,
@@ -174,6 +174,9 @@ pub struct TestArgs {
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
+    /// Seed of everything random
+    #[arg(long, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
     /// How and where it runs.
     #[command(flatten)]
     pub run: RunArgs,
@@ -192,7 +195,7 @@ pub struct PlanArgs {
     #[arg(long, help_heading = "Planning")]
     pub explain: bool,
     /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
-    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true, help_heading = "Planning",
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Planning",
           conflicts_with_all = ["workspace_limit", "total_workspace"])]
     pub device_memory: Option<Bytes>,
     /// How convolutions are planned.
@@ -203,19 +206,43 @@ pub struct PlanArgs {
     pub run: RunArgs,
 }
 
+/// The convolutions that may stand instead of a net.
+const SHAPES: &str = "shapes";
+/// What has an effect on a net only.
+const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
+/// What has an effect where something is measured only.
+const OF_MEASURING: [&str; 16] = [
+    "model",
+    "phase",
+    "synthetic",
+    "batch",
+    "csv",
+    "conv",
+    "op",
+    "policy",
+    "at_least_ms",
+    "out",
+    "date",
+    "offline",
+    "benchmark_devices",
+    "device",
+    "threads",
+    "math",
+];
+
 /// Convolutions instead of a net.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Convolutions without a net")]
 pub struct ShapeArgs {
     /// A CSV file of convolutions in DeepBench's columns, in this order or named in a first line: [source,] W, H, C_in, N,
     /// C_out, kernel_w, kernel_h, pad_w, pad_h, stride_w, stride_h
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "conv"])]
+    #[arg(long, value_name = "FILE", group = SHAPES, conflicts_with_all = OF_A_NET)]
     pub csv: Option<PathBuf>,
     /// A convolution, such as n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2; may be repeated
-    #[arg(long, value_name = "SHAPE", value_parser = parse_shape, conflicts_with = "model")]
+    #[arg(long, value_name = "SHAPE", value_parser = parse_shape, group = SHAPES, conflicts_with_all = OF_A_NET)]
     pub conv: Vec<Convolution>,
     /// An operation of --csv and --conv: forward, backwardData or backwardFilter; may be repeated [default: all]
-    #[arg(long, value_name = "OP", value_parser = op)]
+    #[arg(long, value_name = "OP", value_parser = op, requires = SHAPES)]
     pub op: Vec<ConvOp>,
 }
 
@@ -245,15 +272,15 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE", help_heading = "Cost tables")]
     pub out: Option<PathBuf>,
     /// Date to write into the table's header
-    #[arg(long, value_name = "DATE", default_value = "", help_heading = "Cost tables")]
+    #[arg(long, value_name = "DATE", default_value = "", requires = "out", help_heading = "Cost tables")]
     pub date: String,
     /// Take these cost tables into the database, and make one file of all that it has of each device
     #[arg(long, value_name = "FILE", num_args = 0.., help_heading = "Cost tables",
-          conflicts_with_all = ["model", "csv", "conv", "out"])]
+          conflicts_with_all = OF_MEASURING)]
     pub merge: Option<Vec<PathBuf>>,
     /// Write all that the database has, one cost table for each device, into this folder
     #[arg(long, value_name = "FOLDER", help_heading = "Cost tables",
-          conflicts_with_all = ["model", "csv", "conv", "out"])]
+          conflicts_with_all = OF_MEASURING)]
     pub export: Option<PathBuf>,
     /// Who measures, and where measurements are kept.
     #[command(flatten)]
@@ -286,11 +313,6 @@ impl RunArgs {
     /// Whether that is a GPU.
     pub(crate) fn on_gpu(&self) -> bool {
         device::on_gpu(&self.device, self.threads)
-    }
-
-    /// The seed of everything random.
-    pub fn seed(&self) -> u64 {
-        self.seed.unwrap_or(DEFAULT_SEED)
     }
 }
 
@@ -338,7 +360,6 @@ mod tests {
             ("--batch 1e3", "--batch", "from 1 to 1000000"),
             ("--iterations 0", "--iterations", "from 1 to 1000000"),
             ("--threads 0", "--threads", "from 1 to 1024"),
-            ("--workspace-limit 0", "--workspace-limit", "at least 1 byte"),
             ("--workspace-limit -1", "--workspace-limit", "negative"),
             ("--workspace-limit 64MB0", "--workspace-limit", "\"MB0\" is no unit"),
             ("--total-workspace -1GiB", "--total-workspace", "negative"),

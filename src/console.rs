@@ -59,3 +59,17 @@ impl Console {
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
+
+/// Has a panic told in one sentence, as everything else that goes wrong; whoever asks for a backtrace gets that.
+pub(crate) fn tell_panics_in_a_sentence() {
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        std::panic::set_hook(Box::new(|panic| {
+            complain(&format!("error: a mistake in microbatch itself: {}", one_line(panic)));
+        }));
+    }
+}
+
+/// `text` without line ends.
+pub(crate) fn one_line(text: impl Display) -> String {
+    text.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}

@@ -19,7 +19,7 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Dev
     let device = match (name, ordinal(name)?) {
         (_, Some(ordinal)) => Device::Cuda(open_gpu(ordinal)?.with_tf32(tf32)),
         ("auto", None) if on_gpu(name, threads) => Device::Cuda(open_gpu(0)?.with_tf32(tf32)),
-        _ => Device::Cpu(threads.map_or_else(Cpu::all_threads, Cpu::new)),
+        _ => Device::Cpu(Cpu::try_new(threads.map(check_threads).transpose()?)?),
     };
     match device {
         Device::Cuda(_) if threads.is_some() => {
@@ -30,6 +30,20 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Dev
         }
         device => Ok(device),
     }
+}
+
+/// Threads that a machine may be asked for even if it has fewer: results do not depend on their number.
+const THREADS: usize = 256;
+
+/// Refuses so many threads that they would only wait for each other.
+fn check_threads(threads: usize) -> Result<usize, Error> {
+    let most = Cpu::available_threads().max(THREADS);
+    if threads > most {
+        return Err(Error::Usage(format!(
+            "--threads {threads} is too many for this machine: at most {most}"
+        )));
+    }
+    Ok(threads)
 }
 
 /// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
@@ -101,9 +115,9 @@ impl DeviceReport {
         match device {
             Device::Cpu(cpu) => Self::Cpu {
                 id: "cpu".to_owned(),
-                name: trainer::planning::processor_name(),
+                name: tensor::cpu::processor_name(),
                 threads: cpu.threads(),
-                instructions: trainer::planning::instruction_set(),
+                instructions: tensor::cpu::instruction_set(),
                 no_gpu: cuda::probe().err().map(|absent| absent.to_string()),
             },
             Device::Cuda(cuda) => Self::Cuda {
@@ -143,6 +157,8 @@ mod tests {
         };
         assert_eq!((cpu("cpu", Some(3)), cpu("auto", Some(2))), (3, 2));
         let refusal = |name, threads, tf32| open(name, threads, tf32).unwrap_err().to_string();
+        let many = Cpu::available_threads().max(THREADS) + 1;
+        assert!(refusal("cpu", Some(many), false).contains("too many for this machine"));
         assert!(refusal("gpu", None, false).contains("\"gpu\""));
         assert!(refusal("cuda:x", None, false).contains("\"cuda:x\""));
         assert!(refusal("cuda:99", None, false).contains("99"));

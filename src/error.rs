@@ -1,6 +1,6 @@
 //! Why a command could not do what was asked.
 
-use crate::shapes::CsvError;
+use crate::{shapes::CsvError, stop};
 use planner::{Bytes, PlanError};
 use std::io;
 use thiserror::Error;
@@ -25,14 +25,6 @@ pub enum Error {
     /// A snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// A folder for snapshots that cannot be made.
-    #[error("cannot make the folder {folder} for snapshots: {source}")]
-    Folder {
-        /// The folder.
-        folder: String,
-        /// What the system says.
-        source: io::Error,
-    },
     /// A snapshot that is already as far as the training should go.
     #[error(
         "{snapshot} is at iteration {iteration}, and training ends at iteration {max_iter} (--max-iter moves the end)"
@@ -49,7 +41,7 @@ pub enum Error {
     #[error(transparent)]
     Csv(#[from] CsvError),
     /// A cost table.
-    #[error("cannot plan from {file}: {reason}")]
+    #[error("cannot use the cost table {file}: {reason}")]
     Table {
         /// The file.
         file: String,
@@ -85,37 +77,48 @@ pub enum Error {
     },
     /// A kernel that does not compute what it should.
     #[error(
-        "{kernel} as {configuration} is {distance:.1e} away from its undivided execution without workspace (relative L2 distance), and {tolerance:.1e} is allowed"
+        "{kernel} as {configuration}, {how} its output, is about {distance:.1e} away from the exact result (relative L2 distance), and {tolerance:.1e} is allowed"
     )]
     Verification {
         /// Layer and operation.
         kernel: String,
         /// Its configuration.
         configuration: String,
+        /// What it did with its output.
+        how: &'static str,
         /// The distance found.
         distance: f64,
         /// The largest one allowed.
         tolerance: f64,
     },
     /// More memory than there is.
-    #[error("the run needs {needed}, and {place} has {available} of memory; a smaller --batch needs less")]
+    #[error(
+        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
+    )]
     Memory {
-        /// Where it is needed: the machine or the GPU.
+        /// What sets the limit: the machine, the GPU, or a limit of this process.
         place: &'static str,
         /// What the run needs.
         needed: Bytes,
-        /// What there is.
+        /// What is left.
         available: Bytes,
     },
-    /// A training that a signal has stopped, in good order.
-    #[error("after {iteration} of {max_iter} iterations; {next}")]
-    Stopped {
-        /// Iterations done.
-        iteration: u64,
-        /// Iterations there should have been.
-        max_iter: usize,
-        /// How to go on.
+    /// Threads that the system refuses.
+    #[error(transparent)]
+    Threads(#[from] tensor::ThreadError),
+    /// A training that failed on the way.
+    #[error("{source}; {next}")]
+    Failed {
+        /// What happened.
+        source: Box<Error>,
+        /// What was saved, and how to go on.
         next: String,
+    },
+    /// Something that a signal has stopped, in good order.
+    #[error("{after}")]
+    Stopped {
+        /// How much was done, and how to go on.
+        after: String,
         /// The exit code that tells of the signal.
         exit_code: u8,
     },
@@ -128,17 +131,38 @@ pub enum Error {
 }
 
 impl Error {
-    /// 2 for options that cannot be honoured, that of the signal for a training that was stopped, 1 for everything else.
+    /// 2 for options that cannot be honoured, that of the signal for what was stopped, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
             Error::Stopped { exit_code, .. } => *exit_code,
+            _ if self.is_stop() => stop::exit_code().unwrap_or(1),
             _ => 1,
         }
+    }
+
+    /// Whether it is no error, but what a signal has asked for.
+    pub fn is_stop(&self) -> bool {
+        use NetError::Stopped;
+        matches!(
+            self,
+            Error::Stopped { .. }
+                | Error::Net(Stopped { .. })
+                | Error::Train(TrainError::Net(Stopped { .. }))
+        )
     }
 
     /// Whether the reader of our output has gone away.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// The same of a training: nobody who starts one may take it for complete because its output is not read. `next` says how
+    /// far it came.
+    pub(crate) fn of_training(self, next: &str) -> Self {
+        match self {
+            Error::Output(_) => Error::Failed { source: Box::new(self), next: next.to_owned() },
+            error => error,
+        }
     }
 }

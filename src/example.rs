@@ -4,6 +4,7 @@ use crate::{
     Error,
     args::{ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs},
     commands::{self, Notes},
+    console::tell_panics_in_a_sentence,
     finish, refuse,
 };
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -43,6 +44,7 @@ enum ExampleCommand {
 impl Example {
     /// Reads the command line and does what it says; the exit code is that of [`crate::main`].
     pub fn main(self) -> ExitCode {
+        tell_panics_in_a_sentence();
         let matches = ExampleCli::command().name(self.name).try_get_matches();
         match matches.and_then(|matches| ExampleCli::from_arg_matches(&matches)) {
             Ok(cli) => finish(self.run(cli.command)),

@@ -62,8 +62,10 @@ use std::process::ExitCode;
 /// The whole `microbatch` command: reads the command line, does what it says, and tells how it went.
 ///
 /// The exit code is 0 for success, 1 for what went wrong on the way, 2 for options that cannot be honoured, and 128 plus
-/// the signal's number for a training that a signal has stopped; each error is one sentence on stderr.
+/// the signal's number for what a signal has stopped; each error is one sentence on stderr. Output that nobody reads any
+/// more is no failure, but for a training, whose output is not all there is to it.
 pub fn main() -> ExitCode {
+    console::tell_panics_in_a_sentence();
     match args::Cli::try_parse() {
         Ok(cli) => finish(commands::run(cli.command)),
         Err(error) => refuse(&error),
@@ -77,9 +79,8 @@ fn finish(result: Result<(), Error>) -> ExitCode {
         // Whoever read our output has read enough, as `head` does.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            let sentence = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
-            let what = if matches!(error, Error::Stopped { .. }) { "stopped" } else { "error" };
-            console::complain(&format!("{what}: {sentence}"));
+            let what = if error.is_stop() { "stopped" } else { "error" };
+            console::complain(&format!("{what}: {}", console::one_line(&error)));
             ExitCode::from(error.exit_code())
         }
     }

@@ -1,11 +1,13 @@
 //! What the operating system says of this process and machine; nothing where it does not say.
 
+mod limits;
+
 use planner::Bytes;
-use std::fs;
+use std::{fs, path::Path};
 
 /// Memory of this process that is resident now.
 pub(crate) fn resident() -> Option<Bytes> {
-    field("/proc/self/status", "VmRSS:")
+    field(Path::new("/proc/self/status"), "VmRSS:")
 }
 
 /// Gives memory that was freed back to the system, so that [`resident`] is what is in use. The C library keeps freed
@@ -25,19 +27,30 @@ pub(crate) fn release_freed() {
 
 /// The most that was ever resident.
 pub(crate) fn peak_resident() -> Option<Bytes> {
-    field("/proc/self/status", "VmHWM:")
+    field(Path::new("/proc/self/status"), "VmHWM:")
 }
 
-/// Memory of the machine.
-pub(crate) fn machine_memory() -> Option<Bytes> {
-    field("/proc/meminfo", "MemTotal:")
+/// How much more this process may have, and what sets that limit.
+pub(crate) fn available_memory() -> Option<limits::Left> {
+    limits::available(Path::new("/"))
+}
+
+/// Whether whoever started this process had it ignore `signal`.
+pub(crate) fn ignores(signal: i32) -> bool {
+    let ignored =
+        text(Path::new("/proc/self/status"), "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    ignored.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
 }
 
 /// The size behind `name` in one of Linux's lists of sizes in kB.
-fn field(file: &str, name: &str) -> Option<Bytes> {
+fn field(file: &Path, name: &str) -> Option<Bytes> {
+    text(file, name)?.strip_suffix("kB")?.trim().parse().ok().map(Bytes::kib)
+}
+
+/// What stands behind `name` in one of Linux's lists.
+fn text(file: &Path, name: &str) -> Option<String> {
     let list = fs::read_to_string(file).ok()?;
-    let value = list.lines().find_map(|line| line.strip_prefix(name))?;
-    value.trim().strip_suffix("kB")?.trim().parse().ok().map(Bytes::kib)
+    list.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -45,10 +58,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peak_is_at_least_what_is_resident_and_the_machine_has_more() {
+    fn the_peak_is_at_least_what_is_resident_and_some_memory_is_left() {
         let (resident, peak) = (resident().unwrap(), peak_resident().unwrap());
         assert!(Bytes::kib(100) < resident && resident <= peak, "{resident} resident, {peak} at the peak");
-        assert!(peak < machine_memory().unwrap());
+        let total = field(Path::new("/proc/meminfo"), "MemTotal:").unwrap();
+        let (_, left) = available_memory().unwrap();
+        assert!(peak < total && left > Bytes::ZERO && left <= total, "{left} of {total}");
     }
 
     /// Small pieces, which the C library keeps when they are freed: one behind them stays in use.

@@ -1,14 +1,55 @@
-//! Progress bars on stderr, drawn only where that is a terminal.
+//! How far something long has come: a bar on stderr where that is a terminal, elsewhere a line every few seconds.
 
+use crate::console::complain;
 use indicatif::{ProgressBar, ProgressStyle};
 use planner::Progress;
-use std::time::Duration;
+use std::{
+    ops::Deref,
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+/// Between two lines.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// A bar, or a thread that writes lines until this is dropped.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    _until: Option<Sender<()>>,
+}
 
 /// A bar for so many steps. `what` says what they are, in the bar's own words.
-pub(crate) fn bar(steps: u64, what: &'static str) -> ProgressBar {
+pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
     let style = ProgressStyle::with_template("{prefix:>9} {bar:32} {pos}/{len} {elapsed}/{duration} {msg}");
     // indicatif's default target is stderr, and draws nothing if that is not a terminal.
-    ProgressBar::new(steps).with_style(style.expect("a valid template")).with_prefix(what)
+    let bar = ProgressBar::new(steps).with_style(style.expect("a valid template")).with_prefix(what);
+    let until = bar.is_hidden().then(|| {
+        let (until, ended) = channel();
+        let bar = bar.clone();
+        // Where the system refuses a thread, work goes on without a word.
+        let _ = thread::Builder::new().name("progress".to_owned()).spawn(move || tell(&bar, &ended));
+        until
+    });
+    Bar { bar, _until: until }
+}
+
+/// Writes a line now and then, such as `measuring 20/84: conv2 Forward at 32`.
+fn tell(bar: &ProgressBar, ended: &Receiver<()>) {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+        let message = bar.message();
+        let colon = if message.is_empty() { "" } else { ": " };
+        let (done, all) = (bar.position(), bar.length().unwrap_or_default());
+        complain(&format!("{} {done}/{all}{colon}{message}", bar.prefix()));
+    }
+}
+
+impl Deref for Bar {
+    type Target = ProgressBar;
+
+    fn deref(&self) -> &ProgressBar {
+        &self.bar
+    }
 }
 
 /// A line that says what is done for as long as it takes, which nobody knows.
@@ -21,16 +62,18 @@ pub(crate) fn busy(what: &'static str) -> ProgressBar {
 
 /// A bar that follows the measuring of kernels.
 #[derive(Default)]
-pub(crate) struct ProfileBar(Option<ProgressBar>);
+pub(crate) struct ProfileBar(Option<Bar>);
 
 impl ProfileBar {
     /// Moves the bar to `progress`.
     pub(crate) fn show(&mut self, progress: Progress<'_>) {
+        let Some((kernel, micro_batch)) = progress.next else {
+            self.0.take().iter().for_each(|bar| bar.finish_and_clear());
+            return;
+        };
         let bar = self.0.get_or_insert_with(|| bar(progress.total as u64, "measuring"));
+        bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
-        match progress.next {
-            Some((kernel, micro_batch)) => bar.set_message(format!("{kernel} at {micro_batch}")),
-            None => bar.finish_and_clear(),
-        }
+        bar.set_message(format!("{kernel} at {micro_batch}"));
     }
 }

@@ -1,41 +1,44 @@
-//! Being asked to stop: Ctrl-C, or a batch system that wants its machine back.
+//! The signals that ask to stop: Ctrl-C, a batch system that wants its machine back, a terminal that closes.
 
+use crate::{Error, process};
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
 };
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
+use trainer::Stop;
 
-/// Whether SIGINT or SIGTERM has come. The first one is for whoever asks here; the second ends the process at once.
-pub(crate) struct StopRequest(Arc<AtomicUsize>);
+static STOP: OnceLock<Stop> = OnceLock::new();
 
-impl StopRequest {
-    /// Waits for signals from now on; until now they have ended the process.
-    pub(crate) fn listen() -> io::Result<Self> {
-        let (signal_number, came) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal still finds the flag down.
-            flag::register_conditional_shutdown(signal, exit_code(signal), Arc::clone(&came))?;
-            flag::register(signal, Arc::clone(&came))?;
-            flag::register_usize(signal, Arc::clone(&signal_number), signal as usize)?;
-        }
-        Ok(Self(signal_number))
+/// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. Where nobody listens to it they end the process,
+/// as they did before; where somebody does, the second one.
+pub(crate) fn stop() -> Result<Stop, Error> {
+    if let Some(stop) = STOP.get() {
+        return Ok(stop.clone());
     }
-
-    /// The exit code that tells the shell of the signal, if one has come.
-    pub(crate) fn exit_code(&self) -> Option<u8> {
-        let signal = self.0.load(Ordering::Relaxed) as i32;
-        (signal != 0).then(|| exit_code(signal) as u8)
-    }
+    let stop = register().map_err(Error::Signals)?;
+    Ok(STOP.get_or_init(|| stop).clone())
 }
 
-/// What a shell reports of a process that a signal has ended.
-fn exit_code(signal: i32) -> i32 {
-    128 + signal
+/// The exit code that tells the shell of the signal, if one has come.
+pub(crate) fn exit_code() -> Option<u8> {
+    STOP.get()?.signal().map(|signal| 128 + signal as u8)
+}
+
+fn register() -> io::Result<Stop> {
+    let stop = Stop::default();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // `nohup` means that a terminal may close.
+        if signal == SIGHUP && process::ignores(signal) {
+            continue;
+        }
+        // In this order: the first signal still finds the flag as it was.
+        flag::register_conditional_default(signal, Arc::clone(stop.unheard()))?;
+        flag::register(signal, Arc::clone(stop.unheard()))?;
+        flag::register_usize(signal, Arc::clone(stop.signal_number()), signal as usize)?;
+    }
+    Ok(stop)
 }

@@ -1,6 +1,6 @@
 //! How convolutions are planned: options, and under them the original's environment variables.
 
-use super::values::{limit, max_error};
+use super::values::max_error;
 use super::{MeasuringArgs, exact};
 use crate::Error;
 use clap::Args;
@@ -14,10 +14,10 @@ use trainer::planning::BenchmarkDevices;
 pub struct PlanningArgs {
     /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB; on a CPU in
     /// proportion to the mini-batch, 64MiB for 256 samples, and at least 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
-    #[arg(long, value_name = "SIZE", value_parser = limit, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub total_workspace: Option<Bytes>,
     /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]
     #[arg(long, value_name = "POLICY")]
@@ -38,6 +38,10 @@ pub struct PlanningArgs {
     /// Only algorithms that give bit-equal results every time
     #[arg(long, help_heading = "Planning")]
     pub deterministic: bool,
+    /// Run every kernel as planned on operands of its own first, and stop if it is further from the exact result than
+    /// rounding explains
+    #[arg(long, help_heading = "Planning")]
+    pub verify: bool,
 }
 
 const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
@@ -85,7 +89,7 @@ impl Environment {
     }
 
     fn workspace_limit(&self) -> Result<Option<Bytes>, Error> {
-        read(LIMIT, self.workspace_limit.as_deref(), limit)
+        read(LIMIT, self.workspace_limit.as_deref(), size)
     }
 
     pub(super) fn benchmark_devices(&self) -> Result<Option<BenchmarkDevices>, Error> {
@@ -93,7 +97,7 @@ impl Environment {
     }
 
     fn total_workspace(&self) -> Result<Option<Bytes>, Error> {
-        read(TOTAL, self.total_workspace.as_deref(), limit)
+        read(TOTAL, self.total_workspace.as_deref(), size)
     }
 }
 
@@ -114,6 +118,10 @@ fn read<T>(
         })
     });
     parsed.transpose()
+}
+
+fn size(text: &str) -> Result<Bytes, String> {
+    text.parse().map_err(|error: planner::ParseBytesError| error.to_string())
 }
 
 impl PlanningArgs {
@@ -298,6 +306,12 @@ mod tests {
             (args(None, Some(200), Some(Ws)), &both, (Ws, 200)),
             (args(Some(16), None, Some(Ws)), &none, (Ws, 16)),
             (args(None, None, Some(Ws)), &none, (Ws, 64)),
+            // No workspace is a limit, too.
+            (args(Some(0), None, None), &both, (Wr, 0)),
+            (args(None, Some(0), None), &both, (Wd, 0)),
+            (args(Some(0), None, Some(Ws)), &both, (Ws, 0)),
+            (args(None, None, None), &environment("", "0", ""), (Wr, 0)),
+            (args(None, None, None), &environment("", "8MiB", "0"), (Wd, 0)),
         ] {
             let options = typed.options(environment, Some(256), None).unwrap();
             assert_eq!(
@@ -371,7 +385,7 @@ mod tests {
             (args(Some(5), Some(6), Some(Ws)), &none, ["--workspace-limit", "5MiB"]),
             (args(None, None, Some(Wd)), &none, ["--workspace-policy wd", "--total-workspace"]),
             (args(None, None, None), &environment("pow", "", ""), [POLICY, "'pow'"]),
-            (args(None, None, None), &environment("", "0", ""), [LIMIT, "'0'"]),
+            (args(None, None, None), &environment("", "x", ""), [LIMIT, "'x'"]),
             (args(None, None, None), &environment("", "64MB0", ""), [LIMIT, "'64MB0'"]),
             (args(None, None, None), &environment("", "", "-1"), [TOTAL, "'-1'"]),
         ] {

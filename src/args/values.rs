@@ -1,22 +1,13 @@
 //! Reading the values of options.
 
 use super::ImageShape;
-use planner::{Bytes, ConvOp, Math};
+use planner::{ConvOp, Math};
 use trainer::spec::Phase;
 
 /// A whole number from 1 to `MOST`.
 pub(super) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
     number.ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
-}
-
-/// A size that holds at least something.
-pub(super) fn limit(text: &str) -> Result<Bytes, String> {
-    match text.parse::<Bytes>() {
-        Ok(Bytes::ZERO) => Err("it must be at least 1 byte, such as 64MiB".to_owned()),
-        Ok(limit) => Ok(limit),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// An accuracy class.

@@ -2,7 +2,7 @@
 
 use crate::{Console, Error, args::DevicesArgs, device::DeviceReport};
 use serde::Serialize;
-use tensor::{Device, cuda::probe};
+use tensor::{Cpu, Device, cuda::probe};
 use trainer::NetError;
 
 #[derive(Serialize)]
@@ -23,7 +23,7 @@ pub fn devices(args: DevicesArgs) -> Result<(), Error> {
             devices.push(DeviceReport::new(&Device::Cuda(gpu)));
         }
     }
-    devices.push(DeviceReport::new(&Device::cpu()));
+    devices.push(DeviceReport::new(&Device::Cpu(Cpu::try_new(None)?)));
     devices.iter().try_for_each(|device| console.text(device))?;
     console.object(&Devices { devices })
 }

@@ -2,23 +2,22 @@
 
 use crate::{
     Console, Error,
-    args::{Environment, MeasuringArgs, RunArgs},
+    args::{Environment, MeasuringArgs, PlanningArgs, RunArgs},
     device::{self, DeviceReport},
     progress::{self, ProfileBar},
     report::{ProfilingReport, RecordedReport},
+    stop::stop,
 };
 use cudnn_layers::conv::ProfileOptions;
-use flate2::read::MultiGzDecoder;
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
 };
 use std::{
-    fs,
-    io::{self, BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read},
     path::Path,
 };
-use tensor::Device;
-use trainer::{Net, NetError, planning::Planning};
+use tensor::{Cpu, Device};
+use trainer::{Net, NetError, data::open_unpacked, planning::Planning};
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {
@@ -44,24 +43,33 @@ impl Origin {
         let records = measuring.records_of(&Environment::of_process(), &device)?;
         let database = records.database.as_ref().map(|database| database.folder().display().to_string());
         let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
-        let planning = Planning::new(&device, ProfileOptions::on(&device)).with_records(records);
+        let planning =
+            Planning::new(&device, ProfileOptions::on(&device)).with_records(records).with_stop(stop()?);
         Ok(Self { device, planning, recorded: None, offline, database, devices, profiling: None })
     }
 
     /// The device or the table that `run` names.
-    pub(super) fn any(run: &RunArgs, measuring: &MeasuringArgs) -> Result<Self, Error> {
+    pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
+        let measuring = &planning.measuring;
         let Some(file) = device::recorded(&run.device) else { return Self::device(run, measuring) };
-        let useless =
-            |option: String| Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
-        if run.threads.is_some() {
-            return useless("--threads".to_owned());
+        let useless = [
+            (run.threads.is_some(), "--threads"),
+            (measuring.benchmark_devices.is_some(), "--benchmark-devices"),
+            (measuring.database.is_some(), "--database"),
+            (measuring.no_database, "--no-database"),
+            (measuring.offline, "--offline"),
+            (planning.verify, "--verify"),
+        ];
+        if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
+            return Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
         }
-        if let Some(gpus) = &measuring.benchmark_devices {
-            return useless(format!("--benchmark-devices {gpus}"));
+        if file.as_os_str().is_empty() {
+            let reason = "--device recorded: names no cost table; --device recorded:FILE does";
+            return Err(Error::Usage(reason.to_owned()));
         }
         let table = read_table(file)?;
         let recorded = RecordedReport::new(file, &table);
-        let device = Device::cpu();
+        let device = Device::Cpu(Cpu::try_new(None)?);
         let planning = Planning::recorded(table);
         let (offline, database, devices) = (false, None, 0);
         Ok(Self { device, planning, recorded: Some(recorded), offline, database, devices, profiling: None })
@@ -91,6 +99,7 @@ impl Origin {
         let warned = self.planning.warnings().len();
         let result = self.planning.profile_kernels(kernels, options, |progress| bar.show(progress));
         self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
+        self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         result?;
         if self.recorded.is_some() {
             let all = self.planning.table().len();
@@ -174,7 +183,7 @@ fn is_of_gpu(table: &CostTable) -> bool {
 pub(crate) fn recorded_on_gpu(file: &Path) -> bool {
     let header = || -> Option<CostTable> {
         let mut line = String::new();
-        BufReader::new(open(file).ok()?).take(MOST_HEADER).read_line(&mut line).ok()?;
+        BufReader::new(open_unpacked(file).ok()?).take(MOST_HEADER).read_line(&mut line).ok()?;
         CostTable::from_json_lines(&line).ok()
     };
     header().is_none_or(|table| is_of_gpu(&table))
@@ -182,13 +191,6 @@ pub(crate) fn recorded_on_gpu(file: &Path) -> bool {
 
 /// Most bytes of a table's first line.
 const MOST_HEADER: u64 = 1 << 16;
-
-/// A table's file, decompressed: gzip's files tell themselves by their first two bytes.
-fn open(file: &Path) -> io::Result<Box<dyn Read>> {
-    let mut plain = BufReader::new(fs::File::open(file)?);
-    let is_gzip = plain.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-    Ok(if is_gzip { Box::new(MultiGzDecoder::new(plain)) } else { Box::new(plain) })
-}
 
 /// Why a table has no plan for a kernel.
 fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
@@ -201,11 +203,17 @@ fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
     }
 }
 
-/// Reads a cost table, compressed or not.
+/// Largest cost table, unpacked: a hundred times the largest that was recorded.
+const MOST_TABLE: Bytes = Bytes::mib(256);
+
+/// Reads a cost table, packed by gzip or not.
 pub(super) fn read_table(file: &Path) -> Result<CostTable, Error> {
-    let refused = |reason: String| Error::Table { file: file.display().to_string(), reason };
-    let mut lines = Vec::new();
-    let read = open(file).and_then(|mut table| table.read_to_end(&mut lines));
-    read.map_err(|error| refused(error.to_string()))?;
-    CostTable::from_json_lines(&String::from_utf8_lossy(&lines)).map_err(|error| refused(error.to_string()))
+    let name = file.display().to_string();
+    let refused = |reason: String| Error::Table { file: name.clone(), reason };
+    let mut bytes = Vec::new();
+    let read = open_unpacked(file).and_then(|file| file.take(MOST_TABLE.0 + 1).read_to_end(&mut bytes));
+    if read.map_err(|error| refused(error.to_string()))? as u64 > MOST_TABLE.0 {
+        return Err(refused(format!("it is larger than {MOST_TABLE}, which no cost table is")));
+    }
+    CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
 }

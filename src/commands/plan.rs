@@ -5,10 +5,11 @@ use super::{
     budget::{self, Budget},
     origin::Origin,
     setup::{Request, Session, check_memory, scaled_to},
+    verify::verify,
 };
 use crate::{
     Console, Error,
-    args::{Environment, PlanArgs, ShapeArgs, required},
+    args::{DEFAULT_SEED, Environment, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
         BudgetReport, ExplainReport, Header, LayerMemory, MemoryEstimate, PlanReport, ProfilingReport,
@@ -19,7 +20,7 @@ use crate::{
 use cudnn_layers::conv::{operand_lens, profile::geometry};
 use planner::{Bytes, ConvOp, Kernel, Math, Plan};
 use serde::Serialize;
-use trainer::net::Layout;
+use trainer::net::{Layout, MemoryReport};
 
 /// What is planned.
 #[derive(Serialize)]
@@ -73,6 +74,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         planning: &args.planning,
         device_memory: args.device_memory,
         run: &args.run,
+        seed: DEFAULT_SEED,
         notes,
     };
     let Session { at_start, options, mut origin, mut net, header, .. } = Session::open(&request, console)?;
@@ -97,6 +99,9 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         budget::install(&mut net, &plan, args.device_memory.unwrap_or(Bytes::MAX))?;
         Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()))
     };
+    if args.planning.verify {
+        verify(&origin.device, &plan, console)?;
+    }
     let layer_memory = layer_memory(&net);
     let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
         .in_budget();
@@ -118,13 +123,13 @@ fn plan_shapes(
         let budget = budget.exact();
         return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
     }
-    let mut origin = Origin::any(&args.run, &args.planning.measuring)?;
+    let mut origin = Origin::any(&args.run, &args.planning)?;
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
     let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
     let options = args.planning.options(&Environment::of_process(), scaled_to, None)?;
     let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
-        check_memory(&origin.device, largest(&kernels))?;
+        check_memory(&origin.device, &largest(&kernels), None)?;
     }
     let shapes = ShapesReport { source, convolutions: convolutions.len(), kernels: kernels.len() };
     console.text(format!(
@@ -142,6 +147,9 @@ fn plan_shapes(
     notes.iter().try_for_each(|note| console.text(format!("  note        {note}")))?;
     origin.profile(&kernels, &options, console)?;
     let plan = origin.plan(&kernels, &options)?;
+    if args.planning.verify {
+        verify(&origin.device, &plan, console)?;
+    }
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, &plan)?;
     print(&report, console)?;
@@ -190,12 +198,13 @@ pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
 }
 
 /// What measuring the largest of `kernels` takes without its workspace.
-pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
+pub(super) fn largest(kernels: &[Kernel]) -> MemoryReport {
     let bytes = |kernel: &Kernel| {
         let lens = operand_lens(kernel.id.op, &geometry(&kernel.id.shape, kernel.mini_batch));
         lens.into_iter().map(|len| Bytes((len * size_of::<f32>()) as u64)).sum()
     };
-    kernels.iter().map(bytes).max().unwrap_or_default()
+    let arena = kernels.iter().map(bytes).max().unwrap_or_default();
+    MemoryReport { arena, ..MemoryReport::default() }
 }
 
 fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Result<Report, Error> {

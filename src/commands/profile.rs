@@ -7,21 +7,23 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{Environment, ProfileArgs, required},
+    args::{DEFAULT_SEED, Environment, ProfileArgs, required},
     progress::ProfileBar,
+    stop::stop,
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tensor::Device;
+use tensor::{Cpu, Device};
 use trainer::{
     Net,
     database::Database,
+    files::try_writing,
     layers::BuildOptions,
     planning::{Planning, Records},
     spec::{NetSpec, Phase},
@@ -41,7 +43,7 @@ struct Report {
 /// Measures what a policy needs of a net's convolutions, or others, for later runs; or looks after what was measured.
 ///
 /// # Errors
-/// Files, nets and shapes that do not do, a GPU that is not there, files that cannot be written.
+/// Files, nets and shapes that do not do, a GPU that is not there, a database and files that cannot be written.
 pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records(&Environment::of_process())?;
@@ -53,11 +55,21 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
             "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans";
         return Err(Error::Usage(reason.to_owned()));
     }
+    if records.offline {
+        return Err(Error::Usage("--offline has no effect on `profile`, which measures".to_owned()));
+    }
     let device = args.run.device()?;
     let records = args.measuring.records_of(&Environment::of_process(), &device)?;
     let kernels = kernels(args)?;
-    check_memory(&device, largest(&kernels))?;
-    let planning = planning(args, &device).with_records(records);
+    check_memory(&device, &largest(&kernels), None)?;
+    let planning = planning(args, &device).with_records(records.clone()).with_stop(stop()?);
+    // What is measured for later must have where to go.
+    if let Some(database) = &records.database {
+        database.try_adding(&planning.table().device)?;
+    }
+    if let Some(file) = args.out.as_ref().filter(|file| file.is_file() || !file.exists()) {
+        try_writing(file).map_err(refused(file))?;
+    }
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
         let mut shipped = table.of_kernels(&kernels).thinned();
@@ -83,8 +95,9 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     if let Some(samples) = args.net.batch {
         spec.set_mini_batch(samples);
     }
+    let device = Device::Cpu(Cpu::try_new(None)?);
     let images = Some(stand_in(&args.run, &spec));
-    let build = BuildOptions { device: Device::cpu(), seed: args.run.seed(), synthetic: images };
+    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: images };
     Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
 }
 
@@ -110,6 +123,9 @@ fn measure(
     let result = planning.profile_sizes(kernels, args.policy, |progress| bar.show(progress));
     planning.warnings().iter().for_each(|warning| console.warn(warning));
     result?;
+    if let Some(error) = planning.take_unstored() {
+        return Err(error.into());
+    }
     let needed = CostTable::default().missing(kernels, args.policy).len();
     let report = Report {
         command: "profile",
@@ -152,8 +168,7 @@ fn merge(database: &Database, files: &[PathBuf], console: &mut Console) -> Resul
 }
 
 fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(), Error> {
-    let refused = |source| Error::Write { file: folder.display().to_string(), source };
-    fs::create_dir_all(folder).map_err(refused)?;
+    fs::create_dir_all(folder).map_err(refused(folder))?;
     let mut files = Vec::new();
     for known in database.devices()? {
         known.warning.iter().for_each(|warning| console.warn(warning));
@@ -171,6 +186,9 @@ fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Error> {
-    let refused = |source| Error::Write { file: file.display().to_string(), source };
-    fs::write(file, text).map_err(refused)
+    fs::write(file, text).map_err(refused(file))
+}
+
+fn refused(file: &Path) -> impl FnOnce(io::Error) -> Error {
+    |source| Error::Write { file: file.display().to_string(), source }
 }

@@ -16,7 +16,7 @@ use tensor::Device;
 use trainer::{
     Net, NetError,
     layers::{BuildOptions, SyntheticData},
-    net::Layout,
+    net::{Layout, MemoryReport},
     prototxt::{Warning, collapsed},
     spec::{LayerKind, NetSpec, Phase},
 };
@@ -46,6 +46,7 @@ pub(super) struct Request<'a> {
     pub(super) planning: &'a PlanningArgs,
     pub(super) device_memory: Option<Bytes>,
     pub(super) run: &'a RunArgs,
+    pub(super) seed: u64,
     pub(super) notes: &'a Notes,
 }
 
@@ -54,7 +55,7 @@ impl Session {
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
         let at_start = process::resident();
         let origin = match request.command {
-            "plan" => Origin::any(request.run, &request.planning.measuring)?,
+            "plan" => Origin::any(request.run, request.planning)?,
             _ => Origin::device(request.run, &request.planning.measuring)?,
         };
         let device = origin.device.clone();
@@ -70,10 +71,10 @@ impl Session {
             "plan" => Some(stand_in(request.run, &spec)),
             _ => synthetic(request.run, &spec),
         };
-        let build = BuildOptions { device: device.clone(), seed: request.run.seed(), synthetic };
+        let build = BuildOptions { device: device.clone(), seed: request.seed, synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         if origin.recorded.is_none() {
-            check_memory(&device, Layout::new(&[&net], true).report.arena)?;
+            check_memory(&device, &Layout::new(&[&net], true).report, at_start)?;
         }
         let kernels = net.kernels().len();
         let header = Header {
@@ -123,17 +124,27 @@ pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(Warning::to_string).collect()
 }
 
-/// Refuses a run whose arena alone is larger than the machine's memory or what is free of the GPU's, before anything of that
-/// size is asked for.
-pub(super) fn check_memory(device: &Device, arena: Bytes) -> Result<(), Error> {
-    let (place, available) = match device {
-        Device::Cpu(_) => ("this machine", process::machine_memory()),
-        Device::Cuda(cuda) => ("the GPU", Some(Bytes(cuda.memory().map_err(NetError::from)?[0]))),
+/// Refuses a run that needs more memory than is left to this process, or to the GPU, before anything of that size is
+/// asked for. Of what `report` counts outside the arena, what was not resident `at_start` and now is, is there already.
+pub(super) fn check_memory(
+    device: &Device,
+    report: &MemoryReport,
+    at_start: Option<Bytes>,
+) -> Result<(), Error> {
+    let there = process::resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
+    let host = report.host.saturating_sub(there.unwrap_or_default());
+    let refuse = |needed: Bytes, (place, available)| match needed > available {
+        true => Err(Error::Memory { place, needed, available }),
+        false => Ok(()),
     };
-    match available {
-        Some(available) if arena > available => Err(Error::Memory { place, needed: arena, available }),
-        _ => Ok(()),
-    }
+    let on_host = match device {
+        Device::Cpu(_) => report.arena + host,
+        Device::Cuda(cuda) => {
+            refuse(report.arena, ("the GPU", Bytes(cuda.memory().map_err(NetError::from)?[0])))?;
+            host
+        }
+    };
+    process::available_memory().map_or(Ok(()), |left| refuse(on_host, left))
 }
 
 /// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes.
@@ -189,10 +200,17 @@ mod tests {
     #[test]
     fn more_memory_than_the_machine_has_is_refused() {
         let device = Device::cpu();
-        assert!(check_memory(&device, Bytes::mib(1)).is_ok());
+        let check = |arena, host, at_start| {
+            check_memory(&device, &MemoryReport { arena, host, ..MemoryReport::default() }, at_start)
+        };
+        assert!(check(Bytes::mib(1), Bytes::mib(1), None).is_ok());
         if cfg!(target_os = "linux") {
-            let error = check_memory(&device, Bytes::mib(1 << 40)).unwrap_err();
-            assert!(error.to_string().starts_with("the run needs"), "{error}");
+            for (arena, host) in [(1 << 40, 0), (0, 1 << 40)] {
+                let error = check(Bytes::mib(arena), Bytes::mib(host), None).unwrap_err();
+                assert!(error.to_string().starts_with("the run needs"), "{error}");
+            }
+            let resident = process::resident().unwrap();
+            assert!(check(Bytes::ZERO, resident, Some(Bytes::ZERO)).is_ok(), "it is there already");
         }
     }
 }

@@ -10,13 +10,14 @@ use crate::{
     args::TestArgs,
     progress,
     report::{Header, MemoryEstimate, OutputReport, PlanReport, six_digits},
+    stop::{exit_code, stop},
 };
 use serde::Serialize;
 use tensor::{Accumulate, Arena};
 use trainer::{
     Net, NetError,
     net::{Layout, NetLayout, run::Iteration},
-    snapshot::{SnapshotError, load_tensors},
+    snapshot::{SnapshotError, Tensors, load_weights},
     solver::{self, TestOutput, initialize},
     spec::Phase,
 };
@@ -32,12 +33,15 @@ struct Report {
     outputs: Vec<OutputReport>,
 }
 
-/// Runs trained weights over test data and averages the net's outputs.
+/// Runs trained weights over test data and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
+/// the averages of those before.
 ///
 /// # Errors
-/// Files, nets, data and limits that do not do, and weights of another net.
+/// Files, nets, data and limits that do not do, weights of another net, and [`Error::Stopped`].
 pub fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
+    // What is wrong with them should not come out after measuring.
+    load_weights(&args.weights)?;
     let request = Request {
         command: "test",
         model: &args.model,
@@ -46,6 +50,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         planning: &args.planning,
         device_memory: None,
         run: &args.run,
+        seed: args.seed,
         notes: &Notes::default(),
     };
     let mut session = Session::open(&request, &mut console)?;
@@ -53,25 +58,30 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     let Session { at_start, options, mut origin, mut net, header, .. } = session;
     let plan = origin.install(&mut net, &options)?;
     let layout = Layout::new(&[&net], false);
-    verify(&args.run, net.device(), &plan, &mut console)?;
-    check_memory(net.device(), layout.report.arena)?;
+    if args.planning.verify {
+        verify(net.device(), &plan, &mut console)?;
+    }
+    check_memory(net.device(), &layout.report, at_start)?;
     let memory = MemoryEstimate::new(&layout.report, at_start, net.device());
     let plan = PlanReport::new(&plan, &[]);
     console.text(format!("  plan        {}\n{memory}\n", plan.policies()))?;
 
     let mut arena = Arena::on(net.device(), layout.len).map_err(NetError::from)?;
-    initialize(&net, &layout.nets[0], &mut arena, args.run.seed())?;
-    load(args, &net, &layout.nets[0], &mut arena)?;
-    let outputs = mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;
+    initialize(&net, &layout.nets[0], &mut arena, args.seed)?;
+    load(&load_weights(&args.weights)?, &net, &layout.nets[0], &mut arena)?;
+    let (outputs, iterations) =
+        mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;
     let loss = outputs.iter().map(OutputReport::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
     outputs.iter().flat_map(OutputReport::lines).try_for_each(|line| console.text(line))?;
-    console.object(&Report { header, memory, plan, iterations: args.iterations, loss, outputs })
+    console.object(&Report { header, memory, plan, iterations, loss, outputs })?;
+    let stopped = exit_code().filter(|_| iterations < args.iterations);
+    let after = format!("after {iterations} of {} mini-batches", args.iterations);
+    stopped.map_or(Ok(()), |exit_code| Err(Error::Stopped { after, exit_code }))
 }
 
-/// Puts the weights of `args` in their places. The file must be of this very net.
-fn load(args: &TestArgs, net: &Net, layout: &NetLayout, arena: &mut Arena) -> Result<(), SnapshotError> {
-    let weights = load_tensors(&args.weights)?;
+/// Puts `weights` in their places. They must be of this very net.
+fn load(weights: &Tensors, net: &Net, layout: &NetLayout, arena: &mut Arena) -> Result<(), SnapshotError> {
     let params = || net.graph().params.iter().zip(&layout.params);
     weights.check(params().map(|(param, _)| (param.name.as_str(), param.declaration.shape.dims())))?;
     for (param, spans) in params() {
@@ -81,27 +91,31 @@ fn load(args: &TestArgs, net: &Net, layout: &NetLayout, arena: &mut Arena) -> Re
     Ok(())
 }
 
-/// Prints the outputs of every mini-batch, and returns their means.
+/// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped.
 fn mean_outputs(
     net: &mut Net,
     layout: &NetLayout,
     arena: &mut Arena,
     iterations: usize,
     console: &mut Console,
-) -> Result<Vec<OutputReport>, Error> {
+) -> Result<(Vec<OutputReport>, usize), Error> {
     let bar = progress::bar(iterations as u64, "testing");
     let mut sums = None;
-    for batch in 0..iterations {
-        let outputs = forward(net, layout, arena, batch as u64)?;
+    let stop = stop()?;
+    let _listening = stop.listen();
+    let mut done = 0;
+    while done < iterations && !stop.is_requested() {
+        let outputs = forward(net, layout, arena, done as u64)?;
         for (name, value) in outputs.iter().flat_map(|output| output.values.iter().map(|v| (&output.name, v)))
         {
-            bar.suspend(|| console.text(format!("Batch {batch}, {name} = {}", six_digits(*value))))?;
+            bar.suspend(|| console.text(format!("Batch {done}, {name} = {}", six_digits(*value))))?;
         }
         solver::add(&mut sums, outputs);
         bar.inc(1);
+        done += 1;
     }
     bar.finish_and_clear();
-    Ok(solver::mean(sums, iterations).into_iter().map(OutputReport::from).collect())
+    Ok((solver::mean(sums, done).into_iter().map(OutputReport::from).collect(), done))
 }
 
 /// The outputs of one forward pass.

@@ -43,6 +43,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         planning: &args.planning,
         device_memory: args.device_memory,
         run: &args.run,
+        seed: args.seed,
         notes,
     };
     let mut session = Session::open(&request, &mut console)?;
@@ -95,10 +96,12 @@ fn timed(
     let Session { at_start, options, device_memory, origin, net, header } = session;
     let planning_ms = (origin.planning.planning() - before).as_secs_f64() * 1e3;
     let layers = layer_memory(&net);
-    verify(&args.run, net.device(), &plan, console)?;
+    if args.planning.verify {
+        verify(net.device(), &plan, console)?;
+    }
     let device = net.device().clone();
     let timing = Timing::new(net, plan.clone());
-    check_memory(&device, timing.memory().arena)?;
+    check_memory(&device, timing.memory(), at_start)?;
     let memory = MemoryEstimate::new(timing.memory(), at_start, &device);
     let policies = PlanReport::new(&plan, &[]).policies();
     console.text(format!("  plan        {policies}; made in {planning_ms:.2} ms\n{memory}\n"))?;
@@ -116,7 +119,7 @@ fn run(timing: Timing, args: &TimeArgs) -> Result<(TimeReport, Net), Error> {
     let positions = timing.net().positions().map(|(layer, position)| (layer.to_owned(), position));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = progress::bar(args.iterations as u64, "timing");
-    let result = timing.run(args.iterations, args.run.seed(), |_, _| bar.inc(1));
+    let result = timing.run(args.iterations, args.seed, |_, _| bar.inc(1));
     bar.finish_and_clear();
     let (report, mut net) = result?;
     positions.iter().for_each(|(layer, position)| net.set_position(layer, *position));

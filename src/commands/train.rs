@@ -11,13 +11,13 @@ use crate::{
     console::complain,
     process,
     report::{Header, MemoryEstimate, OutputReport, PlanReport, StepLine, TestLines, TrainSummary},
-    stop::StopRequest,
+    stop::{exit_code, stop},
 };
 use averages::MovingAverages;
 use prepare::{announce, prepare, start_from};
 use progress::Meter;
 use serde::Serialize;
-use trainer::Solver;
+use trainer::{Solver, Stop, TrainError};
 
 #[derive(Serialize)]
 struct Report {
@@ -36,54 +36,91 @@ struct Training<'a> {
     solver: Solver,
     /// The iteration that it began at.
     first: u64,
-    stop: StopRequest,
+    stop: Stop,
     meter: Meter,
     averages: MovingAverages,
     steps: Vec<StepLine>,
     tests: Vec<TestLines>,
+    /// The last loss.
+    loss: f64,
+    /// The last snapshot and its iteration; at first the one that it goes on from.
+    saved: Option<(u64, String)>,
+    /// Whether everything is done, the tests at the end, too.
+    is_complete: bool,
 }
 
-/// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after the iteration
-/// that it comes in, with a snapshot if any are written at all.
+/// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after its iteration, or
+/// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
+/// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the loss has diverged, as
+/// the weights had before, or writing is what failed.
 ///
 /// # Errors
-/// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, and
-/// [`Error::Stopped`].
+/// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
+/// that nobody reads, and [`Error::Stopped`].
 pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let at_start = process::resident();
     let mut console = Console::new(args.run.json);
-    let (prepared, header, averages) = prepare(args, notes, &mut console)?;
-    let (memory, plan) = announce(args, &prepared, at_start, &mut console)?;
+    let stop = stop()?;
+    let nothing = |error: Error| error.of_training("nothing was trained");
+    let (prepared, header, averages, _place) = prepare(args, notes, &stop, &mut console).map_err(nothing)?;
+    let (memory, plan) = announce(args, &prepared, at_start, &mut console).map_err(nothing)?;
 
     let mut solver = prepared.start()?;
     start_from(args, &mut solver)?;
-    let first = solver.iteration();
-    let meter = Meter::new(first, solver.spec().max_iter, header.net.mini_batch * solver.spec().iter_size);
-    let stop = StopRequest::listen().map_err(Error::Signals)?;
-    let (steps, tests) = (Vec::new(), Vec::new());
-    let mut training = Training { console: &mut console, solver, first, stop, meter, averages, steps, tests };
+    let mini_batch = header.net.mini_batch;
+    let mut training = Training::new(args, solver, (mini_batch, averages), stop, &mut console);
     let summary = training.run()?;
-    let stopped = training.stopped(&summary);
+    let stopped = training.stopped();
     let Training { steps, tests, .. } = training;
-    console.text(format!("\n{summary}"))?;
-    if let Some(peak) = memory.compare(summary.peak_resident_bytes) {
-        console.text(format!("Peak resident memory {peak}"))?;
-    }
-    console.object(&Report { header, memory, plan, steps, tests, summary })?;
-    stopped.map_or(Ok(()), Err)
+    let report = Report { header, memory, plan, steps, tests, summary };
+    let printed = print(&report, &mut console);
+    // A terminal that closes takes the output with it: that it was asked to stop is what matters.
+    stopped.map_or(printed.map_err(|error| error.of_training("the training is complete")), Err)
 }
 
-impl Training<'_> {
+fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
+    let summary = &report.summary;
+    console.text(format!("\n{summary}"))?;
+    if let Some(peak) = report.memory.compare(summary.peak_resident_bytes) {
+        console.text(format!("Peak resident memory {peak}"))?;
+    }
+    console.object(report)
+}
+
+impl<'a> Training<'a> {
+    fn new(
+        args: &TrainArgs,
+        solver: Solver,
+        (mini_batch, averages): (usize, MovingAverages),
+        stop: Stop,
+        console: &'a mut Console,
+    ) -> Self {
+        let first = solver.iteration();
+        let meter = Meter::new(first, solver.spec().max_iter, mini_batch * solver.spec().iter_size);
+        let saved = args.snapshot.as_ref().map(|path| (first, path.display().to_string()));
+        let (steps, tests) = (Vec::new(), Vec::new());
+        let (loss, is_complete) = (f64::NAN, false);
+        Self { console, solver, first, stop, meter, averages, steps, tests, loss, saved, is_complete }
+    }
+
+    /// Trains to the end, or until it is asked to stop.
     fn run(&mut self) -> Result<TrainSummary, Error> {
-        let mut loss = f64::NAN;
-        let mut snapshot = None;
-        while !self.is_finished() && self.stop.exit_code().is_none() {
+        let _listening = self.stop.listen();
+        let result = self.iterate();
+        let result = result.or_else(|error| self.leave(error));
+        self.meter.finish();
+        result.map(|()| self.summary())
+    }
+
+    fn iterate(&mut self) -> Result<(), Error> {
+        while !self.is_finished() && !self.stop.is_requested() {
             let iteration = self.solver.iteration();
-            if self.is_test_due(iteration) {
-                self.test()?;
+            if self.is_test_due(iteration) && !self.test()? {
+                break;
             }
-            let step = self.meter.step(|| self.solver.step())?;
-            loss = step.smoothed_loss;
+            let (solver, stop) = (&mut self.solver, &self.stop);
+            let Some(step) = self.meter.step(|| solver.step_unless(stop))? else { break };
+            self.loss = step.smoothed_loss;
             self.meter.show(&step);
             if every(self.solver.spec().display, iteration) {
                 let line = StepLine::new(&step, self.meter.images_per_s());
@@ -91,41 +128,64 @@ impl Training<'_> {
                 self.steps.push(line);
             }
             if every(self.solver.spec().snapshot.interval, self.solver.iteration()) {
-                snapshot = Some(self.snapshot()?);
+                self.snapshot()?;
             }
         }
-        if self.is_last_snapshot_due() {
-            snapshot = Some(self.snapshot()?);
+        if self.solver.spec().snapshot.after_train || !self.is_finished() {
+            self.save()?;
         }
-        if self.is_finished() {
-            self.test()?;
-        }
-        self.meter.finish();
-        Ok(self.summary(loss, snapshot))
+        self.is_complete = self.is_finished() && self.test()?;
+        Ok(())
     }
 
     fn is_finished(&self) -> bool {
         self.solver.iteration() >= self.solver.spec().max_iter as u64
     }
 
-    /// Whether the state at the end is not on disk yet, but should be: as the solver says, and where the end comes early,
-    /// if there are to be any snapshots.
-    fn is_last_snapshot_due(&self) -> bool {
-        let (snapshot, iteration) = (&self.solver.spec().snapshot, self.solver.iteration());
-        let wanted = snapshot.after_train || (!self.is_finished() && snapshot.interval > 0);
-        wanted && iteration > self.first && !every(snapshot.interval, iteration)
+    /// Writes a snapshot, if any are to be written, and this iteration's is not on disk yet.
+    fn save(&mut self) -> Result<(), Error> {
+        let saved = self.saved.as_ref().map_or(self.first, |(iteration, _)| *iteration);
+        let is_new = self.solver.iteration() > saved;
+        if is_new && self.solver.spec().snapshot.is_wanted() { self.snapshot() } else { Ok(()) }
+    }
+
+    /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only its
+    /// last words were not read.
+    fn leave(&mut self, error: Error) -> Result<(), Error> {
+        let unsaved = match &error {
+            Error::Train(TrainError::Diverged { .. }) | Error::Snapshot(_) => None,
+            // Where nobody reads that it was written, it was all the same.
+            _ => self.save().err().filter(|error| !matches!(error, Error::Output(_))),
+        };
+        if self.stop.is_requested() && unsaved.is_none() && matches!(error, Error::Output(_)) {
+            return Ok(());
+        }
+        let next = match unsaved {
+            Some(unsaved) => format!("{unsaved}; {}", self.next()),
+            None => self.next(),
+        };
+        Err(Error::Failed { source: Box::new(error), next })
     }
 
     /// What there is to say of a training that was stopped before its end.
-    fn stopped(&self, summary: &TrainSummary) -> Option<Error> {
-        let exit_code = self.stop.exit_code().filter(|_| !self.is_finished())?;
-        let next = match &summary.snapshot {
-            Some(path) => format!("--snapshot {path} goes on from there"),
-            None if summary.iterations == self.first => "there was nothing new to save".to_owned(),
-            None => "no snapshot was asked for".to_owned(),
-        };
-        let (iteration, max_iter) = (summary.iterations, self.solver.spec().max_iter);
-        Some(Error::Stopped { iteration, max_iter, next, exit_code })
+    fn stopped(&self) -> Option<Error> {
+        let exit_code = exit_code().filter(|_| !self.is_complete)?;
+        let (iteration, max_iter) = (self.solver.iteration(), self.solver.spec().max_iter);
+        let after = format!("after {iteration} of {max_iter} iterations; {}", self.next());
+        Some(Error::Stopped { after, exit_code })
+    }
+
+    /// How to go on.
+    fn next(&self) -> String {
+        let iteration = self.solver.iteration();
+        match &self.saved {
+            _ if self.is_finished() => "only the tests at its end are missing".to_owned(),
+            Some((saved, path)) if *saved == iteration => format!("--snapshot {path} goes on from there"),
+            Some((saved, path)) => format!("--snapshot {path} goes on from iteration {saved}"),
+            None if !self.solver.spec().snapshot.is_wanted() => "no snapshot was asked for".to_owned(),
+            None if iteration == self.first => "there was nothing new to save".to_owned(),
+            None => "there is no snapshot to go on from".to_owned(),
+        }
     }
 
     fn is_test_due(&self, iteration: u64) -> bool {
@@ -133,17 +193,18 @@ impl Training<'_> {
         every(spec.test_interval, iteration) && (iteration > 0 || spec.test_initialization)
     }
 
-    /// Runs all tests and prints their outputs.
-    fn test(&mut self) -> Result<(), Error> {
+    /// Runs all tests and prints their outputs; says whether it got to the end.
+    fn test(&mut self) -> Result<bool, Error> {
         for net in 0..self.solver.spec().tests.len() {
-            let outputs = self.meter.pause(|| self.solver.test(net))?;
+            let (solver, stop) = (&mut self.solver, &self.stop);
+            let Some(outputs) = self.meter.pause(|| solver.test_unless(net, stop))? else { return Ok(false) };
             let outputs = outputs.into_iter().map(Into::into).collect();
             let lines = TestLines { iteration: self.solver.iteration(), net, outputs };
             self.say(&lines)?;
             self.explain(&lines);
             self.tests.push(lines);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Says on stderr why a test's loss may be far above that of training.
@@ -155,10 +216,10 @@ impl Training<'_> {
         }
     }
 
-    fn snapshot(&mut self) -> Result<String, Error> {
+    fn snapshot(&mut self) -> Result<(), Error> {
         let path = self.solver.snapshot()?.display().to_string();
-        self.say(&format!("Snapshotting solver state to {path}"))?;
-        Ok(path)
+        self.saved = Some((self.solver.iteration(), path.clone()));
+        self.say(&format!("Snapshotting solver state to {path}"))
     }
 
     fn say(&mut self, line: &impl std::fmt::Display) -> Result<(), Error> {
@@ -166,17 +227,18 @@ impl Training<'_> {
         self.meter.suspend(|| console.text(line))
     }
 
-    fn summary(&self, loss: f64, snapshot: Option<String>) -> TrainSummary {
+    fn summary(&self) -> TrainSummary {
         let last = self.tests.last().map_or(0, |test| test.iteration);
         let outputs = self.tests.iter().filter(|test| test.iteration == last).flat_map(|test| &test.outputs);
+        let written = self.saved.iter().filter(|(iteration, _)| *iteration > self.first);
         TrainSummary {
             iterations: self.solver.iteration(),
             max_iter: self.solver.spec().max_iter,
-            loss,
+            loss: self.loss,
             seconds: self.meter.seconds(),
             images_per_s: self.meter.mean_images_per_s(),
             accuracies: outputs.filter(|output| output.loss_weight == 0.0).cloned().collect(),
-            snapshot,
+            snapshot: written.map(|(_, path)| path.clone()).next(),
             peak_resident_bytes: process::peak_resident().map(|bytes| bytes.0),
         }
     }

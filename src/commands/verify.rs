@@ -1,46 +1,77 @@
-//! `--verify`: does every kernel compute, as planned, what its plainest execution computes?
+//! `--verify`: does every kernel compute, as planned, what it should?
 
-use crate::{Console, Error, args::RunArgs};
-use cudnn_layers::conv::{profile::geometry, verify::distance};
-use planner::Plan;
-use tensor::{Device, testing::distance_tolerance};
-use trainer::NetError;
+use super::setup::check_memory;
+use crate::{Console, Error, progress};
+use cudnn_layers::conv::{
+    profile::geometry,
+    verify::{distances, memory},
+};
+use planner::{Plan, PlannedKernel};
+use tensor::{Accumulate, Device, testing::distance_tolerance};
+use trainer::{NetError, net::MemoryReport};
 
-/// Runs every kernel of `plan` as planned and undivided without workspace, if the user asked for it.
+/// Runs every kernel of `plan` as planned, replacing its output and adding to it, and compares that with the definition of a
+/// convolution in double precision.
 ///
 /// # Errors
-/// [`Error::Verification`] for the first kernel whose results are further apart than its algorithms' accuracy explains.
-pub(super) fn verify(
-    run: &RunArgs,
-    device: &Device,
-    plan: &Plan,
-    console: &mut Console,
-) -> Result<(), Error> {
-    if !run.verify {
-        return Ok(());
-    }
+/// [`Error::Verification`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
+/// operands that are larger than the memory.
+pub(super) fn verify(device: &Device, plan: &Plan, console: &mut Console) -> Result<(), Error> {
     let mut worst: Option<(f64, String)> = None;
-    for planned in &plan.kernels {
-        let (kernel, configuration) = (&planned.kernel, &planned.configuration);
-        let name = format!("{} {}", kernel.name, kernel.id.op);
-        let geometry = geometry(&kernel.id.shape, kernel.mini_batch);
-        let found = distance(device, kernel.id.op, geometry, configuration)
-            .map_err(|source| NetError::Run { layer: kernel.name.clone(), source: source.into() })?;
-        let tolerance = distance_tolerance(configuration.max_error());
-        // Written so that a NaN fails.
-        if !matches!(found.partial_cmp(&tolerance), Some(order) if order.is_le()) {
-            let configuration = configuration.to_string();
-            return Err(Error::Verification { kernel: name, configuration, distance: found, tolerance });
-        }
+    let different = different(plan);
+    let bar = progress::bar(different.len() as u64, "verifying");
+    for planned in &different {
+        let found = verify_kernel(device, planned)?;
         if worst.as_ref().is_none_or(|(worst, _)| found > *worst) {
-            worst = Some((found, name));
+            worst = Some((found, format!("{} {}", planned.kernel.name, planned.kernel.id.op)));
         }
+        bar.inc(1);
     }
+    bar.finish_and_clear();
+    let (all, different) = (plan.kernels.len(), different.len());
     match worst {
         Some((distance, name)) => console.text(format!(
-            "  verified    {} kernels against undivided ones without workspace: relative L2 distance at most {distance:.1e} ({name})",
-            plan.kernels.len()
+            "  verified    {all} kernels, {different} of them different, replacing and adding, against exact sums over their \
+             outputs: relative L2 distance about {distance:.1e} at most ({name})"
         )),
         None => console.text("  verified    no kernels"),
     }
+}
+
+/// The kernels of `plan` without those that do what one before them does.
+fn different(plan: &Plan) -> Vec<&PlannedKernel> {
+    let what = |planned: &PlannedKernel| (planned.kernel.id, planned.kernel.mini_batch);
+    let mut different: Vec<&PlannedKernel> = Vec::new();
+    for planned in &plan.kernels {
+        let same = |other: &&PlannedKernel| {
+            what(other) == what(planned) && other.configuration == planned.configuration
+        };
+        if !different.iter().any(same) {
+            different.push(planned);
+        }
+    }
+    different
+}
+
+/// The distance of one kernel from the definition.
+fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, Error> {
+    let PlannedKernel { kernel, configuration, .. } = planned;
+    let geometry = geometry(&kernel.id.shape, kernel.mini_batch);
+    let arena = memory(kernel.id.op, &geometry, configuration);
+    check_memory(device, &MemoryReport { arena, ..MemoryReport::default() }, None)?;
+    let found = distances(device, kernel.id.op, geometry, configuration)
+        .map_err(|source| NetError::Run { layer: kernel.name.clone(), source: source.into() })?;
+    let tolerance = distance_tolerance(configuration.max_error());
+    for (accumulate, distance) in found {
+        // Written so that a NaN fails.
+        if !matches!(distance.partial_cmp(&tolerance), Some(order) if order.is_le()) {
+            let how = match accumulate {
+                Accumulate::Replace => "replacing",
+                Accumulate::Add => "adding to",
+            };
+            let (kernel, configuration) = (kernel.to_string(), configuration.to_string());
+            return Err(Error::Verification { kernel, configuration, how, distance, tolerance });
+        }
+    }
+    Ok(found.into_iter().fold(0.0, |worst, (_, distance)| distance.max(worst)))
 }

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(with(",2,2", ""), (2, "10 columns are too few: stride_h is missing".to_owned()));
         assert!(with("161", "4").1.contains("window of 5"));
         assert!(with(", 8,", ", 0,").1.contains("mini-batch"));
-        assert_eq!(with("ResNet\", 56", "ResNet\", 99999999").0, 5);
+        assert_eq!(with("ResNet\", 56", "ResNet\", 4000000000").0, 5);
     }
 
     proptest! {

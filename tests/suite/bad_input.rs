@@ -18,10 +18,8 @@ pub(crate) fn assert_refused(output: &Output, code: i32, parts: &[&str], case: &
 fn values_of_options_and_variables_are_refused_by_name() {
     let folder = Folder::new();
     for (arguments, parts) in [
-        ("--workspace-limit 0", ["--workspace-limit", "'0'"]),
         ("--workspace-limit -1", ["--workspace-limit", "'-1'"]),
         ("--workspace-limit 64MB0", ["--workspace-limit", "'64MB0'"]),
-        ("--total-workspace 0", ["--total-workspace", "'0'"]),
         ("--batch 0", ["--batch", "'0'"]),
         ("--batch -4", ["--batch", "'-4'"]),
         ("--iterations 0", ["--iterations", "'0'"]),
@@ -40,7 +38,7 @@ fn values_of_options_and_variables_are_refused_by_name() {
     }
     for (name, value) in [
         ("UCUDNN_BATCH_SIZE_POLICY", "power"),
-        ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "0"),
+        ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "-1"),
         ("UCUDNN_TOTAL_WORKSPACE_SIZE", "64MB0"),
         ("UCUDNN_BENCHMARK_DEVICES", "every"),
     ] {
@@ -51,6 +49,31 @@ fn values_of_options_and_variables_are_refused_by_name() {
     assert_refused(&folder.run("train"), 2, &["--solver"], "no solver");
     // A command line that is no command line gets clap's advice, which is longer.
     assert_eq!(folder.run("time --modle net.prototxt").status.code(), Some(2));
+}
+
+#[test]
+fn options_without_effect_are_refused_or_not_offered() {
+    let folder = Folder::new();
+    let shape = "--conv n=2,c=1,h=3,k=1,r=1";
+    for (arguments, parts) in [
+        (format!("plan {shape} --phase TEST"), ["'--conv <SHAPE>' cannot be used with", "--phase"]),
+        (format!("plan {shape} --synthetic=1x3x3"), ["'--conv <SHAPE>' cannot be used with", "--synthetic"]),
+        ("plan --csv list.csv --phase TEST".to_owned(), ["'--csv <FILE>' cannot be used with", "--phase"]),
+        (format!("plan {shape} --seed 3"), ["unexpected argument", "--seed"]),
+        ("plan --model net.prototxt --op forward".to_owned(), ["required", "--conv"]),
+        (format!("profile {shape} --phase TEST"), ["'--conv <SHAPE>' cannot be used with", "--phase"]),
+        (format!("profile {shape} --seed 3"), ["unexpected argument", "--seed"]),
+        (format!("profile {shape} --verify"), ["unexpected argument", "--verify"]),
+        (format!("profile {shape} --date today"), ["required", "--out"]),
+        (format!("profile {shape} --database db --offline"), ["--offline", "no effect"]),
+        ("profile --database db --merge --threads 1".to_owned(), ["cannot be used with", "--threads"]),
+        ("profile --database db --export to --policy all".to_owned(), ["cannot be used with", "--policy"]),
+    ] {
+        let output = folder.run(&arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
+        assert!(parts.iter().all(|part| stderr.contains(part)), "{arguments}: {stderr}");
+    }
 }
 
 #[test]

@@ -112,3 +112,36 @@ fn a_damaged_database_is_one_warning_and_nothing_is_lost() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("file is a file"));
 }
+
+/// To be stored is what profiles are made for.
+#[test]
+fn a_profile_that_cannot_be_stored_fails_before_anything_is_measured() {
+    let folder = Folder::new();
+    folder.write("file", "");
+    for (options, part) in [
+        ("--database file/db", "error: the measurement database cannot make file/db"),
+        ("--out none/table.jsonl", "error: cannot write none/table.jsonl: No such file"),
+    ] {
+        let output = folder.run(&format!("profile --model net.prototxt --threads 2 {options}"));
+        let stderr = text(&output.stderr);
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+        assert!(stderr.starts_with(part), "{stderr}");
+        assert!(!text(&output.stdout).contains("measured"), "{output:?}");
+    }
+    // A plan is made all the same.
+    let output = folder.run(&format!("{PLAN} --database file/db"));
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stderr).contains("the measurement database cannot make file/db"), "{output:?}");
+}
+
+#[test]
+fn a_table_that_is_none_is_said_without_talk_of_plans() {
+    let folder = Folder::new();
+    let output = folder.run("profile --merge /dev/null --database db");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: cannot use the cost table /dev/null: "), "{stderr}");
+    let output = folder.run("plan --model net.prototxt --device recorded:");
+    let sentence = "error: --device recorded: names no cost table; --device recorded:FILE does\n";
+    assert_eq!((output.status.code(), &text(&output.stderr)[..]), (Some(2), sentence));
+}

@@ -107,7 +107,9 @@ impl Folder {
     }
 
     pub(crate) fn run_with(&self, arguments: &str, environment: &[(&str, &str)]) -> Output {
-        self.command(arguments).envs(environment.iter().copied()).output().unwrap()
+        let mut output = self.command(arguments).envs(environment.iter().copied()).output().unwrap();
+        output.stderr = without_progress(&text(&output.stderr)).into_bytes();
+        output
     }
 
     /// The command, ready to run.
@@ -147,4 +149,16 @@ impl Folder {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// What was complained about, without the lines that a run of more than a few seconds writes on the way.
+pub(crate) fn without_progress(stderr: &str) -> String {
+    stderr.split_inclusive('\n').filter(|line| !is_progress(line)).collect()
+}
+
+/// Whether `line` says how far something has come, such as `measuring 20/84: conv2 Forward at 32`.
+pub(crate) fn is_progress(line: &str) -> bool {
+    let mut words = line.split([' ', '/', ':', '\n']);
+    matches!(words.next(), Some("measuring" | "training" | "testing" | "timing"))
+        && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
 }

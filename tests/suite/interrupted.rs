@@ -1,22 +1,30 @@
-//! `train` when it cannot go on: a signal, a full disk.
+//! Commands that cannot go on: a signal, a full disk, a reader that goes away.
 #![cfg(unix)]
 
-use crate::fixtures::{Folder, text};
+use crate::fixtures::{Folder, is_progress, text, without_progress};
+use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
     process::{Child, ChildStdout, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 const TRAIN: &str = "train --solver solver.prototxt --no-test --max-iter 1000000 --snapshot-prefix s/small";
 
 /// A training that would go on for hours, once it has begun.
 fn begin(folder: &Folder, arguments: &str) -> (Child, BufReader<ChildStdout>) {
+    begin_until(folder, arguments, "Iteration 3, loss")
+}
+
+/// A run that would go on for hours, once it has said something.
+fn begin_until(folder: &Folder, arguments: &str, said: &str) -> (Child, BufReader<ChildStdout>) {
     let mut command = folder.command(arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    while !line.starts_with("Iteration 3, loss") {
+    while !line.starts_with(said) {
         line.clear();
         assert!(stdout.read_line(&mut line).unwrap() > 0, "it ended before it was asked to");
     }
@@ -30,6 +38,7 @@ fn end(mut child: Child, mut stdout: BufReader<ChildStdout>, signal: &str) -> (O
     let (mut said, mut complained) = (String::new(), String::new());
     stdout.read_to_string(&mut said).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut complained).unwrap();
+    let complained = without_progress(&complained);
     (child.wait().unwrap().code(), said, complained)
 }
 
@@ -42,9 +51,19 @@ fn snapshots(folder: &Folder) -> Vec<String> {
     names
 }
 
+/// Under `nohup` these tests, and what they start, are not to end with their terminal.
+fn hangups_are_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
+}
+
 #[test]
 fn a_signal_stops_a_training_with_a_snapshot_to_go_on_from() {
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        if signal == "HUP" && hangups_are_ignored() {
+            continue;
+        }
         let folder = Folder::new();
         let (child, stdout) = begin(&folder, TRAIN);
         let (exit_code, said, complained) = end(child, stdout, signal);
@@ -95,4 +114,170 @@ fn a_full_disk_is_one_sentence_and_leaves_no_half_of_a_snapshot() {
     assert!(stderr.starts_with(sentence), "{stderr}");
     assert_eq!(snapshots(&folder), ["small_iter_6.safetensors"], "what was there before, and nothing else");
     assert_eq!(folder.read("s/small_iter_6.safetensors"), b"from before");
+}
+
+/// What a script takes for success must be one.
+#[test]
+fn a_training_whose_output_nobody_reads_stops_with_a_snapshot() {
+    let folder = Folder::new();
+    let (mut child, stdout) = begin(&folder, TRAIN);
+    drop(stdout);
+    let mut complained = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut complained).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{complained}");
+    let complained = without_progress(&complained);
+    let sentence = "error: cannot write to standard output: Broken pipe (os error 32); --snapshot ";
+    let rest = complained.strip_prefix(sentence).expect(&complained);
+    let (path, rest) = rest.split_once(' ').unwrap();
+    assert_eq!(rest, "goes on from there\n");
+    let iteration: usize = path.split(['_', '.']).find_map(|word| word.parse().ok()).unwrap();
+    let arguments = TRAIN.replace("1000000", &(iteration + 2).to_string());
+    folder.succeed(&format!("{arguments} --snapshot {path}"));
+}
+
+/// Its object is all that a training says with `--json`, and comes when everything is done.
+#[test]
+fn a_report_that_nobody_reads_is_no_success_but_the_training_is_complete() {
+    let folder = Folder::new();
+    let mut command =
+        folder.command("train --solver solver.prototxt --snapshot-prefix small --max-iter 3 --json");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let stderr = without_progress(&text(&output.stderr));
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.ends_with("Broken pipe (os error 32); the training is complete\n"), "{stderr}");
+    assert!(folder.path("small_iter_3.solverstate.safetensors").is_file());
+}
+
+/// What is said there is for people, and they have gone.
+#[test]
+fn a_training_whose_complaints_nobody_reads_goes_on() {
+    let folder = Folder::new();
+    folder.change_net("name: \"small\"", "name: \"small\" nothing_known: 3");
+    let mut command = folder.command("train --solver solver.prototxt --snapshot-prefix small --max-iter 3");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(folder.path("small_iter_3.solverstate.safetensors").is_file());
+}
+
+#[test]
+fn a_plan_that_is_read_in_part_is_a_success() {
+    let folder = Folder::new();
+    let mut command = folder.command("plan --model net.prototxt");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), without_progress(&text(&output.stderr))), (Some(0), String::new()));
+}
+
+fn change_solver(folder: &Folder, changes: &[[&str; 2]]) {
+    let mut solver = text(&folder.read("solver.prototxt"));
+    for [from, to] in changes {
+        assert!(solver.contains(from), "the solver has no {from}");
+        solver = solver.replace(from, to);
+    }
+    folder.write("solver.prototxt", solver);
+}
+
+/// A test that takes hours is given up, and the snapshot is that of the iteration before it.
+#[test]
+fn a_signal_is_heard_during_a_test() {
+    let folder = Folder::new();
+    change_solver(
+        &folder,
+        &[["test_iter: 4", "test_iter: 100000000"], ["test_interval: 10", "test_interval: 4"]],
+    );
+    let arguments = TRAIN.replace("--no-test", "");
+    // No test before the first iteration.
+    change_solver(&folder, &[["max_iter: 12", "max_iter: 12 test_initialization: false"]]);
+    let (child, stdout) = begin(&folder, &arguments);
+    sleep(Duration::from_millis(300));
+    let (exit_code, said, complained) = end(child, stdout, "TERM");
+    assert_eq!(exit_code, Some(143), "{said}\n{complained}");
+    let path = "s/small_iter_4.solverstate.safetensors";
+    assert_eq!(
+        complained,
+        format!("stopped: after 4 of 1000000 iterations; --snapshot {path} goes on from there\n")
+    );
+    assert!(!said.contains("Testing"), "{said}");
+}
+
+#[test]
+fn a_signal_is_heard_between_the_mini_batches_of_an_iteration() {
+    let folder = Folder::new();
+    change_solver(&folder, &[["max_iter: 12", "max_iter: 12 iter_size: 100000000"]]);
+    let (child, stdout) = begin_until(&folder, TRAIN, "  prepared");
+    sleep(Duration::from_millis(500));
+    let (exit_code, said, complained) = end(child, stdout, "INT");
+    assert_eq!(exit_code, Some(130), "{said}\n{complained}");
+    assert_eq!(complained, "stopped: after 0 of 1000000 iterations; there was nothing new to save\n");
+}
+
+#[test]
+fn a_test_that_is_stopped_says_what_it_has_found() {
+    let folder = Folder::new();
+    folder.succeed("train --solver solver.prototxt --snapshot-prefix small --max-iter 1 --no-test");
+    let test = "test --model net.prototxt --weights small_iter_1.safetensors --iterations 1000000000";
+    let (child, stdout) = begin_until(&folder, test, "Batch 3, loss");
+    let (exit_code, said, complained) = end(child, stdout, "INT");
+    assert_eq!(exit_code, Some(130), "{said}\n{complained}");
+    let done = complained
+        .strip_prefix("stopped: after ")
+        .and_then(|rest| rest.strip_suffix(" of 1000000000 mini-batches\n"));
+    let done: usize = done.expect(&complained).parse().unwrap();
+    // Of batch 3 the first line was read before.
+    assert!(done == 4 || said.contains(&format!("Batch {}, loss", done - 1)), "{said}");
+    assert!(done > 3 && !said.contains(&format!("Batch {done}, ")), "{said}");
+    assert!(said.contains("\nLoss: ") && said.contains("\naccuracy = "), "{said}");
+}
+
+/// Where stderr is no terminal, measuring says every few seconds how far it is; what was measured when it is stopped is kept.
+#[test]
+fn measuring_tells_its_progress_and_can_be_stopped() {
+    let folder = Folder::new();
+    let profile =
+        "profile --conv n=512,c=64,h=27,w=27,k=192,r=5,s=5,pad=2 --policy all --threads 1 --database db";
+    let mut command = folder.command(profile);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    // At least one measurement is made when the count is no longer 0.
+    while !is_progress(&line) || line.contains(" 0/") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it was asked to");
+    }
+    assert!(line.starts_with("measuring ") && line.contains(" at "), "{line}");
+    let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let mut complained = String::new();
+    stderr.read_to_string(&mut complained).unwrap();
+    let sentence = "stopped: while kernels were measured; what was measured is kept in the database\n";
+    assert_eq!((child.wait().unwrap().code(), &without_progress(&complained)[..]), (Some(130), sentence));
+    let merged = folder.json("profile --merge --database db");
+    assert_eq!(merged["segments"], Value::from(1));
+}
+
+/// With `--json` nothing is said on stdout until the end; a batch system's log should show that something happens.
+#[test]
+fn training_tells_its_progress() {
+    let folder = Folder::new();
+    let mut command = folder.command(&format!("{TRAIN} --json"));
+    let start = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !(is_progress(&line) && line.starts_with("training ")) {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it was asked to");
+    }
+    assert!(start.elapsed() > Duration::from_secs(4), "not too often: {line}");
+    assert!(line.contains("/1000000: loss ") && line.ends_with(" images/s\n"), "{line}");
+    let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["summary"]["snapshot"].is_string());
 }

@@ -7,6 +7,7 @@ mod database;
 mod examples;
 mod fixtures;
 mod interrupted;
+mod limits;
 mod plan;
 mod test_command;
 mod time;

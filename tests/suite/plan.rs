@@ -87,8 +87,11 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
     );
     refused(&folder, &format!("time --model net.prototxt {table}"), &["--device", "`microbatch plan`"]);
     refused(&folder, "plan --model net.prototxt --math tf32 --device cpu", &["--math tf32"]);
-    for option in ["--threads", "--benchmark-devices"] {
-        refused(&folder, &recorded(&format!("--batch 256 {option} 1")), &[option, "no effect", "recorded:"]);
+    for option in
+        ["--threads 1", "--benchmark-devices 1", "--database db", "--no-database", "--offline", "--verify"]
+    {
+        let name = option.split(' ').next().unwrap();
+        refused(&folder, &recorded(&format!("--batch 256 {option}")), &[name, "no effect", "recorded:"]);
     }
 }
 
@@ -189,6 +192,49 @@ fn an_explanation_has_fronts_prices_and_a_curve() {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
     }
+}
+
+#[test]
+fn no_workspace_is_a_limit() {
+    let folder = Folder::new();
+    let none = folder.json(&recorded("--batch 256 --workspace-limit 0 --explain"));
+    let times = |report: &Value| report["plan"]["time_ms"].as_f64().unwrap();
+    for options in ["--total-workspace 0", "--workspace-policy ws --workspace-limit 0"] {
+        let report = folder.json(&recorded(&format!("--batch 256 --explain {options}")));
+        assert_eq!(times(&report), times(&none), "{options}");
+        assert!(numbers(&report["plan"]["kernels"], "workspace_bytes").iter().all(|&bytes| bytes == 0.0));
+        assert_eq!(report["plan"]["limit_bytes"].as_f64(), Some(0.0));
+        let (explanation, price) = (&report["explanation"], "price_ms_per_mib");
+        assert_eq!(explanation["smallest_limit_bytes"].as_f64(), Some(0.0));
+        assert!(explanation[price].as_f64().unwrap() > 0.0, "{explanation}");
+        folder.succeed(&recorded(&format!("--batch 256 --explain {options}")));
+    }
+    for variable in ["UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"] {
+        let output = folder.run_with(&recorded("--batch 256 --json"), &[(variable, "0")]);
+        let report: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+        assert_eq!(times(&report), times(&none), "{variable}");
+    }
+    let memory = recorded("--batch 256 --device-memory 0");
+    refused(&folder, &memory, &["--device-memory 0", "the smallest budget with a plan is"]);
+}
+
+#[test]
+fn a_plan_is_verified_where_it_can_run() {
+    let folder = Folder::new();
+    let shapes = "--threads 2 --conv n=4,c=3,h=8,k=4,r=3 --conv n=4,c=3,h=8,k=4,r=3,name=twin";
+    for subject in [shapes, "--model net.prototxt"] {
+        let plan = format!("plan --policy undivided {subject}");
+        let said = folder.succeed(&format!("{plan} --verify"));
+        let sentence =
+            "replacing and adding, against exact sums over their outputs: relative L2 distance about";
+        assert!(said.contains(sentence), "{said}");
+        assert!(!folder.succeed(&plan).contains("verified"));
+    }
+    let explained = folder.json(&format!("plan --policy undivided {shapes} --explain"));
+    let smallest = &explained["explanation"]["smallest_limit_bytes"];
+    let said =
+        folder.succeed(&format!("plan --policy undivided --workspace-limit {smallest} {shapes} --verify"));
+    assert!(said.contains("verified    6 kernels, 3 of them different") && !said.contains("0.0e0"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! `train`: its output, policies, snapshots.
 
-use crate::fixtures::{Folder, text};
+use crate::{
+    bad_input::assert_refused,
+    fixtures::{Folder, text},
+};
 use serde_json::Value;
 
 const TRAIN: &str = "train --solver solver.prototxt --snapshot-prefix snapshots/small";
@@ -69,7 +72,9 @@ fn a_resumed_training_goes_on_bit_by_bit() {
             assert!(weights == folder.read("snapshots/small_iter_12.safetensors"), "the weights differ");
             assert_eq!(outputs(&whole), outputs(&resumed));
             assert_eq!(configurations(&whole), configurations(&resumed));
-            assert!(plan_note(&resumed).ends_with("nothing is measured: training goes on bit by bit"));
+            assert!(
+                plan_note(&resumed).ends_with("nothing is measured: training resumes bit-exactly under it")
+            );
         }
         let text = folder.succeed(&format!("{TRAIN} {RESUME}"));
         assert!(text.contains("\n  note        the snapshot's plan is used"), "{text}");
@@ -131,6 +136,72 @@ fn with_plans(state: &[u8], plans: Option<&str>) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), &header[..], data].concat()
 }
 
+/// What is said at the start is what is so.
+#[test]
+fn a_training_that_goes_on_otherwise_says_so() {
+    let folder = Folder::new();
+    folder.json(&format!("{TRAIN} --no-test"));
+    let solver = text(&folder.read("solver.prototxt"));
+    let net = text(&folder.read("net.prototxt"));
+    for (file, from, to, change) in [
+        ("solver.prototxt", "base_lr: 0.05", "base_lr: 0.04", "bit by bit: the learning rate"),
+        ("net.prototxt", "scale: 0.00390625", "scale: 0.0039", "bit by bit: layer 'data'"),
+        (
+            "net.prototxt",
+            "name: \"data\"",
+            "name: \"digits\"",
+            "data begin anew: digits/TRAIN; there is a position",
+        ),
+    ] {
+        let text = if file == "net.prototxt" { &net } else { &solver };
+        assert!(text.contains(from));
+        folder.write(file, text.replacen(from, to, 1));
+        let resumed = folder.json(&format!("{TRAIN} {RESUME} --no-test"));
+        assert!(plan_note(&resumed).ends_with("is used, nothing is measured"), "{}", resumed["notes"]);
+        let notes = resumed["notes"].to_string();
+        assert!(notes.contains("not as when the snapshot was written") && notes.contains(change), "{notes}");
+        folder.write(file, text);
+    }
+}
+
+#[test]
+fn snapshots_of_an_earlier_training_are_said_at_the_start() {
+    let folder = Folder::new();
+    let notes = |arguments: &str| folder.json(&format!("{TRAIN} --no-test {arguments}"))["notes"].to_string();
+    assert!(!notes("--max-iter 8").contains("earlier training"));
+    let there = "snapshots/small_iter_6 to 8 are there from an earlier training";
+    assert!(notes("").contains(there));
+    assert!(notes(RESUME).contains("snapshots/small_iter_8 to 12 are there"));
+    let unsaved = folder.json("train --solver solver.prototxt --no-snapshot --no-test");
+    assert!(!unsaved["notes"].to_string().contains("earlier training"));
+}
+
+#[test]
+fn the_end_that_is_typed_is_the_end_of_the_rate() {
+    let folder = Folder::new();
+    let solver = text(&folder.read("solver.prototxt"));
+    let poly = solver.replace("\"inv\" gamma: 0.01 power: 0.75", "\"poly\" power: 1");
+    assert!(poly.contains("max_iter: 12"));
+    folder.write("solver.prototxt", poly);
+    let train = |options: &str| {
+        let report = folder.json(&format!("{TRAIN} --no-test {options}"));
+        let steps = report["steps"].as_array().unwrap().clone();
+        steps.iter().map(|step| step["lr"].as_f64().unwrap()).collect::<Vec<_>>()
+    };
+    let expected = |first: u32, last: u32| {
+        (first..last).map(|i| 0.05 * (1.0 - f64::from(i) / f64::from(last))).collect::<Vec<_>>()
+    };
+    let assert_rates = |found: &[f64], expected: &[f64]| {
+        assert_eq!(found.len(), expected.len());
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
+        assert!(found.iter().zip(expected).all(near), "{found:?} is not {expected:?}");
+    };
+    assert_rates(&train("--max-iter 6"), &expected(0, 6));
+    assert_rates(&train("--max-iter 20"), &expected(0, 20));
+    assert_rates(&train(""), &expected(0, 12));
+    assert_rates(&train(&format!("{RESUME} --max-iter 24")), &expected(6, 24));
+}
+
 #[test]
 fn every_policy_gives_the_same_losses() {
     let folder = Folder::new();
@@ -188,4 +259,96 @@ fn a_test_loss_that_batch_norm_explains_is_explained_once() {
     assert!(hint.contains("`moving_average_fraction: 0.9` in batch_norm_param"), "{hint}");
     folder.change_net("bottom: \"conv1\" top: \"conv1\" }\nlayer { name: \"relu1\"", "bottom: \"conv1\" top: \"conv1\" batch_norm_param { moving_average_fraction: 0.5 } }\nlayer { name: \"relu1\"");
     assert_eq!(text(&folder.run(train).stderr), "");
+}
+
+/// Momentum has the shapes of the weights: a test of it would find an accuracy, but not the net's.
+#[test]
+fn a_solver_state_is_not_taken_for_weights_nor_the_other_way_round() {
+    let folder = Folder::new();
+    folder.json(&format!("{TRAIN} --no-test"));
+    let weights = "snapshots/small_iter_6.safetensors";
+    for command in ["train --solver solver.prototxt --no-snapshot", "test --model net.prototxt"] {
+        let output = folder.run(&format!("{command} --weights {STATE}"));
+        let sentence = format!(
+            "{STATE} is a solver state (the momentum of a training), not weights; its weights are in {weights}"
+        );
+        assert_refused(&output, 1, &[&sentence], command);
+    }
+    let output = folder.run(&format!("{TRAIN} --snapshot {weights}"));
+    assert_refused(
+        &output,
+        1,
+        &[&format!("{weights} holds weights, not a solver state; {STATE} is theirs")],
+        "weights",
+    );
+    let output = folder.run("test --model net.prototxt --weights net.prototxt");
+    assert_refused(&output, 1, &["net.prototxt", "it is not a safetensors file"], "a net for weights");
+}
+
+/// Before anything is measured, and not when the first snapshot is due.
+#[test]
+fn a_place_where_no_snapshot_can_be_written_is_refused_at_once() {
+    let folder = Folder::new();
+    folder.succeed("train --solver solver.prototxt --snapshot-prefix new/folder/ --no-test --max-iter 2");
+    assert!(folder.path("new/folder/_iter_2.solverstate.safetensors").is_file());
+    for prefix in ["w".repeat(220), "/proc/self/small".to_owned(), "net.prototxt/small".to_owned()] {
+        let arguments = format!("train --solver solver.prototxt --snapshot-prefix {prefix} --database db");
+        let output = folder.run(&arguments);
+        assert_refused(&output, 1, &["no snapshot can be written as", &prefix], &prefix);
+        assert!(
+            output.stdout.is_empty() && !folder.path("db").exists(),
+            "nothing is measured before: {output:?}"
+        );
+    }
+}
+
+/// An image that cannot be read ends a training, but what was learned until then is not lost.
+#[test]
+fn an_error_on_the_way_leaves_a_snapshot() {
+    let folder = Folder::new();
+    let mut list = String::new();
+    for index in 0..8u8 {
+        folder.write(&format!("images/{index}.png"), []);
+        let image = image::GrayImage::from_fn(8, 8, |x, y| {
+            image::Luma([((x * 31) ^ (y * 17)) as u8 ^ index.wrapping_mul(53)])
+        });
+        image.save(folder.path("images").join(format!("{index}.png"))).unwrap();
+        list += &format!("{index}.png {}\n", index % 2);
+    }
+    folder.write("list.txt", list);
+    folder.change_net("type: \"Data\"", "type: \"ImageData\"");
+    let net = text(&folder.read("net.prototxt"));
+    let (before, after) = net.split_once("data_param {").unwrap();
+    let (_, after) = after.split_once('}').unwrap();
+    let data =
+        "image_data_param { source: \"list.txt\" root_folder: \"images/\" batch_size: 2 is_color: false }";
+    folder.write("net.prototxt", format!("{before}{data}{after}"));
+    let whole = folder.json(&format!("{TRAIN} --no-test"));
+    let weights = folder.read("snapshots/small_iter_12.safetensors");
+
+    let good = folder.read("images/5.png");
+    folder.write("images/5.png", "no image");
+    let train = "train --solver solver.prototxt --no-test --snapshot-prefix snapshots/other";
+    let state = "snapshots/other_iter_2.solverstate.safetensors";
+    let sentence = format!("; --snapshot {state} goes on from there");
+    assert_refused(&folder.run(train), 1, &["layer 'data'", "5.png", &sentence], "an image that is none");
+    folder.write("images/5.png", good);
+    let resumed = folder.json(&format!("{train} --snapshot {state}"));
+    assert_eq!(losses(&whole, 2), losses(&resumed, 0));
+    assert!(weights == folder.read("snapshots/other_iter_12.safetensors"), "the weights differ");
+}
+
+/// What has diverged is not worth saving; what was saved before is named.
+#[test]
+fn a_training_that_diverges_names_its_last_snapshot() {
+    let folder = Folder::new();
+    folder.json("train --solver solver.prototxt --no-test --snapshot-prefix small --max-iter 2");
+    let solver = text(&folder.read("solver.prototxt")).replace("base_lr: 0.05", "base_lr: 1e30");
+    folder.write("solver.prototxt", solver);
+    let state = "small_iter_2.solverstate.safetensors";
+    let output = folder
+        .run(&format!("train --solver solver.prototxt --no-test --snapshot-prefix small --snapshot {state}"));
+    let sentence = format!("; --snapshot {state} goes on from iteration 2");
+    assert_refused(&output, 1, &["diverged", &sentence], "a huge rate");
+    assert!(!folder.path("small_iter_3.safetensors").exists());
 }

@@ -83,7 +83,7 @@ fn main() {
 fn times_ms(algorithm: &dyn CpuAlgorithm, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, len: usize) -> [f64; 2] {
     let [a, b, out] = operand_lens(op, g);
     let (a, b, mut out) = (random(a, 1), random(b, 2), vec![0.0; out]);
-    let mut arena = Arena::new(len);
+    let mut arena = Arena::new(len).expect("memory for the workspace");
     let mut workspace = arena.view_mut(Span { offset: 0, len });
     let mut run_ms = || {
         let start = Instant::now();

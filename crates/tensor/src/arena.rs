@@ -70,6 +70,29 @@ pub enum ArenaError {
     },
 }
 
+/// Memory that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MemoryError {
+    /// Of the host.
+    #[error("the system does not give this process {bytes} bytes of memory")]
+    Host {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// Of a GPU.
+    #[error(transparent)]
+    Device(#[from] CudaError),
+}
+
+/// `len` zeros in host memory, which takes room only where it is written to.
+///
+/// # Errors
+/// [`MemoryError::Host`] for more than the system gives.
+pub fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>, MemoryError> {
+    let refused = |()| MemoryError::Host { bytes: len.saturating_mul(size_of::<T>()) };
+    bytemuck::allocation::try_zeroed_vec(len).map_err(refused)
+}
+
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(256))]
 struct Block([f32; ALIGNMENT]);
@@ -85,17 +108,20 @@ enum Memory {
 
 impl Arena {
     /// Room for `len` elements in host memory, rounded up to a whole [`ALIGNMENT`].
-    pub fn new(len: usize) -> Self {
-        Self(Memory::Host(bytemuck::zeroed_vec(len.div_ceil(ALIGNMENT))))
+    ///
+    /// # Errors
+    /// The system does not give that much.
+    pub fn new(len: usize) -> Result<Self, MemoryError> {
+        Ok(Self(Memory::Host(zeroed(len.div_ceil(ALIGNMENT))?)))
     }
 
     /// Room for `len` elements in the memory of `device`, likewise.
     ///
     /// # Errors
-    /// A GPU has not that much memory left.
-    pub fn on(device: &Device, len: usize) -> Result<Self, CudaError> {
+    /// The system or the GPU has not that much memory left.
+    pub fn on(device: &Device, len: usize) -> Result<Self, MemoryError> {
         match device {
-            Device::Cpu(_) => Ok(Self::new(len)),
+            Device::Cpu(_) => Self::new(len),
             Device::Cuda(cuda) => {
                 let mut arena = DeviceArena::new(cuda.stream(), len.next_multiple_of(ALIGNMENT))?;
                 arena.zero()?;
@@ -208,14 +234,25 @@ fn elements_mut(blocks: &mut [Block]) -> &mut [f32] {
 
 /// What [`Arena::lease`] promises, for an arena of `len` elements on any device.
 pub(crate) fn check(requests: &[(Span, Access)], len: usize) -> Result<(), ArenaError> {
-    for (index, &(span, access)) in requests.iter().enumerate() {
-        if span.offset.checked_add(span.len).is_none_or(|end| end > len) {
-            return Err(ArenaError::Outside { span, len });
+    let is_outside = |span: &Span| span.offset.checked_add(span.len).is_none_or(|end| end > len);
+    if let Some(&(span, _)) = requests.iter().find(|(span, _)| is_outside(span)) {
+        return Err(ArenaError::Outside { span, len });
+    }
+    let mut sorted: Vec<_> = requests.iter().filter(|(span, _)| span.len > 0).collect();
+    sorted.sort_unstable_by_key(|(span, _)| span.offset);
+    // By rising offset, what a span can overlap is the one of furthest end before it, or, if it is only read, the written
+    // one of furthest end.
+    let [mut furthest, mut furthest_written] = [Span::default(); 2];
+    for &&(span, access) in &sorted {
+        let other = if access == Access::Write { furthest } else { furthest_written };
+        if other.overlaps(&span) {
+            return Err(ArenaError::Overlap { first: other, second: span });
         }
-        for &(other, other_access) in &requests[..index] {
-            if (access == Access::Write || other_access == Access::Write) && span.overlaps(&other) {
-                return Err(ArenaError::Overlap { first: other, second: span });
-            }
+        if access == Access::Write {
+            furthest_written = span; // as it overlaps none before it, it ends behind them all
+        }
+        if span.end() > furthest.end() {
+            furthest = span;
         }
     }
     Ok(())
@@ -230,7 +267,7 @@ mod tests {
 
     #[test]
     fn hands_out_disjoint_buffers_together() {
-        let mut arena = Arena::new(74);
+        let mut arena = Arena::new(74).unwrap();
         let leases = arena.lease(&[(A, Access::Read), (B, Access::Write), (A, Access::Read)]).unwrap();
         let [Lease::Read(a), Lease::Write(mut b), Lease::Read(_)] =
             <[Lease<'_>; 3]>::try_from(leases).unwrap()
@@ -244,8 +281,16 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        for len in [1 << 50, usize::MAX] {
+            let error = Arena::new(len).map(|arena| arena.len()).unwrap_err();
+            assert!(error.to_string().starts_with("the system does not give this process"), "{error}");
+        }
+    }
+
+    #[test]
     fn refuses_a_written_overlap_and_a_span_outside() {
-        let mut arena = Arena::new(64);
+        let mut arena = Arena::new(64).unwrap();
         let inner = Span { offset: 8, len: 4 };
         for (first, second) in [(Access::Read, Access::Write), (Access::Write, Access::Read)] {
             let error = arena.lease(&[(A, first), (inner, second)]).unwrap_err();
@@ -257,5 +302,38 @@ mod tests {
             ArenaError::Outside { span: outside, len: 64 }
         );
         assert!(arena.lease(&[(Span { offset: 4, len: 0 }, Access::Write), (A, Access::Write)]).is_ok());
+    }
+
+    /// Against the definition, pair by pair.
+    #[test]
+    fn overlaps_are_found_whatever_the_order() {
+        use rand::RngExt;
+        let mut rng = crate::rng::stream(3, 0);
+        let mut refused = 0;
+        for _ in 0..2000 {
+            let requests: Vec<(Span, Access)> = (0..rng.random_range(1..8))
+                .map(|_| {
+                    let span = Span { offset: rng.random_range(0..60), len: rng.random_range(0..12) };
+                    (span, if rng.random_range(0..3) == 0 { Access::Write } else { Access::Read })
+                })
+                .collect();
+            let clash = |i: usize, j: usize| {
+                let ((a, how_a), (b, how_b)) = (requests[i], requests[j]);
+                a.overlaps(&b) && (how_a == Access::Write || how_b == Access::Write)
+            };
+            let overlap = (0..requests.len()).any(|i| (0..i).any(|j| clash(i, j)));
+            assert_eq!(check(&requests, 80).is_err(), overlap, "{requests:?}");
+            refused += usize::from(overlap);
+        }
+        assert!((500..1900).contains(&refused), "{refused} of 2000");
+    }
+
+    #[test]
+    fn twenty_thousand_buffers_are_checked_at_once() {
+        let requests: Vec<_> =
+            (0..20_000).map(|i| (Span { offset: i * 64, len: 64 }, Access::Write)).collect();
+        let start = std::time::Instant::now();
+        (0..50).for_each(|_| check(&requests, 20_000 * 64).unwrap());
+        assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
     }
 }

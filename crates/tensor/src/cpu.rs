@@ -5,12 +5,15 @@ mod denormals;
 pub mod gather_gemm;
 pub mod gemm;
 pub mod parallel;
+mod processor;
 pub mod simd;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use std::{fmt, sync::Arc};
+use thiserror::Error;
 
 pub use parallel::SharedMut;
+pub use processor::{instruction_set, processor_name};
 
 /// A pool of threads. Cheap to clone; clones share the pool.
 ///
@@ -22,19 +25,29 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A pool of `threads` threads (at least one).
+    /// A pool of `threads` threads (at least one), or, for `None`, of as many as the operating system offers this process.
+    ///
+    /// # Errors
+    /// The operating system refuses to start a thread.
+    pub fn try_new(threads: Option<usize>) -> Result<Self, ThreadError> {
+        let threads = threads.unwrap_or_else(Self::available_threads).max(1);
+        let builder = ThreadPoolBuilder::new().num_threads(threads);
+        let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
+        let refused = |error: ThreadPoolBuildError| ThreadError { threads, reason: error.to_string() };
+        Ok(Self { pool: Arc::new(pool.map_err(refused)?) })
+    }
+
+    /// As [`Cpu::try_new`], for where a handful of threads can be relied upon: tests and benchmarks.
     ///
     /// # Panics
     /// If the operating system refuses to start a thread.
     pub fn new(threads: usize) -> Self {
-        let builder = ThreadPoolBuilder::new().num_threads(threads.max(1));
-        let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
-        Self { pool: Arc::new(pool.expect("the operating system starts a handful of threads")) }
+        Self::try_new(Some(threads)).expect("the operating system starts a handful of threads")
     }
 
-    /// A pool of as many threads as the operating system offers this process.
-    pub fn all_threads() -> Self {
-        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
+    /// As many threads as the operating system offers this process.
+    pub fn available_threads() -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
     }
 
     /// The number of threads.
@@ -46,6 +59,14 @@ impl Cpu {
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         self.pool.install(body)
     }
+}
+
+/// Threads that the operating system refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{threads} threads cannot be started: {reason}")]
+pub struct ThreadError {
+    threads: usize,
+    reason: String,
 }
 
 impl fmt::Debug for Cpu {

@@ -16,9 +16,12 @@ pub enum Device {
 }
 
 impl Device {
-    /// The host with all its threads.
+    /// The host with all its threads, for where these can be relied upon.
+    ///
+    /// # Panics
+    /// If the operating system refuses to start a thread.
     pub fn cpu() -> Self {
-        Device::Cpu(Cpu::all_threads())
+        Device::Cpu(Cpu::new(Cpu::available_threads()))
     }
 
     /// Runs `body` where the device's work is best asked for: on a thread of the processor's pool, or, for a GPU, on this

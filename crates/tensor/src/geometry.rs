@@ -2,6 +2,21 @@
 
 use thiserror::Error;
 
+/// Largest extent, padding, stride or dilation: Caffe's and cuDNN's are integers of 32 bits, too.
+pub const MOST_EXTENT: usize = i32::MAX as usize;
+
+/// Most elements of a blob: far above any memory, and far below what a sum of sizes in bytes could overflow on.
+pub const MOST_ELEMENTS: usize = 1 << 44;
+
+/// Largest extent of an image that is pooled, padding included: the end of a window is then a number of 31 bits.
+const MOST_POOLED: usize = 1 << 30;
+
+/// Elements of a blob of these extents, if they are no more than [`MOST_ELEMENTS`].
+pub fn elements(extents: &[usize]) -> Option<usize> {
+    let count = extents.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
+    count.filter(|&count| count <= MOST_ELEMENTS)
+}
+
 /// Why a geometry was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GeometryError {
@@ -10,6 +25,26 @@ pub enum GeometryError {
     Zero {
         /// The name of the offending extent.
         what: &'static str,
+    },
+    /// An extent, padding, stride or dilation of more than [`MOST_EXTENT`].
+    #[error("an extent of {extent} is more than {MOST_EXTENT}, the largest there is")]
+    Extent {
+        /// The offending extent.
+        extent: usize,
+    },
+    /// An operand of more than [`MOST_ELEMENTS`].
+    #[error("an operand of the extents {extents:?} is more than any machine holds")]
+    Operand {
+        /// Its extents.
+        extents: [usize; 4],
+    },
+    /// A pooling window whose taps cannot be numbered, or an image that is too large with its padding.
+    #[error("windows of {}x{} in a padded image of {}x{} are larger than pooling can be", window[0], window[1], padded[0], padded[1])]
+    PoolExtents {
+        /// Extents of the window.
+        window: [usize; 2],
+        /// Extents of the image and its padding.
+        padded: [usize; 2],
     },
     /// `groups` does not divide both channel counts.
     #[error("{groups} groups do not divide {c} input and {k} output channels")]
@@ -121,7 +156,8 @@ impl ConvGeometry {
         Self { n, ..self }
     }
 
-    /// Checks that every extent is positive, that groups divide the channels and that the window fits.
+    /// Checks that every extent is positive, that groups divide the channels, that the window fits, and that all operands
+    /// can be counted.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -139,6 +175,9 @@ impl ConvGeometry {
         if let Some(&(_, what)) = extents.iter().find(|(extent, _)| *extent == 0) {
             return Err(GeometryError::Zero { what });
         }
+        let [pad, stride, dilation] = [self.pad, self.stride, self.dilation];
+        let sides = [self.h, self.w, self.r, self.s].into_iter().chain(pad).chain(stride).chain(dilation);
+        check_extents([self.n, self.c, self.k].into_iter().chain(sides))?;
         if !self.c.is_multiple_of(self.groups) || !self.k.is_multiple_of(self.groups) {
             return Err(GeometryError::Groups { groups: self.groups, c: self.c, k: self.k });
         }
@@ -149,6 +188,8 @@ impl ConvGeometry {
                 return Err(GeometryError::Window { window, image, pad });
             }
         }
+        let Self { n, c, h, w, k, r, s, groups, .. } = self;
+        check_operands([[n, c, h, w], [k, c / groups, r, s], [n, k, self.out_h(), self.out_w()]])?;
         Ok(self)
     }
 
@@ -208,6 +249,16 @@ impl ConvGeometry {
     }
 }
 
+fn check_extents(mut extents: impl Iterator<Item = usize>) -> Result<(), GeometryError> {
+    let extent = extents.find(|&extent| extent > MOST_EXTENT);
+    extent.map_or(Ok(()), |extent| Err(GeometryError::Extent { extent }))
+}
+
+fn check_operands<const N: usize>(operands: [[usize; 4]; N]) -> Result<(), GeometryError> {
+    let large = operands.into_iter().find(|extents| elements(extents).is_none());
+    large.map_or(Ok(()), |extents| Err(GeometryError::Operand { extents }))
+}
+
 /// How a pooling's output extent is rounded when the windows do not tile the padded image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rounding {
@@ -240,7 +291,8 @@ pub struct PoolGeometry {
 }
 
 impl PoolGeometry {
-    /// Checks that extents are positive, the padding is smaller than the window, the window fits and no window is empty.
+    /// Checks that extents are positive, the padding is smaller than the window, the window fits, no window is empty, and
+    /// that operands and the taps of a window can be counted.
     ///
     /// Where Caffe rounds up without padding, a stride larger than the window can leave it a last window over no pixel
     /// at all. It gives such a window the least `f32` as its maximum and 0 / 0 as its average; here the geometry is
@@ -258,6 +310,8 @@ impl PoolGeometry {
         if let Some(&(_, what)) = extents.iter().find(|(extent, _)| *extent == 0) {
             return Err(GeometryError::Zero { what });
         }
+        let sides = [[self.n, self.c], [self.h, self.w], self.window, self.pad, self.stride];
+        check_extents(sides.into_iter().flatten())?;
         for (axis, image) in [self.h, self.w].into_iter().enumerate() {
             let (window, pad) = (self.window[axis], self.pad[axis]);
             if pad >= window {
@@ -272,6 +326,13 @@ impl PoolGeometry {
                 return Err(GeometryError::EmptyWindow { start, image, stride, window });
             }
         }
+        let padded = [self.h + 2 * self.pad[0], self.w + 2 * self.pad[1]];
+        if padded.iter().any(|&extent| extent > MOST_POOLED) || self.window[0] * self.window[1] > MOST_EXTENT
+        {
+            return Err(GeometryError::PoolExtents { window: self.window, padded });
+        }
+        let Self { n, c, h, w, .. } = self;
+        check_operands([[n, c, h, w], [n, c, self.out_h(), self.out_w()]])?;
         Ok(self)
     }
 
@@ -360,6 +421,27 @@ mod tests {
             pool(8, 2, 2, 2, Rounding::Ceil).validate(),
             Err(GeometryError::PoolPadding { .. })
         ));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_refused() {
+        let most = MOST_EXTENT;
+        let conv = ConvGeometry::new([1, 1, 64, 64], 1, [3, 3]);
+        let extent = GeometryError::Extent { extent: most + 1 };
+        assert_eq!(conv.stride([1, most + 1]).validate(), Err(extent.clone()));
+        assert_eq!(ConvGeometry::new([most + 1, 1, 1, 1], 1, [1, 1]).validate(), Err(extent));
+        // Padding alone makes y larger than anything; with a stride as large it is small.
+        assert!(matches!(conv.pad([most; 2]).validate(), Err(GeometryError::Operand { .. })));
+        let far = conv.pad([most; 2]).stride([most; 2]).validate().unwrap();
+        assert_eq!((far.out_h(), far.out_w()), (3, 3));
+        let filter = ConvGeometry::new([1, most, 1, 1], most, [1, 1]);
+        assert!(matches!(filter.validate(), Err(GeometryError::Operand { .. })));
+        for (window, pad) in [(most, most - 1), (1 << 16, (1 << 16) - 1), (1 << 30, 1 << 29)] {
+            let pooled = pool(64, window, pad, 1 << 29, Rounding::Floor);
+            assert!(matches!(pooled.validate(), Err(GeometryError::PoolExtents { .. })), "{pooled:?}");
+        }
+        let many = PoolGeometry { n: most, c: most, ..pool(64, 2, 0, 2, Rounding::Floor) };
+        assert!(matches!(many.validate(), Err(GeometryError::Operand { .. })));
     }
 
     fn pool(image: usize, window: usize, pad: usize, stride: usize, rounding: Rounding) -> PoolGeometry {

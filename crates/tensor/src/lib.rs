@@ -23,8 +23,8 @@ pub mod staging;
 pub mod testing;
 pub mod view;
 
-pub use arena::{Access, Arena, ArenaError, Lease, Span};
-pub use cpu::Cpu;
+pub use arena::{Access, Arena, ArenaError, Lease, MemoryError, Span};
+pub use cpu::{Cpu, ThreadError};
 pub use device::{Device, Mark};
 pub use dtype::Dtype;
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};

@@ -15,6 +15,10 @@
 
 mod segment;
 
+use crate::{
+    digest::fnv1a,
+    files::{remove_abandoned, try_writing, write_atomically},
+};
 use planner::{CostTable, DeviceHeader, MergeError};
 use segment::{Segment, fresh_name, segments};
 use std::{
@@ -22,8 +26,6 @@ use std::{
     path::{Path, PathBuf},
 };
 use thiserror::Error;
-
-use crate::snapshot::{SnapshotError, write_atomically};
 
 /// A folder of cost tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +56,6 @@ pub enum DatabaseError {
         /// What the system says.
         source: io::Error,
     },
-    /// A segment could not be written.
-    #[error("the measurement database cannot be added to: {0}")]
-    Write(#[from] SnapshotError),
 }
 
 impl DatabaseError {
@@ -79,12 +78,14 @@ impl Database {
     /// Everything known of `device`; dates and commands do not count.
     ///
     /// # Errors
-    /// When files cannot be read. Lines that make no sense are no error: they are skipped, and the warning says so.
+    /// When the folder cannot be listed. Files that cannot be read, and lines that make no sense, are no error: they are
+    /// skipped, and the warning says so.
     pub fn read(&self, device: &DeviceHeader) -> Result<Known, DatabaseError> {
         read_folder(&self.folder_of(device), device)
     }
 
-    /// Adds the measurements of `table`, as a segment of their own; nothing if there are none.
+    /// Adds the measurements of `table`, as a segment of their own; nothing if there are none. Removes what writers that have
+    /// died there left half written.
     ///
     /// # Errors
     /// When the segment cannot be written; nothing is changed then.
@@ -92,20 +93,35 @@ impl Database {
         if table.is_empty() {
             return Ok(());
         }
-        let folder = self.folder_of(&table.device);
-        fs::create_dir_all(&folder).map_err(DatabaseError::at("make", &folder))?;
+        let folder = self.make_folder(&table.device)?;
+        remove_abandoned(&folder, |name| name.ends_with(".jsonl"));
         write(&folder.join(fresh_name()), &table.to_json_lines())
     }
 
+    /// Whether measurements of `device` could be added.
+    ///
+    /// # Errors
+    /// As [`Database::add`].
+    pub fn try_adding(&self, device: &DeviceHeader) -> Result<(), DatabaseError> {
+        let segment = self.make_folder(device)?.join(fresh_name());
+        try_writing(&segment).map_err(DatabaseError::at("write", &segment))
+    }
+
+    fn make_folder(&self, device: &DeviceHeader) -> Result<PathBuf, DatabaseError> {
+        let folder = self.folder_of(device);
+        fs::create_dir_all(&folder).map_err(DatabaseError::at("make", &folder))?;
+        Ok(folder)
+    }
+
     /// Makes one segment of all that each device has. Segments with lines that cannot be read are kept under another name.
-    /// Those that others add meanwhile stay. Returns how many segments there were, and how many there are.
+    /// Those that others add meanwhile stay, and so do files that cannot be read at all. Returns how many segments there were, and how many there are.
     ///
     /// # Errors
     /// When files cannot be read or written; nothing is lost then, as segments go only when their contents stand elsewhere.
     pub fn compact(&self) -> Result<(usize, usize), DatabaseError> {
         let (mut before, mut after) = (0, 0);
         for folder in folders(&self.folder)? {
-            let of_folder = segments(&folder)?;
+            let (of_folder, _) = segments(&folder)?;
             before += of_folder.len();
             after += compact_folder(&of_folder)?;
         }
@@ -119,7 +135,8 @@ impl Database {
     pub fn devices(&self) -> Result<Vec<Known>, DatabaseError> {
         let mut devices = Vec::new();
         for folder in folders(&self.folder)? {
-            let headers = segments(&folder)?.into_iter().filter_map(|segment| Some(segment.table?.device));
+            let (segments, _) = segments(&folder)?;
+            let headers = segments.into_iter().filter_map(|segment| Some(segment.table?.device));
             if let Some(device) = headers.last() {
                 devices.push(read_folder(&folder, &device)?);
             }
@@ -135,8 +152,8 @@ impl Database {
 /// Everything that `folder` has of `device`.
 fn read_folder(folder: &Path, device: &DeviceHeader) -> Result<Known, DatabaseError> {
     let mut table = CostTable::new(device.clone());
-    let mut unreadable: Vec<String> = Vec::new();
-    for segment in segments(folder)? {
+    let (segments, mut unreadable) = segments(folder)?;
+    for segment in segments {
         unreadable.extend(segment.complaints());
         let merged: Option<Result<(), MergeError>> = segment.table.map(|other| table.merge(other));
         if let Some(Err(error)) = merged {
@@ -194,7 +211,7 @@ fn retire(segment: &Segment) -> Result<(), DatabaseError> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
-    Ok(write_atomically(path, |file| file.write_all(text.as_bytes()))?)
+    write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(DatabaseError::at("write", path))
 }
 
 /// The folders of all devices, in order.
@@ -219,15 +236,8 @@ pub fn folder_name(device: &DeviceHeader) -> String {
     let DeviceHeader { name, library_version, threads, .. } = device;
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let short: String = words.collect::<Vec<_>>().join("-").to_ascii_lowercase().chars().take(40).collect();
-    format!("{short}-{:016x}", fnv1a([name, library_version, threads]))
-}
-
-/// FNV-1a, 64 bits: the same on every machine and in every version, which the standard library's hashes need not be.
-fn fnv1a<'t>(texts: impl IntoIterator<Item = &'t String>) -> u64 {
-    let bytes = texts.into_iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    let bytes = [name, library_version, threads].into_iter().flat_map(|text| text.bytes().chain([0]));
+    format!("{short}-{:016x}", fnv1a(bytes))
 }
 
 #[cfg(test)]

@@ -42,9 +42,21 @@ pub enum NetError {
     /// The device failed. Errors are asynchronous, so the step is unknown.
     #[error(transparent)]
     Device(#[from] tensor::cuda::CudaError),
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] tensor::MemoryError),
     /// A GPU met a label out of range.
     #[error("a loss or an accuracy: {0}")]
     Label(cudnn_layers::softmax::LabelError),
+    /// Measuring was stopped on request.
+    #[error("while kernels were measured; {}", match kept {
+        true => "what was measured is kept in the database",
+        false => "nothing of it is kept, as there is no database",
+    })]
+    Stopped {
+        /// Whether what was measured is in a database.
+        kept: bool,
+    },
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),

@@ -11,7 +11,9 @@
 
 pub mod data;
 pub mod database;
+mod digest;
 pub mod error;
+pub mod files;
 pub mod fill;
 #[cfg(test)]
 mod gradient_check;
@@ -23,6 +25,7 @@ mod replay;
 pub mod snapshot;
 pub mod solver;
 pub mod spec;
+pub mod stop;
 #[cfg(test)]
 mod testing;
 pub mod time;
@@ -30,3 +33,4 @@ pub mod time;
 pub use error::NetError;
 pub use net::Net;
 pub use solver::{PlanOrigin, Prepared, Solver, TrainError, TrainOptions};
+pub use stop::Stop;

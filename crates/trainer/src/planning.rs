@@ -1,23 +1,29 @@
 //! From a net's kernels to installed configurations: profile, plan, install.
 
+mod interruptible;
 mod record;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use crate::{
-    database::{Database, Known},
+    database::{Database, DatabaseError, Known},
     error::NetError,
     net::Net,
+    stop::Stop,
 };
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
+use interruptible::Interruptible;
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Kernel, KernelId, Noise, Plan, PlanOptions,
     ProfileError, Profiler, Progress,
 };
 use source::Source;
 use std::time::{Duration, Instant};
-use tensor::Device;
+use tensor::{
+    Device,
+    cpu::{instruction_set, processor_name},
+};
 
 /// Where measurements of earlier runs are, and whether there may be new ones. By default there is none of either kind but
 /// those that are made.
@@ -41,6 +47,9 @@ pub struct Planning {
     records: Records,
     table: CostTable,
     warnings: Vec<String>,
+    stop: Stop,
+    /// Whether what was measured could not be stored, and why.
+    unstored: Option<DatabaseError>,
     /// Whether the database has been read.
     has_read: bool,
     /// How many pairs of kernel and size were known before anything was measured.
@@ -73,6 +82,8 @@ impl Planning {
             records: Records::default(),
             table,
             warnings: Vec::new(),
+            stop: Stop::default(),
+            unstored: None,
             has_read: false,
             known,
             noise: Noise::default(),
@@ -86,11 +97,16 @@ impl Planning {
         Self { records, ..self }
     }
 
+    /// The same, and `stop` ends measuring: what was measured until then is recorded.
+    pub fn with_stop(self, stop: Stop) -> Self {
+        Self { stop, ..self }
+    }
+
     /// Measures what a plan of the nets' kernels with `options` needs and is not known yet: under the `adaptive`
     /// policy what is likely to be of use under this limit.
     ///
     /// # Errors
-    /// [`NetError::Profile`].
+    /// [`NetError::Profile`], [`NetError::Stopped`].
     pub fn profile_for(
         &mut self,
         nets: &mut [&mut Net],
@@ -104,7 +120,7 @@ impl Planning {
     /// As [`Planning::profile_for`], of kernels that need not belong to a net.
     ///
     /// # Errors
-    /// [`NetError::Profile`].
+    /// [`NetError::Profile`], [`NetError::Stopped`].
     pub fn profile_kernels(
         &mut self,
         kernels: &[Kernel],
@@ -136,7 +152,7 @@ impl Planning {
     /// Measures what `policy` needs of `kernels` and is not known yet, telling `progress` on the way.
     ///
     /// # Errors
-    /// [`NetError::Profile`].
+    /// [`NetError::Profile`], [`NetError::Stopped`].
     pub fn profile_sizes(
         &mut self,
         kernels: &[Kernel],
@@ -199,9 +215,14 @@ impl Planning {
         self.noise
     }
 
-    /// What went wrong with the database, one sentence each: plans are made all the same.
+    /// What went wrong with reading the database, one sentence each: plans are made all the same.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// What kept measurements from being stored, if anything did: plans are made of them all the same.
+    pub fn take_unstored(&mut self) -> Option<DatabaseError> {
+        self.unstored.take()
     }
 
     /// Time spent measuring.
@@ -224,16 +245,24 @@ impl Planning {
         if self.records.offline {
             return Ok(());
         }
-        let (before, table) = (self.table.clone(), &mut self.table);
-        let measured =
-            self.source.with_profiler(&self.records.benchmark_devices, |profiler| work(table, profiler));
+        let (before, table, stop) = (self.table.clone(), &mut self.table, &self.stop);
+        let listening = stop.listen();
+        let measured = self.source.with_profiler(&self.records.benchmark_devices, |profiler| {
+            work(table, &mut Interruptible { profiler, stop })
+        });
         let Some(measured) = measured else { return Ok(()) };
         self.profiling += start.elapsed();
         if let Some(database) = &self.records.database {
             let added = database.add(&self.table.changed_since(&before));
-            self.warnings.extend(added.err().map(|error| error.to_string()));
+            self.unstored = added.err().or(self.unstored.take());
         }
-        measured.map_err(|error| NetError::Profile(error.into()))
+        drop(listening);
+        match measured {
+            _ if self.stop.is_requested() => {
+                Err(NetError::Stopped { kept: self.records.database.is_some() && self.unstored.is_none() })
+            }
+            measured => measured.map_err(|error| NetError::Profile(error.into())),
+        }
     }
 
     /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.
@@ -284,49 +313,4 @@ pub fn header(device: &Device) -> DeviceHeader {
             ..DeviceHeader::default()
         },
     }
-}
-
-/// The processor's model, as the operating system names it; where it has only numbers for it (ARM), those.
-pub fn processor_name() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    named_model(&info).unwrap_or_else(|| numbered_model(&info))
-}
-
-fn named_model(cpuinfo: &str) -> Option<String> {
-    let (_, name) = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'))?;
-    Some(name.trim().to_owned())
-}
-
-/// The architecture and the numbers of each kind of core, as in `aarch64 0x41-0xd05-0x1-0 x4, 0x41-0xd0a-0x1-0 x4`.
-fn numbered_model(cpuinfo: &str) -> String {
-    let mut kinds: Vec<(String, usize)> = Vec::new();
-    for core in cpuinfo.split("\n\n") {
-        let number = |what: &&str| {
-            let line = core.lines().find(|line| line.starts_with(what))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        };
-        let numbers = ["CPU implementer", "CPU part", "CPU variant", "CPU revision"];
-        let kind: Vec<String> = numbers.iter().filter_map(number).collect();
-        match (kind.join("-"), kinds.last_mut()) {
-            (kind, _) if kind.is_empty() => (),
-            (kind, Some((last, count))) if *last == kind => *count += 1,
-            (kind, _) => kinds.push((kind, 1)),
-        }
-    }
-    let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} x{count}")).collect();
-    format!("{} {}", std::env::consts::ARCH, kinds.join(", ")).trim_end().to_owned()
-}
-
-/// The widest vectors of this processor that our kernels use.
-pub fn instruction_set() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            return "AVX-512";
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return "AVX2 with FMA";
-        }
-    }
-    "portable code"
 }

@@ -4,8 +4,11 @@
 //! `g = scale * dw + decay_mult * weight_decay * w`, `v = momentum * v + rate * lr_mult * g`, `w = w - v`, where `scale` is
 //! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
 
+mod finished;
 mod plans;
 mod restore;
+mod settings;
+mod test_nets;
 #[cfg(test)]
 mod tests;
 
@@ -13,11 +16,12 @@ use crate::{
     error::NetError,
     fill::fill,
     layers::{BuildOptions, SyntheticData},
-    net::{Layout, MemoryReport, Net, NetLayout, Output, layout::ParamSpans, run::Iteration},
+    net::{Layout, MemoryReport, Net, NetLayout, layout::ParamSpans, run::Iteration},
     planning::{self, PlanRecord, Records},
     prototxt,
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
+    stop::Stop,
 };
 use cudnn_layers::{
     conv::ProfileOptions,
@@ -26,12 +30,14 @@ use cudnn_layers::{
 use planner::{Plan, PlanOptions, Progress};
 use std::{
     borrow::Cow,
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
 };
 use tensor::{Access, Accumulate, Arena, Device, Lease, Shape, View, cuda::CudaError};
 use thiserror::Error;
 
 pub use plans::PlanOrigin;
+pub use settings::Changes;
+pub use test_nets::{TestOutput, add, mean, outputs};
 
 /// What a user decides of a training besides the solver file.
 #[derive(Clone, Debug)]
@@ -52,6 +58,8 @@ pub struct TrainOptions {
     pub seed: u64,
     /// The plans of the snapshot that the training is to go on from. A net whose plan fits is not measured.
     pub recorded: Option<PlanRecord>,
+    /// What ends measuring early.
+    pub stop: Stop,
 }
 
 /// Why a training could not start or go on.
@@ -89,6 +97,7 @@ pub struct Prepared {
     origin: PlanOrigin,
     layout: Layout,
     warnings: Vec<String>,
+    settings: BTreeMap<String, String>,
 }
 
 /// A training under way.
@@ -103,6 +112,8 @@ pub struct Solver {
     arena: Arena,
     iteration: u64,
     recent: VecDeque<f64>,
+    settings: BTreeMap<String, String>,
+    finished: finished::Finished,
 }
 
 /// What one iteration said.
@@ -116,17 +127,6 @@ pub struct StepReport {
     pub smoothed_loss: f64,
     /// The learning rate it used.
     pub rate: f32,
-}
-
-/// An output of a test net.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TestOutput {
-    /// The blob's name.
-    pub name: String,
-    /// Each of its values, or their means over all test mini-batches.
-    pub values: Vec<f64>,
-    /// Its weight in the objective; 0 for what is not a loss.
-    pub loss_weight: f32,
 }
 
 impl Prepared {
@@ -152,7 +152,8 @@ impl Prepared {
         let (plans, origin, warnings) = plans::install(&mut nets, options, progress)?;
         let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
         let layout = Layout::new(&nets, true);
-        Ok(Self { spec, seed, train, tests, plans, origin, layout, warnings })
+        let settings = settings::settings(&spec, &train_spec, &train);
+        Ok(Self { spec, seed, train, tests, plans, origin, layout, warnings, settings })
     }
 
     /// The memory that the run will take.
@@ -195,7 +196,7 @@ impl Prepared {
     /// # Errors
     /// A GPU has not that much memory left.
     pub fn start(self) -> Result<Solver, TrainError> {
-        let Self { spec, seed, train, tests, plans, layout, .. } = self;
+        let Self { spec, seed, train, tests, plans, layout, settings, .. } = self;
         let mut arena = Arena::on(train.device(), layout.len).map_err(NetError::from)?;
         let nets = std::iter::once(&train).chain(&tests);
         for (net, layout) in nets.zip(&layout.nets) {
@@ -203,8 +204,23 @@ impl Prepared {
         }
         let device = train.device().clone();
         let plans = PlanRecord { device: planning::identity(&device), plans };
-        let (iteration, recent) = (0, VecDeque::new());
-        Ok(Solver { spec, seed, device, train, tests, plans, layout, arena, iteration, recent })
+        let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
+        let mut solver = Solver {
+            spec,
+            seed,
+            device,
+            train,
+            tests,
+            plans,
+            layout,
+            arena,
+            iteration,
+            recent,
+            settings,
+            finished,
+        };
+        solver.note_finished()?;
+        Ok(solver)
     }
 }
 
@@ -273,33 +289,58 @@ impl Solver {
     /// One iteration: forward, backward, update.
     ///
     /// # Errors
-    /// What a layer reports of its data, and a loss that is not finite.
+    /// As [`Solver::step_unless`].
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
+        Ok(self.step_unless(&Stop::default())?.expect("nobody asks to stop"))
+    }
+
+    /// As [`Solver::step`]; `None` if `stop` was requested between its `iter_size` mini-batches. Whatever keeps an iteration
+    /// from being finished, it is given up: everything is as it was after the one before (and before the tests between the
+    /// two), so that a snapshot can be written from which training goes on as if nothing had happened.
+    ///
+    /// # Errors
+    /// What a layer reports of its data, and a loss that is not finite.
+    pub fn step_unless(&mut self, stop: &Stop) -> Result<Option<StepReport>, TrainError> {
+        let result = self.try_step(stop);
+        if !matches!(result, Ok(Some(_))) {
+            let given_up = self.give_up();
+            // What came first is what matters: a GPU that is lost says so twice.
+            return result.and_then(|_| Ok(given_up.map(|()| None)?));
+        }
+        self.note_finished()?;
+        result
+    }
+
+    fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>, TrainError> {
         let iteration = self.iteration;
-        let rate = self.spec.learning_rate.rate(iteration as usize);
+        let rate = self.spec.rate(iteration);
         let device = self.device.clone();
-        let loss = device.run(|| -> Result<f64, TrainError> {
-            let loss = self.gradients()?;
+        let loss = device.run(|| -> Result<Option<f64>, TrainError> {
+            let Some(loss) = self.gradients(stop)? else { return Ok(None) };
             if !loss.is_finite() {
                 return Err(TrainError::Diverged { loss, iteration });
             }
             self.update(rate);
-            Ok(loss)
+            Ok(Some(loss))
         })?;
+        let Some(loss) = loss else { return Ok(None) };
         self.iteration += 1;
         self.recent.push_back(loss);
         if self.recent.len() > self.spec.average_loss {
             self.recent.pop_front();
         }
         let smoothed_loss = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
-        Ok(StepReport { iteration, loss, smoothed_loss, rate })
+        Ok(Some(StepReport { iteration, loss, smoothed_loss, rate }))
     }
 
-    /// Adds up the gradients of `iter_size` mini-batches and returns their mean loss.
-    fn gradients(&mut self) -> Result<f64, TrainError> {
+    /// Adds up the gradients of `iter_size` mini-batches and returns their mean loss; `None` if it is stopped among them.
+    fn gradients(&mut self, stop: &Stop) -> Result<Option<f64>, TrainError> {
         let (layout, parts) = (&self.layout.nets[0], self.spec.iter_size as u64);
         let mut loss = 0.0;
         for part in 0..parts {
+            if part > 0 && stop.is_requested() {
+                return Ok(None);
+            }
             let accumulate = if part == 0 { Accumulate::Replace } else { Accumulate::Add };
             // Each mini-batch has a number of its own, so that each draws its own dropout masks.
             let iteration = Iteration { number: self.iteration * parts + part, accumulate };
@@ -307,7 +348,7 @@ impl Solver {
             loss += self.train.loss(layout, &self.arena)?;
             self.train.backward(layout, &mut self.arena, iteration, |_| Ok(()))?;
         }
-        Ok(loss / parts as f64)
+        Ok(Some(loss / parts as f64))
     }
 
     fn update(&mut self, rate: f32) {
@@ -338,66 +379,6 @@ impl Solver {
         let norm = sgd::sum_of_squares_all(&self.device, &diffs).sqrt();
         if norm > f64::from(limit) { (f64::from(limit) / norm) as f32 } else { 1.0 }
     }
-
-    /// Runs the tests of test net `index`: the mean of every output.
-    ///
-    /// # Errors
-    /// What a layer reports of its data.
-    pub fn test(&mut self, index: usize) -> Result<Vec<TestOutput>, TrainError> {
-        let iterations = self.spec.tests[index].iterations;
-        let (net, layout) = (&mut self.tests[index], &self.layout.nets[index + 1]);
-        let device = self.device.clone();
-        Ok(device.run(|| test(net, layout, &mut self.arena, iterations))?)
-    }
-}
-
-/// Runs `iterations` forward passes of `net` and averages its outputs.
-///
-/// # Errors
-/// What a layer reports of its data.
-pub fn test(
-    net: &mut Net,
-    layout: &NetLayout,
-    arena: &mut Arena,
-    iterations: usize,
-) -> Result<Vec<TestOutput>, NetError> {
-    let mut means: Option<Vec<TestOutput>> = None;
-    for number in 0..iterations as u64 {
-        net.forward(layout, arena, Iteration { number, accumulate: Accumulate::Replace }, |_| Ok(()))?;
-        add(&mut means, outputs(net, layout, arena)?);
-    }
-    Ok(mean(means, iterations))
-}
-
-/// The outputs of `net` after a forward pass.
-///
-/// # Errors
-/// As [`Net::check`].
-pub fn outputs(net: &Net, layout: &NetLayout, arena: &Arena) -> Result<Vec<TestOutput>, NetError> {
-    let read = |output: Output<'_>| {
-        let values = net.values(layout, arena, output.value)?;
-        Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })
-    };
-    net.outputs().map(read).collect()
-}
-
-/// Adds `outputs` of one mini-batch to the `sums` of those before.
-pub fn add(sums: &mut Option<Vec<TestOutput>>, outputs: Vec<TestOutput>) {
-    let Some(sums) = sums else {
-        *sums = Some(outputs);
-        return;
-    };
-    for (sum, output) in sums.iter_mut().zip(outputs) {
-        sum.values.iter_mut().zip(output.values).for_each(|(sum, value)| *sum += value);
-    }
-}
-
-/// The means of what [`add`] has added up over so many mini-batches.
-pub fn mean(sums: Option<Vec<TestOutput>>, mini_batches: usize) -> Vec<TestOutput> {
-    let mut means = sums.unwrap_or_default();
-    let values = means.iter_mut().flat_map(|mean| &mut mean.values);
-    values.for_each(|value| *value /= mini_batches as f64);
-    means
 }
 
 /// Updates every parameter that has a gradient and a history in `arena`.

@@ -99,6 +99,7 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
         mini_batch: None,
         seed: 1,
         recorded: None,
+        stop: Default::default(),
     };
     Prepared::new(spec, &options, |_| ()).unwrap().start().unwrap()
 }

@@ -15,46 +15,49 @@ use crate::{
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::Bytes;
-use std::{
-    path::Path,
-    time::{Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tensor::Device;
 use trainer::{
-    Net, PlanOrigin, Prepared, Solver, TrainOptions,
+    Net, PlanOrigin, Prepared, Solver, Stop, TrainOptions,
     layers::SyntheticData,
     planning::PlanRecord,
-    snapshot::{load_solver_state, recorded_plans},
+    snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights, recorded_plans},
+    solver::Changes,
     spec::{NetSpec, SolverSpec},
 };
 
 /// What a snapshot says that has to be known before the nets are built.
 struct Resumed {
-    seed: u64,
+    state: SolverState,
     plans: Option<PlanRecord>,
 }
 
-/// Reads the solver, builds and plans its nets, and prints the header.
+/// Reads the solver, makes sure of the place for its snapshots, builds and plans its nets, and prints the header.
 pub(super) fn prepare(
     args: &TrainArgs,
     notes: &Notes,
+    stop: &Stop,
     console: &mut Console,
-) -> Result<(Prepared, Header, MovingAverages), Error> {
+) -> Result<(Prepared, Header, MovingAverages, Option<SnapshotPlace>), Error> {
     let device = args.run.device()?;
     let resumed = resumed(args)?;
     let spec = solver_spec(args, resumed.as_ref())?;
+    check_start(args, resumed.as_ref(), &spec)?;
+    let place = snapshot_place(&spec)?;
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
     let mini_batch = args.batch.or(net.mini_batch()).unwrap_or(1);
     let scaled_to = scaled_to(matches!(device, Device::Cuda(_)), mini_batch);
-    let recorded = resumed.and_then(|resumed| resumed.plans);
+    let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.clone());
     let before = recorded.as_ref().and_then(|record| Some(&record.plans.first()?.options));
     let plan = args.planning.options(&Environment::of_process(), scaled_to, before)?;
     let synthetic = synthetic(&args.run, &net);
     let tests = test_nets(&spec)?;
     let mut notes = notes.0.clone();
     notes.extend(args.planning.limit_note(&plan, scaled_to));
+    let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
+    notes.extend(place.iter().flat_map(|place| place.notes(first)));
     let options = TrainOptions {
         device: device.clone(),
         plan,
@@ -64,12 +67,17 @@ pub(super) fn prepare(
         mini_batch: args.batch,
         seed: seed(args),
         recorded,
+        stop: stop.clone(),
     };
     let (start, mut bar) = (Instant::now(), ProfileBar::default());
     let prepared = Prepared::new(spec, &options, |progress| bar.show(progress))?;
     let seconds = start.elapsed().as_secs_f64();
     warnings.extend(prepared.warnings().iter().inspect(|warning| console.warn(warning)).cloned());
-    notes.extend(origin_note(args, prepared.plan_origin()));
+    if let Some(Resumed { state, .. }) = &resumed {
+        let changes = prepared.changes_since(state);
+        notes.push(origin_note(&prepared, &changes));
+        notes.extend(changes_note(&changes));
+    }
     warnings.extend(data_warnings(&prepared).into_iter().inspect(|warning| console.warn(warning)));
     let mut header = header(notes, (&net, &prepared), synthetic, DeviceReport::new(&device), warnings);
     let tests = tests.iter().zip(prepared.tests());
@@ -78,7 +86,7 @@ pub(super) fn prepare(
     console.text(format!(
         "  prepared    in {seconds:.1} s: nets built, kernels measured, planned and laid out"
     ))?;
-    Ok((prepared, header, MovingAverages::of(&net)))
+    Ok((prepared, header, MovingAverages::of(&net), place))
 }
 
 /// The nets that the solver tests with.
@@ -122,12 +130,22 @@ fn header(
     Header { command: "train", device: Some(device), recorded: None, net, warnings, notes }
 }
 
-/// Whether a training that goes on does so bit by bit.
-fn origin_note(args: &TrainArgs, origin: &PlanOrigin) -> Option<String> {
-    args.snapshot.as_ref()?;
-    Some(match origin {
+/// What becomes of a snapshot's plan, and whether a training that goes on does so bit by bit.
+fn origin_note(prepared: &Prepared, changes: &Changes) -> String {
+    let mut runs = prepared.plans()[0].kernels.iter().flat_map(|kernel| kernel.configuration.runs());
+    let is_exact = runs.all(|run| run.micro.deterministic);
+    match prepared.plan_origin() {
+        PlanOrigin::Recorded if !changes.recorded || !changes.is_empty() => {
+            "the snapshot's plan is used, nothing is measured".to_owned()
+        }
+        PlanOrigin::Recorded if is_exact => {
+            "the snapshot's plan is used, nothing is measured: training resumes bit-exactly under it"
+                .to_owned()
+        }
         PlanOrigin::Recorded => {
-            "the snapshot's plan is used, nothing is measured: training goes on bit by bit".to_owned()
+            "the snapshot's plan is used, nothing is measured: training resumes under it, but some of \
+             its algorithms round differently each time (--deterministic leaves them out)"
+                .to_owned()
         }
         PlanOrigin::Refused(reason) => format!(
             "the snapshot's plan is not used, as {reason}: training goes on, but its rounding may differ"
@@ -136,6 +154,29 @@ fn origin_note(args: &TrainArgs, origin: &PlanOrigin) -> Option<String> {
             "the snapshot has no plan: training goes on under a new one, and its rounding may differ"
                 .to_owned()
         }
+    }
+}
+
+/// What else is not as it was when the snapshot was written.
+fn changes_note(changes: &Changes) -> Option<String> {
+    let Changes { recorded, settings, begin_anew, unread } = changes;
+    if !recorded && changes.is_empty() {
+        let reason = "whether solver, net and data are as they were is not recorded in the snapshot";
+        return Some(format!("{reason}: only then does training resume bit-exactly"));
+    }
+    let list =
+        |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}{}", names.join(", ")));
+    let parts = [
+        list("", settings),
+        list("no position is recorded, so data begin anew: ", begin_anew),
+        list("there is a position of data that are not read: ", unread),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "not as when the snapshot was written, so training does not go on bit by bit: {}",
+            parts.join("; ")
+        )
     })
 }
 
@@ -147,10 +188,10 @@ pub(super) fn announce(
     console: &mut Console,
 ) -> Result<(MemoryEstimate, PlanReport), Error> {
     let device = prepared.net().device();
-    for plan in prepared.plans() {
-        verify(&args.run, device, plan, console)?;
+    if args.planning.verify {
+        prepared.plans().iter().try_for_each(|plan| verify(device, plan, console))?;
     }
-    check_memory(device, prepared.memory().arena)?;
+    check_memory(device, prepared.memory(), at_start)?;
     let plan = PlanReport::new(&prepared.plans()[0], &[]);
     let mut memory = MemoryEstimate::new(prepared.memory(), at_start, device);
     if args.snapshot.is_some() {
@@ -168,7 +209,7 @@ pub(super) fn announce(
 fn solver_spec(args: &TrainArgs, resumed: Option<&Resumed>) -> Result<SolverSpec, Error> {
     let mut spec = SolverSpec::load(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
-    spec.random_seed = args.run.seed.or(resumed.map(|resumed| resumed.seed)).or(spec.random_seed);
+    spec.random_seed = args.seed.or(resumed.map(|resumed| resumed.state.random_seed)).or(spec.random_seed);
     if args.no_test {
         spec.tests.clear();
     }
@@ -179,42 +220,48 @@ fn solver_spec(args: &TrainArgs, resumed: Option<&Resumed>) -> Result<SolverSpec
     if let Some(prefix) = &args.snapshot_prefix {
         spec.snapshot.prefix.clone_from(prefix);
     }
-    if spec.snapshot.interval > 0 || spec.snapshot.after_train {
-        make_folder(&spec.snapshot.prefix)?;
-    }
     Ok(spec)
+}
+
+/// Where snapshots go, if any are written: that they cannot be written should not come out at the end of a training.
+fn snapshot_place(spec: &SolverSpec) -> Result<Option<SnapshotPlace>, Error> {
+    let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
+    Ok(spec.snapshot.is_wanted().then(place).transpose()?)
+}
+
+/// Refuses what a training cannot begin with, before it is measured and planned for.
+fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -> Result<(), Error> {
+    if let Some(weights) = &args.weights {
+        load_weights(weights)?;
+    }
+    let (Some(Resumed { state, .. }), Some(snapshot)) = (resumed, &args.snapshot) else { return Ok(()) };
+    let (iteration, max_iter) = (state.iteration, spec.max_iter);
+    if iteration >= max_iter as u64 {
+        return Err(Error::Finished { snapshot: snapshot.display().to_string(), iteration, max_iter });
+    }
+    Ok(())
 }
 
 /// A training that goes on draws what it would have drawn, and runs under the plan that it had.
 fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
     let Some(snapshot) = &args.snapshot else { return Ok(None) };
     let (state, history) = load_solver_state(snapshot)?;
-    Ok(Some(Resumed { seed: state.random_seed, plans: recorded_plans(&history)? }))
-}
-
-/// Makes the folder of the snapshots now: that it cannot be made should not come out at the end of a training.
-fn make_folder(prefix: &Path) -> Result<(), Error> {
-    let Some(folder) = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    let error = |source| Error::Folder { folder: folder.display().to_string(), source };
-    std::fs::create_dir_all(folder).map_err(error)
+    Ok(Some(Resumed { state, plans: recorded_plans(&history)? }))
 }
 
 /// The seed where the solver file has none: Caffe draws another one for each run.
 fn seed(args: &TrainArgs) -> u64 {
     let clock =
         || SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| u64::from(time.subsec_nanos()));
-    args.run.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
+    args.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
 }
 
 pub(super) fn start_from(args: &TrainArgs, solver: &mut Solver) -> Result<(), Error> {
     if let Some(weights) = &args.weights {
         solver.load_weights(weights)?;
     }
-    let Some(snapshot) = &args.snapshot else { return Ok(()) };
-    solver.restore(snapshot)?;
-    let (iteration, max_iter) = (solver.iteration(), solver.spec().max_iter);
-    if iteration >= max_iter as u64 {
-        return Err(Error::Finished { snapshot: snapshot.display().to_string(), iteration, max_iter });
+    if let Some(snapshot) = &args.snapshot {
+        solver.restore(snapshot)?;
     }
     Ok(())
 }

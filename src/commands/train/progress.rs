@@ -1,13 +1,12 @@
 //! How fast a training goes, and the bar that shows it.
 
-use crate::progress;
-use indicatif::ProgressBar;
+use crate::progress::{self, Bar};
 use std::time::{Duration, Instant};
 use trainer::solver::StepReport;
 
 /// Measures the speed of iterations; tests and output are left out.
 pub(super) struct Meter {
-    bar: ProgressBar,
+    bar: Bar,
     images_per_iteration: usize,
     start: Instant,
     /// Of all iterations: how many, and their time.
@@ -41,11 +40,9 @@ impl Meter {
     /// Shows an iteration on the bar.
     pub(super) fn show(&mut self, step: &StepReport) {
         self.bar.inc(1);
-        if !self.bar.is_hidden() {
-            let speed = self.speed(self.all);
-            let (loss, lr) = (step.smoothed_loss, step.rate);
-            self.bar.set_message(format!("loss {loss:.4}, lr {lr:.3e}, {speed:.0} images/s"));
-        }
+        let speed = self.speed(self.all);
+        let (loss, lr) = (step.smoothed_loss, step.rate);
+        self.bar.set_message(format!("loss {loss:.4}, lr {lr:.3e}, {speed:.0} images/s"));
     }
 
     /// Images a second since this was last asked.

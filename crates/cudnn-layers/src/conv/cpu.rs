@@ -71,7 +71,7 @@ pub struct Operands<'a> {
     pub out: &'a mut [f32],
 }
 
-/// Every algorithm, the one that always applies first.
+/// Every algorithm, the one that applies to nearly everything first.
 pub fn algorithms() -> &'static [&'static dyn CpuAlgorithm] {
     &[
         &implicit_gemm::IMPLICIT_GEMM,

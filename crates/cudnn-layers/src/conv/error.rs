@@ -3,7 +3,7 @@
 use super::ConvOp;
 use crate::raw::CudnnError;
 use planner::Bytes;
-use tensor::{ConvGeometry, GeometryError, cuda::CudaError};
+use tensor::{ConvGeometry, GeometryError, MemoryError, cuda::CudaError};
 use thiserror::Error;
 
 /// Why a convolution cannot be run or measured.
@@ -69,4 +69,7 @@ pub enum ConvError {
     /// The GPU failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
 }

@@ -11,7 +11,7 @@ use std::{
     fmt,
     time::{Duration, Instant},
 };
-use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Device, Span, arena::ALIGNMENT};
+use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Device, MemoryError, Span, arena::ALIGNMENT};
 
 /// How long and how often a call is measured.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +100,8 @@ impl Profiler for CpuProfiler {
         let (op, geometry) = (kernel.op, geometry(&kernel.shape, micro_batch.max(mini_batch)));
         let largest = candidates.last().map_or(0, |&(_, len)| len);
         let bench = self.bench.take().filter(|bench| bench.holds(op, &geometry));
-        let bench = self.bench.insert(bench.unwrap_or_else(|| Bench::new(op, geometry)));
-        bench.reserve(largest);
+        let bench = self.bench.insert(bench.map_or_else(|| Bench::new(op, geometry), Ok)?);
+        bench.reserve(largest)?;
         let (cpu, options) = (&self.cpu, &self.options);
         let mut best = Duration::MAX;
         let mut measurements = Vec::with_capacity(candidates.len());
@@ -182,14 +182,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(op: ConvOp, geometry: ConvGeometry) -> Self {
+    fn new(op: ConvOp, geometry: ConvGeometry) -> Result<Self, MemoryError> {
         let mut end = 0;
         let spans = operand_lens(op, &geometry).map(|len| {
             let span = Span { offset: end, len };
             end += len.next_multiple_of(ALIGNMENT);
             span
         });
-        let mut operands = Arena::new(end);
+        let mut operands = Arena::new(end)?;
         // Values of training's size: zeros would be unrealistically cheap for some processors, denormals dear.
         for span in &spans[..2] {
             let values = operands.view_mut(*span).into_host();
@@ -198,7 +198,7 @@ impl Bench {
                 .enumerate()
                 .for_each(|(i, value)| *value = ((i * 7919) % 1024) as f32 / 1024.0 - 0.5);
         }
-        Self { op, geometry, operands, spans, workspace: Arena::new(0), calls: 0 }
+        Ok(Self { op, geometry, operands, spans, workspace: Arena::new(0)?, calls: 0 })
     }
 
     fn holds(&self, op: ConvOp, geometry: &ConvGeometry) -> bool {
@@ -206,10 +206,13 @@ impl Bench {
     }
 
     /// Room for so many elements of workspace.
-    fn reserve(&mut self, len: usize) {
+    fn reserve(&mut self, len: usize) -> Result<(), MemoryError> {
         if self.workspace.len() < len {
-            self.workspace = Arena::new(len);
+            // The old one first: there may not be room for both.
+            self.workspace = Arena::new(0)?;
+            self.workspace = Arena::new(len)?;
         }
+        Ok(())
     }
 
     /// One call, on the next slice of so many samples that there is.

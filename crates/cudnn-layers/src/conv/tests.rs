@@ -21,7 +21,7 @@ pub(super) fn run(
     start: Option<&[f32]>,
 ) -> Vec<f32> {
     let len = algorithm.workspace_len(op, g, threads).expect("the algorithm applies");
-    let mut arena = Arena::new(len);
+    let mut arena = Arena::new(len).unwrap();
     let mut workspace = arena.view_mut(Span { offset: 0, len });
     workspace.host().fill(f32::NAN);
     let mut out = start.map_or_else(|| vec![f32::NAN; operand_lens(op, g)[2]], <[f32]>::to_vec);
@@ -40,7 +40,7 @@ fn check_sharing(algorithm: &dyn CpuAlgorithm, (op, g): (ConvOp, &ConvGeometry),
     let parts: Vec<_> = parts.map(|samples| (g.with_batch(samples.len()), slices(op, g, &samples))).collect();
     let len = |part: &ConvGeometry| algorithm.workspace_len(op, part, 2).expect("the algorithm applies");
     let most = parts.iter().map(|(part, _)| len(part)).max().expect("a sample");
-    let mut arena = Arena::new(most);
+    let mut arena = Arena::new(most).unwrap();
     let mut workspace = arena.view_mut(Span { offset: 0, len: most });
     let (cpu, prepared) = (Cpu::new(2), algorithm.prepared_len(op, g));
     workspace.host().fill(f32::NAN);
@@ -107,6 +107,31 @@ pub(super) fn check(algorithm: &dyn CpuAlgorithm, g: &ConvGeometry, seed: u64) -
         );
     }
     checked
+}
+
+#[test]
+fn strides_and_padding_may_be_far_larger_than_the_image() {
+    for (stride, pad) in [(1 << 16, 0), (1 << 20, 3), (i32::MAX as usize, i32::MAX as usize)] {
+        let g = ConvGeometry::new([2, 3, 40, 40], 4, [3, 3]).stride([stride; 2]).pad([pad; 2]);
+        let checked: usize = algorithms().iter().map(|&algorithm| check(algorithm, &g, 7)).sum();
+        assert!(checked >= 5, "{checked} operations of algorithms apply to {g:?}");
+    }
+    // Two pixels and 2^21 taps, whose image has 3 rows: patches of all that lies between would take minutes.
+    let far = 1 << 21;
+    let g = ConvGeometry::new([1, 1, 3, 1], 1, [far, 1]).stride([far, 1]).pad([far, 0]).validate().unwrap();
+    assert_eq!(algorithms()[0].workspace_len(ConvOp::Forward, &g, 2), None);
+    // No phase of this stride meets a tap but nine, and the others are not looked at.
+    let g = ConvGeometry::new([1, 1, 1 << 20, 1 << 20], 1, [3, 3]).stride([1 << 30; 2]).validate().unwrap();
+    let implicit = algorithms()[0].workspace_len(ConvOp::BackwardData, &g, 2);
+    assert!(implicit.is_some_and(|len| len < 1 << 20), "{implicit:?}");
+}
+
+#[test]
+fn what_cannot_be_unrolled_in_any_memory_is_not_tried() {
+    // 9 x 2^20 taps of 2^42 pixels.
+    let g = ConvGeometry::new([1 << 20, 1 << 20, 2, 2], 1, [3, 3]).pad([1 << 10; 2]);
+    let gemm = algorithms().iter().find(|algorithm| algorithm.name() == "GEMM").unwrap();
+    assert_eq!(gemm.workspace_len(ConvOp::Forward, &g.validate().unwrap(), 2), None);
 }
 
 /// A random geometry of a few thousand multiplications: any stride, padding, dilation, groups, non-square.

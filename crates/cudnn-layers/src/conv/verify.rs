@@ -1,159 +1,135 @@
-//! Does a planned configuration compute what the plainest execution computes?
+//! Does a planned configuration compute the convolution?
+//!
+//! It runs on operands in which no sample is like another, and all of its output is compared with the definition in double
+//! precision, not with another algorithm, which may share its fault. That would take too long element by element, so sums
+//! are compared (`draw.rs` says why that is enough). The output holds NaN before the kernel replaces it, which a slice
+//! that is left out keeps, and then its own result, which the kernel adds once more.
 
-use super::{
-    ConvError, ConvOp, Runner, cpu,
-    cuda::{self, Convolution},
-    operand_lens,
-    run::workspace_bytes,
-};
-use crate::raw::Cudnn;
-use planner::{Bytes, Configuration, Math, Measurement, Run};
+mod draw;
+#[cfg(test)]
+mod tests;
+
+use super::{ConvError, ConvOp, Runner, operand_lens};
+use draw::Draw;
+use planner::{Bytes, Configuration};
 use tensor::{
-    Access, Accumulate, Arena, ConvGeometry, Device, Lease, Span, arena::ALIGNMENT, cuda::CudaError,
-    testing::random,
+    Access, Accumulate, Arena, ConvGeometry, Device, Lease, Span, View, ViewMut, arena::ALIGNMENT,
+    cuda::CudaError, testing::random,
 };
 
-/// The relative L2 distance |planned - plain| / |plain| between the results of `configuration` and of the algorithm that
-/// needs least workspace, in single precision and undivided as far as the device allows, on operands of pseudo-random
-/// numbers.
+/// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums over
+/// all elements: where the output is replaced, and where it is added to.
 ///
 /// # Errors
-/// A configuration that cannot run, or a GPU that fails or lacks memory for both results.
-pub fn distance(
+/// A configuration that cannot run, or a GPU that fails or lacks memory.
+pub fn distances(
     device: &Device,
     op: ConvOp,
     geometry: ConvGeometry,
     configuration: &Configuration,
-) -> Result<f64, ConvError> {
-    let planned = Runner::new(device, op, geometry, configuration)?;
-    let plain = Runner::new(device, op, geometry, &plain(device, op, geometry)?)?;
-    let workspace_len = planned.workspace_len().max(plain.workspace_len());
-    let [a, b, out] = operand_lens(op, &geometry);
+) -> Result<[(Accumulate, f64); 2], ConvError> {
+    let runner = Runner::new(device, op, geometry, configuration)?;
+    distances_of(device, op, &geometry, runner.workspace_len(), |operands, out, accumulate, workspace| {
+        runner.run(device, operands, out, accumulate, workspace);
+    })
+}
+
+/// The memory that [`distances`] takes: operands and workspace, and on the host sums of the size of a sample.
+pub fn memory(op: ConvOp, g: &ConvGeometry, configuration: &Configuration) -> Bytes {
+    let operands = operand_lens(op, g).into_iter().sum::<usize>() * size_of::<f32>();
+    let sums = (g.x_sample() + g.y_sample() + g.w_len()) * size_of::<f64>();
+    Bytes((operands + sums) as u64) + configuration.workspace()
+}
+
+/// As [`distances`], for anything that runs a kernel as [`Runner::run`] does.
+fn distances_of(
+    device: &Device,
+    op: ConvOp,
+    g: &ConvGeometry,
+    workspace_len: usize,
+    run: impl Fn([View<'_>; 2], ViewMut<'_>, Accumulate, ViewMut<'_>) + Sync,
+) -> Result<[(Accumulate, f64); 2], ConvError> {
+    let [a_len, b_len, out_len] = operand_lens(op, g);
     let mut end = 0;
-    let [a, b, first, second, workspace] = [a, b, out, out, workspace_len].map(|len| {
+    let spans = [a_len, b_len, out_len, workspace_len].map(|len| {
         let span = Span { offset: end, len };
         end += len.next_multiple_of(ALIGNMENT);
         span
     });
+    let [a, b, out, workspace] = spans;
     let mut arena = Arena::on(device, end)?;
-    let pattern = random(1 << 20, 1);
-    for span in [a, b] {
-        arena.fill(span, |values| -> Result<(), CudaError> {
-            values.iter_mut().zip(pattern.iter().cycle()).for_each(|(to, &from)| *to = from);
-            Ok(())
-        })?;
+    let filters = if op == ConvOp::BackwardFilter { g.n } else { g.k };
+    let operands = [Operand::new(a_len / g.n, 1), Operand::new(b_len / filters, 2)];
+    for (span, operand) in [(a, &operands[0]), (b, &operands[1]), (out, &Operand::nan())] {
+        operand.write(&mut arena, span)?;
     }
-    for (runner, out) in [(&planned, first), (&plain, second)] {
+    let draws = Draw::some(op, g);
+    let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, g, &operands)).collect();
+    let mut distance = |accumulate, times| -> Result<f64, ConvError> {
         let requests =
             [(a, Access::Read), (b, Access::Read), (out, Access::Write), (workspace, Access::Write)];
         let leases = arena.lease(&requests).expect("spans side by side");
-        let [Lease::Read(a), Lease::Read(b), Lease::Write(out), Lease::Write(workspace)] =
+        let [Lease::Read(a), Lease::Read(b), Lease::Write(to), Lease::Write(workspace)] =
             <[Lease<'_>; 4]>::try_from(leases).expect("four requests")
         else {
             unreachable!("leases come in the order of the requests")
         };
-        device.run(|| runner.run(device, [a, b], out, Accumulate::Replace, workspace));
-    }
-    device.check()?;
-    Ok(relative(&arena.read(first)?, &arena.read(second)?))
+        device.run(|| run([a, b], to, accumulate, workspace));
+        device.check()?;
+        Ok(draw::distance(&arena.read(out)?, &draws, &exact, times))
+    };
+    Ok([
+        (Accumulate::Replace, distance(Accumulate::Replace, 1.0)?),
+        (Accumulate::Add, distance(Accumulate::Add, 2.0)?),
+    ])
 }
 
-fn relative(found: &[f32], expected: &[f32]) -> f64 {
-    let squares =
-        |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
-    let pairs = found.iter().zip(expected);
-    let error = squares(&mut pairs.map(|(&found, &expected)| f64::from(found) - f64::from(expected)));
-    let norm = squares(&mut expected.iter().map(|&expected| f64::from(expected)));
-    if error == 0.0 { 0.0 } else { error / norm }
+/// The values of an operand: a pattern over and over, of a length at which no two samples begin.
+struct Operand {
+    pattern: Vec<f32>,
 }
 
-/// The algorithm with the least workspace on the whole mini-batch, or, where none takes so much at once, on parts of it.
-fn plain(device: &Device, op: ConvOp, geometry: ConvGeometry) -> Result<Configuration, ConvError> {
-    let mut micro_batch = geometry.n;
-    loop {
-        if let Some((algorithm, workspace)) = smallest(device, op, geometry.with_batch(micro_batch))? {
-            let run = |samples: usize, count: usize| Run {
-                count: count as u32,
-                micro: Measurement {
-                    shared_ms: 0.0,
-                    algorithm: algorithm.into(),
-                    micro_batch: samples as u32,
-                    time_ms: 0.0,
-                    workspace,
-                    max_error: 0.0,
-                    deterministic: true,
-                },
-            };
-            let (count, rest) = (geometry.n / micro_batch, geometry.n % micro_batch);
-            let rest = (rest > 0).then(|| run(rest, 1));
-            return Ok(Configuration::new(std::iter::once(run(micro_batch, count)).chain(rest)));
-        }
-        if micro_batch == 1 {
-            let algorithm = "any algorithm".to_owned();
-            return Err(ConvError::Unsupported { op, algorithm, geometry: Box::new(geometry) });
-        }
-        micro_batch = micro_batch.div_ceil(2);
-    }
-}
+/// A prime number. Samples that are no multiple of it are alike only if their numbers differ by a multiple of it.
+const PERIOD: usize = (1 << 20) - 3;
 
-fn smallest(
-    device: &Device,
-    op: ConvOp,
-    geometry: ConvGeometry,
-) -> Result<Option<(&'static str, Bytes)>, ConvError> {
-    let mut applicable: Vec<(&'static str, Bytes)> = Vec::new();
-    match device {
-        Device::Cpu(cpu) => applicable.extend(cpu::algorithms().iter().filter_map(|algorithm| {
-            let len = algorithm.workspace_len(op, &geometry, cpu.threads())?;
-            Some((algorithm.name(), workspace_bytes(len)))
-        })),
-        Device::Cuda(cuda) => cuda.with_library(|cudnn: &mut Cudnn| -> Result<(), ConvError> {
-            for algorithm in cuda::algorithms(op, Math::Fp32) {
-                let made = Convolution::new(cudnn, algorithm, geometry)?;
-                applicable.extend(made.map(|made| (algorithm.name(), made.workspace())));
-            }
-            Ok(())
-        })?,
-    }
-    Ok(applicable.into_iter().min_by_key(|&(_, workspace)| workspace))
-}
+/// How many values of a GPU's operand lie on the host at a time.
+const PIECE: usize = 1 << 24;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tensor::Cpu;
-
-    fn configuration(algorithm: &str, micro_batches: &[u32]) -> Configuration {
-        let run = |&micro_batch: &u32| Run {
-            count: 1,
-            micro: Measurement {
-                shared_ms: 0.0,
-                algorithm: algorithm.into(),
-                micro_batch,
-                time_ms: 1.0,
-                workspace: Bytes::mib(64),
-                max_error: 0.0,
-                deterministic: true,
-            },
-        };
-        Configuration::new(micro_batches.iter().map(run))
+impl Operand {
+    /// Values for samples (or filters) of `sample` elements. Operands with different `seed`s are independent.
+    fn new(sample: usize, seed: u64) -> Self {
+        // In multiples of one period, samples are alike only after more values than any memory has of the other.
+        let period = if sample.is_multiple_of(PERIOD) { PERIOD - 1 } else { PERIOD };
+        Self { pattern: random(period, seed) }
     }
 
-    #[test]
-    fn a_sound_configuration_is_near_and_the_plain_one_is_equal() {
-        let device = Device::Cpu(Cpu::new(2));
-        let g = ConvGeometry::new([5, 4, 9, 11], 6, [3, 3]).pad([1, 1]);
-        for op in ConvOp::ALL {
-            let winograd = distance(&device, op, g, &configuration("WINOGRAD_4X4", &[2, 3])).unwrap();
-            assert!(winograd > 0.0 && winograd < 1e-4, "{op}: {winograd:e}");
-            assert_eq!(distance(&device, op, g, &plain(&device, op, g).unwrap()).unwrap(), 0.0);
-        }
+    /// No number anywhere.
+    fn nan() -> Self {
+        Self { pattern: vec![f32::NAN; PERIOD] }
     }
 
-    #[test]
-    fn what_differs_shows() {
-        assert_eq!(relative(&[3.0, 4.0], &[3.0, 4.0]), 0.0);
-        assert!((relative(&[3.0, 5.0], &[3.0, 4.0]) - 0.2).abs() < 1e-12);
-        assert!(relative(&[f32::NAN, 4.0], &[3.0, 4.0]).is_nan());
+    /// `len` values from number `start` on, in runs of neighbours.
+    fn runs(&self, start: usize, len: usize) -> impl Iterator<Item = &[f32]> {
+        let (mut from, mut left) = (start % self.pattern.len(), len);
+        std::iter::from_fn(move || {
+            let run = &self.pattern[from..][..left.min(self.pattern.len() - from)];
+            (from, left) = (0, left - run.len());
+            (!run.is_empty()).then_some(run)
+        })
+    }
+
+    /// Writes the values into `span`, piece by piece, as those of a GPU pass through the host.
+    fn write(&self, arena: &mut Arena, span: Span) -> Result<(), CudaError> {
+        (0..span.len).step_by(PIECE).try_for_each(|start| {
+            let piece = Span { offset: span.offset + start, len: PIECE.min(span.len - start) };
+            arena.fill(piece, |mut values| {
+                for run in self.runs(start, piece.len) {
+                    let (to, rest) = values.split_at_mut(run.len());
+                    to.copy_from_slice(run);
+                    values = rest;
+                }
+                Ok(())
+            })
+        })
     }
 }

@@ -1,11 +1,10 @@
 //! Average pooling on the CPU.
 
-use super::rows::{Band, OUTPUTS, Walk};
+use super::rows::{Band, OUTPUTS, Walk, pixels};
 use crate::{
     cpu_loops::{for_each_run, items_per_task},
     cpu_sums::{Itself, sums},
 };
-use std::ops::Range;
 use tensor::{Accumulate, Cpu, PoolGeometry};
 
 pub(super) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
@@ -27,14 +26,6 @@ pub(super) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
 fn extent(g: &PoolGeometry, axis: usize, image: usize, index: usize) -> usize {
     let start = index * g.stride[axis];
     (start + g.window[axis]).min(image + 2 * g.pad[axis]) - start
-}
-
-/// Pixels of the image under the window of output `index` along one axis.
-#[inline(always)]
-fn pixels(g: &PoolGeometry, axis: usize, image: usize, index: usize) -> Range<usize> {
-    let start = index * g.stride[axis];
-    let end = (start + g.window[axis]).saturating_sub(g.pad[axis]).min(image);
-    start.saturating_sub(g.pad[axis]).min(end)..end
 }
 
 /// Whether the window is the whole image.

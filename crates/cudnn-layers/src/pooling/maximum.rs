@@ -164,12 +164,14 @@ fn forward_directly<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &m
     for (index, y) in y.iter_mut().enumerate() {
         let (row, column) = (index / out_w, index % out_w);
         let (mut best, mut winner) = (f32::NEG_INFINITY, T::NONE);
-        for (r, image_row) in rows::image_rows(g, row) {
-            for s in 0..g.window[1] {
-                let position = (column * g.stride[1] + s).wrapping_sub(g.pad[1]);
-                if position < g.w && beats(x[image_row * g.w + position], best) {
-                    best = x[image_row * g.w + position];
-                    winner = T::new((r * g.window[1] + s) as u32);
+        let columns = rows::pixels(g, 1, g.w, column);
+        for image_row in rows::pixels(g, 0, g.h, row) {
+            let r = image_row + g.pad[0] - row * g.stride[0];
+            let first_tap = r * g.window[1] + columns.start + g.pad[1] - column * g.stride[1];
+            for (tap, &pixel) in (first_tap..).zip(&x[image_row * g.w..][columns.clone()]) {
+                if beats(pixel, best) {
+                    best = pixel;
+                    winner = T::new(tap as u32); // a geometry has fewer than 2^31 taps
                 }
             }
         }
@@ -192,7 +194,8 @@ pub(super) fn backward(
     let mask_len = plane_mask_len(g);
     let offset = |tap: usize| tap / g.window[1] * g.w + tap % g.window[1];
     // Where a tap lies relative to its window's first pixel; far outside for no tap.
-    let mut offsets = [usize::MAX / 2; 256];
+    const NOWHERE: usize = usize::MAX / 2;
+    let mut offsets = [NOWHERE; 256];
     (0..g.window[0] * g.window[1]).zip(&mut offsets[..255]).for_each(|(tap, to)| *to = offset(tap));
     for_each_run(
         cpu,
@@ -211,7 +214,8 @@ pub(super) fn backward(
                     let mask: &[u8] = bytemuck::cast_slice(mask);
                     scatter(g, mask, dy, dx, |tap: u8| offsets[usize::from(tap)]);
                 } else {
-                    scatter(g, bytemuck::cast_slice(mask), dy, dx, |tap: u32| offset(tap.index()));
+                    let far = |tap: u32| if tap == u32::NONE { NOWHERE } else { offset(tap.index()) };
+                    scatter(g, bytemuck::cast_slice(mask), dy, dx, far);
                 }
             }
         },

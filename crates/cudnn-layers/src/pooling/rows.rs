@@ -45,12 +45,15 @@ impl Walk {
     #[inline(always)]
     pub(super) fn new(g: &PoolGeometry, padding: f32) -> Option<Self> {
         let pitch = (g.out_w() + (g.window[1] - 1) / g.stride[1]).next_multiple_of(LANES);
+        if g.stride[0] > ROOM || pitch * g.stride[1] > LINE || g.w + g.pad[1] > LINE {
+            return None;
+        }
         let pixel_rows = ROOM / (g.stride[0] * g.stride[1] * pitch);
         // One row is spare: runs of a tap begin up to a window's width after the start of a row.
         let band_rows = pixel_rows.saturating_sub((g.window[0] - 1) / g.stride[0] + 1).min(OUTPUTS / pitch);
         let phase_len = (band_rows + (g.window[0] - 1) / g.stride[0]) * pitch;
         let walk = Self { g: *g, pitch, band_rows, padding, pixels: [padding; ROOM], phase_len };
-        (band_rows > 0 && pitch * g.stride[1] <= LINE && g.w + g.pad[1] <= LINE).then_some(walk)
+        (band_rows > 0).then_some(walk)
     }
 
     /// Outputs of a row.
@@ -244,9 +247,10 @@ fn collect(stride: usize, phases: &[f32], phase_len: usize, line: &mut [f32]) {
     }
 }
 
-/// Rows of the image under the window of output row `row`, as `(row of the window, row of the image)`.
+/// Pixels of the image under the window of output `index` along one axis.
 #[inline(always)]
-pub(super) fn image_rows(g: &PoolGeometry, row: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let (start, pad, h) = (row * g.stride[0], g.pad[0], g.h);
-    (0..g.window[0]).filter(move |r| (pad..h + pad).contains(&(start + r))).map(move |r| (r, start + r - pad))
+pub(super) fn pixels(g: &PoolGeometry, axis: usize, image: usize, index: usize) -> Range<usize> {
+    let start = index * g.stride[axis];
+    let end = (start + g.window[axis]).saturating_sub(g.pad[axis]).min(image);
+    start.saturating_sub(g.pad[axis]).min(end)..end
 }

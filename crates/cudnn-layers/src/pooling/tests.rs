@@ -13,6 +13,9 @@ fn pool(shape: [usize; 4], window: [usize; 2], stride: [usize; 2], pad: [usize; 
     PoolGeometry { n, c, h, w, window, pad, stride, rounding: Rounding::Ceil }.validate().expect("valid")
 }
 
+/// Far beyond any image of these tests.
+const FAR: usize = 1 << 28;
+
 /// Fixed geometries for every path, then random ones.
 fn geometries() -> Vec<PoolGeometry> {
     let mut all = vec![
@@ -29,7 +32,16 @@ fn geometries() -> Vec<PoolGeometry> {
         pool([3, 2, 21, 16], [2, 2], [2, 2], [0, 1]),
         pool([2, 2, 20, 23], [9, 7], [4, 3], [3, 2]), // large windows
         pool([1, 2, 40, 37], [16, 17], [5, 6], [4, 0]), // and more taps than a byte holds
+        pool([1, 2, 5, 5], [1 + FAR, 1], [FAR, 1], [FAR, 0]), // windows and padding far beyond the image
+        pool([1, 2, 20, 5], [1, 1 + FAR], [1, FAR], [0, FAR]),
     ];
+    // Strides whose product is no number of 64 bits.
+    let far = PoolGeometry {
+        stride: [1 << 30; 2],
+        rounding: Rounding::Floor,
+        ..pool([1, 2, 9, 9], [8, 8], [1, 1], [0, 0])
+    };
+    all.extend(far.validate());
     let mut rng = tensor::rng::stream(5, 0);
     while all.len() < 60 {
         let mut pair = |from: usize, to: usize| [rng.random_range(from..to), rng.random_range(from..to)];

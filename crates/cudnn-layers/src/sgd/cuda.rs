@@ -4,8 +4,8 @@ use super::{PARAMS_AT_ONCE, ParamUpdate, Regularization};
 use crate::cuda_launches::{THREADS, grid, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Arena, Device, Span, View,
-    cuda::{Arg, Cuda, CudaError, Source},
+    Span, View,
+    cuda::{Arg, Cuda, CudaError, DeviceArena, Source},
 };
 
 static SOURCE: Source =
@@ -84,7 +84,7 @@ pub(super) fn sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> f64 {
 
 fn try_sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> Result<f64, CudaError> {
     const SUM: Span = Span { offset: 0, len: 2 };
-    let mut result = Arena::on(&Device::Cuda(cuda.clone()), SUM.len)?;
+    let mut result = DeviceArena::new(cuda.stream(), SUM.len)?;
     cuda.scratch(|mut scratch| {
         let doubles = |count: usize| (count * size_of::<f64>()) as u64;
         let start = scratch.address();
@@ -103,6 +103,6 @@ fn try_sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> Result<f64, CudaError> 
         // partial sums, and the result has room for a double at an aligned address.
         unsafe { cuda.launch(&SOURCE, "squares_finish", grid([1, 1], THREADS), &args) };
     });
-    let words: [f32; 2] = (*result.read(SUM)?).try_into().expect("as long as asked for");
+    let words: [f32; 2] = result.download(SUM)?.try_into().expect("as long as asked for");
     Ok(bytemuck::cast(words))
 }

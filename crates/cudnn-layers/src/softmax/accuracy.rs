@@ -1,6 +1,8 @@
 //! The share of predictions whose label is among the `top_k` highest scores.
 //!
-//! Of equal scores the higher class ranks first, as in Caffe 1.0; a label whose score is NaN is never right.
+//! Of equal scores the higher class ranks first, as in Caffe 1.0; a label whose score is NaN is never right. BVLC's later
+//! sources count a label that ties with the `top_k`th score as wrong. So where a net has collapsed and gives all classes one
+//! score, this says the share of the last class, and theirs 0.
 
 use super::{LabelError, cpu, cuda};
 use crate::AxisExtents;

@@ -1,14 +1,16 @@
 //! The binary version of CIFAR-10: records of one label byte and 3072 pixels (red, green, blue planes of 32x32).
 //! Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::idx::read_maybe_gzip;
-use super::{DataError, Dataset, Phase, Sample};
+use super::{DataError, Dataset, Phase, Sample, open_unpacked};
 
 pub(super) const SHAPE: [usize; 3] = [3, 32, 32];
 const PIXELS: usize = 3 * 32 * 32;
 const RECORD_BYTES: usize = 1 + PIXELS;
+/// Most records of a file: the whole set. No header says how many there are, and gzip packs a thousandfold.
+const MOST_RECORDS: usize = 60_000;
 const CLASSES: usize = 10;
 const TRAIN_FILES: [&str; 5] =
     ["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"];
@@ -37,23 +39,39 @@ impl Cifar10 {
         };
         let mut set = Self { records: Vec::new(), files: Vec::new() };
         for path in paths {
-            set.append(path)?;
+            let file = open_unpacked(&path).map_err(DataError::read(&path))?;
+            set.append(path, file)?;
         }
-        set.records.shrink_to_fit();
-        set.check_labels(CLASSES)?;
-        Ok(set)
+        set.finish()
     }
 
-    fn append(&mut self, path: PathBuf) -> Result<(), DataError> {
-        let bytes = read_maybe_gzip(&path)?;
-        if !is_cifar_length(bytes.len() as u64) {
+    /// The unpacked bytes of one file of records.
+    pub(super) fn read(path: &Path, file: impl Read) -> Result<Self, DataError> {
+        let mut set = Self { records: Vec::new(), files: Vec::new() };
+        set.append(path.to_owned(), file)?;
+        set.finish()
+    }
+
+    fn finish(mut self) -> Result<Self, DataError> {
+        self.records.shrink_to_fit();
+        self.check_labels(CLASSES)?;
+        Ok(self)
+    }
+
+    fn append(&mut self, path: PathBuf, file: impl Read) -> Result<(), DataError> {
+        let most = MOST_RECORDS * RECORD_BYTES;
+        let read = file.take(most as u64 + 1).read_to_end(&mut self.records);
+        let bytes = read.map_err(DataError::read(&path))?;
+        if bytes > most {
+            let reason = format!("holds more than the {MOST_RECORDS} records of CIFAR-10");
+            return Err(DataError::format(&path, reason));
+        }
+        if !is_cifar_length(bytes as u64) {
             let reason = format!(
-                "holds {} bytes, which is not a whole number of CIFAR-10 records of {RECORD_BYTES} bytes",
-                bytes.len()
+                "holds {bytes} bytes, which is not a whole number of CIFAR-10 records of {RECORD_BYTES} bytes"
             );
             return Err(DataError::format(&path, reason));
         }
-        self.records.extend_from_slice(&bytes);
         self.files.push((path, self.len()));
         Ok(())
     }
@@ -94,11 +112,10 @@ impl Dataset for Cifar10 {
 }
 
 /// True if a folder holds the files of CIFAR-10.
-pub(super) fn is_cifar_folder(folder: &Path) -> bool {
-    folder.join(TRAIN_FILES[0]).exists() || folder.join(TEST_FILE).exists()
-}
-
-/// True if a file of this many bytes can be records of CIFAR-10.
 pub(super) fn is_cifar_length(bytes: u64) -> bool {
     bytes > 0 && bytes.is_multiple_of(RECORD_BYTES as u64)
+}
+
+pub(super) fn is_cifar_folder(folder: &Path) -> bool {
+    folder.join(TRAIN_FILES[0]).exists() || folder.join(TEST_FILE).exists()
 }

@@ -36,6 +36,7 @@ pub(super) fn decode_into(path: &Path, decoding: Decoding, sample: &mut Sample) 
     }
     let to = decoding.size.unwrap_or(from);
     let (interleaved, order) = interleave(image, decoding.is_color);
+    sample.make_room(order.len() * to[0] * to[1]).map_err(|error| error.to_string())?;
     sample.pixels.clear();
     Resizer::default().interleaved(&interleaved, from, order, to, &mut sample.pixels);
     sample.shape = [order.len(), to[0], to[1]];

@@ -24,13 +24,16 @@ pub enum DataError {
         reason: String,
     },
     /// A binary file is shorter or longer than it says itself.
-    #[error("{} must hold {expected} bytes for what its header announces, but holds {found}", path.display())]
+    #[error(
+        "{} must hold {expected} bytes for what its header announces, but holds {}",
+        path.display(), if found > expected { "more".to_owned() } else { found.to_string() }
+    )]
     Length {
         /// The file.
         path: PathBuf,
         /// Bytes (after decompression) by the header.
         expected: u64,
-        /// Bytes (after decompression) found.
+        /// Bytes (after decompression) found; one more than expected where there are more.
         found: u64,
     },
     /// The two files of an IDX pair do not belong together.
@@ -84,6 +87,9 @@ pub enum DataError {
     /// The system refuses a background thread.
     #[error("no thread can be started to load data: {0}")]
     Thread(io::Error),
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] tensor::MemoryError),
     /// The settings of a transformation or loader contradict themselves or the data set.
     #[error("{0}")]
     Options(String),

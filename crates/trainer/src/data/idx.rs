@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{DataError, Dataset, Phase, Sample};
+use super::{DataError, Dataset, Phase, Sample, open_unpacked};
 
 const IMAGES_MAGIC: u32 = 0x803;
 const LABELS_MAGIC: u32 = 0x801;
@@ -29,8 +29,14 @@ impl Idx {
     /// # Errors
     /// Either file is unreadable, not IDX, truncated or too long, or the two differ in their count.
     pub fn open(images: &Path, labels: &Path) -> Result<Self, DataError> {
-        let ([count, height, width], pixels) = read_idx::<3>(images, IMAGES_MAGIC, "images")?;
-        let ([label_count], label_bytes) = read_idx::<1>(labels, LABELS_MAGIC, "labels")?;
+        Self::read(images, open_unpacked(images).map_err(DataError::read(images))?, labels)
+    }
+
+    /// As [`Idx::open`], with the unpacked bytes of `images`.
+    pub(super) fn read(images: &Path, bytes: impl Read, labels: &Path) -> Result<Self, DataError> {
+        let ([count, height, width], pixels) = read_idx::<3>(images, bytes, IMAGES_MAGIC, "images")?;
+        let bytes = open_unpacked(labels).map_err(DataError::read(labels))?;
+        let ([label_count], label_bytes) = read_idx::<1>(labels, bytes, LABELS_MAGIC, "labels")?;
         if count != label_count {
             return Err(DataError::Counts {
                 images_path: images.to_owned(),
@@ -103,15 +109,9 @@ const MOST_PIXELS: usize = 1 << 16;
 
 /// Channels, height and width of the images in a file, by its header; `None` if it is no IDX file of images.
 pub(super) fn image_shape(path: &Path) -> Result<Option<[usize; 3]>, DataError> {
-    let open = || fs::File::open(path).map_err(DataError::read(path));
-    let head = |file: &mut dyn Read| {
-        let mut head = Vec::new();
-        file.take(16).read_to_end(&mut head).map_err(DataError::read(path)).map(|_| head)
-    };
-    let mut bytes = head(&mut open()?)?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        bytes = head(&mut flate2::read::MultiGzDecoder::new(open()?))?;
-    }
+    let mut bytes = Vec::new();
+    let read = open_unpacked(path).and_then(|file| file.take(16).read_to_end(&mut bytes));
+    read.map_err(DataError::read(path))?;
     let is_whole = is_idx_images(&bytes) && bytes.len() == 16;
     let shape = is_whole.then(|| [1, be_u32(&bytes, 8) as usize, be_u32(&bytes, 12) as usize]);
     Ok(shape.filter(|shape| shape.iter().all(|extent| (1..=MOST_PIXELS).contains(extent))))
@@ -134,7 +134,7 @@ pub(super) fn find_images(folder: &Path, phase: Phase) -> Result<PathBuf, DataEr
     })
 }
 
-fn labels_beside(images: &Path) -> Result<PathBuf, DataError> {
+pub(super) fn labels_beside(images: &Path) -> Result<PathBuf, DataError> {
     let name = images.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let labels = name.replace("images", "labels").replace("idx3", "idx1");
     if labels == name {
@@ -150,44 +150,39 @@ fn labels_beside(images: &Path) -> Result<PathBuf, DataError> {
     Ok(if !same.exists() && other.exists() { other } else { same })
 }
 
-/// Reads the `D` dimensions and the elements of an IDX file of bytes.
-fn read_idx<const D: usize>(path: &Path, magic: u32, what: &str) -> Result<([usize; D], Vec<u8>), DataError> {
-    let mut bytes = read_maybe_gzip(path)?;
-    let header_bytes = 4 + 4 * D;
-    let length = |expected| DataError::Length { path: path.to_owned(), expected, found: bytes.len() as u64 };
-    if bytes.len() < 4 {
-        return Err(length(header_bytes as u64));
+/// Reads the `D` dimensions and the elements of an IDX file of bytes, and nothing behind them.
+fn read_idx<const D: usize>(
+    path: &Path,
+    mut file: impl Read,
+    magic: u32,
+    what: &str,
+) -> Result<([usize; D], Vec<u8>), DataError> {
+    let (mut header, header_bytes) = (Vec::new(), 4 + 4 * D);
+    file.by_ref().take(header_bytes as u64).read_to_end(&mut header).map_err(DataError::read(path))?;
+    let length =
+        |expected, found: usize| DataError::Length { path: path.to_owned(), expected, found: found as u64 };
+    if header.len() < 4 {
+        return Err(length(header_bytes as u64, header.len()));
     }
-    let found = be_u32(&bytes, 0);
+    let found = be_u32(&header, 0);
     if found != magic {
         let reason = format!("expected the magic number {magic:#010x} of IDX {what}, found {found:#010x}");
         return Err(DataError::format(path, reason));
     }
-    if bytes.len() < header_bytes {
-        return Err(length(header_bytes as u64));
+    if header.len() < header_bytes {
+        return Err(length(header_bytes as u64, header.len()));
     }
-    let dims = std::array::from_fn(|d| be_u32(&bytes, 4 + 4 * d) as usize);
-    let elements = dims.iter().fold(1_u64, |product: u64, &dim: &usize| product.saturating_mul(dim as u64));
-    let expected = elements.saturating_add(header_bytes as u64);
-    if expected != bytes.len() as u64 {
-        return Err(length(expected));
+    let dims = std::array::from_fn(|d| be_u32(&header, 4 + 4 * d) as usize);
+    let count = dims.iter().fold(1_u64, |product: u64, &dim: &usize| product.saturating_mul(dim as u64));
+    let mut elements = Vec::new();
+    file.take(count.saturating_add(1)).read_to_end(&mut elements).map_err(DataError::read(path))?;
+    if elements.len() as u64 != count {
+        return Err(length(count.saturating_add(header_bytes as u64), header_bytes + elements.len()));
     }
-    bytes.drain(..header_bytes);
-    bytes.shrink_to_fit();
-    Ok((dims, bytes))
+    elements.shrink_to_fit();
+    Ok((dims, elements))
 }
 
 fn be_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-/// Reads a whole file, decompressed if it begins with gzip's magic number.
-pub(super) fn read_maybe_gzip(path: &Path) -> Result<Vec<u8>, DataError> {
-    let bytes = fs::read(path).map_err(DataError::read(path))?;
-    if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(bytes);
-    }
-    let mut plain = Vec::new();
-    flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain).map_err(DataError::read(path))?;
-    Ok(plain)
 }

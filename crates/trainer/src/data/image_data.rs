@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::decode::{Decoding, decode_into, dimensions};
-use super::{DataError, Dataset, Sample};
+use super::{DataError, Dataset, MOST_LABEL, Sample};
 
 /// How the images of an [`ImageData`] are found and decoded; fields as in Caffe's `image_data_param`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub struct ImageData {
     decoding: Decoding,
     shape: [usize; 3],
     classes: usize,
+    /// Of the first image: its file and its pixels, all three channels.
+    reading_bytes: u64,
 }
 
 impl ImageData {
@@ -112,9 +114,12 @@ impl ImageData {
         }
         let decoding = options.decoding()?;
         let channels = if options.is_color { 3 } else { 1 };
-        let mut set = Self { entries, source: source.to_owned(), decoding, shape: [channels, 0, 0], classes };
+        let (source, shape) = (source.to_owned(), [channels, 0, 0]);
+        let mut set = Self { entries, source, decoding, shape, classes, reading_bytes: 0 };
         // Read the first header even if its size is of no interest: a wrong root_folder shows before any training.
         let first = dimensions(&set.entries[0].path).map_err(|reason| set.image_error(0, reason))?;
+        let packed = fs::metadata(&set.entries[0].path).map_or(0, |file| file.len());
+        set.reading_bytes = packed + 3 * (first[0] * first[1]) as u64;
         let [height, width] = decoding.size.unwrap_or(first);
         set.shape = [channels, height, width];
         Ok(set)
@@ -173,6 +178,10 @@ impl Dataset for ImageData {
         (self.entries.capacity() * size_of::<Entry>() + paths) as u64
     }
 
+    fn reading_bytes(&self) -> u64 {
+        self.reading_bytes
+    }
+
     fn is_decoded(&self) -> bool {
         true
     }
@@ -184,8 +193,9 @@ fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Ent
     let (path, label) = line
         .rsplit_once(char::is_whitespace)
         .ok_or_else(|| error(format!("expected a path and a label, found {line:?}")))?;
-    let label = label.parse().map_err(|_| {
-        error(format!("the label must be a whole number from 0 to {}, found {label:?}", u32::MAX))
+    let valid = label.parse().ok().filter(|&label| label <= MOST_LABEL);
+    let label = valid.ok_or_else(|| {
+        error(format!("the label must be a whole number from 0 to {MOST_LABEL}, found {label:?}"))
     })?;
     Ok(Entry { path: root.join(path.trim_end()), label, line: number })
 }

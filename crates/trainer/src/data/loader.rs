@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use tensor::{Cpu, geometry::elements};
 
 use super::order::Order;
 use super::prefetch::Worker;
@@ -50,7 +51,8 @@ impl Loader {
     /// Checks the options against the data set. Nothing is read yet, and no thread started.
     ///
     /// # Errors
-    /// Those of [`Transform::new`], an empty mini-batch, a data set of more than 2^32 samples to be shuffled.
+    /// Those of [`Transform::new`], a mini-batch that is empty or more than any memory holds, a data set of more than 2^32
+    /// samples to be shuffled.
     pub fn new(
         dataset: Arc<dyn Dataset>,
         transform: &TransformOptions,
@@ -66,6 +68,13 @@ impl Loader {
             return Err(DataError::Options(format!("{} samples are too many to shuffle", dataset.len())));
         }
         let transform = Transform::new(transform, dataset.shape(), options.phase)?;
+        let [channels, height, width] = transform.out_shape();
+        if elements(&[options.mini_batch, channels, height, width]).is_none() {
+            return Err(DataError::Options(format!(
+                "{} samples of {channels}x{height}x{width} are more than any memory holds",
+                options.mini_batch
+            )));
+        }
         let source = Arc::new(BatchSource { dataset, transform, options });
         let direct = source.cursor(0);
         Ok(Self { source, position: 0, prefetch: options.prefetch, worker: None, direct })
@@ -104,12 +113,18 @@ impl Loader {
         self.position = position;
     }
 
-    /// Bytes of the mini-batches prepared ahead and of the shuffled order, beside the data set's own.
+    /// Bytes of the mini-batches prepared ahead, of the order of samples, and of those samples that are read at a time,
+    /// beside the data set's own.
     pub fn buffer_bytes(&self) -> u64 {
-        let order =
-            if self.source.options.shuffle { self.source.dataset.len() * size_of::<u32>() } else { 0 };
-        let floats = self.source.data_len() + self.source.options.mini_batch;
+        let BatchSource { dataset, transform, options } = &*self.source;
+        let shuffled = if options.shuffle { dataset.len() * size_of::<u32>() } else { 0 };
+        let order = shuffled + options.mini_batch * size_of::<usize>();
+        let floats = self.source.data_len() + options.mini_batch;
+        let [sample, resized] = [dataset.shape(), transform.resized_shape().unwrap_or_default()]
+            .map(|shape| shape.iter().map(|&extent| extent as u64).product::<u64>());
+        let at_a_time = if dataset.is_decoded() { Cpu::available_threads() as u64 } else { 1 };
         (self.prefetch * floats * size_of::<f32>() + order) as u64
+            + at_a_time * (sample + resized + dataset.reading_bytes())
     }
 
     /// Writes the next mini-batch: `data` in the order sample, channel, row, column, and `labels` as numbers, as Caffe
@@ -173,6 +188,11 @@ impl BatchSource {
         Cursor { position, order, indices: Vec::new(), scratch: Scratch::default() }
     }
 
+    /// Whether filling a mini-batch is spread over threads.
+    pub(super) fn is_parallel(&self) -> bool {
+        self.dataset.is_decoded()
+    }
+
     pub(super) fn mini_batch(&self) -> usize {
         self.options.mini_batch
     }
@@ -196,7 +216,7 @@ impl BatchSource {
         let end = start + labels.len() as u64;
         cursor.indices.clear();
         cursor.indices.extend((start..end).map(|position| cursor.order.index(position)));
-        if self.dataset.is_decoded() {
+        if self.is_parallel() {
             self.fill_parallel(start, &cursor.indices, data, labels)?;
         } else {
             self.fill_serial(start, &cursor.indices, data, labels, &mut cursor.scratch)?;

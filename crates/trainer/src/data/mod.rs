@@ -26,8 +26,11 @@ mod synthetic;
 #[cfg(test)]
 mod tests;
 mod transform;
+mod unpack;
 
 pub use crate::spec::Phase;
+use tensor::MemoryError;
+
 pub use cifar::Cifar10;
 pub use error::{DataError, Misfit};
 pub use idx::Idx;
@@ -37,6 +40,7 @@ pub use mean_file::MeanImage;
 pub use open::{open_source, source_shape};
 pub use synthetic::Synthetic;
 pub use transform::{Draw, Transform, TransformOptions, TransformScratch};
+pub use unpack::open_unpacked;
 
 /// One labelled image, as read: planar bytes, not yet transformed.
 ///
@@ -52,7 +56,18 @@ pub struct Sample {
     pub label: u32,
 }
 
+/// Largest label: labels travel as `f32`, as in Caffe, and up to 2^24 these are exact.
+const MOST_LABEL: u32 = 1 << 24;
+
 impl Sample {
+    /// Makes the pixels so many bytes, of any contents.
+    fn make_room(&mut self, bytes: usize) -> Result<(), MemoryError> {
+        let missing = bytes.saturating_sub(self.pixels.len());
+        self.pixels.try_reserve_exact(missing).map_err(|_| MemoryError::Host { bytes })?;
+        self.pixels.resize(bytes, 0);
+        Ok(())
+    }
+
     fn set(&mut self, pixels: &[u8], shape: [usize; 3], label: u32) {
         self.pixels.clear();
         self.pixels.extend_from_slice(pixels);
@@ -107,9 +122,30 @@ pub trait Dataset: Send + Sync {
     /// Bytes that the set keeps in memory for as long as it lives.
     fn resident_bytes(&self) -> u64;
 
+    /// Bytes that reading a sample takes for a while, beside the sample: its file, and its pixels as they are decoded. Sets
+    /// whose images differ in size answer for their first image.
+    fn reading_bytes(&self) -> u64 {
+        0
+    }
+
     /// Whether reading a sample is work (decoding a file) that pays to spread over threads.
     fn is_decoded(&self) -> bool {
         false
+    }
+
+    /// A number by which one set can be told from another: of labels and shape, and of all pixels where reading them is no
+    /// work. Where the set lies does not matter.
+    fn digest(&self) -> u32 {
+        let mut crc = flate2::Crc::new();
+        self.shape().into_iter().for_each(|extent| crc.update(&(extent as u64).to_le_bytes()));
+        let mut sample = Sample::default();
+        for index in 0..self.len() {
+            crc.update(&self.label(index).to_le_bytes());
+            if !self.is_decoded() && self.read_into(index, &mut sample).is_ok() {
+                crc.update(&sample.pixels);
+            }
+        }
+        crc.sum()
     }
 
     /// True for a set without samples, which no constructor of this module returns.

@@ -1,12 +1,13 @@
 //! Finding out what a `source` is.
 
 use std::fs;
+use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::cifar::{self, is_cifar_folder, is_cifar_length};
-use super::idx::{self, is_idx_images, read_maybe_gzip};
-use super::{Cifar10, DataError, Dataset, Idx, Phase};
+use super::idx::{self, is_idx_images, labels_beside};
+use super::{Cifar10, DataError, Dataset, Idx, Phase, open_unpacked};
 
 /// Opens the `source` of a `Data` layer by its content: an IDX file of images, or a folder with IDX pairs; a file of
 /// CIFAR-10 records, or their folder.
@@ -18,14 +19,22 @@ pub fn open_source(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, Data
     if source.is_dir() {
         return open_folder(source, phase);
     }
-    let bytes = read_maybe_gzip(source)?;
-    if is_idx_images(&bytes) {
-        return Ok(Arc::new(Idx::open_source(source, phase)?));
+    let mut file = open_unpacked(source).map_err(DataError::read(source))?;
+    let mut head = Vec::new();
+    file.by_ref().take(4).read_to_end(&mut head).map_err(DataError::read(source))?;
+    let is_idx = is_idx_images(&head);
+    let bytes = Cursor::new(head).chain(file);
+    if is_idx {
+        return Ok(Arc::new(Idx::read(source, bytes, &labels_beside(source)?)?));
     }
-    if is_cifar_length(bytes.len() as u64) {
-        return Ok(Arc::new(Cifar10::open(source, phase)?));
+    match Cifar10::read(source, bytes) {
+        Ok(set) => Ok(Arc::new(set)),
+        Err(DataError::Format { reason, .. }) => {
+            let reason = format!("is neither a file of IDX images nor one of CIFAR-10 records: it {reason}");
+            Err(DataError::format(source, reason))
+        }
+        Err(error) => Err(error),
     }
-    Err(DataError::format(source, "is neither a file of IDX images nor one of CIFAR-10 records"))
 }
 
 /// Channels, height and width of the images of a `source`, of which no more than a header is read.

@@ -1,8 +1,12 @@
 //! The background thread of a loader.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+
+use rayon::ThreadPoolBuilder;
+use tensor::arena::zeroed;
 
 use super::DataError;
 use super::loader::BatchSource;
@@ -27,15 +31,21 @@ impl Worker {
         let (empty, empties) = sync_channel::<Buffer>(ahead);
         let (fulls, filled) = sync_channel(ahead);
         for _ in 0..ahead {
-            let buffer =
-                Buffer { data: vec![0.0; source.data_len()], labels: vec![0.0; source.mini_batch()] };
+            let buffer = Buffer { data: zeroed(source.data_len())?, labels: zeroed(source.mini_batch())? };
             empty.send(buffer).expect("the receiver is in this function");
         }
         let source = Arc::clone(source);
+        // Threads of its own: the library's common ones end the process where the system refuses them.
+        let pool = source.is_parallel().then(|| ThreadPoolBuilder::new().build());
+        let pool = pool.transpose().map_err(|error| DataError::Thread(io::Error::other(error)))?;
         let work = move || {
             let mut cursor = source.cursor(position);
             while let Ok(mut buffer) = empties.recv() {
-                let filling = source.fill(&mut cursor, &mut buffer.data, &mut buffer.labels);
+                let mut fill = || source.fill(&mut cursor, &mut buffer.data, &mut buffer.labels);
+                let filling = match &pool {
+                    Some(pool) => pool.install(fill),
+                    None => fill(),
+                };
                 let failed = filling.is_err();
                 if fulls.send(filling.map(|()| buffer)).is_err() || failed {
                     return;

@@ -1,41 +1,43 @@
 //! Images from a random number generator, for timing a net without its data.
 
+use std::sync::OnceLock;
+
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{DataError, Dataset, Sample};
+use super::{DataError, Dataset, MOST_LABEL, Sample};
 
 /// Pseudo-random images and labels, each a function of (seed, index). Nothing can be learned from them.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     shape: [usize; 3],
-    labels: Vec<u32>,
-    classes: usize,
+    len: usize,
+    classes: u32,
     seed: u64,
+    /// Drawn when the first is asked for: by then it is known that there is memory for them.
+    labels: OnceLock<Vec<u32>>,
 }
 
 impl Synthetic {
     /// `len` images of `shape` (channels, height, width) with labels below `classes`.
     ///
     /// # Errors
-    /// [`DataError::Options`] if any of these is 0 or the classes do not fit `u32`.
+    /// [`DataError::Options`] if any of these is 0 or there are more classes than labels.
     pub fn new(shape: [usize; 3], classes: usize, len: usize, seed: u64) -> Result<Self, DataError> {
-        let limit = u32::try_from(classes).unwrap_or(0);
+        let limit = u32::try_from(classes).ok().filter(|&classes| classes <= MOST_LABEL + 1).unwrap_or(0);
         if shape.contains(&0) || limit == 0 || len == 0 {
             let [channels, height, width] = shape;
             return Err(DataError::Options(format!(
                 "synthetic data cannot be {len} images of {channels}x{height}x{width} in {classes} classes"
             )));
         }
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let labels = (0..len).map(|_| rng.random_range(0..limit)).collect();
-        Ok(Self { shape, labels, classes, seed })
+        Ok(Self { shape, len, classes: limit, seed, labels: OnceLock::new() })
     }
 }
 
 impl Dataset for Synthetic {
     fn len(&self) -> usize {
-        self.labels.len()
+        self.len
     }
 
     fn shape(&self) -> [usize; 3] {
@@ -43,11 +45,15 @@ impl Dataset for Synthetic {
     }
 
     fn classes(&self) -> usize {
-        self.classes
+        self.classes as usize
     }
 
     fn label(&self, index: usize) -> u32 {
-        self.labels[index]
+        let labels = self.labels.get_or_init(|| {
+            let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+            (0..self.len).map(|_| rng.random_range(0..self.classes)).collect()
+        });
+        labels[index]
     }
 
     fn place(&self, index: usize) -> String {
@@ -55,15 +61,15 @@ impl Dataset for Synthetic {
     }
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
-        sample.pixels.resize(self.shape.iter().product(), 0);
+        sample.make_room(self.shape.iter().product())?;
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(index as u64 + 1); // stream 0 made the labels
         rng.fill_bytes(&mut sample.pixels);
-        (sample.shape, sample.label) = (self.shape, self.labels[index]);
+        (sample.shape, sample.label) = (self.shape, self.label(index));
         Ok(())
     }
 
     fn resident_bytes(&self) -> u64 {
-        (self.labels.capacity() * size_of::<u32>()) as u64
+        (self.len * size_of::<u32>()) as u64
     }
 }

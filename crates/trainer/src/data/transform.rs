@@ -112,6 +112,11 @@ impl Transform {
         self.out_shape
     }
 
+    /// Channels, height and width of an image between resizing and cropping, if there is resizing.
+    pub fn resized_shape(&self) -> Option<[usize; 3]> {
+        self.resize.map(|[height, width]| [self.out_shape[0], height, width])
+    }
+
     /// Transforms a sample into `out` (channel, row, column).
     ///
     /// # Errors

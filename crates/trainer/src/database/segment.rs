@@ -1,12 +1,10 @@
 //! One file of the database.
 
 use super::DatabaseError;
+use crate::files::{random, read_regular};
 use planner::{CostTable, CostTableError};
 use std::{
-    collections::hash_map::RandomState,
-    fs,
-    hash::{BuildHasher, Hasher},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -23,12 +21,27 @@ pub(super) struct Segment {
     pub(super) skipped: Vec<CostTableError>,
 }
 
+/// What became of a file that was listed.
+enum Found {
+    Segment(Segment),
+    /// Why it cannot be read.
+    Unread(String),
+    Gone,
+}
+
 impl Segment {
-    /// Reads a segment; `None` if it is gone.
-    fn read(path: PathBuf) -> Result<Option<Self>, DatabaseError> {
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(DatabaseError::at("read", &path))?,
+    /// Reads a segment.
+    fn read(path: PathBuf) -> Found {
+        let bytes = match read_regular(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // What is still listed, but not there, is a link.
+                return match fs::symlink_metadata(&path) {
+                    Ok(_) => Found::Unread(format!("{} is a link to nothing", path.display())),
+                    Err(_) => Found::Gone,
+                };
+            }
+            Err(error) => return Found::Unread(format!("{}: {error}", path.display())),
         };
         // Bytes that are no text spoil their line only.
         let text = String::from_utf8_lossy(&bytes);
@@ -36,7 +49,7 @@ impl Segment {
             Ok((table, skipped)) => (Some(table), skipped),
             Err(error) => (None, vec![error]),
         };
-        Ok(Some(Self { path, table, skipped }))
+        Found::Segment(Self { path, table, skipped })
     }
 
     /// What cannot be read, a sentence each.
@@ -45,14 +58,20 @@ impl Segment {
     }
 }
 
-/// The segments of a folder, the oldest first; none if there is no such folder.
-pub(super) fn segments(folder: &Path) -> Result<Vec<Segment>, DatabaseError> {
+/// The segments of a folder, the oldest first, and what keeps others from being read; none if there is no such folder.
+pub(super) fn segments(folder: &Path) -> Result<(Vec<Segment>, Vec<String>), DatabaseError> {
     for _ in 0..ATTEMPTS {
-        let read: Vec<Option<Segment>> =
-            paths(folder)?.into_iter().map(Segment::read).collect::<Result<_, _>>()?;
+        let (mut segments, mut unread, mut gone) = (Vec::new(), Vec::new(), false);
+        for path in paths(folder)? {
+            match Segment::read(path) {
+                Found::Segment(segment) => segments.push(segment),
+                Found::Unread(reason) => unread.push(reason),
+                Found::Gone => gone = true,
+            }
+        }
         // A segment that went away has been merged into one that may not have been there when the folder was listed.
-        if read.iter().all(Option::is_some) {
-            return Ok(read.into_iter().flatten().collect());
+        if !gone {
+            return Ok((segments, unread));
         }
     }
     let source = io::Error::other("its files keep changing");
@@ -89,9 +108,4 @@ pub(super) fn successor(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let time = name.split(['-', '.']).next().unwrap_or_default();
     path.with_file_name(format!("{time}-{:016x}.jsonl", random()))
-}
-
-/// The standard library keys every hasher with random numbers of the system.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

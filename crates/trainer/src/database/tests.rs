@@ -92,6 +92,65 @@ fn broken_lines_are_skipped_with_one_warning_and_never_lost() {
     assert_eq!(database.compact().unwrap(), (1, 1), "what is clean stays");
 }
 
+/// What is no file, or cannot be read, costs nothing but itself; reading a pipe would take for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_cannot_be_read_takes_no_other_with_it() {
+    use std::os::unix::fs::symlink;
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    database.add(&table(&cpu, 1..4, 5.0)).unwrap();
+    database.add(&table(&cpu, 4..6, 5.0)).unwrap();
+    let of_cpu = database.folder_of(&cpu);
+    fs::create_dir(of_cpu.join("a.jsonl")).unwrap();
+    symlink("nowhere", of_cpu.join("b.jsonl")).unwrap();
+    symlink("/dev/zero", of_cpu.join("c.jsonl")).unwrap();
+    symlink("d.jsonl", of_cpu.join("d.jsonl")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(of_cpu.join("e.jsonl")).status().unwrap().success());
+    let known = database.read(&cpu).unwrap();
+    assert_eq!(known.table.len(), 5);
+    let warning = known.warning.unwrap();
+    assert!(
+        warning.contains("in 5 places") && warning.ends_with("a.jsonl: it is not a regular file"),
+        "{warning}"
+    );
+    let (_, unread) = segments(&of_cpu).unwrap();
+    assert!(unread[1].ends_with("b.jsonl is a link to nothing"), "{}", unread[1]);
+
+    assert_eq!(database.compact().unwrap(), (2, 1));
+    assert_eq!(database.devices().unwrap()[0].table.len(), 5);
+    assert_eq!(files(&database, &cpu).len(), 6, "the five that are left as they are, and the merged one");
+}
+
+#[test]
+fn what_cannot_be_written_is_said_of_the_database() {
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    database.try_adding(&cpu).unwrap();
+    assert_eq!(files(&database, &cpu), [PathBuf::new(); 0]);
+    let of_cpu = database.folder_of(&cpu);
+    fs::remove_dir(&of_cpu).unwrap();
+    fs::write(&of_cpu, "").unwrap();
+    for error in [database.try_adding(&cpu), database.add(&table(&cpu, [1], 1.0))] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("the measurement database cannot make "), "{error}");
+    }
+    let error = write(&of_cpu.join("x"), "").unwrap_err().to_string();
+    assert!(error.starts_with("the measurement database cannot write "), "{error}");
+}
+
+#[test]
+fn what_dead_writers_left_half_written_is_removed() {
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    database.try_adding(&cpu).unwrap();
+    let of_cpu = database.folder_of(&cpu);
+    let half = fs::File::create(of_cpu.join(".0179-1.jsonl.4711-0.tmp")).unwrap();
+    half.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(100_000)).unwrap();
+    database.add(&table(&cpu, [1], 1.0)).unwrap();
+    assert_eq!(files(&database, &cpu).len(), 1);
+}
+
 #[test]
 fn writers_readers_and_mergers_do_not_disturb_each_other() {
     const WRITERS: u32 = 4;
@@ -127,7 +186,7 @@ fn a_merged_segment_is_older_than_what_comes_after_it() {
     let (_folder, database) = open();
     let cpu = device("a CPU");
     database.add(&table(&cpu, 1..3, 1.0)).unwrap();
-    let before = segments(&database.folder_of(&cpu)).unwrap();
+    let (before, _) = segments(&database.folder_of(&cpu)).unwrap();
     database.add(&table(&cpu, [1], 2.0)).unwrap();
     // Somebody who had listed the folder before that measurement merges now.
     let newest = &before[0].path;

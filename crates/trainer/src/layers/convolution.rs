@@ -73,7 +73,6 @@ impl Layer for Convolution {
             dilation: [p.dilation.h, p.dilation.w],
             groups: p.group,
         };
-        check_extents(&geometry)?;
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.geometry = Some(g);
         let filter = ParamDeclaration {
@@ -159,17 +158,6 @@ impl PlannedLayer for Convolution {
 
     fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
         self.installed[op as usize].as_mut()?.marks.take()
-    }
-}
-
-/// Kernels are planned in numbers of 32 bits, as in every library of convolutions.
-fn check_extents(g: &ConvGeometry) -> Result<(), String> {
-    let [pad, stride, dilation] = [g.pad, g.stride, g.dilation];
-    let extents =
-        [g.n, g.c, g.h, g.w, g.k, g.r, g.s, pad[0], pad[1], stride[0], stride[1], dilation[0], dilation[1]];
-    match extents.iter().find(|&&extent| u32::try_from(extent).is_err()) {
-        Some(extent) => Err(format!("an extent of {extent} is more than a convolution can have")),
-        None => Ok(()),
     }
 }
 

@@ -88,6 +88,17 @@ pub enum InPlace {
     KeepsSign,
 }
 
+impl InPlace {
+    /// What both allow.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::No, _) | (_, Self::No) => Self::No,
+            (Self::Yes, Self::Yes) => Self::Yes,
+            _ => Self::KeepsSign,
+        }
+    }
+}
+
 /// The blobs of one forward step.
 #[derive(Debug)]
 pub struct Forward<'a> {
@@ -215,6 +226,11 @@ pub trait Layer: Send {
     /// Continues reading at `position`.
     fn set_position(&mut self, position: u64) {
         let _ = position;
+    }
+
+    /// A number for the contents of the data set, for a layer that reads one.
+    fn data_digest(&self) -> Option<u32> {
+        None
     }
 
     /// Takes note that the net goes to another arena: what was filled once has to be filled again.

@@ -6,7 +6,7 @@ use crate::{
     spec::{FlattenParams, ReshapeParams},
 };
 use cudnn_layers::copy;
-use tensor::{Accumulate, Device, Shape};
+use tensor::{Accumulate, Device, Shape, geometry::elements};
 
 /// How the extents change.
 pub(super) enum Reshape {
@@ -56,20 +56,15 @@ fn reshaped(params: &ReshapeParams, x: &Shape) -> Result<Shape, String> {
     }
     dims.extend(&x.dims()[end..]);
     if let Some(inferred) = params.dims.iter().position(|&dim| dim == -1) {
-        match product(&dims) {
+        match elements(&dims) {
             Some(known) if x.count().is_multiple_of(known) => dims[first + inferred] = x.count() / known,
             _ => return Err(format!("the extents {dims:?} do not divide {x}")),
         }
     }
-    if product(&dims) != Some(x.count()) {
+    if elements(&dims) != Some(x.count()) {
         return Err(format!("the extents {dims:?} have another number of elements than {x}"));
     }
     Ok(Shape::new(&dims))
-}
-
-/// The number of elements, if it can be counted.
-fn product(dims: &[usize]) -> Option<usize> {
-    dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))
 }
 
 impl Layer for Reshape {

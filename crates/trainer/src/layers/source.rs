@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use std::sync::Arc;
-use tensor::{Device, Shape, Staging, ViewMut};
+use tensor::{Device, Shape, Staging, ViewMut, arena::zeroed};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 pub(super) struct DataLayer {
@@ -41,14 +41,11 @@ impl DataLayer {
         mini_batch: usize,
         (shuffle, seed, prefetch): (bool, u64, usize),
     ) -> Result<Self, BoxError> {
-        if u32::try_from(mini_batch).is_err() {
-            return Err(format!("a mini-batch of {mini_batch} samples is more than any memory holds").into());
-        }
         let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
         let loader = Loader::new(dataset, transform, options)?;
         Ok(Self {
             loader,
-            labels: vec![0.0; mini_batch],
+            labels: Vec::new(),
             tops: layer.tops.len(),
             mini_batch,
             staging: Default::default(),
@@ -67,8 +64,14 @@ impl DataLayer {
         }
         let [data_way, label_way] = &mut self.staging;
         match &mut io.tops[..] {
-            [data] => data_way
-                .fill(device, data.reborrow(), |data| Ok(self.loader.next_into(data, &mut self.labels)?)),
+            [data] => {
+                if self.labels.is_empty() {
+                    self.labels = zeroed(self.mini_batch)?;
+                }
+                data_way.fill(device, data.reborrow(), |data| {
+                    Ok(self.loader.next_into(data, &mut self.labels)?)
+                })
+            }
             [data, labels] => data_way.fill(device, data.reborrow(), |data| {
                 let labels = labels.reborrow();
                 label_way.fill(device, labels, |labels| Ok(self.loader.next_into(data, labels)?))
@@ -104,6 +107,10 @@ impl Layer for DataLayer {
         self.loader.set_position(position);
     }
 
+    fn data_digest(&self) -> Option<u32> {
+        Some(self.loader.dataset().digest())
+    }
+
     fn host_bytes(&self) -> u64 {
         self.loader.dataset().resident_bytes() + self.loader.buffer_bytes()
     }
@@ -116,6 +123,17 @@ impl Layer for ConstantData {
 
     fn enter_arena(&mut self) {
         self.filled = false;
+    }
+
+    fn data_digest(&self) -> Option<u32> {
+        // Synthetic images follow from the seed and their shape, and are not worth making twice.
+        let mut crc = flate2::Crc::new();
+        self.source
+            .loader
+            .out_shape()
+            .into_iter()
+            .for_each(|extent| crc.update(&(extent as u64).to_le_bytes()));
+        Some(crc.sum())
     }
 
     fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {

@@ -6,8 +6,8 @@ use crate::{
     prototxt::Location,
     spec::{LayerSpec, NetSpec, ParamSpec},
 };
-use std::collections::HashMap;
-use tensor::Shape;
+use std::collections::{HashMap, HashSet};
+use tensor::{Shape, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
 pub type ValueId = usize;
@@ -88,8 +88,7 @@ impl Graph {
     /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one name, a
     /// shape that does not fit or is larger than any memory, a shared parameter of another shape.
     pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>], backward: bool) -> Result<Self, NetError> {
-        let mut builder =
-            Builder { spec, graph: Self::default(), current: HashMap::new(), shared: HashMap::new() };
+        let mut builder = Builder::new(spec);
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
             builder.add(layer_spec, layer.as_mut())?;
         }
@@ -155,50 +154,66 @@ impl Graph {
     /// Gives the top of each in-place layer its bottom's memory, where that destroys nothing that is read later. Where it
     /// would, the top gets memory of its own: the results are the same.
     fn alias_in_place(&mut self, spec: &NetSpec) {
+        // Of every root, what may still happen to the values that lie there.
+        let mut allowed: Vec<InPlace> =
+            self.values.iter().map(|value| self.nodes[value.producer].allowed_on_tops()).collect();
         for index in 0..self.nodes.len() {
-            let layer = &spec.layers[index];
-            let node = &self.nodes[index];
-            let asked =
-                node.declaration.in_place != InPlace::No && layer.bottoms.first() == layer.tops.first();
-            if asked && self.may_overwrite(node.bottoms[0], node.declaration.in_place) {
-                let (bottom, top) = (node.bottoms[0], node.tops[0]);
-                self.values[top].root = self.values[bottom].root;
+            let (layer, node) = (&spec.layers[index], &self.nodes[index]);
+            let how = node.declaration.in_place;
+            if how == InPlace::No || layer.bottoms.first() != layer.tops.first() {
+                continue;
+            }
+            let (bottom, top) = (node.bottoms[0], node.tops[0]);
+            let root = self.values[bottom].root;
+            let fits = match allowed[root] {
+                InPlace::No => false,
+                InPlace::KeepsSign => how == InPlace::KeepsSign,
+                InPlace::Yes => true,
+            };
+            if fits && self.values[bottom].consumers.len() == 1 {
+                allowed[root] = allowed[root].and(allowed[top]);
+                self.values[top].root = root;
                 self.nodes[index].in_place = true;
             }
         }
     }
+}
 
-    fn may_overwrite(&self, value: ValueId, how: InPlace) -> bool {
-        let root = self.values[value].root;
-        let fits = |producer: &Node| match producer.declaration.needs_top {
-            _ if producer.declaration.constant || !producer.declaration.loss_weights.is_empty() => false,
-            Need::Nothing => true,
-            Need::Sign => !producer.backward || how == InPlace::KeepsSign,
-            Need::Values => !producer.backward,
-        };
-        self.values[value].consumers.len() == 1
-            && self
-                .values
-                .iter()
-                .filter(|other| other.root == root)
-                .all(|other| fits(&self.nodes[other.producer]))
+impl Node {
+    /// What a later layer may do in the place of the tops, which this one's backward pass may want to see.
+    fn allowed_on_tops(&self) -> InPlace {
+        match self.declaration.needs_top {
+            _ if self.declaration.constant || !self.declaration.loss_weights.is_empty() => InPlace::No,
+            Need::Sign if self.backward => InPlace::KeepsSign,
+            Need::Values if self.backward => InPlace::No,
+            _ => InPlace::Yes,
+        }
     }
 }
 
 struct Builder<'a> {
     spec: &'a NetSpec,
     graph: Graph,
+    /// The node of every layer's name.
+    nodes: HashMap<&'a str, usize>,
     /// The value that a blob's name stands for at this point of the file.
-    current: HashMap<String, ValueId>,
+    current: HashMap<&'a str, ValueId>,
     /// Parameters shared by name.
     shared: HashMap<String, usize>,
+    /// The names of all parameters.
+    params: HashSet<String>,
 }
 
-impl Builder<'_> {
-    fn add(&mut self, spec: &LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
+impl<'a> Builder<'a> {
+    fn new(spec: &'a NetSpec) -> Self {
+        let (graph, nodes, current) = (Graph::default(), HashMap::new(), HashMap::new());
+        Self { spec, graph, nodes, current, shared: HashMap::new(), params: HashSet::new() }
+    }
+
+    fn add(&mut self, spec: &'a LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
         let index = self.graph.nodes.len();
-        if let Some(other) = self.graph.nodes.iter().find(|node| node.name == spec.name) {
-            let place = &other.location;
+        if let Some(other) = self.nodes.insert(&spec.name, index) {
+            let place = &self.graph.nodes[other].location;
             return Err(fault(
                 spec,
                 format!("there is another layer of this name ({place}); parameters are kept by layer name"),
@@ -246,7 +261,7 @@ impl Builder<'_> {
     fn top(
         &mut self,
         spec: &LayerSpec,
-        name: &str,
+        name: &'a str,
         shape: &Shape,
         producer: usize,
     ) -> Result<ValueId, NetError> {
@@ -270,7 +285,7 @@ impl Builder<'_> {
             root: id,
             needs_diff: false,
         });
-        self.current.insert(name.to_owned(), id);
+        self.current.insert(name, id);
         Ok(id)
     }
 
@@ -311,7 +326,7 @@ impl Builder<'_> {
             self.shared.insert(name.clone(), id);
         }
         let name = shared.unwrap_or_else(|| format!("{}.{index}", spec.name));
-        if self.graph.params.iter().any(|param| param.name == name) {
+        if !self.params.insert(name.clone()) {
             return Err(fault(spec, format!("another parameter is named '{name}' already")));
         }
         self.graph.params.push(Param {
@@ -325,14 +340,12 @@ impl Builder<'_> {
     }
 }
 
-/// Most elements of a blob: far above any memory, and far below what a sum of sizes in bytes could overflow on.
-const MOST_ELEMENTS: usize = 1 << 44;
-
 fn check_size(spec: &LayerSpec, what: &str, shape: &Shape) -> Result<(), NetError> {
-    let count = shape.dims().iter().try_fold(1usize, |count, &dim| count.checked_mul(dim));
-    match count {
-        Some(count) if count <= MOST_ELEMENTS => Ok(()),
-        _ => Err(fault(spec, format!("{what} would have the extents {shape:?}, more than any memory holds"))),
+    match elements(shape.dims()) {
+        Some(_) => Ok(()),
+        None => {
+            Err(fault(spec, format!("{what} would have the extents {shape:?}, more than any memory holds")))
+        }
     }
 }
 

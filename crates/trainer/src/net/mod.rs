@@ -19,8 +19,9 @@ use crate::{
 };
 use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node};
-use planner::{Kernel, Plan, WorkspacePolicy};
+use planner::{Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use schedule::{Pass, Step};
+use std::collections::HashMap;
 use tensor::{Device, Mark, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
@@ -66,6 +67,9 @@ impl Scratch {
         }
     }
 }
+
+/// The kernels of a plan, by layer and operation.
+type Planned<'a> = HashMap<(&'a str, ConvOp), &'a PlannedKernel>;
 
 impl Net {
     /// Builds the layers of `spec` (already reduced to one phase) and connects them.
@@ -142,6 +146,12 @@ impl Net {
         layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.position()?)))
     }
 
+    /// A number for the contents of each data set that the net reads, by layer name.
+    pub fn data_digests(&self) -> impl Iterator<Item = (&str, u32)> {
+        let layers = self.graph.nodes.iter().zip(&self.layers);
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data_digest()?)))
+    }
+
     /// Continues reading the data of layer `name` at `position`.
     pub fn set_position(&mut self, name: &str, position: u64) {
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
@@ -186,10 +196,16 @@ impl Net {
 
     fn place_kernels(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
         self.segments_len = 0;
+        let planned = plan
+            .kernels
+            .iter()
+            .map(|planned| ((planned.kernel.name.as_str(), planned.kernel.id.op), planned));
+        let planned: Planned<'_> = planned.collect();
+        let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
         for index in 0..self.graph.nodes.len() {
-            let forward = self.place_step(plan, index, &[ConvOp::Forward], to_run)?;
+            let forward = self.place_step((&planned, divided), index, &[ConvOp::Forward], to_run)?;
             let backward = [ConvOp::BackwardData, ConvOp::BackwardFilter];
-            let backward = self.place_step(plan, index, &backward, to_run)?;
+            let backward = self.place_step((&planned, divided), index, &backward, to_run)?;
             for (pass, scratch) in [forward, backward].into_iter().enumerate() {
                 if let Some(scratch) = scratch {
                     self.scratch[index][pass] = scratch;
@@ -201,22 +217,21 @@ impl Net {
         Ok(())
     }
 
-    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD each has
-    /// a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after the
-    /// other.
+    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD (`divided`)
+    /// each has a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after
+    /// the other.
     fn place_step(
         &mut self,
-        plan: &Plan,
+        (plan, divided): (&Planned<'_>, bool),
         index: usize,
         ops: &[ConvOp],
         to_run: bool,
     ) -> Result<Option<Scratch>, NetError> {
         let node = &self.graph.nodes[index];
         let Some(planned) = self.layers[index].planned() else { return Ok(None) };
-        let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
         let (mut start, mut end) = (None, 0);
         for &op in ops.iter().filter(|&&op| runs(&self.graph, node, op)) {
-            let kernel = plan.kernel(&node.name, op).ok_or_else(|| NetError::Net {
+            let kernel = plan.get(&(node.name.as_str(), op)).ok_or_else(|| NetError::Net {
                 net: self.name.clone(),
                 message: format!("the plan lacks {} {op}", node.name),
             })?;
@@ -269,13 +284,12 @@ impl Net {
 
     /// The loss layers' tops with their weights, and every other top that nobody reads: what a net has to say.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
-        let unread = self.graph.values.iter().enumerate().filter(|(_, value)| value.consumers.is_empty());
-        unread.map(|(id, value)| {
-            let producer = &self.graph.nodes[value.producer];
-            let top =
-                producer.tops.iter().position(|&top| top == id).expect("a value is a top of its producer");
-            let weight = producer.declaration.loss_weights.get(top).copied().unwrap_or(0.0);
-            Output { value: id, name: &value.name, loss_weight: weight }
+        self.graph.nodes.iter().flat_map(move |node| {
+            node.tops.iter().enumerate().filter_map(move |(top, &id)| {
+                let value = &self.graph.values[id];
+                let loss_weight = node.declaration.loss_weights.get(top).copied().unwrap_or(0.0);
+                value.consumers.is_empty().then_some(Output { value: id, name: &value.name, loss_weight })
+            })
         })
     }
 }

@@ -12,6 +12,7 @@ use super::{
 };
 use cudnn_layers::conv::ConvOp;
 use planner::{Bytes, Headroom, Kernel};
+use std::collections::{HashMap, HashSet};
 use tensor::arena::ALIGNMENT;
 
 /// What the buffers of a net leave free at the step of every kernel. Lengths are in elements.
@@ -32,16 +33,17 @@ impl Room {
     /// # Panics
     /// If a kernel is of another net.
     pub fn new(net: &Net, kernels: &[Kernel], with_history: bool) -> Self {
-        let steps: Vec<Step> = kernels.iter().map(|kernel| step(net, kernel)).collect();
-        let scratch = |step: Step| if steps.contains(&step) { 0 } else { net.scratch(step).transient_len() };
+        let names = net.graph().nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index));
+        let nodes: HashMap<&str, usize> = names.collect();
+        let steps: Vec<Step> = kernels.iter().map(|kernel| step(&nodes, kernel)).collect();
+        let planned: HashSet<Step> = steps.iter().copied().collect();
+        let scratch =
+            |step: Step| if planned.contains(&step) { 0 } else { net.scratch(step).transient_len() };
         let schedule = Schedule::new(net.graph(), scratch);
         let lifetimes: Vec<Lifetime> = schedule.buffers.iter().map(|&(_, lifetime)| lifetime).collect();
         let placement = place(&lifetimes, |index| is_scratch(schedule.buffers[index].0));
-        let holes = steps.iter().map(|step| {
-            let at = schedule.steps.iter().position(|other| other == step).expect("the schedule runs it");
-            holes(&lifetimes, &placement, at)
-        });
-        let holes = holes.collect();
+        let order: HashMap<Step, usize> = schedule.steps.iter().copied().zip(0..).collect();
+        let holes = steps.iter().map(|step| holes(&lifetimes, &placement, order[step])).collect();
         Self { base: persistent(net, with_history), end: placement.len, holes }
     }
 }
@@ -72,10 +74,9 @@ pub(super) fn is_scratch(buffer: Buffer) -> bool {
     matches!(buffer, Buffer::Scratch(_))
 }
 
-/// The step that runs a kernel.
-fn step(net: &Net, kernel: &Kernel) -> Step {
-    let nodes = &net.graph().nodes;
-    let node = nodes.iter().position(|node| node.name == kernel.name).expect("a kernel of this net");
+/// The step that runs a kernel; `nodes` are the net's, by name.
+fn step(nodes: &HashMap<&str, usize>, kernel: &Kernel) -> Step {
+    let node = nodes[kernel.name.as_str()];
     let pass = match kernel.id.op {
         ConvOp::Forward => Pass::Forward,
         ConvOp::BackwardData | ConvOp::BackwardFilter => Pass::Backward,

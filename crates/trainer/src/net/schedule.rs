@@ -18,7 +18,7 @@ pub enum Pass {
 }
 
 /// One step: one pass of one layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// Index of the node.
     pub node: usize,
@@ -100,14 +100,17 @@ impl Clock {
     }
 
     fn data(&self, graph: &Graph) -> Vec<(Buffer, Lifetime)> {
+        let mut last = vec![0; graph.values.len()];
+        for (id, value) in graph.values.iter().enumerate() {
+            last[value.root] = last[value.root].max(self.last_use(graph, id));
+        }
         let roots = (0..graph.values.len()).filter(|&id| graph.values[id].root == id);
         let transient = roots.filter(|&id| !graph.nodes[graph.values[id].producer].declaration.constant);
         transient
             .map(|root| {
                 let first = self.forward[graph.values[root].producer];
-                let same = (0..graph.values.len()).filter(|&id| graph.values[id].root == root);
-                let last = same.map(|id| self.last_use(graph, id)).max().unwrap_or(first);
-                (Buffer::Data(root), Lifetime { len: graph.values[root].shape.count(), first, last })
+                let len = graph.values[root].shape.count();
+                (Buffer::Data(root), Lifetime { len, first, last: last[root] })
             })
             .collect()
     }
@@ -127,18 +130,20 @@ impl Clock {
     }
 
     fn diffs(&self, graph: &Graph) -> Vec<(Buffer, Lifetime)> {
-        let with_diff = |root: ValueId| {
-            (0..graph.values.len())
-                .filter(move |&id| graph.values[id].root == root && graph.values[id].needs_diff)
-        };
+        // Of every root, when the first gradient is written and the last is read.
+        let mut uses: Vec<[Option<usize>; 2]> = vec![[None; 2]; graph.values.len()];
+        for value in graph.values.iter().filter(|value| value.needs_diff) {
+            let [first, last] = &mut uses[value.root];
+            let writers = value.consumers.iter().filter_map(|&node| self.backward[node]);
+            *first = first.iter().copied().chain(writers).min();
+            *last = (*last).max(self.backward[value.producer]);
+        }
         let roots = (0..graph.values.len()).filter(|&id| graph.values[id].root == id);
         roots
             .filter_map(|root| {
-                let writers = with_diff(root).flat_map(|id| graph.values[id].consumers.iter());
-                let first = writers.filter_map(|&node| self.backward[node]).min()?;
-                let last = with_diff(root).filter_map(|id| self.backward[graph.values[id].producer]).max();
+                let [first, last] = uses[root];
                 let len = graph.values[root].shape.count();
-                Some((Buffer::Diff(root), Lifetime { len, first, last: last.unwrap_or(self.end) }))
+                Some((Buffer::Diff(root), Lifetime { len, first: first?, last: last.unwrap_or(self.end) }))
             })
             .collect()
     }

@@ -1,6 +1,7 @@
 //! Bottoms that stand twice in one layer.
 
 use crate::spec::{LayerKind, LayerSpec, NetSpec};
+use std::collections::HashSet;
 
 /// The layers of `spec`, where no layer reads a blob twice: each further mention of a bottom is a copy of it, made by a
 /// `Split` before the layer. Caffe does the same, for every blob with several readers; here only these need it, since
@@ -17,10 +18,10 @@ pub(super) fn separate(spec: &NetSpec) -> NetSpec {
 
 /// The layers that copy what `layer` reads again, now under names of their own.
 fn copies(layer: &mut LayerSpec) -> Vec<LayerSpec> {
-    let mut copies = Vec::new();
-    for index in 1..layer.bottoms.len() {
-        let (before, bottom) = (&layer.bottoms[..index], &layer.bottoms[index]);
-        if before.contains(bottom) {
+    let (mut copies, mut before) = (Vec::new(), HashSet::new());
+    for index in 0..layer.bottoms.len() {
+        let bottom = &layer.bottoms[index];
+        if !before.insert(bottom.clone()) {
             let copy = format!("{bottom}_{}_{index}_split", layer.name);
             let blob = std::mem::replace(&mut layer.bottoms[index], copy.clone());
             copies.push(LayerSpec {

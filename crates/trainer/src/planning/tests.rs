@@ -1,12 +1,18 @@
 //! Recorded plans: what they are good for, and what a damaged file may say.
 
-use super::PlanRecord;
-use crate::snapshot::{load_tensors, recorded_plans, save_tensors};
-use planner::{
-    Bytes, Configuration, ConvOp, ConvShape, DeviceHeader, Dtype, Explanation, Kernel, KernelId, Layout,
-    Math, Measurement, Plan, PlanOptions, PlannedKernel, Run,
+use super::{PlanRecord, Planning, Records};
+use crate::{
+    database::Database,
+    error::NetError,
+    snapshot::{load_tensors, recorded_plans, save_tensors},
+    stop::Stop,
 };
-use std::collections::BTreeMap;
+use planner::{
+    BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, DeviceHeader, Dtype, Explanation, Kernel,
+    KernelId, Layout, Math, Measurement, Plan, PlanOptions, PlannedKernel, Profiler, ProfilerError, Request,
+    Run,
+};
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 /// The plan of one kernel, three samples and then one.
 pub(crate) fn record() -> PlanRecord {
@@ -116,15 +122,46 @@ fn a_plan_of_an_earlier_version_is_good_as_it_is() {
     assert_eq!(before.plans[0].workspace_total(), Bytes(1536));
 }
 
+/// Measures at once, and is asked to stop during the second measurement.
+struct Interrupted(Stop);
+
+impl Profiler for Interrupted {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        if request.micro_batch == 2 {
+            assert!(!self.0.unheard().load(Ordering::SeqCst), "a signal is heard now");
+            self.0.signal_number().store(15, Ordering::SeqCst);
+        }
+        Ok(vec![Measurement {
+            algorithm: "GEMM".into(),
+            micro_batch: request.micro_batch,
+            time_ms: 1.0,
+            shared_ms: 0.0,
+            workspace: Bytes(64),
+            max_error: 1e-6,
+            deterministic: true,
+        }])
+    }
+}
+
 #[test]
-fn processors_without_a_name_are_told_apart_by_their_numbers() {
-    let core =
-        |part: &str| format!("BogoMIPS : 50\nCPU implementer : 0x41\nCPU variant : 0x1\nCPU part : {part}\n");
-    let big_little = [core("0xd05"), core("0xd05"), core("0xd0a")].join("\n");
-    let arch = std::env::consts::ARCH;
-    assert_eq!(super::numbered_model(&big_little), format!("{arch} 0x41-0xd05-0x1 x2, 0x41-0xd0a-0x1 x1"));
-    assert_ne!(super::numbered_model(&big_little), super::numbered_model(&core("0xd0c")));
-    assert_eq!(super::numbered_model(""), arch);
-    let named = "processor : 0\nmodel name : A Processor\n";
-    assert_eq!(super::named_model(named).as_deref(), Some("A Processor"));
+fn measuring_that_is_stopped_keeps_what_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::new(folder.path());
+    let device = DeviceHeader { name: "a processor".to_owned(), ..DeviceHeader::default() };
+    let kernel = record().plans.remove(0).kernels.remove(0).kernel;
+    for (database, expected) in [(Some(database.clone()), true), (None, false)] {
+        let stop = Stop::default();
+        let records = Records { database, ..Records::default() };
+        let mut planning = Planning::with_profiler(device.clone(), Box::new(Interrupted(stop.clone())))
+            .with_records(records)
+            .with_stop(stop.clone());
+        // Sizes 4, 2 and 1, in this order.
+        let error = planning
+            .profile_sizes(std::slice::from_ref(&kernel), BatchSizePolicy::PowerOfTwo, |_| ())
+            .unwrap_err();
+        assert!(matches!(error, NetError::Stopped { kept } if kept == expected), "{error}");
+        assert_eq!(planning.table().len(), 2);
+        assert!(stop.unheard().load(Ordering::SeqCst), "nobody listens any more");
+    }
+    assert_eq!(database.read(&device).unwrap().table.len(), 2);
 }

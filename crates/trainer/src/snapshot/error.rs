@@ -15,6 +15,25 @@ pub enum SnapshotError {
         /// What the system says.
         source: io::Error,
     },
+    /// No snapshot could be written under a prefix, as was tried before anything else.
+    #[error("no snapshot can be written as {}: {source}", path.display())]
+    Place {
+        /// The longest name that a snapshot would get.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another training writes its snapshots under the same prefix.
+    #[error(
+        "another training ({holder}) writes its snapshots as {}_iter_N; this one needs another --snapshot-prefix",
+        prefix.display()
+    )]
+    Taken {
+        /// The prefix.
+        prefix: PathBuf,
+        /// The other one's process.
+        holder: String,
+    },
     /// The file could not be read.
     #[error("cannot read the snapshot {}: {source}", path.display())]
     Read {
@@ -33,6 +52,14 @@ pub enum SnapshotError {
         path: PathBuf,
         /// What is wrong.
         reason: String,
+    },
+    /// The file is a good one, but of another kind than was asked for.
+    #[error("{} {what}", path.display())]
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// What it is, and what to name in its place.
+        what: String,
     },
     /// A tensor of the net has another shape in the file.
     #[error("{} is of another net: {name} has the shape {found:?} in it, but {expected:?} in this net", path.display())]

@@ -4,19 +4,21 @@
 //! [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the metadata, a
 //! [`SolverState`] and the plans of its nets. A file appears under its name only when it is complete and on the disk.
 
-mod atomic;
 mod error;
+mod place;
 mod state;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 use std::path::{Path, PathBuf};
 
-pub use atomic::write_atomically;
 pub use error::SnapshotError;
+pub use place::SnapshotPlace;
 pub use state::{SolverState, fingerprint, load_solver_state, recorded_plans, save_solver_state};
 pub use tensors::{Tensors, load_tensors, save_tensors};
+pub use weights::load_weights;
 
 /// A tensor to be saved: its name, its shape and its elements in row-major order.
 pub type NamedTensor<'a> = (&'a str, &'a [usize], &'a [f32]);

@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{NamedTensor, SnapshotError, Tensors, load_tensors, save_tensors};
-use crate::planning::PlanRecord;
+use crate::{digest::fnv1a, planning::PlanRecord};
 
 /// Key of the state in the metadata of its file.
-const KEY: &str = "solver_state";
+pub(super) const KEY: &str = "solver_state";
 /// Key of the plans.
 const PLANS: &str = "plans";
 
@@ -35,6 +35,10 @@ pub struct SolverState {
     pub data_positions: BTreeMap<String, u64>,
     /// Other counters that the run needs to go on bit by bit, by name.
     pub counters: BTreeMap<String, u64>,
+    /// What else its numbers follow from (the solver's settings, the layers, the data), by name: a digest of each. States of
+    /// earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<BTreeMap<String, String>>,
 }
 
 impl SolverState {
@@ -72,14 +76,8 @@ impl SolverState {
 /// A short name for the names and shapes of all parameters, in order: equal for two nets if one can take the other's
 /// weights and history.
 pub fn fingerprint<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a [usize])>) -> String {
-    // FNV-1a: stable for ever and everywhere, which the standard library's hashers do not promise.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for (name, shape) in parameters {
-        for byte in format!("{name:?}{shape:?};").bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    format!("{hash:016x}")
+    let texts = parameters.into_iter().map(|(name, shape)| format!("{name:?}{shape:?};"));
+    format!("{:016x}", fnv1a(texts.flat_map(String::into_bytes)))
 }
 
 /// Writes the state, the plans under which the training runs, and the solver's history tensors.
@@ -102,12 +100,12 @@ pub fn save_solver_state(
 /// Reads the state and the history tensors.
 ///
 /// # Errors
-/// Those of [`load_tensors`]; the file holds no solver state (a file of weights, perhaps).
+/// Those of [`load_tensors`]; [`SnapshotError::Kind`] if the file holds no solver state (a file of weights, perhaps).
 pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
     let history = load_tensors(path)?;
-    let json = history
-        .metadata(KEY)
-        .ok_or_else(|| corrupt(path, "it holds tensors, but no solver state".to_owned()))?;
+    let Some(json) = history.metadata(KEY) else {
+        return Err(SnapshotError::Kind { path: path.to_owned(), what: weights_instead(path) });
+    };
     let state = serde_json::from_str(json)
         .map_err(|error| corrupt(path, format!("its solver state is damaged ({error})")))?;
     Ok((state, history))
@@ -123,6 +121,17 @@ pub fn recorded_plans(history: &Tensors) -> Result<Option<PlanRecord>, SnapshotE
     let plans: PlanRecord = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
     plans.check().map_err(damaged)?;
     Ok(Some(plans))
+}
+
+/// What to say of weights where a solver state should be: the state that was written with them has nearly the same name.
+fn weights_instead(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let state = name.strip_suffix(".safetensors").map(|stem| format!("{stem}.solverstate.safetensors"));
+    let state = state.map(|name| path.with_file_name(name)).filter(|state| state.is_file());
+    match state {
+        Some(state) => format!("holds weights, not a solver state; {} is theirs", state.display()),
+        None => "holds weights, not a solver state; --weights starts a new training from it".to_owned(),
+    }
 }
 
 fn corrupt(path: &Path, reason: String) -> SnapshotError {

@@ -5,7 +5,6 @@
 //! data in the metadata, which the format itself has no place for; files from elsewhere load without one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,8 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde_json::{Value, json};
 
-use super::{NamedTensor, SnapshotError, write_atomically};
+use super::{NamedTensor, SnapshotError};
+use crate::files::{read_regular, write_atomically};
 
 /// Key of the checksum in the metadata.
 const CHECKSUM: &str = "crc32";
@@ -34,7 +34,8 @@ pub fn save_tensors(
 ) -> Result<u32, SnapshotError> {
     check(tensors)?;
     let checksum = checksum(tensors);
-    write_atomically(path, |file| write_file(file, tensors, metadata, checksum))?;
+    write_atomically(path, |file| write_file(file, tensors, metadata, checksum))
+        .map_err(|source| SnapshotError::Write { path: path.to_owned(), source })?;
     Ok(checksum)
 }
 
@@ -52,7 +53,7 @@ fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
     Ok(())
 }
 
-pub(super) fn write_file(
+fn write_file(
     file: &mut dyn Write,
     tensors: &[NamedTensor],
     metadata: &BTreeMap<String, String>,
@@ -83,7 +84,7 @@ fn header(tensors: &[NamedTensor], metadata: &BTreeMap<String, String>, checksum
     Value::Object(header).to_string().into_bytes()
 }
 
-pub(super) fn checksum(tensors: &[NamedTensor]) -> u32 {
+fn checksum(tensors: &[NamedTensor]) -> u32 {
     let mut crc = flate2::Crc::new();
     for &(_, _, data) in tensors {
         let updated: io::Result<()> = for_chunks(data, |bytes| {
@@ -123,7 +124,7 @@ pub struct Tensors {
 /// # Errors
 /// The file cannot be read, is truncated, damaged (its checksum differs) or something else, or holds another type.
 pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
-    let bytes = fs::read(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
+    let bytes = read_regular(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
     parse(path, bytes).map_err(|reason| SnapshotError::Corrupt { path: path.to_owned(), reason })
 }
 
@@ -158,6 +159,9 @@ fn header_of(bytes: &[u8]) -> Result<&[u8], String> {
     let (length, rest) = bytes
         .split_first_chunk::<LENGTH_BYTES>()
         .ok_or_else(|| format!("it is only {} bytes long", bytes.len()))?;
+    if rest.first().is_some_and(|&byte| byte != b'{') {
+        return Err("it is not a safetensors file".to_owned());
+    }
     let length = u64::from_le_bytes(*length);
     let header = usize::try_from(length).ok().and_then(|length| rest.get(..length));
     header.ok_or_else(|| format!("its header announces {length} bytes, but only {} follow", rest.len()))

@@ -1,14 +1,11 @@
 //! Snapshots: whole or not at all, and never trusted when read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
 use std::path::Path;
 
 use safetensors::SafeTensors;
 
-use super::atomic::{Sink, write_through};
-use super::tensors::{checksum, write_file};
 use super::*;
 use crate::planning::tests::record;
 
@@ -186,75 +183,11 @@ fn malicious_headers_are_refused() {
     );
 }
 
-/// A disk with room for so many bytes.
-struct SmallDisk {
-    file: File,
-    room: usize,
-}
-
-impl Write for SmallDisk {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fits = bytes.len().min(self.room);
-        if fits == 0 && !bytes.is_empty() {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        self.room -= fits;
-        self.file.write(&bytes[..fits])
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Sink for SmallDisk {
-    fn sync(&mut self) -> io::Result<()> {
-        // Delayed allocation: some systems notice only here that the disk is full.
-        if self.room == 0 { Err(ErrorKind::StorageFull.into()) } else { self.file.sync() }
-    }
-}
-
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.collect()
-}
-
-#[test]
-fn a_full_disk_leaves_the_old_snapshot_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.safetensors");
-    let old = b"the snapshot before";
-    fs::write(&path, old).unwrap();
-    let body = |file: &mut dyn Write| write_file(file, &tensors(), &metadata(), checksum(&tensors()));
-    let mut whole = Vec::new();
-    body(&mut whole).unwrap();
-    for room in 0..=whole.len() {
-        let create = |temporary: &Path| Ok(SmallDisk { file: File::create(temporary)?, room });
-        let error = write_through(&path, create, body).unwrap_err().to_string();
-        assert!(
-            error.starts_with("cannot write the snapshot ") && error.contains("w.safetensors"),
-            "{error}"
-        );
-        assert_eq!(fs::read(&path).unwrap(), old);
-        assert_eq!(names(folder.path()), ["w.safetensors"], "room {room}");
-    }
-    let create = |temporary: &Path| Ok(SmallDisk { file: File::create(temporary)?, room: whole.len() + 1 });
-    write_through(&path, create, body).unwrap();
-    assert_eq!(fs::read(&path).unwrap(), whole);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn the_systems_own_full_device_is_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.safetensors");
-    let create = |temporary: &Path| {
-        File::create(temporary)?;
-        OpenOptions::new().write(true).open("/dev/full")
-    };
-    let error = write_through(&path, create, |file| file.write_all(&[0; 10])).unwrap_err().to_string();
-    assert!(error.contains("No space left on device"), "{error}");
-    assert_eq!(names(folder.path()), [""; 0]);
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -285,6 +218,7 @@ fn state(checksum: u32) -> SolverState {
         random_seed: u64::MAX - 1,
         data_positions: BTreeMap::from([("mnist/TRAIN".to_owned(), 32_000)]),
         counters: BTreeMap::new(),
+        settings: Some(BTreeMap::from([("the momentum".to_owned(), "1f".to_owned())])),
     }
 }
 
@@ -316,15 +250,124 @@ fn a_solver_state_comes_back_and_knows_its_net_solver_and_weights() {
 }
 
 #[test]
-fn files_that_are_no_solver_state_are_refused() {
+fn a_state_of_an_earlier_version_records_no_settings() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.safetensors");
-    save(&path);
-    let error = load_solver_state(&path).unwrap_err().to_string();
-    assert!(error.ends_with("it holds tensors, but no solver state"), "{error}");
+    let path = folder.path().join("state");
+    let mut earlier = serde_json::to_value(state(7)).unwrap();
+    earlier.as_object_mut().unwrap().remove("settings").unwrap();
+    let metadata = BTreeMap::from([("solver_state".to_owned(), earlier.to_string())]);
+    save_tensors(&path, &tensors(), &metadata).unwrap();
+    let (loaded, _) = load_solver_state(&path).unwrap();
+    assert_eq!(loaded, SolverState { settings: None, ..state(7) });
+}
+
+/// Momentum has the names and shapes of the weights.
+#[test]
+fn weights_and_states_are_not_taken_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("lenet");
+    let (weights, path) = (weights_path(&prefix, 500), state_path(&prefix, 500));
+    save_tensors(&weights, &tensors(), &metadata()).unwrap();
+    let (weights_name, path_name) = (weights.display().to_string(), path.display().to_string());
+    let error = load_solver_state(&weights).unwrap_err().to_string();
+    let sentence = "holds weights, not a solver state; --weights starts a new training from it";
+    assert_eq!(error, format!("{weights_name} {sentence}"));
+    save_solver_state(&path, &state(0), &record(), &tensors()).unwrap();
+    let error = load_solver_state(&weights).unwrap_err().to_string();
+    assert_eq!(error, format!("{weights_name} holds weights, not a solver state; {path_name} is theirs"));
+
+    load_weights(&weights).unwrap();
+    let error = load_weights(&path).unwrap_err().to_string();
+    let sentence = "is a solver state (the momentum of a training), not weights; its weights are in";
+    assert_eq!(error, format!("{path_name} {sentence} {weights_name}"));
     let damaged = BTreeMap::from([("solver_state".to_owned(), r#"{"iteration": "many"}"#.to_owned())]);
     save_tensors(&path, &tensors(), &damaged).unwrap();
     assert!(load_solver_state(&path).unwrap_err().to_string().contains("its solver state is damaged"));
+    assert!(load_weights(&path).unwrap_err().to_string().ends_with("not weights"));
+}
+
+#[test]
+fn files_of_another_kind_are_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.prototxt");
+    for contents in ["name: \"lenet\" layer { }", "PK\u{3}\u{4}archive/data.pkl and more"] {
+        fs::write(&path, contents).unwrap();
+        let error = load_weights(&path).unwrap_err().to_string();
+        assert!(
+            error.ends_with("net.prototxt is not a complete snapshot: it is not a safetensors file"),
+            "{error}"
+        );
+    }
+    let error = load_weights(folder.path()).unwrap_err().to_string();
+    assert!(error.ends_with("it is not a regular file"), "{error}");
+}
+
+#[test]
+fn the_place_of_snapshots_is_made_tried_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // What ends with a slash is a folder, and its snapshots are called `_iter_N`.
+    let place = SnapshotPlace::open(&at("deep/er/"), 1000).unwrap();
+    save_tensors(&weights_path(&at("deep/er/"), 5), &tensors(), &metadata()).unwrap();
+    drop(place);
+    assert_eq!(names(&at("deep/er")), ["_iter_5.safetensors"]);
+
+    fs::write(at("file"), "").unwrap();
+    let long =
+        at(&"w".repeat(255 - "._iter_99999.solverstate.safetensors.12345678-0123456789abcdef.tmp".len()));
+    SnapshotPlace::open(&long, 99_999).unwrap();
+    for (prefix, last) in [(at("file/w"), 1), (long, 100_000)] {
+        let error = SnapshotPlace::open(&prefix, last).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("no snapshot can be written as {}_iter_", prefix.display())),
+            "{error}"
+        );
+    }
+    #[cfg(target_os = "linux")]
+    assert!(SnapshotPlace::open(Path::new("/proc/self/w"), 1).is_err(), "a folder that takes no files");
+}
+
+#[test]
+fn two_trainings_with_one_prefix_notice_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("lenet");
+    let place = SnapshotPlace::open(&prefix, 10).unwrap();
+    let error = SnapshotPlace::open(&prefix, 10).unwrap_err().to_string();
+    let start = format!("another training (process {}", std::process::id());
+    assert!(error.starts_with(&start) && error.contains("lenet_iter_N"), "{error}");
+    SnapshotPlace::open(&folder.path().join("lenet2"), 10).unwrap();
+    drop(place);
+    SnapshotPlace::open(&prefix, 10).unwrap();
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn snapshots_that_are_there_are_said_and_what_the_dead_left_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("lenet");
+    let write = |name: &str| fs::write(folder.path().join(name), "").unwrap();
+    for name in
+        ["lenet_iter_5.safetensors", "lenet_iter_5.solverstate.safetensors", "lenet_iter_20.safetensors"]
+    {
+        write(name);
+    }
+    for name in ["lenet_iter_x.safetensors", "lenet2_iter_90.safetensors", "lenet_iter_30.txt"] {
+        write(name);
+    }
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(100_000);
+    for name in [".lenet_iter_7.safetensors.4711-0.tmp", ".lenet2_iter_7.safetensors.4711-0.tmp"] {
+        let file = fs::File::create(folder.path().join(name)).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    let place = SnapshotPlace::open(&prefix, 10).unwrap();
+    let left: Vec<String> = names(folder.path()).into_iter().filter(|name| name.ends_with(".tmp")).collect();
+    assert_eq!(left, [".lenet2_iter_7.safetensors.4711-0.tmp"]);
+    let notes = |first| place.notes(first);
+    let prefix = prefix.display();
+    let sentence = "there from an earlier training; snapshots of the same iterations will replace theirs";
+    assert_eq!(notes(0), [format!("{prefix}_iter_5 to 20 are {sentence}")]);
+    assert_eq!(notes(5), [format!("{prefix}_iter_20 is {sentence}")]);
+    assert_eq!(notes(20), [""; 0]);
 }
 
 #[test]

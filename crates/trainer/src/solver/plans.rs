@@ -13,7 +13,7 @@ use planner::{Plan, Progress};
 pub enum PlanOrigin {
     /// From measurements just made; there was no other.
     Measured,
-    /// From a snapshot: the training goes on from that snapshot bit by bit.
+    /// From a snapshot: the training can go on from that snapshot bit by bit.
     Recorded,
     /// From measurements, because the snapshot's plan does not fit; why, as the end of a sentence.
     Refused(String),
@@ -38,7 +38,9 @@ pub(super) fn install(
         Some(None) | None => PlanOrigin::Measured,
     };
     let recorded: Vec<Option<Plan>> = recorded.into_iter().map(|plan| plan?.ok()).collect();
-    let mut planning = Planning::new(&options.device, options.profile).with_records(options.records.clone());
+    let mut planning = Planning::new(&options.device, options.profile)
+        .with_records(options.records.clone())
+        .with_stop(options.stop.clone());
     let unplanned = nets.iter_mut().zip(&recorded).filter(|(_, plan)| plan.is_none());
     let mut unplanned: Vec<&mut Net> = unplanned.map(|(net, _)| &mut **net).collect();
     if !unplanned.is_empty() {
@@ -49,5 +51,6 @@ pub(super) fn install(
         None => planning.install(net, &options.plan),
     };
     let plans = nets.iter_mut().zip(recorded).map(install).collect::<Result<_, _>>()?;
-    Ok((plans, origin, planning.warnings().to_vec()))
+    let unstored = planning.take_unstored().map(|error| error.to_string());
+    Ok((plans, origin, planning.warnings().iter().cloned().chain(unstored).collect()))
 }

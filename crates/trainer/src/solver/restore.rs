@@ -1,8 +1,9 @@
 //! Snapshots of a training, and going on from one bit by bit.
 
 use super::{Solver, TrainError};
+use crate::Net;
 use crate::snapshot::{
-    NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_tensors,
+    NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
     save_solver_state, save_tensors, state_path, weights_path,
 };
 use std::{
@@ -44,21 +45,23 @@ impl Solver {
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
             random_seed: self.seed,
-            data_positions: self.positions(),
+            data_positions: positions(&self.train, &self.tests),
             counters: BTreeMap::new(),
+            settings: Some(self.settings.clone()),
         };
         let history = self.tensors(|spans| spans.history)?;
         save_solver_state(&state, &solver_state, &self.plans, &borrowed(&history))?;
         Ok(state)
     }
 
-    /// Goes on from a snapshot's solver state and the weights beside it.
+    /// Goes on from a snapshot's solver state and the weights beside it. What has changed since then, such as a data layer of
+    /// another name, is [`Prepared::changes_since`](super::Prepared::changes_since)'s to say.
     ///
     /// # Errors
     /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.
     pub fn restore(&mut self, path: &Path) -> Result<(), TrainError> {
         let (state, history) = load_solver_state(path)?;
-        let weights = load_tensors(&path.with_file_name(&state.weights))?;
+        let weights = load_weights(&path.with_file_name(&state.weights))?;
         state.check(path, &self.fingerprint(), SOLVER_TYPE, &weights)?;
         weights.check(self.shapes(|spans| Some(spans.data)))?;
         history.check(self.shapes(|spans| spans.history))?;
@@ -79,7 +82,7 @@ impl Solver {
                 None => {}
             }
         }
-        Ok(())
+        Ok(self.note_finished()?)
     }
 
     /// Layers draw from the seed they were built with: with another one, dropout and the order of the data would differ.
@@ -91,14 +94,15 @@ impl Solver {
         Err(SnapshotError::Resume { path: path.to_owned(), reason })
     }
 
-    /// Starts from the weights of another training: every parameter of the file that this net has, by name and shape.
+    /// Starts from the weights of another training of this very net.
     ///
     /// # Errors
-    /// A file that is missing or damaged, or does not have exactly this net's parameters.
-    pub fn load_weights(&mut self, path: &Path) -> Result<(), SnapshotError> {
-        let weights = load_tensors(path)?;
+    /// A file that is missing or damaged, holds a solver state, or does not have exactly this net's parameters.
+    pub fn load_weights(&mut self, path: &Path) -> Result<(), TrainError> {
+        let weights = load_weights(path)?;
         weights.check(self.shapes(|spans| Some(spans.data)))?;
-        self.load(&weights, |spans| Some(spans.data))
+        self.load(&weights, |spans| Some(spans.data))?;
+        Ok(self.note_finished()?)
     }
 
     fn tensors(
@@ -139,13 +143,13 @@ impl Solver {
     fn fingerprint(&self) -> String {
         fingerprint(self.shapes(|spans| Some(spans.data)))
     }
+}
 
-    /// Samples consumed, keyed by layer and net: `data/TRAIN`, `data/TEST0`.
-    fn positions(&self) -> BTreeMap<String, u64> {
-        let train = self.train.positions().map(|(name, position)| (format!("{name}/TRAIN"), position));
-        let tests = self.tests.iter().enumerate().flat_map(|(index, net)| {
-            net.positions().map(move |(name, position)| (format!("{name}/TEST{index}"), position))
-        });
-        train.chain(tests).collect()
-    }
+/// Samples consumed, keyed by layer and net: `data/TRAIN`, `data/TEST0`.
+pub(super) fn positions(train: &Net, tests: &[Net]) -> BTreeMap<String, u64> {
+    let train = train.positions().map(|(name, position)| (format!("{name}/TRAIN"), position));
+    let tests = tests.iter().enumerate().flat_map(|(index, net)| {
+        net.positions().map(move |(name, position)| (format!("{name}/TEST{index}"), position))
+    });
+    train.chain(tests).collect()
 }

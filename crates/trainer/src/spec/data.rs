@@ -174,7 +174,11 @@ impl ImageDataParams {
         let mut params = layer.message("image_data_param")?;
         let new_size = match (params.get_or("new_height", 0)?, params.get_or("new_width", 0)?) {
             (0, 0) => None,
-            (h, w) if h > 0 && w > 0 => Some(super::HeightWidth { h, w }),
+            (h, w) if h > 0 && w > 0 => {
+                check_side(&params, "new_height", h)?;
+                check_side(&params, "new_width", w)?;
+                Some(super::HeightWidth { h, w })
+            }
             _ => return Err(params.error_at("new_height", "give both new_height and new_width, or neither")),
         };
         Ok(Self {
@@ -188,6 +192,13 @@ impl ImageDataParams {
             transform: TransformParams::read(layer, &mut params)?,
         })
     }
+}
+
+/// Largest height or width that images are resized to.
+const MOST_SIDE: usize = 65536;
+
+fn check_side(params: &Reader<'_>, name: &str, side: usize) -> Result<(), Error> {
+    params.check(name, side <= MOST_SIDE, &format!("at most {MOST_SIDE}"))
 }
 
 /// `transform_param`: what is done to each image, in this order: resize, crop, mirror, (pixel - mean) · scale.
@@ -223,6 +234,8 @@ impl TransformParams {
         let old_crop = old.get("crop_size")?;
         let old_mean_file = old.get::<String>("mean_file")?;
         let (old_mirror, old_scale) = (old.get("mirror")?, old.get("scale")?);
+        let resize = params.positive("resize")?;
+        check_side(&params, "resize", resize.unwrap_or(1))?;
         let mean_values: Vec<f32> = params.list("mean_value")?;
         let mean = match (params.get("mean_file")?.or(old_mean_file), mean_values.is_empty()) {
             (None, true) => Mean::Zero,
@@ -233,7 +246,7 @@ impl TransformParams {
             }
         };
         Ok(Self {
-            resize: params.positive("resize")?,
+            resize,
             crop_size: params.get("crop_size")?.or(old_crop).filter(|&size| size > 0),
             mirror: params.get("mirror")?.or(old_mirror).unwrap_or(false),
             mean,

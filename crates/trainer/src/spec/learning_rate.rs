@@ -1,5 +1,6 @@
-//! The seven learning-rate policies.
+//! The seven learning-rate policies, with the rise at the start and the floor that NVIDIA's branch adds.
 
+use super::solver::useless;
 use crate::prototxt::{Error, Reader};
 
 /// The learning rate of every iteration.
@@ -9,6 +10,20 @@ pub struct LearningRate {
     pub base_lr: f32,
     /// How it varies
     pub policy: LrPolicy,
+    /// The rate is never below this, at most b
+    pub min_lr: f32,
+    /// What stands in the place of the policy in the first iterations, if anything does
+    pub rampup: Option<Rampup>,
+}
+
+/// The rate r + (b - r) (i / interval)² of the first iterations i, as NVIDIA's Caffe has had it since 0.16.5
+/// (it rose linearly before). The policy that follows counts from the first iteration all the same.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rampup {
+    /// r, the rate of the first iteration
+    pub rampup_lr: f32,
+    /// How many iterations it lasts, at least 1
+    pub interval: usize,
 }
 
 /// How the learning rate depends on the iteration i, counted from 0, and on b, the solver's `base_lr`.
@@ -42,12 +57,10 @@ pub enum LrPolicy {
         /// Ascending
         stepvalues: Vec<usize>,
     },
-    /// b (1 - i / `max_iter`)^power, and 0 from `max_iter` on
+    /// m + (b - m) (1 - i / `max_iter`)^power with m = `min_lr`, and m from `max_iter` on
     Poly {
         /// The exponent
         power: f32,
-        /// The solver's, at least 1
-        max_iter: usize,
     },
     /// b / (1 + exp(-γ (i - stepsize)))
     Sigmoid {
@@ -59,22 +72,49 @@ pub enum LrPolicy {
 }
 
 impl LearningRate {
-    /// The rate of iteration `iteration`, the first being 0. Computed in double precision, so that a rate that
-    /// decays over 10⁶ iterations carries one rounding and not 10⁶.
-    pub fn rate(&self, iteration: usize) -> f32 {
-        (f64::from(self.base_lr) * self.policy.factor(iteration)) as f32
+    /// The rate of iteration `iteration`, the first being 0, of a training of `max_iter`. Computed in double precision, so
+    /// that a rate that decays over 10⁶ iterations carries one rounding and not 10⁶.
+    pub fn rate(&self, iteration: usize, max_iter: usize) -> f32 {
+        let (base, least) = (f64::from(self.base_lr), f64::from(self.min_lr));
+        let factor = self.policy.factor(iteration, max_iter);
+        let rate = match (self.rampup, &self.policy) {
+            (Some(rampup), _) if iteration < rampup.interval => {
+                let (start, part) = (f64::from(rampup.rampup_lr), iteration as f64 / rampup.interval as f64);
+                start + (base - start) * part * part
+            }
+            // The factor may be infinite, and no multiple of 0 is anything else.
+            _ if base == 0.0 => 0.0,
+            (_, LrPolicy::Poly { .. }) => least + (base - least) * factor,
+            _ => base * factor,
+        };
+        rate.max(least) as f32
     }
 
-    pub(super) fn read(solver: &mut Reader<'_>, max_iter: usize) -> Result<Self, Error> {
+    pub(super) fn read(solver: &mut Reader<'_>) -> Result<Self, Error> {
         let base_lr = solver.require("base_lr")?;
         solver.check("base_lr", f32::is_finite(base_lr) && base_lr >= 0.0, "a finite number from 0")?;
-        Ok(Self { base_lr, policy: LrPolicy::read(solver, max_iter)? })
+        let min_lr = solver.get_or("min_lr", 0.0)?;
+        solver.check("min_lr", (0.0..=base_lr).contains(&min_lr), "from 0 to base_lr")?;
+        let rampup = Rampup::read(solver)?;
+        Ok(Self { base_lr, policy: LrPolicy::read(solver)?, min_lr, rampup })
+    }
+}
+
+impl Rampup {
+    fn read(solver: &mut Reader<'_>) -> Result<Option<Self>, Error> {
+        let rampup_lr = solver.get_or("rampup_lr", 0.0)?;
+        solver.check("rampup_lr", f32::is_finite(rampup_lr) && rampup_lr >= 0.0, "a finite number from 0")?;
+        let interval = solver.get_or("rampup_interval", 0)?;
+        if interval == 0 {
+            useless(solver, &["rampup_lr"], "without rampup_interval");
+        }
+        Ok((interval > 0).then_some(Self { rampup_lr, interval }))
     }
 }
 
 impl LrPolicy {
-    /// The rate of iteration `iteration` in units of b.
-    fn factor(&self, iteration: usize) -> f64 {
+    /// The rate of iteration `iteration` of `max_iter` in units of b; of [`LrPolicy::Poly`] in units of b - m.
+    fn factor(&self, iteration: usize, max_iter: usize) -> f64 {
         let i = iteration as f64;
         match *self {
             Self::Fixed => 1.0,
@@ -85,15 +125,16 @@ impl LrPolicy {
                 let passed = stepvalues.partition_point(|&step| step <= iteration);
                 f64::from(gamma).powf(passed as f64)
             }
-            Self::Poly { max_iter, .. } if iteration >= max_iter => 0.0,
-            Self::Poly { power, max_iter } => (1.0 - i / max_iter as f64).powf(f64::from(power)),
+            // Behind the end the base would be negative, and its powers not numbers.
+            Self::Poly { .. } if iteration >= max_iter => 0.0,
+            Self::Poly { power } => (1.0 - i / max_iter as f64).powf(f64::from(power)),
             Self::Sigmoid { gamma, stepsize } => {
                 1.0 / (1.0 + (-f64::from(gamma) * (i - stepsize as f64)).exp())
             }
         }
     }
 
-    fn read(solver: &mut Reader<'_>, max_iter: usize) -> Result<Self, Error> {
+    fn read(solver: &mut Reader<'_>) -> Result<Self, Error> {
         let name: String = solver.require("lr_policy")?;
         let (policy, fields): (_, &[&str]) = match name.as_str() {
             "fixed" => (Self::Fixed, &[]),
@@ -103,18 +144,15 @@ impl LrPolicy {
             "exp" => (Self::Exp { gamma: gamma(solver)? }, &["gamma"]),
             "inv" => (inv(solver)?, &["gamma", "power"]),
             "multistep" => (multistep(solver)?, &["gamma", "stepvalue"]),
-            "poly" => (Self::Poly { power: power(solver)?, max_iter }, &["power"]),
+            "poly" => (Self::Poly { power: power(solver)? }, &["power"]),
             "sigmoid" => (sigmoid(solver)?, &["gamma", "stepsize"]),
             _ => {
                 return Err(solver.reject("lr_policy", "fixed, step, exp, inv, multistep, poly or sigmoid"));
             }
         };
-        for field in ["gamma", "power", "stepsize", "stepvalue"] {
-            if solver.has(field) && !fields.contains(&field) {
-                solver.ignore(&[field]);
-                solver.warn(field, &format!("{field} has no effect with lr_policy \"{name}\""));
-            }
-        }
+        let others = ["gamma", "power", "stepsize", "stepvalue"].into_iter();
+        let others: Vec<_> = others.filter(|field| !fields.contains(field)).collect();
+        useless(solver, &others, &format!("with lr_policy \"{name}\""));
         Ok(policy)
     }
 }

@@ -57,6 +57,8 @@ impl SoftmaxWithLossParams {
             true => Normalization::Valid,
             false => Normalization::BatchSize,
         });
+        let smoothing: f32 = params.get_or("label_smoothing", 0.0)?;
+        params.check("label_smoothing", smoothing == 0.0, "0; smoothed labels are not supported")?;
         Ok(Self {
             axis,
             ignore_label: params.get("ignore_label")?,

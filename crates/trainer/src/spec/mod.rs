@@ -31,7 +31,7 @@ pub use elementwise::{
 pub use filler::{Filler, VarianceNorm};
 pub use kind::LayerKind;
 pub use layer::{LayerSpec, ParamSpec};
-pub use learning_rate::{LearningRate, LrPolicy};
+pub use learning_rate::{LearningRate, LrPolicy, Rampup};
 pub use loss::{AccuracyParams, Normalization, SoftmaxParams, SoftmaxWithLossParams};
 pub use net::NetSpec;
 pub use norm::{BatchNormParams, LrnParams, NormRegion, ScaleBias, ScaleParams};

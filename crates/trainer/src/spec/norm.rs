@@ -51,6 +51,11 @@ impl LrnParams {
 
 /// `BatchNorm`: each channel less its mean, divided by its standard deviation; then, in NVIDIA's form, scaled and
 /// shifted per channel.
+///
+/// The running statistics are BVLC's in both forms: sums that fade by `moving_average_fraction`, with the factor that
+/// divides them, of the mean and of the unbiased variance without `eps`. NVIDIA's differ: averages (1 - f) new + f old that
+/// begin with the first mini-batch's, of the biased variance with `eps`, which is at least 1e-5 there. Its trained weights,
+/// whose factor is 1, test right here; a training's running statistics differ a little from its.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNormParams {
     /// Normalise with the running statistics? If not given, in TEST only.
@@ -59,7 +64,7 @@ pub struct BatchNormParams {
     pub moving_average_fraction: f32,
     /// Added to the variance, above 0
     pub eps: f32,
-    /// Initial scale and bias per channel, if the layer has them (NVIDIA's `scale_bias`)
+    /// Initial scale and bias per channel, if the layer has them: with NVIDIA's `scale_bias`, or a filler for either
     pub scale_bias: Option<ScaleBias>,
 }
 
@@ -84,7 +89,8 @@ impl BatchNormParams {
         )?;
         let eps = params.get_or("eps", 1e-5)?;
         params.check("eps", eps > 0.0, "above 0")?;
-        let affine = params.get_or("scale_bias", false)?;
+        let affine = ["scale_filler", "bias_filler"].iter().any(|filler| params.has(filler));
+        let affine = params.get_or("scale_bias", false)? || affine;
         let fillers = ScaleBias {
             scale_filler: Filler::read(&mut params, "scale_filler", 1.0)?,
             bias_filler: Filler::read(&mut params, "bias_filler", 0.0)?,

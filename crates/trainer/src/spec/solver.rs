@@ -120,6 +120,11 @@ impl SolverSpec {
         Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
     }
 
+    /// The learning rate of iteration `iteration`, the first being 0.
+    pub fn rate(&self, iteration: u64) -> f32 {
+        self.learning_rate.rate(iteration as usize, self.max_iter)
+    }
+
     fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self, Error> {
         let source = Source::new(&file.display().to_string());
         let mut spec = Self::read(Reader::new(&source, message, "the solver".to_owned()), file)?;
@@ -129,6 +134,7 @@ impl SolverSpec {
 
     fn read(mut solver: Reader<'_>, file: &Path) -> Result<Self, Error> {
         check_type(&mut solver)?;
+        refuse_other_updates(&mut solver)?;
         ignore(&mut solver);
         let max_iter = solver.positive("max_iter")?.ok_or_else(|| solver.missing("max_iter"))?;
         let nets = Nets::read(&mut solver, file)?;
@@ -146,7 +152,7 @@ impl SolverSpec {
             tests,
             test_interval,
             test_initialization: solver.get_or("test_initialization", true)?,
-            learning_rate: LearningRate::read(&mut solver, max_iter)?,
+            learning_rate: LearningRate::read(&mut solver)?,
             display: solver.get_or("display", 0)?,
             average_loss: solver.positive("average_loss")?.unwrap_or(1),
             max_iter,
@@ -163,6 +169,11 @@ impl SolverSpec {
 }
 
 impl SnapshotSpec {
+    /// Whether any are written.
+    pub fn is_wanted(&self) -> bool {
+        self.interval > 0 || self.after_train
+    }
+
     fn read(solver: &mut Reader<'_>, file: &Path) -> Result<Self, Error> {
         if solver.choice("snapshot_format", &[("BINARYPROTO", ()), ("HDF5", ())])?.is_some() {
             solver.warn(
@@ -196,6 +207,30 @@ fn check_type(solver: &mut Reader<'_>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Fields of NVIDIA's branch that ask for another update than V ← μ V + rate · gradient with the same μ and λ all along.
+fn refuse_other_updates(solver: &mut Reader<'_>) -> Result<(), Error> {
+    let larc = solver.get_or("larc", false)?;
+    solver.check("larc", !larc, "false; a rate for each layer (LARC) is not supported")?;
+    useless(solver, &["larc_policy", "larc_eta", "larc_turbo"], "without larc");
+    for (policy, others) in [
+        ("momentum_policy", &["max_momentum", "momentum_power"][..]),
+        ("weight_decay_policy", &["max_weight_decay", "weight_decay_power"]),
+    ] {
+        let fixed = solver.get_or(policy, "fixed".to_owned())? == "fixed";
+        solver.check(policy, fixed, "fixed; the other policies are not supported")?;
+        useless(solver, others, &format!("while {policy} is fixed"));
+    }
+    Ok(())
+}
+
+/// Warns of those of `fields` that are given, as they have no effect `here`.
+pub(super) fn useless(solver: &mut Reader<'_>, fields: &[&str], here: &str) {
+    for field in fields.iter().filter(|field| solver.has(field)).collect::<Vec<_>>() {
+        solver.ignore(&[field]);
+        solver.warn(field, &format!("{field} has no effect {here}"));
+    }
 }
 
 /// Fields that only choose among implementations, or ask for more output than there is here.

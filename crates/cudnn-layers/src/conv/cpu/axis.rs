@@ -40,27 +40,33 @@ impl Axis {
         }
     }
 
-    /// The axis of one phase of backward data: `dx` at `phase + stride * i` from `dy`. Pixel `u` of `dx` meets tap `r`
-    /// in output `(u + pad - r * dilation) / stride` where that division leaves no remainder.
-    pub(super) fn backward(g: &ConvGeometry, axis: usize, phase: usize) -> Self {
-        let (stride, dilation, filter) = (g.stride[axis], g.dilation[axis], [g.r, g.s][axis]);
-        let position = |tap: usize| (phase + g.pad[axis]) as isize - (tap * dilation) as isize;
-        let divides = |&tap: &usize| position(tap).rem_euclid(stride as isize) == 0;
-        let tap_step = stride / gcd(stride, dilation);
-        let first = (0..filter.min(tap_step)).find(divides);
-        let tap_start = first.unwrap_or(0);
-        Self {
-            out_start: phase,
-            out_step: stride,
-            outputs: [g.h, g.w][axis].saturating_sub(phase).div_ceil(stride),
-            in_step: 1,
-            in_len: [g.out_h(), g.out_w()][axis],
-            tap_start,
-            tap_step,
-            taps: first.map_or(0, |first| (filter - first).div_ceil(tap_step)),
-            offset: position(tap_start).div_euclid(stride as isize),
-            offset_step: -((tap_step * dilation / stride) as isize),
-        }
+    /// The axes of backward data, one for each phase in which pixels and taps meet, by rising phase: `dx` at
+    /// `phase + stride * i` from `dy`. Pixel `u` of `dx` meets tap `r` in output `(u + pad - r * dilation) / stride` where
+    /// that division leaves no remainder. There are as many as the filter has taps at most, however large the stride is.
+    pub(super) fn backward(g: &ConvGeometry, axis: usize) -> Vec<Self> {
+        let (stride, dilation) = (g.stride[axis] as isize, g.dilation[axis]);
+        let (filter, image) = ([g.r, g.s][axis], [g.h, g.w][axis]);
+        let tap_step = g.stride[axis] / gcd(g.stride[axis], dilation);
+        let position = |tap: usize| (tap * dilation) as isize - g.pad[axis] as isize;
+        let first_taps = 0..filter.min(tap_step); // the taps after these meet the same pixels
+        let mut axes: Vec<Self> = first_taps
+            .map(|tap| (position(tap).rem_euclid(stride) as usize, tap))
+            .filter(|&(phase, _)| phase < image)
+            .map(|(phase, tap)| Self {
+                out_start: phase,
+                out_step: g.stride[axis],
+                outputs: (image - phase).div_ceil(g.stride[axis]),
+                in_step: 1,
+                in_len: [g.out_h(), g.out_w()][axis],
+                tap_start: tap,
+                tap_step,
+                taps: (filter - tap).div_ceil(tap_step),
+                offset: (phase as isize - position(tap)) / stride,
+                offset_step: -((tap_step * dilation / g.stride[axis]) as isize),
+            })
+            .collect();
+        axes.sort_unstable_by_key(|axis| axis.out_start);
+        axes
     }
 
     /// The input that `output` reads with `tap`; outside the image where it is padding.
@@ -184,7 +190,9 @@ mod tests {
                 }
             }
             let mut backward = Vec::new();
-            for axis in (0..stride).map(|phase| Axis::backward(&g, 0, phase)) {
+            let axes = Axis::backward(&g, 0);
+            assert!(axes.is_sorted_by(|a, b| a.out_start < b.out_start));
+            for axis in axes {
                 for (i, j) in (0..axis.outputs).flat_map(|i| (0..axis.taps).map(move |j| (i, j))) {
                     if axis.is_inside(i, j) {
                         let tap = axis.tap_start + axis.tap_step * j;
@@ -197,6 +205,13 @@ mod tests {
             backward.sort_unstable();
             assert_eq!(pairs, backward);
         }
+    }
+
+    #[test]
+    fn phases_are_no_more_than_taps() {
+        let g = ConvGeometry::new([1, 1, 1 << 20, 9], 1, [3, 2]).stride([1 << 30, 4]).validate().unwrap();
+        let starts = |axis| Axis::backward(&g, axis).iter().map(|axis| axis.out_start).collect::<Vec<_>>();
+        assert_eq!((starts(0), starts(1)), (vec![0, 1, 2], vec![0, 1]));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::axis::Axis;
 use super::{CpuAlgorithm, Operands};
 use crate::conv::ConvOp;
 use tensor::cpu::gemm::{Matrix, gemm, gemm_single};
-use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT};
+use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, geometry::elements};
 
 /// cuDNN's `GEMM`.
 #[derive(Debug)]
@@ -26,6 +26,9 @@ impl CpuAlgorithm for Im2col {
     }
 
     fn workspace_len(&self, _: ConvOp, g: &ConvGeometry, _: usize) -> Option<usize> {
+        if !is_plain(g) {
+            elements(&[g.taps(), g.n, g.out_pixels()])?;
+        }
         Some(unrolled_len(g) + matrix_len(g))
     }
 

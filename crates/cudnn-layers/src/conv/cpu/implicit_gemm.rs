@@ -12,7 +12,7 @@ use correlate::Correlation;
 use filter_gradient::FilterGradient;
 use tensor::{Accumulate, ConvGeometry, Cpu};
 
-/// The algorithm of cuDNN's names, for every geometry.
+/// The algorithm of cuDNN's names, for every geometry whose strides do not take pixels too far apart.
 #[derive(Debug)]
 pub(super) struct ImplicitGemm {
     /// Whether what every task needs is prepared once, in the workspace.
@@ -35,12 +35,12 @@ impl CpuAlgorithm for ImplicitGemm {
     }
 
     fn workspace_len(&self, op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<usize> {
-        Some(match op {
+        match op {
             ConvOp::Forward | ConvOp::BackwardData => {
                 Correlation::new(op, g, self.prepared).workspace_len(threads)
             }
             ConvOp::BackwardFilter => FilterGradient::new(g, threads, self.prepared).workspace_len(threads),
-        })
+        }
     }
 
     fn prepared_len(&self, op: ConvOp, g: &ConvGeometry) -> usize {

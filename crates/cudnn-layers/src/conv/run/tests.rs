@@ -52,7 +52,7 @@ fn mixed(op: ConvOp) -> Runner {
 /// is full of NaN.
 fn execute(runner: &Runner, [a, b]: [&[f32]; 2], start: Option<&[f32]>) -> Vec<f32> {
     let len = runner.workspace_len();
-    let mut arena = Arena::new(len);
+    let mut arena = Arena::new(len).unwrap();
     let mut workspace = arena.view_mut(Span { offset: 0, len });
     workspace.host().fill(f32::NAN);
     let out_len = operand_lens(runner.op, &runner.geometry)[2];

@@ -1,7 +1,7 @@
 //! IDX and CIFAR-10 files, sound and damaged, and the synthetic set.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use flate2::Compression;
@@ -87,7 +87,7 @@ fn damaged_idx_files_are_refused_with_the_name_of_the_file() {
         (
             &[&images[..], &[0]].concat(),
             &labels,
-            "images must hold 24 bytes for what its header announces, but holds 25",
+            "images must hold 24 bytes for what its header announces, but holds more",
         ),
         (&images, &idx_bytes(0x801, &[3], &[0; 3]), "images holds 2 images, but "),
         (&idx_bytes(0x803, &[u32::MAX; 3], &[]), &labels, "images must hold 18446744073709551615 bytes"),
@@ -107,6 +107,39 @@ fn every_truncation_of_a_gzipped_file_is_an_error() {
         assert_ne!(idx_error(&images[..length], &labels), "", "length {length}");
     }
     assert_eq!(idx_error(&images, &labels), "");
+}
+
+/// A file that goes on for ever stands for one that gzip unpacks to more than memory holds.
+#[test]
+fn no_more_is_read_than_the_header_announces() {
+    let folder = tempfile::tempdir().unwrap();
+    let labels = folder.path().join("labels");
+    fs::write(&labels, idx_bytes(0x801, &[2], &[0, 1])).unwrap();
+    let images = idx_bytes(0x803, &[2, 2, 2], &[0; 8]);
+    let endless = std::io::Cursor::new(images).chain(std::io::repeat(7));
+    let error = Idx::read(Path::new("images"), endless, &labels).unwrap_err().to_string();
+    assert!(error.contains("must hold 24 bytes") && error.ends_with("but holds more"), "{error}");
+    let error = Cifar10::read(Path::new("batch"), std::io::repeat(0)).unwrap_err().to_string();
+    assert_eq!(error, "batch: holds more than the 60000 records of CIFAR-10");
+}
+
+#[test]
+#[cfg(unix)]
+fn no_file_is_read_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = folder.path().join("a-images");
+    fs::write(folder.path().join("a-labels"), idx_bytes(0x801, &[2], &[4, 0])).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&images).status().unwrap();
+    assert!(made.success());
+    let writer = {
+        let images = images.clone();
+        std::thread::spawn(move || fs::write(images, idx_bytes(0x803, &[2, 1, 1], &[5, 6])).unwrap())
+    };
+    let (done, opened) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(open_source(&images, Phase::Train).map(|set| set.len())));
+    let len = opened.recv_timeout(std::time::Duration::from_secs(10)).expect("a pipe has its bytes once");
+    assert_eq!(len.unwrap(), 2);
+    writer.join().unwrap();
 }
 
 #[test]
@@ -205,7 +238,11 @@ fn synthetic_data_depend_on_seed_and_index_only() {
     assert_eq!(a.read(0).unwrap().pixels.len(), 105);
     a.check_labels(4).unwrap();
     assert!((0..4).all(|class| (0..100).any(|index| a.label(index) == class)));
-    for (shape, classes, len) in [([3, 0, 7], 4, 100), ([3, 5, 7], 0, 100), ([3, 5, 7], 4, 0)] {
+    // However many there are, no label is drawn before one is asked for.
+    assert_eq!(Synthetic::new([1, 1, 1], 4, 1 << 40, 0).unwrap().resident_bytes(), 1 << 42);
+    for (shape, classes, len) in
+        [([3, 0, 7], 4, 100), ([3, 5, 7], 0, 100), ([3, 5, 7], 4, 0), ([3, 5, 7], (1 << 24) + 2, 1)]
+    {
         assert!(Synthetic::new(shape, classes, len, 0).is_err());
     }
 }

@@ -137,7 +137,11 @@ fn bad_lists_are_refused_with_their_line() {
         ("ok.png 0\n\nok.png\n", "list.txt:3: expected a path and a label, found \"ok.png\""),
         (
             "ok.png 0\nok.png -1\n",
-            "list.txt:2: the label must be a whole number from 0 to 4294967295, found \"-1\"",
+            "list.txt:2: the label must be a whole number from 0 to 16777216, found \"-1\"",
+        ),
+        (
+            "ok.png 16777216\nok.png 16777217\n",
+            "list.txt:2: the label must be a whole number from 0 to 16777216",
         ),
         ("ok.png 1.5\n", "list.txt:1: the label must be a whole number"),
         ("missing.png 0\n", "missing.png ("),

@@ -144,3 +144,24 @@ fn the_digits_load_scaled_and_resized() {
         (0..300).flat_map(|index| set.read(index).unwrap().pixels).map(|p| f32::from(p) / 256.0).collect();
     assert!((mean(&data) - mean(&original)).abs() < 0.02, "{} and {}", mean(&data), mean(&original));
 }
+
+#[test]
+fn a_mini_batch_that_no_memory_holds_is_refused() {
+    let set = Arc::new(Counting::new(5, SHAPE));
+    let transform = TransformOptions { resize: Some([65536; 2]), ..TransformOptions::default() };
+    let error = Loader::new(set, &transform, options(1 << 20, false, 1)).err().unwrap().to_string();
+    assert_eq!(error, "1048576 samples of 1x65536x65536 are more than any memory holds");
+}
+
+#[test]
+fn what_is_read_at_a_time_is_counted() {
+    let bytes = |decoded, resize: Option<[usize; 2]>| {
+        let set = Arc::new(Counting { decoded, ..Counting::new(5, [1, 300, 400]) });
+        let transform = TransformOptions { resize, crop_size: Some(3), ..TransformOptions::default() };
+        Loader::new(set, &transform, options(1, false, 0)).unwrap().buffer_bytes()
+    };
+    let (order, threads) = (size_of::<usize>() as u64, tensor::Cpu::available_threads() as u64);
+    assert_eq!(bytes(false, None), order + 120_000);
+    assert_eq!(bytes(false, Some([1000, 20])), order + 120_000 + 20_000);
+    assert_eq!(bytes(true, Some([1000, 20])), order + threads * (120_000 + 20_000));
+}

@@ -65,7 +65,7 @@ fn sizes_that_no_memory_holds() {
     refused(&twice, "layer 'b': parameter 0 would have the extents [2147483647, 2147483647]");
     let padded = conv("c", "data").replace("pad: 1", &format!("pad_h: {most}"));
     let high = format!("{DATA}{padded}{}", conv("next", "c"));
-    refused(&high, "layer 'next': an extent of 4294967298 is more than a convolution can have");
+    refused(&high, "layer 'next': an extent of 4294967298 is more than 2147483647, the largest there is");
     let reshape = format!(
         "{DATA}layer {{ name: 'r' type: 'Reshape' bottom: 'data' top: 'r'
           reshape_param {{ shape {{ dim: {most} dim: {most} dim: {most} dim: -1 }} }} }}"

@@ -6,6 +6,7 @@ mod gradients;
 mod in_place;
 mod lifetimes;
 mod room;
+mod size;
 
 /// Random data and a constant label for a mini-batch of 4.
 const DATA: &str = "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'

@@ -11,6 +11,7 @@ use crate::{
     layers::BuildOptions,
     net::{Layout, Net},
     spec::SolverSpec,
+    stop::Stop,
     testing::{Forced, plan_options, quick_profile, root},
 };
 use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
@@ -100,6 +101,7 @@ fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
         mini_batch: None,
         seed: 1,
         recorded: None,
+        stop: Stop::default(),
     }
 }
 
@@ -121,7 +123,10 @@ fn planned(spec: SolverSpec, device: &Device, install: impl FnMut(&mut Net) -> P
     let plans = std::iter::once(&mut train).chain(&mut tests).map(install).collect();
     let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
     let layout = Layout::new(&nets, true);
-    Prepared { spec, seed, train, tests, plans, origin: PlanOrigin::Measured, layout, warnings: Vec::new() }
+    let train_spec = net_spec(&spec.train_net, &spec.train_state, None).unwrap();
+    let settings = super::settings::settings(&spec, &train_spec, &train);
+    let (origin, warnings) = (PlanOrigin::Measured, Vec::new());
+    Prepared { spec, seed, train, tests, plans, origin, layout, warnings, settings }
 }
 
 /// A training with every convolution undivided and by the algorithm that always applies.

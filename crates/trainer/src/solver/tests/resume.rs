@@ -3,8 +3,15 @@
 use super::{
     Solver, TrainError, assert_near, digits, head, layer, losses, parameters, solver, start, start_on,
 };
-use crate::{snapshot::SnapshotError, solver::TestOutput, testing::gpu};
-use std::{fs, path::Path};
+use crate::{
+    Prepared,
+    snapshot::{SnapshotError, SolverState, load_solver_state, state_path},
+    solver::{Changes, TestOutput},
+    stop::Stop,
+    testing::{Forced, gpu, plan_options},
+};
+use planner::{BatchSizePolicy, WorkspacePolicy};
+use std::{fs, path::Path, sync::atomic::Ordering};
 use tensor::{Cpu, Device, testing::FIRST_LOSSES};
 
 /// Seven grey images of 6x6 in three classes, and the list of them.
@@ -169,4 +176,151 @@ fn weights_go_into_a_fresh_training() {
     let mut fresh = prepare(folder.path(), 9);
     fresh.load_weights(&weights).unwrap();
     assert_eq!((fresh.iteration(), parameters(&fresh)), (0, parameters(&solver)));
+}
+
+#[test]
+fn a_solver_state_is_not_taken_for_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let mut solver = prepare(folder.path(), 3);
+    train(&mut solver, 2);
+    let state = solver.snapshot().unwrap();
+    let before = parameters(&solver);
+    let error = solver.load_weights(&state).unwrap_err().to_string();
+    assert!(error.contains("not weights; its weights are in"), "{error}");
+    // The same behind a state that names a state.
+    let weights = crate::snapshot::weights_path(&folder.path().join("snapshot"), 2);
+    fs::copy(&state, &weights).unwrap();
+    let error = solver.restore(&state).unwrap_err().to_string();
+    assert!(error.contains("snapshot_iter_2.safetensors is a solver state"), "{error}");
+    assert_eq!(parameters(&solver), before);
+}
+
+fn asked() -> Stop {
+    let stop = Stop::default();
+    stop.signal_number().store(15, Ordering::SeqCst);
+    stop
+}
+
+/// Batch norm has seen a mini-batch, and data were read, when the iteration is given up; so were those of a test before it.
+fn what_is_given_up_leaves_no_trace_on(device: &Device) {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let mut whole = prepare_on(device, folder.path(), 3);
+    let mut stopped = prepare_on(device, folder.path(), 3);
+    assert_eq!(losses(&mut whole, 3), losses(&mut stopped, 3));
+    let finished = (parameters(&stopped), histories(&stopped));
+    let test = whole.test(0).unwrap();
+    assert_eq!(stopped.test(0).unwrap(), test);
+    assert_eq!(stopped.step_unless(&asked()).unwrap(), None);
+    assert_eq!((stopped.iteration(), (parameters(&stopped), histories(&stopped))), (3, finished));
+    let path = stopped.snapshot().unwrap();
+    assert_eq!(stopped.test_unless(0, &asked()).unwrap(), None);
+    let expected = (losses(&mut whole, 4), whole.test(0).unwrap(), parameters(&whole));
+    let mut resumed = prepare_on(device, folder.path(), 3);
+    resumed.restore(&path).unwrap();
+    for solver in [&mut stopped, &mut resumed] {
+        assert_eq!(solver.test(0).unwrap(), test, "the test before the iteration is made again");
+        assert_eq!((losses(solver, 4), solver.test(0).unwrap(), parameters(solver)), expected);
+    }
+}
+
+#[test]
+fn what_is_given_up_leaves_no_trace() {
+    what_is_given_up_leaves_no_trace_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_what_is_given_up_leaves_no_trace() {
+    what_is_given_up_leaves_no_trace_on(&gpu());
+}
+
+/// An image that is mended, and the training is the one that it would have been.
+#[test]
+fn an_error_in_the_data_can_be_mended_and_gone_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let expected = {
+        let mut whole = prepare(folder.path(), 3);
+        (losses(&mut whole, 6), parameters(&whole))
+    };
+    let image = folder.path().join("4.png");
+    let mut solver = prepare(folder.path(), 3);
+    let mut all = losses(&mut solver, 1);
+    let good = fs::read(&image).unwrap();
+    fs::write(&image, "no image").unwrap();
+    let error = loop {
+        match solver.step() {
+            Ok(step) => all.push(step.loss),
+            Err(error) => break error,
+        }
+        assert!(all.len() < 6, "every epoch has every image");
+    };
+    assert!(error.to_string().contains("4.png"), "{error}");
+    let path = solver.snapshot().unwrap();
+    fs::write(&image, good).unwrap();
+    let mut resumed = prepare(folder.path(), 3);
+    resumed.restore(&path).unwrap();
+    all.extend(losses(&mut resumed, 6 - all.len()));
+    assert_eq!((all, parameters(&resumed)), expected);
+}
+
+/// A training that is planned, but has not begun, of a solver and a net with some words replaced.
+fn changed(folder: &Path, [from, to]: [&str; 2]) -> Prepared {
+    let text = net(folder);
+    let fields = "base_lr: 0.05 lr_policy: 'step' gamma: 0.5 stepsize: 3 momentum: 0.9 weight_decay: 0.01
+        test_iter: 2 test_interval: 2 snapshot: 5";
+    assert!(from.is_empty() || text.contains(from) || fields.contains(from), "there is no {from}");
+    let replaced = |text: &str| if from.is_empty() { text.to_owned() } else { text.replace(from, to) };
+    let spec = solver(&replaced(&text), &replaced(fields));
+    let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
+    super::forced(spec, 2, Forced::IMPLICIT_GEMM, &plan)
+}
+
+#[test]
+fn what_has_changed_since_a_snapshot_is_told_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let mut solver = changed(folder.path(), ["", ""]).start().unwrap();
+    solver.spec.snapshot.prefix = folder.path().join("snapshot");
+    losses(&mut solver, 1);
+    solver.snapshot().unwrap();
+    let (state, _) = load_solver_state(&state_path(&folder.path().join("snapshot"), 1)).unwrap();
+    let changes = |replacement| changed(folder.path(), replacement).changes_since(&state);
+    let none = Changes { recorded: true, ..Changes::default() };
+    for same in [["", ""], ["snapshot: 5", "snapshot: 6 display: 3"], ["test_iter: 2", "test_iter: 3"]] {
+        assert_eq!(changes(same), none, "{same:?}");
+    }
+    for (replacement, expected) in [
+        (["momentum: 0.9", "momentum: 0.8"], "the momentum"),
+        (["base_lr: 0.05", "base_lr: 0.04"], "the learning rate"),
+        (["stepsize: 3", "stepsize: 4"], "the learning rate"),
+        (["weight_decay: 0.01", "weight_decay: 0.01 regularization_type: 'L1'"], "the weight decay"),
+        (["weight_decay: 0.01", "weight_decay: 0.01 iter_size: 2"], "iter_size"),
+        (["weight_decay: 0.01", "weight_decay: 0.01 clip_gradients: 3"], "clip_gradients"),
+        (["mirror: true", "mirror: false"], "layer 'images'"),
+        (["batch_size: 3", "batch_size: 4"], "layer 'images'"),
+        (["moving_average_fraction: 0.9", "moving_average_fraction: 0.8"], "layer 'bn'"),
+    ] {
+        assert_eq!(
+            changes(replacement),
+            Changes { settings: vec![expected.into()], ..none.clone() },
+            "{replacement:?}"
+        );
+    }
+    let renamed = changes(["name: 'images'", "name: 'pictures'"]);
+    assert_eq!((renamed.begin_anew.len(), &renamed.begin_anew[1][..]), (2, "pictures/TRAIN"), "{renamed:?}");
+    assert_eq!(renamed.unread, ["images/TRAIN"]);
+    assert!(renamed.settings.contains(&"layer 'images'".to_owned()), "{renamed:?}");
+
+    let earlier = SolverState { settings: None, ..state.clone() };
+    assert_eq!(changed(folder.path(), ["", ""]).changes_since(&earlier), Changes::default());
+    // Other labels are other data, wherever the list lies; the same list elsewhere is the same.
+    let list = fs::read_to_string(folder.path().join("list.txt")).unwrap();
+    fs::write(folder.path().join("moved.txt"), &list).unwrap();
+    assert_eq!(changes(["list.txt", "moved.txt"]), none);
+    fs::write(folder.path().join("moved.txt"), list.replace("4.png 1", "4.png 2")).unwrap();
+    let expected = vec!["the data of layer 'images'".to_owned()];
+    assert_eq!(changes(["list.txt", "moved.txt"]), Changes { settings: expected, ..none });
 }

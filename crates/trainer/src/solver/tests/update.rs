@@ -1,7 +1,7 @@
 //! The update against Caffe's formulas, written out in double precision.
 
 use super::{Solver, digits, head, layer, solver, start};
-use crate::spec::{LearningRate, LrPolicy, Regularization};
+use crate::spec::Regularization;
 
 /// One parameter before and after an update, with the gradient that the update saw.
 struct Step {
@@ -133,6 +133,7 @@ fn learning_rate_policies() {
             [1.0, power(0.1, 1.0), power(0.1, 1.0), power(0.1, 1.0), power(0.1, 2.0)],
         ),
         ("lr_policy: 'poly' power: 2", indices.map(|i: f64| (1.0 - i / 100.0).powi(2))),
+        ("lr_policy: 'fixed' rampup_interval: 4", [0.0, 0.0625, 0.25, 0.5625, 1.0]),
         ("lr_policy: 'sigmoid' gamma: -0.5 stepsize: 2", indices.map(sigmoid)),
     ];
     for (policy, factors) in cases {
@@ -145,7 +146,7 @@ fn learning_rate_policies() {
 fn the_history_keeps_the_rate_of_its_time() {
     let mut solver = start(solver(&net(), "base_lr: 0.1 lr_policy: 'fixed' momentum: 0.5"));
     let first = step(&mut solver);
-    solver.spec.learning_rate = LearningRate { base_lr: 0.0, policy: LrPolicy::Fixed };
+    solver.spec.learning_rate.base_lr = 0.0;
     let second = step(&mut solver);
     for (first, second) in first.iter().zip(&second) {
         for (before, after) in first.after[1].iter().zip(&second.after[1]) {

@@ -239,6 +239,14 @@ fn normalisation_layers() {
         scale_bias,
     };
     assert_eq!(kind("BatchNorm", text), LayerKind::BatchNorm(bn));
+    // As in NVIDIA's sources, a filler is enough.
+    for text in ["scale_filler { value: 2 }", "scale_bias: false bias_filler { } scale_filler { value: 2 }"] {
+        let LayerKind::BatchNorm(params) = kind("BatchNorm", &format!("batch_norm_param {{ {text} }}"))
+        else {
+            panic!("a batch normalisation is one")
+        };
+        assert_eq!(params.scale_bias, scale_bias, "{text}");
+    }
     assert!(layer_error("BatchNorm", "batch_norm_param { eps: 0 }").ends_with("but must be above 0"));
     let text = "batch_norm_param { moving_average_fraction: 1.5 }";
     assert!(layer_error("BatchNorm", text).ends_with("is 1.5, but must be from 0 to 1"));
@@ -310,6 +318,11 @@ fn losses() {
         let read = kind("SoftmaxWithLoss", &format!("bottom: 'label' {text}"));
         assert_eq!(read, LayerKind::SoftmaxWithLoss(expected), "{text}");
     }
+    let message = layer_error("SoftmaxWithLoss", "bottom: 'label' loss_param { label_smoothing: 0.1 }");
+    assert!(
+        message.ends_with("label_smoothing is 0.1, but must be 0; smoothed labels are not supported"),
+        "{message}"
+    );
     let accuracy = kind("Accuracy", "bottom: 'label' accuracy_param { top_k: 5 }");
     assert_eq!(accuracy, LayerKind::Accuracy(AccuracyParams { top_k: 5, axis: 1, ignore_label: None }));
     let message = layer_error("Accuracy", "bottom: 'label' accuracy_param { top_k: 0 }");

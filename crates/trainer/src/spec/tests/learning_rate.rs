@@ -1,10 +1,14 @@
 //! The policies against their formulas, evaluated by hand.
 
-use crate::spec::{LearningRate, LrPolicy};
+use crate::spec::{LearningRate, LrPolicy, Rampup};
 
 fn rates(policy: LrPolicy, iterations: &[usize]) -> Vec<f32> {
-    let rate = LearningRate { base_lr: 0.1, policy };
-    iterations.iter().map(|&iteration| rate.rate(iteration)).collect()
+    let rate = LearningRate { base_lr: 0.1, policy, min_lr: 0.0, rampup: None };
+    rates_of(&rate, iterations, 100)
+}
+
+fn rates_of(rate: &LearningRate, iterations: &[usize], max_iter: usize) -> Vec<f32> {
+    iterations.iter().map(|&iteration| rate.rate(iteration, max_iter)).collect()
 }
 
 #[track_caller]
@@ -46,11 +50,41 @@ fn multistep() {
 
 #[test]
 fn poly() {
-    let policy = LrPolicy::Poly { power: 2.0, max_iter: 100 };
+    let policy = LrPolicy::Poly { power: 2.0 };
     assert_close(&rates(policy.clone(), &[0, 50, 90]), &[0.1, 0.025, 0.001]);
     // Behind the end the base would be negative, and its powers not numbers.
-    assert_eq!(rates(policy, &[100, 150]), [0.0, 0.0]);
-    assert_eq!(rates(LrPolicy::Poly { power: 0.5, max_iter: 1 }, &[2]), [0.0]);
+    assert_eq!(rates(policy.clone(), &[100, 150]), [0.0, 0.0]);
+    assert_eq!(rates(LrPolicy::Poly { power: 0.5 }, &[101]), [0.0]);
+    let rate = LearningRate { base_lr: 0.1, policy, min_lr: 0.0, rampup: None };
+    assert_close(&rates_of(&rate, &[0, 50, 100, 150], 200), &[0.1, 0.05625, 0.025, 0.00625]);
+}
+
+#[test]
+fn a_rate_does_not_fall_below_its_floor_and_poly_ends_there() {
+    let floored = |policy| LearningRate { base_lr: 0.1, policy, min_lr: 0.02, rampup: None };
+    let poly = floored(LrPolicy::Poly { power: 2.0 });
+    assert_close(&rates_of(&poly, &[0, 50, 100, 150], 100), &[0.1, 0.04, 0.02, 0.02]);
+    let step = floored(LrPolicy::Step { gamma: 0.5, stepsize: 1 });
+    assert_close(&rates_of(&step, &[0, 1, 2, 3, 4], 100), &[0.1, 0.05, 0.025, 0.02, 0.02]);
+}
+
+#[test]
+fn a_rate_that_rises_at_the_start_goes_on_as_if_it_had_not() {
+    let rampup = Some(Rampup { rampup_lr: 0.02, interval: 4 });
+    let policy = LrPolicy::Step { gamma: 0.5, stepsize: 2 };
+    let rate = LearningRate { base_lr: 0.1, policy, min_lr: 0.0, rampup };
+    assert_close(
+        &rates_of(&rate, &[0, 1, 2, 3, 4, 5, 6], 100),
+        &[0.02, 0.025, 0.04, 0.065, 0.025, 0.025, 0.0125],
+    );
+}
+
+#[test]
+fn no_multiple_of_no_rate_is_a_rate() {
+    for policy in [LrPolicy::Exp { gamma: 1e30 }, LrPolicy::Step { gamma: 1e30, stepsize: 1 }] {
+        let rate = LearningRate { base_lr: 0.0, policy, min_lr: 0.0, rampup: None };
+        assert_eq!(rates_of(&rate, &[0, 1, 1_000_000], 100), [0.0; 3]);
+    }
 }
 
 #[test]

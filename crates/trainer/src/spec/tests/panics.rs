@@ -51,7 +51,7 @@ proptest! {
     #[test]
     fn no_solver_makes_the_reader_panic(text in damaged(SOLVER), iteration in any::<usize>()) {
         match SolverSpec::parse(Path::new("s"), &text) {
-            Ok(solver) => prop_assert!(solver.learning_rate.rate(iteration) >= 0.0),
+            Ok(solver) => prop_assert!(solver.rate(iteration as u64) >= 0.0),
             Err(error) => prop_assert!(error.to_string().starts_with("s:"), "{}", error),
         }
     }

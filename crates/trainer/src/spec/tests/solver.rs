@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::spec::{LrPolicy, NetSource, NetState, Phase, Regularization, SolverSpec};
+use crate::spec::{LrPolicy, NetSource, NetState, Phase, Rampup, Regularization, SolverSpec};
 
 const LEAST: &str = "net: 'net.prototxt' base_lr: 0.1 lr_policy: 'fixed' max_iter: 10\n";
 
@@ -53,13 +53,33 @@ fn every_policy_reads_its_own_parameters() {
         ("'step' gamma: 0.1 stepsize: 5", LrPolicy::Step { gamma: 0.1, stepsize: 5 }),
         ("'exp' gamma: 0.9", LrPolicy::Exp { gamma: 0.9 }),
         ("'inv' gamma: 0.1 power: 0.75", LrPolicy::Inv { gamma: 0.1, power: 0.75 }),
-        ("'poly' power: 2", LrPolicy::Poly { power: 2.0, max_iter: 10 }),
+        ("'poly' power: 2", LrPolicy::Poly { power: 2.0 }),
         ("'sigmoid' gamma: -0.1 stepsize: 5", LrPolicy::Sigmoid { gamma: -0.1, stepsize: 5 }),
     ];
     for (text, expected) in cases {
         let spec = solver(&format!("net: 'n' base_lr: 1 max_iter: 10 lr_policy: {text}"));
         assert_eq!((spec.learning_rate.policy, spec.warnings), (expected, vec![]), "{text}");
     }
+}
+
+#[test]
+fn the_end_of_a_training_is_the_end_of_its_rate() {
+    let mut spec = solver("net: 'n' base_lr: 0.01 lr_policy: 'poly' power: 1 max_iter: 4");
+    let rates = |spec: &SolverSpec| [0, 2, 4].map(|iteration| spec.rate(iteration));
+    assert_eq!(rates(&spec), [0.01, 0.005, 0.0]);
+    spec.max_iter = 8;
+    assert_eq!(rates(&spec), [0.01, 0.0075, 0.005]);
+}
+
+#[test]
+fn nvidias_fields_of_the_rate_are_honoured() {
+    let spec = solver(&format!("{LEAST}min_lr: 0.01 rampup_interval: 5 rampup_lr: 0.02"));
+    let (rate, rampup) = (&spec.learning_rate, Rampup { rampup_lr: 0.02, interval: 5 });
+    assert_eq!((rate.min_lr, rate.rampup, spec.warnings), (0.01, Some(rampup), vec![]));
+    // Their defaults leave everything as it is.
+    let fields =
+        "rampup_interval: 0 min_lr: 0 larc: false momentum_policy: 'fixed' weight_decay_policy: 'fixed'";
+    assert_eq!(solver(&format!("{LEAST}{fields}")), SolverSpec { file: spec.file, ..solver(LEAST) });
 }
 
 #[test]
@@ -113,6 +133,24 @@ fn solvers_refuse_what_cannot_work() {
             "stepvalue is 5, but must be larger than the one before it",
         ),
         (policy("'poly'"), 1, "power is missing"),
+        (least("min_lr: 0.2"), 2, "min_lr is 0.2, but must be from 0 to base_lr"),
+        (least("min_lr: nan"), 2, "min_lr is nan, but must be from 0 to base_lr"),
+        (least("rampup_lr: -1"), 2, "rampup_lr is -1, but must be a finite number from 0"),
+        (
+            least("larc: true"),
+            2,
+            "larc is true, but must be false; a rate for each layer (LARC) is not supported",
+        ),
+        (
+            least("momentum_policy: 'poly' max_momentum: 0.95"),
+            2,
+            "momentum_policy is \"poly\", but must be fixed; the other policies are not supported",
+        ),
+        (
+            least("weight_decay_policy: 'poly'"),
+            2,
+            "weight_decay_policy is \"poly\", but must be fixed; the other policies are not supported",
+        ),
         (policy("'sigmoid' gamma: inf stepsize: 1"), 2, "gamma is inf, but must be a finite number"),
     ];
     for (text, line, expected) in cases {
@@ -122,13 +160,17 @@ fn solvers_refuse_what_cannot_work() {
 
 #[test]
 fn what_has_no_effect_is_a_warning() {
-    let spec = solver(&format!("{LEAST}gamma: 0.1\nsnapshot_format: HDF5\nlarc: true\nrms_decay: 0.98"));
+    let fields =
+        "gamma: 0.1\nsnapshot_format: HDF5\nlarc_eta: 0.1\nrms_decay: 0.98\nrampup_lr: 1\nmax_momentum: 0.99";
+    let spec = solver(&format!("{LEAST}{fields}"));
     let warnings: Vec<_> = spec.warnings.iter().map(ToString::to_string).collect();
     let expected = [
         "folder/solver.prototxt:2: the solver: gamma has no effect with lr_policy \"fixed\"",
         "folder/solver.prototxt:3: the solver: snapshots are written as safetensors, so snapshot_format has no effect",
-        "folder/solver.prototxt:4: field 'larc' of the solver is not known and ignored",
+        "folder/solver.prototxt:4: the solver: larc_eta has no effect without larc",
         "folder/solver.prototxt:5: field 'rms_decay' of the solver is not known and ignored",
+        "folder/solver.prototxt:6: the solver: rampup_lr has no effect without rampup_interval",
+        "folder/solver.prototxt:7: the solver: max_momentum has no effect while momentum_policy is fixed",
     ];
     assert_eq!(warnings, expected);
 }

@@ -33,10 +33,15 @@ impl<'a> Correlation<'a> {
         Self { op, g, turned_once }
     }
 
-    /// Elements of workspace.
-    pub(super) fn workspace_len(&self, threads: usize) -> usize {
+    /// Elements of workspace; `None` where patches are sparse.
+    pub(super) fn workspace_len(&self, threads: usize) -> Option<usize> {
+        let is_sparse =
+            |phase: Phase<'_>| phase.patch.is_sparse(phase.pixels.most_points(), phase.taps.most_points());
+        if self.phases().any(is_sparse) {
+            return None;
+        }
         let scratch = self.phases().map(|phase| phase.scratch().total()).max();
-        self.prepared_len() + threads * scratch.unwrap_or(0)
+        Some(self.prepared_len() + threads * scratch.unwrap_or(0))
     }
 
     /// Elements of the whole filter, turned: phase after phase, in which every tap has its place once.
@@ -54,18 +59,29 @@ impl<'a> Correlation<'a> {
         }
     }
 
-    /// The independent parts: one of a forward pass, one for each residue modulo the stride of backward data.
-    fn phases(&self) -> impl Iterator<Item = Phase<'a>> {
+    /// The axes of the independent parts, vertical and horizontal: one of a forward pass, one for each residue modulo the
+    /// stride of backward data that taps meet.
+    fn axes(&self, axis: usize) -> Vec<Axis> {
+        match self.op {
+            ConvOp::Forward => vec![Axis::forward(self.g, axis)],
+            _ => Axis::backward(self.g, axis),
+        }
+    }
+
+    fn phases(&self) -> impl Iterator<Item = Phase<'a>> + use<'a> {
         let (g, op, turned_once) = (self.g, self.op, self.turned_once);
-        let [rows, cols] = if op == ConvOp::Forward { [1, 1] } else { g.stride };
-        (0..rows * cols).filter_map(move |index| {
-            let axis = |axis: usize, phase: usize| match op {
-                ConvOp::Forward => Axis::forward(g, axis),
-                _ => Axis::backward(g, axis, phase),
-            };
-            let axes = [axis(0, index / cols), axis(1, index % cols)];
-            axes.iter().all(|axis| axis.outputs > 0).then(|| Phase::new(op, g, axes, turned_once))
+        let (rows, cols) = (self.axes(0), self.axes(1));
+        rows.into_iter().flat_map(move |row| {
+            let parts: Vec<_> = cols.iter().map(|&col| Phase::new(op, g, [row, col], turned_once)).collect();
+            parts
         })
+    }
+
+    /// Whether there are pixels of backward data that no tap meets.
+    fn leaves_pixels(&self) -> bool {
+        let g = self.g;
+        let met = self.axes(0).len() * self.axes(1).len();
+        self.op != ConvOp::Forward && met < g.stride[0].min(g.h) * g.stride[1].min(g.w)
     }
 
     pub(super) fn run(
@@ -75,14 +91,13 @@ impl<'a> Correlation<'a> {
         accumulate: Accumulate,
         workspace: &mut [f32],
     ) {
-        let untouched = |phase: &Phase<'_>| phase.taps.pieces() == 0;
-        if accumulate == Accumulate::Replace && self.phases().any(|phase| untouched(&phase)) {
+        if accumulate == Accumulate::Replace && self.leaves_pixels() {
             cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
         }
         let out = SharedMut::new(operands.out);
         let (turned, scratch) = workspace.split_at_mut(self.prepared_len());
         let mut turned = &*turned;
-        for phase in self.phases().filter(|phase| !untouched(phase)) {
+        for phase in self.phases() {
             let (own, others) = turned.split_at(phase.filter_len());
             let filter = if self.turned_once { Filter::Turned(own) } else { Filter::Raw(operands.b) };
             phase.run(cpu, (operands.a, filter), out, accumulate, scratch);

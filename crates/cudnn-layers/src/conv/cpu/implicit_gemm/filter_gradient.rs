@@ -85,9 +85,10 @@ impl<'a> FilterGradient<'a> {
         if self.turned_once { g.n * g.out_pixels() * g.groups * self.vectors() * LANES } else { 0 }
     }
 
-    /// Elements of workspace.
-    pub(super) fn workspace_len(&self, threads: usize) -> usize {
-        self.turned_len() + threads * self.scratch().total()
+    /// Elements of workspace; `None` as for correlations.
+    pub(super) fn workspace_len(&self, threads: usize) -> Option<usize> {
+        let is_sparse = self.patch.is_sparse(self.pixels.most_points(), self.taps.most_points());
+        (!is_sparse).then(|| self.turned_len() + threads * self.scratch().total())
     }
 
     pub(super) fn run(

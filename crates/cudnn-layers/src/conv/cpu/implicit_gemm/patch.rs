@@ -23,7 +23,16 @@ pub(super) struct PatchLayout {
     pub(super) len: usize,
 }
 
+/// Most elements of a patch for each product of a pixel and a tap. Strides and dilations that are far larger than windows
+/// take these further apart, and most of a patch is copied for nothing.
+const MOST_SPREAD: usize = 4096;
+
 impl PatchLayout {
+    /// Whether so much lies between what `pixels` read with `taps` that it is no use to copy it.
+    pub(super) fn is_sparse(&self, pixels: usize, taps: usize) -> bool {
+        self.len > MOST_SPREAD * pixels * taps
+    }
+
     /// For patches of at most `pixels` (samples, rows, columns) and `taps` (channels, rows, columns).
     pub(super) fn new(
         axes: &[Axis; 2],
@@ -39,8 +48,10 @@ impl PatchLayout {
             (pixels, taps) => axes[axis].window(&(0..pixels), &(0..taps)).1,
         };
         let (rows, row) = (window(0), window(1));
-        let (channel, sample) = (rows * row, taps[0] * rows * row);
-        Self { in_place: false, sample, channel, row, len: pixels[0] * sample }
+        // Far apart they may be more than a number of 64 bits: then this is no layout to run with.
+        let channel = rows.saturating_mul(row);
+        let sample = channel.saturating_mul(taps[0]);
+        Self { in_place: false, sample, channel, row, len: sample.saturating_mul(pixels[0]) }
     }
 
     /// Where sample, channel, row and column of a patch lie from its start.

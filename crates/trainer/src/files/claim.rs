@@ -1,0 +1,92 @@
+//! Keeping a name for one process alone.
+
+use super::is_at;
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    process,
+};
+
+/// How often the file is opened again because somebody else has just removed it.
+const ATTEMPTS: usize = 20;
+
+/// What became of a [`claim()`].
+#[derive(Debug)]
+pub enum Claimed {
+    /// Nobody else has it, as long as this lives.
+    Ours(Claim),
+    /// Another process has it; who, for the reader.
+    Taken(String),
+    /// The file system has no locks, or does not let us have one: nobody knows.
+    Unknown(io::Error),
+}
+
+/// A file with a lock. It goes when this is dropped; a process that dies leaves the file, but not the lock.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    file: File,
+}
+
+/// Claims what the file `path` stands for. The file is made for that, in a folder that must be there.
+pub fn claim(path: &Path) -> Claimed {
+    for _ in 0..ATTEMPTS {
+        match attempt(path) {
+            Ok(Some(claimed)) => return claimed,
+            Ok(None) => {}
+            Err(error) => return Claimed::Unknown(error),
+        }
+    }
+    Claimed::Unknown(io::Error::other(format!("{} is a link, or keeps changing", path.display())))
+}
+
+/// `None` if the file is not what it was when it was opened.
+fn attempt(path: &Path) -> io::Result<Option<Claimed>> {
+    let mut file = match open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        file => file?,
+    };
+    match file.try_lock() {
+        Err(TryLockError::Error(error)) => return Err(error),
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            file.read_to_string(&mut holder)?;
+            return Ok(Some(Claimed::Taken(holder)));
+        }
+        Ok(()) => {}
+    }
+    // Before anything is written: a link may lead to somebody's file.
+    if !is_at(path, &file)? {
+        return Ok(None);
+    }
+    file.set_len(0)?;
+    file.write_all(holder().as_bytes())?;
+    Ok(Some(Claimed::Ours(Claim { path: path.to_owned(), file })))
+}
+
+/// Opens the file, or makes it; does not follow a link to make it elsewhere.
+fn open(path: &Path) -> io::Result<File> {
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            OpenOptions::new().read(true).write(true).create_new(true).open(path)
+        }
+        opened => opened,
+    }
+}
+
+/// This process, for the reader of a message of another one.
+fn holder() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };
+    format!("process {}{host}", process::id())
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // While it is still locked: whoever has opened it meanwhile will see that it is gone.
+        if is_at(&self.path, &self.file).unwrap_or(false) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

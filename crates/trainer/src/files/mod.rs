@@ -1,0 +1,63 @@
+//! Files in folders that others use, too: other processes, other machines, and whoever means harm.
+//!
+//! A file appears under its name only when it is complete and on the disk ([`write_atomically`]); until then it has a
+//! temporary name that nobody can guess. A lock on it tells a process that is still writing from one that has died
+//! ([`remove_abandoned`]); another kind of lock keeps a name for one process alone ([`claim()`]).
+
+mod atomic;
+mod claim;
+mod temporary;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::hash_map::RandomState,
+    fs::{self, File, Metadata},
+    hash::{BuildHasher, Hasher},
+    io::{self, Read},
+    path::Path,
+};
+
+pub use atomic::{try_writing, write_atomically};
+pub use claim::{Claim, Claimed, claim};
+pub use temporary::remove_abandoned;
+
+/// Reads a whole file. Only a regular one: a named pipe may never begin, and a device never end.
+///
+/// # Errors
+/// What the system says, or that it is no regular file.
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let check = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    };
+    // Before it is opened, too: that alone waits for the other end of a named pipe.
+    check(fs::metadata(path)?)?;
+    let mut file = File::open(path)?;
+    check(file.metadata()?)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A number that nobody can guess: the standard library keys every hasher with random numbers of the system.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Whether `file` is what `path` names: neither removed since it was opened, nor behind a link.
+#[cfg(unix)]
+fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => Ok(identity(found?) == identity(file.metadata()?)),
+    }
+}
+
+/// Elsewhere an open file cannot be removed.
+#[cfg(not(unix))]
+fn is_at(path: &Path, _file: &File) -> io::Result<bool> {
+    path.try_exists()
+}

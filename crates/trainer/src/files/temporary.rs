@@ -1,0 +1,111 @@
+//! Files that are being written, and what becomes of those whose writer has died.
+
+use super::{is_at, random};
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How often another name is tried because somebody cleans up at this very moment.
+const ATTEMPTS: usize = 20;
+
+/// Locks of one machine need not be seen by another. What no lock of this machine can tell of is left alone until nobody
+/// has written to it for so long.
+const SURELY_DEAD: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A new file beside the one that it is to become, locked as long as it is written. Gone when dropped, unless renamed.
+pub(super) struct Temporary {
+    path: PathBuf,
+    file: File,
+}
+
+impl Temporary {
+    /// An empty one in the folder of `path`: a rename is atomic only within one file system.
+    pub(super) fn beside(path: &Path) -> io::Result<Self> {
+        for _ in 0..ATTEMPTS {
+            let temporary = name_beside(path);
+            // Never what is there already: a link, perhaps, to something that is not ours.
+            let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+            let new = Self { path: temporary, file };
+            // Where there are no locks, nobody cleans up either, before a day has passed.
+            let is_ours = !matches!(new.file.try_lock(), Err(TryLockError::WouldBlock));
+            if is_ours && is_at(&new.path, &new.file)? {
+                return Ok(new);
+            }
+        }
+        Err(io::Error::other("temporary files are removed as soon as they are made"))
+    }
+
+    /// The file, to write to.
+    pub(super) fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Makes it the file at `path`.
+    pub(super) fn rename(self, path: &Path) -> io::Result<()> {
+        // If this works, there is nothing left for the drop to remove.
+        fs::rename(&self.path, path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Nothing better can be done if this fails: the name says what it is, and no reader looks at it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// `.NAME.BOOT-RANDOM.tmp`: hidden, a name of its own for every write, and of the run of the system whose locks count.
+fn name_beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}-{:016x}.tmp", boot().unwrap_or_default(), random()));
+    path.with_file_name(name)
+}
+
+/// The temporary files in `folder` that were to become a file of a name that `is_wanted`, and whose writer has died, are
+/// removed. What cannot be told or removed stays.
+pub fn remove_abandoned(folder: &Path, is_wanted: impl Fn(&str) -> bool) {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some((target, boot)) = name.to_str().and_then(parse) else { continue };
+        if is_wanted(target) {
+            // Whatever is wrong with one is no reason not to look at the others.
+            let _ = remove_if_abandoned(&entry.path(), boot);
+        }
+    }
+}
+
+/// The name that a temporary file was to get, and the run of the system that it was written in; `None` for other names.
+/// Earlier versions wrote `.NAME.PROCESS-NUMBER.tmp`, which reads the same.
+fn parse(name: &str) -> Option<(&str, &str)> {
+    let (target, tag) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
+    let (boot, number) = tag.split_once('-')?;
+    let is_number = |text: &str| text.chars().all(|c| c.is_ascii_hexdigit());
+    (is_number(boot) && is_number(number) && !number.is_empty()).then_some((target, boot))
+}
+
+fn remove_if_abandoned(path: &Path, written_in: &str) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(());
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let is_of_this_boot = boot().is_some_and(|boot| boot == written_in);
+    let is_old =
+        || Ok::<_, io::Error>(file.metadata()?.modified()?.elapsed().unwrap_or_default() > SURELY_DEAD);
+    // Whoever writes has the lock; while we have it, nobody begins to.
+    if file.try_lock().is_ok() && (is_of_this_boot || is_old()?) && is_at(path, &file)? {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// This run of the system, the same in all its containers: the beginning of Linux's random name for it.
+fn boot() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    id.get(..8).map(str::to_owned)
+}

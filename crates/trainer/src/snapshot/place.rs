@@ -1,0 +1,82 @@
+//! Where the snapshots of a training go: tried before it starts, and kept for it alone.
+
+use super::{SnapshotError, state_path};
+use crate::files::{Claim, Claimed, claim, remove_abandoned, try_writing};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// A prefix under which snapshots can be written, by nobody else as long as this lives.
+#[derive(Debug)]
+pub struct SnapshotPlace {
+    prefix: PathBuf,
+    folder: PathBuf,
+    /// The name of a snapshot up to `_iter_`.
+    stem: String,
+    /// Why nobody knows whether somebody else writes here.
+    doubt: Option<io::Error>,
+    _claim: Option<Claim>,
+}
+
+impl SnapshotPlace {
+    /// Makes the folder of `prefix`, tries whether a snapshot of iteration `last` could be written, removes what trainings
+    /// that have died there left half written, and keeps the prefix for this process.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Place`] if no snapshot could be written, [`SnapshotError::Taken`] if another training writes there.
+    pub fn open(prefix: &Path, last: u64) -> Result<Self, SnapshotError> {
+        let longest = state_path(prefix, last);
+        let error = |source| SnapshotError::Place { path: longest.clone(), source };
+        let folder = longest.parent().unwrap_or(Path::new("")).to_owned();
+        fs::create_dir_all(&folder).map_err(error)?;
+        try_writing(&longest).map_err(error)?;
+        let name = longest.file_name().unwrap_or_default().to_string_lossy();
+        let stem = name.rsplit_once("_iter_").map_or("", |(stem, _)| stem).to_owned();
+        let (claim, doubt) = match claim(&folder.join(format!(".{stem}.lock"))) {
+            Claimed::Ours(claim) => (Some(claim), None),
+            Claimed::Unknown(error) => (None, Some(error)),
+            Claimed::Taken(holder) => {
+                return Err(SnapshotError::Taken { prefix: prefix.to_owned(), holder });
+            }
+        };
+        remove_abandoned(&folder, |name| iteration(&stem, name).is_some());
+        Ok(Self { prefix: prefix.to_owned(), folder, stem, doubt, _claim: claim })
+    }
+
+    /// What a user should know before a training writes here that begins after iteration `first`, one sentence each: of
+    /// snapshots that are there already, and of a file system without locks.
+    pub fn notes(&self, first: u64) -> Vec<String> {
+        let prefix = self.prefix.display();
+        let mut earlier = self.iterations();
+        let later = earlier.split_off(&(first + 1));
+        let there = match (later.first(), later.last()) {
+            (Some(one), Some(last)) if one == last => Some(format!("{prefix}_iter_{one} is")),
+            (Some(first), Some(last)) => Some(format!("{prefix}_iter_{first} to {last} are")),
+            _ => None,
+        };
+        let there = there.map(|are| {
+            format!(
+                "{are} there from an earlier training; snapshots of the same iterations will replace theirs"
+            )
+        });
+        let doubt = self.doubt.as_ref().map(|doubt| {
+            format!("another training with the snapshot prefix {prefix} would not be noticed: {doubt}")
+        });
+        there.into_iter().chain(doubt).collect()
+    }
+
+    /// The iterations that have a file of a snapshot.
+    fn iterations(&self) -> BTreeSet<u64> {
+        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| iteration(&self.stem, entry.file_name().to_str()?)).collect()
+    }
+}
+
+/// The iteration of a snapshot whose file is called `name`, if that begins with `stem`.
+fn iteration(stem: &str, name: &str) -> Option<u64> {
+    let rest = name.strip_prefix(stem)?.strip_prefix("_iter_")?.strip_suffix(".safetensors")?;
+    rest.strip_suffix(".solverstate").unwrap_or(rest).parse().ok()
+}

@@ -1,0 +1,93 @@
+//! What the numbers of a training follow from besides weights, momentum and positions: if any of it changes, a training
+//! that goes on is not the one that was interrupted.
+
+use super::Prepared;
+use crate::{
+    digest::fnv1a,
+    net::Net,
+    snapshot::SolverState,
+    spec::{LayerKind, LayerSpec, NetSpec, SolverSpec},
+};
+use std::{collections::BTreeMap, fmt::Debug};
+
+/// What is not as it was when a snapshot was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Whether the snapshot says what its training followed from; those of earlier versions do not.
+    pub recorded: bool,
+    /// Settings, layers and data that differ, in words.
+    pub settings: Vec<String>,
+    /// Data whose position is not in the snapshot, such as `data/TRAIN`: they begin anew.
+    pub begin_anew: Vec<String>,
+    /// Positions in the snapshot of data that this training does not read.
+    pub unread: Vec<String>,
+}
+
+impl Changes {
+    /// Whether the training that goes on is the one that was interrupted, as far as anybody knows.
+    pub fn is_empty(&self) -> bool {
+        self.settings.is_empty() && self.begin_anew.is_empty() && self.unread.is_empty()
+    }
+}
+
+impl Prepared {
+    /// What differs between this training and the one that `state` is of.
+    pub fn changes_since(&self, state: &SolverState) -> Changes {
+        let positions = super::restore::positions(&self.train, &self.tests);
+        let known = |key: &&String| state.data_positions.contains_key(*key);
+        // Those of test nets may be of tests that are left out.
+        let is_read = |key: &&String| positions.contains_key(*key) || !key.ends_with("/TRAIN");
+        Changes {
+            recorded: state.settings.is_some(),
+            settings: state.settings.as_ref().map(|then| differing(then, &self.settings)).unwrap_or_default(),
+            begin_anew: positions.keys().filter(|key| !known(key)).cloned().collect(),
+            unread: state.data_positions.keys().filter(|key| !is_read(key)).cloned().collect(),
+        }
+    }
+}
+
+/// The keys that only one of the two has, or whose values differ.
+fn differing(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+    let mut keys: Vec<&String> =
+        then.keys().chain(now.keys()).filter(|key| then.get(*key) != now.get(*key)).collect();
+    keys.sort();
+    keys.dedup();
+    keys.into_iter().cloned().collect()
+}
+
+/// A digest of everything that the numbers of a training follow from, by name. Seed, plans and device have places of their
+/// own in a snapshot. A setting of the solver that changes what is computed belongs here.
+pub(super) fn settings(solver: &SolverSpec, spec: &NetSpec, train: &Net) -> BTreeMap<String, String> {
+    let solver = [
+        ("the learning rate", digest(&solver.learning_rate)),
+        ("iter_size", digest(&solver.iter_size)),
+        ("the momentum", digest(&solver.momentum)),
+        ("the weight decay", digest(&(solver.weight_decay, solver.regularization))),
+        ("clip_gradients", digest(&solver.clip_gradients)),
+    ];
+    let solver = solver.into_iter().map(|(name, digest)| (name.to_owned(), digest));
+    let layers = spec.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(layer)));
+    let data =
+        train.data_digests().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data)));
+    solver.chain(layers).chain(data).collect()
+}
+
+/// Of what a layer computes. Its name is its key; in which states it takes part is decided; and where data come from does
+/// not matter if they are the same.
+fn layer_digest(layer: &LayerSpec) -> String {
+    let LayerSpec { kind, bottoms, tops, loss_weights, params, propagate_down, .. } = layer;
+    let mut kind = kind.clone();
+    match &mut kind {
+        LayerKind::Data(data) => data.source.clear(),
+        LayerKind::ImageData(data) => {
+            data.source.clear();
+            data.root_folder.clear();
+        }
+        _ => {}
+    }
+    digest(&(kind, bottoms, tops, loss_weights, params, propagate_down))
+}
+
+fn digest(value: &impl Debug) -> String {
+    format!("{:016x}", fnv1a(format!("{value:?}").into_bytes()))
+}

@@ -1,0 +1,61 @@
+//! Being asked to stop, and whether anybody hears it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// A request to stop in good order, which a signal may make at any time. Clones are the same request.
+///
+/// Only what takes long [listens](Stop::listen), and asks now and then. Whoever makes the request may end the process
+/// where nobody listens, and where it has been made before.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// The number of the signal; 0 if there was none.
+    signal: Arc<AtomicUsize>,
+    unheard: Arc<AtomicBool>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { signal: Arc::default(), unheard: Arc::new(AtomicBool::new(true)) }
+    }
+}
+
+impl Stop {
+    /// From now on until the guard is dropped, somebody asks [`Stop::is_requested`].
+    pub fn listen(&self) -> Listening {
+        self.unheard.store(self.is_requested(), Ordering::SeqCst);
+        Listening(self.clone())
+    }
+
+    /// Whether to stop.
+    pub fn is_requested(&self) -> bool {
+        self.signal().is_some()
+    }
+
+    /// The signal that asked for it, if one has come.
+    pub fn signal(&self) -> Option<usize> {
+        Some(self.signal.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
+    }
+
+    /// Where a signal handler puts the number of its signal.
+    pub fn signal_number(&self) -> &Arc<AtomicUsize> {
+        &self.signal
+    }
+
+    /// Whether a signal would not be heard, and should end the process; a handler sets it once one has come.
+    pub fn unheard(&self) -> &Arc<AtomicBool> {
+        &self.unheard
+    }
+}
+
+/// Somebody listens as long as this lives.
+#[derive(Debug)]
+pub struct Listening(Stop);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.unheard.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,192 @@
+//! How much more memory a process may have: what the machine, its control groups and its own limits leave.
+
+use super::field;
+use planner::Bytes;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What leaves how much.
+pub(crate) type Left = (&'static str, Bytes);
+
+/// The least of everything that the files below `root`, which is `/`, tell.
+pub(super) fn available(root: &Path) -> Option<Left> {
+    let machine = field(&root.join("proc/meminfo"), "MemAvailable:");
+    let machine = machine.map(|left| ("this machine", left));
+    let groups = groups(root).into_iter().map(|left| ("the control group of this process", left));
+    machine.into_iter().chain(groups).chain(own(root)).min_by_key(|&(_, left)| left)
+}
+
+/// The limits of the process itself (`ulimit`), less what it has.
+fn own(root: &Path) -> Vec<Left> {
+    let limits = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
+    let left = |(name, used, place): (&str, &str, &'static str)| {
+        let soft = limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
+        let used = field(&root.join("proc/self/status"), used).unwrap_or_default();
+        Some((place, Bytes(soft.parse().ok()?).saturating_sub(used)))
+    };
+    let kinds = [
+        ("Max address space", "VmSize:", "the limit of this process's address space (ulimit -v)"),
+        ("Max data size", "VmData:", "the limit of this process's data (ulimit -d)"),
+    ];
+    kinds.into_iter().filter_map(left).collect()
+}
+
+/// What each control group leaves that this process is in, from its own to the topmost that is visible.
+fn groups(root: &Path) -> Vec<Bytes> {
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
+    let (memberships, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
+    let mut left = Vec::new();
+    for (files, mount) in mounts.lines().filter_map(Mount::of_memory) {
+        let Some(group) = memberships.lines().find_map(|line| files.group(line)) else { continue };
+        // A group outside what is mounted here is not visible; then the mount itself is the nearest.
+        let inside = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
+        let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
+        let own = top.join(inside);
+        left.extend(
+            own.ancestors()
+                .take_while(|folder| folder.starts_with(&top))
+                .filter_map(|folder| files.left(folder)),
+        );
+    }
+    left
+}
+
+/// Where a hierarchy of groups is mounted, and which of its groups is the mount's top.
+struct Mount {
+    root: PathBuf,
+    point: PathBuf,
+}
+
+/// The files of one version of control groups.
+struct Files {
+    controller: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// Lines of `memory.stat`: pages of files, which the system takes back before it refuses anything.
+    reclaimable: [&'static str; 2],
+}
+
+const V1: Files = Files {
+    controller: "memory",
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    reclaimable: ["total_inactive_file ", "total_active_file "],
+};
+const V2: Files = Files {
+    controller: "",
+    limit: "memory.max",
+    used: "memory.current",
+    reclaimable: ["inactive_file ", "active_file "],
+};
+
+impl Mount {
+    /// What a line of `mountinfo` mounts, if it is a hierarchy of groups that limit memory.
+    fn of_memory(line: &str) -> Option<(&'static Files, Self)> {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut kind = kind.split(' ');
+        let files = match kind.next()? {
+            "cgroup2" => &V2,
+            "cgroup" if kind.nth(1)?.split(',').any(|option| option == V1.controller) => &V1,
+            _ => return None,
+        };
+        let mut mount = mount.split(' ').skip(3).map(PathBuf::from);
+        Some((files, Self { root: mount.next()?, point: mount.next()? }))
+    }
+}
+
+impl Files {
+    /// The group in a line `number:controllers:group` of `/proc/self/cgroup`, if it is of this version.
+    fn group<'a>(&self, line: &'a str) -> Option<&'a str> {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let matches = parts.next()?.split(',').any(|controller| controller == self.controller);
+        parts.next().filter(|_| matches)
+    }
+
+    /// What the group in `folder` leaves, if it has a limit.
+    fn left(&self, folder: &Path) -> Option<Bytes> {
+        let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
+        let limit: u64 = number(self.limit)?;
+        let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let pages = self.reclaimable.iter().filter_map(|name| {
+            stat.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok()
+        });
+        let used = number(self.used).unwrap_or(0).saturating_sub(pages.sum());
+        Some(Bytes(limit.saturating_sub(used)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is available by these files.
+    fn available_in(files: &[(&str, &str)]) -> Option<(&'static str, u64)> {
+        let root = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        available(root.path()).map(|(place, left)| (place, left.0))
+    }
+
+    const MACHINE: (&str, &str) = ("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4000 kB\n");
+    const LIMITS: &str = "Limit  Soft Limit  Hard Limit  Units\nMax data size  unlimited  unlimited  bytes\n";
+
+    #[test]
+    fn without_limits_it_is_what_the_machine_has_left() {
+        assert_eq!(available_in(&[]), None);
+        let unlimited = [MACHINE, ("proc/self/limits", LIMITS)];
+        assert_eq!(available_in(&unlimited), Some(("this machine", 4000 << 10)));
+    }
+
+    #[test]
+    fn the_limits_of_the_process_count_less_what_it_has() {
+        let limits = format!("{LIMITS}Max address space  3000000  unlimited  bytes\n");
+        let status = ("proc/self/status", "VmSize:\t 1000 kB\nVmRSS:\t 10 kB\n");
+        let (place, left) = available_in(&[MACHINE, ("proc/self/limits", &limits), status]).unwrap();
+        assert!(place.contains("ulimit -v"), "{place}");
+        assert_eq!(left, 3_000_000 - (1000 << 10));
+    }
+
+    #[test]
+    fn groups_of_version_2_count_with_those_above_them() {
+        let mounts = "30 20 0:25 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
+        let mut files = vec![
+            MACHINE,
+            ("proc/self/mountinfo", mounts),
+            ("proc/self/cgroup", "0::/job/step\n"),
+            ("sys/fs/cgroup/job/step/memory.max", "max\n"),
+            ("sys/fs/cgroup/job/memory.max", "1000000\n"),
+            ("sys/fs/cgroup/job/memory.current", "700000\n"),
+        ];
+        let group = "the control group of this process";
+        assert_eq!(available_in(&files), Some((group, 300_000)));
+        files.push(("sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 200000\nactive_file 100000\n"));
+        assert_eq!(available_in(&files), Some((group, 600_000)));
+        files.push(("sys/fs/cgroup/memory.max", "7\n"));
+        files.push(("sys/fs/cgroup/memory.current", "9\n"));
+        assert_eq!(available_in(&files), Some((group, 0)));
+    }
+
+    /// In a container the groups of the host are named, but only its own is mounted.
+    #[test]
+    fn groups_of_version_1_count_too() {
+        let mounts = "1 2 0:3 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      4 5 0:6 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        for own in ["/docker/abc", "/elsewhere"] {
+            let memberships = format!("5:cpu,cpuacct:/x\n4:memory:{own}\n0::/y\n");
+            let files = [
+                MACHINE,
+                ("proc/self/mountinfo", mounts),
+                ("proc/self/cgroup", &memberships),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000\n"),
+                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1500\n"),
+                ("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 250\n"),
+            ];
+            assert_eq!(available_in(&files), Some(("the control group of this process", 750)), "{own}");
+        }
+    }
+}
