@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What is run takes at most so many operations and elements.
-pub(crate) const MOST_FLOPS: f64 = 3e7;
+pub(crate) const MOST_FLOPS: f64 = 1e7;
 pub(crate) const MOST_ELEMENTS: usize = 1 << 16;
 const MOST_WORKSPACE: usize = 1 << 20;
 

@@ -19,7 +19,7 @@ const SHAPES: [&str; 4] = [
 ];
 
 const LIST: &str = "source,W,H,C_in,N,C_out,kernel_w,kernel_h,pad_w,pad_h,stride_w,stride_h\n\
-                    DeepSpeech,70,16,1,4,32,20,5,0,0,2,2\n\n# ResNet\n\"ResNet\", 5, 6, 4, 2, 4, 3, 3, 1, 1, 1, 1\n";
+                    DeepSpeech,70,16,1,4,8,20,5,0,0,2,2\n\n# ResNet\n\"ResNet\", 5, 6, 4, 2, 4, 3, 3, 1, 1, 1, 1\n";
 
 /// Every key with some number.
 fn shape(random: &mut Random) -> String {
