@@ -37,7 +37,8 @@ pub(crate) fn available_memory() -> Option<limits::Left> {
 
 /// Whether whoever started this process had it ignore `signal`.
 pub(crate) fn ignores(signal: i32) -> bool {
-    let ignored = text(Path::new("/proc/self/status"), "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    let ignored =
+        text(Path::new("/proc/self/status"), "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     ignored.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
 }
 

@@ -89,12 +89,13 @@ pub(crate) fn train_options(
         mini_batch: None,
         seed: 1,
         recorded,
+        stop: Default::default(),
     }
 }
 
 fn check_rates(spec: &SolverSpec, random: &mut Random) {
     for iteration in [0, 1, below(random, 1_000_000), usize::MAX] {
-        let rate = spec.learning_rate.rate(iteration);
+        let rate = spec.learning_rate.rate(iteration, spec.max_iter);
         assert!(rate >= 0.0, "the learning rate of iteration {iteration} is {rate}");
     }
 }
