@@ -264,7 +264,7 @@ impl PlanningArgs {
 /// kernels of the models here have no fast algorithm for more than a few samples.
 pub fn default_limit(scaled_to: Option<usize>) -> Bytes {
     let Some(mini_batch) = scaled_to else { return PlanOptions::default().limit };
-    Bytes::mib((mini_batch as u64 * 64).div_ceil(256).max(16))
+    Bytes::mib((mini_batch as u64).div_ceil(4).clamp(16, 1 << 40))
 }
 
 #[cfg(test)]
@@ -333,6 +333,10 @@ mod tests {
     fn the_default_limit_follows_the_mini_batch_and_says_so() {
         let mib = |samples| default_limit(Some(samples)).0 as f64 / f64::from(1 << 20);
         assert_eq!([1, 32, 33, 64, 100, 256, 1024].map(mib), [16.0, 16.0, 16.0, 16.0, 25.0, 64.0, 256.0]);
+        assert!(
+            default_limit(Some(usize::MAX)) > default_limit(Some(1 << 40)),
+            "a mini-batch that no memory holds"
+        );
         let note = |args: PlanningArgs, limit: &str| {
             let options = args.options(&environment("", limit, ""), Some(32), None).unwrap();
             args.limit_note(&options, Some(32))

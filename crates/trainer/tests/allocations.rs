@@ -1,15 +1,10 @@
 //! After planning, nothing of any size is allocated: a counting allocator watches.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+mod counting;
 
+use std::{path::Path, sync::Mutex, time::Duration};
+
+use counting::measured;
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
 use tensor::{Cpu, Device};
@@ -17,46 +12,6 @@ use trainer::{Prepared, Solver, TrainOptions, spec::SolverSpec};
 
 /// Small lists (of views, of spans) are allowed; anything that grows with a blob is not.
 const LARGE: usize = 4096;
-
-static LARGE_ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts what is forbidden, of all threads.
-struct Counting;
-
-fn count(bytes: usize) {
-    if bytes >= LARGE {
-        LARGE_ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-// SAFETY: every call goes unchanged to the system's allocator, which keeps the trait's promises; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`, which is that of the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size);
-        // SAFETY: `pointer` came from the system's allocator, through this one, with this layout.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as in `realloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The counter is one for the whole process, so tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -114,13 +69,13 @@ fn an_iteration_allocates_nothing_large() {
                 solver.step().unwrap();
                 solver.test(0).unwrap();
             }
-            let before = LARGE_ALLOCATIONS.load(Ordering::SeqCst);
-            for _ in 0..5 {
-                solver.step().unwrap();
-                solver.test(0).unwrap();
-            }
-            let found = LARGE_ALLOCATIONS.load(Ordering::SeqCst) - before;
-            assert_eq!(found, 0, "{batch} {workspace}: allocations of {LARGE} bytes or more");
+            let ((), usage) = measured(|| {
+                for _ in 0..5 {
+                    solver.step().unwrap();
+                    solver.test(0).unwrap();
+                }
+            });
+            assert!(usage.largest < LARGE, "{batch} {workspace}: {usage:?}");
         }
     }
 }
@@ -128,7 +83,6 @@ fn an_iteration_allocates_nothing_large() {
 #[test]
 fn the_counter_counts() {
     let _turn = TURN.lock().unwrap();
-    let before = LARGE_ALLOCATIONS.load(Ordering::SeqCst);
-    drop(std::hint::black_box(vec![1u8; LARGE]));
-    assert!(LARGE_ALLOCATIONS.load(Ordering::SeqCst) > before);
+    let (list, usage) = measured(|| std::hint::black_box(vec![1u8; LARGE]));
+    assert!(usage.largest >= LARGE && usage.peak >= list.len(), "{usage:?}");
 }

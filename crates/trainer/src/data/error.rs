@@ -136,6 +136,9 @@ pub enum Misfit {
         /// Channels, height and width of the sample.
         found: [usize; 3],
     },
+    /// There is not enough memory to resize it.
+    #[error(transparent)]
+    Memory(tensor::MemoryError),
 }
 
 impl DataError {

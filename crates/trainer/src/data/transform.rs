@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rand::Rng;
+use tensor::MemoryError;
 
 use super::order::{below, sample_rng};
 use super::resize::Resizer;
@@ -120,7 +121,7 @@ impl Transform {
     /// Transforms a sample into `out` (channel, row, column).
     ///
     /// # Errors
-    /// The sample's shape does not fit.
+    /// The sample's shape does not fit, or what it is resized to does not fit into memory.
     ///
     /// # Panics
     /// If `out` is not as long as [`out_shape`](Self::out_shape) says.
@@ -133,7 +134,7 @@ impl Transform {
     ) -> Result<(), Misfit> {
         let [channels, out_height, out_width] = self.out_shape;
         assert_eq!(out.len(), channels * out_height * out_width);
-        let (pixels, [height, width]) = self.resized(sample, scratch);
+        let (pixels, [height, width]) = self.resized(sample, scratch)?;
         self.check([sample.shape[0], height, width])?;
         let window = self.window([height, width], draw);
         for (row, out) in out.chunks_exact_mut(out_width).enumerate() {
@@ -157,15 +158,22 @@ impl Transform {
         }
     }
 
-    fn resized<'a>(&self, sample: &'a Sample, scratch: &'a mut TransformScratch) -> (&'a [u8], [usize; 2]) {
-        let size = [sample.shape[1], sample.shape[2]];
+    fn resized<'a>(
+        &self,
+        sample: &'a Sample,
+        scratch: &'a mut TransformScratch,
+    ) -> Result<(&'a [u8], [usize; 2]), Misfit> {
+        let [channels, height, width] = sample.shape;
         match self.resize {
-            Some(to) if to != size => {
+            Some(to) if to != [height, width] => {
+                let bytes = channels * to[0] * to[1];
                 scratch.resized.clear();
+                let room = scratch.resized.try_reserve_exact(bytes);
+                room.map_err(|_| Misfit::Memory(MemoryError::Host { bytes }))?;
                 scratch.resizer.planar(&sample.pixels, sample.shape, to, &mut scratch.resized);
-                (&scratch.resized, to)
+                Ok((&scratch.resized, to))
             }
-            _ => (&sample.pixels, size),
+            _ => Ok((&sample.pixels, [height, width])),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::{digest::fnv1a, planning::PlanRecord};
 pub(super) const KEY: &str = "solver_state";
 /// Key of the plans.
 const PLANS: &str = "plans";
+/// Further than any training goes, and still far from where numbers of 64 bits end.
+const MOST_COUNTED: u64 = 1 << 53;
 
 /// The state of a solver, but for its history tensors and the weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,9 +108,13 @@ pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), Snapshot
     let Some(json) = history.metadata(KEY) else {
         return Err(SnapshotError::Kind { path: path.to_owned(), what: weights_instead(path) });
     };
-    let state = serde_json::from_str(json)
-        .map_err(|error| corrupt(path, format!("its solver state is damaged ({error})")))?;
-    Ok((state, history))
+    let damaged = |reason: String| corrupt(path, format!("its solver state is damaged ({reason})"));
+    let state: SolverState = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
+    let counts = std::iter::once(&state.iteration).chain(state.data_positions.values());
+    match counts.into_iter().find(|&&count| count > MOST_COUNTED) {
+        Some(count) => Err(damaged(format!("no training counts to {count}"))),
+        None => Ok((state, history)),
+    }
 }
 
 /// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.

@@ -284,6 +284,15 @@ fn weights_and_states_are_not_taken_for_each_other() {
     save_tensors(&path, &tensors(), &damaged).unwrap();
     assert!(load_solver_state(&path).unwrap_err().to_string().contains("its solver state is damaged"));
     assert!(load_weights(&path).unwrap_err().to_string().ends_with("not weights"));
+    let far = u64::MAX;
+    let positions = BTreeMap::from([("mnist/TRAIN".to_owned(), far)]);
+    for state in
+        [SolverState { iteration: far, ..state(0) }, SolverState { data_positions: positions, ..state(0) }]
+    {
+        save_solver_state(&path, &state, &record(), &tensors()).unwrap();
+        let error = load_solver_state(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("damaged (no training counts to {far})")), "{error}");
+    }
 }
 
 #[test]

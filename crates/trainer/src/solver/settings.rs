@@ -6,7 +6,7 @@ use crate::{
     digest::fnv1a,
     net::Net,
     snapshot::SolverState,
-    spec::{LayerKind, LayerSpec, NetSpec, SolverSpec},
+    spec::{LayerKind, LayerSpec, LrPolicy, NetSpec, SolverSpec},
 };
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -58,8 +58,10 @@ fn differing(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
 /// A digest of everything that the numbers of a training follow from, by name. Seed, plans and device have places of their
 /// own in a snapshot. A setting of the solver that changes what is computed belongs here.
 pub(super) fn settings(solver: &SolverSpec, spec: &NetSpec, train: &Net) -> BTreeMap<String, String> {
+    let counts_to_the_end = matches!(solver.learning_rate.policy, LrPolicy::Poly { .. });
+    let end = counts_to_the_end.then_some(solver.max_iter);
     let solver = [
-        ("the learning rate", digest(&solver.learning_rate)),
+        ("the learning rate", digest(&(&solver.learning_rate, end))),
         ("iter_size", digest(&solver.iter_size)),
         ("the momentum", digest(&solver.momentum)),
         ("the weight decay", digest(&(solver.weight_decay, solver.regularization))),

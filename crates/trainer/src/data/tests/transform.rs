@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::data::resize::Resizer;
 use crate::data::{Draw, Misfit, Phase, Sample, Transform, TransformOptions, TransformScratch};
 use crate::spec::{Mean, TransformParams};
+use tensor::MemoryError;
 
 /// Pixel value = 100 channel + 10 row + column.
 fn sample(shape: [usize; 3]) -> Sample {
@@ -151,6 +152,17 @@ fn resizing_agrees_with_the_bilinear_formula() {
             );
         }
     }
+}
+
+#[test]
+fn an_image_that_is_resized_beyond_all_memory_is_an_error() {
+    let side = 1 << 28;
+    let options =
+        TransformOptions { resize: Some([side; 2]), crop_size: Some(1), ..TransformOptions::default() };
+    let transform = Transform::new(&options, [2, 3, 5], Phase::Test).unwrap();
+    let (draw, mut scratch) = (Draw { seed: 1, position: 0 }, TransformScratch::default());
+    let misfit = transform.apply(&sample([2, 3, 5]), draw, &mut scratch, &mut [0.0; 2]).unwrap_err();
+    assert_eq!(misfit, Misfit::Memory(MemoryError::Host { bytes: 2 * side * side }));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A training that goes on from a snapshot is the training that was never interrupted.
 
 use super::{
-    Solver, TrainError, assert_near, digits, head, layer, losses, parameters, solver, start, start_on,
+    Solver, TrainError, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on,
 };
 use crate::{
     Prepared,
@@ -323,4 +323,18 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     fs::write(folder.path().join("moved.txt"), list.replace("4.png 1", "4.png 2")).unwrap();
     let expected = vec!["the data of layer 'images'".to_owned()];
     assert_eq!(changes(["list.txt", "moved.txt"]), Changes { settings: expected, ..none });
+}
+
+/// `poly` counts to the end: with another one, every rate is another.
+#[test]
+fn another_end_is_another_rate_where_the_rate_counts_to_it() {
+    let rate = |policy: &str, max_iter| {
+        let mut spec = solver(&plain(2), &format!("base_lr: 0.1 lr_policy: {policy}"));
+        spec.max_iter = max_iter;
+        let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
+        let prepared = super::forced(spec, 2, Forced::IMPLICIT_GEMM, &plan);
+        prepared.settings["the learning rate"].clone()
+    };
+    assert_ne!(rate("'poly' power: 1", 100), rate("'poly' power: 1", 200));
+    assert_eq!(rate("'fixed'", 100), rate("'fixed'", 200));
 }

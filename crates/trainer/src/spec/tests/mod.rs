@@ -3,7 +3,6 @@
 mod layers;
 mod learning_rate;
 mod net;
-mod panics;
 mod solver;
 
 use std::path::Path;

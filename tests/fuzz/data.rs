@@ -1,0 +1,249 @@
+//! Data sets: IDX, CIFAR-10, images and lists of them, mean images.
+
+use std::{fs, io::Cursor, io::Write, path::Path, sync::Arc};
+
+use flate2::{Compression, Crc, write::GzEncoder};
+use image::{DynamicImage, ImageFormat, ImageReader};
+use microbatch::trainer::data::{
+    Dataset, Idx, ImageData, ImageOptions, Loader, LoaderOptions, MeanImage, Phase, TransformOptions,
+    open_source,
+};
+
+use crate::{
+    harness::{Accepted, Input, Random, Verdict, fuzz},
+    mutate::{Corpus, below, extreme, one_in, pick},
+};
+
+/// Most elements of a mini-batch that is made here.
+const MOST: usize = 1 << 18;
+
+/// Four images of 6x6.
+pub(crate) fn idx_images() -> Vec<u8> {
+    let pixels = (0..4 * 36).map(|at| (at * 7) as u8);
+    [0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 6, 0, 0, 0, 6].into_iter().chain(pixels).collect()
+}
+
+pub(crate) fn idx_labels() -> Vec<u8> {
+    vec![0, 0, 8, 1, 0, 0, 0, 4, 0, 1, 2, 0]
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("memory takes everything");
+    encoder.finish().expect("memory takes everything")
+}
+
+/// A few bytes that unpack to `header` and `mib` MiB of zeros.
+fn bomb(header: &[u8], mib: usize) -> Vec<u8> {
+    gzipped(&[header, &vec![0; mib << 20]].concat())
+}
+
+/// A damaged file of `corpus`, some packed before or after.
+fn damaged(corpus: &Corpus, bomb: &[u8], random: &mut Random) -> Vec<u8> {
+    let bytes = corpus.bytes(random);
+    match below(random, 400) {
+        0 => bomb.to_vec(),
+        1..=99 => gzipped(&bytes),
+        100..=119 => Corpus::new([gzipped(&bytes)]).bytes(random),
+        _ => bytes,
+    }
+}
+
+fn transform(random: &mut Random) -> TransformOptions {
+    let side = |random: &mut Random| {
+        let sensible = (1 + below(random, 8)).to_string();
+        let side = if one_in(random, 8) { extreme(random).to_owned() } else { sensible };
+        one_in(random, 3).then(|| side.parse().ok()).flatten()
+    };
+    let mean_values = [&[][..], &[128.0], &[1.0, 2.0, 3.0]][below(random, 3)];
+    TransformOptions {
+        mirror: one_in(random, 2),
+        crop_size: side(random),
+        // A net file cannot ask for more.
+        resize: side(random).filter(|&side| side <= 1 << 16).map(|side| [side, side]),
+        mean_values: mean_values.to_vec(),
+        ..TransformOptions::default()
+    }
+}
+
+/// Reads two mini-batches of a set.
+fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
+    input.foretold += set.resident_bytes();
+    set.check_labels(set.classes())?;
+    let random = &mut input.random;
+    let phase = *pick(random, &[Phase::Train, Phase::Test]);
+    let options = LoaderOptions {
+        shuffle: one_in(random, 2),
+        prefetch: usize::from(one_in(random, 4)),
+        ..LoaderOptions::new(2, phase)
+    };
+    let mut loader = Loader::new(set, &transform(random), options)?;
+    if one_in(random, 8) {
+        loader.set_position(extreme(random).parse().unwrap_or(3).min(1 << 53));
+    }
+    let len = loader.out_shape().iter().try_fold(2usize, |len, &extent| len.checked_mul(extent));
+    let Some(len) = len.filter(|&len| len <= MOST) else { return Ok(Accepted::Huge) };
+    input.foretold += loader.buffer_bytes() + (len * size_of::<f32>()) as u64;
+    let (mut data, mut labels) = (vec![0.0; len], [0.0; 2]);
+    loader.next_into(&mut data, &mut labels)?;
+    loader.next_into(&mut data, &mut labels)?;
+    Ok(Accepted::Used)
+}
+
+#[test]
+fn idx() {
+    let corpus = Corpus::new([idx_images(), idx_images(), idx_labels()]);
+    let bomb = bomb(&idx_images(), 64);
+    let folder = tempfile::tempdir().unwrap();
+    let [images, labels] =
+        ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"].map(|name| folder.path().join(name));
+    fuzz(
+        "idx",
+        1500,
+        |random| damaged(&corpus, &bomb, random),
+        |input| {
+            let are_labels = input.bytes.get(3) == Some(&1);
+            fs::write(&images, if are_labels { idx_images() } else { input.bytes.to_vec() })?;
+            fs::write(&labels, if are_labels { input.bytes.to_vec() } else { idx_labels() })?;
+            let idx = Idx::open(&images, &labels)?;
+            open_source(folder.path(), Phase::Train)?;
+            use_up(Arc::new(idx), input)
+        },
+    );
+}
+
+#[test]
+fn cifar() {
+    let record = |label: u8| [vec![label], vec![label * 20; 3072]].concat();
+    let corpus = Corpus::new([record(3), [record(0), record(9)].concat()]);
+    let bomb = bomb(&record(1), 448);
+    let folder = tempfile::tempdir().unwrap();
+    // Most damage is to the length, which is looked at first.
+    let make = |random: &mut Random| {
+        let mut bytes = damaged(&corpus, &bomb, random);
+        if one_in(random, 2) {
+            bytes.resize(3073 * (1 + below(random, 3)), 1);
+        }
+        bytes
+    };
+    fuzz("cifar", 1000, make, |input| {
+        // Nothing says how many records there are: as many as there are in the whole set may be read.
+        input.foretold = 60_000 * 3073;
+        fs::write(folder.path().join("test_batch.bin"), input.bytes)?;
+        let of_folder = open_source(folder.path(), Phase::Test)?;
+        let of_file = open_source(input.path, Phase::Test)?;
+        assert_eq!(of_folder.len(), of_file.len());
+        drop(of_folder);
+        use_up(of_file, input)
+    });
+}
+
+/// A small picture of every kind.
+fn pictures() -> Vec<Vec<u8>> {
+    let grey = DynamicImage::from(image::GrayImage::from_fn(9, 7, |x, y| image::Luma([(x * y * 3) as u8])));
+    let kinds = [
+        grey.clone(),
+        grey.to_rgb8().into(),
+        grey.to_rgba8().into(),
+        grey.to_luma16().into(),
+        grey.to_luma_alpha8().into(),
+    ];
+    let encoded = |picture: &DynamicImage, format: ImageFormat| {
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format).expect("memory takes everything");
+        bytes.into_inner()
+    };
+    let png = kinds.iter().map(|picture| encoded(picture, ImageFormat::Png));
+    png.chain(kinds[..2].iter().map(|picture| encoded(picture, ImageFormat::Jpeg))).collect()
+}
+
+/// Makes the checksum of every chunk of a PNG right again.
+fn mend_checksums(png: &mut [u8]) {
+    let mut at = 8;
+    while let Some(length) = png.get(at..at + 4) {
+        let length = u32::from_be_bytes(length.try_into().expect("four bytes")) as usize;
+        let Some(chunk) = png.get(at + 4..at + 8 + length) else { return };
+        let mut crc = Crc::new();
+        crc.update(chunk);
+        let Some(place) = png.get_mut(at + 8 + length..at + 12 + length) else { return };
+        place.copy_from_slice(&crc.sum().to_be_bytes());
+        at += 12 + length;
+    }
+}
+
+fn image_options(root: &Path, random: &mut Random) -> ImageOptions {
+    let sizes = [(0, 0), (0, 0), (5, 6), (1, 1), (7, 0), (20, 300)];
+    let (new_height, new_width) = *pick(random, &sizes);
+    ImageOptions { root_folder: root.to_owned(), new_height, new_width, is_color: one_in(random, 2) }
+}
+
+/// Pictures that take more are not decoded here: theirs are seconds of work.
+const MOST_DECODED: u64 = 1 << 30;
+
+/// What decoding a picture takes: its samples as they are stored, of up to 16 bits, and as bytes.
+fn decoded_bytes(bytes: &[u8]) -> u64 {
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok();
+    let size = reader.and_then(|reader| reader.into_dimensions().ok());
+    size.map_or(0, |(width, height)| 12u64.saturating_mul(u64::from(width) * u64::from(height)))
+}
+
+#[test]
+fn images() {
+    let corpus = Corpus::new(pictures());
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    fs::write(&list, "picture 0\npicture 3\n").unwrap();
+    let make = |random: &mut Random| {
+        let mut bytes = corpus.bytes(random);
+        if !one_in(random, 8) {
+            mend_checksums(&mut bytes);
+        }
+        bytes
+    };
+    fuzz("images", 2000, make, |input| {
+        fs::write(folder.path().join("picture"), input.bytes)?;
+        input.foretold = decoded_bytes(input.bytes);
+        let options = image_options(folder.path(), &mut input.random);
+        let set = ImageData::open_list(&list, &options)?;
+        if input.foretold > MOST_DECODED {
+            return Ok(Accepted::Huge);
+        }
+        use_up(Arc::new(set), input)
+    });
+}
+
+#[test]
+fn lists() {
+    let corpus = Corpus::new(["a.png 0\nb.jpg 1\n\n  a.png 2  \n", "b.jpg 16777217"]);
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = pictures();
+    fs::write(folder.path().join("a.png"), &pictures[0]).unwrap();
+    fs::write(folder.path().join("b.jpg"), pictures.last().expect("a JPEG")).unwrap();
+    fuzz(
+        "lists",
+        2000,
+        |random| corpus.text(random),
+        |input| {
+            let options = image_options(folder.path(), &mut input.random);
+            let set = ImageData::open_list(input.path, &options)?;
+            use_up(Arc::new(set), input)
+        },
+    );
+}
+
+#[test]
+fn means() {
+    let new = [&[0x3a, 4, 8, 1, 8, 1, 8, 1, 8, 2, 0x2a, 8][..], &[0; 8]].concat();
+    let old = [&[8, 1, 16, 1, 24, 1, 32, 1, 0x2d][..], &[0; 4]].concat();
+    let corpus = Corpus::new([[&[0x3a, 8][..], &new[2..]].concat(), new, old]);
+    fuzz(
+        "means",
+        3000,
+        |random| corpus.bytes(random),
+        |input| {
+            let mean = MeanImage::open(input.path)?;
+            assert_eq!(mean.shape.iter().product::<usize>(), mean.values.len());
+            Ok(Accepted::Used)
+        },
+    );
+}

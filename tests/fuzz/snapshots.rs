@@ -1,0 +1,147 @@
+//! Weights and solver states.
+
+use std::{cell::RefCell, fs, path::Path};
+
+use microbatch::{
+    tensor::Device,
+    trainer::{
+        Prepared, Solver, TrainError,
+        planning::PlanRecord,
+        snapshot::{load_solver_state, load_tensors, recorded_plans, weights_path},
+        spec::SolverSpec,
+    },
+};
+use tempfile::TempDir;
+
+use crate::{
+    convolution::device,
+    data::{idx_images, idx_labels},
+    harness::{Accepted, Random, fuzz},
+    mutate::{Corpus, one_in},
+    solvers::train_options,
+};
+use rand::SeedableRng;
+
+const NET: &str = "name: 'net'
+layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'images' batch_size: 2 } }
+layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
+  convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: 'xavier' } } }
+layer { name: 'norm' type: 'BatchNorm' bottom: 'conv' top: 'norm' }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'norm' top: 'ip'
+  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+
+/// A small training, and the snapshot of its second iteration.
+struct Training {
+    folder: TempDir,
+}
+
+impl Training {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("images"), idx_images()).unwrap();
+        fs::write(folder.path().join("labels"), idx_labels()).unwrap();
+        let training = Self { folder };
+        let mut random = Random::seed_from_u64(1);
+        let mut solver = training.prepared(&device(&mut random), None, &mut random).unwrap().start().unwrap();
+        solver.step().unwrap();
+        solver.step().unwrap();
+        solver.snapshot().unwrap();
+        training
+    }
+
+    fn prefix(&self) -> std::path::PathBuf {
+        self.folder.path().join("snapshot")
+    }
+
+    fn prepared(
+        &self,
+        device: &Device,
+        recorded: Option<PlanRecord>,
+        random: &mut Random,
+    ) -> Result<Prepared, TrainError> {
+        let text = format!(
+            "net_param {{ {NET} }} base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 max_iter: 9 test_iter: 1 \
+             test_interval: 1 snapshot_prefix: '{}'",
+            self.prefix().display()
+        );
+        let spec = SolverSpec::parse(&self.folder.path().join("solver.prototxt"), &text).unwrap();
+        let mut options = train_options(device, recorded, random);
+        options.synthetic = None;
+        Prepared::new(spec, &options, |_| ())
+    }
+
+    fn file(&self, kind: &str) -> Vec<u8> {
+        fs::read(self.folder.path().join(format!("snapshot_iter_2.{kind}"))).unwrap()
+    }
+}
+
+/// `file` as it is, and with a checksum that nobody looks for.
+fn seeds(file: Vec<u8>) -> [Vec<u8>; 2] {
+    let at = file.windows(5).position(|five| five == b"crc32").expect("a checksum");
+    let mut other = file.clone();
+    other[at] = b'C';
+    [file, other]
+}
+
+/// A damaged file: mostly only its header, as text, and then with the right length before it.
+fn damaged(corpus: &Corpus, random: &mut Random) -> Vec<u8> {
+    let file = corpus.seed(random);
+    let (length, rest) = file.split_first_chunk::<8>().expect("a length");
+    if one_in(random, 4) {
+        return corpus.bytes(random);
+    }
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let headers = Corpus::new([header]);
+    let header = headers.text(random);
+    [&(header.len() as u64).to_le_bytes(), &header[..], data].concat()
+}
+
+#[test]
+fn weights() {
+    let training = Training::new();
+    let corpus = Corpus::new(seeds(training.file("safetensors")));
+    let mut random = Random::seed_from_u64(1);
+    let solver = training.prepared(&device(&mut random), None, &mut random).unwrap().start().unwrap();
+    let solver: RefCell<Solver> = RefCell::new(solver);
+    fuzz(
+        "weights",
+        2000,
+        |random| damaged(&corpus, random),
+        |input| {
+            let tensors = load_tensors(input.path)?;
+            for (name, shape) in tensors.shapes() {
+                let mut values = vec![0.0; shape.iter().product()];
+                tensors.copy_to(name, shape, &mut values)?;
+            }
+            let mut solver = solver.borrow_mut();
+            solver.load_weights(input.path)?;
+            solver.step()?;
+            Ok(Accepted::Used)
+        },
+    );
+}
+
+#[test]
+fn state() {
+    let training = Training::new();
+    let corpus = Corpus::new(seeds(training.file("solverstate.safetensors")));
+    fuzz(
+        "state",
+        1000,
+        |random| damaged(&corpus, random),
+        |input| {
+            let beside = weights_path(Path::new(&input.path.with_file_name("snapshot")), 2);
+            fs::write(beside, training.file("safetensors"))?;
+            let (_, history) = load_solver_state(input.path)?;
+            let recorded = recorded_plans(&history)?;
+            let prepared = training.prepared(&device(&mut input.random), recorded, &mut input.random)?;
+            input.foretold = prepared.memory().arena.0 + prepared.memory().host.0;
+            let mut solver = prepared.start()?;
+            solver.restore(input.path)?;
+            solver.step()?;
+            solver.test(0)?;
+            Ok(Accepted::Used)
+        },
+    );
+}
