@@ -3,6 +3,7 @@
 mod bad_input;
 mod class_folders;
 mod cuda;
+mod cuda_faults;
 mod database;
 mod examples;
 mod fixtures;

@@ -7,10 +7,12 @@ use super::{
 use crate::{
     net::Net,
     planning::Planning,
+    snapshot::state_path,
     spec::SolverSpec,
     testing::{Candidates, Forced, gpu, own_gpu, plan_options, quick_profile, root},
 };
 use planner::{BatchSizePolicy, PlanOptions, PlannedKernel, WorkspacePolicy};
+use std::{path::Path, process::Command};
 use tensor::{
     Cpu, Device,
     testing::{COMPARABLE_ERROR, FIRST_LOSSES, assert_close, lenet_loss_tolerance},
@@ -204,4 +206,42 @@ fn a_loss_that_is_no_number_ends_the_training() {
     let mut solver = start_on(&gpu(), solver(&plain(8), "base_lr: 1e30 lr_policy: 'fixed'"));
     let error = (0..9).find_map(|_| solver.step().err()).expect("such a rate diverges");
     assert!(matches!(error, super::TrainError::Diverged { iteration: 1.., .. }), "{error}");
+}
+
+/// Names the folder of the snapshots to the process in which the GPU fails.
+const BROKEN: &str = "MICROBATCH_TEST_BROKEN_GPU";
+
+/// The GPU fails in a process of its own, as nothing runs on it there any more: every call is an error, and the snapshot
+/// before it is as good as ever.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_gpu_that_fails_is_a_sentence_and_keeps_the_snapshots() {
+    let name = "solver::tests::cuda::a_gpu_that_fails_is_a_sentence_and_keeps_the_snapshots";
+    if let Some(folder) = std::env::var_os(BROKEN) {
+        return fail_in(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut itself = Command::new(std::env::current_exe().unwrap());
+    let output = itself.args([name, "--exact", "--ignored"]).env(BROKEN, folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut solver = start_on(&own_gpu(), snapshotting(folder.path()));
+    solver.restore(&state_path(&folder.path().join("net"), 2)).unwrap();
+    assert_eq!(solver.iteration(), 2);
+    solver.step().unwrap();
+}
+
+fn snapshotting(folder: &Path) -> SolverSpec {
+    solver(&plain(8), &format!("{SGD} snapshot_prefix: '{}'", folder.join("net").display()))
+}
+
+fn fail_in(folder: &Path) {
+    let device = own_gpu();
+    let mut solver = start_on(&device, snapshotting(folder));
+    losses(&mut solver, 2);
+    solver.snapshot().unwrap();
+    let Device::Cuda(cuda) = &device else { unreachable!("it is a GPU") };
+    cuda.break_down();
+    let error = (0..2).find_map(|_| solver.step().err()).expect("the GPU has failed").to_string();
+    assert!(!error.contains('\n'), "{error}");
+    assert!(solver.step().is_err() && solver.snapshot().is_err() && solver.parameter("conv1.0").is_none());
 }
