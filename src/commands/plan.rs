@@ -30,7 +30,7 @@ enum Subject {
     Shapes {
         command: &'static str,
         device: Option<DeviceReport>,
-        recorded: Option<RecordedReport>,
+        recorded: Option<Box<RecordedReport>>,
         shapes: ShapesReport,
         notes: Vec<String>,
     },
@@ -136,7 +136,7 @@ fn plan_shapes(
         "microbatch plan: {} convolutions of {}, {} kernels",
         shapes.convolutions, shapes.source, shapes.kernels
     ))?;
-    let (device, recorded) = (origin.report(), origin.recorded.clone());
+    let (device, recorded) = (origin.report(), origin.recorded.clone().map(Box::new));
     if let Some(device) = &device {
         console.text(format!("  device      {device}"))?;
     }
