@@ -250,7 +250,9 @@ fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Fault> {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
-        let words = info.payload_as_str().unwrap_or_default().to_owned();
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let words = text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
         *lock(&PANIC) = Some(Fault { words: format!("{words} at {place}"), place });
     }));
     let result = panic::catch_unwind(AssertUnwindSafe(work));

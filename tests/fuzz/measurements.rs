@@ -4,7 +4,8 @@ use std::fs;
 
 use microbatch::{
     planner::{
-        BatchSizePolicy, Bytes, CostTable, Fronts, Kernel, KernelId, PlanOptions, WorkspacePolicy, plan,
+        BatchSizePolicy, Bytes, CostTable, Fronts, Kernel, KernelId, PlanOptions, WorkspacePolicy, coverage,
+        plan,
     },
     trainer::database::{Database, folder_name},
 };
@@ -36,7 +37,7 @@ fn use_up(table: &CostTable, random: &mut Random) -> Verdict {
         let batch_size_policy = *pick(random, &BatchSizePolicy::ALL);
         let options = PlanOptions { batch_size_policy, workspace_policy, limit, ..PlanOptions::default() };
         let _ = plan(&kernels, table, &options);
-        let _ = table.coverage(&kernels, &options);
+        let _ = coverage(table, &kernels, &options);
         if let Ok(fronts) = Fronts::new(&kernels, table, &options) {
             let _ = (fronts.curve(workspace_policy), fronts.smallest_limit(workspace_policy));
             let _ = fronts.price_ms_per_mib(workspace_policy, limit);

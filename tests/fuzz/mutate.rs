@@ -228,8 +228,8 @@ fn lines_of(text: &[u8]) -> Vec<Range<usize>> {
         at += line.len();
         at - line.len()..at
     });
-    let lines: Vec<Range<usize>> = lines.collect();
-    if lines.is_empty() { vec![0..0] } else { lines }
+    // An empty one at the end, so that there always is one.
+    lines.chain(std::iter::once(text.len()..text.len())).collect()
 }
 
 /// What stands in braces, with them.

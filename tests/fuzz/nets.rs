@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path};
 use microbatch::{
     cudnn_layers::conv::{cpu::algorithms, profile::geometry},
     planner::{
-        BatchSizePolicy, Bytes, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
+        BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
         WorkspacePolicy,
     },
     tensor::Device,
@@ -44,7 +44,7 @@ const MODELS: [&str; 5] = [
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Layer types with fields of theirs; what stands behind a field is drawn.
-const LAYERS: [(&str, &str, &[(&str, Field)]); 14] = [
+const LAYERS: [(&str, &str, Fields); 14] = [
     ("Convolution", "convolution_param", &CONVOLUTION),
     ("Convolution", "convolution_param", &CONVOLUTION),
     ("Convolution", "convolution_param", &CONVOLUTION),
@@ -104,6 +104,9 @@ const POOLING: [(&str, Field); 6] = [
     ("global_pooling", Field::Switch),
     ("round_mode", Field::Word(&["CEIL", "FLOOR"])),
 ];
+
+/// Names, and what stands behind them.
+type Fields = &'static [(&'static str, Field)];
 
 #[derive(Clone, Copy)]
 enum Field {

@@ -94,8 +94,8 @@ pub(crate) fn train_options(
 }
 
 fn check_rates(spec: &SolverSpec, random: &mut Random) {
-    for iteration in [0, 1, below(random, 1_000_000), usize::MAX] {
-        let rate = spec.learning_rate.rate(iteration, spec.max_iter);
+    for iteration in [0, 1, below(random, 1_000_000) as u64, u64::MAX] {
+        let rate = spec.rate(iteration);
         assert!(rate >= 0.0, "the learning rate of iteration {iteration} is {rate}");
     }
 }
