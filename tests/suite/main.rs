@@ -3,7 +3,6 @@
 mod bad_input;
 mod class_folders;
 mod cuda;
-mod cuda_faults;
 mod database;
 mod examples;
 mod fixtures;

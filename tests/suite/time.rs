@@ -111,13 +111,13 @@ fn the_options_of_planning_reach_the_plan() {
     for kernel in wr["kernels"].as_array().unwrap() {
         assert!(kernel["workspace_bytes"].as_u64().unwrap() <= 48 << 10, "{kernel}");
     }
-    let wd = plan("--total-workspace 300KiB");
+    let wd = plan("--total-workspace 300KiB --database measured");
     assert_eq!(wd["workspace_policy"], "wd");
     assert!(wd["workspace_total_bytes"].as_u64().unwrap() <= 300 << 10, "{wd}");
     assert!(
         wd["division"]["lower_bound_ms"].as_f64().unwrap() <= wd["time_ms"].as_f64().unwrap() * (1.0 + 1e-9)
     );
-    let ilp = plan("--total-workspace 300KiB --wd-solver ilp");
+    let ilp = plan("--total-workspace 300KiB --database measured --wd-solver ilp");
     assert_eq!((&wd["wd_solver"], &ilp["wd_solver"]), (&"exact".into(), &"ilp".into()));
     let [exact_ms, ilp_ms] = [&wd, &ilp].map(|plan| plan["time_ms"].as_f64().unwrap());
     assert!((exact_ms - ilp_ms).abs() <= 1e-7 * exact_ms, "{exact_ms} and {ilp_ms} ms");
