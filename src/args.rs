@@ -234,8 +234,8 @@ const OF_MEASURING: [&str; 16] = [
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Convolutions without a net")]
 pub struct ShapeArgs {
-    /// A CSV file of convolutions in DeepBench's columns, in this order or named in a first line: [source,] W, H, C_in, N,
-    /// C_out, kernel_w, kernel_h, pad_w, pad_h, stride_w, stride_h
+    /// A CSV file of convolutions in DeepBench's columns, in this order or named in a first line: source (may be left
+    /// out), W, H, C_in, N, C_out, kernel_w, kernel_h, pad_w, pad_h, stride_w, stride_h
     #[arg(long, value_name = "FILE", group = SHAPES, conflicts_with_all = OF_A_NET)]
     pub csv: Option<PathBuf>,
     /// A convolution, such as n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2; may be repeated

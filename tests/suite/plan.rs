@@ -409,7 +409,14 @@ fn a_list_needs_no_source() {
     folder.write("list.csv", "W,H,N\n20,10,1\n");
     refused(&folder, "plan --csv list.csv", &["list.csv:1", "C_in is missing", "[source] W H C_in N C_out"]);
     let help = folder.succeed("plan --help");
-    for part in ["[source,] W, H, C_in, N, C_out", "Planning:", "Measuring:", "Net:", "Run:", "Examples:\n"] {
+    for part in [
+        "source (may be left out), W, H, C_in, N, C_out",
+        "Planning:",
+        "Measuring:",
+        "Net:",
+        "Run:",
+        "Examples:\n",
+    ] {
         assert!(help.contains(part), "{part:?} is missing in:\n{help}");
     }
     assert!(folder.succeed("--help").contains("Exit codes: 0 success, 1 failure, 2 "));
