@@ -123,7 +123,7 @@ impl DeviceReport {
             Device::Cuda(cuda) => Self::Cuda {
                 id: format!("cuda:{}", cuda.info().ordinal),
                 name: cuda.info().to_string(),
-                versions: cudnn_layers::raw::versions(cuda),
+                versions: cudnn_layers::cudnn::versions(cuda),
                 math: if cuda.allows_tf32() { "tf32" } else { "fp32" },
             },
         }

@@ -129,7 +129,7 @@ pub(crate) fn mini_batch(net: &Net) -> usize {
 }
 
 /// The shape of what the net is fed.
-fn input(net: &Net) -> Option<&tensor::Shape> {
+fn input(net: &Net) -> Option<&tensor::TensorType> {
     let graph = net.graph();
     let source = graph.nodes.iter().find(|node| node.bottoms.is_empty())?;
     source.tops.first().map(|&top| &graph.values[top].shape)

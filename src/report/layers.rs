@@ -3,6 +3,7 @@
 use super::table::{Align, Table};
 use planner::Bytes;
 use serde::Serialize;
+use tensor::TensorType;
 use trainer::net::{
     Net, Scratch,
     schedule::{Pass, Step},
@@ -42,10 +43,10 @@ pub fn layer_memory(net: &Net) -> Vec<LayerMemory> {
             name: node.name.clone(),
             type_name: node.type_name,
             shape: node.tops.first().map_or_else(String::new, |&top| graph.values[top].shape.to_string()),
-            data_bytes: bytes(own().map(|value| value.shape.count()).sum()),
-            diff_bytes: bytes(own().filter(|value| value.needs_diff).map(|value| value.shape.count()).sum()),
-            workspace_bytes: bytes(scratch[0].max(scratch[1])),
-            weight_bytes: bytes(weights.map(|&param| graph.params[param].declaration.shape.count()).sum()),
+            data_bytes: own().map(|value| bytes(&value.shape)).sum(),
+            diff_bytes: own().filter(|value| value.needs_diff).map(|value| bytes(&value.shape)).sum(),
+            workspace_bytes: scratch[0].max(scratch[1]) as u64,
+            weight_bytes: weights.map(|&param| bytes(&graph.params[param].declaration.shape)).sum(),
         });
     }
     layers
@@ -78,6 +79,6 @@ fn scratch_len(scratch: Scratch) -> usize {
     scratch.segment().map_or_else(|| scratch.transient_len(), |span| span.len)
 }
 
-fn bytes(len: usize) -> u64 {
-    (len * size_of::<f32>()) as u64
+fn bytes(tensor: &TensorType) -> u64 {
+    tensor.space().bytes() as u64
 }

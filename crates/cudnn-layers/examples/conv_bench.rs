@@ -14,7 +14,7 @@ use cudnn_layers::conv::{
     operand_lens,
 };
 use std::time::{Duration, Instant};
-use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Span, testing::random};
+use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Cursor, Format, testing::random};
 
 /// A layer: name, input channels, image, output channels, filter, stride, padding; images and filters are square.
 type Layer = (&'static str, usize, usize, usize, usize, usize, usize);
@@ -83,13 +83,14 @@ fn main() {
 fn times_ms(algorithm: &dyn CpuAlgorithm, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, len: usize) -> [f64; 2] {
     let [a, b, out] = operand_lens(op, g);
     let (a, b, mut out) = (random(a, 1), random(b, 2), vec![0.0; out]);
-    let mut arena = Arena::new(len).expect("memory for the workspace");
-    let mut workspace = arena.view_mut(Span { offset: 0, len });
+    let span = Cursor::default().take(Format::F32, len);
+    let mut arena = Arena::new(span.len).expect("memory for the workspace");
+    let workspace = arena.view_mut(span).into_host();
     let mut run_ms = || {
         let start = Instant::now();
-        algorithm.prepare(cpu, op, g, &b, workspace.host());
+        algorithm.prepare(cpu, op, g, &b, workspace);
         let operands = Operands { a: &a, b: &b, out: &mut out };
-        algorithm.run(cpu, op, g, operands, Accumulate::Replace, workspace.host());
+        algorithm.run(cpu, op, g, operands, Accumulate::Replace, workspace);
         start.elapsed().as_secs_f64() * 1e3
     };
     run_ms();

@@ -4,8 +4,8 @@ use crate::status_call::status_call;
 use cudarc::cublas::sys;
 use std::ffi::{c_int, c_uint, c_void};
 use tensor::{
-    Accumulate,
-    cuda::{Cuda, CudaError, DeviceView, DeviceViewMut, Library, Stream},
+    Accumulate, View, ViewMut,
+    cuda::{Cuda, CudaError, Library, Stream},
 };
 
 /// cuBLAS on one GPU, working in that GPU's stream.
@@ -21,7 +21,7 @@ unsafe impl Send for Cublas {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Factor<'a> {
     /// The elements.
-    pub(crate) view: DeviceView<'a>,
+    pub(crate) view: View<'a>,
     /// Whether the transpose is what is stored.
     pub(crate) transposed: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) fn product(
     [m, n, k]: [usize; 3],
     a: Factor<'_>,
     b: Factor<'_>,
-    c: DeviceViewMut<'_>,
+    c: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     assert_eq!(
@@ -59,7 +59,7 @@ pub(crate) fn product(
 impl Cublas {
     /// Sets what belongs to the device: the arithmetic, and its scratch as the workspace. With one stream and one workspace
     /// cuBLAS gives the same result every time.
-    fn prepare(&mut self, tf32: bool, mut scratch: DeviceViewMut<'_>) -> Result<(), CudaError> {
+    fn prepare(&mut self, tf32: bool, mut scratch: ViewMut<'_>) -> Result<(), CudaError> {
         self.stream.bind()?;
         let math = match tf32 {
             true => sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
@@ -67,7 +67,7 @@ impl Cublas {
         };
         // SAFETY: the handle is alive.
         check("cublasSetMathMode", unsafe { status_call!(sys::cublasSetMathMode(self.handle, math)) })?;
-        let (address, bytes) = (scratch.address() as *mut c_void, scratch.len() * size_of::<f32>());
+        let (address, bytes) = (scratch.address::<u8>() as *mut c_void, scratch.len());
         // SAFETY: the handle is alive. `product` follows while the scratch is still lent, and is the only one to use it; its
         // work goes to the stream through which all else on this memory goes.
         let status = unsafe { status_call!(sys::cublasSetWorkspace_v2(self.handle, address, bytes)) };
@@ -79,7 +79,7 @@ impl Cublas {
         [m, n, k]: [usize; 3],
         a: Factor<'_>,
         b: Factor<'_>,
-        mut c: DeviceViewMut<'_>,
+        mut c: ViewMut<'_>,
         accumulate: Accumulate,
     ) -> Result<(), CudaError> {
         let one = 1.0f32;
@@ -103,12 +103,12 @@ impl Cublas {
                 m,
                 k,
                 &one,
-                b.view.address() as *const f32,
+                b.view.address::<f32>() as *const f32,
                 row_of_b,
-                a.view.address() as *const f32,
+                a.view.address::<f32>() as *const f32,
                 row_of_a,
                 &beta,
-                c.address() as *mut f32,
+                c.address::<f32>() as *mut f32,
                 n,
             ))
         };

@@ -40,11 +40,30 @@ pub(crate) fn for_each_run<const OUTPUTS: usize>(
     outputs: [&mut [f32]; OUTPUTS],
     body: impl Fn(Range<usize>, [&mut [f32]; OUTPUTS]) + Sync,
 ) {
-    let sizes = outputs.each_ref().map(|output| {
-        assert!(output.len().is_multiple_of(items.max(1)), "{} elements for {items} items", output.len());
-        output.len() / items.max(1)
-    });
-    let shared = outputs.map(SharedMut::new);
+    for_each_run_with(
+        cpu,
+        items,
+        run,
+        (outputs, &mut [] as &mut [u8]),
+        #[inline(always)]
+        |range, outputs, _| body(range, outputs),
+    );
+}
+
+/// The same with one more output, of another type.
+pub(crate) fn for_each_run_with<const OUTPUTS: usize, T: Send>(
+    cpu: &Cpu,
+    items: usize,
+    run: usize,
+    (outputs, other): ([&mut [f32]; OUTPUTS], &mut [T]),
+    body: impl Fn(Range<usize>, [&mut [f32]; OUTPUTS], &mut [T]) + Sync,
+) {
+    let size = |len: usize| {
+        assert!(len.is_multiple_of(items.max(1)), "{len} elements for {items} items");
+        len / items.max(1)
+    };
+    let (sizes, other_size) = (outputs.each_ref().map(|output| size(output.len())), size(other.len()));
+    let (shared, other) = (outputs.map(SharedMut::new), SharedMut::new(other));
     cpu.for_each(items.div_ceil(run), |task| {
         let range = task * run..((task + 1) * run).min(items);
         let parts = std::array::from_fn(|output| {
@@ -52,9 +71,11 @@ pub(crate) fn for_each_run<const OUTPUTS: usize>(
             // SAFETY: every task takes the elements of its own items only, and ranges of tasks do not overlap.
             unsafe { shared.slice(range.start * size..range.end * size) }
         });
+        // SAFETY: as above.
+        let part = unsafe { other.slice(range.start * other_size..range.end * other_size) };
         vectorised(
             #[inline(always)]
-            || body(range, parts),
+            || body(range, parts, part),
         );
     });
 }

@@ -122,9 +122,9 @@ impl ChannelSums {
         grid([(self.channels as u32).div_ceil(THREADS / 32), 1], THREADS)
     }
 
-    /// Single-precision elements of scratch memory that `sums` partial sums per channel take.
+    /// Bytes of scratch memory that `sums` partial sums per channel, in double precision, take.
     pub(crate) fn partials_len(&self, sums: usize) -> usize {
-        if self.parts == 1 { 0 } else { 2 * sums * self.channels * self.parts as usize }
+        if self.parts == 1 { 0 } else { sums * self.channels * self.parts as usize * size_of::<f64>() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A blob seen from one of its axes.
 
-use tensor::Shape;
+use tensor::{Layout, TensorType};
 
-/// A blob as `outer x axis x inner` elements in row-major order. For the channels of images: samples, channels, pixels.
+/// A blob as `outer x axis x inner` elements in the order of memory. For the channels of images: samples, channels, pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AxisExtents {
     /// The product of the extents before the axis.
@@ -14,9 +14,15 @@ pub struct AxisExtents {
 }
 
 impl AxisExtents {
-    /// `shape` seen from its axis number `axis`.
-    pub fn new(shape: &Shape, axis: usize) -> Self {
-        Self { outer: shape.count_before(axis), axis: shape.dim(axis), inner: shape.count_from(axis + 1) }
+    /// A blob seen from its axis number `axis`.
+    pub fn new(blob: &TensorType, axis: usize) -> Self {
+        match blob.format().layout {
+            Layout::Nchw => Self {
+                outer: blob.count_before(axis),
+                axis: blob.dim(axis),
+                inner: blob.count_from(axis + 1),
+            },
+        }
     }
 
     /// The number of elements.

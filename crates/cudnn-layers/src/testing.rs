@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 use tensor::{
-    Access, Accumulate, Arena, Cpu, Device, Lease, Span, View, ViewMut,
+    ALIGNMENT, Accumulate, Arena, Cpu, Device, Format, Span, View, ViewMut,
     cuda::CudaError,
     testing::{assert_close, random},
 };
@@ -156,47 +156,45 @@ fn run_once(
         .zip(inputs.iter().copied().chain([start]))
         .map(|(number, values)| {
             let offset = end + shift * (1 + number % 3);
-            end = (offset + values.len() + GUARD).next_multiple_of(tensor::arena::ALIGNMENT);
-            (Span { offset, len: values.len() }, values)
+            end = (offset + values.len() + GUARD).next_multiple_of(ALIGNMENT / size_of::<f32>());
+            (floats(offset, values.len()), values)
         })
         .collect();
     let mut before = vec![f32::NAN; end];
     for (span, values) in &operands {
-        before[span.offset..][..span.len].copy_from_slice(values);
+        before[elements(span)].copy_from_slice(values);
     }
-    let all = Span { offset: 0, len: end };
-    let mut arena = Arena::on(device, end).unwrap();
-    let filled = arena.fill(all, |values| -> Result<(), CudaError> {
+    let all = floats(0, end);
+    let mut arena = Arena::on(device, all.len).unwrap();
+    let filled = arena.fill(all, |values: &mut [f32]| -> Result<(), CudaError> {
         values.copy_from_slice(&before);
         Ok(())
     });
     filled.unwrap();
     let (&(out_span, _), input_spans) = operands.split_last().expect("an output");
-    let requests: Vec<_> = input_spans
-        .iter()
-        .map(|&(span, _)| (span, Access::Read))
-        .chain([(out_span, Access::Write)])
-        .collect();
-    let mut leases = arena.lease(&requests).unwrap();
-    let Some(Lease::Write(out)) = leases.pop() else { unreachable!("the output comes last") };
-    let views: Vec<View<'_>> = leases
-        .into_iter()
-        .map(|lease| match lease {
-            Lease::Read(view) => view,
-            Lease::Write(_) => unreachable!("inputs are read"),
-        })
-        .collect();
-    op(device, &views, out);
+    let input_spans: Vec<Span> = input_spans.iter().map(|&(span, _)| span).collect();
+    let (views, mut out) = arena.lease_all(&input_spans, &[out_span]).unwrap();
+    op(device, &views, out.remove(0));
     device.check().unwrap();
-    let after = arena.read(all).unwrap();
+    let after = arena.read::<f32>(all).unwrap();
     for (i, (after, before)) in after.iter().zip(&before).enumerate() {
-        let in_output = (out_span.offset..out_span.offset + out_span.len).contains(&i);
+        let in_output = elements(&out_span).contains(&i);
         assert!(
             in_output || after.to_bits() == before.to_bits(),
             "element {i} was written, {out_span:?} may be"
         );
     }
-    after[out_span.offset..][..out_span.len].to_vec()
+    after[elements(&out_span)].to_vec()
+}
+
+/// The place of `len` elements from element `offset` on.
+fn floats(offset: usize, len: usize) -> Span {
+    Span { offset: offset * size_of::<f32>(), len: len * size_of::<f32>(), format: Format::F32 }
+}
+
+/// The elements of an arena of floats that lie there.
+fn elements(span: &Span) -> std::ops::Range<usize> {
+    span.offset / size_of::<f32>()..span.end() / size_of::<f32>()
 }
 
 /// `x` through a ReLU of its own.

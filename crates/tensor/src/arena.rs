@@ -1,59 +1,17 @@
 //! One allocation for everything a net touches.
 
 use crate::{
-    Device, View, ViewMut,
-    cuda::{CudaError, DeviceArena},
+    ALIGNMENT, Address, Device, Element, Format, Span, TaggedBytes, View, ViewMut,
+    cuda::{CudaError, DeviceMemory, Stream},
 };
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 use thiserror::Error;
-
-/// Offsets in an arena are multiples of this many elements, 256 bytes: what a GPU's own allocations are aligned to, and
-/// several cache lines.
-pub const ALIGNMENT: usize = 64;
-
-/// A run of elements of an arena: `offset` and `len` count `f32`s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Span {
-    /// First element; a multiple of [`ALIGNMENT`] for planned buffers.
-    pub offset: usize,
-    /// Number of elements.
-    pub len: usize,
-}
-
-impl Span {
-    fn end(&self) -> usize {
-        self.offset + self.len
-    }
-
-    /// Whether the two share an element.
-    pub fn overlaps(&self, other: &Span) -> bool {
-        self.len > 0 && other.len > 0 && self.offset < other.end() && other.offset < self.end()
-    }
-}
-
-/// How a step uses a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Only read.
-    Read,
-    /// Written, and possibly read.
-    Write,
-}
-
-/// A buffer handed out for one step.
-#[derive(Debug)]
-pub enum Lease<'a> {
-    /// For reading.
-    Read(View<'a>),
-    /// For writing.
-    Write(ViewMut<'a>),
-}
 
 /// Why buffers could not be handed out together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArenaError {
-    /// A buffer to be written shares elements with another one of the same step.
-    #[error("elements {first:?} and {second:?} overlap in the arena, and one of them is to be written")]
+    /// A buffer to be written shares bytes with another one of the same step.
+    #[error("{first:?} and {second:?} overlap in the arena, and one of them is to be written")]
     Overlap {
         /// One buffer.
         first: Span,
@@ -61,7 +19,7 @@ pub enum ArenaError {
         second: Span,
     },
     /// A buffer lies outside the arena.
-    #[error("elements {span:?} lie outside an arena of {len} elements")]
+    #[error("{span:?} lies outside an arena of {len} bytes")]
     Outside {
         /// The buffer.
         span: Span,
@@ -95,19 +53,27 @@ pub fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>, MemoryError> 
 
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(256))]
-struct Block([f32; ALIGNMENT]);
+struct Block([u8; ALIGNMENT]);
 
-/// One zeroed, aligned allocation in a device's memory. Buffers are [`Span`]s of it; a step leases all of its buffers at
-/// once.
+/// One aligned allocation in a device's memory. Buffers are [`Span`]s of it; a step leases all of its buffers at once.
 pub struct Arena(Memory);
 
 enum Memory {
     Host(Vec<Block>),
-    Device(DeviceArena),
+    Device(DeviceMemory),
 }
 
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arena({} bytes)", self.len())
+    }
+}
+
+/// What [`Arena::lease_all`] hands out: for reading, and for writing.
+pub type Leases<'a> = (Vec<View<'a>>, Vec<ViewMut<'a>>);
+
 impl Arena {
-    /// Room for `len` elements in host memory, rounded up to a whole [`ALIGNMENT`].
+    /// `len` bytes of host memory, rounded up to a multiple of [`ALIGNMENT`], all 0.
     ///
     /// # Errors
     /// The system does not give that much.
@@ -115,7 +81,7 @@ impl Arena {
         Ok(Self(Memory::Host(zeroed(len.div_ceil(ALIGNMENT))?)))
     }
 
-    /// Room for `len` elements in the memory of `device`, likewise.
+    /// The same in the memory of `device`.
     ///
     /// # Errors
     /// The system or the GPU has not that much memory left.
@@ -123,18 +89,26 @@ impl Arena {
         match device {
             Device::Cpu(_) => Self::new(len),
             Device::Cuda(cuda) => {
-                let mut arena = DeviceArena::new(cuda.stream(), len.next_multiple_of(ALIGNMENT))?;
-                arena.zero()?;
-                Ok(Self(Memory::Device(arena)))
+                let mut arena = Self::unset(cuda.stream(), len)?;
+                arena.set(arena.all(), 0)?;
+                Ok(arena)
             }
         }
     }
 
-    /// The number of elements.
+    /// The same in the memory of the GPU of `stream`, with the contents that it had before.
+    ///
+    /// # Errors
+    /// The GPU has not that much memory left.
+    pub fn unset(stream: &Stream, len: usize) -> Result<Self, CudaError> {
+        DeviceMemory::new(stream, len.next_multiple_of(ALIGNMENT)).map(|memory| Self(Memory::Device(memory)))
+    }
+
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Memory::Host(blocks) => blocks.len() * ALIGNMENT,
-            Memory::Device(arena) => arena.len(),
+            Memory::Host(blocks) => size_of_val(blocks.as_slice()),
+            Memory::Device(memory) => memory.len(),
         }
     }
 
@@ -143,15 +117,23 @@ impl Arena {
         self.len() == 0
     }
 
+    /// All of its bytes.
+    pub fn all(&self) -> Span {
+        Span::bytes(0, self.len())
+    }
+
     /// One buffer for reading.
     ///
     /// # Panics
     /// If the span lies outside the arena.
     pub fn view(&self, span: Span) -> View<'_> {
-        match &self.0 {
-            Memory::Host(blocks) => View::from(&elements(blocks)[span.offset..span.end()]),
-            Memory::Device(arena) => View::from(arena.view(span)),
-        }
+        assert!(span.end() <= self.len(), "{span:?} lies outside {} bytes", self.len());
+        let base = match &self.0 {
+            Memory::Host(blocks) => Address::Host(blocks.as_ptr().cast_mut().cast()),
+            Memory::Device(memory) => memory.address(),
+        };
+        // SAFETY: the span lies inside the allocation, which is borrowed.
+        unsafe { part(base, span) }
     }
 
     /// One buffer for writing.
@@ -159,10 +141,45 @@ impl Arena {
     /// # Panics
     /// If the span lies outside the arena.
     pub fn view_mut(&mut self, span: Span) -> ViewMut<'_> {
-        match &mut self.0 {
-            Memory::Host(blocks) => ViewMut::from(&mut elements_mut(blocks)[span.offset..span.end()]),
-            Memory::Device(arena) => ViewMut::from(arena.view_mut(span)),
-        }
+        let ([], [view]) = self.lease([], [span]).expect("a span of the arena");
+        view
+    }
+
+    /// Several buffers at once, to read and to write. A buffer to be written may overlap no other one.
+    ///
+    /// # Errors
+    /// [`ArenaError`] for an overlap with a written buffer or a buffer outside the arena.
+    pub fn lease<const R: usize, const W: usize>(
+        &mut self,
+        reads: [Span; R],
+        writes: [Span; W],
+    ) -> Result<([View<'_>; R], [ViewMut<'_>; W]), ArenaError> {
+        let base = self.base_for(&reads, &writes)?;
+        // SAFETY: `base_for` found what `part` demands.
+        let reads = reads.map(|span| unsafe { part(base, span) });
+        // SAFETY: as above.
+        Ok((reads, writes.map(|span| unsafe { part(base, span) })))
+    }
+
+    /// As [`Arena::lease`] for any number of buffers.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lease_all(&mut self, reads: &[Span], writes: &[Span]) -> Result<Leases<'_>, ArenaError> {
+        let base = self.base_for(reads, writes)?;
+        // SAFETY: `base_for` found what `part` demands.
+        let reads = reads.iter().map(|&span| unsafe { part(base, span) });
+        // SAFETY: as above.
+        Ok((reads.collect(), writes.iter().map(|&span| unsafe { part(base, span) }).collect()))
+    }
+
+    /// Where the arena begins, if these buffers can be leased together.
+    fn base_for(&mut self, reads: &[Span], writes: &[Span]) -> Result<Address, ArenaError> {
+        check(reads, writes, self.len())?;
+        Ok(match &mut self.0 {
+            Memory::Host(blocks) => Address::Host(blocks.as_mut_ptr().cast()),
+            Memory::Device(memory) => memory.address(),
+        })
     }
 
     /// The elements of `span` after all work asked for so far: those of a GPU copied to the host.
@@ -171,11 +188,16 @@ impl Arena {
     /// Work of a GPU failed, or the copy does.
     ///
     /// # Panics
-    /// If the span lies outside the arena.
-    pub fn read(&self, span: Span) -> Result<Cow<'_, [f32]>, CudaError> {
+    /// If the span lies outside the arena, or its elements are of another type.
+    pub fn read<T: Element>(&self, span: Span) -> Result<Cow<'_, [T]>, CudaError> {
+        let view = self.view(span);
         match &self.0 {
-            Memory::Host(_) => Ok(Cow::Borrowed(self.view(span).host())),
-            Memory::Device(arena) => arena.download(span).map(Cow::Owned),
+            Memory::Host(_) => Ok(Cow::Borrowed(view.host())),
+            Memory::Device(memory) => {
+                let mut values = vec![T::zeroed(); view.len()];
+                memory.stream().download(view, &mut values)?;
+                Ok(Cow::Owned(values))
+            }
         }
     }
 
@@ -185,70 +207,81 @@ impl Arena {
     /// What `fill` returns, or a GPU is lost.
     ///
     /// # Panics
-    /// If the span lies outside the arena.
-    pub fn fill<R, E: From<CudaError>>(
+    /// As [`Arena::read`].
+    pub fn fill<T: Element, R, E: From<CudaError>>(
         &mut self,
         span: Span,
-        fill: impl FnOnce(&mut [f32]) -> Result<R, E>,
+        fill: impl FnOnce(&mut [T]) -> Result<R, E>,
     ) -> Result<R, E> {
-        let Memory::Device(arena) = &mut self.0 else { return fill(self.view_mut(span).host()) };
-        let mut values = vec![0.0; span.len];
+        let Memory::Device(memory) = &self.0 else { return fill(self.view_mut(span).host()) };
+        let stream = memory.stream().clone();
+        let mut values = vec![T::zeroed(); self.view(span).len()];
         let result = fill(&mut values)?;
-        arena.upload(span, &values)?;
+        stream.upload(&values, self.view_mut(span))?;
         Ok(result)
     }
 
-    /// Several buffers at once, in the order of `requests`. A written buffer may overlap no other one.
+    /// Fills `span` with the values of `pattern`, over and over.
     ///
     /// # Errors
-    /// [`ArenaError`] for an overlap with a written buffer or a buffer outside the arena.
-    pub fn lease(&mut self, requests: &[(Span, Access)]) -> Result<Vec<Lease<'_>>, ArenaError> {
-        let blocks = match &mut self.0 {
-            Memory::Host(blocks) => blocks,
-            Memory::Device(arena) => return arena.lease(requests),
+    /// A GPU is lost.
+    ///
+    /// # Panics
+    /// As [`Arena::read`], or if there are no values.
+    pub fn repeat<T: Element>(&mut self, span: Span, pattern: &[T]) -> Result<(), CudaError> {
+        let Memory::Device(memory) = &self.0 else {
+            let values = self.view_mut(span).into_host::<T>();
+            values.chunks_mut(pattern.len()).for_each(|to| to.copy_from_slice(&pattern[..to.len()]));
+            return Ok(());
         };
-        check(requests, blocks.len() * ALIGNMENT)?;
-        let base = elements_mut(blocks).as_mut_ptr();
-        let lease = |&(span, access): &(Span, Access)| match access {
-            // SAFETY: `check` found the span inside the allocation and free of overlap with every written span; the
-            // result borrows the arena mutably, so nothing else reaches these elements while it lives.
-            Access::Read => Lease::Read(View::from(unsafe {
-                std::slice::from_raw_parts(base.add(span.offset).cast_const(), span.len)
-            })),
-            // SAFETY: as above, and `check` found that no other request shares an element with this one.
-            Access::Write => Lease::Write(ViewMut::from(unsafe {
-                std::slice::from_raw_parts_mut(base.add(span.offset), span.len)
-            })),
+        let (stream, len) = (memory.stream().clone(), self.view(span).len());
+        let mut filled = pattern.len().min(len);
+        stream.upload(&pattern[..filled], self.view_mut(span.slice(0..filled)))?;
+        while filled < len {
+            // What is there already is copied behind itself: the pattern doubles with every copy.
+            let more = filled.min(len - filled);
+            let spans = [span.slice(0..more), span.slice(filled..filled + more)];
+            let ([from], [to]) = self.lease([spans[0]], [spans[1]]).expect("one behind the other");
+            stream.copy(from, to)?;
+            filled += more;
+        }
+        Ok(())
+    }
+
+    /// Sets every byte of `span`: with 0 numbers are 0, with 0xff they are NaN, which nobody may read.
+    ///
+    /// # Errors
+    /// A GPU is lost.
+    ///
+    /// # Panics
+    /// If the span lies outside the arena.
+    pub fn set(&mut self, span: Span, byte: u8) -> Result<(), CudaError> {
+        let Memory::Device(memory) = &self.0 else {
+            self.view_mut(span.tagged(Format::U8)).host::<u8>().fill(byte);
+            return Ok(());
         };
-        Ok(requests.iter().map(lease).collect())
+        memory.stream().clone().set(self.view_mut(span), byte)
     }
 }
 
-fn elements(blocks: &[Block]) -> &[f32] {
-    bytemuck::cast_slice(blocks)
-}
-
-fn elements_mut(blocks: &mut [Block]) -> &mut [f32] {
-    bytemuck::cast_slice_mut(blocks)
-}
-
-/// What [`Arena::lease`] promises, for an arena of `len` elements on any device.
-pub(crate) fn check(requests: &[(Span, Access)], len: usize) -> Result<(), ArenaError> {
+/// What [`Arena::lease`] promises, for an arena of `len` bytes.
+fn check(reads: &[Span], writes: &[Span], len: usize) -> Result<(), ArenaError> {
+    let all = || reads.iter().map(|span| (*span, false)).chain(writes.iter().map(|span| (*span, true)));
     let is_outside = |span: &Span| span.offset.checked_add(span.len).is_none_or(|end| end > len);
-    if let Some(&(span, _)) = requests.iter().find(|(span, _)| is_outside(span)) {
+    if let Some((span, _)) = all().find(|(span, _)| is_outside(span)) {
         return Err(ArenaError::Outside { span, len });
     }
-    let mut sorted: Vec<_> = requests.iter().filter(|(span, _)| span.len > 0).collect();
+    let mut sorted: Vec<(Span, bool)> = all().filter(|(span, _)| span.len > 0).collect();
     sorted.sort_unstable_by_key(|(span, _)| span.offset);
     // By rising offset, what a span can overlap is the one of furthest end before it, or, if it is only read, the written
     // one of furthest end.
     let [mut furthest, mut furthest_written] = [Span::default(); 2];
-    for &&(span, access) in &sorted {
-        let other = if access == Access::Write { furthest } else { furthest_written };
+    for (span, is_written) in sorted {
+        let other = if is_written { furthest } else { furthest_written };
         if other.overlaps(&span) {
             return Err(ArenaError::Overlap { first: other, second: span });
         }
-        if access == Access::Write {
+        if is_written {
             furthest_written = span; // as it overlaps none before it, it ends behind them all
         }
         if span.end() > furthest.end() {
@@ -258,31 +291,37 @@ pub(crate) fn check(requests: &[(Span, Access)], len: usize) -> Result<(), Arena
     Ok(())
 }
 
+/// # Safety
+/// The span lies inside the allocation at `base`, which is borrowed as long as `B` lives, mutably if anything is written; a
+/// span to be written overlaps no other one.
+unsafe fn part<B>(base: Address, span: Span) -> TaggedBytes<B> {
+    // SAFETY: the caller's promise.
+    unsafe { TaggedBytes::from_raw(base.offset(span.offset), span.len, span.format) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Cursor, cuda::probe};
 
-    const A: Span = Span { offset: 0, len: 16 };
-    const B: Span = Span { offset: 64, len: 10 };
+    const A: Span = Span { offset: 0, len: 64, format: Format::F32 };
+    const B: Span = Span { offset: 256, len: 40, format: Format::F32 };
 
     #[test]
     fn hands_out_disjoint_buffers_together() {
-        let mut arena = Arena::new(74).unwrap();
-        let leases = arena.lease(&[(A, Access::Read), (B, Access::Write), (A, Access::Read)]).unwrap();
-        let [Lease::Read(a), Lease::Write(mut b), Lease::Read(_)] =
-            <[Lease<'_>; 3]>::try_from(leases).unwrap()
-        else {
-            panic!("leases come in the order of the requests")
-        };
-        b.host().fill(a.host()[0] + 2.0);
-        assert_eq!(arena.view(B).host(), [2.0; 10]);
-        assert_eq!(arena.view(A).host(), [0.0; 16]);
-        assert_eq!(arena.view(A).host().as_ptr().align_offset(256), 0);
+        let mut arena = Arena::new(296).unwrap();
+        let ([a, _], [mut b]) = arena.lease([A, A], [B]).unwrap();
+        b.host::<f32>().fill(a.host::<f32>()[0] + 2.0);
+        assert_eq!(arena.view(B).host::<f32>(), [2.0; 10]);
+        assert_eq!(arena.view(A).host::<f32>(), [0.0; 16]);
+        assert_eq!(arena.view(A).host::<f32>().as_ptr().align_offset(ALIGNMENT), 0);
+        let (reads, writes) = arena.lease_all(&[A], &[B]).unwrap();
+        assert_eq!((reads[0].len(), writes[0].len()), (16, 10));
     }
 
     #[test]
     fn memory_that_cannot_be_had_is_an_error() {
-        for len in [1 << 50, usize::MAX] {
+        for len in [1 << 52, usize::MAX] {
             let error = Arena::new(len).map(|arena| arena.len()).unwrap_err();
             assert!(error.to_string().starts_with("the system does not give this process"), "{error}");
         }
@@ -290,18 +329,17 @@ mod tests {
 
     #[test]
     fn refuses_a_written_overlap_and_a_span_outside() {
-        let mut arena = Arena::new(64).unwrap();
-        let inner = Span { offset: 8, len: 4 };
-        for (first, second) in [(Access::Read, Access::Write), (Access::Write, Access::Read)] {
-            let error = arena.lease(&[(A, first), (inner, second)]).unwrap_err();
+        let mut arena = Arena::new(256).unwrap();
+        let inner = Span { offset: 32, len: 16, ..A };
+        for (reads, writes) in [(&[A][..], &[inner][..]), (&[inner], &[A]), (&[], &[A, inner])] {
+            let error = arena.lease_all(reads, writes).unwrap_err();
             assert_eq!(error, ArenaError::Overlap { first: A, second: inner });
         }
-        let outside = Span { offset: 62, len: 3 };
-        assert_eq!(
-            arena.lease(&[(outside, Access::Read)]).unwrap_err(),
-            ArenaError::Outside { span: outside, len: 64 }
-        );
-        assert!(arena.lease(&[(Span { offset: 4, len: 0 }, Access::Write), (A, Access::Write)]).is_ok());
+        let outside = Span::bytes(250, 7);
+        let error = arena.lease([outside], []).unwrap_err();
+        assert_eq!(error, ArenaError::Outside { span: outside, len: 256 });
+        assert!(arena.lease([], [Span::bytes(4, 0), A]).is_ok());
+        assert!(arena.lease([A, inner], []).is_ok());
     }
 
     /// Against the definition, pair by pair.
@@ -311,18 +349,14 @@ mod tests {
         let mut rng = crate::rng::stream(3, 0);
         let mut refused = 0;
         for _ in 0..2000 {
-            let requests: Vec<(Span, Access)> = (0..rng.random_range(1..8))
-                .map(|_| {
-                    let span = Span { offset: rng.random_range(0..60), len: rng.random_range(0..12) };
-                    (span, if rng.random_range(0..3) == 0 { Access::Write } else { Access::Read })
-                })
-                .collect();
-            let clash = |i: usize, j: usize| {
-                let ((a, how_a), (b, how_b)) = (requests[i], requests[j]);
-                a.overlaps(&b) && (how_a == Access::Write || how_b == Access::Write)
+            let mut draw = |most: usize| -> Vec<Span> {
+                let count = rng.random_range(0..most);
+                (0..count).map(|_| Span::bytes(rng.random_range(0..60), rng.random_range(0..12))).collect()
             };
-            let overlap = (0..requests.len()).any(|i| (0..i).any(|j| clash(i, j)));
-            assert_eq!(check(&requests, 80).is_err(), overlap, "{requests:?}");
+            let (reads, writes) = (draw(6), draw(4));
+            let clash = |i: usize| reads.iter().chain(&writes[..i]).any(|other| other.overlaps(&writes[i]));
+            let overlap = (0..writes.len()).any(clash);
+            assert_eq!(check(&reads, &writes, 80).is_err(), overlap, "{reads:?} {writes:?}");
             refused += usize::from(overlap);
         }
         assert!((500..1900).contains(&refused), "{refused} of 2000");
@@ -330,10 +364,49 @@ mod tests {
 
     #[test]
     fn twenty_thousand_buffers_are_checked_at_once() {
-        let requests: Vec<_> =
-            (0..20_000).map(|i| (Span { offset: i * 64, len: 64 }, Access::Write)).collect();
+        let writes: Vec<_> = (0..20_000).map(|i| Span::bytes(i * 64, 64)).collect();
         let start = std::time::Instant::now();
-        (0..50).for_each(|_| check(&requests, 20_000 * 64).unwrap());
+        (0..50).for_each(|_| check(&[], &writes, 20_000 * 64).unwrap());
         assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    }
+
+    /// What the memory of every device does.
+    fn memory_holds_what_was_put_there(mut arena: Arena) {
+        let mut cursor = Cursor::default();
+        let [a, b] = [60, 100].map(|len| cursor.take(Format::F32, len));
+        assert_eq!((b.offset, cursor.end(), arena.len()), (256, 768, 768));
+        arena.set(arena.all(), 0xff).unwrap();
+        arena.repeat(b, &[1.0f32, 2.0, 3.0]).unwrap();
+        let put = |values: &mut [f32]| -> Result<(), CudaError> {
+            values.copy_from_slice(&[7.0, 8.0]);
+            Ok(())
+        };
+        arena.fill(a.slice(2..4), put).unwrap();
+        let values = arena.read::<f32>(a).unwrap();
+        assert_eq!(values[2..4], [7.0, 8.0]);
+        assert!(values[..2].iter().chain(&values[4..]).all(|value| value.is_nan()));
+        let values = arena.read::<f32>(b).unwrap();
+        assert!(values.iter().enumerate().all(|(i, &value)| value == [1.0, 2.0, 3.0][i % 3]));
+    }
+
+    #[test]
+    fn memory_of_the_host_holds_what_was_put_there() {
+        memory_holds_what_was_put_there(Arena::new(700).unwrap());
+    }
+
+    #[test]
+    #[ignore = "needs an NVIDIA GPU"]
+    fn cuda_memory_holds_what_was_put_there() {
+        let cuda = probe().unwrap().open(0).unwrap();
+        memory_holds_what_was_put_there(Arena::unset(cuda.stream(), 700).unwrap());
+    }
+
+    #[test]
+    #[ignore = "needs an NVIDIA GPU"]
+    fn cuda_too_much_memory_is_an_error_and_the_device_lives_on() {
+        let cuda = probe().unwrap().open(0).unwrap();
+        let Err(error) = Arena::unset(cuda.stream(), 1 << 52) else { panic!("4 PiB") };
+        assert!(error.to_string().contains("OUT_OF_MEMORY"), "{error}");
+        assert!(Arena::unset(cuda.stream(), 16).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! The devices a net can run on.
 
 use crate::{
-    Cpu, ViewMut,
+    Cpu, Format, ViewMut,
     cuda::{Cuda, CudaError, Event},
 };
 use std::time::Instant;
@@ -66,8 +66,8 @@ impl Device {
     /// Writes zeros.
     pub fn zero(&self, mut view: ViewMut<'_>) {
         match self {
-            Device::Cpu(_) => view.host().fill(0.0),
-            Device::Cuda(cuda) => cuda.note(view.device().zero(cuda.stream())),
+            Device::Cpu(_) => view.take(Format::U8, view.byte_len()).host::<u8>().fill(0),
+            Device::Cuda(cuda) => cuda.note(cuda.stream().set(view, 0)),
         }
     }
 

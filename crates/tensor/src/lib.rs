@@ -1,13 +1,14 @@
-//! Shapes, geometry, views, the arena, and the devices with their primitives.
+//! Types of tensors, geometry, views, the arena, and the devices with their primitives.
 //!
-//! This crate knows nothing of layers or planning. Everything above it works on [`View`] and [`ViewMut`]: runs of `f32`
-//! in some device's memory, handed out by one [`Arena`]. Only the code of a backend looks inside a view.
+//! This crate knows nothing of layers or planning. Everything above it works on [`View`] and [`ViewMut`]: runs of bytes in
+//! some device's memory, tagged with what they hold ([`Format`]) and handed out by one [`Arena`]. Only an operation looks
+//! inside a view, at elements of the type that it computes with.
 //!
 //! | | on the CPU | on a GPU |
 //! | --- | --- | --- |
 //! | [`Device`] | [`Cpu`]: a pool of threads | [`cuda::Cuda`]: a context and its stream |
 //! | [`Arena`] | one aligned allocation | one device allocation |
-//! | inside a [`View`] | a slice | a device address |
+//! | inside a [`View`] | a slice of elements | a device address |
 //! | data from the host ([`Staging`]) | written in place | copied through page-locked memory |
 //! | time ([`Mark`]) | the clock | an event in the stream |
 
@@ -15,22 +16,26 @@ pub mod arena;
 pub mod cpu;
 pub mod cuda;
 pub mod device;
-pub mod dtype;
+pub mod format;
 pub mod geometry;
 pub mod rng;
-pub mod shape;
+pub mod space;
+pub mod span;
 pub mod staging;
+pub mod tensor_type;
 pub mod testing;
 pub mod view;
 
-pub use arena::{Access, Arena, ArenaError, Lease, MemoryError, Span};
+pub use arena::{Arena, ArenaError, MemoryError};
 pub use cpu::{Cpu, ThreadError};
 pub use device::{Device, Mark};
-pub use dtype::Dtype;
+pub use format::{Dtype, Element, Format, Layout};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
-pub use shape::Shape;
+pub use space::{ALIGNMENT, Space};
+pub use span::{Cursor, Span};
 pub use staging::Staging;
-pub use view::{View, ViewMut};
+pub use tensor_type::TensorType;
+pub use view::{Address, TaggedBytes, View, ViewMut};
 
 /// What an operation does with its output: overwrite it or add to it.
 ///

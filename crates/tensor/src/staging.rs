@@ -1,7 +1,7 @@
 //! The way of data from the host into a device's memory.
 
 use crate::{
-    Device, ViewMut,
+    Device, Element, ViewMut,
     cuda::{CudaError, Pinned},
 };
 
@@ -18,21 +18,25 @@ impl Staging {
     ///
     /// # Errors
     /// What `fill` returns, or a GPU is lost.
-    pub fn fill<R, E: From<CudaError>>(
+    ///
+    /// # Panics
+    /// If they are of another type.
+    pub fn fill<T: Element, R, E: From<CudaError>>(
         &mut self,
         device: &Device,
         mut to: ViewMut<'_>,
-        fill: impl FnOnce(&mut [f32]) -> Result<R, E>,
+        fill: impl FnOnce(&mut [T]) -> Result<R, E>,
     ) -> Result<R, E> {
         let Device::Cuda(cuda) = device else { return fill(to.host()) };
         self.turn ^= 1;
         let buffer = &mut self.buffers[self.turn];
-        if buffer.as_ref().is_none_or(|buffer| buffer.len() != to.len()) {
-            *buffer = Some(Pinned::new(cuda, to.len())?);
+        if buffer.as_ref().is_none_or(|buffer| buffer.len() != to.byte_len()) {
+            *buffer = Some(Pinned::new(cuda, to.byte_len())?);
         }
         let buffer = buffer.as_mut().expect("made above");
+        assert_eq!(to.format().dtype, T::DTYPE, "elements are filled in as what they are");
         let result = fill(buffer.elements()?)?;
-        buffer.copy_to(to.device())?;
+        buffer.copy_to(to)?;
         Ok(result)
     }
 
@@ -44,8 +48,8 @@ impl Staging {
     ///
     /// # Panics
     /// If nothing was filled in before, or `to` is of another length.
-    pub fn repeat(&mut self, mut to: ViewMut<'_>) -> Result<(), CudaError> {
+    pub fn repeat(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
         let buffer = self.buffers[self.turn].as_mut();
-        buffer.expect("work has run before it is recorded").copy_again(to.device())
+        buffer.expect("work has run before it is recorded").copy_again(to)
     }
 }

@@ -1,40 +1,91 @@
-//! Runs of `f32` in a device's memory.
+//! Runs of memory of any device, tagged with what they hold.
 
-use crate::cuda::{DeviceView, DeviceViewMut};
-use std::ops::Range;
+use crate::{Element, Format};
+use std::{marker::PhantomData, ops::Range};
 
-/// A read-only run of elements in a device's memory.
-///
-/// Layers pass views on; only a backend's own file looks inside ([`View::host`], [`View::device`]).
+/// A run of bytes with a tag that says what they hold, borrowed as a `B`. Layers pass views on; only an operation looks
+/// inside, at elements of a type that it knows: `host` and `address` panic if they are of another type, or not where the
+/// caller can reach them.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a>(Elements<'a>);
-
-/// A writable run of elements in a device's memory.
-#[derive(Debug)]
-pub struct ViewMut<'a>(ElementsMut<'a>);
-
-#[derive(Clone, Copy, Debug)]
-enum Elements<'a> {
-    Host(&'a [f32]),
-    Device(DeviceView<'a>),
+pub struct TaggedBytes<B> {
+    address: Address,
+    bytes: usize,
+    format: Format,
+    borrow: PhantomData<B>,
 }
 
-#[derive(Debug)]
-enum ElementsMut<'a> {
-    Host(&'a mut [f32]),
-    Device(DeviceViewMut<'a>),
+/// A run of memory for reading.
+pub type View<'a> = TaggedBytes<&'a [u8]>;
+
+/// A run of memory for writing, and reading.
+pub type ViewMut<'a> = TaggedBytes<&'a mut [u8]>;
+
+/// Where memory begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Address {
+    /// In the host's memory.
+    Host(*mut u8),
+    /// In a GPU's, as its driver counts.
+    Device(u64),
 }
 
-const NOT_HOST: &str = "memory of a GPU was handed to the processor";
-const NOT_DEVICE: &str = "memory of the host was handed to the GPU";
+impl Address {
+    /// The address so many bytes further on.
+    pub fn offset(self, bytes: usize) -> Self {
+        match self {
+            Address::Host(pointer) => Address::Host(pointer.wrapping_add(bytes)),
+            Address::Device(address) => Address::Device(address + bytes as u64),
+        }
+    }
 
-impl<'a> View<'a> {
+    /// Bytes to the next multiple of `size`.
+    fn padding(self, size: usize) -> usize {
+        let number = match self {
+            Address::Host(pointer) => pointer.addr(),
+            Address::Device(address) => address as usize,
+        };
+        number.next_multiple_of(size) - number
+    }
+}
+
+// SAFETY: the memory is reached as `B` reaches it.
+unsafe impl<B: Send> Send for TaggedBytes<B> {}
+// SAFETY: as above.
+unsafe impl<B: Sync> Sync for TaggedBytes<B> {}
+
+impl<B> TaggedBytes<B> {
+    /// `bytes` bytes of memory, which may be somebody else's.
+    ///
+    /// # Safety
+    /// As long as `B` lives the memory is allocated and initialised, and nobody writes it, or, for a [`ViewMut`], uses it at
+    /// all; on a GPU, no work but such as is ordered with ours. A host's address is not null.
+    pub unsafe fn from_raw(address: Address, bytes: usize, format: Format) -> Self {
+        Self { address, bytes, format, borrow: PhantomData }
+    }
+
+    fn of<T: Element>(elements: *mut T, len: usize) -> Self {
+        let format = Format { dtype: T::DTYPE, ..Format::default() };
+        Self {
+            address: Address::Host(elements.cast()),
+            bytes: len * size_of::<T>(),
+            format,
+            borrow: PhantomData,
+        }
+    }
+
+    /// What the elements are.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The number of bytes.
+    pub fn byte_len(&self) -> usize {
+        self.bytes
+    }
+
     /// The number of elements.
     pub fn len(&self) -> usize {
-        match self.0 {
-            Elements::Host(elements) => elements.len(),
-            Elements::Device(view) => view.len(),
-        }
+        self.bytes / self.format.dtype.bytes()
     }
 
     /// Whether there are none.
@@ -42,73 +93,92 @@ impl<'a> View<'a> {
         self.len() == 0
     }
 
-    /// The elements `range` of this view.
+    /// The elements `range`, borrowed as the caller may.
+    fn part<C>(&self, range: Range<usize>) -> TaggedBytes<C> {
+        assert!(range.start <= range.end && range.end <= self.len(), "{range:?} is not in {}", self.len());
+        let size = self.format.dtype.bytes();
+        let address = self.address.offset(range.start * size);
+        TaggedBytes { address, bytes: range.len() * size, format: self.format, borrow: PhantomData }
+    }
+
+    /// Cuts off the first `len` elements of `format`, whatever this view is tagged with: the next part of what was asked
+    /// for by [`Space::all_of`](crate::Space::all_of).
     ///
     /// # Panics
-    /// If the range does not lie inside.
-    pub fn slice(&self, range: Range<usize>) -> View<'a> {
-        match self.0 {
-            Elements::Host(elements) => View::from(&elements[range]),
-            Elements::Device(view) => View::from(view.slice(range)),
-        }
+    /// If there are fewer bytes.
+    pub fn take(&mut self, format: Format, len: usize) -> Self {
+        let size = format.dtype.bytes();
+        let (start, bytes) = (self.address.padding(size), len * size);
+        let rest = self.bytes.checked_sub(start + bytes);
+        let rest = rest.unwrap_or_else(|| panic!("{len} elements are more than {} bytes hold", self.bytes));
+        let address = self.address.offset(start);
+        (self.address, self.bytes) = (address.offset(bytes), rest);
+        Self { address, bytes, format, borrow: PhantomData }
     }
 
     /// The first `mid` elements, and the others.
     ///
     /// # Panics
     /// If there are fewer.
-    pub fn split_at(self, mid: usize) -> (View<'a>, View<'a>) {
-        (self.slice(0..mid), self.slice(mid..self.len()))
+    pub fn split_at(mut self, mid: usize) -> (Self, Self) {
+        (self.take(self.format, mid), self)
     }
 
-    /// The elements, in host memory.
-    ///
-    /// # Panics
-    /// If they lie in the memory of a GPU.
-    pub fn host(&self) -> &'a [f32] {
-        match self.0 {
-            Elements::Host(elements) => elements,
-            Elements::Device(_) => panic!("{NOT_HOST}"),
+    fn check<T: Element>(&self) {
+        let Self { address, format, .. } = self;
+        let fits = format.dtype == T::DTYPE && address.padding(align_of::<T>()) == 0;
+        assert!(fits, "{:?} at {address:?} is not {:?}", format.dtype, T::DTYPE);
+    }
+
+    fn pointer<T: Element>(&self) -> *mut T {
+        self.check::<T>();
+        match self.address {
+            Address::Host(pointer) => pointer.cast(),
+            Address::Device(_) => panic!("memory of a GPU was handed to the processor"),
         }
     }
 
-    /// The elements, in a GPU's memory.
-    ///
-    /// # Panics
-    /// If they lie in host memory.
-    pub fn device(&self) -> DeviceView<'a> {
-        match self.0 {
-            Elements::Host(_) => panic!("{NOT_DEVICE}"),
-            Elements::Device(view) => view,
+    /// Where elements of any type begin in a GPU's memory.
+    pub(crate) fn untyped_address(&self) -> u64 {
+        match self.address {
+            Address::Host(_) => panic!("memory of the host was handed to the GPU"),
+            Address::Device(address) => address,
         }
     }
 }
 
+impl<'a> View<'a> {
+    /// The elements `range` of this view.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    pub fn slice(&self, range: Range<usize>) -> View<'a> {
+        self.part(range)
+    }
+
+    /// The elements, in host memory.
+    pub fn host<T: Element>(&self) -> &'a [T] {
+        // SAFETY: the memory is borrowed for `'a`, holds so many whole elements at an aligned address, and any bytes are
+        // an element.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.len()) }
+    }
+
+    /// Where the elements begin in a GPU's memory.
+    pub fn address<T: Element>(&self) -> u64 {
+        self.check::<T>();
+        self.untyped_address()
+    }
+}
+
 impl<'a> ViewMut<'a> {
-    /// The number of elements.
-    pub fn len(&self) -> usize {
-        self.as_view().len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The same elements, read-only, for as long as `self` stays borrowed.
     pub fn as_view(&self) -> View<'_> {
-        match &self.0 {
-            ElementsMut::Host(elements) => View(Elements::Host(elements)),
-            ElementsMut::Device(view) => View(Elements::Device(view.as_view())),
-        }
+        self.part(0..self.len())
     }
 
     /// The same elements for a shorter time.
     pub fn reborrow(&mut self) -> ViewMut<'_> {
-        match &mut self.0 {
-            ElementsMut::Host(elements) => ViewMut(ElementsMut::Host(elements)),
-            ElementsMut::Device(view) => ViewMut(ElementsMut::Device(view.reborrow())),
-        }
+        self.part(0..self.len())
     }
 
     /// The elements `range` of this view.
@@ -116,92 +186,78 @@ impl<'a> ViewMut<'a> {
     /// # Panics
     /// If the range does not lie inside.
     pub fn slice(&mut self, range: Range<usize>) -> ViewMut<'_> {
-        match &mut self.0 {
-            ElementsMut::Host(elements) => ViewMut(ElementsMut::Host(&mut elements[range])),
-            ElementsMut::Device(view) => ViewMut(ElementsMut::Device(view.slice(range))),
-        }
-    }
-
-    /// The first `mid` elements, and the others.
-    ///
-    /// # Panics
-    /// If there are fewer.
-    pub fn split_at(self, mid: usize) -> (ViewMut<'a>, ViewMut<'a>) {
-        match self.0 {
-            ElementsMut::Host(elements) => {
-                let (first, second) = elements.split_at_mut(mid);
-                (ViewMut(ElementsMut::Host(first)), ViewMut(ElementsMut::Host(second)))
-            }
-            ElementsMut::Device(view) => {
-                let (first, second) = view.split_at(mid);
-                (ViewMut(ElementsMut::Device(first)), ViewMut(ElementsMut::Device(second)))
-            }
-        }
+        self.part(range)
     }
 
     /// The elements, in host memory.
-    ///
-    /// # Panics
-    /// If they lie in the memory of a GPU.
-    pub fn host(&mut self) -> &mut [f32] {
+    pub fn host<T: Element>(&mut self) -> &mut [T] {
         self.reborrow().into_host()
     }
 
     /// The elements, in host memory, for as long as the view itself lives.
-    ///
-    /// # Panics
-    /// If they lie in the memory of a GPU.
-    pub fn into_host(self) -> &'a mut [f32] {
-        match self.0 {
-            ElementsMut::Host(elements) => elements,
-            ElementsMut::Device(_) => panic!("{NOT_HOST}"),
-        }
+    pub fn into_host<T: Element>(self) -> &'a mut [T] {
+        // SAFETY: the memory is ours alone for `'a`, holds so many whole elements at an aligned address, and any bytes are
+        // an element.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len()) }
     }
 
-    /// The elements, in a GPU's memory.
-    ///
-    /// # Panics
-    /// If they lie in host memory.
-    pub fn device(&mut self) -> DeviceViewMut<'_> {
-        match &mut self.0 {
-            ElementsMut::Host(_) => panic!("{NOT_DEVICE}"),
-            ElementsMut::Device(view) => view.reborrow(),
-        }
+    /// Where the elements begin in a GPU's memory.
+    pub fn address<T: Element>(&mut self) -> u64 {
+        self.as_view().address::<T>()
     }
 }
 
-impl<'a> From<&'a [f32]> for View<'a> {
-    fn from(elements: &'a [f32]) -> Self {
-        Self(Elements::Host(elements))
+impl<'a, T: Element> From<&'a [T]> for View<'a> {
+    fn from(elements: &'a [T]) -> Self {
+        Self::of(elements.as_ptr().cast_mut(), elements.len())
     }
 }
 
-impl<'a> From<&'a Vec<f32>> for View<'a> {
-    fn from(elements: &'a Vec<f32>) -> Self {
-        Self(Elements::Host(elements))
+impl<'a, T: Element> From<&'a Vec<T>> for View<'a> {
+    fn from(elements: &'a Vec<T>) -> Self {
+        Self::from(elements.as_slice())
     }
 }
 
-impl<'a> From<DeviceView<'a>> for View<'a> {
-    fn from(view: DeviceView<'a>) -> Self {
-        Self(Elements::Device(view))
+impl<'a, T: Element> From<&'a mut [T]> for ViewMut<'a> {
+    fn from(elements: &'a mut [T]) -> Self {
+        Self::of(elements.as_mut_ptr(), elements.len())
     }
 }
 
-impl<'a> From<&'a mut [f32]> for ViewMut<'a> {
-    fn from(elements: &'a mut [f32]) -> Self {
-        Self(ElementsMut::Host(elements))
+impl<'a, T: Element> From<&'a mut Vec<T>> for ViewMut<'a> {
+    fn from(elements: &'a mut Vec<T>) -> Self {
+        Self::from(elements.as_mut_slice())
     }
 }
 
-impl<'a> From<&'a mut Vec<f32>> for ViewMut<'a> {
-    fn from(elements: &'a mut Vec<f32>) -> Self {
-        Self(ElementsMut::Host(elements))
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<'a> From<DeviceViewMut<'a>> for ViewMut<'a> {
-    fn from(view: DeviceViewMut<'a>) -> Self {
-        Self(ElementsMut::Device(view))
+    #[test]
+    fn memory_of_somebody_else_is_read_and_written_as_what_it_is() {
+        let mut theirs = vec![1.0f32, 2.0, 3.0];
+        let address = Address::Host(theirs.as_mut_ptr().cast());
+        // SAFETY: the vector has so many bytes, and nobody else uses it as long as the view is used.
+        let mut view = unsafe { ViewMut::from_raw(address, 12, Format::F32) };
+        view.slice(1..3).host::<f32>()[0] = 5.0;
+        assert_eq!((view.len(), view.as_view().host::<f32>()), (3, &[1.0, 5.0, 3.0][..]));
+        // SAFETY: nothing looks at the address.
+        let device = unsafe { View::from_raw(Address::Device(1 << 40), 12, Format::F32) };
+        assert_eq!(device.slice(2..3).address::<f32>(), (1 << 40) + 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "U8 at")]
+    fn bytes_are_not_read_as_floats() {
+        View::from(&vec![0u8; 8]).host::<f32>();
+    }
+
+    #[test]
+    #[should_panic(expected = "handed to the processor")]
+    fn memory_of_a_gpu_is_not_read_by_the_processor() {
+        // SAFETY: nothing looks at the address.
+        unsafe { View::from_raw(Address::Device(256), 8, Format::U8) }.host::<u8>();
     }
 }

@@ -3,11 +3,11 @@
 use crate::spec::{Filler, VarianceNorm};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use tensor::Shape;
+use tensor::TensorType;
 
 /// Fills `values`, a blob of `shape`, as `filler` says, from the stream of `seed` that belongs to `name`: what a blob gets
 /// does not depend on what else is in the net.
-pub fn fill(values: &mut [f32], shape: &Shape, filler: Filler, seed: u64, name: &str) {
+pub fn fill(values: &mut [f32], shape: &TensorType, filler: Filler, seed: u64, name: &str) {
     let mut rng = tensor::rng::stream(seed, stream(name));
     match filler {
         Filler::Constant { value } => values.fill(value),
@@ -31,7 +31,7 @@ pub(crate) fn stream(name: &str) -> u64 {
 
 /// The number that scales Xavier's and He's distributions. Caffe takes elements / K for the inputs of one output and
 /// elements / C for the outputs of one input.
-fn fan(shape: &Shape, norm: VarianceNorm) -> f64 {
+fn fan(shape: &TensorType, norm: VarianceNorm) -> f64 {
     let (fan_in, fan_out) =
         (shape.count() as f64 / shape.n() as f64, shape.count() as f64 / shape.c() as f64);
     match norm {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn filled(filler: Filler, shape: &[usize], name: &str) -> Vec<f32> {
-        let shape = Shape::new(shape);
+        let shape = TensorType::f32(shape);
         let mut values = vec![f32::NAN; shape.count()];
         fill(&mut values, &shape, filler, 3, name);
         values

@@ -20,7 +20,7 @@ use convolution::{Installed, configurations, install};
 use run::{Forwarded, Wanted};
 use std::path::Path;
 use tensor::{
-    Arena, Device, Shape,
+    Arena, Device, Space, TensorType,
     testing::{difference_tolerance, random},
 };
 
@@ -118,7 +118,7 @@ impl Case {
     /// Checks the layer on `device`, a convolution in several configurations.
     fn check(&self, device: &Device) {
         let mut layer = self.build(device);
-        let shapes: Vec<Shape> = self.shapes.iter().map(|dims| Shape::new(dims)).collect();
+        let shapes: Vec<TensorType> = self.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
         layer.declare(&shapes).unwrap_or_else(|error| panic!("{}: {error}", self.text()));
         let configurations = match layer.planned() {
             None => vec![None],
@@ -154,7 +154,7 @@ struct Subject<'a> {
     learned: Vec<Vec<f32>>,
     /// State as it is before each forward pass.
     state: Vec<Vec<f32>>,
-    scratch_len: [usize; 2],
+    scratch: [Space; 2],
     /// For each top, the gradient that reaches it: what its elements weigh in the objective.
     weights: Vec<Option<Vec<f32>>>,
 }
@@ -170,10 +170,10 @@ impl<'a> Subject<'a> {
     fn new(case: &'a Case, device: &Device, configuration: Option<&'a Installed>) -> Self {
         let device = device.clone();
         let mut layer = case.build(&device);
-        let shapes: Vec<Shape> = case.shapes.iter().map(|dims| Shape::new(dims)).collect();
+        let shapes: Vec<TensorType> = case.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
         let declaration = layer.declare(&shapes).unwrap();
-        let scratch_len = match configuration {
-            None => declaration.scratch_len,
+        let scratch = match configuration {
+            None => declaration.scratch,
             Some(configuration) => install(layer.as_mut(), &device, configuration),
         };
         let params = |learned: bool| declaration.params.iter().filter(move |param| param.learned == learned);
@@ -198,7 +198,7 @@ impl<'a> Subject<'a> {
             bottoms,
             learned,
             state,
-            scratch_len,
+            scratch,
             weights,
         }
     }

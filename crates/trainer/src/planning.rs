@@ -308,7 +308,7 @@ pub fn header(device: &Device) -> DeviceHeader {
         },
         Device::Cuda(cuda) => DeviceHeader {
             name: cuda.info().to_string(),
-            library_version: cudnn_layers::raw::versions(cuda),
+            library_version: cudnn_layers::cudnn::versions(cuda),
             command,
             ..DeviceHeader::default()
         },

@@ -32,7 +32,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
 };
-use tensor::{Access, Accumulate, Arena, Device, Lease, Shape, View, cuda::CudaError};
+use tensor::{Accumulate, Arena, Device, TensorType, View, cuda::CudaError};
 use thiserror::Error;
 
 pub use plans::PlanOrigin;
@@ -241,7 +241,7 @@ pub fn initialize(net: &Net, layout: &NetLayout, arena: &mut Arena, seed: u64) -
 
 /// The nets of a solver share parameters by name: those of one name must have one shape.
 fn check_shared<'a>(nets: impl Iterator<Item = &'a Net>) -> Result<(), NetError> {
-    let mut known: HashMap<&str, &Shape> = HashMap::new();
+    let mut known: HashMap<&str, &TensorType> = HashMap::new();
     for net in nets {
         for param in &net.graph().params {
             let shape = &param.declaration.shape;
@@ -387,22 +387,21 @@ pub(crate) fn update_parameters<'a>(
     arena: &mut Arena,
     updates: impl Iterator<Item = (sgd::Update, &'a ParamSpans)>,
 ) {
-    let (mut factors, mut requests) = (Vec::new(), Vec::new());
+    let (mut factors, mut gradients, mut history, mut weights) = (vec![], vec![], vec![], vec![]);
     for (update, spans) in updates {
-        if let (Some(diff), Some(history)) = (spans.diff, spans.history) {
+        if let (Some(dw), Some(v)) = (spans.diff, spans.history) {
             factors.push(update);
-            requests.extend([(diff, Access::Read), (history, Access::Write), (spans.data, Access::Write)]);
+            gradients.push(dw);
+            history.push(v);
+            weights.push(spans.data);
         }
     }
-    let mut leases = arena.lease(&requests).expect("gradients, history and weights lie apart").into_iter();
-    let mut params: Vec<ParamUpdate<'_>> = Vec::with_capacity(factors.len());
-    for update in factors {
-        let (Some(Lease::Read(dw)), Some(Lease::Write(v)), Some(Lease::Write(w))) =
-            (leases.next(), leases.next(), leases.next())
-        else {
-            unreachable!("leases come in the order of the requests")
-        };
-        params.push(ParamUpdate { update, dw, v, w });
-    }
+    history.append(&mut weights);
+    let leased = arena.lease_all(&gradients, &history);
+    let (gradients, mut history) = leased.expect("gradients, history and weights lie apart");
+    let weights = history.split_off(factors.len());
+    let params = factors.into_iter().zip(gradients).zip(history.into_iter().zip(weights));
+    let mut params: Vec<ParamUpdate<'_>> =
+        params.map(|((update, dw), (v, w))| ParamUpdate { update, dw, v, w }).collect();
     sgd::update_all(device, &mut params);
 }

@@ -17,7 +17,7 @@ use std::{
     sync::OnceLock,
     time::Duration,
 };
-use tensor::{Accumulate, Arena, Cpu, Device, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
+use tensor::{Accumulate, Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
 
 /// The shortest measurements there are: tests never depend on what is fastest.
 pub(crate) fn quick_profile() -> ProfileOptions {
@@ -86,13 +86,12 @@ impl Candidates {
 fn on_cpu(cpu: &Cpu, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
     let g = profile::geometry(&kernel.shape, micro_batch);
     let measurement = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
-        let len = algorithm.workspace_len(kernel.op, &g, cpu.threads())?;
         Some(Measurement {
             algorithm: algorithm.name().into(),
             micro_batch,
             time_ms: 1.0,
             shared_ms: 0.0,
-            workspace: Bytes((len * size_of::<f32>()) as u64),
+            workspace: algorithm.workspace(kernel.op, &g, cpu.threads())?,
             max_error: algorithm.max_error(),
             deterministic: true,
         })
@@ -198,7 +197,7 @@ impl Running {
     pub(crate) fn in_layout(net: Net, choose: impl FnOnce(&Net, &Layout) -> (NetLayout, usize)) -> Self {
         let (layout, len) = choose(&net, &Layout::new(&[&net], false));
         let mut arena = Arena::on(net.device(), len).unwrap();
-        set(&mut arena, Span { offset: 0, len }, |values| values.fill(f32::NAN));
+        arena.set(arena.all(), 0xff).unwrap();
         initialize(&net, &layout, &mut arena, 1).unwrap();
         Self { net, layout, arena }
     }
@@ -217,7 +216,7 @@ impl Running {
         let index = self.net.graph().params.iter().position(|param| param.name == name);
         let index = index.unwrap_or_else(|| panic!("there is no {name}"));
         let span = self.layout.params[index].data;
-        let mut moved = self.arena.read(span).unwrap().into_owned();
+        let mut moved = self.arena.read::<f32>(span).unwrap().into_owned();
         moved[element] += step;
         set(&mut self.arena, span, |values| values.copy_from_slice(&moved));
     }
@@ -237,7 +236,7 @@ impl Running {
 }
 
 /// Has `write` write the elements of `span`, wherever they lie.
-pub(crate) fn set(arena: &mut Arena, span: Span, write: impl FnOnce(&mut [f32])) {
+pub(crate) fn set<T: Element>(arena: &mut Arena, span: Span, write: impl FnOnce(&mut [T])) {
     let written = arena.fill(span, |values| -> Result<(), CudaError> {
         write(values);
         Ok(())

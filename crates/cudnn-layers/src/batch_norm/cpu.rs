@@ -1,6 +1,6 @@
 //! Batch normalisation on the CPU: one channel after the other, so that all passes but the first read from cache.
 
-use super::{AffineGradients, Mapping, Running, RunningMut, Saved, Statistics};
+use super::{AffineGradients, Mapping, Running, RunningMut, Statistics};
 use crate::{
     AxisExtents,
     cpu_loops::{ChannelMut, for_each_channel, for_each_run, items_per_task, put, rectified},
@@ -109,21 +109,21 @@ fn update_running(extents: &AxisExtents, mean: &[f32], variance: &[f32], mut run
     assert_eq!(lens, (extents.axis, extents.axis, 1), "lengths of the running statistics");
     let (fraction, count) = (running.moving_average_fraction, extents.per_index() as f32);
     let unbiased = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
-    running.mean.host().iter_mut().zip(mean).for_each(|(to, &mean)| *to = fraction * *to + mean);
-    for (to, &variance) in running.variance.host().iter_mut().zip(variance) {
+    running.mean.host::<f32>().iter_mut().zip(mean).for_each(|(to, &mean)| *to = fraction * *to + mean);
+    for (to, &variance) in running.variance.host::<f32>().iter_mut().zip(variance) {
         *to = fraction * *to + unbiased * variance;
     }
-    let factor = &mut running.factor.host()[0];
+    let factor = &mut running.factor.host::<f32>()[0];
     *factor = fraction * *factor + 1.0;
 }
 
 /// The mean and inverse standard deviation that the running sums stand for; with a factor of 0 (never trained) mean and
 /// variance are 0, as in Caffe.
 pub(super) fn running_statistics(running: Running<'_>, epsilon: f32, [mean, inv_std]: [&mut [f32]; 2]) {
-    let factor = running.factor.host()[0];
+    let factor = running.factor.host::<f32>()[0];
     let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
-    mean.iter_mut().zip(running.mean.host()).for_each(|(to, &sum)| *to = scale * sum);
-    for (to, &sum) in inv_std.iter_mut().zip(running.variance.host()) {
+    mean.iter_mut().zip(running.mean.host::<f32>()).for_each(|(to, &sum)| *to = scale * sum);
+    for (to, &sum) in inv_std.iter_mut().zip(running.variance.host::<f32>()) {
         *to = inverse_deviation(scale * sum, epsilon);
     }
 }
@@ -157,7 +157,7 @@ pub(super) struct Inputs<'a> {
     pub(super) statistics: Statistics,
     pub(super) x: &'a [f32],
     pub(super) dy: &'a [f32],
-    pub(super) saved: Saved<'a>,
+    pub(super) saved: [&'a [f32]; 2],
     pub(super) after: Mapping<'a>,
 }
 
@@ -238,12 +238,12 @@ impl Inputs<'_> {
     /// What forward computed.
     #[inline(always)]
     fn line(&self, channel: usize) -> Line {
-        Line::new(self.saved.mean.host()[channel], self.inv_std(channel), &self.after, channel)
+        Line::new(self.saved[0][channel], self.inv_std(channel), &self.after, channel)
     }
 
     #[inline(always)]
     fn inv_std(&self, channel: usize) -> f32 {
-        self.saved.inv_std.host()[channel]
+        self.saved[1][channel]
     }
 
     /// The channel's sums of `dy` and of `dy * xhat`.

@@ -1,13 +1,13 @@
 //! Batch normalisation on the GPU.
 
-use super::{AffineGradients, Mapping, Running, RunningMut, Saved, SavedMut, Statistics};
+use super::{AffineGradients, Mapping, Running, RunningMut, Statistics};
 use crate::{
     AxisExtents,
     cuda_launches::{ChannelSums, Extents, THREADS, add, grid, launch_tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, View, ViewMut,
+    Accumulate, Format, View, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -56,16 +56,16 @@ impl Training {
         x: View<'_>,
         after: &Mapping<'_>,
         y: &mut ViewMut<'_>,
-        saved: &mut SavedMut<'_>,
+        [mean, inv_std]: &mut [ViewMut<'_>; 2],
     ) -> Self {
         Self {
             extents: Extents::new(extents),
             x: address(Some(x)),
             gamma: address(after.affine.map(|affine| affine.gamma)),
             beta: address(after.affine.and_then(|affine| affine.beta)),
-            y: y.device().address(),
-            mean: saved.mean.device().address(),
-            inv_std: saved.inv_std.device().address(),
+            y: y.address::<f32>(),
+            mean: mean.address::<f32>(),
+            inv_std: inv_std.address::<f32>(),
             relu: i32::from(after.relu),
             ..Zeroable::zeroed()
         }
@@ -77,11 +77,11 @@ impl Training {
 }
 
 fn address(view: Option<View<'_>>) -> u64 {
-    view.map_or(0, |view| view.device().address())
+    view.map_or(0, |view| view.address::<f32>())
 }
 
 fn address_mut(view: Option<&mut ViewMut<'_>>) -> u64 {
-    view.map_or(0, |view| view.device().address())
+    view.map_or(0, |view| view.address::<f32>())
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -92,7 +92,7 @@ pub(super) fn forward_training(
     x: View<'_>,
     after: Mapping<'_>,
     mut y: ViewMut<'_>,
-    mut saved: SavedMut<'_>,
+    mut saved: [ViewMut<'_>; 2],
     running: Option<RunningMut<'_>>,
 ) {
     if extents.is_empty() {
@@ -101,9 +101,9 @@ pub(super) fn forward_training(
     let mut training = Training::new(extents, x, &after, &mut y, &mut saved);
     training.epsilon = epsilon;
     if let Some(mut running) = running {
-        training.running_mean = running.mean.device().address();
-        training.running_variance = running.variance.device().address();
-        training.running_factor = running.factor.device().address();
+        training.running_mean = running.mean.address::<f32>();
+        training.running_variance = running.variance.address::<f32>();
+        training.running_factor = running.factor.address::<f32>();
         training.fraction = running.moving_average_fraction;
     }
     if let Some(grid) = channel_grid(extents) {
@@ -114,7 +114,7 @@ pub(super) fn forward_training(
     let cut = ChannelSums::new(cuda.multiprocessors(), extents);
     cuda.scratch(|mut scratch| {
         assert!(cut.partials_len(2) <= scratch.len(), "scratch memory for {cut:?}");
-        let partials = Arg::Address(scratch.address());
+        let partials = Arg::Address(scratch.address::<u8>());
         // SAFETY: `statistics(Training training, double* partials)`; the addresses as above, and the scratch memory has
         // room for the partial sums.
         unsafe { cuda.launch(&SOURCE, "statistics", cut.grid(), &[training.arg(), partials]) };
@@ -145,7 +145,7 @@ pub(super) fn forward_inference(
     after: Mapping<'_>,
     running: Running<'_>,
     mut y: ViewMut<'_>,
-    mut saved: SavedMut<'_>,
+    mut saved: [ViewMut<'_>; 2],
 ) {
     let training = Training::new(extents, x, &after, &mut y, &mut saved);
     let args = [
@@ -153,8 +153,8 @@ pub(super) fn forward_inference(
         running.variance.into(),
         running.factor.into(),
         epsilon.into(),
-        Arg::from(&mut saved.mean),
-        Arg::from(&mut saved.inv_std),
+        Arg::from(&mut saved[0]),
+        Arg::from(&mut saved[1]),
         extents.axis.into(),
     ];
     let threads = grid([(extents.axis as u32).div_ceil(THREADS), 1], THREADS);
@@ -197,7 +197,7 @@ pub(super) struct Inputs<'a> {
     pub(super) statistics: Statistics,
     pub(super) x: View<'a>,
     pub(super) dy: View<'a>,
-    pub(super) saved: Saved<'a>,
+    pub(super) saved: [View<'a>; 2],
     pub(super) after: Mapping<'a>,
 }
 
@@ -214,11 +214,11 @@ pub(super) fn backward(
         extents: Extents::new(extents),
         x: address(Some(inputs.x)),
         dy: address(Some(inputs.dy)),
-        mean: address(Some(inputs.saved.mean)),
-        inv_std: address(Some(inputs.saved.inv_std)),
+        mean: address(Some(inputs.saved[0])),
+        inv_std: address(Some(inputs.saved[1])),
         gamma: address(inputs.after.affine.map(|affine| affine.gamma)),
         beta: address(inputs.after.affine.and_then(|affine| affine.beta)),
-        dx: dx.device().address(),
+        dx: dx.address::<f32>(),
         dgamma: address_mut(gradients.as_mut().map(|gradients| &mut gradients.dgamma)),
         dbeta: address_mut(gradients.as_mut().and_then(|gradients| gradients.dbeta.as_mut())),
         add: add(accumulate),
@@ -235,10 +235,9 @@ pub(super) fn backward(
     let cut = ChannelSums::new(cuda.multiprocessors(), extents);
     cuda.scratch(|mut scratch| {
         // The planes of all channels, two elements each, and partial sums behind them.
-        let planes = 2 * extents.axis;
-        assert!(planes + cut.partials_len(2) <= scratch.len(), "scratch memory for {cut:?}");
-        backward.planes = scratch.address();
-        let partials = Arg::Address(scratch.address() + (planes * size_of::<f32>()) as u64);
+        backward.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
+        assert!(cut.partials_len(2) <= scratch.len(), "scratch memory for {cut:?}");
+        let partials = Arg::Address(scratch.address::<u8>());
         // SAFETY: `backward_sums(Backward backward, double* partials)`; the addresses as above, and the scratch memory has
         // room for planes and partial sums.
         unsafe { cuda.launch(&SOURCE, "backward_sums", cut.grid(), &[backward.arg(), partials]) };

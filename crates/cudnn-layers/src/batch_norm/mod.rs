@@ -23,7 +23,7 @@ mod tests;
 pub use crate::scale::{Affine, AffineGradients};
 
 use crate::AxisExtents;
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
 
 /// The running statistics, to be updated by a training pass.
 #[derive(Debug)]
@@ -49,22 +49,10 @@ pub struct Running<'a> {
     pub factor: View<'a>,
 }
 
-/// What forward saves for backward, one element per channel each.
-#[derive(Debug)]
-pub struct SavedMut<'a> {
-    /// The mean that was subtracted.
-    pub mean: ViewMut<'a>,
-    /// One over the standard deviation.
-    pub inv_std: ViewMut<'a>,
-}
-
-/// What forward saved.
-#[derive(Clone, Copy, Debug)]
-pub struct Saved<'a> {
-    /// The mean that was subtracted.
-    pub mean: View<'a>,
-    /// One over the standard deviation.
-    pub inv_std: View<'a>,
+/// What forward saves for backward: the mean that was subtracted and one over the standard deviation, an element per channel
+/// each.
+pub fn saved(extents: &AxisExtents) -> Space {
+    Space::all_of([Space::of::<f32>(extents.axis); 2])
 }
 
 /// Which statistics forward used.
@@ -76,11 +64,11 @@ pub enum Statistics {
     Running,
 }
 
-/// Normalises with the statistics of the mini-batch, saves them, and updates the running ones if given; with `relu`, `y` is
+/// Normalises with the statistics of the mini-batch, saves them ([`saved`]), and updates the running ones if given; with `relu`, `y` is
 /// rectified on the way.
 ///
 /// # Panics
-/// If a length does not match `extents`, as in all functions of this module.
+/// If a length does not match `extents` or less can be saved than [`saved`] says, as in all functions of this module.
 #[allow(clippy::too_many_arguments)]
 pub fn forward_training(
     device: &Device,
@@ -90,13 +78,14 @@ pub fn forward_training(
     affine: Option<Affine<'_>>,
     relu: bool,
     mut y: ViewMut<'_>,
-    mut saved: SavedMut<'_>,
+    mut saved: ViewMut<'_>,
     running: Option<RunningMut<'_>>,
 ) {
-    check_forward(extents, &x, affine.as_ref(), &y, &saved);
+    check_forward(extents, &x, affine.as_ref(), &y);
+    let saved = [(); 2].map(|()| saved.take(Format::F32, extents.axis));
     match device {
         Device::Cpu(cpu) => {
-            let out = [saved.mean.host(), saved.inv_std.host()];
+            let out = saved.map(ViewMut::into_host);
             let after = Mapping { affine, relu };
             cpu::forward_training(cpu, extents, epsilon, x.host(), after, y.host(), out, running);
         }
@@ -118,17 +107,17 @@ pub fn forward_inference(
     relu: bool,
     running: Running<'_>,
     mut y: ViewMut<'_>,
-    mut saved: SavedMut<'_>,
+    mut saved: ViewMut<'_>,
 ) {
-    check_forward(extents, &x, affine.as_ref(), &y, &saved);
+    check_forward(extents, &x, affine.as_ref(), &y);
+    let saved = [(); 2].map(|()| saved.take(Format::F32, extents.axis));
     let lens = (running.mean.len(), running.variance.len(), running.factor.len());
     assert_eq!(lens, (extents.axis, extents.axis, 1), "lengths of the running statistics");
     match device {
         Device::Cpu(cpu) => {
-            let out = [saved.mean.host(), saved.inv_std.host()];
-            cpu::running_statistics(running, epsilon, out);
-            let out = [saved.mean.host() as &[f32], saved.inv_std.host()];
-            cpu::normalise(cpu, extents, x.host(), Mapping { affine, relu }, y.host(), out);
+            let [mean, inv_std] = saved.map(ViewMut::into_host);
+            cpu::running_statistics(running, epsilon, [mean, inv_std]);
+            cpu::normalise(cpu, extents, x.host(), Mapping { affine, relu }, y.host(), [mean, inv_std]);
         }
         Device::Cuda(cuda) => {
             cuda::forward_inference(cuda, extents, epsilon, x, Mapping { affine, relu }, running, y, saved);
@@ -144,7 +133,7 @@ pub fn backward(
     extents: &AxisExtents,
     statistics: Statistics,
     x: View<'_>,
-    saved: Saved<'_>,
+    mut saved: View<'_>,
     affine: Option<Affine<'_>>,
     relu: bool,
     dy: View<'_>,
@@ -154,7 +143,7 @@ pub fn backward(
 ) {
     let (len, channels) = (extents.len(), extents.axis);
     assert_eq!((x.len(), dy.len(), dx.len()), (len, len, len), "lengths of x, dy and dx");
-    assert_eq!((saved.mean.len(), saved.inv_std.len()), (channels, channels), "lengths of what was saved");
+    let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     affine.iter().for_each(|affine| affine.check(channels));
     gradients.iter().for_each(|gradients| gradients.check(channels));
     match device {
@@ -163,7 +152,7 @@ pub fn backward(
                 statistics,
                 x: x.host(),
                 dy: dy.host(),
-                saved,
+                saved: saved.map(|saved| saved.host()),
                 after: Mapping { affine, relu },
             };
             cpu::backward(cpu, extents, &inputs, dx.host(), accumulate, gradients);
@@ -182,15 +171,7 @@ struct Mapping<'a> {
     relu: bool,
 }
 
-fn check_forward(
-    extents: &AxisExtents,
-    x: &View<'_>,
-    affine: Option<&Affine<'_>>,
-    y: &ViewMut<'_>,
-    saved: &SavedMut<'_>,
-) {
+fn check_forward(extents: &AxisExtents, x: &View<'_>, affine: Option<&Affine<'_>>, y: &ViewMut<'_>) {
     assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
-    let lens = (saved.mean.len(), saved.inv_std.len());
-    assert_eq!(lens, (extents.axis, extents.axis), "lengths of what is saved");
     affine.iter().for_each(|affine| affine.check(extents.axis));
 }

@@ -84,8 +84,6 @@ on_every_device! {
             let inputs = [&x[..], &mean, &variance, &[factor]];
             let out = on.run(inputs, e.len() + 10, |device, [x, mean, variance, factor], out| {
                 let (y, saved) = out.split_at(e.len());
-                let (saved_mean, inv_std) = saved.split_at(5);
-                let saved = SavedMut { mean: saved_mean, inv_std };
                 let running = Running { mean, variance, factor };
                 forward_inference(device, &e, EPSILON, x, None, false, running, y, saved);
             });
@@ -105,7 +103,7 @@ on_every_device! {
             let (gamma, beta) = (random(axis, 3), random(axis, 4));
             let moments_of_x = moments(&e, &wide(&x));
             for statistics in [Statistics::Batch, Statistics::Running] {
-                let saved = saved(&moments_of_x);
+                let saved = saved_of(&moments_of_x);
                 let out = gradients(on, &e, statistics, [&x, &dy], &saved, [&gamma, &beta], false);
                 let of = |x: &[f64], gamma: &[f64], beta: &[f64]| {
                     let batch = statistics == Statistics::Batch;
@@ -128,7 +126,7 @@ on_every_device! {
             let e = AxisExtents { outer, axis, inner };
             let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
             let (gamma, moments) = (random(axis, 3), moments(&e, &wide(&x)));
-            let (saved, beta) = (saved(&moments), vec![0.0; axis]);
+            let (saved, beta) = (saved_of(&moments), vec![0.0; axis]);
             let out = gradients(on, &e, Statistics::Batch, [&x, &dy], &saved, [&gamma, &beta], false);
             let expected = formula(&e, [&x, &dy], &moments, &gamma);
             let (dx, rest) = expected.split_at(e.len());
@@ -143,9 +141,8 @@ on_every_device! {
             let e = AxisExtents { outer, axis, inner };
             let (x, dy) = (random(e.len(), 1), random(e.len(), 2));
             let moments = moments(&e, &wide(&x));
-            let [mean, inv_std] = saved(&moments);
-            let out = on.run([&x, &dy, &mean, &inv_std], e.len(), |device, [x, dy, mean, inv_std], dx| {
-                let saved = Saved { mean, inv_std };
+            let saved = saved_of(&moments);
+            let out = on.run([&x, &dy, &saved], e.len(), |device, [x, dy, saved], dx| {
                 let replace = Accumulate::Replace;
                 backward(device, &e, Statistics::Batch, x, saved, None, false, dy, dx, replace, None);
             });
@@ -167,13 +164,13 @@ on_every_device! {
                 let (y, rest) = apart.split_at(e.len());
                 assert_same_bits(&fused[..e.len()], &rectified(y));
                 assert_same_bits(&fused[e.len()..], rest);
-                let saved = [rest[..axis].to_vec(), rest[axis..2 * axis].to_vec()];
+                let saved = &rest[..2 * axis];
                 let passed: Vec<f32> =
                     y.iter().zip(&dy).map(|(&y, &dy)| if y > 0.0 { dy } else { 0.0 }).collect();
                 let affine = affine.unwrap_or([&[], &[]]);
                 for statistics in [Statistics::Batch, Statistics::Running] {
                     let of = |dy: &[f32], relu: bool| {
-                        backward_once(on, &e, statistics, [&x, dy], &saved, affine, relu)
+                        backward_once(on, &e, statistics, [&x, dy], saved, affine, relu)
                     };
                     let (fused, apart) = (of(&dy, true), of(&passed, false));
                     match on {
@@ -195,8 +192,7 @@ on_every_device! {
                 let inputs = [&x[..], &mean, &variance, &[2.5], &gamma];
                 on.run(inputs, e.len() + 2 * axis, |device, [x, mean, variance, factor, gamma], out| {
                     let (y, saved) = out.split_at(e.len());
-                    let (saved_mean, inv_std) = saved.split_at(axis);
-                    let (saved, affine) = (SavedMut { mean: saved_mean, inv_std }, Affine { gamma, beta: None });
+                    let affine = Affine { gamma, beta: None };
                     let running = Running { mean, variance, factor };
                     forward_inference(device, &e, EPSILON, x, Some(affine), relu, running, y, saved);
                 })
@@ -223,11 +219,9 @@ fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]
     let [gamma, beta] = affine.unwrap_or([&[], &[]]);
     on.run_in_place([x, gamma, beta], &start, |device, [x, gamma, beta], out| {
         let (y, rest) = out.split_at(e.len());
-        let (saved_mean, rest) = rest.split_at(e.axis);
-        let (inv_std, rest) = rest.split_at(e.axis);
+        let (saved, rest) = rest.split_at(2 * e.axis);
         let (mean, rest) = rest.split_at(e.axis);
         let (variance, factor) = rest.split_at(e.axis);
-        let saved = SavedMut { mean: saved_mean, inv_std };
         let running = RunningMut { mean, variance, factor, moving_average_fraction: 0.9 };
         let affine = affine.map(|_| Affine { gamma, beta: Some(beta) });
         forward_training(device, e, EPSILON, x, affine, relu, y, saved, Some(running));
@@ -235,9 +229,9 @@ fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]
 }
 
 /// What forward saves of a batch with these moments.
-fn saved([mean, variance]: &[Vec<f64>; 2]) -> [Vec<f32>; 2] {
+fn saved_of([mean, variance]: &[Vec<f64>; 2]) -> Vec<f32> {
     let inv_std = |v: &f64| (1.0 / (v + f64::from(EPSILON)).sqrt()) as f32;
-    [mean.iter().map(|&mean| mean as f32).collect(), variance.iter().map(inv_std).collect()]
+    mean.iter().map(|&mean| mean as f32).chain(variance.iter().map(inv_std)).collect()
 }
 
 /// `dx`, `dgamma` and `dbeta`, one after the other.
@@ -246,17 +240,17 @@ fn gradients(
     e: &AxisExtents,
     statistics: Statistics,
     [x, dy]: [&[f32]; 2],
-    [mean, inv_std]: &[Vec<f32>; 2],
+    saved: &[f32],
     [gamma, beta]: [&[f32]; 2],
     relu: bool,
 ) -> Vec<f32> {
-    let inputs = [x, dy, mean, inv_std, gamma, beta];
+    let inputs = [x, dy, saved, gamma, beta];
     on.run_accumulating(inputs, e.len() + 2 * e.axis, |device, inputs, out, accumulate| {
-        let [x, dy, mean, inv_std, gamma, beta] = inputs;
+        let [x, dy, saved, gamma, beta] = inputs;
         let (dx, rest) = out.split_at(e.len());
         let (dgamma, dbeta) = rest.split_at(e.axis);
         let gradients = AffineGradients { dgamma, dbeta: Some(dbeta), accumulate };
-        let (saved, affine) = (Saved { mean, inv_std }, Affine { gamma, beta: Some(beta) });
+        let affine = Affine { gamma, beta: Some(beta) };
         backward(device, e, statistics, x, saved, Some(affine), relu, dy, dx, accumulate, Some(gradients));
     })
 }
@@ -267,20 +261,19 @@ fn backward_once(
     e: &AxisExtents,
     statistics: Statistics,
     [x, dy]: [&[f32]; 2],
-    [mean, inv_std]: &[Vec<f32>; 2],
+    saved: &[f32],
     [gamma, beta]: [&[f32]; 2],
     relu: bool,
 ) -> Vec<f32> {
-    let inputs = [x, dy, mean, inv_std, gamma, beta];
+    let inputs = [x, dy, saved, gamma, beta];
     on.run_in_place(inputs, &vec![1.0; e.len() + 2 * e.axis], |device, inputs, out| {
-        let [x, dy, mean, inv_std, gamma, beta] = inputs;
+        let [x, dy, saved, gamma, beta] = inputs;
         let (dx, rest) = out.split_at(e.len());
         let (dgamma, dbeta) = rest.split_at(e.axis);
         let accumulate = Accumulate::Add;
         let has_affine = !gamma.is_empty();
         let affine = has_affine.then_some(Affine { gamma, beta: Some(beta) });
         let gradients = has_affine.then_some(AffineGradients { dgamma, dbeta: Some(dbeta), accumulate });
-        let saved = Saved { mean, inv_std };
         backward(device, e, statistics, x, saved, affine, relu, dy, dx, accumulate, gradients);
     })
 }

@@ -38,7 +38,7 @@ pub(super) fn backward(
     let add = Arg::from(add(accumulate));
     cuda.scratch(|mut scratch| {
         assert!(cut.partials_len(1) <= scratch.len(), "scratch memory for {cut:?}");
-        let partials = Arg::Address(scratch.address());
+        let partials = Arg::Address(scratch.address::<u8>());
         let args = [extents.arg(), dy.into(), (&mut db).into(), add, partials];
         // SAFETY: `bias_backward(Extents extents, const float* dy, float* db, int add, double* partials)`; the contract
         // has checked the lengths, and the scratch memory has room for the partial sums.

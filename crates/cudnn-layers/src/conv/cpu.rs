@@ -7,8 +7,12 @@ mod implicit_gemm;
 mod winograd;
 
 use super::ConvOp;
+use planner::Bytes;
 use std::fmt;
-use tensor::{Accumulate, ConvGeometry, Cpu};
+use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Cpu, Space};
+
+/// Workspaces are cut at multiples of this many elements.
+const ALIGNED_LEN: usize = ALIGNMENT / size_of::<f32>();
 
 /// One algorithm on the CPU, for some or all operations and geometries.
 ///
@@ -24,6 +28,12 @@ pub trait CpuAlgorithm: Sync + fmt::Debug {
     /// Elements (`f32`) of workspace needed on `threads` threads, or `None` where the algorithm does not apply. What is
     /// said here is exact: `run` touches no other memory of a size that grows with the operands.
     fn workspace_len(&self, op: ConvOp, geometry: &ConvGeometry, threads: usize) -> Option<usize>;
+
+    /// The same in bytes, for all who do not run the algorithm themselves.
+    fn workspace(&self, op: ConvOp, geometry: &ConvGeometry, threads: usize) -> Option<Bytes> {
+        let len = self.workspace_len(op, geometry, threads)?;
+        Some(Bytes(Space::of::<f32>(len).bytes() as u64))
+    }
 
     /// Elements at the beginning of the workspace that [`CpuAlgorithm::prepare`] fills for [`CpuAlgorithm::run`]; none
     /// where nothing can be prepared, as for [`ConvOp::BackwardFilter`], which has no filter. How many they are and what

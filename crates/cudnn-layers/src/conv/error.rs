@@ -1,7 +1,7 @@
 //! Why a convolution cannot be run or measured.
 
 use super::ConvOp;
-use crate::raw::CudnnError;
+use crate::cudnn::CudnnError;
 use planner::Bytes;
 use tensor::{ConvGeometry, GeometryError, MemoryError, cuda::CudaError};
 use thiserror::Error;

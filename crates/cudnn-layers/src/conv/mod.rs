@@ -9,9 +9,11 @@
 //! with `y[n][k][p][q] = sum over c, r, s of x[n][c][p*stride + r*dilation - pad][q*stride + s*dilation - pad] * w[k][c][r][s]`.
 //! Algorithms differ in speed, in the workspace they need and in rounding error, and say all three honestly.
 
+mod bench;
 pub mod cpu;
 pub mod cuda;
 mod error;
+pub(crate) mod operands;
 pub mod parallel;
 pub mod profile;
 pub mod reference;
@@ -21,6 +23,7 @@ mod tests;
 pub mod verify;
 
 pub use error::ConvError;
+pub use operands::operand_lens;
 pub use parallel::ParallelProfiler;
 pub use planner::ConvOp;
 pub use profile::{CpuProfiler, ProfileOptions, profiler};
@@ -29,12 +32,3 @@ pub use run::Runner;
 /// Names the CPU kernels of this build: other sources, another compiler or other optimisation have another name. What was
 /// measured of one must not be taken for another's.
 pub const CPU_KERNELS: &str = env!("MICROBATCH_CPU_KERNELS");
-
-/// Lengths of `a`, `b` and `out` in elements (see the module's table).
-pub fn operand_lens(op: ConvOp, g: &tensor::ConvGeometry) -> [usize; 3] {
-    match op {
-        ConvOp::Forward => [g.x_len(), g.w_len(), g.y_len()],
-        ConvOp::BackwardData => [g.y_len(), g.w_len(), g.x_len()],
-        ConvOp::BackwardFilter => [g.x_len(), g.y_len(), g.w_len()],
-    }
-}

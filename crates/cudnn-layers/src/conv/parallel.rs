@@ -169,10 +169,10 @@ mod tests {
         collections::BTreeMap,
         sync::{Arc, Barrier},
     };
-    use tensor::ConvGeometry;
+    use tensor::{ConvGeometry, Format};
 
     fn requests(kernels: usize, sizes: u32) -> Vec<Request> {
-        let kernel = |k| kernel_id(ConvOp::Forward, &ConvGeometry::new([1, 3, 8, 8], k, [3, 3]));
+        let kernel = |k| kernel_id(ConvOp::Forward, &ConvGeometry::new([1, 3, 8, 8], k, [3, 3]), Format::F32);
         (1..=kernels).flat_map(|k| (1..=sizes).map(move |size| Request::all(kernel(k), size))).collect()
     }
 

@@ -1,17 +1,14 @@
 //! Measuring every algorithm of a kernel on this machine.
 
+use super::ConvOp;
+use super::bench::{Bench, reuse};
 use super::cpu::{CpuAlgorithm, Operands, algorithms};
 use super::cuda::CudaProfiler;
-use super::run::{slices, workspace_bytes};
-use super::{ConvOp, operand_lens};
 use planner::{
     Bytes, ConvShape, Dtype, KernelId, Layout, Math, Measurement, Profiler, ProfilerError, Request,
 };
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
-use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Device, MemoryError, Span, arena::ALIGNMENT};
+use std::time::{Duration, Instant};
+use tensor::{Arena, ConvGeometry, Cpu, Device, Format, Span};
 
 /// How long and how often a call is measured.
 #[derive(Clone, Copy, Debug)]
@@ -65,30 +62,31 @@ pub struct CpuProfiler {
     cpu: Cpu,
     options: ProfileOptions,
     bench: Option<Bench>,
+    workspace: Option<Arena>,
 }
 
 impl CpuProfiler {
     /// A profiler for the threads of `cpu`.
     pub fn new(cpu: Cpu, options: ProfileOptions) -> Self {
-        Self { cpu, options, bench: None }
+        Self { cpu, options, bench: None, workspace: None }
     }
 }
 
 impl CpuProfiler {
-    /// The algorithms that a request asks for, with the elements of their workspaces; smallest first: whatever comes later
-    /// has to be faster to be of use.
+    /// The algorithms that a request asks for, with their workspaces; smallest first: whatever comes later has to be faster to
+    /// be of use.
     fn algorithms(
         &self,
         request: &Request,
-    ) -> Result<Vec<(&'static dyn CpuAlgorithm, usize)>, ProfilerError> {
+    ) -> Result<Vec<(&'static dyn CpuAlgorithm, Bytes)>, ProfilerError> {
         let geometry = geometry(&request.kernel.shape, request.micro_batch).validate()?;
         let (op, threads) = (request.kernel.op, self.cpu.threads());
         let asked = algorithms().iter().filter(|algorithm| request.asks_for(algorithm.name()));
-        let applying = asked
-            .filter_map(|&algorithm| Some((algorithm, algorithm.workspace_len(op, &geometry, threads)?)));
+        let applying =
+            asked.filter_map(|&algorithm| Some((algorithm, algorithm.workspace(op, &geometry, threads)?)));
         let mut candidates: Vec<_> =
-            applying.filter(|&(_, len)| workspace_bytes(len) <= self.options.largest_workspace).collect();
-        candidates.sort_by_key(|&(_, len)| len);
+            applying.filter(|&(_, workspace)| workspace <= self.options.largest_workspace).collect();
+        candidates.sort_by_key(|&(_, workspace)| workspace);
         Ok(candidates)
     }
 }
@@ -98,16 +96,22 @@ impl Profiler for CpuProfiler {
         let candidates = self.algorithms(request)?;
         let &Request { kernel, micro_batch, mini_batch, .. } = request;
         let (op, geometry) = (kernel.op, geometry(&kernel.shape, micro_batch.max(mini_batch)));
-        let largest = candidates.last().map_or(0, |&(_, len)| len);
+        let largest = candidates.last().map_or(Bytes(0), |&(_, workspace)| workspace);
         let bench = self.bench.take().filter(|bench| bench.holds(op, &geometry));
-        let bench = self.bench.insert(bench.map_or_else(|| Bench::new(op, geometry), Ok)?);
-        bench.reserve(largest)?;
+        // Values of training's size: zeros would be unrealistically cheap for some processors, denormals dear.
+        let pattern: [f32; 1024] = std::array::from_fn(|i| ((i * 7919) % 1024) as f32 / 1024.0 - 0.5);
+        let new = || Bench::new(op, geometry, &pattern, Arena::new);
+        let bench = self.bench.insert(bench.map_or_else(new, Ok)?);
+        let arena = reuse(self.workspace.take(), largest.0 as usize, Arena::new)?;
+        let arena = self.workspace.insert(arena);
         let (cpu, options) = (&self.cpu, &self.options);
         let mut best = Duration::MAX;
         let mut measurements = Vec::with_capacity(candidates.len());
-        for (algorithm, len) in candidates {
-            let samples = micro_batch as usize;
-            let time = cpu.run(|| time(options, || bench.call(cpu, algorithm, samples, len), best));
+        for (algorithm, workspace) in candidates {
+            let memory = Span::bytes(0, workspace.0 as usize).tagged(Format::F32);
+            let memory = arena.view_mut(memory).into_host();
+            let call = || call(cpu, algorithm, bench, micro_batch as usize, memory);
+            let time = cpu.run(|| time(options, call, best));
             best = best.min(time.call);
             let [time_ms, shared_ms] = [time.call, time.preparing].map(|time| time.as_secs_f64() * 1e3);
             measurements.push(Measurement {
@@ -115,7 +119,7 @@ impl Profiler for CpuProfiler {
                 micro_batch,
                 time_ms,
                 shared_ms,
-                workspace: workspace_bytes(len),
+                workspace,
                 max_error: algorithm.max_error(),
                 deterministic: true,
             });
@@ -170,91 +174,23 @@ fn median(times: &[Timing], of: impl Fn(&Timing) -> Duration) -> Duration {
     sorted[(sorted.len() - 1) / 2]
 }
 
-/// Throw-away operands and workspace of one kernel.
-struct Bench {
-    op: ConvOp,
-    /// With as many samples as there are operands for.
-    geometry: ConvGeometry,
-    operands: Arena,
-    spans: [Span; 3],
-    workspace: Arena,
-    calls: usize,
-}
-
-impl Bench {
-    fn new(op: ConvOp, geometry: ConvGeometry) -> Result<Self, MemoryError> {
-        let mut end = 0;
-        let spans = operand_lens(op, &geometry).map(|len| {
-            let span = Span { offset: end, len };
-            end += len.next_multiple_of(ALIGNMENT);
-            span
-        });
-        let mut operands = Arena::new(end)?;
-        // Values of training's size: zeros would be unrealistically cheap for some processors, denormals dear.
-        for span in &spans[..2] {
-            let values = operands.view_mut(*span).into_host();
-            values
-                .iter_mut()
-                .enumerate()
-                .for_each(|(i, value)| *value = ((i * 7919) % 1024) as f32 / 1024.0 - 0.5);
-        }
-        Ok(Self { op, geometry, operands, spans, workspace: Arena::new(0)?, calls: 0 })
-    }
-
-    fn holds(&self, op: ConvOp, geometry: &ConvGeometry) -> bool {
-        self.op == op && self.geometry.with_batch(geometry.n) == *geometry && geometry.n <= self.geometry.n
-    }
-
-    /// Room for so many elements of workspace.
-    fn reserve(&mut self, len: usize) -> Result<(), MemoryError> {
-        if self.workspace.len() < len {
-            // The old one first: there may not be room for both.
-            self.workspace = Arena::new(0)?;
-            self.workspace = Arena::new(len)?;
-        }
-        Ok(())
-    }
-
-    /// One call, on the next slice of so many samples that there is.
-    fn call(
-        &mut self,
-        cpu: &Cpu,
-        algorithm: &dyn CpuAlgorithm,
-        samples: usize,
-        workspace_len: usize,
-    ) -> Timing {
-        use tensor::{Access::*, Lease};
-        let first = self.calls % (self.geometry.n / samples) * samples;
-        self.calls += 1;
-        let mut spans = self.spans;
-        let ranges = slices(self.op, &self.geometry, &(first..first + samples));
-        for (span, range) in spans.iter_mut().zip(ranges) {
-            *span = Span { offset: span.offset + range.start, len: range.len() };
-        }
-        let adds_up = self.op == ConvOp::BackwardFilter && samples < self.geometry.n;
-        let accumulate = if adds_up { Accumulate::Add } else { Accumulate::Replace };
-        let [a, b, out] = spans;
-        let leases = self.operands.lease(&[(a, Read), (b, Read), (out, Write)]);
-        let leases = <[Lease<'_>; 3]>::try_from(leases.expect("spans side by side")).expect("three requests");
-        let [Lease::Read(a), Lease::Read(b), Lease::Write(out)] = leases else {
-            unreachable!("leases come in the order of the requests")
-        };
-        let operands = Operands { a: a.host(), b: b.host(), out: out.into_host() };
-        let workspace = self.workspace.view_mut(Span { offset: 0, len: workspace_len }).into_host();
-        let geometry = self.geometry.with_batch(samples);
-        let shares = algorithm.prepared_len(self.op, &geometry) > 0;
-        let start = Instant::now();
-        algorithm.prepare(cpu, self.op, &geometry, operands.b, workspace);
-        let preparing = if shares { start.elapsed() } else { Duration::ZERO };
-        algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace);
-        Timing { call: start.elapsed(), preparing }
-    }
-}
-
-impl fmt::Debug for Bench {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bench({} of {:?})", self.op, self.geometry)
-    }
+/// One call, on the next slice of so many samples that there is.
+fn call(
+    cpu: &Cpu,
+    algorithm: &dyn CpuAlgorithm,
+    bench: &mut Bench,
+    samples: usize,
+    workspace: &mut [f32],
+) -> Timing {
+    let (op, geometry) = (bench.op, bench.geometry.with_batch(samples));
+    let ([a, b], out, accumulate) = bench.next(samples);
+    let operands = Operands { a: a.host(), b: b.host(), out: out.into_host() };
+    let shares = algorithm.prepared_len(op, &geometry) > 0;
+    let start = Instant::now();
+    algorithm.prepare(cpu, op, &geometry, operands.b, workspace);
+    let preparing = if shares { start.elapsed() } else { Duration::ZERO };
+    algorithm.run(cpu, op, &geometry, operands, accumulate, workspace);
+    Timing { call: start.elapsed(), preparing }
 }
 
 /// The convolution of `micro_batch` samples that a planner's shape describes.
@@ -275,11 +211,11 @@ pub fn geometry(shape: &ConvShape, micro_batch: u32) -> ConvGeometry {
     }
 }
 
-/// What identifies the kernel of `op` on this geometry, whatever its mini-batch.
+/// What identifies the kernel of `op` on this geometry, with operands of this format, whatever its mini-batch.
 ///
 /// # Panics
-/// If an extent exceeds 32 bits.
-pub fn kernel_id(op: ConvOp, g: &ConvGeometry) -> KernelId {
+/// If an extent exceeds 32 bits, or the operands are bytes.
+pub fn kernel_id(op: ConvOp, g: &ConvGeometry, format: Format) -> KernelId {
     let extent = |value: usize| u32::try_from(value).expect("extents of images and filters fit in 32 bits");
     let shape = ConvShape {
         c: extent(g.c),
@@ -293,7 +229,14 @@ pub fn kernel_id(op: ConvOp, g: &ConvGeometry) -> KernelId {
         dilation: g.dilation.map(extent),
         groups: extent(g.groups),
     };
-    KernelId { op, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw }
+    let dtype = match format.dtype {
+        tensor::Dtype::F32 => Dtype::F32,
+        tensor::Dtype::U8 => panic!("no convolution computes with bytes"),
+    };
+    let layout = match format.layout {
+        tensor::Layout::Nchw => Layout::Nchw,
+    };
+    KernelId { op, shape, dtype, math: Math::Fp32, layout }
 }
 
 #[cfg(test)]
@@ -304,7 +247,8 @@ mod tests {
     fn a_repeated_micro_batch_is_a_slice_of_the_mini_batchs_operands() {
         let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::MAX };
         let mut profiler = CpuProfiler::new(Cpu::new(1), options);
-        let kernel = |k| kernel_id(ConvOp::BackwardFilter, &ConvGeometry::new([1, 2, 6, 6], k, [3, 3]));
+        let kernel =
+            |k| kernel_id(ConvOp::BackwardFilter, &ConvGeometry::new([1, 2, 6, 6], k, [3, 3]), Format::F32);
         let part = |k, micro_batch| Request {
             mini_batch: 8,
             algorithms: Some(vec!["IMPLICIT_GEMM".into()]),

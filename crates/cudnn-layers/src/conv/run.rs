@@ -8,18 +8,20 @@ use super::{
     ConvError, ConvOp,
     cpu::{self, CpuAlgorithm, Operands},
     cuda::{self, Convolution},
-    operand_lens,
+    operands::{operand_lens, slices},
 };
-use crate::raw::Cudnn;
-use planner::{Bytes, Configuration, Measurement, Run};
+use crate::cudnn::Cudnn;
+use planner::{ARENA_ALIGNMENT, Bytes, Configuration, Measurement, Run};
 use std::{ops::Range, sync::Arc};
 use tensor::{
-    Accumulate, ConvGeometry, Cpu, Device, View, ViewMut,
+    ALIGNMENT, Accumulate, ConvGeometry, Cpu, Device, Format, Space, View, ViewMut,
     cuda::{Cuda, CudaError},
 };
 
 #[cfg(test)]
 mod tests;
+
+const _: () = assert!(ARENA_ALIGNMENT == ALIGNMENT as u64, "workspaces lie where they were planned");
 
 /// A kernel with the configuration it runs in, all made ready beforehand.
 #[derive(Clone, Debug)]
@@ -28,7 +30,7 @@ pub struct Runner {
     geometry: ConvGeometry,
     /// In the order of execution.
     calls: Vec<Call>,
-    workspace_len: usize,
+    workspace: Bytes,
 }
 
 /// One micro-batch.
@@ -68,7 +70,7 @@ impl Runner {
         if found != geometry.n {
             return Err(ConvError::MiniBatch { found, expected: geometry.n });
         }
-        let mut runner = Self { op, geometry, calls: Vec::new(), workspace_len: 0 };
+        let mut runner = Self { op, geometry, calls: Vec::new(), workspace: Bytes(0) };
         let mut first = 0;
         for run in configuration.runs() {
             let is_same = |other: &Run| other.micro.algorithm == run.micro.algorithm;
@@ -80,7 +82,7 @@ impl Runner {
                 let algorithm = run.micro.algorithm.as_str().to_owned();
                 return Err(ConvError::Workspace { algorithm, micro_batch, needed, planned });
             }
-            runner.workspace_len = runner.workspace_len.max(elements(needed));
+            runner.workspace = runner.workspace.max(needed);
             for _ in 0..run.count {
                 let samples = first..first + micro_batch;
                 runner.calls.push(Call { backend: ready.backend.clone(), samples, algorithm });
@@ -91,9 +93,9 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Elements of workspace: the most that any micro-batch needs, for they run one after the other.
-    pub fn workspace_len(&self) -> usize {
-        self.workspace_len
+    /// The workspace: the most that any micro-batch needs, for they run one after the other.
+    pub fn workspace(&self) -> Space {
+        Space::aligned(self.workspace.0 as usize)
     }
 
     /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch. On a GPU all micro-batches
@@ -120,7 +122,7 @@ impl Runner {
             "operands of {:?}",
             self.op
         );
-        assert!(workspace.len() >= self.workspace_len, "the workspace is smaller than planned");
+        assert!(workspace.byte_len() as u64 >= self.workspace.0, "the workspace is smaller than planned");
         match device {
             Device::Cpu(cpu) => self.run_on_cpu(cpu, operands, out, accumulate, workspace),
             Device::Cuda(cuda) => {
@@ -141,6 +143,7 @@ impl Runner {
         mut workspace: ViewMut<'_>,
     ) {
         let mut prepared = None;
+        let workspace = workspace.take(Format::F32, workspace.byte_len() / size_of::<f32>()).into_host();
         for (index, call) in self.calls.iter().enumerate() {
             let Backend::Cpu(algorithm) = &call.backend else { panic!("the runner is one for a GPU") };
             let geometry = self.geometry.with_batch(call.samples.len());
@@ -151,10 +154,10 @@ impl Runner {
                 out: out.slice(out_range).into_host(),
             };
             if prepared.replace(call.algorithm) != Some(call.algorithm) {
-                algorithm.prepare(cpu, self.op, &geometry, operands.b, workspace.host());
+                algorithm.prepare(cpu, self.op, &geometry, operands.b, workspace);
             }
             let accumulate = self.accumulate(index, accumulate);
-            algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace.host());
+            algorithm.run(cpu, self.op, &geometry, operands, accumulate, workspace);
         }
     }
 
@@ -172,10 +175,9 @@ impl Runner {
                 panic!("the runner is one for the processor")
             };
             let [a_range, b_range, out_range] = slices(self.op, &self.geometry, &call.samples);
-            let operands = [a.slice(a_range).device(), b.slice(b_range).device()];
-            let mut out = out.slice(out_range);
+            let operands = [a.slice(a_range), b.slice(b_range)];
             let accumulate = self.accumulate(index, accumulate);
-            convolution.run(cudnn, operands, out.device(), accumulate, workspace.device())?;
+            convolution.run(cudnn, operands, out.slice(out_range), accumulate, workspace.reborrow())?;
         }
         Ok(())
     }
@@ -209,8 +211,8 @@ fn ready(
         Device::Cpu(cpu) => {
             let found = cpu::algorithms().iter().find(|algorithm| algorithm.name() == name);
             let algorithm = *found.ok_or_else(unknown)?;
-            let len = algorithm.workspace_len(op, &geometry, cpu.threads()).ok_or_else(unsupported)?;
-            Ok(Ready { backend: Backend::Cpu(algorithm), workspace: workspace_bytes(len) })
+            let workspace = algorithm.workspace(op, &geometry, cpu.threads()).ok_or_else(unsupported)?;
+            Ok(Ready { backend: Backend::Cpu(algorithm), workspace })
         }
         Device::Cuda(cuda) => {
             let algorithm = cuda::find(op, name).ok_or_else(unknown)?;
@@ -220,25 +222,4 @@ fn ready(
             Ok(Ready { backend: Backend::Cuda(Arc::new(convolution)), workspace })
         }
     }
-}
-
-/// The parts of the operands of `op` that belong to `samples`: of the filter and its gradient all, of the others a slice.
-pub(super) fn slices(op: ConvOp, g: &ConvGeometry, samples: &Range<usize>) -> [Range<usize>; 3] {
-    let part = |sample: usize| sample * samples.start..sample * samples.end;
-    let (x, y, w) = (part(g.x_sample()), part(g.y_sample()), 0..g.w_len());
-    match op {
-        ConvOp::Forward => [x, w, y],
-        ConvOp::BackwardData => [y, w, x],
-        ConvOp::BackwardFilter => [x, y, w],
-    }
-}
-
-/// Elements that hold a workspace: cuDNN's need not be whole ones.
-fn elements(workspace: Bytes) -> usize {
-    (workspace.0 as usize).div_ceil(size_of::<f32>())
-}
-
-/// Bytes of a workspace of `len` elements.
-pub(super) fn workspace_bytes(len: usize) -> Bytes {
-    Bytes((len * size_of::<f32>()) as u64)
 }

@@ -1,12 +1,14 @@
 //! Every algorithm against the double-precision loops, over fixed and random geometries.
 
 use super::cpu::{CpuAlgorithm, Operands, algorithms};
-use super::{ConvOp, CpuProfiler, ProfileOptions, operand_lens, profile::kernel_id, reference, run::slices};
+use super::{
+    ConvOp, CpuProfiler, ProfileOptions, operand_lens, operands::slices, profile::kernel_id, reference,
+};
 use planner::{Profiler, Request};
 use rand::RngExt;
 use std::time::Duration;
 use tensor::{
-    Accumulate, Arena, ConvGeometry, Cpu, Device, Span,
+    Accumulate, Arena, ConvGeometry, Cpu, Cursor, Device, Format,
     testing::{assert_close, random, sum_tolerance},
 };
 
@@ -21,15 +23,16 @@ pub(super) fn run(
     start: Option<&[f32]>,
 ) -> Vec<f32> {
     let len = algorithm.workspace_len(op, g, threads).expect("the algorithm applies");
-    let mut arena = Arena::new(len).unwrap();
-    let mut workspace = arena.view_mut(Span { offset: 0, len });
-    workspace.host().fill(f32::NAN);
+    let span = Cursor::default().take(Format::F32, len);
+    let mut arena = Arena::new(span.len).unwrap();
+    let workspace = arena.view_mut(span).into_host::<f32>();
+    workspace.fill(f32::NAN);
     let mut out = start.map_or_else(|| vec![f32::NAN; operand_lens(op, g)[2]], <[f32]>::to_vec);
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
     let operands = Operands { a, b, out: &mut out };
     let cpu = Cpu::new(threads);
-    algorithm.prepare(&cpu, op, g, b, workspace.host());
-    algorithm.run(&cpu, op, g, operands, accumulate, workspace.host());
+    algorithm.prepare(&cpu, op, g, b, workspace);
+    algorithm.run(&cpu, op, g, operands, accumulate, workspace);
     out
 }
 
@@ -40,19 +43,20 @@ fn check_sharing(algorithm: &dyn CpuAlgorithm, (op, g): (ConvOp, &ConvGeometry),
     let parts: Vec<_> = parts.map(|samples| (g.with_batch(samples.len()), slices(op, g, &samples))).collect();
     let len = |part: &ConvGeometry| algorithm.workspace_len(op, part, 2).expect("the algorithm applies");
     let most = parts.iter().map(|(part, _)| len(part)).max().expect("a sample");
-    let mut arena = Arena::new(most).unwrap();
-    let mut workspace = arena.view_mut(Span { offset: 0, len: most });
+    let span = Cursor::default().take(Format::F32, most);
+    let mut arena = Arena::new(span.len).unwrap();
+    let workspace = arena.view_mut(span).into_host::<f32>();
     let (cpu, prepared) = (Cpu::new(2), algorithm.prepared_len(op, g));
-    workspace.host().fill(f32::NAN);
+    workspace.fill(f32::NAN);
     let last = &parts[parts.len() - 1].0;
-    algorithm.prepare(&cpu, op, last, w, &mut workspace.host()[..len(last)]);
+    algorithm.prepare(&cpu, op, last, w, &mut workspace[..len(last)]);
     let gone = vec![f32::NAN; w.len()];
     for (part, [a_range, _, out_range]) in &parts {
         assert_eq!(algorithm.prepared_len(op, part), prepared);
         let (a, mut out) = (&a[a_range.clone()], vec![f32::NAN; out_range.len()]);
-        workspace.host()[prepared..].fill(f32::NAN);
+        workspace[prepared..].fill(f32::NAN);
         let operands = Operands { a, b: &gone, out: &mut out };
-        algorithm.run(&cpu, op, part, operands, Accumulate::Replace, &mut workspace.host()[..len(part)]);
+        algorithm.run(&cpu, op, part, operands, Accumulate::Replace, &mut workspace[..len(part)]);
         let alone = run(algorithm, 2, (op, part), (a, w), None);
         assert!(out == alone, "{} {op:?} {part:?}: sharing changes the result", algorithm.name());
     }
@@ -171,8 +175,9 @@ fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
     let mut profiler = CpuProfiler::new(cpu, options);
     for op in OPS {
         for micro_batch in [4, 1] {
-            let rows =
-                profiler.measure(&Request::all(kernel_id(op, &g), micro_batch)).expect("a valid geometry");
+            let rows = profiler
+                .measure(&Request::all(kernel_id(op, &g, Format::F32), micro_batch))
+                .expect("a valid geometry");
             assert_eq!(rows.len(), algorithms().len());
             for row in rows {
                 let found = algorithms().iter().find(|each| each.name() == row.algorithm.as_str());

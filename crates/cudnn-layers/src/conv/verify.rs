@@ -13,8 +13,7 @@ use super::{ConvError, ConvOp, Runner, operand_lens};
 use draw::Draw;
 use planner::{Bytes, Configuration};
 use tensor::{
-    Access, Accumulate, Arena, ConvGeometry, Device, Lease, Span, View, ViewMut, arena::ALIGNMENT,
-    cuda::CudaError, testing::random,
+    Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, View, ViewMut, testing::random,
 };
 
 /// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums over
@@ -29,7 +28,7 @@ pub fn distances(
     configuration: &Configuration,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
     let runner = Runner::new(device, op, geometry, configuration)?;
-    distances_of(device, op, &geometry, runner.workspace_len(), |operands, out, accumulate, workspace| {
+    distances_of(device, op, &geometry, runner.workspace(), |operands, out, accumulate, workspace| {
         runner.run(device, operands, out, accumulate, workspace);
     })
 }
@@ -46,34 +45,23 @@ fn distances_of(
     device: &Device,
     op: ConvOp,
     g: &ConvGeometry,
-    workspace_len: usize,
+    workspace: Space,
     run: impl Fn([View<'_>; 2], ViewMut<'_>, Accumulate, ViewMut<'_>) + Sync,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
     let [a_len, b_len, out_len] = operand_lens(op, g);
-    let mut end = 0;
-    let spans = [a_len, b_len, out_len, workspace_len].map(|len| {
-        let span = Span { offset: end, len };
-        end += len.next_multiple_of(ALIGNMENT);
-        span
-    });
-    let [a, b, out, workspace] = spans;
-    let mut arena = Arena::on(device, end)?;
+    let mut cursor = Cursor::default();
+    let [a, b, out] = [a_len, b_len, out_len].map(|len| cursor.take(Format::F32, len));
+    let workspace = cursor.take(Format::U8, workspace.bytes());
+    let mut arena = Arena::on(device, cursor.end())?;
     let filters = if op == ConvOp::BackwardFilter { g.n } else { g.k };
     let operands = [Operand::new(a_len / g.n, 1), Operand::new(b_len / filters, 2)];
-    for (span, operand) in [(a, &operands[0]), (b, &operands[1]), (out, &Operand::nan())] {
-        operand.write(&mut arena, span)?;
-    }
+    arena.repeat(a, &operands[0].pattern)?;
+    arena.repeat(b, &operands[1].pattern)?;
+    arena.set(out, 0xff)?;
     let draws = Draw::some(op, g);
     let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, g, &operands)).collect();
     let mut distance = |accumulate, times| -> Result<f64, ConvError> {
-        let requests =
-            [(a, Access::Read), (b, Access::Read), (out, Access::Write), (workspace, Access::Write)];
-        let leases = arena.lease(&requests).expect("spans side by side");
-        let [Lease::Read(a), Lease::Read(b), Lease::Write(to), Lease::Write(workspace)] =
-            <[Lease<'_>; 4]>::try_from(leases).expect("four requests")
-        else {
-            unreachable!("leases come in the order of the requests")
-        };
+        let ([a, b], [to, workspace]) = arena.lease([a, b], [out, workspace]).expect("spans side by side");
         device.run(|| run([a, b], to, accumulate, workspace));
         device.check()?;
         Ok(draw::distance(&arena.read(out)?, &draws, &exact, times))
@@ -92,20 +80,12 @@ struct Operand {
 /// A prime number. Samples that are no multiple of it are alike only if their numbers differ by a multiple of it.
 const PERIOD: usize = (1 << 20) - 3;
 
-/// How many values of a GPU's operand lie on the host at a time.
-const PIECE: usize = 1 << 24;
-
 impl Operand {
     /// Values for samples (or filters) of `sample` elements. Operands with different `seed`s are independent.
     fn new(sample: usize, seed: u64) -> Self {
         // In multiples of one period, samples are alike only after more values than any memory has of the other.
         let period = if sample.is_multiple_of(PERIOD) { PERIOD - 1 } else { PERIOD };
         Self { pattern: random(period, seed) }
-    }
-
-    /// No number anywhere.
-    fn nan() -> Self {
-        Self { pattern: vec![f32::NAN; PERIOD] }
     }
 
     /// `len` values from number `start` on, in runs of neighbours.
@@ -115,21 +95,6 @@ impl Operand {
             let run = &self.pattern[from..][..left.min(self.pattern.len() - from)];
             (from, left) = (0, left - run.len());
             (!run.is_empty()).then_some(run)
-        })
-    }
-
-    /// Writes the values into `span`, piece by piece, as those of a GPU pass through the host.
-    fn write(&self, arena: &mut Arena, span: Span) -> Result<(), CudaError> {
-        (0..span.len).step_by(PIECE).try_for_each(|start| {
-            let piece = Span { offset: span.offset + start, len: PIECE.min(span.len - start) };
-            arena.fill(piece, |mut values| {
-                for run in self.runs(start, piece.len) {
-                    let (to, rest) = values.split_at_mut(run.len());
-                    to.copy_from_slice(run);
-                    values = rest;
-                }
-                Ok(())
-            })
         })
     }
 }

@@ -1,15 +1,15 @@
 //! Element-wise operations on the CPU. A task holds its part of the output in cache while it goes through the inputs.
 
 use crate::cpu_loops::{for_each_element_run, put, rectified};
-use tensor::{Accumulate, Cpu, View};
+use tensor::{Accumulate, Cpu};
 
-pub(super) fn sum(cpu: &Cpu, inputs: &[View<'_>], coefficients: &[f32], relu: bool, y: &mut [f32]) {
+pub(super) fn sum(cpu: &Cpu, inputs: &[&[f32]], coefficients: &[f32], relu: bool, y: &mut [f32]) {
     for_each_element_run(
         cpu,
         [y],
         #[inline(always)]
         |range, [y]| {
-            let input = |index: usize| &inputs[index].host()[range.clone()];
+            let input = |index: usize| &inputs[index][range.clone()];
             let relu_after = |count: usize| relu && count == inputs.len();
             let first = if let ([_, _, ..], &[a, b, ..]) = (inputs, coefficients) {
                 let both = input(0).iter().zip(input(1));
@@ -42,7 +42,7 @@ pub(super) fn backward_sum(cpu: &Cpu, coefficient: f32, dy: &[f32], dx: &mut [f3
     );
 }
 
-pub(super) fn product(cpu: &Cpu, inputs: &[View<'_>], y: &mut [f32]) {
+pub(super) fn product(cpu: &Cpu, inputs: &[&[f32]], y: &mut [f32]) {
     fold(
         cpu,
         inputs,
@@ -52,7 +52,7 @@ pub(super) fn product(cpu: &Cpu, inputs: &[View<'_>], y: &mut [f32]) {
     );
 }
 
-pub(super) fn maximum(cpu: &Cpu, inputs: &[View<'_>], y: &mut [f32]) {
+pub(super) fn maximum(cpu: &Cpu, inputs: &[&[f32]], y: &mut [f32]) {
     fold(
         cpu,
         inputs,
@@ -69,15 +69,15 @@ fn wins(index: usize, x: f32, best: f32) -> bool {
 }
 
 /// `y = op(.. op(1, x[0], x[1]) .., x[last])`; `op` also gets the index of its last argument.
-fn fold(cpu: &Cpu, inputs: &[View<'_>], y: &mut [f32], op: impl Fn(usize, f32, f32) -> f32 + Sync) {
+fn fold(cpu: &Cpu, inputs: &[&[f32]], y: &mut [f32], op: impl Fn(usize, f32, f32) -> f32 + Sync) {
     for_each_element_run(
         cpu,
         [y],
         #[inline(always)]
         |range, [y]| {
-            y.copy_from_slice(&inputs[0].host()[range.clone()]);
+            y.copy_from_slice(&inputs[0][range.clone()]);
             for (index, input) in inputs.iter().enumerate().skip(1) {
-                let input = &input.host()[range.clone()];
+                let input = &input[range.clone()];
                 y.iter_mut().zip(input).for_each(|(y, &x)| *y = op(index, *y, x));
             }
         },
@@ -86,7 +86,7 @@ fn fold(cpu: &Cpu, inputs: &[View<'_>], y: &mut [f32], op: impl Fn(usize, f32, f
 
 pub(super) fn backward_product(
     cpu: &Cpu,
-    inputs: &[View<'_>],
+    inputs: &[&[f32]],
     index: usize,
     dy: &[f32],
     dx: &mut [f32],
@@ -99,7 +99,7 @@ pub(super) fn backward_product(
         |range, [dx]| {
             for (i, dx) in range.zip(dx) {
                 let others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
-                put(accumulate, dx, others.fold(dy[i], |product, (_, input)| product * input.host()[i]));
+                put(accumulate, dx, others.fold(dy[i], |product, (_, input)| product * input[i]));
             }
         },
     );
@@ -107,7 +107,7 @@ pub(super) fn backward_product(
 
 pub(super) fn backward_maximum(
     cpu: &Cpu,
-    inputs: &[View<'_>],
+    inputs: &[&[f32]],
     index: usize,
     dy: &[f32],
     dx: &mut [f32],
@@ -119,9 +119,9 @@ pub(super) fn backward_maximum(
         #[inline(always)]
         |range, [dx]| {
             for (i, dx) in range.zip(dx) {
-                let mut winner = (0, inputs[0].host()[i]);
+                let mut winner = (0, inputs[0][i]);
                 for (other, input) in inputs.iter().enumerate().skip(1) {
-                    let x = input.host()[i];
+                    let x = input[i];
                     if wins(other, x, winner.1) {
                         winner = (other, x);
                     }

@@ -27,7 +27,7 @@ impl Inputs {
     fn new(inputs: &[View<'_>], coefficients: &[f32]) -> Self {
         assert!(inputs.len() <= MOST, "{} inputs, and the GPU combines at most {MOST}", inputs.len());
         let mut table = Self { count: inputs.len() as u32, ..Zeroable::zeroed() };
-        table.addresses.iter_mut().zip(inputs).for_each(|(to, input)| *to = input.device().address());
+        table.addresses.iter_mut().zip(inputs).for_each(|(to, input)| *to = input.address::<f32>());
         table.coefficients.iter_mut().zip(coefficients).for_each(|(to, &coefficient)| *to = coefficient);
         table
     }

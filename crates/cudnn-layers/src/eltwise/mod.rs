@@ -27,7 +27,7 @@ pub fn sum(device: &Device, inputs: &[View<'_>], coefficients: &[f32], relu: boo
     check(inputs, y.len());
     assert_eq!(inputs.len(), coefficients.len(), "one coefficient per input");
     match device {
-        Device::Cpu(cpu) => cpu::sum(cpu, inputs, coefficients, relu, y.host()),
+        Device::Cpu(cpu) => cpu::sum(cpu, &host(inputs), coefficients, relu, y.host()),
         Device::Cuda(cuda) => cuda::sum(cuda, inputs, coefficients, relu, y),
     }
 }
@@ -57,12 +57,12 @@ pub fn backward_sum(
 pub fn product(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
     check(inputs, y.len());
     match device {
-        Device::Cpu(cpu) => cpu::product(cpu, inputs, y.host()),
+        Device::Cpu(cpu) => cpu::product(cpu, &host(inputs), y.host()),
         Device::Cuda(cuda) => cuda::product(cuda, inputs, y),
     }
 }
 
-/// `dx (+)= dy * product of all inputs but the one numbered `index``.
+/// `dx (+)= dy * product of all inputs but the one numbered `index`.
 ///
 /// # Panics
 /// If there is no such input or lengths differ.
@@ -78,7 +78,9 @@ pub fn backward_product(
     check(&[dy], dx.len());
     assert!(index < inputs.len(), "input {index} of {}", inputs.len());
     match device {
-        Device::Cpu(cpu) => cpu::backward_product(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+        Device::Cpu(cpu) => {
+            cpu::backward_product(cpu, &host(inputs), index, dy.host(), dx.host(), accumulate)
+        }
         Device::Cuda(cuda) => cuda::backward_product(cuda, inputs, index, dy, dx, accumulate),
     }
 }
@@ -90,7 +92,7 @@ pub fn backward_product(
 pub fn maximum(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
     check(inputs, y.len());
     match device {
-        Device::Cpu(cpu) => cpu::maximum(cpu, inputs, y.host()),
+        Device::Cpu(cpu) => cpu::maximum(cpu, &host(inputs), y.host()),
         Device::Cuda(cuda) => cuda::maximum(cuda, inputs, y),
     }
 }
@@ -111,9 +113,15 @@ pub fn backward_maximum(
     check(&[dy], dx.len());
     assert!(index < inputs.len(), "input {index} of {}", inputs.len());
     match device {
-        Device::Cpu(cpu) => cpu::backward_maximum(cpu, inputs, index, dy.host(), dx.host(), accumulate),
+        Device::Cpu(cpu) => {
+            cpu::backward_maximum(cpu, &host(inputs), index, dy.host(), dx.host(), accumulate)
+        }
         Device::Cuda(cuda) => cuda::backward_maximum(cuda, inputs, index, dy, dx, accumulate),
     }
+}
+
+fn host<'a>(inputs: &[View<'a>]) -> Vec<&'a [f32]> {
+    inputs.iter().map(View::host).collect()
 }
 
 fn check(inputs: &[View<'_>], len: usize) {

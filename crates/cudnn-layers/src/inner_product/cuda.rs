@@ -4,9 +4,9 @@ use super::InnerProduct;
 use crate::blas::{Factor, product};
 use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-pub(super) fn forward(cuda: &Cuda, e: &InnerProduct, x: View<'_>, w: View<'_>, mut y: ViewMut<'_>) {
+pub(super) fn forward(cuda: &Cuda, e: &InnerProduct, x: View<'_>, w: View<'_>, y: ViewMut<'_>) {
     let (x, w) = (factor(x, false), factor(w, !e.transpose));
-    product(cuda, [e.n, e.outputs, e.inputs], x, w, y.device(), Accumulate::Replace);
+    product(cuda, [e.n, e.outputs, e.inputs], x, w, y, Accumulate::Replace);
 }
 
 pub(super) fn backward_data(
@@ -14,11 +14,11 @@ pub(super) fn backward_data(
     e: &InnerProduct,
     dy: View<'_>,
     w: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     let (dy, w) = (factor(dy, false), factor(w, e.transpose));
-    product(cuda, [e.n, e.inputs, e.outputs], dy, w, dx.device(), accumulate);
+    product(cuda, [e.n, e.inputs, e.outputs], dy, w, dx, accumulate);
 }
 
 pub(super) fn backward_weights(
@@ -26,14 +26,14 @@ pub(super) fn backward_weights(
     e: &InnerProduct,
     x: View<'_>,
     dy: View<'_>,
-    mut dw: ViewMut<'_>,
+    dw: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     let ((left, rows), (right, columns)) =
         if e.transpose { ((x, e.inputs), (dy, e.outputs)) } else { ((dy, e.outputs), (x, e.inputs)) };
-    product(cuda, [rows, columns, e.n], factor(left, true), factor(right, false), dw.device(), accumulate);
+    product(cuda, [rows, columns, e.n], factor(left, true), factor(right, false), dw, accumulate);
 }
 
 fn factor(view: View<'_>, transposed: bool) -> Factor<'_> {
-    Factor { view: view.device(), transposed }
+    Factor { view, transposed }
 }

@@ -15,7 +15,7 @@ mod tests;
 mod within;
 
 use crate::AxisExtents;
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
 
 /// The neighbourhood whose squares are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,12 @@ pub struct Lrn {
 /// The largest supported neighbourhood: a block of rows this high still lies in the first-level cache.
 pub const MAX_SIZE: usize = 255;
 
-/// Computes `y` and saves `scale` (the length of `x`). The shape is `[n, c, h, w]`.
+/// What forward saves for backward: `scale`, an element for each of `x`.
+pub fn saved(len: usize) -> Space {
+    Space::of::<f32>(len)
+}
+
+/// Computes `y` and saves `scale` ([`saved`]). The shape is `[n, c, h, w]`.
 ///
 /// # Panics
 /// If a length does not match the shape, or `size` is even or above [`MAX_SIZE`], as in [`backward`].
@@ -54,9 +59,10 @@ pub fn forward(
     shape: [usize; 4],
     x: View<'_>,
     mut y: ViewMut<'_>,
-    mut scale: ViewMut<'_>,
+    mut saved: ViewMut<'_>,
 ) {
-    check(lrn, shape, [x.len(), y.len(), scale.len()]);
+    check(lrn, shape, [x.len(), y.len()]);
+    let mut scale = saved.take(Format::F32, x.len());
     match device {
         Device::Cpu(cpu) => {
             let out = [y.host(), scale.host()];
@@ -76,13 +82,13 @@ pub fn backward(
     lrn: &Lrn,
     shape: [usize; 4],
     x: View<'_>,
-    scale: View<'_>,
+    mut saved: View<'_>,
     dy: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    check(lrn, shape, [x.len(), scale.len(), dy.len()]);
-    check(lrn, shape, [dx.len(); 3]);
+    check(lrn, shape, [x.len(), dy.len(), dx.len()]);
+    let scale = saved.take(Format::F32, x.len());
     match device {
         Device::Cpu(cpu) => {
             let inputs = [x.host(), scale.host(), dy.host()];
@@ -101,7 +107,7 @@ fn channels([n, c, h, w]: [usize; 4]) -> AxisExtents {
     AxisExtents { outer: n, axis: c, inner: h * w }
 }
 
-fn check(lrn: &Lrn, shape: [usize; 4], lens: [usize; 3]) {
+fn check<const N: usize>(lrn: &Lrn, shape: [usize; 4], lens: [usize; N]) {
     assert!(lrn.size % 2 == 1 && lrn.size <= MAX_SIZE, "a neighbourhood of {}", lrn.size);
-    assert_eq!(lens, [shape.iter().product::<usize>(); 3], "lengths for the shape {shape:?}");
+    assert_eq!(lens, [shape.iter().product::<usize>(); N], "lengths for the shape {shape:?}");
 }

@@ -50,8 +50,8 @@ pub(super) fn forward_max(
         _ if taps >= WIDE => kernel("max_pool_forward_wide_u8", 1, 32),
         _ => kernel("max_pool_forward_any", 1, 1),
     };
-    let mask = mask.as_mut().map_or(0, |mask| mask.device().address());
-    let operands = [image(g, x.device().address()), outputs(g, y.device().address()), winners(g, mask)];
+    let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
+    let operands = [image(g, x.address::<f32>()), outputs(g, y.address::<f32>()), winners(g, mask)];
     // SAFETY: `(Planes g, const float* x, float* y, Tap* mask)`, where the mask may be null; the contract has checked the
     // lengths.
     unsafe { launch(cuda, g, kernel, operands, None) };
@@ -72,11 +72,8 @@ pub(super) fn backward_max(
         _ if !super::maximum::fits_byte(g) => pixels(g, "max_pool_backward_any_u32"),
         _ => pixels(g, "max_pool_backward_any_u8"),
     };
-    let operands = [
-        winners(g, mask.device().address()),
-        outputs(g, dy.device().address()),
-        image(g, dx.device().address()),
-    ];
+    let operands =
+        [winners(g, mask.address::<u8>()), outputs(g, dy.address::<f32>()), image(g, dx.address::<f32>())];
     // SAFETY: `(Planes g, const Tap* mask, const float* dy, float* dx, int add)`; the contract has checked the lengths. Tap
     // numbers are only compared, never used as offsets.
     unsafe { launch(cuda, g, kernel, operands, Some(accumulate)) };
@@ -87,7 +84,7 @@ pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, mut y:
     let (function, lanes) =
         if wide { ("average_pool_forward_wide", 32) } else { ("average_pool_forward_any", 1) };
     let kernel = Kernel { function, rows: g.out_h(), columns: g.out_w(), lanes };
-    let operands = [image(g, x.device().address()), outputs(g, y.device().address())];
+    let operands = [image(g, x.address::<f32>()), outputs(g, y.address::<f32>())];
     // SAFETY: `(Planes g, const float* x, float* y)`; the contract has checked the lengths.
     unsafe { launch(cuda, g, kernel, operands, None) };
 }
@@ -99,7 +96,7 @@ pub(super) fn backward_average(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let operands = [outputs(g, dy.device().address()), image(g, dx.device().address())];
+    let operands = [outputs(g, dy.address::<f32>()), image(g, dx.address::<f32>())];
     // SAFETY: `(Planes g, const float* dy, float* dx, int add)`; the contract has checked the lengths.
     unsafe { launch(cuda, g, pixels(g, "average_pool_backward"), operands, Some(accumulate)) };
 }
@@ -116,18 +113,21 @@ struct Operand {
     address: u64,
     /// Elements of a plane.
     plane_len: usize,
+    /// Bytes of an element.
+    size: usize,
 }
 
 fn image(g: &PoolGeometry, address: u64) -> Operand {
-    Operand { address, plane_len: g.h * g.w }
+    Operand { address, plane_len: g.h * g.w, size: size_of::<f32>() }
 }
 
 fn outputs(g: &PoolGeometry, address: u64) -> Operand {
-    Operand { address, plane_len: g.out_h() * g.out_w() }
+    Operand { address, plane_len: g.out_h() * g.out_w(), size: size_of::<f32>() }
 }
 
 fn winners(g: &PoolGeometry, address: u64) -> Operand {
-    Operand { address, plane_len: super::maximum::plane_mask_len(g) }
+    let size = if super::maximum::fits_byte(g) { size_of::<u8>() } else { size_of::<u32>() };
+    Operand { size, ..outputs(g, address) }
 }
 
 /// Launches `kernel` for as many planes at a time as 32-bit arithmetic allows.
@@ -155,8 +155,8 @@ unsafe fn launch<const OPERANDS: usize>(
         let fields = Planes::new(g, planes, [rows, columns]);
         let mut args = [Arg::I32(accumulate.map_or(0, add)); 5];
         args[0] = Arg::Bytes(bytemuck::bytes_of(&fields));
-        for (arg, &Operand { address, plane_len }) in args[1..].iter_mut().zip(&operands) {
-            let offset = if address == 0 { 0 } else { first * plane_len * size_of::<f32>() };
+        for (arg, &Operand { address, plane_len, size }) in args[1..].iter_mut().zip(&operands) {
+            let offset = if address == 0 { 0 } else { first * plane_len * size };
             *arg = Arg::Address(address + offset as u64);
         }
         let args = &args[..1 + OPERANDS + usize::from(accumulate.is_some())];
@@ -176,7 +176,6 @@ struct Planes {
     window: [i32; 2],
     stride: [i32; 2],
     pad: [i32; 2],
-    mask_stride: i32,
     columns: Division,
     rows: Division,
     by_window: Division,
@@ -186,7 +185,6 @@ struct Planes {
 impl Planes {
     fn new(g: &PoolGeometry, planes: usize, [rows, columns]: [usize; 2]) -> Self {
         let pair = |pair: [usize; 2]| pair.map(|extent| extent as i32);
-        let winners = if super::maximum::fits_byte(g) { 4 } else { 1 };
         Self {
             planes: planes as i32,
             image: pair([g.h, g.w]),
@@ -194,7 +192,6 @@ impl Planes {
             window: pair(g.window),
             stride: pair(g.stride),
             pad: pair(g.pad),
-            mask_stride: (super::maximum::plane_mask_len(g) * winners) as i32,
             columns: Division::by(columns),
             rows: Division::by(rows),
             by_window: Division::by(g.window[1]),

@@ -1,7 +1,7 @@
 //! Maximum pooling on the CPU.
 
 use super::rows::{self, Band, Walk};
-use crate::cpu_loops::{for_each_run, items_per_task};
+use crate::cpu_loops::{for_each_run, for_each_run_with, items_per_task};
 use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
 use tensor::{Accumulate, Cpu, PoolGeometry};
 
@@ -42,16 +42,10 @@ pub(super) fn fits_byte(g: &PoolGeometry) -> bool {
     g.window[0] * g.window[1] < 256
 }
 
-/// Elements of the mask of one plane, so that every plane's winners begin at an element.
-pub(super) fn plane_mask_len(g: &PoolGeometry) -> usize {
-    let outputs = g.out_h() * g.out_w();
-    if fits_byte(g) { outputs.div_ceil(4) } else { outputs }
-}
-
-pub(super) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: Option<&mut [f32]>) {
+pub(super) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: Option<&mut [u8]>) {
     match mask {
-        Some(mask) if fits_byte(g) => forward_saving::<u8>(cpu, g, x, y, mask),
-        Some(mask) => forward_saving::<u32>(cpu, g, x, y, mask),
+        Some(mask) if fits_byte(g) => forward_saving(cpu, g, x, y, mask),
+        Some(mask) => forward_saving::<u32>(cpu, g, x, y, bytemuck::cast_slice_mut(mask)),
         None => for_each_run(
             cpu,
             g.n * g.c,
@@ -67,19 +61,18 @@ pub(super) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mas
     }
 }
 
-fn forward_saving<T: Tap>(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [f32]) {
-    let mask_len = plane_mask_len(g);
-    for_each_run(
+fn forward_saving<T: Tap>(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [T]) {
+    let outputs = g.out_h() * g.out_w();
+    for_each_run_with(
         cpu,
         g.n * g.c,
         items_per_task(g.h * g.w),
-        [y, mask],
+        ([y], mask),
         #[inline(always)]
-        |planes, [y, mask]| {
+        |planes, [y], mask| {
             let x = x[planes.start * g.h * g.w..].chunks_exact(g.h * g.w);
-            let out = y.chunks_exact_mut(g.out_h() * g.out_w()).zip(mask.chunks_exact_mut(mask_len));
-            let planes = x.zip(out).map(|(x, (y, mask))| (x, y, bytemuck::cast_slice_mut(mask)));
-            forward_planes::<T>(g, planes);
+            let out = y.chunks_exact_mut(outputs).zip(mask.chunks_exact_mut(outputs));
+            forward_planes(g, x.zip(out).map(|(x, (y, mask))| (x, y, mask)));
         },
     );
 }
@@ -185,13 +178,12 @@ fn forward_directly<T: Tap>(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &m
 pub(super) fn backward(
     cpu: &Cpu,
     g: &PoolGeometry,
-    mask: &[f32],
+    mask: &[u8],
     dy: &[f32],
     dx: &mut [f32],
     accumulate: Accumulate,
 ) {
     let outputs = g.out_h() * g.out_w();
-    let mask_len = plane_mask_len(g);
     let offset = |tap: usize| tap / g.window[1] * g.w + tap % g.window[1];
     // Where a tap lies relative to its window's first pixel; far outside for no tap.
     const NOWHERE: usize = usize::MAX / 2;
@@ -208,14 +200,14 @@ pub(super) fn backward(
                 if accumulate == Accumulate::Replace {
                     dx.fill(0.0);
                 }
-                let dy = &dy[plane * outputs..(plane + 1) * outputs];
-                let mask = &mask[plane * mask_len..(plane + 1) * mask_len];
+                let all = plane * outputs..(plane + 1) * outputs;
+                let dy = &dy[all.clone()];
                 if fits_byte(g) {
-                    let mask: &[u8] = bytemuck::cast_slice(mask);
-                    scatter(g, mask, dy, dx, |tap: u8| offsets[usize::from(tap)]);
+                    scatter(g, &mask[all], dy, dx, |tap: u8| offsets[usize::from(tap)]);
                 } else {
+                    let mask: &[u32] = bytemuck::cast_slice(mask);
                     let far = |tap: u32| if tap == u32::NONE { NOWHERE } else { offset(tap.index()) };
-                    scatter(g, bytemuck::cast_slice(mask), dy, dx, far);
+                    scatter(g, &mask[all], dy, dx, far);
                 }
             }
         },

@@ -15,54 +15,55 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Accumulate, Device, PoolGeometry, View, ViewMut};
+use tensor::{Accumulate, Device, Format, PoolGeometry, Space, View, ViewMut};
 
-/// Elements (`f32`) of the saved winners of [`forward_max`].
+/// The saved winners of [`forward_max`].
 ///
 /// Their bytes are the same on every device: for each output the number of the winning tap, counted row by row, in one byte
-/// or, for windows of 256 taps and more, in a native `u32`, with all bits set where no pixel won. Every plane's winners
-/// begin at an element; spare bytes at its end stay as they were.
-pub fn mask_len(geometry: &PoolGeometry) -> usize {
-    geometry.n * geometry.c * maximum::plane_mask_len(geometry)
+/// or, for windows of 256 taps and more, in a native `u32`, with all bits set where no pixel won.
+pub fn mask(geometry: &PoolGeometry) -> Space {
+    let len = geometry.y_len();
+    if maximum::fits_byte(geometry) { Space::of::<u8>(len) } else { Space::of::<u32>(len) }
 }
 
-/// `y = maximum over windows of x`; `mask`, of [`mask_len`] elements, gets the winners. It may be left out where no
-/// backward pass follows.
+/// `y = maximum over windows of x`; `winners` gets what [`mask`] says. It may be left out where no backward pass follows.
 ///
 /// # Panics
-/// If a length does not match the geometry, as in all functions of this module.
+/// If a length does not match the geometry, as in all functions of this module; if winners of four bytes do not begin at a
+/// multiple of four.
 pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,
     x: View<'_>,
     mut y: ViewMut<'_>,
-    mask: Option<ViewMut<'_>>,
+    winners: Option<ViewMut<'_>>,
 ) {
     check(geometry, x.len(), y.len());
-    let len = mask_len(geometry);
-    assert_eq!(mask.as_ref().map_or(len, ViewMut::len), len, "the length of the mask");
+    let winners = winners.map(|mut winners| winners.take(Format::U8, mask(geometry).bytes()));
     match device {
         Device::Cpu(cpu) => {
-            maximum::forward(cpu, geometry, x.host(), y.host(), mask.map(ViewMut::into_host));
+            maximum::forward(cpu, geometry, x.host(), y.host(), winners.map(ViewMut::into_host));
         }
-        Device::Cuda(cuda) => cuda::forward_max(cuda, geometry, x, y, mask),
+        Device::Cuda(cuda) => cuda::forward_max(cuda, geometry, x, y, winners),
     }
 }
 
-/// `dx (+)= dy` at the winners that [`forward_max`] saved in `mask`, 0 elsewhere.
+/// `dx (+)= dy` at the `winners` that [`forward_max`] saved, 0 elsewhere.
 pub fn backward_max(
     device: &Device,
     geometry: &PoolGeometry,
-    mask: View<'_>,
+    mut winners: View<'_>,
     dy: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     check(geometry, dx.len(), dy.len());
-    assert_eq!(mask.len(), mask_len(geometry), "the length of the mask");
+    let winners = winners.take(Format::U8, mask(geometry).bytes());
     match device {
-        Device::Cpu(cpu) => maximum::backward(cpu, geometry, mask.host(), dy.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward_max(cuda, geometry, mask, dy, dx, accumulate),
+        Device::Cpu(cpu) => {
+            maximum::backward(cpu, geometry, winners.host(), dy.host(), dx.host(), accumulate);
+        }
+        Device::Cuda(cuda) => cuda::backward_max(cuda, geometry, winners, dy, dx, accumulate),
     }
 }
 

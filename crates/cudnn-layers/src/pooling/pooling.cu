@@ -17,7 +17,6 @@ struct Division {
 struct Planes {
     int planes, h, w, out_h, out_w;
     int window_h, window_w, stride_h, stride_w, pad_h, pad_w;
-    int mask_stride;  // winners from one plane to the next
     Division columns, rows, window, vertical, horizontal;  // the last two by the strides
 };
 
@@ -84,9 +83,9 @@ __device__ __forceinline__ Best both(const Best& a, const Best& b) {
 /// `mask` may be null.
 template <class Tap>
 __device__ __forceinline__ void save(const Planes& g, int plane, int p, int q, const Best& best, float* y, Tap* mask) {
-    int output = p * g.out_w + q;
-    at(y, plane * (g.out_h * g.out_w) + output) = best.pixel;
-    if (mask) at(mask, plane * g.mask_stride + output) = Tap(best.tap);
+    int output = (plane * g.out_h + p) * g.out_w + q;
+    at(y, output) = best.pixel;
+    if (mask) at(mask, output) = Tap(best.tap);
 }
 
 // ---- Maximum, square windows known to the compiler ----------------------------------------------------------------------
@@ -147,7 +146,7 @@ __device__ __forceinline__ void backward_fixed(const Planes& g, const u8* __rest
     // Windows over a row, and those of them that begin above the strip.
     constexpr int WINDOWS = (WINDOW - 1) / STRIDE + 1, ABOVE = WINDOWS - 1;
     int top = place.row * (PIXELS / STRIDE), left = (place.column + g.pad_w) / STRIDE;
-    int first_winner = place.plane * g.mask_stride, first_dy = place.plane * (g.out_h * g.out_w);
+    int first = place.plane * (g.out_h * g.out_w);
     float sums[PIXELS] = {};
 #pragma unroll
     for (int i = -ABOVE; i < PIXELS / STRIDE; i++) {
@@ -158,9 +157,9 @@ __device__ __forceinline__ void backward_fixed(const Planes& g, const u8* __rest
             int output = real ? p * g.out_w + q : 0;
             // The tap over the strip's column in the first row of the window.
             int tap = (place.column + g.pad_w) % STRIDE + j * STRIDE;
-            int winner = at(mask, first_winner + output) - tap;
+            int winner = at(mask, first + output) - tap;
             if (!real || tap >= WINDOW) winner = -1;
-            float gradient = at(dy, first_dy + output);
+            float gradient = at(dy, first + output);
 #pragma unroll
             for (int r = 0; r < WINDOW; r++) {
                 int pixel = i * STRIDE + r;
@@ -168,10 +167,10 @@ __device__ __forceinline__ void backward_fixed(const Planes& g, const u8* __rest
             }
         }
     }
-    int first = place.row * PIXELS - g.pad_h;
+    int first_row = place.row * PIXELS - g.pad_h;
 #pragma unroll
     for (int pixel = 0; pixel < PIXELS; pixel++) {
-        int row = first + pixel;
+        int row = first_row + pixel;
         if (inside(row, g.h)) put(add, &at(dx, (place.plane * g.h + row) * g.w + place.column), sums[pixel]);
     }
 }
@@ -258,7 +257,7 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
                                              const float* __restrict__ dy, float* __restrict__ dx, bool add) {
     Place pixel(g, thread_index());
     if (!pixel.exists) return;
-    mask += u64(pixel.plane) * g.mask_stride;
+    mask += pixel.plane * (g.out_h * g.out_w);
     dy += pixel.plane * (g.out_h * g.out_w);
     gather(g, pixel, dx, add, [&](int p, int q) {
         int r = pixel.row + g.pad_h - p * g.stride_h, s = pixel.column + g.pad_w - q * g.stride_w;

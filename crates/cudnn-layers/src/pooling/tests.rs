@@ -100,13 +100,14 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
+/// `y` and the winners, whose bytes end within an element.
 fn forward_with_mask(on: &TestDevice, g: &PoolGeometry, x: &[f32]) -> [Vec<f32>; 2] {
-    let mut y = on.run([x], g.y_len() + mask_len(g), |device, [x], out| {
-        let (y, mask) = out.split_at(g.y_len());
-        forward_max(device, g, x, y, Some(mask));
+    let mut y = on.run([x], g.y_len() + mask(g).bytes().div_ceil(4), |device, [x], out| {
+        let (y, winners) = out.split_at(g.y_len());
+        forward_max(device, g, x, y, Some(winners));
     });
-    let mask = y.split_off(g.y_len());
-    [y, mask]
+    let winners = y.split_off(g.y_len());
+    [y, winners]
 }
 
 on_every_device! {
@@ -121,10 +122,10 @@ on_every_device! {
             }
             let y = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, y, None));
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
-            let [y, mask] = forward_with_mask(on, &g, &x);
+            let [y, winners] = forward_with_mask(on, &g, &x);
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
-            let dx = on.run_accumulating([&mask, &dy], x.len(), |device, [mask, dy], dx, accumulate| {
-                backward_max(device, &g, mask, dy, dx, accumulate);
+            let dx = on.run_accumulating([&winners, &dy], x.len(), |device, [winners, dy], dx, accumulate| {
+                backward_max(device, &g, winners, dy, dx, accumulate);
             });
             assert_close(&dx, &gradient, FEW_ROUNDINGS, &format!("maximum dx of {g:?}"));
         }
@@ -133,9 +134,9 @@ on_every_device! {
     fn masks_are_the_same_on_every_device(on: &TestDevice) {
         for g in geometries() {
             let x = image(&g, true);
-            let [_, mask] = forward_with_mask(on, &g, &x);
+            let [_, winners] = forward_with_mask(on, &g, &x);
             let [_, expected] = forward_with_mask(&TestDevice::Cpu, &g, &x);
-            assert_eq!(bits(&mask), bits(&expected), "{g:?}");
+            assert_eq!(bits(&winners), bits(&expected), "{g:?}");
         }
     }
 
@@ -161,10 +162,10 @@ on_every_device! {
         let g = pool([1, 1, 2, 4], [2, 2], [2, 2], [0, 0]);
         let inf = f32::NEG_INFINITY;
         let x = [1.0, f32::NAN, inf, inf, 5.0, 2.0, inf, inf];
-        let [y, mask] = forward_with_mask(on, &g, &x);
+        let [y, winners] = forward_with_mask(on, &g, &x);
         assert!(y[0].is_nan() && y[1] == inf);
-        let dx = on.run([&mask, &[1.0, 1.0]], 8, |device, [mask, dy], dx| {
-            backward_max(device, &g, mask, dy, dx, Accumulate::Replace);
+        let dx = on.run([&winners, &[1.0, 1.0]], 8, |device, [winners, dy], dx| {
+            backward_max(device, &g, winners, dy, dx, Accumulate::Replace);
         });
         assert_eq!(dx, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
@@ -173,7 +174,7 @@ on_every_device! {
 #[test]
 fn winners_take_a_byte_each() {
     let g = pool([2, 3, 55, 55], [3, 3], [2, 2], [0, 0]);
-    assert_eq!(mask_len(&g), 2 * 3 * (27usize * 27).div_ceil(4));
+    assert_eq!(mask(&g), Space::of::<u8>(2 * 3 * 27 * 27));
     let large = pool([1, 1, 16, 16], [16, 16], [1, 1], [0, 0]);
-    assert_eq!(mask_len(&large), 1);
+    assert_eq!(mask(&large), Space::of::<u32>(1));
 }

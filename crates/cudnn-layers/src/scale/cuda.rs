@@ -61,7 +61,7 @@ pub(super) fn backward_affine(
     let dbeta = Arg::from(gradients.dbeta.as_mut());
     cuda.scratch(|mut scratch| {
         assert!(cut.partials_len(2) <= scratch.len(), "scratch memory for {cut:?}");
-        let partials = Arg::Address(scratch.address());
+        let partials = Arg::Address(scratch.address::<u8>());
         let args = [extents.arg(), x.into(), dy.into(), dgamma, dbeta, add, partials];
         // SAFETY: `scale_backward_affine(Extents extents, const float* x, const float* dy, float* dgamma, float* dbeta,
         // int add, double* partials)`; the contract has checked the lengths, and the scratch memory has room for the

@@ -40,7 +40,7 @@ impl Affine<'_> {
     /// Factor and bias of one channel.
     #[inline(always)]
     pub(crate) fn channel(&self, channel: usize) -> [f32; 2] {
-        [self.gamma.host()[channel], self.beta.map_or(0.0, |beta| beta.host()[channel])]
+        [self.gamma.host::<f32>()[channel], self.beta.map_or(0.0, |beta| beta.host::<f32>()[channel])]
     }
 }
 

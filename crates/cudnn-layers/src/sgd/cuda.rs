@@ -4,8 +4,8 @@ use super::{PARAMS_AT_ONCE, ParamUpdate, Regularization};
 use crate::cuda_launches::{THREADS, grid, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Span, View,
-    cuda::{Arg, Cuda, CudaError, DeviceArena, Source},
+    Arena, Span, View,
+    cuda::{Arg, Cuda, CudaError, Source},
 };
 
 static SOURCE: Source =
@@ -57,9 +57,9 @@ pub(super) fn update_all(cuda: &Cuda, params: &mut [ParamUpdate<'_>]) {
 fn parameter(param: &mut ParamUpdate<'_>, first_block: u32) -> Parameter {
     let update = &param.update;
     Parameter {
-        dw: param.dw.device().address(),
-        v: param.v.device().address(),
-        w: param.w.device().address(),
+        dw: param.dw.address::<f32>(),
+        v: param.v.address::<f32>(),
+        w: param.w.address::<f32>(),
         len: param.w.len() as u64,
         rate: update.rate,
         momentum: update.momentum,
@@ -83,14 +83,15 @@ pub(super) fn sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> f64 {
 }
 
 fn try_sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> Result<f64, CudaError> {
-    const SUM: Span = Span { offset: 0, len: 2 };
-    let mut result = DeviceArena::new(cuda.stream(), SUM.len)?;
+    let sum = Span::bytes(0, size_of::<f64>());
+    let mut result = Arena::unset(cuda.stream(), sum.len)?;
     cuda.scratch(|mut scratch| {
         let doubles = |count: usize| (count * size_of::<f64>()) as u64;
-        let start = scratch.address();
+        let start = scratch.address::<u8>();
         let mut count = 0;
         for run in runs {
-            assert!(2 * (count + PARTS as usize) <= scratch.len(), "scratch memory for {} sums", runs.len());
+            let room = doubles(count + PARTS as usize) <= scratch.len() as u64;
+            assert!(room, "scratch memory for {} sums", runs.len());
             let blocks = tiles(run.len()).min(PARTS);
             let args = [(*run).into(), Arg::Address(start + doubles(count)), run.len().into()];
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
@@ -98,11 +99,11 @@ fn try_sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> Result<f64, CudaError> 
             unsafe { cuda.launch(&SOURCE, "squares", grid([blocks, 1], THREADS), &args) };
             count += blocks as usize;
         }
-        let args = [Arg::Address(start), count.into(), Arg::from(&mut result.view_mut(SUM))];
+        let args = [Arg::Address(start), count.into(), Arg::Address(result.view_mut(sum).address::<u8>())];
         // SAFETY: `squares_finish(const double* partials, u64 count, double* sum)`; the kernels above have filled the
         // partial sums, and the result has room for a double at an aligned address.
         unsafe { cuda.launch(&SOURCE, "squares_finish", grid([1, 1], THREADS), &args) };
     });
-    let words: [f32; 2] = result.download(SUM)?.try_into().expect("as long as asked for");
-    Ok(bytemuck::cast(words))
+    let bytes = result.read::<u8>(sum)?;
+    Ok(f64::from_ne_bytes((*bytes).try_into().expect("as long as asked for")))
 }

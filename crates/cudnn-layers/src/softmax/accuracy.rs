@@ -29,7 +29,8 @@ pub fn forward(
     assert_eq!(accuracy.len(), 1, "accuracy is one element");
     match device {
         Device::Cpu(_) => {
-            accuracy.host()[0] = cpu::accuracy(extents, top_k, ignore_label, scores.host(), labels.host())?;
+            accuracy.host::<f32>()[0] =
+                cpu::accuracy(extents, top_k, ignore_label, scores.host(), labels.host())?;
         }
         Device::Cuda(cuda) => cuda::accuracy(cuda, extents, top_k, ignore_label, (scores, labels, accuracy)),
     }

@@ -13,9 +13,9 @@ use tensor::{
 static SOURCE: Source =
     Source { name: "softmax.cu", text: concat!(include_str!("../common.cuh"), include_str!("softmax.cu")) };
 
-/// Elements of scratch memory for the factor that `softmax_loss_factor` leaves and, behind it, a `Tally` per block.
-const FACTOR_LEN: usize = 4;
-const TALLY_LEN: usize = 6;
+/// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves and, behind it, a `Tally` per block.
+const FACTOR_LEN: usize = 16;
+const TALLIES_LEN: usize = 24 * MOST_BLOCKS;
 const MOST_BLOCKS: usize = 1024;
 
 pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
@@ -71,8 +71,7 @@ pub(super) fn loss(
     let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
     let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
     cuda.scratch(|mut scratch| {
-        let partials =
-            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLIES_LEN).address::<u8>());
         let to = Arg::from(&mut to);
         let args = [device_extents.arg(), normaliser, ignored, p.into(), labels.into(), to, partials, fault];
         // SAFETY: `(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to, Tally*
@@ -98,9 +97,8 @@ pub(super) fn loss_backward(
     let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
     let (weight, labels) = (Arg::F32(loss_weight), Arg::from(labels));
     cuda.scratch(|mut scratch| {
-        let factor = Arg::Address(scratch.slice(0..FACTOR_LEN).address());
-        let partials =
-            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let factor = Arg::Address(scratch.slice(0..FACTOR_LEN).address::<u8>());
+        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLIES_LEN).address::<u8>());
         let args = [device_extents.arg(), normaliser, weight, ignored, labels, factor, partials, fault];
         // SAFETY: `(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels, float* factor,
         // Tally* partials, uint4* fault)`; the contract has checked the labels' number, and there is room for the factor
@@ -127,8 +125,7 @@ pub(super) fn accuracy(
     let blocks = blocks(extents.per_index(), THREADS as usize / 32);
     let (extents, fault) = (Extents::new(extents), Arg::Address(cuda.fault_address()));
     cuda.scratch(|mut scratch| {
-        let partials =
-            Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLY_LEN * MOST_BLOCKS).address());
+        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLIES_LEN).address::<u8>());
         let (to, labels, ignored) = (Arg::from(&mut to), Arg::from(labels), ignored(ignore_label));
         let args = [extents.arg(), top_k.into(), ignored, scores.into(), labels, to, partials, fault];
         // SAFETY: `(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, Tally*

@@ -7,7 +7,7 @@
 
 use super::{LabelError, cpu, cuda};
 use crate::AxisExtents;
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
 
 /// What the summed loss is divided by (Caffe's `NormalizationMode`); never less than 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,8 +32,13 @@ pub struct LossOptions {
     pub ignore_label: Option<i32>,
 }
 
-/// Computes the probabilities `p = softmax(x)`, which backward needs, and the loss, one element. `labels` has one element
-/// per prediction, `outer * inner`.
+/// What forward saves for backward: the probabilities `p = softmax(x)`.
+pub fn saved(extents: &AxisExtents) -> Space {
+    Space::of::<f32>(extents.len())
+}
+
+/// Computes and saves the probabilities ([`saved`]), and the loss, one element. `labels` has one element per prediction,
+/// `outer * inner`.
 ///
 /// # Errors
 /// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then. On a GPU, where
@@ -47,14 +52,15 @@ pub fn forward(
     options: &LossOptions,
     x: View<'_>,
     labels: View<'_>,
-    mut p: ViewMut<'_>,
+    mut saved: ViewMut<'_>,
     mut loss: ViewMut<'_>,
 ) -> Result<(), LabelError> {
+    let mut p = saved.take(Format::F32, extents.len());
     super::forward(device, extents, x, p.reborrow());
     assert_eq!((labels.len(), loss.len()), (extents.per_index(), 1), "lengths of labels and loss");
     match device {
         Device::Cpu(_) => {
-            loss.host()[0] = cpu::loss(extents, options, p.host(), labels.host())?;
+            loss.host::<f32>()[0] = cpu::loss(extents, options, p.host(), labels.host())?;
         }
         Device::Cuda(cuda) => cuda::loss(cuda, extents, options, p.as_view(), labels, loss),
     }
@@ -71,12 +77,13 @@ pub fn backward(
     extents: &AxisExtents,
     options: &LossOptions,
     loss_weight: f32,
-    p: View<'_>,
+    mut saved: View<'_>,
     labels: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) -> Result<(), LabelError> {
-    assert_eq!((p.len(), dx.len()), (extents.len(), extents.len()), "lengths of p and dx");
+    assert_eq!(dx.len(), extents.len(), "the length of dx");
+    let p = saved.take(Format::F32, extents.len());
     assert_eq!(labels.len(), extents.per_index(), "the number of labels");
     match device {
         Device::Cpu(cpu) => {

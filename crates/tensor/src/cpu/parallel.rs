@@ -76,21 +76,28 @@ impl Cpu {
 }
 
 /// A slice whose disjoint parts are written by several threads.
-#[derive(Clone, Copy)]
-pub struct SharedMut<'a> {
-    base: *mut f32,
+pub struct SharedMut<'a, T = f32> {
+    base: *mut T,
     len: usize,
-    lifetime: PhantomData<&'a mut [f32]>,
+    lifetime: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: the only way to the elements is `slice`, whose caller promises that parts in use at a time are disjoint.
-unsafe impl Send for SharedMut<'_> {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for SharedMut<'_> {}
+impl<T> Clone for SharedMut<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
 
-impl<'a> SharedMut<'a> {
+impl<T> Copy for SharedMut<'_, T> {}
+
+// SAFETY: the only way to the elements is `slice`, whose caller promises that parts in use at a time are disjoint.
+unsafe impl<T: Send> Send for SharedMut<'_, T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
+
+impl<'a, T> SharedMut<'a, T> {
     /// Shares `elements` among tasks until the borrow ends.
-    pub fn new(elements: &'a mut [f32]) -> Self {
+    pub fn new(elements: &'a mut [T]) -> Self {
         Self { base: elements.as_mut_ptr(), len: elements.len(), lifetime: PhantomData }
     }
 
@@ -106,7 +113,7 @@ impl<'a> SharedMut<'a> {
 
     /// The first element, for parts that are no ranges. Whoever writes through it makes the promise of
     /// [`SharedMut::slice`].
-    pub fn as_ptr(&self) -> *mut f32 {
+    pub fn as_ptr(&self) -> *mut T {
         self.base
     }
 
@@ -119,7 +126,7 @@ impl<'a> SharedMut<'a> {
     /// If the range lies outside the slice.
     #[inline] // called for single vectors inside SIMD regions
     #[allow(clippy::mut_from_ref)]
-    pub unsafe fn slice(&self, range: Range<usize>) -> &'a mut [f32] {
+    pub unsafe fn slice(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(
             range.start <= range.end && range.end <= self.len,
             "{range:?} lies outside {} elements",

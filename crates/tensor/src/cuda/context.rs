@@ -1,12 +1,12 @@
 //! A GPU in use.
 
 use super::{
-    CudaDeviceInfo, CudaError, DeviceArena, DeviceViewMut, Event, Stream,
+    CudaDeviceInfo, CudaError, DeviceMemory, Event, Stream,
     fault::FaultCell,
     library::{Libraries, Library},
     module::Modules,
 };
-use crate::arena::Span;
+use crate::ViewMut;
 use cudarc::driver::{CudaContext, sys};
 use std::{
     fmt,
@@ -16,9 +16,8 @@ use std::{
     },
 };
 
-/// Elements of the scratch that every open device owns: 32 MiB, what cuBLAS recommends for its workspace on the largest
-/// GPUs.
-const SCRATCH_LEN: usize = 8 << 20;
+/// Bytes of the scratch that every open device owns: what cuBLAS recommends for its workspace on the largest GPUs.
+const SCRATCH_LEN: usize = 32 << 20;
 
 /// A GPU in use: its context and the one stream that all work goes through. Clones share both.
 ///
@@ -35,7 +34,7 @@ pub struct Cuda {
 struct Shared {
     libraries: Mutex<Libraries>,
     modules: Mutex<Modules>,
-    scratch: Mutex<DeviceArena>,
+    scratch: Mutex<DeviceMemory>,
     fault: FaultCell,
     failure: Mutex<Option<CudaError>>,
     recording: AtomicBool,
@@ -50,7 +49,7 @@ impl Cuda {
         let shared = Shared {
             libraries: Mutex::default(),
             modules: Mutex::default(),
-            scratch: Mutex::new(DeviceArena::new(&stream, SCRATCH_LEN)?),
+            scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
             fault: FaultCell::new(&stream)?,
             failure: Mutex::default(),
             recording: AtomicBool::new(false),
@@ -145,15 +144,13 @@ impl Cuda {
 
     /// Lends the device's own scratch of 32 MiB to one piece of work. All work goes through one stream, so it is free again
     /// for the next; its contents are unset.
-    pub fn scratch<R>(&self, work: impl FnOnce(DeviceViewMut<'_>) -> R) -> R {
-        let mut scratch = lock(&self.shared.scratch);
-        let all = Span { offset: 0, len: scratch.len() };
-        work(scratch.view_mut(all))
+    pub fn scratch<R>(&self, work: impl FnOnce(ViewMut<'_>) -> R) -> R {
+        work(lock(&self.shared.scratch).view_mut())
     }
 
     /// Bytes of device memory that every open device takes besides its arenas and the driver's context.
     pub fn own_bytes(&self) -> u64 {
-        (lock(&self.shared.scratch).len() * size_of::<f32>()) as u64
+        lock(&self.shared.scratch).len() as u64
     }
 
     /// Uses a library, which is started at first use and ends with the device. Several threads take turns; `work` cannot

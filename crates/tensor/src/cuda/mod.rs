@@ -22,7 +22,7 @@ mod stream;
 pub use context::Cuda;
 pub use graph::Graph;
 pub use library::Library;
-pub use memory::{DeviceArena, DeviceView, DeviceViewMut};
+pub(crate) use memory::DeviceMemory;
 pub use module::{Arg, Grid, Source};
 pub use pinned::Pinned;
 pub use probe::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion, probe};

@@ -1,6 +1,6 @@
 //! CUDA kernels: compiled by NVRTC when first launched, for the very device they run on.
 
-use super::{Cuda, CudaError, DeviceView, DeviceViewMut, Stream};
+use super::{Cuda, CudaError, Stream};
 use crate::{View, ViewMut};
 use cudarc::{
     driver::{CudaFunction, CudaModule, result, sys},
@@ -66,15 +66,10 @@ impl Arg<'_> {
     }
 }
 
+/// A pointer to `float`s.
 impl From<View<'_>> for Arg<'_> {
     fn from(view: View<'_>) -> Self {
-        view.device().into()
-    }
-}
-
-impl From<DeviceView<'_>> for Arg<'_> {
-    fn from(view: DeviceView<'_>) -> Self {
-        Arg::Address(view.address())
+        Arg::Address(view.address::<f32>())
     }
 }
 
@@ -85,15 +80,10 @@ impl From<Option<View<'_>>> for Arg<'_> {
     }
 }
 
+/// A pointer to `float`s.
 impl From<&mut ViewMut<'_>> for Arg<'_> {
     fn from(view: &mut ViewMut<'_>) -> Self {
-        Arg::Address(view.device().address())
-    }
-}
-
-impl From<&mut DeviceViewMut<'_>> for Arg<'_> {
-    fn from(view: &mut DeviceViewMut<'_>) -> Self {
-        Arg::Address(view.address())
+        Arg::Address(view.address::<f32>())
     }
 }
 
@@ -229,10 +219,7 @@ fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        arena::Span,
-        cuda::{DeviceArena, probe},
-    };
+    use crate::{Arena, Cursor, Format, cuda::probe};
 
     static SOURCE: Source = Source {
         name: "test.cu",
@@ -252,8 +239,8 @@ mod tests {
     #[ignore = "needs an NVIDIA GPU"]
     fn a_kernel_gets_its_arguments_and_reports_a_fault() {
         let cuda = probe().unwrap().open(0).unwrap();
-        let mut arena = DeviceArena::new(cuda.stream(), 1000).unwrap();
-        let all = Span { offset: 0, len: 1000 };
+        let all = Cursor::default().take(Format::F32, 1000);
+        let mut arena = Arena::unset(cuda.stream(), all.len).unwrap();
         let line = [0.5f32, 2.0];
         let args = [
             Arg::from(&mut arena.view_mut(all)),
@@ -264,7 +251,7 @@ mod tests {
         // SAFETY: the arguments are those of the kernel above, which writes `len` elements and the fault.
         unsafe { cuda.launch(&SOURCE, "line", Grid::line(4, 256), &args) };
         cuda.check().unwrap();
-        let values = arena.download(all).unwrap();
+        let values = arena.read::<f32>(all).unwrap();
         assert!(values.iter().enumerate().all(|(i, &value)| value == 0.5 * i as f32 + 2.0));
         assert_eq!(cuda.take_fault(), Some([1, 7, 2, 3]));
         assert_eq!(cuda.take_fault(), None);

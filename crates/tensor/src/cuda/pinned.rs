@@ -1,12 +1,13 @@
 //! Host memory that the device copies from by itself, while the host goes on.
 
-use super::{Cuda, CudaError, DeviceViewMut, Event, Stream};
+use super::{Cuda, CudaError, Event, Stream};
+use crate::{Element, ViewMut};
 use cudarc::driver::result;
 use std::ffi::c_void;
 
 /// Page-locked host memory, and the point after which it may be overwritten.
 pub struct Pinned {
-    memory: *mut f32,
+    memory: *mut u8,
     len: usize,
     copied: Event,
     stream: Stream,
@@ -16,24 +17,23 @@ pub struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// Room for `len` elements, all 0.
+    /// `len` bytes, all 0.
     ///
     /// # Errors
     /// The system does not lock that much memory.
     pub fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
         cuda.bind()?;
         let copied = cuda.event()?;
-        let bytes = len.max(1) * size_of::<f32>();
         // SAFETY: the context is bound.
-        let memory = unsafe { result::malloc_host(bytes, 0) }
-            .map_err(CudaError::driver(format!("locking {bytes} bytes of host memory")))?
-            .cast::<f32>();
-        // SAFETY: the memory has `bytes` bytes, aligned to a page; zeros are numbers.
+        let memory = unsafe { result::malloc_host(len.max(1), 0) }
+            .map_err(CudaError::driver(format!("locking {len} bytes of host memory")))?
+            .cast::<u8>();
+        // SAFETY: the memory has `len` bytes.
         unsafe { memory.write_bytes(0, len) };
         Ok(Self { memory, len, copied, stream: cuda.stream().clone() })
     }
 
-    /// The number of elements.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -43,42 +43,45 @@ impl Pinned {
         self.len == 0
     }
 
-    /// The elements, once the last copy from them is done.
+    /// The memory as elements, once the last copy from it is done.
     ///
     /// # Errors
     /// Work on the device failed.
-    pub fn elements(&mut self) -> Result<&mut [f32], CudaError> {
+    pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
         self.copied.wait()?;
-        // SAFETY: the memory has `len` initialised elements, is ours, and the device reads it no more.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.memory, self.len) })
+        // SAFETY: the memory has `len` initialised bytes, is ours, and the device reads it no more.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.memory, self.len) };
+        // It begins with a page.
+        Ok(bytemuck::cast_slice_mut(bytes))
     }
 
-    /// Asks for a copy of the elements to `to`.
+    /// Asks for a copy of the memory to `to`.
     ///
     /// # Errors
     /// The device is lost.
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn copy_to(&mut self, to: DeviceViewMut<'_>) -> Result<(), CudaError> {
+    pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
         self.copy(to)?;
         self.copied.record()
     }
 
     /// The same as a part of recorded work, in which an event would be none that can be waited for: whoever replays it waits
     /// for the device before the elements change ([`Graph::replay`](super::Graph::replay)).
-    pub(crate) fn copy_again(&mut self, to: DeviceViewMut<'_>) -> Result<(), CudaError> {
+    pub(crate) fn copy_again(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
         self.copy(to)
     }
 
-    fn copy(&mut self, mut to: DeviceViewMut<'_>) -> Result<(), CudaError> {
-        assert_eq!(self.len, to.len(), "a copy has one length");
+    fn copy(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
+        assert_eq!(self.len, to.byte_len(), "a copy has one length");
         self.stream.bind()?;
         // SAFETY: as in `elements`; nobody writes the memory before the copy is done: `elements` waits for `copied`, and
         // who replays recorded copies waits for the device.
         let from = unsafe { std::slice::from_raw_parts(self.memory, self.len) };
+        let to = to.untyped_address();
         // SAFETY: `to` is device memory of the same length, exclusively ours.
-        unsafe { result::memcpy_htod_async(to.address(), from, self.stream.raw()) }
+        unsafe { result::memcpy_htod_async(to, from, self.stream.raw()) }
             .map_err(CudaError::driver("copying to the GPU"))
     }
 }
@@ -94,6 +97,6 @@ impl Drop for Pinned {
 
 impl std::fmt::Debug for Pinned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pinned({} elements)", self.len)
+        write!(f, "Pinned({} bytes)", self.len)
     }
 }

@@ -74,7 +74,7 @@ fn every_layer_type_is_checked_or_has_no_gradient() {
 #[test]
 fn types_without_a_gradient_declare_none() {
     let accuracy = Case::new("Accuracy", "", &[&[4, 3], &[4]]);
-    let shapes = accuracy.shapes.iter().map(|dims| tensor::Shape::new(dims)).collect::<Vec<_>>();
+    let shapes = accuracy.shapes.iter().map(|dims| tensor::TensorType::f32(dims)).collect::<Vec<_>>();
     assert_eq!(accuracy.build(&cpu()).declare(&shapes).unwrap().gradients, [false, false]);
     // The others have nothing to give a gradient to.
     let text = "layer { name: 'a' type: 'Input' top: 'a' input_param { shape { dim: 1 } } }

@@ -6,7 +6,7 @@ use crate::{
 };
 use cudnn_layers::conv::ConvOp;
 use planner::{Bytes, Configuration, Measurement, Run};
-use tensor::{Device, arena::ALIGNMENT};
+use tensor::{Device, Space};
 
 /// What is installed in a convolution: a configuration per operation.
 pub(super) type Installed = [Configuration; 3];
@@ -50,10 +50,11 @@ fn configuration(micro_batches: impl IntoIterator<Item = Measurement>) -> Config
 
 /// Installs all three kernels, the two of backward with workspaces side by side as under WD; returns the scratch of each
 /// pass.
-pub(super) fn install(layer: &mut dyn Layer, device: &Device, [y, dx, dw]: &Installed) -> [usize; 2] {
+pub(super) fn install(layer: &mut dyn Layer, device: &Device, [y, dx, dw]: &Installed) -> [Space; 2] {
     let planned = layer.planned().expect("only a convolution has configurations");
     let mut install = |op, configuration, offset| planned.install(device, op, configuration, offset).unwrap();
     let forward = install(ConvOp::Forward, y, 0);
-    let data = install(ConvOp::BackwardData, dx, 0).next_multiple_of(ALIGNMENT);
-    [forward, data + install(ConvOp::BackwardFilter, dw, data)]
+    let data = install(ConvOp::BackwardData, dx, 0);
+    let behind = Space::all_of([data, Space::aligned(0)]);
+    [forward, Space::all_of([behind, install(ConvOp::BackwardFilter, dw, behind.bytes())])]
 }

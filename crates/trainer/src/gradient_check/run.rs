@@ -6,7 +6,7 @@ use crate::{
     testing::set,
 };
 use std::ops::Range;
-use tensor::{Access, Accumulate, Arena, Device, Lease, Span, View, ViewMut, arena::ALIGNMENT};
+use tensor::{Accumulate, Arena, Cursor, Device, Format, Space, Span, View, ViewMut};
 
 /// The iteration that random layers draw from.
 const ITERATION: u64 = 3;
@@ -45,92 +45,89 @@ fn nothing(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
 
-/// The blobs of one pass, in the order in which it takes them, with what they hold before.
+/// The blobs of one pass, those to read and those to write each in the order in which it takes them, with what they hold
+/// before.
 #[derive(Default)]
-struct Blobs(Vec<(Vec<f32>, Access)>);
+struct Blobs {
+    reads: Vec<Vec<f32>>,
+    writes: Vec<Vec<f32>>,
+}
 
 impl Blobs {
-    fn push(&mut self, access: Access, blobs: impl IntoIterator<Item = Vec<f32>>) -> Range<usize> {
-        let start = self.0.len();
-        self.0.extend(blobs.into_iter().map(|values| (values, access)));
-        start..self.0.len()
-    }
-
-    fn reads(&mut self, blobs: &[Vec<f32>]) -> Range<usize> {
-        self.push(Access::Read, blobs.iter().cloned())
+    fn reads<'b>(&mut self, blobs: impl IntoIterator<Item = &'b Vec<f32>>) -> usize {
+        let before = self.reads.len();
+        self.reads.extend(blobs.into_iter().cloned());
+        self.reads.len() - before
     }
 
     fn writes(&mut self, blobs: impl IntoIterator<Item = Vec<f32>>) -> Range<usize> {
-        self.push(Access::Write, blobs)
+        let start = self.writes.len();
+        self.writes.extend(blobs);
+        start..self.writes.len()
     }
 
-    /// Has `pass` run on the blobs and on scratch of `scratch_len` elements, and returns what the blobs hold after it. The
-    /// scratch holds nothing yet if `poison`, otherwise what the pass before left there.
+    /// Has `pass` run on the blobs and on scratch, and returns what those to write hold after it. The scratch holds nothing
+    /// yet if `poison`, otherwise what the pass before left there.
     fn run(
         self,
         device: &Device,
         arena: &mut Option<Arena>,
-        scratch_len: usize,
+        scratch: Space,
         poison: bool,
         pass: impl FnOnce(Leases<'_>),
     ) -> Vec<Vec<f32>> {
-        let mut end = 0;
-        let mut place = |len: usize| {
-            let span = Span { offset: end, len };
-            // One element at least between any two.
-            end = (end + len + 1).next_multiple_of(ALIGNMENT);
-            span
-        };
-        let spans: Vec<Span> = self.0.iter().map(|(values, _)| place(values.len())).collect();
-        let scratch = place(scratch_len);
-        let blobs = Span { offset: 0, len: scratch.offset };
-        if arena.as_ref().is_none_or(|arena| arena.len() < end) {
-            *arena = Some(Arena::on(device, end).unwrap());
+        let mut cursor = Cursor::default();
+        // One element at least between any two.
+        let mut place = |values: &Vec<f32>| cursor.take(Format::F32, values.len() + 1).slice(0..values.len());
+        let reads: Vec<Span> = self.reads.iter().map(&mut place).collect();
+        let mut writes: Vec<Span> = self.writes.iter().map(&mut place).collect();
+        let blobs = Span::bytes(0, cursor.end()).tagged(Format::F32);
+        let scratch = cursor.take(Format::U8, scratch.bytes());
+        if arena.as_ref().is_none_or(|arena| arena.len() < cursor.end()) {
+            *arena = Some(Arena::on(device, cursor.end()).unwrap());
         }
         let arena = arena.as_mut().expect("made above");
-        set(arena, blobs, |all| {
+        let elements = |span: &Span| span.offset / size_of::<f32>()..span.end() / size_of::<f32>();
+        set(arena, blobs, |all: &mut [f32]| {
             all.fill(f32::NAN);
-            for (span, (values, _)) in spans.iter().zip(&self.0) {
-                all[span.offset..][..span.len].copy_from_slice(values);
+            let values = self.reads.iter().chain(&self.writes);
+            for (span, values) in reads.iter().chain(&writes).zip(values) {
+                all[elements(span)].copy_from_slice(values);
             }
         });
         if poison {
-            set(arena, scratch, |scratch| scratch.fill(f32::NAN));
+            arena.set(scratch, 0xff).unwrap();
         }
-        let accesses = self.0.iter().map(|(_, access)| *access);
-        let requests = spans.iter().copied().zip(accesses).chain([(scratch, Access::Write)]);
-        let requests: Vec<(Span, Access)> = requests.collect();
-        pass(Leases(arena.lease(&requests).unwrap().into_iter()));
+        writes.push(scratch);
+        let (read, written) = arena.lease_all(&reads, &writes).unwrap();
+        pass(Leases { reads: read.into_iter(), writes: written.into_iter() });
         device.check().unwrap();
-        let after = arena.read(blobs).unwrap();
-        spans.iter().map(|span| after[span.offset..][..span.len].to_vec()).collect()
+        let after = arena.read::<f32>(blobs).unwrap();
+        writes[..self.writes.len()].iter().map(|span| after[elements(span)].to_vec()).collect()
     }
 }
 
-/// Views of the blobs, taken in their order.
-struct Leases<'a>(std::vec::IntoIter<Lease<'a>>);
+/// Views of the blobs, taken in their order; the scratch is the last to be written.
+struct Leases<'a> {
+    reads: std::vec::IntoIter<View<'a>>,
+    writes: std::vec::IntoIter<ViewMut<'a>>,
+}
 
 impl<'a> Leases<'a> {
     fn read(&mut self) -> View<'a> {
-        match self.0.next() {
-            Some(Lease::Read(view)) => view,
-            other => unreachable!("a blob to read comes here, not {other:?}"),
-        }
+        self.reads.next().expect("a blob to read comes here")
     }
 
     fn write(&mut self) -> ViewMut<'a> {
-        match self.0.next() {
-            Some(Lease::Write(view)) => view,
-            other => unreachable!("a blob to write comes here, not {other:?}"),
-        }
+        self.writes.next().expect("a blob to write comes here")
     }
 
-    fn reads(&mut self, range: &Range<usize>) -> Vec<View<'a>> {
-        range.clone().map(|_| self.read()).collect()
+    fn reads(&mut self, count: usize) -> Vec<View<'a>> {
+        self.reads.by_ref().take(count).collect()
     }
 
     fn writes(&mut self, range: &Range<usize>) -> Vec<ViewMut<'a>> {
-        range.clone().map(|_| self.write()).collect()
+        self.writes.by_ref().take(range.len()).collect()
     }
 
     fn gradients(&mut self, wanted: &[Option<Accumulate>]) -> Vec<Option<Gradient<'a>>> {
@@ -162,18 +159,18 @@ impl Subject<'_> {
             false => self.declaration.tops.iter().map(|shape| nothing(shape.count())).collect(),
         };
         let mut blobs = Blobs::default();
-        let bottoms = blobs.reads(if in_place { &[] } else { &self.bottoms });
+        let bottoms = blobs.reads(if in_place { &[][..] } else { &self.bottoms });
         let tops = blobs.writes(tops);
         let params = blobs.reads(&self.learned);
         let state = blobs.writes(self.state.clone());
-        let saved = blobs.writes([nothing(self.declaration.saved_len)]);
-        let scratch_len = self.scratch_len[0];
-        let mut after = blobs.run(&self.device, &mut self.arena, scratch_len, poison, |mut leases| {
+        let saved = blobs.writes([nothing(self.declaration.saved.bytes().div_ceil(size_of::<f32>()))]);
+        let scratch = self.scratch[0];
+        let mut after = blobs.run(&self.device, &mut self.arena, scratch, poison, |mut leases| {
             let io = Forward {
                 iteration: ITERATION,
-                bottoms: leases.reads(&bottoms),
+                bottoms: leases.reads(bottoms),
                 tops: leases.writes(&tops),
-                params: leases.reads(&params),
+                params: leases.reads(params),
                 state: leases.writes(&state),
                 saved: leases.write(),
                 scratch: leases.write(),
@@ -199,29 +196,29 @@ impl Subject<'_> {
         let (bottom_diffs, propagates) = split_diffs(bottom_diffs);
         let (param_diffs, trains) = split_diffs(param_diffs);
         let unwanted = match propagates[0] {
-            None if self.declaration.always_propagates => self.bottoms[0].len(),
-            _ => 0,
+            None if self.declaration.always_propagates => Space::of::<f32>(self.bottoms[0].len()),
+            _ => Space::NONE,
         };
         let mut blobs = Blobs::default();
-        let bottoms = blobs.reads(if self.declaration.needs_bottom { &self.bottoms } else { &[] });
+        let bottoms = blobs.reads(if self.declaration.needs_bottom { &self.bottoms[..] } else { &[] });
         let tops = blobs.reads(&self.declared_tops(forwarded));
-        blobs.push(Access::Read, given.iter().flatten().cloned());
+        blobs.reads(given.iter().flatten());
         let bottom_diffs = blobs.writes(bottom_diffs);
         let params = blobs.reads(&self.learned);
         let param_diffs = blobs.writes(param_diffs);
         let state = blobs.reads(&forwarded.state);
-        blobs.reads(std::slice::from_ref(&forwarded.saved));
-        let scratch_len = self.scratch_len[1] + unwanted;
-        let after = blobs.run(&self.device, &mut self.arena, scratch_len, true, |mut leases| {
+        blobs.reads([&forwarded.saved]);
+        let scratch = Space::all_of([self.scratch[1], unwanted]);
+        let after = blobs.run(&self.device, &mut self.arena, scratch, true, |mut leases| {
             let io = Backward {
                 iteration: ITERATION,
-                bottoms: leases.reads(&bottoms),
-                tops: leases.reads(&tops),
+                bottoms: leases.reads(bottoms),
+                tops: leases.reads(tops),
                 top_diffs: given.iter().map(|given| given.as_ref().map(|_| leases.read())).collect(),
                 bottom_diffs: leases.gradients(&propagates),
-                params: leases.reads(&params),
+                params: leases.reads(params),
                 param_diffs: leases.gradients(&trains),
-                state: leases.reads(&state),
+                state: leases.reads(state),
                 saved: leases.read(),
                 scratch: leases.write(),
             };
@@ -236,16 +233,16 @@ impl Subject<'_> {
         let tops = blobs.reads(&self.declared_tops(forwarded));
         let diff = blobs.writes(self.weights[0].clone());
         let params = blobs.reads(&self.learned);
-        blobs.reads(std::slice::from_ref(&forwarded.saved));
-        let scratch_len = self.scratch_len[1];
-        let mut after = blobs.run(&self.device, &mut self.arena, scratch_len, true, |mut leases| {
+        blobs.reads([&forwarded.saved]);
+        let scratch = self.scratch[1];
+        let mut after = blobs.run(&self.device, &mut self.arena, scratch, true, |mut leases| {
             let io = Backward {
                 iteration: ITERATION,
                 bottoms: Vec::new(),
-                tops: leases.reads(&tops),
+                tops: leases.reads(tops),
                 top_diffs: Vec::new(),
                 bottom_diffs: leases.gradients(&[Some(Accumulate::Replace)]),
-                params: leases.reads(&params),
+                params: leases.reads(params),
                 param_diffs: Vec::new(),
                 state: Vec::new(),
                 saved: leases.read(),

@@ -9,7 +9,7 @@ use cudnn_layers::{
     copy::{self, Columns},
     eltwise,
 };
-use tensor::{Accumulate, Device, Shape};
+use tensor::{Accumulate, Device, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise {
@@ -31,7 +31,7 @@ impl Eltwise {
 }
 
 impl Layer for Eltwise {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
@@ -99,12 +99,12 @@ impl Concat {
 }
 
 impl Layer for Concat {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
         let axis = first
             .axis(i64::from(self.axis))
             .ok_or_else(|| format!("there is no axis {} in {first}", self.axis))?;
-        let others = |shape: &Shape| {
+        let others = |shape: &TensorType| {
             let mut dims = shape.dims().to_vec();
             (axis < dims.len()).then(|| dims.remove(axis));
             dims
@@ -116,7 +116,7 @@ impl Layer for Concat {
         }
         let mut dims = first.dims().to_vec();
         dims[axis] = bottoms.iter().map(|shape| shape.dim(axis)).sum();
-        let top = Shape::new(&dims);
+        let top = first.with_dims(&dims);
         let (rows, stride) = (top.count_before(axis), top.count_from(axis));
         let mut offset = 0;
         self.columns = (bottoms.iter())
@@ -159,7 +159,7 @@ impl Split {
 }
 
 impl Layer for Split {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         Ok(Declaration {
             tops: vec![bottoms[0].clone(); self.tops],
             gradients: vec![true],

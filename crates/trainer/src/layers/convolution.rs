@@ -7,9 +7,9 @@ use cudnn_layers::{
     conv::{ConvOp, Runner, profile::kernel_id},
 };
 use planner::{Configuration, Kernel, KernelId, Math};
-use tensor::{Accumulate, ConvGeometry, Device, Mark, Shape, ViewMut};
+use tensor::{Accumulate, ConvGeometry, Device, Format, Mark, Space, TensorType, ViewMut};
 
-/// A kernel's configuration, and where its workspace begins in the scratch of its step.
+/// A kernel's configuration, and the byte at which its workspace begins in the scratch of its step.
 struct Installed {
     runner: Runner,
     offset: usize,
@@ -21,6 +21,8 @@ struct Installed {
 pub(super) struct Convolution {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
+    /// What x, w and y consist of.
+    format: Format,
     installed: [Option<Installed>; 3],
     timed: bool,
     /// Whether a ReLU goes with the bias.
@@ -29,7 +31,8 @@ pub(super) struct Convolution {
 
 impl Convolution {
     pub(super) fn new(params: ConvolutionParams) -> Self {
-        Self { params, geometry: None, installed: [None, None, None], timed: false, relu: false }
+        let installed = [None, None, None];
+        Self { params, geometry: None, format: Format::default(), installed, timed: false, relu: false }
     }
 
     fn geometry(&self) -> ConvGeometry {
@@ -47,7 +50,7 @@ impl Convolution {
         let Installed { runner, offset, marks } =
             self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
         let start = self.timed.then(|| device.mark()).transpose()?;
-        let workspace = scratch.slice(*offset..*offset + runner.workspace_len());
+        let workspace = scratch.slice(*offset..*offset + runner.workspace().bytes());
         runner.run(device, operands, out, accumulate, workspace);
         *marks = start.map(|start| device.mark().map(|end| [start, end])).transpose()?;
         Ok(())
@@ -55,7 +58,7 @@ impl Convolution {
 }
 
 impl Layer for Convolution {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         if x.rank() != 4 {
             return Err(format!("a convolution reads images (N, C, H, W), not a blob of shape {x}"));
@@ -74,15 +77,15 @@ impl Layer for Convolution {
             groups: p.group,
         };
         let g = geometry.validate().map_err(|error| error.to_string())?;
-        self.geometry = Some(g);
+        (self.geometry, self.format) = (Some(g), x.format());
         let filter = ParamDeclaration {
-            shape: Shape::new(&[g.k, g.c / g.groups, g.r, g.s]),
+            shape: x.with_dims(&[g.k, g.c / g.groups, g.r, g.s]),
             filler: p.weight_filler,
             learned: true,
         };
-        let bias = ParamDeclaration { shape: Shape::new(&[g.k]), filler: p.bias_filler, learned: true };
+        let bias = ParamDeclaration { shape: x.with_dims(&[g.k]), filler: p.bias_filler, learned: true };
         Ok(Declaration {
-            tops: vec![Shape::new(&[g.n, g.k, g.out_h(), g.out_w()])],
+            tops: vec![x.with_dims(&[g.n, g.k, g.out_h(), g.out_w()])],
             params: std::iter::once(filter).chain(p.bias_term.then_some(bias)).collect(),
             gradients: vec![true],
             needs_bottom: true,
@@ -136,7 +139,7 @@ impl PlannedLayer for Convolution {
             Device::Cuda(cuda) if cuda.allows_tf32() => Math::Tf32,
             _ => Math::Fp32,
         };
-        Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g) }, mini_batch }
+        Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
     }
 
     fn install(
@@ -145,11 +148,11 @@ impl PlannedLayer for Convolution {
         op: ConvOp,
         configuration: &Configuration,
         offset: usize,
-    ) -> Result<usize, BoxError> {
+    ) -> Result<Space, BoxError> {
         let runner = Runner::new(device, op, self.geometry(), configuration)?;
-        let len = runner.workspace_len();
+        let workspace = runner.workspace();
         self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
-        Ok(len)
+        Ok(workspace)
     }
 
     fn time_kernels(&mut self, wanted: bool) {

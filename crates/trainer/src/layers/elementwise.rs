@@ -9,7 +9,7 @@ use cudnn_layers::{
     activation, copy,
     dropout::{self, Dropout},
 };
-use tensor::{Accumulate, Device, Shape};
+use tensor::{Accumulate, Device, TensorType};
 
 /// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
 pub struct Relu {
@@ -29,7 +29,7 @@ impl Relu {
 }
 
 impl Layer for Relu {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         if self.slope < 0.0 || self.slope.is_nan() {
             return Err(format!("a negative_slope of {} is below 0, where the gradient is lost", self.slope));
         }
@@ -91,7 +91,7 @@ impl DropoutLayer {
 }
 
 impl Layer for DropoutLayer {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         Ok(Declaration {
             tops: bottoms.to_vec(),
             gradients: vec![true],

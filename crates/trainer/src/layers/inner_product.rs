@@ -3,7 +3,7 @@
 use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::InnerProductParams};
 use cudnn_layers::inner_product::{self, InnerProduct};
-use tensor::{Device, Shape};
+use tensor::{Device, TensorType};
 
 /// y = x wᵀ + b over everything from `axis` on. Backward needs x.
 pub(super) struct InnerProductLayer {
@@ -24,18 +24,18 @@ impl InnerProductLayer {
 }
 
 impl Layer for InnerProductLayer {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = x.axis(i64::from(p.axis)).ok_or_else(|| format!("there is no axis {} in {x}", p.axis))?;
         let (n, inputs, outputs) = (x.count_before(axis), x.count_from(axis), p.num_output);
         self.extents = Some(InnerProduct { n, inputs, outputs, transpose: p.transpose });
         let filter = if p.transpose { [inputs, outputs] } else { [outputs, inputs] };
         let blob =
-            |dims: &[usize], filler| ParamDeclaration { shape: Shape::new(dims), filler, learned: true };
+            |dims: &[usize], filler| ParamDeclaration { shape: x.with_dims(dims), filler, learned: true };
         let mut top = x.dims()[..axis].to_vec();
         top.push(outputs);
         Ok(Declaration {
-            tops: vec![Shape::new(&top)],
+            tops: vec![x.with_dims(&top)],
             params: std::iter::once(blob(&filter, p.weight_filler))
                 .chain(p.bias_term.then(|| blob(&[outputs], p.bias_filler)))
                 .collect(),

@@ -6,7 +6,7 @@ use crate::{
     spec::{LrnParams, NormRegion},
 };
 use cudnn_layers::lrn::{self, Lrn, Region};
-use tensor::{Device, Shape};
+use tensor::{Device, TensorType};
 
 /// y = x scale^-β. Backward needs x and the scale, which forward saves.
 pub(super) struct LrnLayer {
@@ -26,7 +26,7 @@ impl LrnLayer {
 }
 
 impl Layer for LrnLayer {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         if x.rank() != 4 {
             return Err(format!("LRN reads images (N, C, H, W), not a blob of shape {x}"));
@@ -39,7 +39,7 @@ impl Layer for LrnLayer {
             tops: vec![x.clone()],
             gradients: vec![true],
             needs_bottom: true,
-            saved_len: x.count(),
+            saved: lrn::saved(x.count()),
             ..Declaration::default()
         })
     }

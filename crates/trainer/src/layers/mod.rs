@@ -23,28 +23,28 @@ use crate::{
 use cudnn_layers::conv::ConvOp;
 use elementwise::Relu;
 use planner::{Configuration, Kernel};
-use tensor::{Accumulate, Device, Mark, Shape, View, ViewMut};
+use tensor::{Accumulate, Device, Mark, Space, TensorType, View, ViewMut};
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
 pub struct Declaration {
-    /// The shape of every top.
-    pub tops: Vec<Shape>,
+    /// Extents and elements of every top.
+    pub tops: Vec<TensorType>,
     /// Parameters and persistent state, in the order of Caffe's blobs.
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
-    /// Whether backward computes the only bottom's gradient even where nobody wants it: then the graph adds as many
-    /// elements to the scratch of the backward pass.
+    /// Whether backward computes the only bottom's gradient even where nobody wants it: then the graph adds its space behind
+    /// the scratch of the backward pass.
     pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
     /// What backward wants to know of the tops' data.
     pub needs_top: Need,
-    /// Elements kept from the forward to the backward pass.
-    pub saved_len: usize,
-    /// Elements of scratch needed by the forward and by the backward pass.
-    pub scratch_len: [usize; 2],
+    /// What is kept from the forward to the backward pass.
+    pub saved: Space,
+    /// Scratch of the forward and of the backward pass.
+    pub scratch: [Space; 2],
     /// Whether a top may take the place of its bottom.
     pub in_place: InPlace,
     /// Whether the tops are filled once and never change: then nothing may overwrite them.
@@ -56,8 +56,8 @@ pub struct Declaration {
 /// A parameter, or a piece of state that persists as parameters do.
 #[derive(Clone, Debug)]
 pub struct ParamDeclaration {
-    /// Its shape.
-    pub shape: Shape,
+    /// Its extents and elements.
+    pub shape: TensorType,
     /// Its first values.
     pub filler: Filler,
     /// Whether the solver changes it (a filter) or the layer itself does (a running mean).
@@ -180,7 +180,7 @@ pub trait Layer: Send {
     ///
     /// # Errors
     /// A sentence that says what does not fit; the net adds the layer's name and line.
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String>;
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String>;
 
     /// Computes the tops.
     ///
@@ -247,8 +247,8 @@ pub trait PlannedLayer {
     /// The kernel of `op` on `device`, named after `layer`.
     fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel;
 
-    /// Fixes how `op` will run, with a workspace that begins `offset` elements into the scratch of its step. Returns the
-    /// elements of workspace it takes.
+    /// Fixes how `op` will run, with a workspace that begins `offset` bytes into the scratch of its step. Returns the
+    /// workspace it takes.
     ///
     /// # Errors
     /// A configuration that does not fit the kernel, or names an unknown algorithm.
@@ -258,7 +258,7 @@ pub trait PlannedLayer {
         op: ConvOp,
         configuration: &Configuration,
         offset: usize,
-    ) -> Result<usize, BoxError>;
+    ) -> Result<Space, BoxError>;
 
     /// Whether kernels are to note when they begin and end.
     fn time_kernels(&mut self, wanted: bool);

@@ -7,10 +7,10 @@ use crate::{
 };
 use cudnn_layers::{
     AxisExtents,
-    batch_norm::{self, Running, RunningMut, Saved, SavedMut, Statistics},
+    batch_norm::{self, Running, RunningMut, Statistics},
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, Shape, View, ViewMut};
+use tensor::{Accumulate, Device, Space, TensorType, View, ViewMut};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
 /// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
@@ -35,7 +35,7 @@ impl BatchNorm {
 }
 
 impl Layer for BatchNorm {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         if x.rank() < 2 {
             return Err(format!("batch normalisation needs channels, which a blob of shape {x} lacks"));
@@ -46,7 +46,8 @@ impl Layer for BatchNorm {
         }
         self.extents = Some(extents);
         let channels = extents.axis;
-        let blob = |len, filler, learned| ParamDeclaration { shape: Shape::new(&[len]), filler, learned };
+        let blob =
+            |len, filler, learned| ParamDeclaration { shape: TensorType::f32(&[len]), filler, learned };
         let state = |len| blob(len, Filler::Constant { value: 0.0 }, false);
         let mut params = vec![state(channels), state(channels), state(1)];
         if let Some(affine) = self.params.scale_bias {
@@ -55,12 +56,12 @@ impl Layer for BatchNorm {
         }
         Ok(Declaration {
             tops: vec![x.clone()],
+            scratch: [Space::NONE, spare_gradients(&params)],
             params,
             gradients: vec![true],
             always_propagates: true,
             needs_bottom: true,
-            saved_len: 2 * channels,
-            scratch_len: [0, 2 * channels],
+            saved: batch_norm::saved(&extents),
             ..Declaration::default()
         })
     }
@@ -68,9 +69,7 @@ impl Layer for BatchNorm {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (extents, eps, x) = (self.extents(), self.params.eps, io.bottoms[0]);
         let affine = affine(&io.params);
-        let (mean, inv_std) = io.saved.split_at(extents.axis);
-        let saved = SavedMut { mean, inv_std };
-        let y = io.tops.remove(0);
+        let (y, saved) = (io.tops.remove(0), io.saved);
         let mut state = io.state.into_iter();
         let mut blob = || state.next().expect("mean, variance and factor");
         let (mean, variance, factor) = (blob(), blob(), blob());
@@ -91,22 +90,18 @@ impl Layer for BatchNorm {
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (extents, dy) = (self.extents(), io.top_diff());
-        let channels = extents.axis;
-        let saved =
-            Saved { mean: io.saved.slice(0..channels), inv_std: io.saved.slice(channels..2 * channels) };
-        let (scratch, unwanted) = io.scratch.split_at(2 * channels);
-        let gradients = affine_gradients(device, io.param_diffs, scratch, channels);
+        let (extents, x, dy) = (self.extents(), io.bottoms[0], io.top_diff());
+        let gradients = affine_gradients(device, &io.params, io.param_diffs, &mut io.scratch);
         let dx = io.bottom_diffs.remove(0).unwrap_or_else(|| Gradient {
-            diff: unwanted.split_at(extents.len()).0,
+            diff: io.scratch.take(x.format(), x.len()),
             accumulate: Accumulate::Replace,
         });
         batch_norm::backward(
             device,
             &extents,
             self.statistics,
-            io.bottoms[0],
-            saved,
+            x,
+            io.saved,
             affine(&io.params),
             self.relu,
             dy,
@@ -128,31 +123,31 @@ fn affine<'a>(params: &[View<'a>]) -> Option<Affine<'a>> {
     params.first().map(|&gamma| Affine { gamma, beta: params.get(1).copied() })
 }
 
+/// Scratch for the gradients of scale and bias that nobody wants.
+fn spare_gradients(params: &[ParamDeclaration]) -> Space {
+    Space::all_of(params.iter().filter(|param| param.learned).map(|param| param.shape.space()))
+}
+
 /// The gradients of scale and bias. One that nobody wants goes to scratch; `None` if the layer has neither. The operation
 /// replaces both or adds to both: where only one adds (its parameter is shared), the other begins with zeros.
 fn affine_gradients<'a>(
     device: &Device,
+    params: &[View<'_>],
     diffs: Vec<Option<Gradient<'a>>>,
-    scratch: ViewMut<'a>,
-    channels: usize,
+    scratch: &mut ViewMut<'a>,
 ) -> Option<AffineGradients<'a>> {
     diffs.iter().flatten().next()?;
     let adds = diffs.iter().flatten().any(|gradient| gradient.accumulate == Accumulate::Add);
-    let has_bias = diffs.len() > 1;
-    let (first, second) = scratch.split_at(channels);
-    let mut diffs = diffs.into_iter();
-    let mut next = |spare: ViewMut<'a>| {
-        let spare = Gradient { diff: spare, accumulate: Accumulate::Replace };
-        let mut gradient = diffs.next().flatten().unwrap_or(spare);
+    let mut gradients = params.iter().zip(diffs).map(|(param, diff)| {
+        let spare = scratch.take(param.format(), param.len());
+        let mut gradient = diff.unwrap_or(Gradient { diff: spare, accumulate: Accumulate::Replace });
         if adds && gradient.accumulate == Accumulate::Replace {
             device.zero(gradient.diff.reborrow());
         }
         gradient.diff
-    };
-    let dgamma = next(first);
-    let dbeta = has_bias.then(|| next(second.split_at(channels).0));
+    });
     let accumulate = if adds { Accumulate::Add } else { Accumulate::Replace };
-    Some(AffineGradients { dgamma, dbeta, accumulate })
+    Some(AffineGradients { dgamma: gradients.next()?, dbeta: gradients.next(), accumulate })
 }
 
 /// `Scale`: y = gamma x + beta over the axes from `axis` on. In place it is out of place here: backward needs the bottom.
@@ -170,23 +165,25 @@ impl Scale {
 }
 
 impl Layer for Scale {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = x.axis(i64::from(p.axis)).ok_or_else(|| format!("there is no axis {} in {x}", p.axis))?;
         let end = if p.num_axes < 0 { x.rank() } else { axis + p.num_axes as usize };
         if end > x.rank() {
             return Err(format!("{} axes from axis {axis} on are more than {x} has", p.num_axes));
         }
-        let scale = Shape::new(&x.dims()[axis..end]);
+        let scale = x.with_dims(&x.dims()[axis..end]);
         let (outer, inner) = (x.count_before(axis), x.count_from(end));
         self.extents = Some(AxisExtents { outer, axis: scale.count(), inner });
         let blob = |filler| ParamDeclaration { shape: scale.clone(), filler, learned: true };
+        let bias = p.bias_term.then(|| blob(p.bias_filler));
+        let params: Vec<_> = std::iter::once(blob(p.filler)).chain(bias).collect();
         Ok(Declaration {
             tops: vec![x.clone()],
-            params: std::iter::once(blob(p.filler)).chain(p.bias_term.then(|| blob(p.bias_filler))).collect(),
+            scratch: [Space::NONE, spare_gradients(&params)],
+            params,
             gradients: vec![true],
             needs_bottom: true,
-            scratch_len: [0, 2 * scale.count()],
             ..Declaration::default()
         })
     }
@@ -201,7 +198,8 @@ impl Layer for Scale {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let extents = self.extents.expect("a layer is declared before it is used");
         let (x, dy) = (io.bottoms[0], io.top_diff());
-        if let Some(gradients) = affine_gradients(device, io.param_diffs, io.scratch, extents.axis) {
+        let gradients = affine_gradients(device, &io.params, io.param_diffs, &mut io.scratch);
+        if let Some(gradients) = gradients {
             scale::backward_affine(device, &extents, x, dy, gradients);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {

@@ -6,7 +6,7 @@ use crate::{
     spec::{PoolingMethod, PoolingParams, PoolingWindow, RoundMode},
 };
 use cudnn_layers::pooling;
-use tensor::{Device, PoolGeometry, Rounding, Shape};
+use tensor::{Device, PoolGeometry, Rounding, Space, TensorType};
 
 /// The maximum or average of each window. Backward needs no blob: the maximum saves its winners.
 pub(super) struct Pooling {
@@ -25,7 +25,7 @@ impl Pooling {
 }
 
 impl Layer for Pooling {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         if x.rank() != 4 {
             return Err(format!("pooling reads images (N, C, H, W), not a blob of shape {x}"));
@@ -44,11 +44,11 @@ impl Layer for Pooling {
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.geometry = Some(g);
         Ok(Declaration {
-            tops: vec![Shape::new(&[g.n, g.c, g.out_h(), g.out_w()])],
+            tops: vec![x.with_dims(&[g.n, g.c, g.out_h(), g.out_w()])],
             gradients: vec![true],
-            saved_len: match self.params.method {
-                PoolingMethod::Max => pooling::mask_len(&g),
-                PoolingMethod::Average => 0,
+            saved: match self.params.method {
+                PoolingMethod::Max => pooling::mask(&g),
+                PoolingMethod::Average => Space::NONE,
             },
             ..Declaration::default()
         })

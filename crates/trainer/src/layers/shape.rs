@@ -6,7 +6,7 @@ use crate::{
     spec::{FlattenParams, ReshapeParams},
 };
 use cudnn_layers::copy;
-use tensor::{Accumulate, Device, Shape, geometry::elements};
+use tensor::{Accumulate, Device, TensorType, geometry::elements};
 
 /// How the extents change.
 pub(super) enum Reshape {
@@ -17,7 +17,7 @@ pub(super) enum Reshape {
 }
 
 impl Reshape {
-    fn top(&self, x: &Shape) -> Result<Shape, String> {
+    fn top(&self, x: &TensorType) -> Result<TensorType, String> {
         match self {
             Reshape::Flatten(params) => flattened(params, x),
             Reshape::Replace(params) => reshaped(params, x),
@@ -25,7 +25,7 @@ impl Reshape {
     }
 }
 
-fn flattened(params: &FlattenParams, x: &Shape) -> Result<Shape, String> {
+fn flattened(params: &FlattenParams, x: &TensorType) -> Result<TensorType, String> {
     let axis = |axis: i32| x.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {x}"));
     let (first, last) = (axis(params.axis)?, axis(params.end_axis)?);
     if last < first {
@@ -34,10 +34,10 @@ fn flattened(params: &FlattenParams, x: &Shape) -> Result<Shape, String> {
     let mut dims = x.dims()[..first].to_vec();
     dims.push(x.dims()[first..=last].iter().product());
     dims.extend(&x.dims()[last + 1..]);
-    Ok(Shape::new(&dims))
+    Ok(x.with_dims(&dims))
 }
 
-fn reshaped(params: &ReshapeParams, x: &Shape) -> Result<Shape, String> {
+fn reshaped(params: &ReshapeParams, x: &TensorType) -> Result<TensorType, String> {
     // As in Caffe, a negative axis counts from one behind the last.
     let rank = x.rank() as i64;
     let first = if params.axis < 0 { i64::from(params.axis) + rank + 1 } else { i64::from(params.axis) };
@@ -64,11 +64,11 @@ fn reshaped(params: &ReshapeParams, x: &Shape) -> Result<Shape, String> {
     if elements(&dims) != Some(x.count()) {
         return Err(format!("the extents {dims:?} have another number of elements than {x}"));
     }
-    Ok(Shape::new(&dims))
+    Ok(x.with_dims(&dims))
 }
 
 impl Layer for Reshape {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         Ok(Declaration {
             tops: vec![self.top(&bottoms[0])?],
             gradients: vec![true],

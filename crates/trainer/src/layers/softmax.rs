@@ -12,7 +12,7 @@ use cudnn_layers::{
         loss::{self, LossOptions},
     },
 };
-use tensor::{Device, Shape};
+use tensor::{Device, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
 pub(super) struct Softmax {
@@ -28,7 +28,7 @@ impl Softmax {
 }
 
 impl Layer for Softmax {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         self.extents = classes(&bottoms[0], self.axis)?;
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
@@ -75,15 +75,15 @@ impl SoftmaxWithLoss {
 }
 
 impl Layer for SoftmaxWithLoss {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.axis)?;
         check_labels(&extents, bottoms)?;
         self.extents = extents;
         Ok(Declaration {
-            tops: vec![Shape::new(&[])],
+            tops: vec![TensorType::f32(&[])],
             gradients: vec![true, false],
             needs_bottom: true,
-            saved_len: extents.len(),
+            saved: loss::saved(&extents),
             loss_weights: vec![self.weight],
             ..Declaration::default()
         })
@@ -128,14 +128,18 @@ impl Accuracy {
 }
 
 impl Layer for Accuracy {
-    fn declare(&mut self, bottoms: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.params.axis)?;
         check_labels(&extents, bottoms)?;
         if self.params.top_k > extents.axis {
             return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
         }
         self.extents = extents;
-        Ok(Declaration { tops: vec![Shape::new(&[])], gradients: vec![false; 2], ..Declaration::default() })
+        Ok(Declaration {
+            tops: vec![TensorType::f32(&[])],
+            gradients: vec![false; 2],
+            ..Declaration::default()
+        })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
@@ -146,12 +150,12 @@ impl Layer for Accuracy {
     }
 }
 
-fn classes(scores: &Shape, axis: i32) -> Result<AxisExtents, String> {
+fn classes(scores: &TensorType, axis: i32) -> Result<AxisExtents, String> {
     let axis = scores.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {scores}"))?;
     Ok(AxisExtents::new(scores, axis))
 }
 
-fn check_labels(extents: &AxisExtents, bottoms: &[Shape]) -> Result<(), String> {
+fn check_labels(extents: &AxisExtents, bottoms: &[TensorType]) -> Result<(), String> {
     let (expected, found) = (extents.per_index(), bottoms[1].count());
     if expected == found {
         return Ok(());

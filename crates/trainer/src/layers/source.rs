@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use std::sync::Arc;
-use tensor::{Device, Shape, Staging, ViewMut, arena::zeroed};
+use tensor::{Device, Staging, TensorType, ViewMut, arena::zeroed};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 pub(super) struct DataLayer {
@@ -54,7 +54,7 @@ impl DataLayer {
 
     fn declaration(&self) -> Declaration {
         let [c, h, w] = self.loader.out_shape();
-        let shapes = [Shape::new(&[self.mini_batch, c, h, w]), Shape::new(&[self.mini_batch])];
+        let shapes = [TensorType::f32(&[self.mini_batch, c, h, w]), TensorType::f32(&[self.mini_batch])];
         Declaration { tops: shapes[..self.tops].to_vec(), ..Declaration::default() }
     }
 
@@ -87,7 +87,7 @@ fn repeat(ways: &mut [Staging], tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> 
 }
 
 impl Layer for DataLayer {
-    fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         Ok(self.declaration())
     }
 
@@ -117,7 +117,7 @@ impl Layer for DataLayer {
 }
 
 impl Layer for ConstantData {
-    fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         Ok(Declaration { constant: true, ..self.source.declaration() })
     }
 
@@ -212,7 +212,7 @@ fn skip(layer: &mut DataLayer, rand_skip: usize, seed: u64, name: &str) {
     if rand_skip > 0 {
         let mut draw = [0.0f32];
         let uniform = Filler::Uniform { min: 0.0, max: rand_skip as f32 };
-        fill(&mut draw, &Shape::new(&[1]), uniform, seed, &format!("{name}.rand_skip"));
+        fill(&mut draw, &TensorType::f32(&[1]), uniform, seed, &format!("{name}.rand_skip"));
         layer.set_position(draw[0] as u64);
     }
 }
@@ -242,7 +242,7 @@ fn synthetic(
 /// `DummyData` and `Input`: blobs from fillers. Constant ones are filled once, others at every iteration.
 pub(super) struct FilledData {
     name: String,
-    shapes: Vec<Shape>,
+    shapes: Vec<TensorType>,
     fillers: Vec<Filler>,
     constant: bool,
     filled: bool,
@@ -256,14 +256,15 @@ impl FilledData {
         let tops = 0..layer.tops.len();
         let fillers: Vec<Filler> = tops.clone().map(|top| params.filler(top)).collect();
         let constant = fillers.iter().all(|filler| matches!(filler, Filler::Constant { .. }));
-        let shapes = tops.map(|top| Shape::new(params.shape(top))).collect();
+        let shapes = tops.map(|top| TensorType::f32(params.shape(top))).collect();
         let staging = fillers.iter().map(|_| Staging::default()).collect();
         Self { name: layer.name.clone(), shapes, fillers, constant, filled: false, seed, staging }
     }
 
     /// What an `Input` holds until a program writes to it: numbers between -1 and 1, made once.
     pub(super) fn input(layer: &LayerSpec, params: &InputParams, seed: u64) -> Self {
-        let shapes: Vec<Shape> = (0..layer.tops.len()).map(|top| Shape::new(params.shape(top))).collect();
+        let shapes: Vec<TensorType> =
+            (0..layer.tops.len()).map(|top| TensorType::f32(params.shape(top))).collect();
         let fillers = vec![Filler::Uniform { min: -1.0, max: 1.0 }; shapes.len()];
         let staging = fillers.iter().map(|_| Staging::default()).collect();
         Self { name: layer.name.clone(), shapes, fillers, constant: true, filled: false, seed, staging }
@@ -271,7 +272,7 @@ impl FilledData {
 }
 
 impl Layer for FilledData {
-    fn declare(&mut self, _: &[Shape]) -> Result<Declaration, String> {
+    fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         Ok(Declaration { tops: self.shapes.clone(), constant: self.constant, ..Declaration::default() })
     }
 

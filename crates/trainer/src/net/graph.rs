@@ -7,7 +7,7 @@ use crate::{
     spec::{LayerSpec, NetSpec, ParamSpec},
 };
 use std::collections::{HashMap, HashSet};
-use tensor::{Shape, geometry::elements};
+use tensor::{Space, TensorType, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
 pub type ValueId = usize;
@@ -18,7 +18,7 @@ pub struct Value {
     /// The blob's name.
     pub name: String,
     /// Its shape.
-    pub shape: Shape,
+    pub shape: TensorType,
     /// The node that writes it.
     pub producer: usize,
     /// The nodes that read it, in order.
@@ -132,7 +132,8 @@ impl Graph {
             let node = &mut self.nodes[index];
             node.backward = trains || propagates.contains(&true);
             if node.backward && node.declaration.always_propagates && !propagates[0] {
-                node.declaration.scratch_len[1] += self.values[node.bottoms[0]].shape.count();
+                let [_, scratch] = &mut node.declaration.scratch;
+                *scratch = Space::all_of([*scratch, self.values[node.bottoms[0]].shape.space()]);
             }
             node.propagates = propagates;
         }
@@ -221,7 +222,7 @@ impl<'a> Builder<'a> {
         }
         let bottoms =
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
-        let shapes: Vec<Shape> =
+        let shapes: Vec<TensorType> =
             bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
         let declaration = layer.declare(&shapes).map_err(|message| fault(spec, message))?;
         let params = self.params(spec, &declaration.params)?;
@@ -262,7 +263,7 @@ impl<'a> Builder<'a> {
         &mut self,
         spec: &LayerSpec,
         name: &'a str,
-        shape: &Shape,
+        shape: &TensorType,
         producer: usize,
     ) -> Result<ValueId, NetError> {
         check_size(spec, &format!("top '{name}'"), shape)?;
@@ -340,7 +341,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn check_size(spec: &LayerSpec, what: &str, shape: &Shape) -> Result<(), NetError> {
+fn check_size(spec: &LayerSpec, what: &str, shape: &TensorType) -> Result<(), NetError> {
     match elements(shape.dims()) {
         Some(_) => Ok(()),
         None => {

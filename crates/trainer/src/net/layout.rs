@@ -15,7 +15,7 @@ use super::{
 };
 use planner::Bytes;
 use std::collections::HashMap;
-use tensor::{Span, arena::ALIGNMENT};
+use tensor::{Cursor, Format, Span};
 
 /// Where a parameter lies.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ pub struct Layout {
     pub nets: Vec<NetLayout>,
     /// What it adds up to.
     pub report: MemoryReport,
-    /// Elements of the arena.
+    /// Bytes of the arena.
     pub len: usize,
 }
 
@@ -111,15 +111,16 @@ impl Layout {
         let constants: Vec<_> = nets.iter().map(|net| constants(net, &mut end)).collect();
         report.constants = sum(constants.iter().flat_map(|spans| spans.values().copied()));
         // Segments of different nets may overlap: the nets never run together.
-        let segments = end.take(nets.iter().map(|net| net.segments_len()).max().unwrap_or(0));
+        let segments = nets.iter().map(|net| net.segments_len()).max().unwrap_or(0);
+        let segments = end.take(Format::U8, segments);
         report.segments = sum([segments]);
         let nets: Vec<NetLayout> = (nets.iter().zip(&constants))
-            .map(|(net, constants)| NetLayout::new(net, &params, constants, segments.offset, end.0))
+            .map(|(net, constants)| NetLayout::new(net, &params, constants, segments.offset, end.end()))
             .collect();
         let transient = nets.iter().map(|net| net.report.transient.0).max().unwrap_or(0);
-        let len = end.0 + transient as usize / size_of::<f32>();
+        let len = end.end() + transient as usize;
         report.nets = nets.iter().map(|net| net.report).collect();
-        report.arena = bytes(len);
+        report.arena = Bytes(len as u64);
         Self { nets, report, len }
     }
 }
@@ -140,16 +141,18 @@ impl NetLayout {
         let last = place(&lifetimes, |index| is_scratch(schedule.buffers[index].0));
         let placement = if last.len < by_size.len { last } else { by_size };
         let placed: HashMap<Buffer, Span> = (schedule.buffers.iter().zip(&placement.offsets))
-            .map(|(&(buffer, lifetime), &offset)| (buffer, Span { offset: base + offset, len: lifetime.len }))
+            .map(|(&(buffer, lifetime), &offset)| (buffer, Span::bytes(base + offset, lifetime.len)))
             .collect();
         let span = |buffer: Buffer| placed.get(&buffer).copied().unwrap_or_default();
         let data = |root: usize| constants.get(&root).copied().unwrap_or_else(|| span(Buffer::Data(root)));
+        let values = graph.values.iter();
         let scratch = |(index, &step)| match net.scratch(step).segment() {
-            Some(segment) => Span { offset: segments + segment.offset, len: segment.len },
+            Some(segment) => Span { offset: segments + segment.offset, ..segment },
             None => span(Buffer::Scratch(index)),
         };
         let total = |kind: fn(&Buffer) -> bool| {
-            bytes(schedule.buffers.iter().filter(|(buffer, _)| kind(buffer)).map(|(_, life)| life.len).sum())
+            let of_kind = schedule.buffers.iter().filter(|(buffer, _)| kind(buffer));
+            bytes(of_kind.map(|(_, life)| life.len).sum())
         };
         let report = NetMemory {
             data: total(|buffer| matches!(buffer, Buffer::Data(_))),
@@ -160,8 +163,8 @@ impl NetLayout {
             lower_bound: bytes(lower_bound(&lifetimes)),
         };
         Self {
-            data: graph.values.iter().map(|value| data(value.root)).collect(),
-            diff: graph.values.iter().map(|value| span(Buffer::Diff(value.root))).collect(),
+            data: values.clone().map(|value| data(value.root).tagged(value.shape.format())).collect(),
+            diff: values.map(|value| span(Buffer::Diff(value.root)).tagged(value.shape.format())).collect(),
             saved: (0..graph.nodes.len()).map(|node| span(Buffer::Saved(node))).collect(),
             scratch: schedule.steps.iter().enumerate().map(scratch).collect(),
             params: graph.params.iter().map(|param| params[&param.name]).collect(),
@@ -171,34 +174,21 @@ impl NetLayout {
     }
 }
 
-/// The next free element.
-#[derive(Default)]
-struct Cursor(usize);
-
-impl Cursor {
-    fn take(&mut self, len: usize) -> Span {
-        let span = Span { offset: self.0, len };
-        self.0 += len.next_multiple_of(ALIGNMENT);
-        span
-    }
-}
-
 fn params(nets: &[&Net], with_history: bool, end: &mut Cursor) -> HashMap<String, ParamSpans> {
     let mut params: HashMap<String, ParamSpans> = HashMap::new();
     let all =
         || nets.iter().flat_map(|net| net.graph().params.iter().map(move |param| (net.is_training(), param)));
     for (_, param) in all() {
-        let len = param.declaration.shape.count();
-        let fresh = || ParamSpans { data: end.take(len), diff: None, history: None };
+        let fresh = || ParamSpans { data: end.place(&param.declaration.shape), diff: None, history: None };
         params.entry(param.name.clone()).or_insert_with(fresh);
     }
     for (_, param) in all().filter(|(training, param)| *training && param.trained) {
         let spans = params.get_mut(&param.name).expect("entered above");
-        spans.diff = spans.diff.or_else(|| Some(end.take(spans.data.len)));
+        spans.diff = spans.diff.or_else(|| Some(end.place(&param.declaration.shape)));
     }
     for (_, param) in all().filter(|(training, param)| with_history && *training && param.trained) {
         let spans = params.get_mut(&param.name).expect("entered above");
-        spans.history = spans.history.or_else(|| Some(end.take(spans.data.len)));
+        spans.history = spans.history.or_else(|| Some(end.place(&param.declaration.shape)));
     }
     params
 }
@@ -206,10 +196,7 @@ fn params(nets: &[&Net], with_history: bool, end: &mut Cursor) -> HashMap<String
 fn constants(net: &Net, end: &mut Cursor) -> HashMap<usize, Span> {
     let graph = net.graph();
     let constant = |&id: &usize| graph.nodes[graph.values[id].producer].declaration.constant;
-    (0..graph.values.len())
-        .filter(constant)
-        .map(|id| (id, end.take(graph.values[id].shape.count())))
-        .collect()
+    (0..graph.values.len()).filter(constant).map(|id| (id, end.place(&graph.values[id].shape))).collect()
 }
 
 fn sum(spans: impl IntoIterator<Item = Span>) -> Bytes {
@@ -217,5 +204,5 @@ fn sum(spans: impl IntoIterator<Item = Span>) -> Bytes {
 }
 
 fn bytes(len: usize) -> Bytes {
-    Bytes((len * size_of::<f32>()) as u64)
+    Bytes(len as u64)
 }

@@ -1,11 +1,11 @@
 //! Placing buffers with known lifetimes in one arena.
 
-use tensor::arena::ALIGNMENT;
+use tensor::ALIGNMENT;
 
 /// A buffer to be placed: its size and the steps, first and last included, at which it holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Elements.
+    /// Bytes.
     pub len: usize,
     /// First step.
     pub first: usize,
@@ -19,12 +19,12 @@ impl Lifetime {
     }
 }
 
-/// Where buffers lie: an offset each (in elements), and the size of what they lie in.
+/// Where buffers lie, and the size of what they lie in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// First element of each buffer, a multiple of [`ALIGNMENT`].
+    /// First byte of each buffer, a multiple of [`ALIGNMENT`].
     pub offsets: Vec<usize>,
-    /// Elements of the whole.
+    /// Bytes of the whole.
     pub len: usize,
 }
 
@@ -91,7 +91,7 @@ struct Run {
 }
 
 impl Placed {
-    /// The lowest offset at which `len` elements are free as long as `life` lasts.
+    /// The lowest offset at which `len` bytes are free as long as `life` lasts.
     fn lowest(&self, life: &Lifetime, len: usize) -> usize {
         let mut offset = 0;
         for run in &self.0 {
@@ -168,7 +168,7 @@ mod tests {
             let buffers: Vec<Lifetime> = (0..rng.random_range(1..40))
                 .map(|_| {
                     let first = rng.random_range(0..30);
-                    buffer(rng.random_range(0..500), first, first + rng.random_range(0..10))
+                    buffer(rng.random_range(0..2000), first, first + rng.random_range(0..10))
                 })
                 .collect();
             let placement = place(&buffers, |index| index % 3 == 1);

@@ -22,7 +22,7 @@ use graph::{Graph, Node};
 use planner::{Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use schedule::{Pass, Step};
 use std::collections::HashMap;
-use tensor::{Device, Mark, Span};
+use tensor::{Device, Mark, Space, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
 pub use room::Room;
@@ -44,14 +44,14 @@ pub struct Net {
 /// The scratch of a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Scratch {
-    /// So many elements, for this step only.
+    /// So many bytes, for this step only.
     Transient(usize),
     /// A segment of the arena of WD that belongs to this step alone, throughout the iteration.
     Segment(Span),
 }
 
 impl Scratch {
-    /// Elements to be placed with the transient buffers.
+    /// Bytes to be placed with the transient buffers.
     pub fn transient_len(self) -> usize {
         match self {
             Scratch::Transient(len) => len,
@@ -85,7 +85,7 @@ impl Net {
             .collect::<Result<Vec<_>, _>>()?;
         let mut graph = Graph::build(spec, &mut layers, training)?;
         let fused_relus = fusion::absorb_relus(&mut graph, &mut layers);
-        let transient = |node: &Node| node.declaration.scratch_len.map(Scratch::Transient);
+        let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(space.bytes()));
         Ok(Self {
             name: spec.name.clone(),
             phase: spec.state.phase,
@@ -209,8 +209,7 @@ impl Net {
             for (pass, scratch) in [forward, backward].into_iter().enumerate() {
                 if let Some(scratch) = scratch {
                     self.scratch[index][pass] = scratch;
-                    self.segments_len =
-                        self.segments_len.max(scratch.segment().map_or(0, |span| span.offset + span.len));
+                    self.segments_len = self.segments_len.max(scratch.segment().map_or(0, |span| span.end()));
                 }
             }
         }
@@ -235,17 +234,17 @@ impl Net {
                 net: self.name.clone(),
                 message: format!("the plan lacks {} {op}", node.name),
             })?;
-            let segment = if divided { kernel.workspace_offset.0 as usize / size_of::<f32>() } else { 0 };
+            let segment = if divided { kernel.workspace_offset.0 as usize } else { 0 };
             let start = *start.get_or_insert(segment);
             let run_error = |source| NetError::Run { layer: node.name.clone(), source };
-            let len = match to_run {
+            let workspace = match to_run {
                 true => planned.install(&self.device, op, &kernel.configuration, segment - start),
-                false => Ok((kernel.workspace.0 as usize).div_ceil(size_of::<f32>())),
+                false => Ok(Space::aligned(kernel.workspace.0 as usize)),
             };
-            end = end.max(segment + len.map_err(run_error)?);
+            end = end.max(segment + workspace.map_err(run_error)?.bytes());
         }
         Ok(start.map(|start| match divided {
-            true => Scratch::Segment(Span { offset: start, len: end - start }),
+            true => Scratch::Segment(Span::bytes(start, end - start)),
             false => Scratch::Transient(end),
         }))
     }
@@ -277,7 +276,7 @@ impl Net {
         }]
     }
 
-    /// Elements of the arena of WD.
+    /// Bytes of the arena of WD.
     pub fn segments_len(&self) -> usize {
         self.segments_len
     }

@@ -13,9 +13,9 @@ use super::{
 use cudnn_layers::conv::ConvOp;
 use planner::{Bytes, Headroom, Kernel};
 use std::collections::{HashMap, HashSet};
-use tensor::arena::ALIGNMENT;
+use tensor::ALIGNMENT;
 
-/// What the buffers of a net leave free at the step of every kernel. Lengths are in elements.
+/// What the buffers of a net leave free at the step of every kernel. Lengths are in bytes.
 pub struct Room {
     /// What outlives an iteration: parameters, gradients, history, constant inputs.
     base: usize,
@@ -55,14 +55,14 @@ impl Headroom for Room {
     }
 
     fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
-        let end = (budget.0 as usize / size_of::<f32>()).saturating_sub(self.base);
+        let end = (budget.0 as usize).saturating_sub(self.base);
         let free = |&(first, last): &(usize, usize)| last.min(end).saturating_sub(first);
         let largest = self.holes[kernel].iter().map(free).max().unwrap_or(0);
         bytes(largest / ALIGNMENT * ALIGNMENT)
     }
 
     fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
-        let len = (workspace.0 as usize).div_ceil(size_of::<f32>()).next_multiple_of(ALIGNMENT);
+        let len = (workspace.0 as usize).next_multiple_of(ALIGNMENT);
         let ends = self.holes[kernel].iter().filter(|(first, last)| last - first >= len);
         let end = ends.map(|(first, _)| first + len).min().expect("the last hole is open");
         bytes(self.base + self.end.max(end))
@@ -105,10 +105,10 @@ fn holes(lifetimes: &[Lifetime], placement: &Placement, at: usize) -> Vec<(usize
 /// The part of the arena before transient buffers and segments, whatever plan is installed.
 fn persistent(net: &Net, with_history: bool) -> usize {
     let layout = Layout::new(&[net], with_history);
-    let transient = layout.nets[0].report.transient.0 as usize / size_of::<f32>();
+    let transient = layout.nets[0].report.transient.0 as usize;
     layout.len - transient - net.segments_len().next_multiple_of(ALIGNMENT)
 }
 
 fn bytes(len: usize) -> Bytes {
-    Bytes((len * size_of::<f32>()) as u64)
+    Bytes(len as u64)
 }

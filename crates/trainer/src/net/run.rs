@@ -2,16 +2,16 @@
 
 use super::{
     Net,
-    graph::ValueId,
+    graph::{Node, ValueId},
     layout::NetLayout,
     schedule::{Pass, Step},
 };
 use crate::{
     error::NetError,
-    layers::{Backward, Forward, Gradient},
+    layers::{Backward, Forward, Gradient, Need},
 };
 use cudnn_layers::softmax::labels::device_fault;
-use tensor::{Access, Accumulate, Arena, Lease, Span, View, ViewMut, cuda::CudaError};
+use tensor::{Accumulate, Arena, Span, ViewMut, cuda::CudaError};
 
 /// What an iteration is told besides its data.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,13 @@ impl Net {
     /// As [`Net::check`].
     pub fn values(&self, layout: &NetLayout, arena: &Arena, value: ValueId) -> Result<Vec<f64>, NetError> {
         self.check()?;
-        Ok(arena.read(layout.data[value])?.iter().map(|&value| f64::from(value)).collect())
+        let values = arena.read::<f32>(layout.data[value])?;
+        Ok(values.iter().map(|&value| f64::from(value)).collect())
+    }
+
+    /// The parameters of a node that the solver changes, and those that its layer does.
+    fn learned_and_state(&self, node: &Node) -> (Vec<usize>, Vec<usize>) {
+        node.params.iter().partition(|&&param| self.graph.params[param].declaration.learned)
     }
 
     /// Waits for the device.
@@ -121,29 +127,23 @@ impl Requests<'_> {
         let Requests { net, layout, arena, step, scratch } = self;
         let node = &net.graph.nodes[step.node];
         let bottoms = if node.in_place { &[][..] } else { &node.bottoms };
-        let mut spans = Spans::default();
-        spans.extend(bottoms.iter().map(|&value| layout.data[value]), Access::Read);
-        spans.extend(node.tops.iter().map(|&value| layout.data[value]), Access::Write);
-        for &param in &node.params {
-            let access =
-                if net.graph.params[param].declaration.learned { Access::Read } else { Access::Write };
-            spans.push(layout.params[param].data, access);
-        }
-        spans.push(layout.saved[step.node], Access::Write);
-        spans.push(scratch, Access::Write);
-        let mut leases = spans.lease(arena)?;
-        let (tops_len, params_len) = (node.tops.len(), node.params.len());
-        let bottoms = leases.reads(bottoms.len());
-        let tops = leases.writes(tops_len);
-        let (params, state) = leases.split(params_len);
+        let (learned, state) = net.learned_and_state(node);
+        let data = |&value: &ValueId| layout.data[value];
+        let param = |&param: &usize| layout.params[param].data;
+        let reads: Vec<Span> = bottoms.iter().map(data).chain(learned.iter().map(param)).collect();
+        let kept = [layout.saved[step.node], scratch];
+        let writes: Vec<Span> =
+            node.tops.iter().map(data).chain(state.iter().map(param)).chain(kept).collect();
+        let (reads, writes) = arena.lease_all(&reads, &writes)?;
+        let (mut reads, mut writes) = (reads.into_iter(), writes.into_iter());
         let io = Forward {
             iteration: iteration.number,
-            bottoms,
-            tops,
-            params,
-            state,
-            saved: leases.write(),
-            scratch: leases.write(),
+            bottoms: reads.by_ref().take(bottoms.len()).collect(),
+            tops: writes.by_ref().take(node.tops.len()).collect(),
+            params: reads.collect(),
+            state: writes.by_ref().take(state.len()).collect(),
+            saved: writes.next().expect(LEASED),
+            scratch: writes.next().expect(LEASED),
         };
         net.layers[step.node].forward(&net.device, io)
     }
@@ -152,116 +152,57 @@ impl Requests<'_> {
         let Requests { net, layout, arena, step, scratch } = self;
         let (graph, schedule) = (&net.graph, &layout.schedule);
         let node = &graph.nodes[step.node];
-        let declaration = &node.declaration;
-        let bottoms = if declaration.needs_bottom { &node.bottoms[..] } else { &[] };
-        let tops = if declaration.needs_top != Default::default() { &node.tops[..] } else { &[] };
+        let bottoms = if node.declaration.needs_bottom { &node.bottoms[..] } else { &[] };
+        let tops = if node.declaration.needs_top != Need::Nothing { &node.tops[..] } else { &[] };
+        let (learned, state) = net.learned_and_state(node);
         let top_diffs = if node.in_place { &[] } else { &node.tops[..] };
-        let has_diff = |value: usize| graph.values[value].needs_diff;
-        let trained = |param: usize| graph.params[param].trained;
-        let learned = |param: usize| graph.params[param].declaration.learned;
-
-        let mut spans = Spans::default();
-        spans.extend(bottoms.iter().map(|&value| layout.data[value]), Access::Read);
-        spans.extend(tops.iter().map(|&value| layout.data[value]), Access::Read);
-        let diffs = top_diffs.iter().filter(|&&value| has_diff(value));
-        spans.extend(diffs.map(|&value| layout.diff[value]), Access::Read);
-        for (&bottom, _) in node.bottoms.iter().zip(&node.propagates).filter(|(_, wanted)| **wanted) {
-            spans.push(layout.diff[bottom], Access::Write);
-        }
-        spans.extend(node.params.iter().map(|&param| layout.params[param].data), Access::Read);
-        let diffs = node.params.iter().filter(|&&param| trained(param));
-        spans.extend(diffs.map(|&param| layout.params[param].diff.expect("trained")), Access::Write);
-        spans.push(layout.saved[step.node], Access::Read);
-        spans.push(scratch, Access::Write);
-        let mut leases = spans.lease(arena)?;
-
-        let bottoms = leases.reads(bottoms.len());
-        let tops = leases.reads(tops.len());
-        let top_diffs = top_diffs.iter().map(|&value| has_diff(value).then(|| leases.read())).collect();
-        let bottom_diffs = (node.propagates.iter().zip(&schedule.bottom_accumulate[step.node]))
-            .map(|(&wanted, &accumulate)| wanted.then(|| Gradient { diff: leases.write(), accumulate }))
+        let top_diffs: Vec<Option<Span>> = (top_diffs.iter())
+            .map(|&value| graph.values[value].needs_diff.then_some(layout.diff[value]))
             .collect();
-        let all: Vec<(usize, View<'_>)> = node.params.iter().map(|&param| (param, leases.read())).collect();
-        let pick = |wanted: bool| {
-            all.iter().filter(move |(param, _)| learned(*param) == wanted).map(|&(_, view)| view)
-        };
-        let (params, state) = (pick(true).collect(), pick(false).collect());
-        let param_diffs = (node.params.iter().zip(&schedule.param_accumulate[step.node]))
-            .filter(|&(&param, _)| learned(param))
+        let bottom_diffs: Vec<Diff> = (node.bottoms.iter().zip(&node.propagates))
+            .zip(&schedule.bottom_accumulate[step.node])
+            .map(|((&bottom, &wanted), &accumulate)| wanted.then_some((layout.diff[bottom], accumulate)))
+            .collect();
+        let param_diffs: Vec<Diff> = (node.params.iter().zip(&schedule.param_accumulate[step.node]))
+            .filter(|&(&param, _)| graph.params[param].declaration.learned)
             .map(|(&param, &first)| {
                 let accumulate = if first == Accumulate::Add { first } else { iteration.accumulate };
-                trained(param).then(|| Gradient { diff: leases.write(), accumulate })
+                let diff = graph.params[param].trained.then(|| layout.params[param].diff.expect("trained"));
+                diff.map(|diff| (diff, accumulate))
             })
             .collect();
+
+        let data = |&value: &ValueId| layout.data[value];
+        let param = |&param: &usize| layout.params[param].data;
+        let reads = bottoms.iter().chain(tops).map(data).chain(top_diffs.iter().flatten().copied());
+        let reads = reads.chain(learned.iter().chain(&state).map(param)).chain([layout.saved[step.node]]);
+        let diffs = bottom_diffs.iter().chain(&param_diffs).flatten().map(|&(diff, _)| diff);
+        let (reads, writes) =
+            arena.lease_all(&reads.collect::<Vec<_>>(), &diffs.chain([scratch]).collect::<Vec<_>>())?;
+        let (mut reads, mut writes) = (reads.into_iter(), writes.into_iter());
         let io = Backward {
             iteration: iteration.number,
-            bottoms,
-            tops,
-            top_diffs,
-            bottom_diffs,
-            params,
-            param_diffs,
-            state,
-            saved: leases.read(),
-            scratch: leases.write(),
+            bottoms: reads.by_ref().take(bottoms.len()).collect(),
+            tops: reads.by_ref().take(tops.len()).collect(),
+            top_diffs: top_diffs.iter().map(|diff| diff.and_then(|_| reads.next())).collect(),
+            bottom_diffs: gradients(&bottom_diffs, &mut writes),
+            params: reads.by_ref().take(learned.len()).collect(),
+            param_diffs: gradients(&param_diffs, &mut writes),
+            state: reads.by_ref().take(state.len()).collect(),
+            saved: reads.next().expect(LEASED),
+            scratch: writes.next().expect(LEASED),
         };
         net.layers[step.node].backward(&net.device, io)
     }
 }
 
-/// What to lease, in order.
-#[derive(Default)]
-struct Spans(Vec<(Span, Access)>);
+const LEASED: &str = "a view for each span";
 
-impl Spans {
-    fn push(&mut self, span: Span, access: Access) {
-        self.0.push((span, access));
-    }
+/// Where a gradient goes, if it is wanted.
+type Diff = Option<(Span, Accumulate)>;
 
-    fn extend(&mut self, spans: impl Iterator<Item = Span>, access: Access) {
-        self.0.extend(spans.map(|span| (span, access)));
-    }
-
-    fn lease(self, arena: &mut Arena) -> Result<Leases<'_>> {
-        Ok(Leases(arena.lease(&self.0)?.into_iter()))
-    }
-}
-
-/// What was leased, taken in the order in which it was asked for.
-struct Leases<'a>(std::vec::IntoIter<Lease<'a>>);
-
-impl<'a> Leases<'a> {
-    fn read(&mut self) -> View<'a> {
-        match self.0.next() {
-            Some(Lease::Read(view)) => view,
-            other => unreachable!("a lease for reading was asked for here, not {other:?}"),
-        }
-    }
-
-    fn write(&mut self) -> ViewMut<'a> {
-        match self.0.next() {
-            Some(Lease::Write(view)) => view,
-            other => unreachable!("a lease for writing was asked for here, not {other:?}"),
-        }
-    }
-
-    fn reads(&mut self, count: usize) -> Vec<View<'a>> {
-        (0..count).map(|_| self.read()).collect()
-    }
-
-    fn writes(&mut self, count: usize) -> Vec<ViewMut<'a>> {
-        (0..count).map(|_| self.write()).collect()
-    }
-
-    /// The next `count` leases, those for reading and those for writing apart.
-    fn split(&mut self, count: usize) -> (Vec<View<'a>>, Vec<ViewMut<'a>>) {
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for lease in self.0.by_ref().take(count) {
-            match lease {
-                Lease::Read(view) => reads.push(view),
-                Lease::Write(view) => writes.push(view),
-            }
-        }
-        (reads, writes)
-    }
+/// The next of `views` for each gradient that is wanted.
+fn gradients<'a>(diffs: &[Diff], views: &mut impl Iterator<Item = ViewMut<'a>>) -> Vec<Option<Gradient<'a>>> {
+    let mut next = |accumulate| Gradient { diff: views.next().expect(LEASED), accumulate };
+    diffs.iter().map(|diff| diff.map(|(_, accumulate)| next(accumulate))).collect()
 }

@@ -53,7 +53,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of `graph`, with `scratch_len(step)` elements of transient scratch for each step.
+    /// The schedule of `graph`, with `scratch_len(step)` bytes of transient scratch for each step.
     pub fn new(graph: &Graph, scratch_len: impl Fn(Step) -> usize) -> Self {
         let forward = (0..graph.nodes.len()).map(|node| Step { node, pass: Pass::Forward });
         let backward = (0..graph.nodes.len()).rev().filter(|&node| graph.nodes[node].backward);
@@ -109,7 +109,7 @@ impl Clock {
         transient
             .map(|root| {
                 let first = self.forward[graph.values[root].producer];
-                let len = graph.values[root].shape.count();
+                let len = graph.values[root].shape.space().bytes();
                 (Buffer::Data(root), Lifetime { len, first, last: last[root] })
             })
             .collect()
@@ -142,7 +142,7 @@ impl Clock {
         roots
             .filter_map(|root| {
                 let [first, last] = uses[root];
-                let len = graph.values[root].shape.count();
+                let len = graph.values[root].shape.space().bytes();
                 Some((Buffer::Diff(root), Lifetime { len, first: first?, last: last.unwrap_or(self.end) }))
             })
             .collect()
@@ -153,7 +153,8 @@ impl Clock {
             .map(|node| {
                 let first = self.forward[node];
                 let last = self.backward[node].unwrap_or(first);
-                (Buffer::Saved(node), Lifetime { len: graph.nodes[node].declaration.saved_len, first, last })
+                let len = graph.nodes[node].declaration.saved.bytes();
+                (Buffer::Saved(node), Lifetime { len, first, last })
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use super::Solver;
 use crate::error::NetError;
-use tensor::{Device, Span};
+use tensor::{Device, Format, Span};
 
 /// What forward passes change that outlives them, as it was between two iterations.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub(super) struct Finished {
     /// Of all data layers: of the training net, then of the test nets.
     positions: Vec<u64>,
     /// The statistics of batch norm, one after the other, if they are kept.
-    statistics: Vec<f32>,
+    statistics: Vec<u8>,
 }
 
 impl Solver {
@@ -67,11 +67,11 @@ fn keeps_statistics(device: &Device, iter_size: usize) -> bool {
     matches!(device, Device::Cpu(_)) || iter_size > 1
 }
 
-/// Where the training net keeps what its layers change themselves.
+/// Where the training net keeps what its layers change themselves, as bytes.
 fn statistics<'a>(
     train: &'a crate::Net,
     params: &'a [crate::net::layout::ParamSpans],
 ) -> impl Iterator<Item = Span> + 'a {
     let params = train.graph().params.iter().zip(params);
-    params.filter(|(param, _)| !param.declaration.learned).map(|(_, spans)| spans.data)
+    params.filter(|(param, _)| !param.declaration.learned).map(|(_, spans)| spans.data.tagged(Format::U8))
 }

@@ -10,7 +10,7 @@ use super::axis::Axis;
 use super::{CpuAlgorithm, Operands};
 use crate::conv::ConvOp;
 use tensor::cpu::gemm::{Matrix, gemm, gemm_single};
-use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, geometry::elements};
+use tensor::{Accumulate, ConvGeometry, Cpu, geometry::elements};
 
 /// cuDNN's `GEMM`.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ fn is_plain(g: &ConvGeometry) -> bool {
 
 /// Elements of the unrolled image of a group.
 fn unrolled_len(g: &ConvGeometry) -> usize {
-    if is_plain(g) { 0 } else { (g.taps() * g.n * g.out_pixels()).next_multiple_of(ALIGNMENT) }
+    if is_plain(g) { 0 } else { (g.taps() * g.n * g.out_pixels()).next_multiple_of(super::ALIGNED_LEN) }
 }
 
 /// Elements of the matrix of `y` or `dy` of a group.

@@ -1,7 +1,7 @@
 //! The algorithms of cuDNN's legacy API.
 
 use super::super::ConvOp;
-use crate::raw::RawAlgorithm;
+use crate::cudnn::RawAlgorithm;
 use cudarc::cudnn::sys::{
     cudnnConvolutionBwdDataAlgo_t as Data, cudnnConvolutionBwdFilterAlgo_t as Filter,
     cudnnConvolutionFwdAlgo_t as Fwd,

@@ -1,7 +1,6 @@
 //! Convolution on NVIDIA GPUs, through cuDNN: its algorithms, and how to measure them.
 
 mod algorithm;
-mod bench;
 mod profile;
 #[cfg(test)]
 mod tests;
@@ -11,13 +10,9 @@ pub use algorithm::{CudaAlgorithm, algorithms, find};
 pub use profile::CudaProfiler;
 
 use super::ConvError;
-use crate::descriptor::ConvDescriptors;
-use crate::raw::Cudnn;
+use crate::cudnn::{ConvDescriptors, Cudnn};
 use planner::Bytes;
-use tensor::{
-    Accumulate, ConvGeometry,
-    cuda::{DeviceView, DeviceViewMut},
-};
+use tensor::{Accumulate, ConvGeometry, Format, View, ViewMut};
 
 /// One algorithm made ready for one geometry.
 #[derive(Debug)]
@@ -38,7 +33,7 @@ impl Convolution {
         geometry: ConvGeometry,
     ) -> Result<Option<Self>, ConvError> {
         let geometry = geometry.validate()?;
-        let made = ConvDescriptors::new(&geometry, algorithm.math()).and_then(|descriptors| {
+        let made = ConvDescriptors::new(&geometry, Format::F32, algorithm.math()).and_then(|descriptors| {
             let bytes = cudnn.workspace_bytes(algorithm.raw, &descriptors)?;
             Ok(Self { algorithm, descriptors, workspace: Bytes(bytes as u64) })
         });
@@ -67,11 +62,6 @@ impl Convolution {
         self.workspace
     }
 
-    /// Elements of an arena that hold the workspace.
-    pub fn workspace_len(&self) -> usize {
-        (self.workspace.0 as usize).div_ceil(size_of::<f32>())
-    }
-
     /// Asks for the convolution and does not wait for it. Operands as in the table of [`super`]; all must be memory of the
     /// GPU that `cudnn` works on.
     ///
@@ -83,12 +73,12 @@ impl Convolution {
     pub fn run(
         &self,
         cudnn: &Cudnn,
-        operands: [DeviceView<'_>; 2],
-        out: DeviceViewMut<'_>,
+        operands: [View<'_>; 2],
+        out: ViewMut<'_>,
         accumulate: Accumulate,
-        workspace: DeviceViewMut<'_>,
+        workspace: ViewMut<'_>,
     ) -> Result<(), ConvError> {
-        assert!(workspace.len() >= self.workspace_len(), "the workspace is smaller than planned");
+        assert!(workspace.byte_len() as u64 >= self.workspace.0, "the workspace is smaller than planned");
         let algorithm = self.algorithm;
         cudnn.convolve(algorithm.raw, &self.descriptors, operands, out, accumulate, workspace).map_err(
             |source| ConvError::Algorithm { algorithm: algorithm.name(), samples: self.geometry().n, source },

@@ -2,17 +2,19 @@
 
 use super::{
     Convolution, CudaAlgorithm, algorithms,
-    bench::{Bench, reuse},
     timing::{Ballast, Timing, Trial},
 };
 use crate::conv::profile::{ProfileOptions, geometry};
-use crate::conv::{ConvError, ConvOp};
-use crate::raw::Cudnn;
+use crate::conv::{
+    ConvError, ConvOp,
+    bench::{Bench, reuse},
+};
+use crate::cudnn::Cudnn;
 use planner::{Bytes, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{collections::HashSet, time::Duration};
 use tensor::{
-    ConvGeometry,
-    cuda::{Cuda, CudaError, DeviceArena, Event},
+    Arena, ConvGeometry,
+    cuda::{Cuda, CudaError, Event},
 };
 
 /// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
@@ -38,7 +40,7 @@ pub struct CudaProfiler {
     events: Vec<Event>,
     pattern: Vec<f32>,
     bench: Option<Bench>,
-    workspace: Option<DeviceArena>,
+    workspace: Option<Arena>,
     /// There once the GPU has left its idle clocks.
     ballast: Option<Ballast>,
     /// Algorithms that need not be measured any more, unless they are asked for by name.
@@ -74,8 +76,9 @@ impl CudaProfiler {
         for algorithm in algorithms(op, math) {
             trials.push(self.series(cudnn, algorithm, requests)?);
         }
-        let lens = trials.iter().flatten().map(|trial| trial.convolution.workspace_len());
-        let mut workspace = reuse(cudnn, self.workspace.take(), lens.max().unwrap_or(0))?;
+        let lens = trials.iter().flatten().map(|trial| trial.convolution.workspace().0 as usize);
+        let memory = |len| Arena::unset(cudnn.stream(), len);
+        let mut workspace = reuse(self.workspace.take(), lens.max().unwrap_or(0), memory)?;
         let is_idle = self.ballast.is_none();
         let ballast = match &mut self.ballast {
             Some(ballast) => ballast,
@@ -144,7 +147,9 @@ impl CudaProfiler {
     fn bench(&mut self, cudnn: &Cudnn, op: ConvOp, geometry: ConvGeometry) -> Result<Bench, CudaError> {
         match self.bench.take() {
             Some(bench) if bench.holds(op, &geometry) => Ok(bench),
-            old => Bench::new(cudnn, op, geometry, &self.pattern, old.map(|bench| bench.arena)),
+            old => Bench::new(op, geometry, &self.pattern, |len| {
+                reuse(old.map(Bench::into_arena), len, |len| Arena::unset(cudnn.stream(), len))
+            }),
         }
     }
 }

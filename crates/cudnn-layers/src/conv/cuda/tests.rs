@@ -3,14 +3,13 @@
 use super::{Convolution, CudaAlgorithm, CudaProfiler, algorithms};
 use crate::conv::profile::{ProfileOptions, kernel_id};
 use crate::conv::{ConvError, ConvOp, Runner, operand_lens, reference, tests::random_geometry};
-use crate::raw::Cudnn;
+use crate::cudnn::Cudnn;
 use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Request, Run};
 use rand::RngExt;
 use std::collections::BTreeMap;
 use tensor::{
-    Access, Accumulate, ConvGeometry, Device, Lease, Span, View, ViewMut,
-    arena::ALIGNMENT,
-    cuda::{Cuda, DeviceArena, probe},
+    ALIGNMENT, Accumulate, Arena, ConvGeometry, Device, Format, Span, View, ViewMut,
+    cuda::{Cuda, CudaError, probe},
     testing::{max_error, random, sum_tolerance},
 };
 
@@ -27,47 +26,44 @@ fn ready(cuda: &Cuda, algorithm: &'static CudaAlgorithm, g: ConvGeometry) -> Opt
 }
 
 /// Runs `work` on copies of the operands, with all memory that it may not read full of NaN and a guard behind each buffer
-/// that it may write. Operands begin `shift` elements behind an aligned address.
+/// that it may write. Operands begin `shift` elements behind an aligned address; the workspace is of so many bytes.
 fn on_device(
     cuda: &Cuda,
     operands: [&[f32]; 2],
     out: Result<&[f32], usize>,
-    workspace_len: usize,
+    workspace: usize,
     shift: usize,
     work: impl FnOnce([View<'_>; 2], ViewMut<'_>, ViewMut<'_>),
 ) -> Vec<f32> {
-    let lens =
-        [operands[0].len(), operands[1].len(), out.map_or_else(|len| len, <[f32]>::len), workspace_len];
     let mut end = 0;
-    let spans = [(0, shift), (1, shift), (2, shift), (3, 0)].map(|(buffer, shift)| {
-        let len = lens[buffer];
-        let span = Span { offset: end + shift, len };
+    let mut place = |format: Format, len: usize, shift: usize| {
+        let size = format.dtype.bytes();
+        let span = Span { offset: end + shift * size, len: len * size, format };
         // At least one element more than is used: the guard.
-        end += (shift + len + 1).next_multiple_of(ALIGNMENT);
+        end = (span.end() + size).next_multiple_of(ALIGNMENT);
         span
-    });
-    let mut arena = DeviceArena::new(cuda.stream(), end).unwrap();
-    let [a, b, out_span, workspace] = spans;
-    arena.poison(Span { offset: 0, len: end }).unwrap();
-    arena.upload(a, operands[0]).unwrap();
-    arena.upload(b, operands[1]).unwrap();
-    if let Ok(start) = out {
-        arena.upload(out_span, start).unwrap();
+    };
+    let lens = [operands[0].len(), operands[1].len(), out.map_or_else(|len| len, <[f32]>::len)];
+    let [a, b, out_span] = lens.map(|len| place(Format::F32, len, shift));
+    let workspace = place(Format::U8, workspace, 0);
+    let mut arena = Arena::unset(cuda.stream(), end).unwrap();
+    arena.set(arena.all(), 0xff).unwrap();
+    for (span, values) in [(a, Some(operands[0])), (b, Some(operands[1])), (out_span, out.ok())] {
+        if let Some(values) = values {
+            let copy = |to: &mut [f32]| -> Result<(), CudaError> {
+                to.copy_from_slice(values);
+                Ok(())
+            };
+            arena.fill(span, copy).unwrap();
+        }
     }
-    let requests =
-        [(a, Access::Read), (b, Access::Read), (out_span, Access::Write), (workspace, Access::Write)];
-    {
-        let leases = <[Lease<'_>; 4]>::try_from(arena.lease(&requests).unwrap()).unwrap();
-        let [Lease::Read(a), Lease::Read(b), Lease::Write(out), Lease::Write(workspace)] = leases else {
-            unreachable!("leases come in the order of the requests")
-        };
-        work([a, b], out, workspace);
-    }
+    let ([a, b], [out, workspace_view]) = arena.lease([a, b], [out_span, workspace]).unwrap();
+    work([a, b], out, workspace_view);
     for span in [out_span, workspace] {
-        let guard = Span { offset: span.offset + span.len, len: 1 };
-        assert!(arena.download(guard).unwrap()[0].is_nan(), "written behind the end");
+        let guard = Span::bytes(span.end(), 1);
+        assert_eq!(*arena.read::<u8>(guard).unwrap(), [0xff], "written behind the end");
     }
-    arena.download(out_span).unwrap()
+    arena.read(out_span).unwrap().into_owned()
 }
 
 fn run(
@@ -79,13 +75,10 @@ fn run(
 ) -> Vec<f32> {
     let len = operand_lens(convolution.algorithm().op(), convolution.geometry())[2];
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
-    let workspace_len = convolution.workspace_len();
-    on_device(cuda, operands, start.ok_or(len), workspace_len, shift, |[a, b], mut out, mut workspace| {
-        let (out, workspace) = (out.device(), workspace.device());
-        cuda.with_library(|cudnn: &mut Cudnn| {
-            convolution.run(cudnn, [a.device(), b.device()], out, accumulate, workspace)
-        })
-        .unwrap();
+    let workspace = convolution.workspace().0 as usize;
+    on_device(cuda, operands, start.ok_or(len), workspace, shift, |operands, out, workspace| {
+        cuda.with_library(|cudnn: &mut Cudnn| convolution.run(cudnn, operands, out, accumulate, workspace))
+            .unwrap();
     })
 }
 
@@ -240,7 +233,7 @@ fn split_equals_undivided_replaced_and_added() {
                     &cuda,
                     [&a, &b],
                     start,
-                    runner.workspace_len(),
+                    runner.workspace().bytes(),
                     0,
                     |operands, out, workspace| runner.run(&device, operands, out, accumulate, workspace),
                 );
@@ -283,7 +276,7 @@ fn a_configuration_that_does_not_suit_is_refused() {
 fn profiling_measures_what_runs_and_what_is_asked_for() {
     let mut profiler = CudaProfiler::new(&cuda(), options());
     let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
-    let kernel = kernel_id(ConvOp::BackwardFilter, &g);
+    let kernel = kernel_id(ConvOp::BackwardFilter, &g, Format::F32);
     let names = |rows: &[Measurement]| -> Vec<String> {
         assert!(rows.iter().all(|row| row.time_ms > 0.0), "{rows:?}");
         rows.iter().map(|row| row.algorithm.as_str().to_owned()).collect()
@@ -308,7 +301,7 @@ fn profiling_measures_what_runs_and_what_is_asked_for() {
 fn many_requests_are_served_each_with_its_own_kernel_and_size() {
     let mut profiler = CudaProfiler::new(&cuda(), options());
     let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
-    let kernels = [ConvOp::Forward, ConvOp::BackwardData].map(|op| kernel_id(op, &g));
+    let kernels = [ConvOp::Forward, ConvOp::BackwardData].map(|op| kernel_id(op, &g, Format::F32));
     let of_kernel = |kernel: KernelId| [8, 5, 1, 32].map(|size| Request::all(kernel, size));
     let requests: Vec<Request> = kernels.into_iter().flat_map(of_kernel).collect();
     let mut served = vec![0; requests.len()];
@@ -330,7 +323,7 @@ fn a_tensor_beyond_32_bits_is_rescued_by_splitting() {
     let mut profiler = CudaProfiler::new(&cuda(), options());
     let g = ConvGeometry::new([272, 8, 1024, 1024], 1, [1, 1]);
     assert!(g.x_len() > 1 << 31);
-    let kernel = kernel_id(ConvOp::Forward, &g);
+    let kernel = kernel_id(ConvOp::Forward, &g, Format::F32);
     let undivided = profiler.measure(&Request::all(kernel, 272)).unwrap();
     let half = profiler.measure(&Request::all(kernel, 136)).unwrap();
     println!("undivided {undivided:?}\nhalf {half:?}");

@@ -1,10 +1,13 @@
 //! Timing calls on a GPU.
 
-use super::{Convolution, bench::Bench};
-use crate::conv::ConvError;
-use crate::raw::Cudnn;
+use super::Convolution;
+use crate::conv::{ConvError, bench::Bench};
+use crate::cudnn::Cudnn;
 use std::time::{Duration, Instant};
-use tensor::cuda::{CudaError, DeviceArena, Event};
+use tensor::{
+    Arena, Span,
+    cuda::{CudaError, Event},
+};
 
 /// Most calls between two events, however short they are.
 const MOST_CALLS: usize = 50;
@@ -22,8 +25,8 @@ const SPIN: Duration = Duration::from_millis(20);
 /// It does not become faster if a call takes this part of what it took before.
 const STEADY: f64 = 0.98;
 
-/// Elements of the memory that is filled to keep the GPU busy, and the most that asking for a call is taken to cost.
-const BALLAST_LEN: usize = 16 << 20;
+/// Bytes of the memory that is filled to keep the GPU busy, and the most that asking for a call is taken to cost.
+const BALLAST_LEN: usize = 64 << 20;
 const MOST_ASKING_MS: f64 = 0.2;
 
 /// One algorithm at one size, and what was found out about it.
@@ -87,7 +90,7 @@ impl Trial {
 pub(super) struct Timing<'t> {
     pub(super) cudnn: &'t Cudnn,
     pub(super) bench: &'t mut Bench,
-    pub(super) workspace: &'t mut DeviceArena,
+    pub(super) workspace: &'t mut Arena,
     pub(super) ballast: &'t mut Ballast,
     pub(super) events: &'t mut Vec<Event>,
 }
@@ -171,7 +174,9 @@ impl Timing<'_> {
 
     /// Asks for a call. Returns whether the algorithm runs after all.
     fn call(&mut self, convolution: &Convolution) -> Result<bool, ConvError> {
-        match self.bench.call(self.cudnn, convolution, self.workspace) {
+        let (operands, out, accumulate) = self.bench.next(convolution.geometry().n);
+        let workspace = self.workspace.view_mut(Span::bytes(0, convolution.workspace().0 as usize));
+        match convolution.run(self.cudnn, operands, out, accumulate, workspace) {
             Ok(()) => Ok(true),
             Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => Ok(false),
             Err(error) => Err(error),
@@ -182,7 +187,7 @@ impl Timing<'_> {
 /// Work that is asked for quickly and takes the GPU a while.
 #[derive(Debug)]
 pub(super) struct Ballast {
-    arena: DeviceArena,
+    arena: Arena,
     /// Milliseconds that filling it takes.
     filling_ms: f64,
 }
@@ -190,14 +195,14 @@ pub(super) struct Ballast {
 impl Ballast {
     /// Some memory, of which nobody knows yet how long it takes to fill.
     pub(super) fn new(cudnn: &Cudnn) -> Result<Self, CudaError> {
-        Ok(Self { arena: DeviceArena::new(cudnn.stream(), BALLAST_LEN)?, filling_ms: f64::INFINITY })
+        Ok(Self { arena: Arena::unset(cudnn.stream(), BALLAST_LEN)?, filling_ms: f64::INFINITY })
     }
 
     /// Finds out how long it takes.
     fn calibrate(&mut self, [start, end]: [&Event; 2]) -> Result<(), CudaError> {
         const FILLS: u8 = 8;
         start.record()?;
-        (0..FILLS).try_for_each(|_| self.arena.zero())?;
+        (0..FILLS).try_for_each(|_| self.arena.set(self.arena.all(), 0))?;
         end.record()?;
         self.filling_ms = start.elapsed_ms(end)?.max(1e-3) / f64::from(FILLS);
         Ok(())
@@ -206,6 +211,6 @@ impl Ballast {
     /// Asks for work of about so many milliseconds.
     fn load(&mut self, milliseconds: f64) -> Result<(), CudaError> {
         let fills = (milliseconds / self.filling_ms).ceil() as usize;
-        (0..fills).try_for_each(|_| self.arena.zero())
+        (0..fills).try_for_each(|_| self.arena.set(self.arena.all(), 0))
     }
 }

@@ -5,7 +5,7 @@ use crate::conv::{reference, tests};
 use planner::Measurement;
 use std::sync::Mutex;
 use tensor::{
-    Arena, Span,
+    Arena, Cursor,
     testing::{assert_close, random, sum_tolerance},
 };
 
@@ -51,10 +51,10 @@ fn mixed(op: ConvOp) -> Runner {
 /// What `runner` makes of the operands, added to `start` if there is one, in a workspace of exactly the planned size that
 /// is full of NaN.
 fn execute(runner: &Runner, [a, b]: [&[f32]; 2], start: Option<&[f32]>) -> Vec<f32> {
-    let len = runner.workspace_len();
-    let mut arena = Arena::new(len).unwrap();
-    let mut workspace = arena.view_mut(Span { offset: 0, len });
-    workspace.host().fill(f32::NAN);
+    let span = Cursor::default().take(Format::U8, runner.workspace().bytes());
+    let mut arena = Arena::new(span.len).unwrap();
+    arena.set(span, 0xff).unwrap();
+    let workspace = arena.view_mut(span);
     let out_len = operand_lens(runner.op, &runner.geometry)[2];
     let mut out = start.map_or_else(|| vec![f32::NAN; out_len], <[f32]>::to_vec);
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };

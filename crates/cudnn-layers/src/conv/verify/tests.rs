@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    conv::{cpu, cuda, cuda::Convolution, reference, run::slices, tests::random_geometry},
-    raw::Cudnn,
+    conv::{cpu, cuda, cuda::Convolution, operands::slices, reference, tests::random_geometry},
+    cudnn::Cudnn,
     testing::on_every_device,
 };
 use planner::{Math, Measurement, Run};
@@ -92,7 +92,7 @@ fn with_fault(device: &Device, op: ConvOp, fault: Fault) -> [f64; 2] {
             runner.run(device, operands, out.slice(out_range), accumulate, workspace.reborrow());
         }
     };
-    let distances = distances_of(device, op, &g, runner.workspace_len(), run).unwrap();
+    let distances = distances_of(device, op, &g, runner.workspace(), run).unwrap();
     distances.map(|(_, distance)| distance)
 }
 

@@ -1,4 +1,4 @@
-//! Buffers share memory only while they do not need it: every element that the schedule calls free is poisoned after each
+//! Buffers share memory only while they do not need it: every byte that the schedule calls free is poisoned after each
 //! step, and nothing changes.
 
 use super::{DATA, conv, head, layer};
@@ -12,7 +12,7 @@ use crate::{
     testing::{Forced, Running, build_on, gpu, plan_options, set},
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
-use tensor::{Accumulate, Cpu, Device, Span, arena::ALIGNMENT};
+use tensor::{ALIGNMENT, Accumulate, Cpu, Device, Span};
 
 /// Every layer type that keeps something, in place and apart, with branches.
 fn everything() -> String {
@@ -54,12 +54,16 @@ fn unshared(net: &Net, layout: &Layout) -> (NetLayout, usize) {
     let (mut apart, mut end) = (layout.nets[0].clone(), layout.len);
     let values = &net.graph().values;
     for &(buffer, Lifetime { len, .. }) in &layout.nets[0].schedule.buffers {
-        let span = Span { offset: end, len };
+        let span = Span::bytes(end, len);
         end += len.next_multiple_of(ALIGNMENT);
         let of_root = |root| (0..values.len()).filter(move |&id| values[id].root == root);
         match buffer {
-            Buffer::Data(root) => of_root(root).for_each(|id| apart.data[id] = span),
-            Buffer::Diff(root) => of_root(root).for_each(|id| apart.diff[id] = span),
+            Buffer::Data(root) => {
+                of_root(root).for_each(|id| apart.data[id] = span.tagged(apart.data[id].format))
+            }
+            Buffer::Diff(root) => {
+                of_root(root).for_each(|id| apart.diff[id] = span.tagged(apart.diff[id].format))
+            }
             Buffer::Saved(node) => apart.saved[node] = span,
             // A segment of WD is not transient, and has no transient length.
             Buffer::Scratch(_) if len == 0 => {}
@@ -100,16 +104,16 @@ fn iterate_poisoned(running: &mut Running, number: u64) -> f64 {
         if index + 1 == steps.len() {
             break;
         }
-        let whole_arena = Span { offset: 0, len: running.arena.len() };
-        let mut all = running.arena.read(whole_arena).unwrap().into_owned();
+        let whole_arena = running.arena.all();
+        let mut all = running.arena.read::<u8>(whole_arena).unwrap().into_owned();
         let mut kept = vec![false; all.len()];
         kept[..start].fill(true);
         for (span, life) in buffers.iter().filter(|(_, life)| life.first <= index && life.last > index) {
             assert_eq!(span.len, life.len);
-            kept[span.offset..span.offset + span.len].fill(true);
+            kept[span.offset..span.end()].fill(true);
         }
-        all.iter_mut().zip(kept).filter(|(_, kept)| !kept).for_each(|(element, _)| *element = f32::NAN);
-        set(&mut running.arena, whole_arena, |values| values.copy_from_slice(&all));
+        all.iter_mut().zip(kept).filter(|(_, kept)| !kept).for_each(|(byte, _)| *byte = 0xff);
+        set(&mut running.arena, whole_arena, |bytes| bytes.copy_from_slice(&all));
     }
     running.net.loss(&whole, &running.arena).unwrap()
 }
@@ -157,7 +161,7 @@ fn buffers_alive_together_never_overlap() {
         let params = nets.params.iter().flat_map(|spans| [Some(spans.data), spans.diff, spans.history]);
         let always: Vec<Span> = params.flatten().collect();
         for (index, (span, life)) in placed.iter().enumerate() {
-            assert!(span.offset + span.len <= layout.len && always.iter().all(|other| !span.overlaps(other)));
+            assert!(span.end() <= layout.len && always.iter().all(|other| !span.overlaps(other)));
             for (other, met) in &placed[..index] {
                 let together = life.first <= met.last && met.first <= life.last;
                 assert!(!together || !span.overlaps(other), "{span:?} {life:?} and {other:?} {met:?}");
@@ -165,7 +169,7 @@ fn buffers_alive_together_never_overlap() {
         }
         let report = layout.report.nets[0];
         assert!(report.transient >= report.lower_bound && report.data > report.saved, "{report:?}");
-        assert_eq!(layout.report.arena.0, (layout.len * 4) as u64);
+        assert_eq!(layout.report.arena.0, layout.len as u64);
     }
 }
 

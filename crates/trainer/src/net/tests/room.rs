@@ -19,13 +19,13 @@ impl Profiler for Greedy {
         let Request { kernel, micro_batch, .. } = *request;
         let geometry = profile::geometry(&kernel.shape, micro_batch);
         let row = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
-            let bytes = algorithm.workspace_len(kernel.op, &geometry, 2)? * size_of::<f32>();
+            let workspace = algorithm.workspace(kernel.op, &geometry, 2)?;
             Some(Measurement {
                 algorithm: algorithm.name().into(),
                 micro_batch,
-                time_ms: 1.0 + f64::from(micro_batch) / (1.0 + bytes as f64),
+                time_ms: 1.0 + f64::from(micro_batch) / (1.0 + workspace.0 as f64),
                 shared_ms: 0.0,
-                workspace: Bytes(bytes as u64),
+                workspace,
                 max_error: algorithm.max_error(),
                 deterministic: true,
             })

@@ -9,11 +9,14 @@ use super::filter::{FilterLayout, TapBox};
 use super::patch::{PatchLayout, Planes};
 use super::turn::turn_columns;
 use crate::conv::cpu::axis::{Axis, Cut, part};
-use crate::conv::{ConvOp, cpu::Operands};
+use crate::conv::{
+    ConvOp,
+    cpu::{ALIGNED_LEN, Operands},
+};
 use std::ops::Range;
 use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
 use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
-use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, cpu::SharedMut};
+use tensor::{Accumulate, ConvGeometry, Cpu, cpu::SharedMut};
 
 /// Pixels of a task: enough that turning a box of the filter costs little beside its use.
 const PIXELS: usize = 192;
@@ -168,7 +171,7 @@ impl<'a> Phase<'a> {
     }
 
     fn scratch(&self) -> Scratch {
-        let align = |len: usize| len.next_multiple_of(ALIGNMENT);
+        let align = |len: usize| len.next_multiple_of(ALIGNED_LEN);
         let (width, pixels) = (self.panels().1 * LANES, self.pixels.most_points());
         Scratch {
             patch: align(self.patch.len),

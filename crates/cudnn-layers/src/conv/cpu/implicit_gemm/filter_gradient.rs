@@ -11,12 +11,12 @@
 use super::filter::TapBox;
 use super::patch::{PatchLayout, Planes};
 use super::turn::{load_turned, store, turn_columns};
-use crate::conv::cpu::Operands;
 use crate::conv::cpu::axis::{Axis, Cut, part};
+use crate::conv::cpu::{ALIGNED_LEN, Operands};
 use std::ops::Range;
 use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
 use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
-use tensor::{Accumulate, ConvGeometry, Cpu, arena::ALIGNMENT, cpu::SharedMut};
+use tensor::{Accumulate, ConvGeometry, Cpu, cpu::SharedMut};
 
 /// Pixels of a block: with up to 64 output channels it stays in the first-level cache.
 const PIXELS: usize = 128;
@@ -72,7 +72,7 @@ impl<'a> FilterGradient<'a> {
     fn scratch(&self) -> Scratch {
         let taps = self.taps.most_points();
         Scratch {
-            patch: self.patch.len.next_multiple_of(ALIGNMENT),
+            patch: self.patch.len.next_multiple_of(ALIGNED_LEN),
             dy: if self.turned_once { 0 } else { self.pixels.most_points() * self.width() },
             sums: taps * self.width(),
             turned: taps.next_multiple_of(LANES) * LANES,

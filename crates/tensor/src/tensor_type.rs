@@ -1,45 +1,64 @@
-//! The extents of a blob.
+//! What a blob is.
 
+use crate::{Format, Space};
 use std::fmt;
 
-/// The extents of an N-dimensional blob in row-major order, outermost first. Images are `N, C, H, W`.
+/// The extents of an N-dimensional blob, outermost first, and what its elements are. Images are `N, C, H, W`.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Shape(Vec<usize>);
+pub struct TensorType {
+    dims: Vec<usize>,
+    format: Format,
+}
 
-impl Shape {
-    /// A shape of the given extents; an empty list is a scalar.
-    pub fn new(dims: &[usize]) -> Self {
-        Self(dims.to_vec())
+impl TensorType {
+    /// The given extents in single precision; an empty list is a scalar.
+    pub fn f32(dims: &[usize]) -> Self {
+        Self { dims: dims.to_vec(), format: Format::F32 }
+    }
+
+    /// Other extents, and the same elements.
+    pub fn with_dims(&self, dims: &[usize]) -> Self {
+        Self { dims: dims.to_vec(), format: self.format }
+    }
+
+    /// What the elements are.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The memory that it takes.
+    pub fn space(&self) -> Space {
+        Space::elements(self.format.dtype, self.count())
     }
 
     /// The extents, outermost first.
     pub fn dims(&self) -> &[usize] {
-        &self.0
+        &self.dims
     }
 
     /// The number of axes.
     pub fn rank(&self) -> usize {
-        self.0.len()
+        self.dims.len()
     }
 
     /// The number of elements (1 for a scalar).
     pub fn count(&self) -> usize {
-        self.0.iter().product()
+        self.dims.iter().product()
     }
 
     /// The product of the extents from `axis` on (1 past the last axis).
     pub fn count_from(&self, axis: usize) -> usize {
-        self.0[axis.min(self.0.len())..].iter().product()
+        self.dims[axis.min(self.rank())..].iter().product()
     }
 
     /// The product of the extents before `axis`.
     pub fn count_before(&self, axis: usize) -> usize {
-        self.0[..axis.min(self.0.len())].iter().product()
+        self.dims[..axis.min(self.rank())].iter().product()
     }
 
     /// The extent of `axis`, or 1 past the last axis, so that a matrix reads as an image of 1x1 pixels.
     pub fn dim(&self, axis: usize) -> usize {
-        self.0.get(axis).copied().unwrap_or(1)
+        self.dims.get(axis).copied().unwrap_or(1)
     }
 
     /// The mini-batch: the outermost extent.
@@ -67,27 +86,27 @@ impl Shape {
         self.count_from(2)
     }
 
-    /// Turns Caffe's axis, negative from the end, into an index. `None` when the shape has no such axis.
+    /// Turns Caffe's axis, negative from the end, into an index. `None` when there is no such axis.
     pub fn axis(&self, axis: i64) -> Option<usize> {
-        let rank = self.0.len() as i64;
+        let rank = self.rank() as i64;
         let index = if axis < 0 { axis + rank } else { axis };
         (0..rank).contains(&index).then_some(index as usize)
     }
 }
 
 /// Caffe's form: the extents and, in brackets, the number of elements.
-impl fmt::Display for Shape {
+impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for dim in &self.0 {
+        for dim in &self.dims {
             write!(f, "{dim} ")?;
         }
         write!(f, "({})", self.count())
     }
 }
 
-impl fmt::Debug for Shape {
+impl fmt::Debug for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
+        write!(f, "{:?}", self.dims)
     }
 }
 
@@ -97,7 +116,7 @@ mod tests {
 
     #[test]
     fn counts_and_axes() {
-        let shape = Shape::new(&[2, 3, 4, 5]);
+        let shape = TensorType::f32(&[2, 3, 4, 5]);
         assert_eq!((shape.count(), shape.count_from(2), shape.count_before(2)), (120, 20, 6));
         assert_eq!(
             (shape.axis(1), shape.axis(-1), shape.axis(4), shape.axis(-5)),
@@ -108,8 +127,8 @@ mod tests {
 
     #[test]
     fn a_matrix_is_an_image_of_one_pixel() {
-        let matrix = Shape::new(&[32, 10]);
+        let matrix = TensorType::f32(&[32, 10]);
         assert_eq!((matrix.n(), matrix.c(), matrix.h(), matrix.w(), matrix.spatial()), (32, 10, 1, 1, 1));
-        assert_eq!(Shape::new(&[]).count(), 1);
+        assert_eq!(TensorType::f32(&[]).count(), 1);
     }
 }

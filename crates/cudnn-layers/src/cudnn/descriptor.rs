@@ -1,0 +1,161 @@
+//! cuDNN's descriptors: made, set and destroyed as Rust values are.
+
+use super::{CudnnError, api::call};
+use cudarc::cudnn::sys;
+use planner::Math;
+use std::ffi::c_int;
+use tensor::{ConvGeometry, Dtype, Format, Layout};
+
+/// A kind of cuDNN's opaque objects: how one is made and destroyed.
+pub(crate) trait Opaque: Copy {
+    /// A new one, not set yet.
+    fn create() -> Result<Self, CudnnError>;
+
+    /// Ends one.
+    ///
+    /// # Safety
+    /// `self` came from [`Opaque::create`], and neither it nor a copy is used again.
+    unsafe fn destroy(self);
+}
+
+macro_rules! opaque {
+    ($($name:ident: $create:ident, $destroy:ident;)*) => {$(
+        impl Opaque for sys::$name {
+            fn create() -> Result<Self, CudnnError> {
+                let mut raw = std::ptr::null_mut();
+                // SAFETY: the address of a descriptor is written to.
+                unsafe { call!($create(&mut raw)) }?;
+                Ok(raw)
+            }
+
+            unsafe fn destroy(self) {
+                // SAFETY: the caller's promise. Should this fail, there is nothing left to be done.
+                let _ = unsafe { call!($destroy(self)) };
+            }
+        }
+    )*};
+}
+
+opaque! {
+    cudnnTensorDescriptor_t: cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor;
+    cudnnFilterDescriptor_t: cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor;
+    cudnnConvolutionDescriptor_t: cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor;
+}
+
+/// One of cuDNN's opaque objects, which dies with this value.
+#[derive(Debug)]
+pub(crate) struct Descriptor<T: Opaque>(T);
+
+impl<T: Opaque> Descriptor<T> {
+    /// A new one, as `set` sets it.
+    fn new(set: impl FnOnce(T) -> Result<(), CudnnError>) -> Result<Self, CudnnError> {
+        let descriptor = Self(T::create()?);
+        set(descriptor.0).map(|()| descriptor)
+    }
+
+    /// For calls of cuDNN during the life of `self`.
+    pub(crate) fn raw(&self) -> T {
+        self.0
+    }
+}
+
+// SAFETY: a descriptor is set once, in `new`, and only read from then on; it belongs to no thread and no handle.
+unsafe impl<T: Opaque> Send for Descriptor<T> {}
+// SAFETY: as above.
+unsafe impl<T: Opaque> Sync for Descriptor<T> {}
+
+impl<T: Opaque> Drop for Descriptor<T> {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here.
+        unsafe { self.0.destroy() };
+    }
+}
+
+/// The descriptors of one convolution: `dx` is as `x`, `dw` as `w` and `dy` as `y`.
+#[derive(Debug)]
+pub(crate) struct ConvDescriptors {
+    pub(crate) geometry: ConvGeometry,
+    pub(crate) x: Descriptor<sys::cudnnTensorDescriptor_t>,
+    pub(crate) w: Descriptor<sys::cudnnFilterDescriptor_t>,
+    pub(crate) y: Descriptor<sys::cudnnTensorDescriptor_t>,
+    pub(crate) convolution: Descriptor<sys::cudnnConvolutionDescriptor_t>,
+}
+
+impl ConvDescriptors {
+    /// Descriptors of `g` with operands of `format`, for arithmetic in `math`.
+    pub(crate) fn new(g: &ConvGeometry, format: Format, math: Math) -> Result<Self, CudnnError> {
+        Ok(Self {
+            geometry: *g,
+            x: tensor(format, [g.n, g.c, g.h, g.w])?,
+            w: filter(format, [g.k, g.c / g.groups, g.r, g.s])?,
+            y: tensor(format, [g.n, g.k, g.out_h(), g.out_w()])?,
+            convolution: convolution(g, math)?,
+        })
+    }
+}
+
+fn tensor(format: Format, dims: [usize; 4]) -> Result<Descriptor<sys::cudnnTensorDescriptor_t>, CudnnError> {
+    let (dtype, layout, [n, c, h, w]) = (dtype(format), layout(format), extents(dims)?);
+    // SAFETY: the descriptor was just made.
+    Descriptor::new(|raw| unsafe { call!(cudnnSetTensor4dDescriptor(raw, layout, dtype, n, c, h, w)) })
+}
+
+fn filter(format: Format, dims: [usize; 4]) -> Result<Descriptor<sys::cudnnFilterDescriptor_t>, CudnnError> {
+    let (dtype, layout, [k, c, r, s]) = (dtype(format), layout(format), extents(dims)?);
+    // SAFETY: the descriptor was just made.
+    Descriptor::new(|raw| unsafe { call!(cudnnSetFilter4dDescriptor(raw, dtype, layout, k, c, r, s)) })
+}
+
+fn convolution(
+    g: &ConvGeometry,
+    math: Math,
+) -> Result<Descriptor<sys::cudnnConvolutionDescriptor_t>, CudnnError> {
+    /// Cross-correlation: what deep learning calls a convolution.
+    const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+    const SUMS: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
+    let ([pad, stride, dilation], [groups]) =
+        ([extents(g.pad)?, extents(g.stride)?, extents(g.dilation)?], extents([g.groups])?);
+    let math = match math {
+        Math::Fp32 => sys::cudnnMathType_t::CUDNN_FMA_MATH,
+        Math::Tf32 => sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
+    };
+    Descriptor::new(|raw| {
+        // SAFETY: the descriptor was just made, as for both calls below.
+        unsafe {
+            call!(cudnnSetConvolution2dDescriptor(
+                raw,
+                pad[0],
+                pad[1],
+                stride[0],
+                stride[1],
+                dilation[0],
+                dilation[1],
+                MODE,
+                SUMS,
+            ))?;
+            call!(cudnnSetConvolutionGroupCount(raw, groups))?;
+            call!(cudnnSetConvolutionMathType(raw, math))
+        }
+    })
+}
+
+fn dtype(format: Format) -> sys::cudnnDataType_t {
+    match format.dtype {
+        Dtype::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+        Dtype::U8 => panic!("no convolution computes with bytes"),
+    }
+}
+
+fn layout(format: Format) -> sys::cudnnTensorFormat_t {
+    match format.layout {
+        Layout::Nchw => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+    }
+}
+
+fn extents<const N: usize>(values: [usize; N]) -> Result<[c_int; N], CudnnError> {
+    let mut extents = [0; N];
+    for (extent, value) in extents.iter_mut().zip(values) {
+        *extent = c_int::try_from(value).map_err(|_| CudnnError::Extent { value })?;
+    }
+    Ok(extents)
+}

@@ -1,0 +1,87 @@
+//! Memory that is asked for before it is used.
+
+use crate::Dtype;
+
+/// Offsets in an arena are multiples of this many bytes: what a GPU's own allocations are aligned to, and several cache
+/// lines.
+pub const ALIGNMENT: usize = 256;
+
+/// How much memory something will need, and at which addresses: what a layer saves, the scratch of a step.
+///
+/// What is needed together is asked for by [`Space::all_of`] and cut out of the view in the same order, by
+/// [`View::take`](crate::View::take); what is needed one after the other, by [`Space::any_of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    bytes: usize,
+    align: usize,
+}
+
+impl Space {
+    /// No memory.
+    pub const NONE: Self = Self { bytes: 0, align: 1 };
+
+    /// Room for `len` values of type `T`.
+    pub const fn of<T>(len: usize) -> Self {
+        Self { bytes: len * size_of::<T>(), align: align_of::<T>() }
+    }
+
+    /// Room for `len` elements of type `dtype`.
+    pub const fn elements(dtype: Dtype, len: usize) -> Self {
+        Self { bytes: len * dtype.bytes(), align: dtype.bytes() }
+    }
+
+    /// `bytes` that begin where a buffer of the arena may begin: a workspace.
+    pub const fn aligned(bytes: usize) -> Self {
+        Self { bytes, align: ALIGNMENT }
+    }
+
+    /// The bytes.
+    pub const fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// All parts side by side, each at the first address that suits it.
+    pub fn all_of(parts: impl IntoIterator<Item = Space>) -> Self {
+        parts.into_iter().fold(Self::NONE, |all, part| Self {
+            bytes: all.bytes.next_multiple_of(part.align) + part.bytes,
+            align: all.align.max(part.align),
+        })
+    }
+
+    /// Any one of the parts at a time.
+    pub fn any_of(parts: impl IntoIterator<Item = Space>) -> Self {
+        parts.into_iter().fold(Self::NONE, |any, part| Self {
+            bytes: any.bytes.max(part.bytes),
+            align: any.align.max(part.align),
+        })
+    }
+}
+
+impl Default for Space {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Format, View};
+
+    #[test]
+    fn parts_lie_side_by_side_where_they_suit_or_in_one_place() {
+        let parts = [Space::of::<u8>(3), Space::elements(Dtype::F32, 2), Space::aligned(5)];
+        assert_eq!([Space::all_of(parts).bytes(), Space::any_of(parts).bytes()], [261, 8]);
+        assert_eq!(Space::all_of([]), Space::NONE);
+    }
+
+    #[test]
+    fn what_was_asked_for_together_is_cut_out_in_the_same_order() {
+        let [mask, floats] = [Space::of::<u8>(3), Space::of::<f32>(2)];
+        let memory: Vec<f32> = (0..Space::all_of([mask, floats]).bytes() / 4).map(|i| i as f32).collect();
+        let mut rest = View::from(&memory);
+        assert_eq!(rest.take(Format::U8, 3).host::<u8>(), [0, 0, 0]);
+        assert_eq!(rest.take(Format::F32, 2).host::<f32>(), [1.0, 2.0]);
+        assert!(rest.is_empty());
+    }
+}
