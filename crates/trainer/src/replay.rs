@@ -2,37 +2,27 @@
 //! than the GPU where layers are small.
 
 use crate::error::NetError;
-use tensor::{Arena, Device, Mark, cuda::Cuda};
+use tensor::{Device, Mark};
 
-/// Records `iterate`, which asks for one iteration in `arena` as it has run before, and times `iterations` replays of it:
-/// milliseconds each, all on the data of the last iteration before. None on a processor, which has nothing to record.
+/// Records `iterate`, which launches the device's part of an iteration as it has run before, and times `iterations` replays of
+/// it with the host's part, `upload`: milliseconds each. None on a processor, which has nothing to record.
 ///
 /// # Errors
-/// What `iterate` returns, or a GPU that is lost.
-pub(crate) fn timed(
+/// What the two return, or a GPU that is lost.
+pub(crate) fn timed<W>(
     device: &Device,
-    arena: &mut Arena,
     iterations: usize,
-    iterate: impl FnOnce(&mut Arena) -> Result<(), NetError>,
+    work: &mut W,
+    iterate: impl FnOnce(&mut W) -> Result<(), NetError>,
+    mut upload: impl FnMut(&mut W) -> Result<(), NetError>,
 ) -> Result<Vec<f64>, NetError> {
-    match device {
-        Device::Cpu(_) => Ok(Vec::new()),
-        Device::Cuda(cuda) => timed_on_gpu(cuda, device, arena, iterations, iterate),
-    }
-}
-
-fn timed_on_gpu(
-    cuda: &Cuda,
-    device: &Device,
-    arena: &mut Arena,
-    iterations: usize,
-    iterate: impl FnOnce(&mut Arena) -> Result<(), NetError>,
-) -> Result<Vec<f64>, NetError> {
-    let mut graph = cuda.record(|| iterate(arena))?;
-    let mut replay = || {
-        // SAFETY: the recorded work is that of a net in `arena`, which is borrowed until the device has been waited for
-        // below; the CUDA kernels and the device's scratch live as long as `cuda`.
-        unsafe { graph.replay() }
+    let Device::Cuda(cuda) = device else { return Ok(Vec::new()) };
+    let mut graph = cuda.record(|| iterate(work))?;
+    let mut replay = || -> Result<(), NetError> {
+        upload(work)?;
+        // SAFETY: the recorded work is that of a net in an arena, both borrowed as `work` until the device has been waited
+        // for below; the CUDA kernels and the device's scratch live as long as `cuda`.
+        Ok(unsafe { graph.replay() }?)
     };
     let mut marks: Vec<Mark> = Vec::with_capacity(iterations + 1);
     replay()?;

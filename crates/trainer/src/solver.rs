@@ -11,12 +11,13 @@ mod settings;
 mod test_nets;
 #[cfg(test)]
 mod tests;
+pub(crate) mod update;
 
 use crate::{
     error::NetError,
     fill::fill,
     layers::{BuildOptions, SyntheticData},
-    net::{Layout, MemoryReport, Net, NetLayout, layout::ParamSpans, run::Iteration},
+    net::{Layout, MemoryReport, Net, NetLayout, run::Iteration},
     planning::{self, PlanRecord, Records},
     prototxt,
     snapshot::SnapshotError,
@@ -25,15 +26,16 @@ use crate::{
 };
 use cudnn_layers::{
     conv::ProfileOptions,
-    sgd::{self, ParamUpdate},
+    sgd::{self, Rule, StepState},
 };
 use planner::{Plan, PlanOptions, Progress};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
 };
-use tensor::{Accumulate, Arena, Device, TensorType, View, cuda::CudaError};
+use tensor::{Accumulate, Arena, Device, TensorType, cuda::CudaError};
 use thiserror::Error;
+use update::Updater;
 
 pub use plans::PlanOrigin;
 pub use settings::Changes;
@@ -110,6 +112,7 @@ pub struct Solver {
     plans: PlanRecord,
     layout: Layout,
     arena: Arena,
+    updater: Updater,
     iteration: u64,
     recent: VecDeque<f64>,
     settings: BTreeMap<String, String>,
@@ -203,6 +206,7 @@ impl Prepared {
             initialize(net, layout, &mut arena, seed)?;
         }
         let device = train.device().clone();
+        let updater = Updater::new(&device, rule(&spec))?;
         let plans = PlanRecord { device: planning::identity(&device), plans };
         let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
         let mut solver = Solver {
@@ -214,6 +218,7 @@ impl Prepared {
             plans,
             layout,
             arena,
+            updater,
             iteration,
             recent,
             settings,
@@ -315,15 +320,20 @@ impl Solver {
         let iteration = self.iteration;
         let rate = self.spec.rate(iteration);
         let device = self.device.clone();
-        let loss = device.run(|| -> Result<Option<f64>, TrainError> {
-            let Some(loss) = self.gradients(stop)? else { return Ok(None) };
-            if !loss.is_finite() {
-                return Err(TrainError::Diverged { loss, iteration });
+        let state = device.run(|| -> Result<Option<StepState>, TrainError> {
+            if !self.gradients(stop)? {
+                return Ok(None);
             }
-            self.update(rate);
-            Ok(Some(loss))
+            self.update(rate)?;
+            let state = device.read_later(self.updater.state()).map_err(NetError::from)?;
+            self.train.check()?;
+            Ok(Some(StepState::from_bytes(&state.get::<u8>().map_err(NetError::from)?)))
         })?;
-        let Some(loss) = loss else { return Ok(None) };
+        let Some(state) = state else { return Ok(None) };
+        let loss = state.loss / self.spec.iter_size as f64;
+        if state.refused != 0 {
+            return Err(TrainError::Diverged { loss, iteration });
+        }
         self.iteration += 1;
         self.recent.push_back(loss);
         if self.recent.len() > self.spec.average_loss {
@@ -333,75 +343,42 @@ impl Solver {
         Ok(Some(StepReport { iteration, loss, smoothed_loss, rate }))
     }
 
-    /// Adds up the gradients of `iter_size` mini-batches and returns their mean loss; `None` if it is stopped among them.
-    fn gradients(&mut self, stop: &Stop) -> Result<Option<f64>, TrainError> {
+    /// Adds up the gradients and the losses of `iter_size` mini-batches; `false` if it is stopped among them.
+    fn gradients(&mut self, stop: &Stop) -> Result<bool, TrainError> {
         let (layout, parts) = (&self.layout.nets[0], self.spec.iter_size as u64);
-        let mut loss = 0.0;
         for part in 0..parts {
             if part > 0 && stop.is_requested() {
-                return Ok(None);
+                return Ok(false);
             }
             let accumulate = if part == 0 { Accumulate::Replace } else { Accumulate::Add };
             // Each mini-batch has a number of its own, so that each draws its own dropout masks.
             let iteration = Iteration { number: self.iteration * parts + part, accumulate };
             self.train.forward(layout, &mut self.arena, iteration, |_| Ok(()))?;
-            loss += self.train.loss(layout, &self.arena)?;
+            self.updater.add_losses(&self.train, layout, &self.arena, accumulate);
             self.train.backward(layout, &mut self.arena, iteration, |_| Ok(()))?;
         }
-        Ok(Some(loss / parts as f64))
+        Ok(true)
     }
 
-    fn update(&mut self, rate: f32) {
-        let spec = &self.spec;
-        let gradient_scale = self.clipping() / spec.iter_size as f32;
-        let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
-        let updates = params.map(|(param, spans)| {
-            let update = sgd::Update {
-                rate: rate * param.lr_mult,
-                momentum: spec.momentum,
-                gradient_scale,
-                decay: spec.weight_decay * param.decay_mult,
-                regularization: match spec.regularization {
-                    Regularization::L1 => sgd::Regularization::L1,
-                    Regularization::L2 => sgd::Regularization::L2,
-                },
-            };
-            (update, spans)
-        });
-        update_parameters(&self.device, &mut self.arena, updates);
-    }
-
-    /// The factor that brings the norm of all gradients down to `clip_gradients`; 1 if it is below.
-    fn clipping(&self) -> f32 {
-        let Some(limit) = self.spec.clip_gradients else { return 1.0 };
-        let diffs = self.layout.nets[0].params.iter().filter_map(|spans| spans.diff);
-        let diffs: Vec<View<'_>> = diffs.map(|span| self.arena.view(span)).collect();
-        let norm = sgd::sum_of_squares_all(&self.device, &diffs).sqrt();
-        if norm > f64::from(limit) { (f64::from(limit) / norm) as f32 } else { 1.0 }
+    fn update(&mut self, rate: f32) -> Result<(), NetError> {
+        let Self { spec, train, updater, arena, layout, .. } = self;
+        updater.set_rate(rate)?;
+        let params = train.graph().params.iter().zip(&layout.nets[0].params);
+        let decay = spec.weight_decay;
+        updater.update(arena, params.map(|(param, spans)| (param.lr_mult, decay * param.decay_mult, spans)));
+        Ok(())
     }
 }
 
-/// Updates every parameter that has a gradient and a history in `arena`.
-pub(crate) fn update_parameters<'a>(
-    device: &Device,
-    arena: &mut Arena,
-    updates: impl Iterator<Item = (sgd::Update, &'a ParamSpans)>,
-) {
-    let (mut factors, mut gradients, mut history, mut weights) = (vec![], vec![], vec![], vec![]);
-    for (update, spans) in updates {
-        if let (Some(dw), Some(v)) = (spans.diff, spans.history) {
-            factors.push(update);
-            gradients.push(dw);
-            history.push(v);
-            weights.push(spans.data);
-        }
+/// What the solver file says of all updates.
+fn rule(spec: &SolverSpec) -> Rule {
+    Rule {
+        momentum: spec.momentum,
+        regularization: match spec.regularization {
+            Regularization::L1 => sgd::Regularization::L1,
+            Regularization::L2 => sgd::Regularization::L2,
+        },
+        clip: spec.clip_gradients,
+        mini_batches: spec.iter_size,
     }
-    history.append(&mut weights);
-    let leased = arena.lease_all(&gradients, &history);
-    let (gradients, mut history) = leased.expect("gradients, history and weights lie apart");
-    let weights = history.split_off(factors.len());
-    let params = factors.into_iter().zip(gradients).zip(history.into_iter().zip(weights));
-    let mut params: Vec<ParamUpdate<'_>> =
-        params.map(|((update, dw), (v, w))| ParamUpdate { update, dw, v, w }).collect();
-    sgd::update_all(device, &mut params);
 }

@@ -6,12 +6,12 @@ mod tests;
 use crate::{
     error::NetError,
     net::{
-        Layout, MemoryReport, Net,
+        Layout, MemoryReport, Net, NetLayout,
         run::Iteration,
         schedule::{Pass, Step},
     },
     replay,
-    solver::{initialize, update_parameters},
+    solver::{initialize, update::Updater},
 };
 use cudnn_layers::{conv::ConvOp, sgd};
 use planner::Plan;
@@ -128,7 +128,12 @@ impl Timing {
         self.net.enter_arena();
         initialize(&self.net, &self.layout.nets[0], &mut arena, seed)?;
         self.net.time_kernels(true);
-        let mut report = device.run(|| self.measure(&mut arena, iterations, &mut observe))?;
+        // All the work of training at a rate of 0, which leaves the weights what they are.
+        let regularization = sgd::Regularization::L2;
+        let rule = sgd::Rule { momentum: 0.9, regularization, clip: None, mini_batches: 1 };
+        let mut updater = Updater::new(&device, rule)?;
+        let mut memory = (&mut arena, &mut updater);
+        let mut report = device.run(|| self.measure(&mut memory, iterations, &mut observe))?;
         report.gpu_bytes =
             device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
         Ok((report, self.net))
@@ -136,17 +141,17 @@ impl Timing {
 
     fn measure(
         &mut self,
-        arena: &mut Arena,
+        memory: &mut Memory<'_>,
         iterations: usize,
         observe: &mut dyn FnMut(usize, f64),
     ) -> Result<TimeReport, NetError> {
-        self.iteration(arena, 0)?;
-        let initial_loss = self.net.loss(&self.layout.nets[0], arena)?;
+        self.iteration(memory, 0)?;
+        let initial_loss = self.net.loss(&self.layout.nets[0], memory.0)?;
         let mut clock = Clock::new(self.net.graph().nodes.len());
         let mut before: Option<Marks> = None;
         for number in 1..=iterations as u64 {
             // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
-            let marks = self.iteration(arena, number)?;
+            let marks = self.iteration(memory, number)?;
             if let Some(before) = before.replace(marks) {
                 observe(clock.iterations_ms.len(), clock.add(before)?);
             }
@@ -155,25 +160,37 @@ impl Timing {
             observe(clock.iterations_ms.len(), clock.add(last)?);
         }
         self.net.check()?;
-        let replayed_ms = self.replay(arena, iterations)?;
+        let replayed_ms = self.replay(memory, iterations)?;
         Ok(self.report(clock, initial_loss, replayed_ms))
     }
 
-    fn replay(&mut self, arena: &mut Arena, iterations: usize) -> Result<Vec<f64>, NetError> {
+    fn replay(&mut self, memory: &mut Memory<'_>, iterations: usize) -> Result<Vec<f64>, NetError> {
         let device = self.net.device().clone();
         self.net.time_kernels(false);
-        replay::timed(&device, arena, iterations, |arena| {
-            let layout = &self.layout.nets[0];
-            let iteration = Iteration { number: 0, accumulate: Accumulate::Replace };
-            self.net.forward(layout, arena, iteration, |_| Ok(()))?;
-            self.net.backward(layout, arena, iteration, |_| Ok(()))?;
-            self.update(arena);
-            Ok(())
-        })
+        let Self { net, layout, .. } = self;
+        let layout = &layout.nets[0];
+        let iteration = Iteration { number: 0, accumulate: Accumulate::Replace };
+        let mut number = 0;
+        let mut work = (net, memory);
+        replay::timed(
+            &device,
+            iterations,
+            &mut work,
+            |(net, (arena, updater))| {
+                net.forward(layout, arena, iteration, |_| Ok(()))?;
+                net.backward(layout, arena, iteration, |_| Ok(()))?;
+                update(net, layout, arena, updater);
+                Ok(())
+            },
+            |(net, (arena, _))| {
+                number += 1;
+                net.upload(layout, arena, number, |_| Ok(()))
+            },
+        )
     }
 
     /// Forward, backward and update.
-    fn iteration(&mut self, arena: &mut Arena, number: u64) -> Result<Marks, NetError> {
+    fn iteration(&mut self, (arena, updater): &mut Memory<'_>, number: u64) -> Result<Marks, NetError> {
         let layout = &self.layout.nets[0];
         let iteration = Iteration { number, accumulate: Accumulate::Replace };
         let device = self.net.device().clone();
@@ -187,22 +204,9 @@ impl Timing {
         let forward = device.mark()?;
         self.net.backward(layout, arena, iteration, &mut observe)?;
         let backward = device.mark()?;
-        self.update(arena);
+        update(&self.net, layout, arena, updater);
         let update = device.mark()?;
         Ok(Marks { start, forward, backward, update, steps, kernels: self.net.take_kernel_marks() })
-    }
-
-    /// The update of training at a learning rate of zero: all its work, and weights that stay what they are.
-    fn update(&self, arena: &mut Arena) {
-        let update = sgd::Update {
-            rate: 0.0,
-            momentum: 0.9,
-            gradient_scale: 1.0,
-            decay: 5e-4,
-            regularization: sgd::Regularization::L2,
-        };
-        let params = &self.layout.nets[0].params;
-        update_parameters(self.net.device(), arena, params.iter().map(|spans| (update, spans)));
     }
 
     fn report(&self, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
@@ -235,6 +239,14 @@ impl Timing {
             iterations_ms,
         }
     }
+}
+
+/// What a timed net runs in.
+type Memory<'a> = (&'a mut Arena, &'a mut Updater);
+
+fn update(net: &Net, layout: &NetLayout, arena: &mut Arena, updater: &mut Updater) {
+    updater.add_losses(net, layout, arena, Accumulate::Replace);
+    updater.update(arena, layout.params.iter().map(|spans| (1.0, 5e-4, spans)));
 }
 
 /// The points of one iteration, read once the device has reached them.

@@ -22,7 +22,7 @@ use graph::{Graph, Node};
 use planner::{Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use schedule::{Pass, Step};
 use std::collections::HashMap;
-use tensor::{Device, Mark, Space, Span};
+use tensor::{Device, Mark, Setting, Space, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
 pub use room::Room;
@@ -34,6 +34,8 @@ pub struct Net {
     graph: Graph,
     layers: Vec<Box<dyn Layer>>,
     device: Device,
+    /// The number of the iteration that is running, where the device's work finds it.
+    number: Setting<u64>,
     /// For each node, the scratch of its forward and of its backward step.
     scratch: Vec<[Scratch; 2]>,
     segments_len: usize,
@@ -93,6 +95,7 @@ impl Net {
             graph,
             layers,
             device: options.device.clone(),
+            number: Setting::new(&options.device)?,
             segments_len: 0,
             training,
             fused_relus,

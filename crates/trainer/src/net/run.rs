@@ -10,7 +10,7 @@ use crate::{
     error::NetError,
     layers::{Backward, Forward, Gradient, Need},
 };
-use cudnn_layers::softmax::labels::device_fault;
+use cudnn_layers::{sgd, softmax::labels::device_fault};
 use tensor::{Accumulate, Arena, Span, ViewMut, cuda::CudaError};
 
 /// What an iteration is told besides its data.
@@ -23,7 +23,35 @@ pub struct Iteration {
 }
 
 impl Net {
-    /// Runs all forward steps, telling `observe` after each. A GPU's steps are asked for, not waited for.
+    /// Does the host's part in iteration `number`, before anything else in it: the steps of the layers that bring data, and
+    /// the number itself. It is no part of recorded work: before each replay there has to be one.
+    ///
+    /// # Errors
+    /// As [`Net::forward`].
+    pub fn upload(
+        &mut self,
+        layout: &NetLayout,
+        arena: &mut Arena,
+        number: u64,
+        mut observe: impl FnMut(Step) -> Result<(), CudaError>,
+    ) -> Result<(), NetError> {
+        self.number.set(number)?;
+        let pass = Pass::Forward;
+        for index in (0..self.layers.len()).filter(|&node| self.graph.nodes[node].bottoms.is_empty()) {
+            let node = &self.graph.nodes[index];
+            let spans: Vec<Span> = node.tops.iter().map(|&value| layout.data[value]).collect();
+            let uploaded = match arena.lease_all(&[], &spans) {
+                Ok((_, tops)) => self.layers[index].upload(&self.device, number, tops),
+                Err(error) => Err(error.into()),
+            };
+            uploaded.map_err(|source| NetError::Run { layer: node.name.clone(), source })?;
+            observe(Step { node: index, pass })?;
+        }
+        Ok(())
+    }
+
+    /// Runs all forward steps, telling `observe` after each; [`Net::upload`] comes first, unless the work is recorded. A
+    /// GPU's steps are launched, not waited for.
     ///
     /// # Errors
     /// What a layer reports of its data, with the layer's name, and what `observe` returns.
@@ -32,8 +60,11 @@ impl Net {
         layout: &NetLayout,
         arena: &mut Arena,
         iteration: Iteration,
-        observe: impl FnMut(Step) -> Result<(), CudaError>,
+        mut observe: impl FnMut(Step) -> Result<(), CudaError>,
     ) -> Result<(), NetError> {
+        if !self.device.is_recording() {
+            self.upload(layout, arena, iteration.number, &mut observe)?;
+        }
         self.steps(Pass::Forward, layout, arena, iteration, observe)
     }
 
@@ -60,9 +91,12 @@ impl Net {
         mut observe: impl FnMut(Step) -> Result<(), CudaError>,
     ) -> Result<(), NetError> {
         for (index, &step) in layout.schedule.steps.iter().enumerate().filter(|(_, step)| step.pass == pass) {
+            if self.graph.nodes[step.node].bottoms.is_empty() {
+                continue; // uploaded
+            }
             let requests = Requests { net: self, layout, arena, step, scratch: layout.scratch[index] };
             let result = match pass {
-                Pass::Forward => requests.forward(iteration),
+                Pass::Forward => requests.forward(),
                 Pass::Backward => requests.backward(iteration),
             };
             let name = &self.graph.nodes[step.node].name;
@@ -78,12 +112,23 @@ impl Net {
     /// As [`Net::check`].
     pub fn loss(&self, layout: &NetLayout, arena: &Arena) -> Result<f64, NetError> {
         let mut loss = 0.0;
-        for node in &self.graph.nodes {
-            for (&top, &weight) in node.tops.iter().zip(&node.declaration.loss_weights) {
-                loss += f64::from(weight) * self.values(layout, arena, top)?.iter().sum::<f64>();
-            }
+        for (value, weight) in self.objective() {
+            loss += weight * self.values(layout, arena, value)?.iter().sum::<f64>();
         }
         Ok(loss)
+    }
+
+    /// The losses, where a forward pass leaves them.
+    pub fn losses<'a>(&self, layout: &NetLayout, arena: &'a Arena) -> Vec<sgd::Loss<'a>> {
+        self.objective().map(|(value, weight)| (arena.view(layout.data[value]), weight)).collect()
+    }
+
+    /// The values that the objective is the sum of, and their weights.
+    fn objective(&self) -> impl Iterator<Item = (ValueId, f64)> {
+        self.graph.nodes.iter().flat_map(|node| {
+            let weights = node.declaration.loss_weights.iter().map(|&weight| f64::from(weight));
+            node.tops.iter().copied().zip(weights)
+        })
     }
 
     /// The elements of a value.
@@ -123,7 +168,7 @@ struct Requests<'a> {
 type Result<T, E = crate::error::BoxError> = std::result::Result<T, E>;
 
 impl Requests<'_> {
-    fn forward(self, iteration: Iteration) -> Result<()> {
+    fn forward(self) -> Result<()> {
         let Requests { net, layout, arena, step, scratch } = self;
         let node = &net.graph.nodes[step.node];
         let bottoms = if node.in_place { &[][..] } else { &node.bottoms };
@@ -137,7 +182,7 @@ impl Requests<'_> {
         let (reads, writes) = arena.lease_all(&reads, &writes)?;
         let (mut reads, mut writes) = (reads.into_iter(), writes.into_iter());
         let io = Forward {
-            iteration: iteration.number,
+            iteration: net.number.view(),
             bottoms: reads.by_ref().take(bottoms.len()).collect(),
             tops: writes.by_ref().take(node.tops.len()).collect(),
             params: reads.collect(),
@@ -181,7 +226,7 @@ impl Requests<'_> {
             arena.lease_all(&reads.collect::<Vec<_>>(), &diffs.chain([scratch]).collect::<Vec<_>>())?;
         let (mut reads, mut writes) = (reads.into_iter(), writes.into_iter());
         let io = Backward {
-            iteration: iteration.number,
+            iteration: net.number.view(),
             bottoms: reads.by_ref().take(bottoms.len()).collect(),
             tops: reads.by_ref().take(tops.len()).collect(),
             top_diffs: top_diffs.iter().map(|diff| diff.and_then(|_| reads.next())).collect(),

@@ -108,7 +108,10 @@ impl Clock {
         let transient = roots.filter(|&id| !graph.nodes[graph.values[id].producer].declaration.constant);
         transient
             .map(|root| {
-                let first = self.forward[graph.values[root].producer];
+                let producer = graph.values[root].producer;
+                // What the host brings is there before the first step.
+                let uploaded = graph.nodes[producer].bottoms.is_empty();
+                let first = if uploaded { 0 } else { self.forward[producer] };
                 let len = graph.values[root].shape.space().bytes();
                 (Buffer::Data(root), Lifetime { len, first, last: last[root] })
             })

@@ -38,7 +38,8 @@ impl Solver {
     /// # Errors
     /// A GPU is lost.
     pub(super) fn give_up(&mut self) -> Result<(), NetError> {
-        let Self { finished, train, tests, arena, .. } = self;
+        let Self { finished, train, tests, arena, updater, .. } = self;
+        updater.clear();
         let mut positions = finished.positions.iter();
         for net in std::iter::once(&mut *train).chain(tests) {
             let names: Vec<String> = net.positions().map(|(name, _)| name.to_owned()).collect();
