@@ -104,6 +104,8 @@ impl InPlace {
 pub struct Forward<'a> {
     /// Completed iterations: the bytes of a `u64`, in the device's memory.
     pub iteration: View<'a>,
+    /// Whether this iteration has run the step before: the tops are to be the same again, and nothing else is to change.
+    pub repeat: bool,
     /// Bottoms; none in place, where the top holds the bottom's data.
     pub bottoms: Vec<View<'a>>,
     /// Tops.
