@@ -172,6 +172,7 @@ impl Subject<'_> {
                 tops: leases.writes(&tops),
                 params: leases.reads(params),
                 state: leases.writes(&state),
+                rectify: false,
                 saved: leases.write(),
                 scratch: leases.write(),
             };
@@ -219,6 +220,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: leases.gradients(&trains),
                 state: leases.reads(state),
+                rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };
@@ -245,6 +247,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: Vec::new(),
                 state: Vec::new(),
+                rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::NetError,
-    layers::{Backward, Forward, Gradient, Need},
+    layers::{Absorbed, Backward, Forward, Gradient, Need},
 };
 use cudnn_layers::softmax::labels::device_fault;
 use tensor::{Accumulate, Arena, Span, ViewMut, cuda::CudaError};
@@ -62,6 +62,7 @@ impl Net {
         for (index, &step) in layout.schedule.steps.iter().enumerate().filter(|(_, step)| step.pass == pass) {
             let requests = Requests { net: self, layout, arena, step, scratch: layout.scratch[index] };
             let result = match pass {
+                _ if requests.is_done_already() => Ok(()),
                 Pass::Forward => requests.forward(iteration),
                 Pass::Backward => requests.backward(iteration),
             };
@@ -123,6 +124,15 @@ struct Requests<'a> {
 type Result<T, E = crate::error::BoxError> = std::result::Result<T, E>;
 
 impl Requests<'_> {
+    /// Whether the layer before has done this one's work, or an earlier iteration has: constant data are filled once.
+    fn is_done_already(&self) -> bool {
+        let node = &self.net.graph.nodes[self.step.node];
+        match self.step.pass {
+            Pass::Forward => node.absorbed != Absorbed::No || self.net.filled[self.step.node],
+            Pass::Backward => node.absorbed == Absorbed::Both,
+        }
+    }
+
     fn forward(self, iteration: Iteration) -> Result<()> {
         let Requests { net, layout, arena, step, scratch } = self;
         let node = &net.graph.nodes[step.node];
@@ -142,10 +152,13 @@ impl Requests<'_> {
             tops: writes.by_ref().take(node.tops.len()).collect(),
             params: reads.collect(),
             state: writes.by_ref().take(state.len()).collect(),
+            rectify: node.rectify,
             saved: writes.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
-        net.layers[step.node].forward(&net.device, io)
+        net.layers[step.node].forward(&net.device, io)?;
+        net.filled[step.node] = node.declaration.constant;
+        Ok(())
     }
 
     fn backward(self, iteration: Iteration) -> Result<()> {
@@ -189,6 +202,7 @@ impl Requests<'_> {
             params: reads.by_ref().take(learned.len()).collect(),
             param_diffs: gradients(&param_diffs, &mut writes),
             state: reads.by_ref().take(state.len()).collect(),
+            rectify: node.rectify,
             saved: reads.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
