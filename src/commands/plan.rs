@@ -17,7 +17,7 @@ use crate::{
     },
     shapes::{Convolution, read_csv},
 };
-use cudnn_layers::conv::{operand_lens, profile::geometry};
+use cudnn_layers::conv::{geometry, operand_lens};
 use planner::{Bytes, ConvOp, Kernel, Math, Plan};
 use serde::Serialize;
 use trainer::net::{Layout, MemoryReport};
