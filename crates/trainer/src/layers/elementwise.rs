@@ -46,11 +46,7 @@ impl Layer for Relu {
         if self.absorbed != Absorbed::No {
             return Ok(());
         }
-        let y = io.tops.remove(0);
-        match io.bottoms.first() {
-            Some(&x) => activation::forward(device, self.slope, x, y),
-            None => activation::forward_in_place(device, self.slope, y),
-        }
+        activation::forward(device, self.slope, io.bottoms.first().copied(), io.tops.remove(0));
         Ok(())
     }
 
@@ -59,12 +55,8 @@ impl Layer for Relu {
             return Ok(());
         }
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        match io.top_diffs.first() {
-            Some(_) => {
-                activation::backward(device, self.slope, io.tops[0], io.top_diff(), dx.diff, dx.accumulate)
-            }
-            None => activation::backward_in_place(device, self.slope, io.tops[0], dx.diff),
-        }
+        let dy = io.top_diffs.first().map(|_| io.top_diff());
+        activation::backward(device, self.slope, io.tops[0], dy, dx.diff, dx.accumulate);
         Ok(())
     }
 

@@ -15,6 +15,8 @@ mod shape;
 mod softmax;
 mod source;
 
+pub use tensor::Gradient;
+
 use crate::{
     data::DataSummary,
     error::{BoxError, NetError},
@@ -23,7 +25,7 @@ use crate::{
 use cudnn_layers::conv::ConvOp;
 use elementwise::Relu;
 use planner::{Configuration, Kernel};
-use tensor::{Accumulate, Device, Mark, Space, TensorType, View, ViewMut};
+use tensor::{Device, Mark, Space, TensorType, View, ViewMut};
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
@@ -141,15 +143,6 @@ pub struct Backward<'a> {
     pub saved: View<'a>,
     /// Scratch or workspace of this step.
     pub scratch: ViewMut<'a>,
-}
-
-/// A gradient to be written or added to.
-#[derive(Debug)]
-pub struct Gradient<'a> {
-    /// Its elements.
-    pub diff: ViewMut<'a>,
-    /// Whether an earlier step has already contributed.
-    pub accumulate: Accumulate,
 }
 
 impl<'a> Backward<'a> {
