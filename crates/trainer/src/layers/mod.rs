@@ -15,12 +15,14 @@ mod shape;
 mod softmax;
 mod source;
 
+pub use tensor::Gradient;
+
 use crate::{
     error::{BoxError, NetError},
     spec::{Filler, LayerKind, LayerSpec, NetSpec},
 };
 use std::ops::{Deref, DerefMut};
-use tensor::{Accumulate, Device, Space, TensorType, View, ViewMut};
+use tensor::{Device, Space, TensorType, View, ViewMut};
 
 pub use convolution::Convolution;
 pub use source::DataLayer;
@@ -151,15 +153,6 @@ pub struct Backward<'a> {
     pub saved: View<'a>,
     /// Scratch or workspace of this step.
     pub scratch: ViewMut<'a>,
-}
-
-/// A gradient to be written or added to.
-#[derive(Debug)]
-pub struct Gradient<'a> {
-    /// Its elements.
-    pub diff: ViewMut<'a>,
-    /// Whether an earlier step has already contributed.
-    pub accumulate: Accumulate,
 }
 
 impl<'a> Backward<'a> {
