@@ -15,7 +15,7 @@ use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
 use tensor::Device;
 use trainer::{
-    Net, NetError, Run,
+    Net, NetError, NetRun,
     layers::{BuildOptions, SyntheticData},
     net::Layout,
     prototxt::{Warning, collapsed},
@@ -166,12 +166,12 @@ impl Session {
         &mut self,
         plans: Vec<Plan>,
         console: &mut Console,
-    ) -> Result<(Run, MemoryEstimate), Error> {
+    ) -> Result<(NetRun, MemoryEstimate), Error> {
         let device = &self.origin.device;
         if self.verifies {
             verify(device, &plans, console)?;
         }
-        let run = Run::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
+        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
         let report = run.memory();
         if let Some(budget) = self.device_memory {
             budget::check(run.nets()[0].name(), report.arena, budget)?;

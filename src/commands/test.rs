@@ -12,7 +12,7 @@ use crate::{
     stop::{exit_code, stop},
 };
 use serde::Serialize;
-use trainer::{Running, snapshot::load_weights, spec::Phase};
+use trainer::{Execution, snapshot::load_weights, spec::Phase};
 
 #[derive(Serialize)]
 struct Report {
@@ -67,7 +67,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
 
 /// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped.
 fn mean_outputs(
-    running: &mut Running,
+    running: &mut Execution,
     iterations: usize,
     console: &mut Console,
 ) -> Result<(Vec<OutputReport>, usize), Error> {

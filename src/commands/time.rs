@@ -12,7 +12,7 @@ use crate::{
 };
 use planner::BatchSizePolicy;
 use serde::Serialize;
-use trainer::{Run, time};
+use trainer::{NetRun, time};
 
 #[derive(Serialize)]
 struct Report {
@@ -100,7 +100,7 @@ fn timed(
 }
 
 /// Runs the net and puts its data back where it was: another run sees the same mini-batches.
-fn measure(session: &mut Session, run: Run, args: &TimeArgs) -> Result<time::TimeReport, Error> {
+fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::TimeReport, Error> {
     let positions = run.nets()[0].positions().map(|(layer, position)| (layer.to_owned(), position));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = progress::bar(args.iterations as u64, "timing");

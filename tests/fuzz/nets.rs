@@ -11,7 +11,7 @@ use microbatch::{
     },
     tensor::Device,
     trainer::{
-        Net, Run,
+        Net, NetRun,
         layers::{BuildOptions, SyntheticData},
         net::Layout,
         planning::{Planning, header},
@@ -281,7 +281,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     let options = options(random);
     planning.complete(&kernels, &options, |_| ())?;
     let plan = planning.plan(&kernels, None, &options)?;
-    let run = Run::lay_out(vec![net], vec![plan], true)?;
+    let run = NetRun::lay_out(vec![net], vec![plan], true)?;
     let bytes = run.memory().arena.0 + run.memory().host.0;
     if bytes > MOST_BYTES {
         return Ok(Accepted::Huge);

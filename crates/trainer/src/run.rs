@@ -22,13 +22,13 @@ use tensor::{
 
 /// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
 /// be shown first.
-pub struct Run {
+pub struct NetRun {
     nets: Vec<Net>,
     plans: Vec<Plan>,
     layout: Layout,
 }
 
-impl Run {
+impl NetRun {
     /// Installs the plan of each net and lays them out; with room for a solver's history if there are `updates`.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Run {
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn start(self, seed: u64) -> Result<Running, NetError> {
+    pub fn start(self, seed: u64) -> Result<Execution, NetError> {
         let Self { mut nets, plans, layout } = self;
         let device = nets[0].device().clone();
         let arena = Arena::on(&device, layout.len())?;
@@ -75,7 +75,7 @@ impl Run {
         let state = Arena::on(&device, StepState::SPACE.bytes())?;
         nets.iter_mut().for_each(Net::enter_arena);
         let recordings = HashMap::new();
-        let mut running = Running {
+        let mut running = Execution {
             recordings,
             device,
             nets,
@@ -129,7 +129,7 @@ pub struct Update {
 }
 
 /// A run that has begun.
-pub struct Running {
+pub struct Execution {
     /// Recorded work: of which net, adding to gradients or not, with an update or not. `None` for what has run once, so that
     /// all that it loads is there. First of all fields, as it ends before the memory that it works on.
     recordings: HashMap<(usize, Accumulate, bool), Option<Graph>>,
@@ -145,7 +145,7 @@ pub struct Running {
     arena: Arena,
 }
 
-impl Running {
+impl Execution {
     /// Gives the parameters their first values. Parameters that nets share get the same from each.
     pub(crate) fn initialize(&mut self, seed: u64) -> Result<(), NetError> {
         for (net, layout) in self.nets.iter().zip(&self.layout.nets) {
