@@ -3,7 +3,7 @@
 use super::setup::check_memory;
 use crate::{Console, Error, progress};
 use cudnn_layers::conv::{
-    profile::geometry,
+    geometry,
     verify::{distances, memory},
 };
 use planner::{Bytes, Plan, PlannedKernel};

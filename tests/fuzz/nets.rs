@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use microbatch::{
-    cudnn_layers::conv::{cpu::algorithms, profile::geometry},
+    cudnn_layers::conv::{ConvBackend, geometry},
     memory::Room,
     planner::{
         BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
@@ -23,7 +23,7 @@ use microbatch::{
 use rand::RngExt;
 
 use crate::{
-    convolution::{MOST_ELEMENTS, MOST_FLOPS, device, measurement},
+    convolution::{MOST_ELEMENTS, MOST_FLOPS, device},
     harness::{Accepted, Input, Random, Verdict, fuzz},
     mutate::{Corpus, below, extent, extreme, one_in, pick},
 };
@@ -211,21 +211,16 @@ fn layer(text: &mut String, index: usize, blobs: &[String], random: &mut Random)
 
 /// Says of every algorithm that applies that it takes some time, without running it.
 struct Guesses {
-    threads: usize,
+    backend: ConvBackend,
     random: Random,
 }
 
 impl Profiler for Guesses {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let g = geometry(&request.kernel.shape, request.micro_batch).validate()?;
-        let mut rows = Vec::new();
-        for algorithm in algorithms().iter().filter(|algorithm| request.asks_for(algorithm.name())) {
-            if let Some(len) = algorithm.workspace_len(request.kernel.op, &g, self.threads) {
-                let time_ms = self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
-                rows.push(measurement(algorithm.name(), request.micro_batch, len, time_ms));
-            }
-        }
-        Ok(rows)
+        let candidates = self.backend.candidates(&request.kernel, request.micro_batch)?;
+        let asked = candidates.iter().filter(|convolver| request.asks_for(convolver.name()));
+        let mut guess_ms = || self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
+        Ok(asked.map(|convolver| convolver.measurement(guess_ms(), 0.0)).collect())
     }
 }
 
@@ -263,8 +258,8 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     let device = device(random);
     let mut net = Net::new(spec, &build_options(&device, random), spec.state.phase == Phase::Train)?;
     let kernels = net.kernels();
-    let Device::Cpu(cpu) = &device else { unreachable!("the devices here are processors") };
-    let mut guesses = Guesses { threads: cpu.threads(), random: random.clone() };
+    let backend = ConvBackend::of(&device).expect("a processor");
+    let mut guesses = Guesses { backend, random: random.clone() };
     for kernel in &kernels {
         guesses.measure(&Request::all(kernel.id, kernel.mini_batch)).map_err(|error| error.to_string())?;
     }

@@ -7,7 +7,7 @@ use crate::{
     run::{MiniBatch, NetRun},
     spec::{NetSpec, NetState},
 };
-use cudnn_layers::conv::{ProfileOptions, cpu, cuda, profile, profiler};
+use cudnn_layers::conv::{ConvBackend, ProfileOptions, profiler};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, DeviceHeader, KernelId, Measurement, Plan, PlanOptions, Profiler,
     ProfilerError, Request, WorkspacePolicy,
@@ -53,50 +53,31 @@ pub(crate) fn own_gpu() -> Device {
 }
 
 /// What can run a micro-batch of a kernel on a device.
-pub(crate) enum Candidates {
-    Cpu(Cpu),
+pub(crate) struct Candidates {
+    backend: ConvBackend,
     /// Some of cuDNN's algorithms say that they apply and then do not run, so they are tried.
-    Cuda(Box<dyn Profiler>),
+    trying: Option<Box<dyn Profiler>>,
 }
 
 impl Candidates {
     pub(crate) fn on(device: &Device) -> Self {
-        match device {
-            Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
-            Device::Cuda(_) => Self::Cuda(profiler(device, quick_profile())),
-        }
+        let on_gpu = matches!(device, Device::Cuda(_));
+        let trying = on_gpu.then(|| profiler(device, quick_profile()) as Box<dyn Profiler>);
+        Self { backend: ConvBackend::of(device).unwrap(), trying }
     }
 
     /// The algorithms for `micro_batch` samples of `kernel`, in the order of the device's list. Those of cuDNN that are too
     /// coarse to be compared with anything are left out.
     pub(crate) fn of(&mut self, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
-        match self {
-            Self::Cpu(cpu) => on_cpu(cpu, kernel, micro_batch),
-            Self::Cuda(profiler) => {
-                let mut all = profiler.measure(&Request::all(*kernel, micro_batch)).unwrap();
-                all.retain(|measured| measured.max_error <= COMPARABLE_ERROR);
-                let list: Vec<_> = cuda::algorithms(kernel.op, kernel.math).map(|one| one.name()).collect();
-                all.sort_by_key(|one| list.iter().position(|name| *name == one.algorithm.as_str()));
-                all
-            }
+        let candidates = self.backend.candidates(kernel, micro_batch).unwrap();
+        let mut all: Vec<_> = candidates.iter().map(|convolver| convolver.measurement(1.0, 0.0)).collect();
+        if let Some(profiler) = &mut self.trying {
+            let ran = profiler.measure(&Request::all(*kernel, micro_batch)).unwrap();
+            all.retain(|one| ran.iter().any(|other| other.algorithm == one.algorithm));
+            all.retain(|one| one.max_error <= COMPARABLE_ERROR);
         }
+        all
     }
-}
-
-fn on_cpu(cpu: &Cpu, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
-    let g = profile::geometry(&kernel.shape, micro_batch);
-    let measurement = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
-        Some(Measurement {
-            algorithm: algorithm.name().into(),
-            micro_batch,
-            time_ms: 1.0,
-            shared_ms: 0.0,
-            workspace: algorithm.workspace(kernel.op, &g, cpu.threads())?,
-            max_error: algorithm.max_error(),
-            deterministic: true,
-        })
-    };
-    cpu::algorithms().iter().filter_map(measurement).collect()
 }
 
 /// Plans that are known before: whatever the machine, each size has one algorithm, a deterministic one, and some sizes are

@@ -177,6 +177,7 @@ impl Subject<'_> {
                 tops: leases.writes(&tops),
                 params: leases.reads(params),
                 state: leases.writes(&state),
+                rectify: false,
                 saved: leases.write(),
                 scratch: leases.write(),
             };
@@ -224,6 +225,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: leases.gradients(&trains),
                 state: leases.reads(state),
+                rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };
@@ -250,6 +252,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: Vec::new(),
                 state: Vec::new(),
+                rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };

@@ -7,25 +7,25 @@ use crate::{
 };
 use cudnn_layers::{
     copy::{self, Columns},
-    eltwise,
+    eltwise::{self, Combination},
 };
 use tensor::{Accumulate, Device, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise {
     operation: EltwiseOperation,
-    relu: bool,
 }
 
 impl Eltwise {
     pub(super) fn new(params: EltwiseParams) -> Self {
-        Self { operation: params.operation, relu: false }
+        Self { operation: params.operation }
     }
 
-    fn coefficients(&self, bottoms: usize) -> Vec<f32> {
+    fn combination(&self) -> Combination<'_> {
         match &self.operation {
-            EltwiseOperation::Sum { coefficients } if !coefficients.is_empty() => coefficients.clone(),
-            _ => vec![1.0; bottoms],
+            EltwiseOperation::Sum { coefficients } => Combination::Sum(coefficients),
+            EltwiseOperation::Product => Combination::Product,
+            EltwiseOperation::Max => Combination::Maximum,
         }
     }
 }
@@ -35,54 +35,34 @@ impl Layer for Eltwise {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
+        let is_sum = matches!(self.operation, EltwiseOperation::Sum { .. });
+        if let EltwiseOperation::Sum { coefficients } = &mut self.operation
+            && coefficients.is_empty()
+        {
+            *coefficients = vec![1.0; bottoms.len()];
+        }
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
             gradients: vec![true; bottoms.len()],
-            needs_bottom: !matches!(self.operation, EltwiseOperation::Sum { .. }),
+            needs_bottom: !is_sum,
+            absorbs: if is_sum { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::default()
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let y = io.tops.remove(0);
-        match &self.operation {
-            EltwiseOperation::Sum { .. } => {
-                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), self.relu, y);
-            }
-            EltwiseOperation::Product => eltwise::product(device, &io.bottoms, y),
-            EltwiseOperation::Max => eltwise::maximum(device, &io.bottoms, y),
-        }
+        eltwise::forward(device, self.combination(), &io.bottoms, io.rectify, io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
-        let coefficients = self.coefficients(io.bottom_diffs.len());
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
             let Some(dx) = dx else { continue };
-            match &self.operation {
-                EltwiseOperation::Sum { .. } => {
-                    eltwise::backward_sum(device, coefficients[index], dy, dx.diff, dx.accumulate);
-                }
-                EltwiseOperation::Product => {
-                    eltwise::backward_product(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
-                }
-                EltwiseOperation::Max => {
-                    eltwise::backward_maximum(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
-                }
-            }
+            let combination = self.combination();
+            eltwise::backward(device, combination, &io.bottoms, index, dy, dx.diff, dx.accumulate);
         }
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        match self.operation {
-            EltwiseOperation::Sum { .. } => {
-                self.relu = true;
-                Absorbed::Forward
-            }
-            EltwiseOperation::Product | EltwiseOperation::Max => Absorbed::No,
-        }
     }
 }
 
