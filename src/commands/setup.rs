@@ -182,10 +182,11 @@ impl Session {
     }
 }
 
-/// Prints the policies and sums of a plan, and the memory of its run.
+/// Prints the policies and sums of a plan, the memory of its run, and what a budget of memory allows, if there is one.
 pub(super) fn announce(
     plan: &Plan,
     memory: &MemoryEstimate,
+    budget: Option<&BudgetReport>,
     console: &mut Console,
 ) -> Result<PlanReport, Error> {
     let plan = PlanReport::new(plan, &[]);
@@ -194,6 +195,7 @@ pub(super) fn announce(
         console.text(format!("              {}", plan.totals()))?;
     }
     console.text(format!("{memory}\n"))?;
+    budget.map_or(Ok(()), |budget| console.text(format!("{budget}\n")))?;
     Ok(plan)
 }
 

@@ -49,10 +49,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     session.profile(&[], &mut console)?;
     let (plans, budget) = session.plan(Vec::new())?;
     let (run, memory) = session.lay_out(plans, &mut console)?;
-    let plan = announce(&run.plans()[0], &memory, &mut console)?;
-    if let Some(budget) = &budget {
-        console.text(format!("{budget}\n"))?;
-    }
+    let plan = announce(&run.plans()[0], &memory, budget.as_ref(), &mut console)?;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
     let (outputs, iterations) = mean_outputs(&mut running, args.iterations, &mut console)?;

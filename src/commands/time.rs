@@ -89,10 +89,7 @@ fn timed(
     let (plans, budget) = session.plan(Vec::new())?;
     let (run, memory) = session.lay_out(plans, console)?;
     let (plan, layers) = (run.plans()[0].clone(), layer_memory(&run.nets()[0]));
-    announce(&plan, &memory, console)?;
-    if let Some(budget) = &budget {
-        console.text(format!("{budget}\n"))?;
-    }
+    announce(&plan, &memory, budget.as_ref(), console)?;
     let measured = measure(session, run, args)?;
     let run = TimeRun::new((memory, &plan, layers), measured, mini_batch);
     console.text(run.caffe_lines())?;

@@ -88,10 +88,7 @@ pub(super) fn prepare(
     if args.snapshot.is_some() {
         memory = memory.restoring();
     }
-    let plan = announce(&run.plans()[0], &memory, console)?;
-    if let Some(budget) = &budget {
-        console.text(format!("{budget}\n"))?;
-    }
+    let plan = announce(&run.plans()[0], &memory, budget.as_ref(), console)?;
     let mut solver = training.start(run)?;
     start_from(args, &mut solver)?;
     let averages = MovingAverages::of(&net);
