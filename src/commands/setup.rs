@@ -15,9 +15,10 @@ use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
 use tensor::Device;
 use trainer::{
-    Net, NetError, NetRun,
+    Net, NetError, NetRun, PlanOrigin,
     layers::{BuildOptions, SyntheticData},
     net::Layout,
+    planning::PlanRecord,
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
@@ -122,6 +123,22 @@ impl Session {
         Some(kernels.iter().enumerate().map(budget).collect())
     }
 
+    /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there is one.
+    fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
+        match self.budgets(kernels) {
+            Some(budgets) => budgets.iter().map(Budget::largest).collect(),
+            None => vec![self.options.limit; kernels.len()],
+        }
+    }
+
+    /// The plans of `record` that are good for the nets, and what that means for the first.
+    pub(super) fn recorded(&mut self, record: &PlanRecord) -> (Vec<Option<Plan>>, PlanOrigin) {
+        let kernels = self.kernels();
+        let limits = self.limits(&kernels);
+        let options = &self.options;
+        record.plans(&mut self.nets, |net| PlanOptions { limit: limits[net], ..options.clone() })
+    }
+
     /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was.
     pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
         let all = self.kernels();
@@ -131,8 +148,7 @@ impl Session {
         if needed.is_empty() && !all.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        let largest = self.budgets(&all).and_then(|budgets| budgets.iter().map(Budget::largest).max());
-        let limit = largest.unwrap_or(self.options.limit);
+        let limit = self.limits(&all).into_iter().max().unwrap_or(self.options.limit);
         self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
     }
 

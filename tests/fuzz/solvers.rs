@@ -83,7 +83,7 @@ pub(crate) fn prepare(
     let options = PlanOptions { limit: Bytes::mib(1), ..PlanOptions::default() };
     let profile = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::mib(1) };
     let (training, mut nets) = Training::build(spec, build, None)?;
-    let recorded = recorded.map(|record| record.plans(&mut nets, &options).0).unwrap_or_default();
+    let recorded = recorded.map(|record| record.plans(&mut nets, |_| options.clone()).0).unwrap_or_default();
     let mut recorded = recorded.into_iter();
     let mut planning = Planning::new(&build.device, profile);
     let mut plans = Vec::new();
