@@ -238,7 +238,7 @@ pub(crate) fn build_options(device: &Device, random: &mut Random) -> BuildOption
 pub(crate) fn is_small(net: &Net, kernels: &[Kernel]) -> bool {
     let flops =
         kernels.iter().map(|kernel| geometry(&kernel.id.shape, kernel.mini_batch).flops()).sum::<f64>();
-    Layout::new(&[net], true).len() <= MOST_ELEMENTS
+    Layout::new(&[net], true).bytes() <= MOST_ELEMENTS
         && flops <= MOST_FLOPS
         && kernels.iter().all(|kernel| kernel.mini_batch <= 64)
 }
