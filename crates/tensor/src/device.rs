@@ -24,8 +24,8 @@ impl Device {
         Device::Cpu(Cpu::new(Cpu::available_threads()))
     }
 
-    /// Runs `body` where the device's work is best asked for: on a thread of the processor's pool, or, for a GPU, on this
-    /// one.
+    /// Runs `body` where the device's work is best started: on a thread of the processor's pool, or, for a GPU, on this
+    /// thread.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         match self {
             Device::Cpu(cpu) => cpu.run(body),
@@ -33,7 +33,7 @@ impl Device {
         }
     }
 
-    /// Whether what is asked for is being recorded, to be done over and over without the host.
+    /// Whether work is being recorded, to be replayed without the host.
     pub fn is_recording(&self) -> bool {
         match self {
             Device::Cpu(_) => false,
@@ -41,7 +41,7 @@ impl Device {
         }
     }
 
-    /// Waits for all work asked for so far. The processor's is always done.
+    /// Waits for all work enqueued so far. The processor's is always done.
     ///
     /// # Errors
     /// The first failure of a GPU since it was opened.

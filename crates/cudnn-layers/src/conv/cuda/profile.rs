@@ -55,7 +55,7 @@ impl CudaProfiler {
             options,
             events: Vec::new(),
             // Values of training's size: zeros would make a GPU faster than it is.
-            pattern: tensor::testing::random(1 << 20, 1),
+            pattern: tensor::pattern::random(1 << 20, 1),
             bench: None,
             workspace: None,
             ballast: None,
