@@ -1,8 +1,8 @@
 //! The devices a net can run on.
 
 use crate::{
-    Cpu, Format, ViewMut,
-    cuda::{Cuda, CudaError, Event},
+    Cpu, Element, Format, View, ViewMut,
+    cuda::{Cuda, CudaError, Event, Pinned},
 };
 use std::time::Instant;
 
@@ -21,23 +21,23 @@ impl Device {
     /// # Panics
     /// If the operating system refuses to start a thread.
     pub fn cpu() -> Self {
-        Device::Cpu(Cpu::new(Cpu::available_threads()))
+        Self::Cpu(Cpu::new(Cpu::available_threads()))
     }
 
     /// Runs `body` where the device's work is best started: on a thread of the processor's pool, or, for a GPU, on this
     /// thread.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         match self {
-            Device::Cpu(cpu) => cpu.run(body),
-            Device::Cuda(_) => body(),
+            Self::Cpu(cpu) => cpu.run(body),
+            Self::Cuda(_) => body(),
         }
     }
 
     /// Whether work is being recorded, to be replayed without the host.
     pub fn is_recording(&self) -> bool {
         match self {
-            Device::Cpu(_) => false,
-            Device::Cuda(cuda) => cuda.is_recording(),
+            Self::Cpu(_) => false,
+            Self::Cuda(cuda) => cuda.is_recording(),
         }
     }
 
@@ -47,8 +47,8 @@ impl Device {
     /// The first failure of a GPU since it was opened.
     pub fn check(&self) -> Result<(), CudaError> {
         match self {
-            Device::Cpu(_) => Ok(()),
-            Device::Cuda(cuda) => cuda.check(),
+            Self::Cpu(_) => Ok(()),
+            Self::Cuda(cuda) => cuda.check(),
         }
     }
 
@@ -58,16 +58,33 @@ impl Device {
     /// The GPU is lost.
     pub fn bytes_in_use(&self) -> Result<Option<u64>, CudaError> {
         match self {
-            Device::Cpu(_) => Ok(None),
-            Device::Cuda(cuda) => cuda.memory().map(|[free, total]| Some(total - free)),
+            Self::Cpu(_) => Ok(None),
+            Self::Cuda(cuda) => cuda.memory().map(|[free, total]| Some(total - free)),
         }
+    }
+
+    /// Reads what `from` holds once all work launched so far is done. A GPU copies it to the host in its own time:
+    /// [`Later::get`] waits for that copy, not for work that was launched after it. No part of recorded work.
+    ///
+    /// # Errors
+    /// The GPU is lost, or the system locks no more memory.
+    pub fn read_later(&self, from: View<'_>) -> Result<Later, CudaError> {
+        let len = from.byte_len();
+        Ok(Later(match self {
+            Self::Cpu(_) => Pending::Done(from.tagged(Format::U8).host::<u8>().to_vec()),
+            Self::Cuda(cuda) => {
+                let mut buffer = cuda.take_buffer(len)?;
+                buffer.copy_from(from)?;
+                Pending::Copied { cuda: cuda.clone(), buffer: Some(buffer), len }
+            }
+        }))
     }
 
     /// Writes zeros.
     pub fn zero(&self, mut view: ViewMut<'_>) {
         match self {
-            Device::Cpu(_) => view.take(Format::U8, view.byte_len()).host::<u8>().fill(0),
-            Device::Cuda(cuda) => cuda.note(cuda.stream().set(view, 0)),
+            Self::Cpu(_) => view.take(Format::U8, view.byte_len()).host::<u8>().fill(0),
+            Self::Cuda(cuda) => cuda.note(cuda.stream().set(view, 0)),
         }
     }
 
@@ -77,13 +94,49 @@ impl Device {
     /// The GPU is lost.
     pub fn mark(&self) -> Result<Mark, CudaError> {
         Ok(match self {
-            Device::Cpu(_) => Mark(Point::Cpu(Instant::now())),
-            Device::Cuda(cuda) => {
+            Self::Cpu(_) => Mark(Point::Cpu(Instant::now())),
+            Self::Cuda(cuda) => {
                 let event = cuda.event()?;
                 event.record()?;
                 Mark(Point::Cuda(event))
             }
         })
+    }
+}
+
+/// Elements on their way to the host ([`Device::read_later`]).
+#[derive(Debug)]
+pub struct Later(Pending);
+
+#[derive(Debug)]
+enum Pending {
+    Done(Vec<u8>),
+    Copied { cuda: Cuda, buffer: Option<Pinned>, len: usize },
+}
+
+impl Later {
+    /// Waits until they have arrived.
+    ///
+    /// # Errors
+    /// The first failure of the GPU since it was opened.
+    pub fn get<T: Element>(mut self) -> Result<Vec<T>, CudaError> {
+        let bytes = match &mut self.0 {
+            Pending::Done(bytes) => &bytes[..],
+            Pending::Copied { cuda, buffer, len } => {
+                let buffer = buffer.as_mut().expect("present until dropped").elements::<u8>();
+                cuda.first_failure(buffer.as_ref().map(|_| ()).map_err(Clone::clone))?;
+                &buffer?[..*len]
+            }
+        };
+        Ok(bytemuck::pod_collect_to_vec(bytes))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Pending::Copied { cuda, buffer, .. } = self {
+            buffer.take().into_iter().for_each(|buffer| cuda.give_buffer(buffer));
+        }
     }
 }
 
@@ -111,5 +164,42 @@ impl Mark {
             (Point::Cuda(start), Point::Cuda(end)) => start.elapsed_ms(end),
             _ => panic!("two devices have no common time"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arena, Cursor, cuda::probe};
+
+    /// Each reading has the values of its own time, in whatever order they are asked for.
+    fn readings_are_of_their_time(device: &Device) {
+        let span = Cursor::default().take(Format::F32, 3);
+        let mut arena = Arena::on(device, span.len).unwrap();
+        let mut readings = Vec::new();
+        for value in 0..6 {
+            arena.repeat(span, &[value as f32, -1.0]).unwrap();
+            let reading = device.read_later(arena.view(span)).unwrap();
+            if value % 3 == 0 {
+                drop(reading); // its buffer goes to the next
+            } else {
+                readings.push((value as f32, reading));
+            }
+        }
+        arena.set(span, 0xff).unwrap();
+        for (value, reading) in readings.into_iter().rev() {
+            assert_eq!(reading.get::<f32>().unwrap(), [value, -1.0, value]);
+        }
+    }
+
+    #[test]
+    fn readings_of_the_processor_are_of_their_time() {
+        readings_are_of_their_time(&Device::cpu());
+    }
+
+    #[test]
+    #[ignore = "needs an NVIDIA GPU"]
+    fn cuda_readings_are_of_their_time() {
+        readings_are_of_their_time(&Device::Cuda(probe().unwrap().open(0).unwrap()));
     }
 }

@@ -17,8 +17,8 @@ impl ElementType {
     /// Bytes of an element, and what its address is a multiple of.
     pub const fn bytes(self) -> usize {
         match self {
-            ElementType::F32 => 4,
-            ElementType::U8 => 1,
+            Self::F32 => 4,
+            Self::U8 => 1,
         }
     }
 }

@@ -32,16 +32,16 @@ impl Address {
     /// The address so many bytes further on.
     pub fn offset(self, bytes: usize) -> Self {
         match self {
-            Address::Host(pointer) => Address::Host(pointer.wrapping_add(bytes)),
-            Address::Device(address) => Address::Device(address + bytes as u64),
+            Self::Host(pointer) => Self::Host(pointer.wrapping_add(bytes)),
+            Self::Device(address) => Self::Device(address + bytes as u64),
         }
     }
 
     /// Bytes to the next multiple of `size`.
     fn padding(self, size: usize) -> usize {
         let number = match self {
-            Address::Host(pointer) => pointer.addr(),
-            Address::Device(address) => address as usize,
+            Self::Host(pointer) => pointer.addr(),
+            Self::Device(address) => address as usize,
         };
         number.next_multiple_of(size) - number
     }
@@ -121,6 +121,11 @@ impl<B> TaggedBytes<B> {
     /// If there are fewer.
     pub fn split_at(mut self, mid: usize) -> (Self, Self) {
         (self.take(self.format, mid), self)
+    }
+
+    /// The same bytes, tagged as `format`.
+    pub fn tagged(self, format: Format) -> Self {
+        Self { format, ..self }
     }
 
     fn check<T: Element>(&self) {

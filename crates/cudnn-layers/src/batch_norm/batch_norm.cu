@@ -16,7 +16,7 @@ struct Plane {
     float b, c;
 };
 
-/// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null.
+/// One pass, as cuda.rs fills it. gamma, beta, dgamma, dbeta and the running statistics may be null.
 struct Pass {
     Extents extents;
     const float *x, *gamma, *beta;
@@ -62,6 +62,7 @@ struct Training : Pass {
     __device__ void save(u64 channel, float of_mean, float variance) const {
         mean[channel] = of_mean;
         inv_std[channel] = channel_inv_std(variance);
+        if (!running_mean) return; // a repeated pass
         float unbiased = count() > 1 ? float(count() / (count() - 1)) : 1;
         running_mean[channel] = fraction * running_mean[channel] + of_mean;
         running_variance[channel] = fraction * running_variance[channel] + unbiased * variance;

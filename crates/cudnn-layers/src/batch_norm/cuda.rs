@@ -1,6 +1,6 @@
 //! Batch normalisation on the GPU.
 
-use super::{AffineGradients, BatchNorm, Running, Statistics};
+use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
     cuda_launches::{Extents, THREADS, add, destination, grid, launch_sums, launch_tiles},
@@ -105,17 +105,18 @@ pub(super) fn forward(
     x: View<'_>,
     mut y: ViewMut<'_>,
     [mut mean, mut inv_std]: [ViewMut<'_>; 2],
-    mut running: Running<'_>,
+    mut running: Option<RunningSums<'_>>,
 ) {
     let extents = &norm.extents;
     let pass = Pass {
         y: y.address::<f32>(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
-        running: [&mut running.mean, &mut running.variance, &mut running.factor]
-            .map(|view| view.address::<f32>()),
+        running: running.as_mut().map_or([0; 3], |running| {
+            [&mut running.mean, &mut running.variance, &mut running.factor].map(|view| view.address::<f32>())
+        }),
         epsilon,
-        fraction: running.moving_average_fraction,
+        fraction: running.map_or(0.0, |running| running.moving_average_fraction),
         ..Pass::new(norm, x)
     };
     match norm.statistics {

@@ -49,7 +49,7 @@ pub enum Statistics {
 
 /// The running statistics: forward updates them with those of a mini-batch, or normalises with them.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct RunningSums<'a> {
     /// The weighted sum of means, one element per channel.
     pub mean: ViewMut<'a>,
     /// The weighted sum of unbiased variances, one element per channel.
@@ -66,7 +66,8 @@ pub fn saved(extents: &AxisExtents) -> Space {
     Space::all_of([Space::of::<f32>(extents.axis); 2])
 }
 
-/// Normalises `x` to `y`, saves the statistics ([`saved`]), and updates the running ones with those of a mini-batch.
+/// Normalises `x` to `y`, saves the statistics ([`saved`]), and updates the running ones with those of a mini-batch, unless
+/// there are none: when a pass is repeated, they know this mini-batch already.
 ///
 /// # Panics
 /// If a length does not match the extents or less can be saved than [`saved`] says, as in [`backward`].
@@ -77,12 +78,18 @@ pub fn forward(
     x: View<'_>,
     mut y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
-    running: Running<'_>,
+    running: Option<RunningSums<'_>>,
 ) {
     let (len, channels) = (norm.extents.len(), norm.extents.axis);
     assert_eq!((x.len(), y.len()), (len, len), "lengths of x and y");
-    let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
-    assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
+    assert!(
+        running.is_some() || norm.statistics == Statistics::Batch,
+        "running statistics to normalise with"
+    );
+    if let Some(running) = &running {
+        let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
+        assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
+    }
     norm.affine.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     match device {

@@ -61,11 +61,11 @@ impl<'a> Arg<'a> {
     /// Where the value lies, as the driver wants to know.
     pub(super) fn value(&self) -> *mut c_void {
         let value: *const c_void = match self {
-            Arg::Address(value) | Arg::U64(value) => (&raw const *value).cast(),
-            Arg::I32(value) => (&raw const *value).cast(),
-            Arg::U32(value) => (&raw const *value).cast(),
-            Arg::F32(value) => (&raw const *value).cast(),
-            Arg::Bytes(bytes) => bytes.as_ptr().cast(),
+            Self::Address(value) | Self::U64(value) => (&raw const *value).cast(),
+            Self::I32(value) => (&raw const *value).cast(),
+            Self::U32(value) => (&raw const *value).cast(),
+            Self::F32(value) => (&raw const *value).cast(),
+            Self::Bytes(bytes) => bytes.as_ptr().cast(),
         };
         value.cast_mut()
     }
@@ -74,28 +74,28 @@ impl<'a> Arg<'a> {
 /// A pointer to `float`s.
 impl From<View<'_>> for Arg<'_> {
     fn from(view: View<'_>) -> Self {
-        Arg::Address(view.address::<f32>())
+        Self::Address(view.address::<f32>())
     }
 }
 
 /// A null pointer for `None`.
 impl From<Option<View<'_>>> for Arg<'_> {
     fn from(view: Option<View<'_>>) -> Self {
-        view.map_or(Arg::Address(0), Arg::from)
+        view.map_or(Self::Address(0), Arg::from)
     }
 }
 
 /// A pointer to `float`s.
 impl From<&mut ViewMut<'_>> for Arg<'_> {
     fn from(view: &mut ViewMut<'_>) -> Self {
-        Arg::Address(view.address::<f32>())
+        Self::Address(view.address::<f32>())
     }
 }
 
 /// A null pointer for `None`.
 impl From<Option<&mut ViewMut<'_>>> for Arg<'_> {
     fn from(view: Option<&mut ViewMut<'_>>) -> Self {
-        view.map_or(Arg::Address(0), Arg::from)
+        view.map_or(Self::Address(0), Arg::from)
     }
 }
 
@@ -113,7 +113,7 @@ numbers!(I32(i32), U32(u32), U64(u64), F32(f32));
 
 impl From<usize> for Arg<'_> {
     fn from(value: usize) -> Self {
-        Arg::U64(value as u64)
+        Self::U64(value as u64)
     }
 }
 

@@ -14,12 +14,11 @@ use tensor::{Accumulate, Device, TensorType};
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise {
     operation: EltwiseOperation,
-    relu: bool,
 }
 
 impl Eltwise {
     pub(super) fn new(params: EltwiseParams) -> Self {
-        Self { operation: params.operation, relu: false }
+        Self { operation: params.operation }
     }
 
     fn combination(&self) -> Combination<'_> {
@@ -36,6 +35,7 @@ impl Layer for Eltwise {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
+        let is_sum = matches!(self.operation, EltwiseOperation::Sum { .. });
         if let EltwiseOperation::Sum { coefficients } = &mut self.operation
             && coefficients.is_empty()
         {
@@ -44,13 +44,14 @@ impl Layer for Eltwise {
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
             gradients: vec![true; bottoms.len()],
-            needs_bottom: !matches!(self.operation, EltwiseOperation::Sum { .. }),
+            needs_bottom: !is_sum,
+            absorbs: if is_sum { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::default()
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        eltwise::forward(device, self.combination(), &io.bottoms, self.relu, io.tops.remove(0));
+        eltwise::forward(device, self.combination(), &io.bottoms, io.rectify, io.tops.remove(0));
         Ok(())
     }
 
@@ -62,16 +63,6 @@ impl Layer for Eltwise {
             eltwise::backward(device, combination, &io.bottoms, index, dy, dx.diff, dx.accumulate);
         }
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        match self.operation {
-            EltwiseOperation::Sum { .. } => {
-                self.relu = true;
-                Absorbed::Forward
-            }
-            EltwiseOperation::Product | EltwiseOperation::Max => Absorbed::No,
-        }
     }
 }
 

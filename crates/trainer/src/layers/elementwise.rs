@@ -1,6 +1,6 @@
 //! Layers that work element by element on one blob, in place if asked to: `ReLU` and `Dropout`.
 
-use super::{Absorbed, Backward, Declaration, Forward, InPlace, Layer, Need};
+use super::{Backward, Declaration, Forward, InPlace, Layer, Need};
 use crate::{
     error::BoxError,
     spec::{Phase, ReluParams},
@@ -9,22 +9,16 @@ use cudnn_layers::{
     activation, copy,
     dropout::{self, Dropout},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Accumulate, Device, TensorType, View};
 
 /// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
-pub struct Relu {
+pub(super) struct Relu {
     slope: f32,
-    absorbed: Absorbed,
 }
 
 impl Relu {
     pub(super) fn new(params: ReluParams) -> Self {
-        Self { slope: params.negative_slope, absorbed: Absorbed::No }
-    }
-
-    /// Takes note of what the layer before does in this one's place.
-    pub(crate) fn absorbed(&mut self, by_the_layer_before: Absorbed) {
-        self.absorbed = by_the_layer_before;
+        Self { slope: params.negative_slope }
     }
 }
 
@@ -38,30 +32,21 @@ impl Layer for Relu {
             gradients: vec![true],
             needs_top: Need::Sign,
             in_place: InPlace::KeepsSign,
+            rectifies: self.slope == 0.0,
             ..Declaration::default()
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        if self.absorbed != Absorbed::No {
-            return Ok(());
-        }
         activation::forward(device, self.slope, io.bottoms.first().copied(), io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        if self.absorbed == Absorbed::Both {
-            return Ok(());
-        }
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let dy = io.top_diffs.first().map(|_| io.top_diff());
         activation::backward(device, self.slope, io.tops[0], dy, dx.diff, dx.accumulate);
         Ok(())
-    }
-
-    fn as_relu(&mut self) -> Option<&mut Relu> {
-        (self.slope == 0.0).then_some(self)
     }
 }
 
@@ -77,7 +62,7 @@ impl DropoutLayer {
         Self { ratio, seed, identity: phase == Phase::Test }
     }
 
-    fn mask(&self, iteration: u64) -> Dropout {
+    fn mask<'a>(&self, iteration: View<'a>) -> Dropout<'a> {
         Dropout { ratio: self.ratio, seed: self.seed, iteration }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use cudnn_layers::{
     AxisExtents,
-    batch_norm::{self, Running, Statistics},
+    batch_norm::{self, RunningSums, Statistics},
     scale::{self, Affine, AffineGradients},
 };
 use tensor::{Accumulate, Device, TensorType, View};
@@ -18,23 +18,21 @@ pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
     extents: Option<AxisExtents>,
-    /// Whether a ReLU goes with both passes.
-    relu: bool,
 }
 
 impl BatchNorm {
     pub(super) fn new(params: BatchNormParams, phase: Phase) -> Self {
         let running = params.use_global_stats.unwrap_or(phase == Phase::Test);
         let statistics = if running { Statistics::Running } else { Statistics::Batch };
-        Self { params, statistics, extents: None, relu: false }
+        Self { params, statistics, extents: None }
     }
 
-    fn norm<'a>(&self, params: &[View<'a>]) -> batch_norm::BatchNorm<'a> {
+    fn norm<'a>(&self, params: &[View<'a>], relu: bool) -> batch_norm::BatchNorm<'a> {
         batch_norm::BatchNorm {
             extents: self.extents.expect("a layer is declared before it is used"),
             statistics: self.statistics,
             affine: affine(params),
-            relu: self.relu,
+            relu,
         }
     }
 }
@@ -66,6 +64,7 @@ impl Layer for BatchNorm {
             always_propagates: true,
             needs_bottom: true,
             saved: batch_norm::saved(&extents),
+            absorbs: Absorbed::Both,
             ..Declaration::default()
         })
     }
@@ -73,13 +72,14 @@ impl Layer for BatchNorm {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let mut state = io.state.into_iter();
         let mut blob = || state.next().expect("mean, variance and factor");
-        let running = Running {
+        let running = RunningSums {
             mean: blob(),
             variance: blob(),
             factor: blob(),
             moving_average_fraction: self.params.moving_average_fraction,
         };
-        let norm = self.norm(&io.params);
+        let running = Some(running).filter(|_| !io.repeat);
+        let norm = self.norm(&io.params, io.rectify);
         let (x, eps) = (io.bottoms[0], self.params.eps);
         batch_norm::forward(device, &norm, eps, x, io.tops.remove(0), io.saved, running);
         Ok(())
@@ -92,14 +92,9 @@ impl Layer for BatchNorm {
             diff: io.scratch.take(x.format(), x.len()),
             accumulate: Accumulate::Replace,
         });
-        let norm = self.norm(&io.params);
+        let norm = self.norm(&io.params, io.rectify);
         batch_norm::backward(device, &norm, x, io.saved, dy, dx.diff, dx.accumulate, gradients);
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        self.relu = true;
-        Absorbed::Both
     }
 }
 
@@ -118,13 +113,11 @@ fn affine_gradients(diffs: Vec<Option<Gradient<'_>>>) -> AffineGradients<'_> {
 pub(super) struct Scale {
     params: ScaleParams,
     extents: Option<AxisExtents>,
-    /// Whether a ReLU goes with forward.
-    relu: bool,
 }
 
 impl Scale {
     pub(super) fn new(params: ScaleParams) -> Self {
-        Self { params, extents: None, relu: false }
+        Self { params, extents: None }
     }
 }
 
@@ -147,6 +140,7 @@ impl Layer for Scale {
             params,
             gradients: vec![true],
             needs_bottom: true,
+            absorbs: Absorbed::Forward,
             ..Declaration::default()
         })
     }
@@ -154,7 +148,7 @@ impl Layer for Scale {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let extents = self.extents.expect("a layer is declared before it is used");
         let (x, y) = (io.bottoms[0], io.tops.remove(0));
-        scale::forward(device, &extents, affine(&io.params), self.relu, Some(x), y);
+        scale::forward(device, &extents, affine(&io.params), io.rectify, Some(x), y);
         Ok(())
     }
 
@@ -170,10 +164,5 @@ impl Layer for Scale {
             scale::backward(device, &extents, io.params[0], dy, dx.diff, dx.accumulate);
         }
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        self.relu = true;
-        Absorbed::Forward
     }
 }

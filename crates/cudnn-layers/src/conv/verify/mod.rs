@@ -9,7 +9,7 @@ mod draw;
 #[cfg(test)]
 mod tests;
 
-use super::{ConvError, ConvOp, Runner, operand_lens};
+use super::{ConvBackend, ConvError, ConvOp, Runner, operand_lens};
 use draw::Draw;
 use planner::{Bytes, Configuration};
 use tensor::{
@@ -27,9 +27,9 @@ pub fn distances(
     geometry: ConvGeometry,
     configuration: &Configuration,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
-    let runner = Runner::new(device, op, geometry, configuration)?;
+    let runner = Runner::new(&ConvBackend::of(device)?, op, geometry, configuration)?;
     distances_of(device, op, &geometry, runner.workspace(), |operands, out, accumulate, workspace| {
-        runner.run(device, operands, out, accumulate, workspace);
+        runner.run(operands, out, accumulate, workspace)
     })
 }
 
@@ -46,7 +46,7 @@ fn distances_of(
     op: ConvOp,
     g: &ConvGeometry,
     workspace: Space,
-    run: impl Fn([View<'_>; 2], ViewMut<'_>, Accumulate, ViewMut<'_>) + Sync,
+    run: impl Fn([View<'_>; 2], ViewMut<'_>, Accumulate, ViewMut<'_>) -> Result<(), ConvError> + Sync,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
     let [a_len, b_len, out_len] = operand_lens(op, g);
     let mut cursor = Cursor::default();
@@ -62,7 +62,7 @@ fn distances_of(
     let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, g, &operands)).collect();
     let mut distance = |accumulate, times| -> Result<f64, ConvError> {
         let ([a, b], [to, workspace]) = arena.lease([a, b], [out, workspace]).expect("spans side by side");
-        device.run(|| run([a, b], to, accumulate, workspace));
+        device.run(|| run([a, b], to, accumulate, workspace))?;
         device.check()?;
         Ok(draw::distance(&arena.read(out)?, &draws, &exact, times))
     };

@@ -3,7 +3,8 @@
 //! Every operation is a circular convolution of tiles. Where it is a correlation, one operand is read backwards, so that
 //! the same product and the same cut serve all three.
 
-use super::{super::super::ConvOp, bins::BIN, product::Axis};
+use super::{bins::BIN, product::ProductAxis};
+use crate::conv::ConvOp;
 use std::ops::Range;
 use tensor::ConvGeometry;
 
@@ -70,7 +71,7 @@ pub(super) enum Right {
 
 /// The work of one call with tiles of `t` x `t`.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct Tiling {
     pub(super) t: usize,
     pub(super) op: ConvOp,
     pub(super) geometry: ConvGeometry,
@@ -90,8 +91,8 @@ pub(super) struct Plan {
     pub(super) result: [usize; 2],
 }
 
-impl Plan {
-    /// The plan, or `None` where the algorithm does not apply: strides, dilations, filters larger than half a tile.
+impl Tiling {
+    /// The tiling, or `None` where the algorithm does not apply: strides, dilations, filters larger than half a tile.
     pub(super) fn new(op: ConvOp, g: &ConvGeometry, t: usize) -> Option<Self> {
         let filter = [g.r, g.s];
         if g.stride != [1, 1] || g.dilation != [1, 1] || g.r.max(g.s) > t / 2 {
@@ -188,11 +189,11 @@ impl Plan {
 
     /// Where the rows and the terms of a product lie in the spectra of the left operand: tiles follow each other with all
     /// their channels, and the backward pass of the filter sums over the tiles.
-    pub(super) fn left_axes(&self) -> [Axis; 2] {
-        let tiles = Axis::every(self.left.blocks() * BIN);
+    pub(super) fn left_axes(&self) -> [ProductAxis; 2] {
+        let tiles = ProductAxis::every(self.left.blocks() * BIN);
         match self.right {
-            Right::Filter => [tiles, Axis::CHANNELS],
-            Right::Images(_) => [Axis::CHANNELS, tiles],
+            Right::Filter => [tiles, ProductAxis::CHANNELS],
+            Right::Images(_) => [ProductAxis::CHANNELS, tiles],
         }
     }
 
@@ -210,14 +211,6 @@ impl Plan {
     pub(super) fn result_tile<'a>(&self, spectra: &'a [f32], index: usize) -> &'a [f32] {
         let len = self.half() * self.result[0] * BIN;
         &spectra[index * len..][..len]
-    }
-
-    /// Floats of row spectra of filters, which depend on nothing else.
-    pub(super) fn prepared_len(&self) -> usize {
-        match &self.right {
-            Right::Filter => self.filter_len(),
-            Right::Images(_) => 0,
-        }
     }
 
     /// Lengths of the spectra of the right operand, of the left operand, the row spectra of the result, and the scratch of
@@ -250,7 +243,7 @@ impl Plan {
         multiply.max(tile).max(taps)
     }
 
-    /// Floats between the columns of a tile of which the rows are transformed (odd in [`BIN`]s, see [`Plan::plane`]).
+    /// Floats between the columns of a tile of which the rows are transformed (odd in [`BIN`]s, see [`Tiling::plane`]).
     pub(super) fn column_stride(&self) -> usize {
         (self.t + 1) * BIN
     }
