@@ -34,7 +34,7 @@ pub use format::{Dtype, Element, Format, Layout};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use space::{ALIGNMENT, Space};
 pub use span::{Cursor, Span};
-pub use staging::{Setting, Staging};
+pub use staging::{HostBuffer, Setting, Staging};
 pub use tensor_type::TensorType;
 pub use view::{Address, TaggedBytes, View, ViewMut};
 

@@ -13,7 +13,7 @@ mod convolution;
 mod run;
 
 use crate::{
-    layers::{self, BuildOptions, Declaration, InPlace, Layer},
+    layers::{self, BuildOptions, Declaration, InPlace, Role},
     spec::{NetSpec, Phase},
 };
 use convolution::{Installed, configurations, install};
@@ -88,7 +88,7 @@ impl Case {
         format!("layer {{ name: 'l' type: '{}'{blobs} {} }}", self.type_name, self.fields)
     }
 
-    fn build(&self, device: &Device) -> Box<dyn Layer> {
+    fn build(&self, device: &Device) -> Role {
         let net = NetSpec::parse(Path::new("case.prototxt"), &self.text()).unwrap().for_phase(self.phase);
         assert_eq!(net.warnings, [], "{}", self.text());
         let options = BuildOptions { device: device.clone(), seed: 5, synthetic: None };
@@ -120,7 +120,7 @@ impl Case {
         let mut layer = self.build(device);
         let shapes: Vec<TensorType> = self.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
         layer.declare(&shapes).unwrap_or_else(|error| panic!("{}: {error}", self.text()));
-        let configurations = match layer.planned() {
+        let configurations = match layer.convolution() {
             None => vec![None],
             Some(planned) => configurations(device, planned).into_iter().map(Some).collect(),
         };
@@ -145,7 +145,7 @@ fn spread(values: &[f32], gap: f32) -> Vec<f32> {
 struct Subject<'a> {
     case: &'a Case,
     configuration: Option<&'a Installed>,
-    layer: Box<dyn Layer>,
+    layer: Role,
     device: Device,
     /// Where it runs, made with the first pass.
     arena: Option<Arena>,
@@ -176,7 +176,7 @@ impl<'a> Subject<'a> {
         let declaration = layer.declare(&shapes).unwrap();
         let scratch = match configuration {
             None => declaration.scratch,
-            Some(configuration) => install(layer.as_mut(), &device, configuration),
+            Some(configuration) => install(&mut layer, &device, configuration),
         };
         let params = |learned: bool| declaration.params.iter().filter(move |param| param.learned == learned);
         let learned: Vec<Vec<f32>> =

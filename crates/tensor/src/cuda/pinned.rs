@@ -169,7 +169,7 @@ mod tests {
         let mut arena = Arena::unset(cuda.stream(), cursor.end()).unwrap();
         let mut slab = Pinned::new(&cuda, 2 * LEN).unwrap();
         let [computed, copied] = [cuda.event().unwrap(), copies.event().unwrap()];
-        let mut work = |arena: &mut Arena, slab: &Pinned| -> Result<(), CudaError> {
+        let work = |arena: &mut Arena, slab: &Pinned| -> Result<(), CudaError> {
             let ([from], [to]) = arena.lease([kept], [gone]).unwrap();
             computed.record()?;
             copies.wait(&computed)?;

@@ -176,6 +176,7 @@ impl Subject<'_> {
                 tops: leases.writes(&tops),
                 params: leases.reads(params),
                 state: leases.writes(&state),
+                rectify: false,
                 saved: leases.write(),
                 scratch: leases.write(),
             };
@@ -223,6 +224,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: leases.gradients(&trains),
                 state: leases.reads(state),
+                rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };
@@ -249,6 +251,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: Vec::new(),
                 state: Vec::new(),
+                rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };

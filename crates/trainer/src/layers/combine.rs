@@ -14,12 +14,11 @@ use tensor::{Accumulate, Device, TensorType};
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise {
     operation: EltwiseOperation,
-    relu: bool,
 }
 
 impl Eltwise {
     pub(super) fn new(params: EltwiseParams) -> Self {
-        Self { operation: params.operation, relu: false }
+        Self { operation: params.operation }
     }
 
     fn coefficients(&self, bottoms: usize) -> Vec<f32> {
@@ -35,10 +34,12 @@ impl Layer for Eltwise {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
+        let is_sum = matches!(self.operation, EltwiseOperation::Sum { .. });
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
             gradients: vec![true; bottoms.len()],
-            needs_bottom: !matches!(self.operation, EltwiseOperation::Sum { .. }),
+            needs_bottom: !is_sum,
+            absorbs: if is_sum { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::default()
         })
     }
@@ -47,7 +48,7 @@ impl Layer for Eltwise {
         let y = io.tops.remove(0);
         match &self.operation {
             EltwiseOperation::Sum { .. } => {
-                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), self.relu, y);
+                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), io.rectify, y);
             }
             EltwiseOperation::Product => eltwise::product(device, &io.bottoms, y),
             EltwiseOperation::Max => eltwise::maximum(device, &io.bottoms, y),
@@ -73,16 +74,6 @@ impl Layer for Eltwise {
             }
         }
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        match self.operation {
-            EltwiseOperation::Sum { .. } => {
-                self.relu = true;
-                Absorbed::Forward
-            }
-            EltwiseOperation::Product | EltwiseOperation::Max => Absorbed::No,
-        }
     }
 }
 

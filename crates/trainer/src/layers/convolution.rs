@@ -1,6 +1,6 @@
 //! `Convolution`: the layer that this project is about. Its kernels run as the plan says.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, PlannedLayer};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
     AxisExtents, bias,
@@ -18,21 +18,19 @@ struct Installed {
 }
 
 /// y = x ⋆ w + b. Backward needs x.
-pub(super) struct Convolution {
+pub struct Convolution {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
     /// What x, w and y consist of.
     format: Format,
     installed: [Option<Installed>; 3],
     timed: bool,
-    /// Whether a ReLU goes with the bias.
-    relu: bool,
 }
 
 impl Convolution {
     pub(super) fn new(params: ConvolutionParams) -> Self {
         let installed = [None, None, None];
-        Self { params, geometry: None, format: Format::default(), installed, timed: false, relu: false }
+        Self { params, geometry: None, format: Format::default(), installed, timed: false }
     }
 
     fn geometry(&self) -> ConvGeometry {
@@ -89,6 +87,8 @@ impl Layer for Convolution {
             params: std::iter::once(filter).chain(p.bias_term.then_some(bias)).collect(),
             gradients: vec![true],
             needs_bottom: true,
+            // With the bias.
+            absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::default()
         })
     }
@@ -98,7 +98,7 @@ impl Layer for Convolution {
         let y = (io.tops[0].reborrow(), Accumulate::Replace);
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
-            bias::forward_in_place(device, &channels(&g), b, self.relu, io.tops[0].reborrow());
+            bias::forward_in_place(device, &channels(&g), b, io.rectify, io.tops[0].reborrow());
         }
         Ok(())
     }
@@ -120,19 +120,11 @@ impl Layer for Convolution {
         }
         Ok(())
     }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        self.relu = self.params.bias_term;
-        if self.relu { Absorbed::Forward } else { Absorbed::No }
-    }
-
-    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
-        Some(self)
-    }
 }
 
-impl PlannedLayer for Convolution {
-    fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
+impl Convolution {
+    /// The kernel of `op` on `device`, named after `layer`.
+    pub fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
         let g = self.geometry();
         let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
         let math = match device {
@@ -142,7 +134,12 @@ impl PlannedLayer for Convolution {
         Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
     }
 
-    fn install(
+    /// Fixes how `op` will run, with a workspace that begins `offset` bytes into the scratch of its step. Returns the
+    /// workspace it takes.
+    ///
+    /// # Errors
+    /// A configuration that does not fit the kernel, or names an unknown algorithm.
+    pub fn install(
         &mut self,
         device: &Device,
         op: ConvOp,
@@ -155,11 +152,13 @@ impl PlannedLayer for Convolution {
         Ok(workspace)
     }
 
-    fn time_kernels(&mut self, wanted: bool) {
+    /// Whether kernels are to note when they begin and end.
+    pub fn time_kernels(&mut self, wanted: bool) {
         self.timed = wanted;
     }
 
-    fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
+    /// When the kernel of `op` last began and ended; `None` if nobody asked before, or it has not run since.
+    pub fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
         self.installed[op as usize].as_mut()?.marks.take()
     }
 }

@@ -1,6 +1,6 @@
 //! Layers that work element by element on one blob, in place if asked to: `ReLU` and `Dropout`.
 
-use super::{Absorbed, Backward, Declaration, Forward, InPlace, Layer, Need};
+use super::{Backward, Declaration, Forward, InPlace, Layer, Need};
 use crate::{
     error::BoxError,
     spec::{Phase, ReluParams},
@@ -12,19 +12,13 @@ use cudnn_layers::{
 use tensor::{Accumulate, Device, TensorType, View};
 
 /// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
-pub struct Relu {
+pub(super) struct Relu {
     slope: f32,
-    absorbed: Absorbed,
 }
 
 impl Relu {
     pub(super) fn new(params: ReluParams) -> Self {
-        Self { slope: params.negative_slope, absorbed: Absorbed::No }
-    }
-
-    /// Takes note of what the layer before does in this one's place.
-    pub(crate) fn absorbed(&mut self, by_the_layer_before: Absorbed) {
-        self.absorbed = by_the_layer_before;
+        Self { slope: params.negative_slope }
     }
 }
 
@@ -38,14 +32,12 @@ impl Layer for Relu {
             gradients: vec![true],
             needs_top: Need::Sign,
             in_place: InPlace::KeepsSign,
+            rectifies: self.slope == 0.0,
             ..Declaration::default()
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        if self.absorbed != Absorbed::No {
-            return Ok(());
-        }
         let y = io.tops.remove(0);
         match io.bottoms.first() {
             Some(&x) => activation::forward(device, self.slope, x, y),
@@ -55,9 +47,6 @@ impl Layer for Relu {
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        if self.absorbed == Absorbed::Both {
-            return Ok(());
-        }
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         match io.top_diffs.first() {
             Some(_) => {
@@ -66,10 +55,6 @@ impl Layer for Relu {
             None => activation::backward_in_place(device, self.slope, io.tops[0], dx.diff),
         }
         Ok(())
-    }
-
-    fn as_relu(&mut self) -> Option<&mut Relu> {
-        (self.slope == 0.0).then_some(self)
     }
 }
 

@@ -9,13 +9,11 @@ use tensor::{Device, TensorType};
 pub(super) struct InnerProductLayer {
     params: InnerProductParams,
     extents: Option<InnerProduct>,
-    /// Whether a ReLU goes with the bias.
-    relu: bool,
 }
 
 impl InnerProductLayer {
     pub(super) fn new(params: InnerProductParams) -> Self {
-        Self { params, extents: None, relu: false }
+        Self { params, extents: None }
     }
 
     fn extents(&self) -> InnerProduct {
@@ -41,6 +39,8 @@ impl Layer for InnerProductLayer {
                 .collect(),
             gradients: vec![true],
             needs_bottom: true,
+            // With the bias.
+            absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::default()
         })
     }
@@ -48,7 +48,7 @@ impl Layer for InnerProductLayer {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let b = io.params.get(1).copied();
         let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
-        inner_product::forward(device, &self.extents(), x, w, b, self.relu, y);
+        inner_product::forward(device, &self.extents(), x, w, b, io.rectify, y);
         Ok(())
     }
 
@@ -65,10 +65,5 @@ impl Layer for InnerProductLayer {
             inner_product::backward_data(device, &extents, dy, io.params[0], dx.diff, dx.accumulate);
         }
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        self.relu = self.params.bias_term;
-        if self.relu { Absorbed::Forward } else { Absorbed::No }
     }
 }

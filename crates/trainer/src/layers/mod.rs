@@ -16,14 +16,14 @@ mod softmax;
 mod source;
 
 use crate::{
-    data::DataSummary,
     error::{BoxError, NetError},
     spec::{Filler, LayerKind, LayerSpec, NetSpec},
 };
-use cudnn_layers::conv::ConvOp;
-use elementwise::Relu;
-use planner::{Configuration, Kernel};
-use tensor::{Accumulate, Device, Mark, Space, TensorType, View, ViewMut};
+use std::ops::{Deref, DerefMut};
+use tensor::{Accumulate, Device, Space, TensorType, View, ViewMut};
+
+pub use convolution::Convolution;
+pub use source::DataLayer;
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,11 @@ pub struct Declaration {
     pub scratch: [Space; 2],
     /// Whether a top may take the place of its bottom.
     pub in_place: InPlace,
-    /// Whether the tops are filled once and never change: then nothing may overwrite them.
+    /// How much of a ReLU that follows in place the layer can take over.
+    pub absorbs: Absorbed,
+    /// Whether the layer is a ReLU of slope 0, which one before it can take over.
+    pub rectifies: bool,
+    /// Whether the tops are filled once in an arena and never change: then nothing may overwrite them.
     pub constant: bool,
     /// For each top, its weight in the objective; empty unless the layer is a loss.
     pub loss_weights: Vec<f32>,
@@ -112,6 +116,8 @@ pub struct Forward<'a> {
     pub params: Vec<View<'a>>,
     /// Persistent state.
     pub state: Vec<ViewMut<'a>>,
+    /// Whether the layer takes over the ReLU that follows, as far as it [declared](Declaration::absorbs).
+    pub rectify: bool,
     /// What backward will find again.
     pub saved: ViewMut<'a>,
     /// Scratch or workspace of this step.
@@ -137,6 +143,8 @@ pub struct Backward<'a> {
     pub param_diffs: Vec<Option<Gradient<'a>>>,
     /// Persistent state.
     pub state: Vec<View<'a>>,
+    /// As in [`Forward::rectify`].
+    pub rectify: bool,
     /// What forward saved.
     pub saved: View<'a>,
     /// Scratch or workspace of this step.
@@ -162,7 +170,7 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// How much of a ReLU that follows in place a layer takes over.
+/// How much of a ReLU of slope 0 the layer before it takes over: what saves passes over memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absorbed {
     /// Nothing.
@@ -210,75 +218,50 @@ pub trait Layer: Send {
         let _ = (device, io);
         unreachable!("a layer that declares no gradient has no backward pass")
     }
+}
 
-    /// The layer as a ReLU that one before it may absorb.
-    fn as_relu(&mut self) -> Option<&mut Relu> {
-        None
+/// A layer, by what its net does with it besides its passes.
+pub enum Role {
+    /// Nothing.
+    Plain(Box<dyn Layer>),
+    /// Plans its kernels.
+    Convolution(Box<Convolution>),
+    /// Keeps its position in a data set.
+    Data(Box<DataLayer>),
+}
+
+impl Role {
+    /// The layer as one whose kernels are planned.
+    pub fn convolution(&mut self) -> Option<&mut Convolution> {
+        if let Self::Convolution(layer) = self { Some(layer) } else { None }
     }
 
-    /// Takes over the ReLU of slope 0 that follows in place, as far as that saves passes over memory. Called after
-    /// [`Layer::declare`], if nobody else reads the layer's top.
-    fn absorb_relu(&mut self) -> Absorbed {
-        Absorbed::No
-    }
-
-    /// The layer as one whose kernels are planned, if it is a convolution.
-    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
-        None
-    }
-
-    /// What the layer reads, if it reads a data set.
-    fn data(&self) -> Option<DataSummary> {
-        None
-    }
-
-    /// Where the next sample comes from, for a layer that reads a data set: samples consumed so far.
-    fn position(&self) -> Option<u64> {
-        None
-    }
-
-    /// Continues reading at `position`.
-    fn set_position(&mut self, position: u64) {
-        let _ = position;
-    }
-
-    /// A number for the contents of the data set, for a layer that reads one.
-    fn data_digest(&self) -> Option<u32> {
-        None
-    }
-
-    /// Takes note that the net goes to another arena: what was filled once has to be filled again.
-    fn enter_arena(&mut self) {}
-
-    /// Bytes of host memory that the layer holds outside the arena: a data set, mini-batches prepared ahead.
-    fn host_bytes(&self) -> u64 {
-        0
+    /// The layer as one that reads a data set.
+    pub fn data(&self) -> Option<&DataLayer> {
+        if let Self::Data(layer) = self { Some(layer) } else { None }
     }
 }
 
-/// A layer whose kernels are planned.
-pub trait PlannedLayer {
-    /// The kernel of `op` on `device`, named after `layer`.
-    fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel;
+impl Deref for Role {
+    type Target = dyn Layer;
 
-    /// Fixes how `op` will run, with a workspace that begins `offset` bytes into the scratch of its step. Returns the
-    /// workspace it takes.
-    ///
-    /// # Errors
-    /// A configuration that does not fit the kernel, or names an unknown algorithm.
-    fn install(
-        &mut self,
-        device: &Device,
-        op: ConvOp,
-        configuration: &Configuration,
-        offset: usize,
-    ) -> Result<Space, BoxError>;
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Plain(layer) => &**layer,
+            Self::Convolution(layer) => &**layer,
+            Self::Data(layer) => &**layer,
+        }
+    }
+}
 
-    /// Whether kernels are to note when they begin and end.
-    fn time_kernels(&mut self, wanted: bool);
-
-    /// When the kernel of `op` last began and ended; `None` if nobody asked before, or it has not run since.
-    fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]>;
+impl DerefMut for Role {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Plain(layer) => &mut **layer,
+            Self::Convolution(layer) => &mut **layer,
+            Self::Data(layer) => &mut **layer,
+        }
+    }
 }
 
 /// What layers are built with, besides their specification.
@@ -308,7 +291,7 @@ pub struct SyntheticData {
 ///
 /// # Errors
 /// Data that cannot be opened; the message names the layer and its line.
-pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, NetError> {
+pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
     let fault = |message: String| NetError::Layer {
         location: layer.location.clone(),
         layer: layer.name.clone(),
@@ -325,15 +308,21 @@ pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result
 }
 
 /// Every layer type there is.
-fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, BoxError> {
+fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, BoxError> {
     use LayerKind as Kind;
     let (phase, seed) = (net.state.phase, options.seed);
-    Ok(match &layer.kind {
+    let plain: Box<dyn Layer> = match &layer.kind {
+        Kind::Convolution(params) => {
+            return Ok(Role::Convolution(Box::new(Convolution::new(params.clone()))));
+        }
+        Kind::Data(params) => {
+            return Ok(Role::Data(Box::new(DataLayer::data((net, layer), params, options)?)));
+        }
+        Kind::ImageData(params) => {
+            return Ok(Role::Data(Box::new(DataLayer::images((net, layer), params, options)?)));
+        }
         Kind::Input(params) => Box::new(source::FilledData::input(layer, params, seed)),
         Kind::DummyData(params) => Box::new(source::FilledData::dummy(layer, params, seed)),
-        Kind::Data(params) => source::data((net, layer), params, options)?,
-        Kind::ImageData(params) => source::image_data((net, layer), params, options)?,
-        Kind::Convolution(params) => Box::new(convolution::Convolution::new(params.clone())),
         Kind::InnerProduct(params) => Box::new(inner_product::InnerProductLayer::new(params.clone())),
         Kind::ReLU(params) => Box::new(elementwise::Relu::new(*params)),
         Kind::Dropout(params) => {
@@ -354,5 +343,6 @@ fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<
         Kind::Accuracy(params) => Box::new(softmax::Accuracy::new(*params)),
         Kind::Flatten(params) => Box::new(shape::Reshape::Flatten(*params)),
         Kind::Reshape(params) => Box::new(shape::Reshape::Replace(params.clone())),
-    })
+    };
+    Ok(Role::Plain(plain))
 }

@@ -18,15 +18,13 @@ pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
     extents: Option<AxisExtents>,
-    /// Whether a ReLU goes with both passes.
-    relu: bool,
 }
 
 impl BatchNorm {
     pub(super) fn new(params: BatchNormParams, phase: Phase) -> Self {
         let running = params.use_global_stats.unwrap_or(phase == Phase::Test);
         let statistics = if running { Statistics::Running } else { Statistics::Batch };
-        Self { params, statistics, extents: None, relu: false }
+        Self { params, statistics, extents: None }
     }
 
     fn extents(&self) -> AxisExtents {
@@ -62,6 +60,7 @@ impl Layer for BatchNorm {
             always_propagates: true,
             needs_bottom: true,
             saved: batch_norm::saved(&extents),
+            absorbs: Absorbed::Both,
             ..Declaration::default()
         })
     }
@@ -78,12 +77,14 @@ impl Layer for BatchNorm {
                 let moving_average_fraction = self.params.moving_average_fraction;
                 let running = RunningMut { mean, variance, factor, moving_average_fraction };
                 let running = Some(running);
-                batch_norm::forward_training(device, &extents, eps, x, affine, self.relu, y, saved, running);
+                batch_norm::forward_training(device, &extents, eps, x, affine, io.rectify, y, saved, running);
             }
             Statistics::Running => {
                 let running =
                     Running { mean: mean.as_view(), variance: variance.as_view(), factor: factor.as_view() };
-                batch_norm::forward_inference(device, &extents, eps, x, affine, self.relu, running, y, saved);
+                batch_norm::forward_inference(
+                    device, &extents, eps, x, affine, io.rectify, running, y, saved,
+                );
             }
         }
         Ok(())
@@ -103,18 +104,13 @@ impl Layer for BatchNorm {
             x,
             io.saved,
             affine(&io.params),
-            self.relu,
+            io.rectify,
             dy,
             dx.diff,
             dx.accumulate,
             gradients,
         );
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        self.relu = true;
-        Absorbed::Both
     }
 }
 
@@ -154,13 +150,11 @@ fn affine_gradients<'a>(
 pub(super) struct Scale {
     params: ScaleParams,
     extents: Option<AxisExtents>,
-    /// Whether a ReLU goes with forward.
-    relu: bool,
 }
 
 impl Scale {
     pub(super) fn new(params: ScaleParams) -> Self {
-        Self { params, extents: None, relu: false }
+        Self { params, extents: None }
     }
 }
 
@@ -184,6 +178,7 @@ impl Layer for Scale {
             params,
             gradients: vec![true],
             needs_bottom: true,
+            absorbs: Absorbed::Forward,
             ..Declaration::default()
         })
     }
@@ -191,7 +186,7 @@ impl Layer for Scale {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let extents = self.extents.expect("a layer is declared before it is used");
         let affine = Affine { gamma: io.params[0], beta: io.params.get(1).copied() };
-        scale::forward(device, &extents, affine, self.relu, io.bottoms[0], io.tops.remove(0));
+        scale::forward(device, &extents, affine, io.rectify, io.bottoms[0], io.tops.remove(0));
         Ok(())
     }
 
@@ -206,10 +201,5 @@ impl Layer for Scale {
             scale::backward(device, &extents, io.params[0], dy, dx.diff, dx.accumulate);
         }
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        self.relu = true;
-        Absorbed::Forward
     }
 }

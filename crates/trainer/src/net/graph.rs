@@ -2,7 +2,7 @@
 
 use crate::{
     error::NetError,
-    layers::{Declaration, InPlace, Layer, Need, ParamDeclaration},
+    layers::{Absorbed, Declaration, InPlace, Layer, Need, ParamDeclaration, Role},
     prototxt::Location,
     spec::{LayerSpec, NetSpec, ParamSpec},
 };
@@ -65,6 +65,10 @@ pub struct Node {
     pub in_place: bool,
     /// Whether it runs backward.
     pub backward: bool,
+    /// Whether it takes over the ReLU that follows.
+    pub rectify: bool,
+    /// How much of it, a ReLU, the layer before takes over.
+    pub absorbed: Absorbed,
     /// For each bottom, whether it computes that gradient.
     pub propagates: Vec<bool>,
 }
@@ -87,10 +91,10 @@ impl Graph {
     /// # Errors
     /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one name, a
     /// shape that does not fit or is larger than any memory, a shared parameter of another shape.
-    pub fn build(spec: &NetSpec, layers: &mut [Box<dyn Layer>], backward: bool) -> Result<Self, NetError> {
+    pub fn build(spec: &NetSpec, layers: &mut [Role], backward: bool) -> Result<Self, NetError> {
         let mut builder = Builder::new(spec);
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
-            builder.add(layer_spec, layer.as_mut())?;
+            builder.add(layer_spec, &mut **layer)?;
         }
         let mut graph = builder.graph;
         if backward {
@@ -241,6 +245,8 @@ impl<'a> Builder<'a> {
             declaration,
             in_place: false,
             backward: false,
+            rectify: false,
+            absorbed: Absorbed::No,
         });
         Ok(())
     }

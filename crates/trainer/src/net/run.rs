@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::NetError,
-    layers::{Backward, Forward, Gradient, Need},
+    layers::{Absorbed, Backward, Forward, Gradient, Need},
 };
 use cudnn_layers::{sgd, softmax::labels::device_fault};
 use tensor::{Accumulate, Arena, Span, ViewMut, cuda::CudaError};
@@ -39,12 +39,15 @@ impl Net {
         let pass = Pass::Forward;
         for index in (0..self.layers.len()).filter(|&node| self.graph.nodes[node].bottoms.is_empty()) {
             let node = &self.graph.nodes[index];
-            let spans: Vec<Span> = node.tops.iter().map(|&value| layout.data[value]).collect();
-            let uploaded = match arena.lease_all(&[], &spans) {
-                Ok((_, tops)) => self.layers[index].upload(&self.device, number, tops),
-                Err(error) => Err(error.into()),
-            };
-            uploaded.map_err(|source| NetError::Run { layer: node.name.clone(), source })?;
+            if !self.filled[index] {
+                let spans: Vec<Span> = node.tops.iter().map(|&value| layout.data[value]).collect();
+                let uploaded = match arena.lease_all(&[], &spans) {
+                    Ok((_, tops)) => self.layers[index].upload(&self.device, number, tops),
+                    Err(error) => Err(error.into()),
+                };
+                uploaded.map_err(|source| NetError::Run { layer: node.name.clone(), source })?;
+                self.filled[index] = node.declaration.constant;
+            }
             observe(Step { node: index, pass })?;
         }
         Ok(())
@@ -96,6 +99,7 @@ impl Net {
             }
             let requests = Requests { net: self, layout, arena, step, scratch: layout.scratch[index] };
             let result = match pass {
+                _ if requests.is_done_already() => Ok(()),
                 Pass::Forward => requests.forward(),
                 Pass::Backward => requests.backward(iteration),
             };
@@ -168,6 +172,15 @@ struct Requests<'a> {
 type Result<T, E = crate::error::BoxError> = std::result::Result<T, E>;
 
 impl Requests<'_> {
+    /// Whether the layer before has done this one's work.
+    fn is_done_already(&self) -> bool {
+        let absorbed = self.net.graph.nodes[self.step.node].absorbed;
+        match self.step.pass {
+            Pass::Forward => absorbed != Absorbed::No,
+            Pass::Backward => absorbed == Absorbed::Both,
+        }
+    }
+
     fn forward(self) -> Result<()> {
         let Requests { net, layout, arena, step, scratch } = self;
         let node = &net.graph.nodes[step.node];
@@ -187,6 +200,7 @@ impl Requests<'_> {
             tops: writes.by_ref().take(node.tops.len()).collect(),
             params: reads.collect(),
             state: writes.by_ref().take(state.len()).collect(),
+            rectify: node.rectify,
             saved: writes.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
@@ -234,6 +248,7 @@ impl Requests<'_> {
             params: reads.by_ref().take(learned.len()).collect(),
             param_diffs: gradients(&param_diffs, &mut writes),
             state: reads.by_ref().take(state.len()).collect(),
+            rectify: node.rectify,
             saved: reads.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };

@@ -391,3 +391,103 @@ fn data_layers_refuse_what_cannot_work() {
         assert_eq!(net_error(&text), format!("net.prototxt:1: {expected}"), "{text}");
     }
 }
+
+/// Snapshots hold digests of these texts: if one changed, every resumed training would seem to be another one.
+#[test]
+fn the_texts_that_snapshots_know_layers_by_stay() {
+    let cases = [
+        ("Input", "input_param { shape { dim: 2 } }", "Input(InputParams { shapes: [[2]] })"),
+        (
+            "DummyData",
+            "dummy_data_param { shape { dim: 2 } data_filler { type: 'uniform' } }",
+            "DummyData(DummyDataParams { shapes: [[2]], fillers: [Uniform { min: 0.0, max: 1.0 }] \
+             })",
+        ),
+        (
+            "ImageData",
+            "top: 'l' image_data_param { source: 's' new_height: 3 new_width: 4 }",
+            "ImageData(ImageDataParams { source: \"s\", root_folder: \"\", batch_size: 1, \
+             rand_skip: 0, shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
+             true, transform: TransformParams { resize: None, crop_size: None, mirror: false, \
+             mean: Zero, scale: 1.0 } })",
+        ),
+        (
+            "Data",
+            "data_param { source: 's' batch_size: 2 } transform_param { mean_value: 1 mirror: true }",
+            "Data(DataParams { source: \"s\", batch_size: 2, backend: LevelDb, rand_skip: 0, \
+             transform: TransformParams { resize: None, crop_size: None, mirror: true, mean: \
+             Values([1.0]), scale: 1.0 } })",
+        ),
+        (
+            "Convolution",
+            "convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: 'msra' } }",
+            "Convolution(ConvolutionParams { num_output: 2, kernel: HeightWidth { h: 3, w: 3 }, \
+             pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 }, dilation: \
+             HeightWidth { h: 1, w: 1 }, group: 1, bias_term: true, weight_filler: Msra { \
+             variance_norm: FanIn }, bias_filler: Constant { value: 0.0 } })",
+        ),
+        (
+            "InnerProduct",
+            "inner_product_param { num_output: 2 }",
+            "InnerProduct(InnerProductParams { num_output: 2, bias_term: true, weight_filler: \
+             Constant { value: 0.0 }, bias_filler: Constant { value: 0.0 }, axis: 1, transpose: \
+             false })",
+        ),
+        ("ReLU", "", "ReLU(ReluParams { negative_slope: 0.0 })"),
+        (
+            "Pooling",
+            "pooling_param { pool: AVE kernel_size: 2 }",
+            "Pooling(PoolingParams { method: Average, window: Sliding { kernel: HeightWidth { h: \
+             2, w: 2 }, pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 } }, \
+             round_mode: Ceil })",
+        ),
+        (
+            "LRN",
+            "",
+            "LRN(LrnParams { local_size: 5, alpha: 1.0, beta: 0.75, k: 1.0, norm_region: \
+             AcrossChannels })",
+        ),
+        (
+            "BatchNorm",
+            "batch_norm_param { scale_bias: true }",
+            "BatchNorm(BatchNormParams { use_global_stats: None, moving_average_fraction: 0.999, \
+             eps: 1e-5, scale_bias: Some(ScaleBias { scale_filler: Constant { value: 1.0 }, \
+             bias_filler: Constant { value: 0.0 } }) })",
+        ),
+        (
+            "Scale",
+            "",
+            "Scale(ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: Constant { \
+             value: 1.0 }, bias_filler: Constant { value: 0.0 } })",
+        ),
+        (
+            "Eltwise",
+            "bottom: 'z' eltwise_param { coeff: 1 coeff: 2 }",
+            "Eltwise(EltwiseParams { operation: Sum { coefficients: [1.0, 2.0] } })",
+        ),
+        ("Concat", "", "Concat(ConcatParams { axis: 1 })"),
+        ("Split", "", "Split"),
+        ("Dropout", "", "Dropout(DropoutParams { ratio: 0.5 })"),
+        ("Softmax", "", "Softmax(SoftmaxParams { axis: 1 })"),
+        (
+            "SoftmaxWithLoss",
+            "bottom: 'l'",
+            "SoftmaxWithLoss(SoftmaxWithLossParams { axis: 1, ignore_label: None, normalization: \
+             Valid })",
+        ),
+        ("Accuracy", "bottom: 'l'", "Accuracy(AccuracyParams { top_k: 1, axis: 1, ignore_label: None })"),
+        ("Flatten", "", "Flatten(FlattenParams { axis: 1, end_axis: -1 })"),
+        (
+            "Reshape",
+            "reshape_param { shape { dim: 0 dim: -1 } }",
+            "Reshape(ReshapeParams { dims: [0, -1], axis: 0, num_axes: -1 })",
+        ),
+    ];
+    for (name, fields, expected) in cases {
+        let is_data = ["Input", "DummyData", "ImageData", "Data"].contains(&name);
+        let bottom = if is_data { "" } else { "bottom: 'x'" };
+        let text = format!("layer {{ name: 'l' type: '{name}' {bottom} top: 'y' {fields} }}");
+        assert_eq!(format!("{:?}", net(&text).layers[0].kind), expected, "{text}");
+    }
+    assert_eq!(cases.len(), LayerKind::TYPES.len());
+}
