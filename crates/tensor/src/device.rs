@@ -33,14 +33,6 @@ impl Device {
         }
     }
 
-    /// Whether what is asked for is being recorded, to be done over and over without the host.
-    pub fn is_recording(&self) -> bool {
-        match self {
-            Device::Cpu(_) => false,
-            Device::Cuda(cuda) => cuda.is_recording(),
-        }
-    }
-
     /// Waits for all work asked for so far. The processor's is always done.
     ///
     /// # Errors

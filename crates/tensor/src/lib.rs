@@ -48,3 +48,12 @@ pub enum Accumulate {
     /// The result is added to the output's old values.
     Add,
 }
+
+/// A gradient to be written or added to.
+#[derive(Debug)]
+pub struct Gradient<'a> {
+    /// Its elements.
+    pub diff: ViewMut<'a>,
+    /// Whether an earlier step has already contributed.
+    pub accumulate: Accumulate,
+}

@@ -172,6 +172,7 @@ impl Subject<'_> {
         let mut after = blobs.run(&self.device, &mut self.arena, scratch, poison, |mut leases| {
             let io = Forward {
                 iteration: self.iteration.view(),
+                repeat: false,
                 bottoms: leases.reads(bottoms),
                 tops: leases.writes(&tops),
                 params: leases.reads(params),

@@ -38,22 +38,14 @@ impl Layer for Relu {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let y = io.tops.remove(0);
-        match io.bottoms.first() {
-            Some(&x) => activation::forward(device, self.slope, x, y),
-            None => activation::forward_in_place(device, self.slope, y),
-        }
+        activation::forward(device, self.slope, io.bottoms.first().copied(), io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        match io.top_diffs.first() {
-            Some(_) => {
-                activation::backward(device, self.slope, io.tops[0], io.top_diff(), dx.diff, dx.accumulate)
-            }
-            None => activation::backward_in_place(device, self.slope, io.tops[0], dx.diff),
-        }
+        let dy = io.top_diffs.first().map(|_| io.top_diff());
+        activation::backward(device, self.slope, io.tops[0], dy, dx.diff, dx.accumulate);
         Ok(())
     }
 }

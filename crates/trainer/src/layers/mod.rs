@@ -15,12 +15,14 @@ mod shape;
 mod softmax;
 mod source;
 
+pub use tensor::Gradient;
+
 use crate::{
     error::{BoxError, NetError},
     spec::{Filler, LayerKind, LayerSpec, NetSpec},
 };
 use std::ops::{Deref, DerefMut};
-use tensor::{Accumulate, Device, Space, TensorType, View, ViewMut};
+use tensor::{Device, Space, TensorType, View, ViewMut};
 
 pub use convolution::Convolution;
 pub use source::DataLayer;
@@ -108,6 +110,8 @@ impl InPlace {
 pub struct Forward<'a> {
     /// Completed iterations: the bytes of a `u64`, in the device's memory.
     pub iteration: View<'a>,
+    /// Whether this iteration has run the step before: the tops are to be the same again, and nothing else is to change.
+    pub repeat: bool,
     /// Bottoms; none in place, where the top holds the bottom's data.
     pub bottoms: Vec<View<'a>>,
     /// Tops.
@@ -149,15 +153,6 @@ pub struct Backward<'a> {
     pub saved: View<'a>,
     /// Scratch or workspace of this step.
     pub scratch: ViewMut<'a>,
-}
-
-/// A gradient to be written or added to.
-#[derive(Debug)]
-pub struct Gradient<'a> {
-    /// Its elements.
-    pub diff: ViewMut<'a>,
-    /// Whether an earlier step has already contributed.
-    pub accumulate: Accumulate,
 }
 
 impl<'a> Backward<'a> {
