@@ -24,7 +24,7 @@ impl HostBuffer {
     pub fn new(device: &Device, len: usize) -> Result<Self, MemoryError> {
         Ok(match device {
             Device::Cpu(_) => Self::Plain(Arena::new(len)?),
-            Device::Cuda(cuda) => Self::Pinned(Pinned::new(cuda, len)?),
+            Device::Cuda(cuda) => Self::Pinned(Pinned::new(cuda.stream(), len)?),
         })
     }
 
