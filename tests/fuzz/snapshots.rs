@@ -7,7 +7,7 @@ use microbatch::{
     trainer::{
         Prepared, Solver, TrainError,
         planning::PlanRecord,
-        snapshot::{load_solver_state, load_tensors, recorded_plans, weights_path},
+        snapshot::{load_solver_state, load_tensors, weights_path},
         spec::SolverSpec,
     },
 };
@@ -134,7 +134,7 @@ fn state() {
             let beside = weights_path(Path::new(&input.path.with_file_name("snapshot")), 2);
             fs::write(beside, training.file("safetensors"))?;
             let (_, history) = load_solver_state(input.path)?;
-            let recorded = recorded_plans(&history)?;
+            let recorded = PlanRecord::recorded(&history)?;
             let prepared = training.prepared(&device(&mut input.random), recorded, &mut input.random)?;
             input.foretold = prepared.memory().arena.0 + prepared.memory().host.0;
             let mut solver = prepared.start()?;

@@ -20,7 +20,7 @@ use crate::{
     planning::{self, PlanRecord, Records},
     prototxt,
     snapshot::SnapshotError,
-    spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
+    spec::{NetSource, NetSpec, NetState, SolverSpec},
     stop::Stop,
 };
 use cudnn_layers::{
@@ -361,10 +361,7 @@ impl Solver {
                 momentum: spec.momentum,
                 gradient_scale,
                 decay: spec.weight_decay * param.decay_mult,
-                regularization: match spec.regularization {
-                    Regularization::L1 => sgd::Regularization::L1,
-                    Regularization::L2 => sgd::Regularization::L2,
-                },
+                regularization: spec.regularization,
             };
             (update, spans)
         });

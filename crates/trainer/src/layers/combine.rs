@@ -1,9 +1,9 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Split`.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, axis_of};
 use crate::{
     error::BoxError,
-    spec::{ConcatParams, EltwiseOperation, EltwiseParams},
+    spec::{ConcatParams, EltwiseOperation},
 };
 use cudnn_layers::{
     copy::{self, Columns},
@@ -12,17 +12,11 @@ use cudnn_layers::{
 use tensor::{Accumulate, Device, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
-pub(super) struct Eltwise {
-    operation: EltwiseOperation,
-}
+pub(super) struct Eltwise(pub(super) EltwiseOperation);
 
 impl Eltwise {
-    pub(super) fn new(params: EltwiseParams) -> Self {
-        Self { operation: params.operation }
-    }
-
     fn coefficients(&self, bottoms: usize) -> Vec<f32> {
-        match &self.operation {
+        match &self.0 {
             EltwiseOperation::Sum { coefficients } if !coefficients.is_empty() => coefficients.clone(),
             _ => vec![1.0; bottoms],
         }
@@ -34,7 +28,7 @@ impl Layer for Eltwise {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
-        let is_sum = matches!(self.operation, EltwiseOperation::Sum { .. });
+        let is_sum = matches!(self.0, EltwiseOperation::Sum { .. });
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
             gradients: vec![true; bottoms.len()],
@@ -46,7 +40,7 @@ impl Layer for Eltwise {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let y = io.tops.remove(0);
-        match &self.operation {
+        match &self.0 {
             EltwiseOperation::Sum { .. } => {
                 eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), io.rectify, y);
             }
@@ -61,7 +55,7 @@ impl Layer for Eltwise {
         let coefficients = self.coefficients(io.bottom_diffs.len());
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
             let Some(dx) = dx else { continue };
-            match &self.operation {
+            match &self.0 {
                 EltwiseOperation::Sum { .. } => {
                     eltwise::backward_sum(device, coefficients[index], dy, dx.diff, dx.accumulate);
                 }
@@ -84,7 +78,7 @@ pub(super) struct Concat {
 }
 
 impl Concat {
-    pub(super) fn new(params: ConcatParams) -> Self {
+    pub(super) fn new(params: &ConcatParams) -> Self {
         Self { axis: params.axis, columns: Vec::new() }
     }
 }
@@ -92,9 +86,7 @@ impl Concat {
 impl Layer for Concat {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
-        let axis = first
-            .axis(i64::from(self.axis))
-            .ok_or_else(|| format!("there is no axis {} in {first}", self.axis))?;
+        let axis = axis_of(first, self.axis)?;
         let others = |shape: &TensorType| {
             let mut dims = shape.dims().to_vec();
             (axis < dims.len()).then(|| dims.remove(axis));
@@ -140,13 +132,7 @@ impl Layer for Concat {
 
 /// Copies of one blob. Seldom needed: a blob may have any number of readers.
 pub(super) struct Split {
-    tops: usize,
-}
-
-impl Split {
-    pub(super) fn new(tops: usize) -> Self {
-        Self { tops }
-    }
+    pub(super) tops: usize,
 }
 
 impl Layer for Split {

@@ -1,6 +1,6 @@
 //! `Convolution`: the layer that this project is about. Its kernels run as the plan says.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, Role};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
     AxisExtents, bias,
@@ -56,6 +56,10 @@ impl Convolution {
 }
 
 impl Layer for Convolution {
+    fn role(self) -> Role {
+        Role::Convolution(Box::new(self))
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         if x.rank() != 4 {

@@ -1,11 +1,8 @@
 //! `LRN`: local response normalisation.
 
-use super::{Backward, Declaration, Forward, Layer};
-use crate::{
-    error::BoxError,
-    spec::{LrnParams, NormRegion},
-};
-use cudnn_layers::lrn::{self, Lrn, Region};
+use super::{Backward, Declaration, Forward, Layer, images};
+use crate::{error::BoxError, spec::LrnParams};
+use cudnn_layers::lrn::{self, Lrn};
 use tensor::{Device, TensorType};
 
 /// y = x scale^-β. Backward needs x and the scale, which forward saves.
@@ -15,12 +12,8 @@ pub(super) struct LrnLayer {
 }
 
 impl LrnLayer {
-    pub(super) fn new(params: LrnParams) -> Self {
-        let region = match params.norm_region {
-            NormRegion::AcrossChannels => Region::AcrossChannels,
-            NormRegion::WithinChannel => Region::WithinChannel,
-        };
-        let LrnParams { local_size: size, alpha, beta, k, .. } = params;
+    pub(super) fn new(params: &LrnParams) -> Self {
+        let LrnParams { local_size: size, alpha, beta, k, norm_region: region } = *params;
         Self { lrn: Lrn { region, size, alpha, beta, k }, shape: [0; 4] }
     }
 }
@@ -28,20 +21,11 @@ impl LrnLayer {
 impl Layer for LrnLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
-        if x.rank() != 4 {
-            return Err(format!("LRN reads images (N, C, H, W), not a blob of shape {x}"));
-        }
+        self.shape = images("LRN", x)?;
         if self.lrn.size > lrn::MAX_SIZE {
             return Err(format!("a local_size of {} is above {}", self.lrn.size, lrn::MAX_SIZE));
         }
-        self.shape = [x.n(), x.c(), x.h(), x.w()];
-        Ok(Declaration {
-            tops: vec![x.clone()],
-            gradients: vec![true],
-            needs_bottom: true,
-            saved: lrn::saved(x.count()),
-            ..Declaration::default()
-        })
+        Ok(Declaration { needs_bottom: true, saved: lrn::saved(x.count()), ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

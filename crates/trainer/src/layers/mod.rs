@@ -17,8 +17,17 @@ mod source;
 
 use crate::{
     error::{BoxError, NetError},
-    spec::{Filler, LayerKind, LayerSpec, NetSpec},
+    spec::{Filler, LayerKind, LayerSpec, NetSpec, layer_types},
 };
+use combine::{Concat, Eltwise, Split};
+use elementwise::{DropoutLayer, Relu};
+use inner_product::InnerProductLayer;
+use lrn::LrnLayer;
+use norm::{BatchNorm, Scale};
+use pooling::Pooling;
+use shape::Reshape;
+use softmax::{Accuracy, Softmax, SoftmaxWithLoss};
+use source::FilledData;
 use std::ops::{Deref, DerefMut};
 use tensor::{Accumulate, Device, Space, TensorType, View, ViewMut};
 
@@ -66,6 +75,20 @@ pub struct ParamDeclaration {
     pub filler: Filler,
     /// Whether the solver changes it (a filter) or the layer itself does (a running mean).
     pub learned: bool,
+}
+
+impl ParamDeclaration {
+    /// A parameter that the solver changes.
+    pub fn learned(shape: TensorType, filler: Filler) -> Self {
+        Self { shape, filler, learned: true }
+    }
+}
+
+impl Declaration {
+    /// Of a layer with one bottom, which can get a gradient, and one top.
+    pub fn one(top: TensorType) -> Self {
+        Self { tops: vec![top], gradients: vec![true], ..Self::default() }
+    }
 }
 
 /// What a backward pass wants to know of a blob.
@@ -184,6 +207,14 @@ pub enum Absorbed {
 
 /// One layer of a net.
 pub trait Layer: Send {
+    /// The layer, as what its net takes it for.
+    fn role(self) -> Role
+    where
+        Self: Sized + 'static,
+    {
+        Role::Plain(Box::new(self))
+    }
+
     /// Checks the bottoms' shapes and declares everything the graph has to know.
     ///
     /// # Errors
@@ -273,62 +304,49 @@ pub struct SyntheticData {
     pub stand_in: bool,
 }
 
+/// Where a layer stands that is made.
+struct Place<'a> {
+    net: &'a NetSpec,
+    layer: &'a LayerSpec,
+    options: &'a BuildOptions,
+}
+
+macro_rules! make_layers {
+    ($place:ident; $(
+        $(#[$doc:meta])*
+        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $layer:expr;
+    )*) => {
+        /// The layer that its kind's row in [`layer_types`] makes.
+        fn make($place: &Place<'_>) -> Result<Role, BoxError> {
+            Ok(match &$place.layer.kind {
+                $(LayerKind::$name $(($params))? => $layer.role(),)*
+            })
+        }
+    };
+}
+
+layer_types!(make_layers);
+
 /// The layer that `layer`, one of `net`'s, describes.
 ///
 /// # Errors
 /// Data that cannot be opened; the message names the layer and its line.
 pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
-    let fault = |message: String| NetError::Layer {
-        location: layer.location.clone(),
-        layer: layer.name.clone(),
-        message,
-    };
     let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
     if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
-        return Err(fault(format!(
-            "a loss_weight has no effect on a layer of type {}",
-            layer.kind.type_name()
-        )));
+        let name = layer.kind.type_name();
+        return Err(NetError::layer(layer, format!("a loss_weight has no effect on a layer of type {name}")));
     }
-    registry(net, layer, options).map_err(|error| fault(error.to_string()))
+    make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error.to_string()))
 }
 
-/// Every layer type there is.
-fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, BoxError> {
-    use LayerKind as Kind;
-    let (phase, seed) = (net.state.phase, options.seed);
-    let plain: Box<dyn Layer> = match &layer.kind {
-        Kind::Convolution(params) => {
-            return Ok(Role::Convolution(Box::new(Convolution::new(params.clone()))));
-        }
-        Kind::Data(params) => {
-            return Ok(Role::Data(Box::new(DataLayer::data((net, layer), params, options)?)));
-        }
-        Kind::ImageData(params) => {
-            return Ok(Role::Data(Box::new(DataLayer::images((net, layer), params, options)?)));
-        }
-        Kind::Input(params) => Box::new(source::FilledData::input(layer, params, seed)),
-        Kind::DummyData(params) => Box::new(source::FilledData::dummy(layer, params, seed)),
-        Kind::InnerProduct(params) => Box::new(inner_product::InnerProductLayer::new(params.clone())),
-        Kind::ReLU(params) => Box::new(elementwise::Relu::new(*params)),
-        Kind::Dropout(params) => {
-            let seed = crate::fill::stream(&layer.name) ^ seed;
-            Box::new(elementwise::DropoutLayer::new(params.ratio, seed, phase))
-        }
-        Kind::Pooling(params) => Box::new(pooling::Pooling::new(*params)),
-        Kind::LRN(params) => Box::new(lrn::LrnLayer::new(*params)),
-        Kind::BatchNorm(params) => Box::new(norm::BatchNorm::new(*params, phase)),
-        Kind::Scale(params) => Box::new(norm::Scale::new(*params)),
-        Kind::Eltwise(params) => Box::new(combine::Eltwise::new(params.clone())),
-        Kind::Concat(params) => Box::new(combine::Concat::new(*params)),
-        Kind::Split => Box::new(combine::Split::new(layer.tops.len())),
-        Kind::Softmax(params) => Box::new(softmax::Softmax::new(*params)),
-        Kind::SoftmaxWithLoss(params) => {
-            Box::new(softmax::SoftmaxWithLoss::new(*params, layer.loss_weight(0)))
-        }
-        Kind::Accuracy(params) => Box::new(softmax::Accuracy::new(*params)),
-        Kind::Flatten(params) => Box::new(shape::Reshape::Flatten(*params)),
-        Kind::Reshape(params) => Box::new(shape::Reshape::Replace(params.clone())),
-    };
-    Ok(Role::Plain(plain))
+/// Axis `axis` of `shape`, where a negative one counts from the end.
+fn axis_of(shape: &TensorType, axis: i32) -> Result<usize, String> {
+    shape.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {shape}"))
+}
+
+/// The extents (N, C, H, W) of images, which `reader` reads.
+fn images(reader: &str, shape: &TensorType) -> Result<[usize; 4], String> {
+    let dims = shape.dims().try_into();
+    dims.map_err(|_| format!("{reader} reads images (N, C, H, W), not a blob of shape {shape}"))
 }

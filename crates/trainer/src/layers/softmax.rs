@@ -1,9 +1,9 @@
 //! `Softmax`, `SoftmaxWithLoss` and `Accuracy`.
 
-use super::{Backward, Declaration, Forward, Layer, Need};
+use super::{Backward, Declaration, Forward, Layer, Need, axis_of};
 use crate::{
     error::BoxError,
-    spec::{AccuracyParams, Normalization, SoftmaxParams, SoftmaxWithLossParams},
+    spec::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams},
 };
 use cudnn_layers::{
     AxisExtents,
@@ -22,7 +22,7 @@ pub(super) struct Softmax {
 }
 
 impl Softmax {
-    pub(super) fn new(params: SoftmaxParams) -> Self {
+    pub(super) fn new(params: &SoftmaxParams) -> Self {
         Self { axis: params.axis, extents: AxisExtents::default() }
     }
 }
@@ -30,12 +30,7 @@ impl Softmax {
 impl Layer for Softmax {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         self.extents = classes(&bottoms[0], self.axis)?;
-        Ok(Declaration {
-            tops: vec![bottoms[0].clone()],
-            gradients: vec![true],
-            needs_top: Need::Values,
-            ..Declaration::default()
-        })
+        Ok(Declaration { needs_top: Need::Values, ..Declaration::one(bottoms[0].clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
@@ -62,15 +57,10 @@ pub(super) struct SoftmaxWithLoss {
 }
 
 impl SoftmaxWithLoss {
-    pub(super) fn new(params: SoftmaxWithLossParams, weight: f32) -> Self {
-        let normalization = match params.normalization {
-            Normalization::Full => loss::Normalization::Full,
-            Normalization::Valid => loss::Normalization::Valid,
-            Normalization::BatchSize => loss::Normalization::BatchSize,
-            Normalization::None => loss::Normalization::None,
-        };
-        let options = LossOptions { normalization, ignore_label: params.ignore_label };
-        Self { axis: params.axis, options, weight, extents: AxisExtents::default() }
+    pub(super) fn new(params: &SoftmaxWithLossParams, weight: f32) -> Self {
+        let SoftmaxWithLossParams { axis, ignore_label, normalization } = *params;
+        let options = LossOptions { normalization, ignore_label };
+        Self { axis, options, weight, extents: AxisExtents::default() }
     }
 }
 
@@ -98,17 +88,9 @@ impl Layer for SoftmaxWithLoss {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let labels = io.bottoms[1];
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            let (dx, accumulate) = (dx.diff, dx.accumulate);
-            loss::backward(
-                device,
-                &self.extents,
-                &self.options,
-                self.weight,
-                io.saved,
-                labels,
-                dx,
-                accumulate,
-            )?;
+            let Self { extents, options, weight, .. } = &*self;
+            let p = io.saved;
+            loss::backward(device, extents, options, *weight, p, labels, dx.diff, dx.accumulate)?;
         }
         Ok(())
     }
@@ -122,8 +104,8 @@ pub(super) struct Accuracy {
 }
 
 impl Accuracy {
-    pub(super) fn new(params: AccuracyParams) -> Self {
-        Self { params, extents: AxisExtents::default() }
+    pub(super) fn new(params: &AccuracyParams) -> Self {
+        Self { params: params.clone(), extents: AxisExtents::default() }
     }
 }
 
@@ -135,11 +117,7 @@ impl Layer for Accuracy {
             return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
         }
         self.extents = extents;
-        Ok(Declaration {
-            tops: vec![TensorType::f32(&[])],
-            gradients: vec![false; 2],
-            ..Declaration::default()
-        })
+        Ok(Declaration { gradients: vec![false; 2], ..Declaration::one(TensorType::f32(&[])) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
@@ -151,8 +129,7 @@ impl Layer for Accuracy {
 }
 
 fn classes(scores: &TensorType, axis: i32) -> Result<AxisExtents, String> {
-    let axis = scores.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {scores}"))?;
-    Ok(AxisExtents::new(scores, axis))
+    Ok(AxisExtents::new(scores, axis_of(scores, axis)?))
 }
 
 fn check_labels(extents: &AxisExtents, bottoms: &[TensorType]) -> Result<(), String> {

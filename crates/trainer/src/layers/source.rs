@@ -1,6 +1,6 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
-use super::{BuildOptions, Declaration, Forward, Layer, SyntheticData};
+use super::{BuildOptions, Declaration, Forward, Layer, Role, SyntheticData};
 use crate::{
     data::{
         DataError, DataSummary, Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic,
@@ -185,6 +185,10 @@ fn repeat(ways: &mut [Staging], tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> 
 }
 
 impl Layer for DataLayer {
+    fn role(self) -> Role {
+        Role::Data(Box::new(self))
+    }
+
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         let [c, h, w] = self.loader.out_shape();
         let shapes = [TensorType::f32(&[self.mini_batch, c, h, w]), TensorType::f32(&[self.mini_batch])];

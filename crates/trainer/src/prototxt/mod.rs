@@ -16,8 +16,8 @@ mod tests;
 use std::path::Path;
 
 pub use error::{Error, Location, Warning, collapsed};
-pub use message::{Field, Message, Value};
-pub(crate) use reader::{Reader, Source, one_of};
+pub use message::{Field, FieldValue, Message};
+pub(crate) use reader::{FromField, Reader, SourceFile, choices, interpret, one_of};
 
 /// Parses `text`; `file` is only used to say where an error is.
 ///

@@ -1,7 +1,7 @@
 //! Tokens to messages, by recursive descent.
 
 use super::lexer::{Lexer, Token};
-use super::{Error, Field, Message, Value};
+use super::{Error, Field, FieldValue, Message};
 
 /// Messages inside messages before we give up; protobuf's own limit. It keeps a hostile file from exhausting the
 /// stack.
@@ -127,7 +127,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A message, or a scalar if a colon announced one.
-    fn value(&mut self, colon: bool) -> Result<Value, Error> {
+    fn value(&mut self, colon: bool) -> Result<FieldValue, Error> {
         match self.peek()?.0 {
             Token::Punctuation('{') => self.message('}'),
             Token::Punctuation('<') => self.message('>'),
@@ -136,7 +136,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn message(&mut self, close: char) -> Result<Value, Error> {
+    fn message(&mut self, close: char) -> Result<FieldValue, Error> {
         let (_, line) = self.advance()?;
         if self.depth == MAX_DEPTH {
             let message = format!("messages are nested more than {MAX_DEPTH} deep");
@@ -146,7 +146,7 @@ impl<'t> Parser<'t> {
         let fields =
             self.fields(&Token::Punctuation(close)).map_err(|error| self.unclosed(error, close, line))?;
         self.depth -= 1;
-        Ok(Value::Message(Message { line, fields }))
+        Ok(FieldValue::Message(Message { line, fields }))
     }
 
     /// A missing brace shows only at the end of the file; the line of the opening one is what the user needs.
@@ -159,13 +159,13 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn scalar(&mut self) -> Result<Value, Error> {
+    fn scalar(&mut self) -> Result<FieldValue, Error> {
         let negative = self.accept('-')?;
         let (token, line) = self.peek()?;
         let value = match token {
             Token::String(_) if !negative => return self.string(),
-            Token::Word(word) if !negative => Some(Value::Word((*word).to_owned())),
-            Token::Word(word) => non_finite(word).map(|number| Value::Real(-number)),
+            Token::Word(word) if !negative => Some(FieldValue::Word((*word).to_owned())),
+            Token::Word(word) => non_finite(word).map(|number| FieldValue::Real(-number)),
             Token::Number(text) => number(text, negative),
             _ => return Err(self.expected("a value")),
         };
@@ -178,7 +178,7 @@ impl<'t> Parser<'t> {
     }
 
     /// One or more adjacent string literals, joined.
-    fn string(&mut self) -> Result<Value, Error> {
+    fn string(&mut self) -> Result<FieldValue, Error> {
         let mut bytes = Vec::new();
         let (_, line) = self.peek()?;
         while let (Token::String(part), _) = self.peek()? {
@@ -186,7 +186,7 @@ impl<'t> Parser<'t> {
             self.advance()?;
         }
         String::from_utf8(bytes)
-            .map(Value::String)
+            .map(FieldValue::String)
             .map_err(|_| Error::at(self.lexer.location(line), "the string is not valid UTF-8"))
     }
 }
@@ -200,14 +200,14 @@ pub(super) fn non_finite(word: &str) -> Option<f64> {
     }
 }
 
-fn number(text: &str, negative: bool) -> Option<Value> {
+fn number(text: &str, negative: bool) -> Option<FieldValue> {
     if let Some(magnitude) = integer(text) {
         let range = if negative { i128::from(i64::MAX) + 1 } else { i128::from(u64::MAX) };
         if magnitude <= range {
-            return Some(Value::Integer(if negative { -magnitude } else { magnitude }));
+            return Some(FieldValue::Integer(if negative { -magnitude } else { magnitude }));
         }
     }
-    real(text).map(|magnitude| Value::Real(if negative { -magnitude } else { magnitude }))
+    real(text).map(|magnitude| FieldValue::Real(if negative { -magnitude } else { magnitude }))
 }
 
 fn integer(text: &str) -> Option<i128> {

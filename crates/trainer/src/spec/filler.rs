@@ -1,6 +1,6 @@
 //! How parameters are initialised.
 
-use crate::prototxt::{Error, Reader, one_of};
+use crate::prototxt::{Error, FromField, Reader, choices};
 
 /// An initial distribution. `n` is the number chosen by [`VarianceNorm`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,49 +48,47 @@ pub enum VarianceNorm {
     Average,
 }
 
-const TYPES: [&str; 5] = ["constant", "uniform", "gaussian", "xavier", "msra"];
+choices! {
+    VarianceNorm: "FAN_IN" = FanIn, "FAN_OUT" = FanOut, "AVERAGE" = Average;
+}
 
-const NORMS: [(&str, VarianceNorm); 3] =
-    [("FAN_IN", VarianceNorm::FanIn), ("FAN_OUT", VarianceNorm::FanOut), ("AVERAGE", VarianceNorm::Average)];
+impl FromField for Filler {
+    fn read(parent: &mut Reader<'_>, name: &str) -> Result<Option<Self>, Error> {
+        parent.optional_message(name)?.map(|mut filler| Self::from_message(&mut filler)).transpose()
+    }
+}
 
 impl Filler {
-    /// The filler in the field `name` of `parent`, or constant `default`.
-    pub(super) fn read(parent: &mut Reader<'_>, name: &str, default: f32) -> Result<Self, Error> {
-        match parent.optional_message(name)? {
-            Some(filler) => Self::from_message(filler),
-            None => Ok(Self::Constant { value: default }),
-        }
+    /// The same value everywhere.
+    pub const fn constant(value: f32) -> Self {
+        Self::Constant { value }
     }
 
-    pub(super) fn from_message(mut filler: Reader<'_>) -> Result<Self, Error> {
+    pub(super) fn from_message(filler: &mut Reader<'_>) -> Result<Self, Error> {
         let kind: String = filler.get_or("type", "constant".to_owned())?;
         Ok(match kind.as_str() {
             "constant" => Self::Constant { value: filler.get_or("value", 0.0)? },
-            "uniform" => uniform(&mut filler)?,
-            "gaussian" => gaussian(&mut filler)?,
-            "xavier" => Self::Xavier { variance_norm: variance_norm(&mut filler)? },
-            "msra" => Self::Msra { variance_norm: variance_norm(&mut filler)? },
-            _ => return Err(filler.reject("type", &one_of(&TYPES))),
+            "uniform" => {
+                let (min, max) = (filler.get_or("min", 0.0)?, filler.get_or("max", 1.0)?);
+                filler.check("max", min <= max, &format!("at least min, {min}"))?;
+                Self::Uniform { min, max }
+            }
+            "gaussian" => {
+                let (mean, std) = (filler.get_or("mean", 0.0)?, filler.get_or("std", 1.0)?);
+                filler.check("std", std >= 0.0, "at least 0")?;
+                let sparse: i32 = filler.get_or("sparse", -1)?;
+                filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")?;
+                Self::Gaussian { mean, std }
+            }
+            "xavier" => Self::Xavier { variance_norm: variance_norm(filler)? },
+            "msra" => Self::Msra { variance_norm: variance_norm(filler)? },
+            _ => return Err(filler.reject("type", "constant, uniform, gaussian, xavier or msra")),
         })
     }
-}
-
-fn uniform(filler: &mut Reader<'_>) -> Result<Filler, Error> {
-    let (min, max) = (filler.get_or("min", 0.0)?, filler.get_or("max", 1.0)?);
-    filler.check("max", min <= max, &format!("at least min, {min}"))?;
-    Ok(Filler::Uniform { min, max })
-}
-
-fn gaussian(filler: &mut Reader<'_>) -> Result<Filler, Error> {
-    let (mean, std) = (filler.get_or("mean", 0.0)?, filler.get_or("std", 1.0)?);
-    filler.check("std", std >= 0.0, "at least 0")?;
-    let sparse: i32 = filler.get_or("sparse", -1)?;
-    filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")?;
-    Ok(Filler::Gaussian { mean, std })
 }
 
 /// What is left to choose where the file's other numbers, which many files carry along, follow from the shape.
 fn variance_norm(filler: &mut Reader<'_>) -> Result<VarianceNorm, Error> {
     filler.ignore(&["mean", "std", "value", "min", "max"]);
-    Ok(filler.choice("variance_norm", &NORMS)?.unwrap_or_default())
+    filler.get_or("variance_norm", VarianceNorm::default())
 }

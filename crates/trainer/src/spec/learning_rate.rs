@@ -1,29 +1,37 @@
 //! The seven learning-rate policies, with the rise at the start and the floor that NVIDIA's branch adds.
 
-use super::solver::useless;
-use crate::prototxt::{Error, Reader};
+use super::params::params;
+use crate::prototxt::{Error, Reader, one_of};
 
-/// The learning rate of every iteration.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LearningRate {
-    /// b, the rate that the policy varies
-    pub base_lr: f32,
-    /// How it varies
-    pub policy: LrPolicy,
-    /// The rate is never below this, at most b
-    pub min_lr: f32,
-    /// What stands in the place of the policy in the first iterations, if anything does
-    pub rampup: Option<Rampup>,
+params! {
+    /// The learning rate of every iteration.
+    LearningRate(solver) {
+        /// b, the rate that the policy varies
+        base_lr: f32, from_0(base_lr) => FROM_0;
+        /// How it varies
+        policy: LrPolicy { LrPolicy::read(solver)? };
+        /// The rate is never below this, at most b
+        min_lr: f32 = 0.0, (0.0..=base_lr).contains(&min_lr) => "from 0 to base_lr";
+        /// What stands in the place of the policy in the first iterations, if anything does
+        rampup: Option<Rampup> { rampup(solver)? };
+    }
+
+    /// The rate r + (b - r) (i / interval)² of the first iterations i, as NVIDIA's Caffe has had it since 0.16.5
+    /// (it rose linearly before). The policy that follows counts from the first iteration all the same.
+    #[derive(Copy)]
+    Rampup(solver) {
+        /// r, the rate of the first iteration
+        rampup_lr: f32 = 0.0, from_0(rampup_lr) => FROM_0;
+        /// How many iterations it lasts, at least 1
+        interval "rampup_interval": usize = 0;
+    }
 }
 
-/// The rate r + (b - r) (i / interval)² of the first iterations i, as NVIDIA's Caffe has had it since 0.16.5
-/// (it rose linearly before). The policy that follows counts from the first iteration all the same.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rampup {
-    /// r, the rate of the first iteration
-    pub rampup_lr: f32,
-    /// How many iterations it lasts, at least 1
-    pub interval: usize,
+/// What [`from_0`] asks for.
+pub(super) const FROM_0: &str = "a finite number from 0";
+
+pub(super) fn from_0(number: f32) -> bool {
+    number.is_finite() && number >= 0.0
 }
 
 /// How the learning rate depends on the iteration i, counted from 0, and on b, the solver's `base_lr`.
@@ -89,27 +97,6 @@ impl LearningRate {
         };
         rate.max(least) as f32
     }
-
-    pub(super) fn read(solver: &mut Reader<'_>) -> Result<Self, Error> {
-        let base_lr = solver.require("base_lr")?;
-        solver.check("base_lr", f32::is_finite(base_lr) && base_lr >= 0.0, "a finite number from 0")?;
-        let min_lr = solver.get_or("min_lr", 0.0)?;
-        solver.check("min_lr", (0.0..=base_lr).contains(&min_lr), "from 0 to base_lr")?;
-        let rampup = Rampup::read(solver)?;
-        Ok(Self { base_lr, policy: LrPolicy::read(solver)?, min_lr, rampup })
-    }
-}
-
-impl Rampup {
-    fn read(solver: &mut Reader<'_>) -> Result<Option<Self>, Error> {
-        let rampup_lr = solver.get_or("rampup_lr", 0.0)?;
-        solver.check("rampup_lr", f32::is_finite(rampup_lr) && rampup_lr >= 0.0, "a finite number from 0")?;
-        let interval = solver.get_or("rampup_interval", 0)?;
-        if interval == 0 {
-            useless(solver, &["rampup_lr"], "without rampup_interval");
-        }
-        Ok((interval > 0).then_some(Self { rampup_lr, interval }))
-    }
 }
 
 impl LrPolicy {
@@ -136,38 +123,54 @@ impl LrPolicy {
 
     fn read(solver: &mut Reader<'_>) -> Result<Self, Error> {
         let name: String = solver.require("lr_policy")?;
-        let (policy, fields): (_, &[&str]) = match name.as_str() {
-            "fixed" => (Self::Fixed, &[]),
-            "step" => {
-                (Self::Step { gamma: gamma(solver)?, stepsize: stepsize(solver, 1)? }, &["gamma", "stepsize"])
-            }
-            "exp" => (Self::Exp { gamma: gamma(solver)? }, &["gamma"]),
-            "inv" => (inv(solver)?, &["gamma", "power"]),
-            "multistep" => (multistep(solver)?, &["gamma", "stepvalue"]),
-            "poly" => (Self::Poly { power: power(solver)? }, &["power"]),
-            "sigmoid" => (sigmoid(solver)?, &["gamma", "stepsize"]),
-            _ => {
-                return Err(solver.reject("lr_policy", "fixed, step, exp, inv, multistep, poly or sigmoid"));
-            }
+        let Some((_, fields)) = POLICIES.iter().find(|(policy, _)| *policy == name) else {
+            return Err(solver.reject("lr_policy", &one_of(&POLICIES.map(|(policy, _)| policy))));
         };
         let others = ["gamma", "power", "stepsize", "stepvalue"].into_iter();
-        let others: Vec<_> = others.filter(|field| !fields.contains(field)).collect();
-        useless(solver, &others, &format!("with lr_policy \"{name}\""));
-        Ok(policy)
+        let others: Vec<&str> = others.filter(|field| !fields.contains(field)).collect();
+        solver.without_effect(&others, &format!("with lr_policy \"{name}\""));
+        Ok(match name.as_str() {
+            "step" => Self::Step { gamma: factor(solver, "gamma")?, stepsize: stepsize(solver, 1)? },
+            "exp" => Self::Exp { gamma: factor(solver, "gamma")? },
+            "inv" => Self::Inv { gamma: factor(solver, "gamma")?, power: factor(solver, "power")? },
+            "multistep" => {
+                Self::Multistep { gamma: factor(solver, "gamma")?, stepvalues: stepvalues(solver)? }
+            }
+            "poly" => Self::Poly { power: factor(solver, "power")? },
+            "sigmoid" => {
+                let gamma: f32 = solver.require("gamma")?;
+                solver.check("gamma", gamma.is_finite(), "a finite number")?;
+                Self::Sigmoid { gamma, stepsize: stepsize(solver, 0)? }
+            }
+            _ => Self::Fixed,
+        })
     }
 }
 
-/// γ where its powers are taken: a negative one would make the rate's sign alternate.
-fn gamma(solver: &mut Reader<'_>) -> Result<f32, Error> {
-    let gamma = solver.require("gamma")?;
-    solver.check("gamma", f32::is_finite(gamma) && gamma >= 0.0, "a finite number from 0")?;
-    Ok(gamma)
+/// Every policy's name and fields.
+const POLICIES: [(&str, &[&str]); 7] = [
+    ("fixed", &[]),
+    ("step", &["gamma", "stepsize"]),
+    ("exp", &["gamma"]),
+    ("inv", &["gamma", "power"]),
+    ("multistep", &["gamma", "stepvalue"]),
+    ("poly", &["power"]),
+    ("sigmoid", &["gamma", "stepsize"]),
+];
+
+fn rampup(solver: &mut Reader<'_>) -> Result<Option<Rampup>, Error> {
+    let rampup = Rampup::read(solver)?;
+    if rampup.interval == 0 {
+        solver.without_effect(&["rampup_lr"], "without rampup_interval");
+    }
+    Ok((rampup.interval > 0).then_some(rampup))
 }
 
-fn power(solver: &mut Reader<'_>) -> Result<f32, Error> {
-    let power = solver.require("power")?;
-    solver.check("power", f32::is_finite(power) && power >= 0.0, "a finite number from 0")?;
-    Ok(power)
+/// A power, or γ where its powers are taken: a negative one would make the rate's sign alternate.
+fn factor(solver: &mut Reader<'_>, name: &str) -> Result<f32, Error> {
+    let factor = solver.require(name)?;
+    solver.check(name, from_0(factor), FROM_0)?;
+    Ok(factor)
 }
 
 fn stepsize(solver: &mut Reader<'_>, least: usize) -> Result<usize, Error> {
@@ -176,21 +179,11 @@ fn stepsize(solver: &mut Reader<'_>, least: usize) -> Result<usize, Error> {
     Ok(stepsize)
 }
 
-fn inv(solver: &mut Reader<'_>) -> Result<LrPolicy, Error> {
-    Ok(LrPolicy::Inv { gamma: gamma(solver)?, power: power(solver)? })
-}
-
-fn sigmoid(solver: &mut Reader<'_>) -> Result<LrPolicy, Error> {
-    let gamma = solver.require("gamma")?;
-    solver.check("gamma", f32::is_finite(gamma), "a finite number")?;
-    Ok(LrPolicy::Sigmoid { gamma, stepsize: stepsize(solver, 0)? })
-}
-
-fn multistep(solver: &mut Reader<'_>) -> Result<LrPolicy, Error> {
+fn stepvalues(solver: &mut Reader<'_>) -> Result<Vec<usize>, Error> {
     let stepvalues: Vec<usize> = solver.list("stepvalue")?;
     if stepvalues.is_empty() {
         return Err(solver.missing("stepvalue"));
     }
     solver.check("stepvalue", stepvalues.is_sorted_by(|a, b| a < b), "larger than the one before it")?;
-    Ok(LrPolicy::Multistep { gamma: gamma(solver)?, stepvalues })
+    Ok(stepvalues)
 }

@@ -1,26 +1,30 @@
 //! A whole net.
 
+use super::{
+    InputParams, LayerKind, LayerSpec, NetState, Phase,
+    data::{shapes, sizes},
+    legacy,
+    params::params,
+};
+use crate::prototxt::{self, Error, FieldValue, Reader, Warning};
 use std::path::{Path, PathBuf};
 
-use super::data::shapes;
-use super::{InputParams, LayerKind, LayerSpec, NetState, Phase, legacy};
-use crate::prototxt::{self, Error, Reader, Source, Value, Warning};
-
-/// A net file: its layers, in the order of the file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NetSpec {
-    /// The net's name; may be empty
-    pub name: String,
-    /// The file it was read from, for [`NetSpec::resolve`]
-    pub file: PathBuf,
-    /// The layers
-    pub layers: Vec<LayerSpec>,
-    /// Run backward through every layer, even where no parameter needs it?
-    pub force_backward: bool,
-    /// The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for
-    pub state: NetState,
-    /// What the file says without effect
-    pub warnings: Vec<Warning>,
+params! {
+    /// A net file, or a message inside a solver file: its layers, in the order of the file.
+    NetSpec(net, own_file: &Path) ignores [debug_info] {
+        /// The net's name; may be empty
+        name: String = String::new();
+        /// The file it was read from, for [`NetSpec::resolve`]
+        file: PathBuf { own_file.to_owned() };
+        /// The layers
+        layers: Vec<LayerSpec> { layers(net)? };
+        /// Run backward through every layer, even where no parameter needs it?
+        force_backward: bool = false;
+        /// The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for
+        state: NetState { NetState::default().merged(net.optional_message("state")?)? };
+        /// What the file says without effect; of a net inside a solver file, that has it
+        warnings: Vec<Warning> { Vec::new() };
+    }
 }
 
 impl NetSpec {
@@ -42,28 +46,8 @@ impl NetSpec {
     }
 
     fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self, Error> {
-        let source = Source::new(&file.display().to_string());
-        let mut spec = Self::read(Reader::new(&source, message, "the net".to_owned()), file)?;
-        spec.warnings = source.into_warnings();
-        Ok(spec)
-    }
-
-    /// Reads a net that is the whole file, or a message inside a solver file. The warnings stay with the reader's
-    /// source.
-    pub(super) fn read(mut net: Reader<'_>, file: &Path) -> Result<Self, Error> {
-        net.ignore(&["debug_info"]);
-        let name = net.get_or("name", String::new())?;
-        let force_backward = net.get_or("force_backward", false)?;
-        let mut state = NetState::default();
-        if let Some(own) = net.optional_message("state")? {
-            state.merge(own)?;
-        }
-        let mut layers: Vec<LayerSpec> = inputs(&mut net)?.into_iter().collect();
-        layers.extend(read_layers(&mut net)?);
-        if layers.is_empty() {
-            return Err(net.error_at("layer", "there is no layer in it"));
-        }
-        Ok(Self { name, file: file.to_owned(), layers, force_backward, state, warnings: Vec::new() })
+        let (spec, warnings) = prototxt::interpret(file, message, "the net", |net| Self::read(net, file))?;
+        Ok(Self { warnings, ..spec })
     }
 
     /// The net of one state: only the layers that take part in it. The level and stages in the file's own `state`
@@ -101,24 +85,26 @@ impl NetSpec {
     }
 }
 
-fn read_layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>, Error> {
+fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>, Error> {
+    let mut layers: Vec<LayerSpec> = inputs(net)?.into_iter().collect();
     let (today, old) = (net.fields("layer"), net.fields("layers"));
     if !today.is_empty() && !old.is_empty() {
-        return Err(
-            net.error_at("layers", "a net may have layers of the old or of the new form, not of both")
-        );
+        let message = "a net may have layers of the old or of the new form, not of both";
+        return Err(net.error_at("layers", message));
     }
     let source = net.source();
-    let mut layers = Vec::new();
     for field in today.into_iter().chain(old) {
-        let Value::Message(message) = &field.value else {
+        let FieldValue::Message(message) = &field.value else {
             let message = format!("{} is {}, expected a message in {{ }}", field.name, field.value);
             return Err(Error::at(source.location(field.line), message));
         };
         layers.push(match field.name.as_str() {
-            "layer" => LayerSpec::read(source, message)?,
-            _ => LayerSpec::read(source, &legacy::upgrade(source, message)?)?,
+            "layer" => LayerSpec::from_message(source, message)?,
+            _ => LayerSpec::from_message(source, &legacy::upgrade(source, message)?)?,
         });
+    }
+    if layers.is_empty() {
+        return Err(net.error_at("layer", "there is no layer in it"));
     }
     Ok(layers)
 }
@@ -128,8 +114,7 @@ fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>, Error> {
     let fields = net.fields("input");
     let tops: Vec<String> = net.list("input")?;
     let mut shapes = shapes(net, "input_shape")?;
-    let dims: Vec<usize> = net.list("input_dim")?;
-    net.check("input_dim", !dims.contains(&0), "at least 1")?;
+    let dims = sizes(net, "input_dim")?;
     if !dims.is_empty() && !shapes.is_empty() {
         return Err(net.error_at("input_dim", "give either input_dim or input_shape, not both"));
     }
@@ -139,16 +124,6 @@ fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>, Error> {
         let message = "each input needs one input_shape, or four times input_dim";
         return Err(net.error_at("input", message));
     }
-    Ok(Some(LayerSpec {
-        name: "input".to_owned(),
-        kind: LayerKind::Input(InputParams { shapes }),
-        bottoms: Vec::new(),
-        tops,
-        loss_weights: Vec::new(),
-        params: Vec::new(),
-        propagate_down: Vec::new(),
-        include: Vec::new(),
-        exclude: Vec::new(),
-        location: net.source().location(first.line),
-    }))
+    let (kind, location) = (LayerKind::Input(InputParams { shapes }), net.source().location(first.line));
+    Ok(Some(LayerSpec::new("input".to_owned(), kind, [Vec::new(), tops], location)))
 }

@@ -1,11 +1,42 @@
 //! Which nets a solver trains and tests: Caffe lets a solver name one net for both, or one for each, in files or
 //! in the solver file itself.
 
-use std::path::Path;
-
-use super::solver::state;
-use super::{NetSource, NetSpec, Phase, TestSpec};
+use super::{NetSpec, NetState, Phase, resolve};
 use crate::prototxt::{Error, Reader};
+use std::path::{Path, PathBuf};
+
+/// Where a solver's net stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NetSource {
+    /// In this file
+    File(PathBuf),
+    /// In the solver file
+    Inline(Box<NetSpec>),
+}
+
+impl NetSource {
+    /// The net, with the layers of all phases.
+    ///
+    /// # Errors
+    /// As [`NetSpec::load`].
+    pub fn load(&self) -> Result<NetSpec, Error> {
+        match self {
+            Self::File(path) => NetSpec::load(path),
+            Self::Inline(net) => Ok(net.as_ref().clone()),
+        }
+    }
+}
+
+/// One of the nets that test a solver's progress.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestSpec {
+    /// The net
+    pub net: NetSource,
+    /// The state it is built for
+    pub state: NetState,
+    /// Mini-batches per test, at least 1
+    pub iterations: usize,
+}
 
 /// The nets of a solver file.
 pub(super) struct Nets {
@@ -45,24 +76,18 @@ impl Nets {
         }
         let nets = self.test.iter().chain(self.both.iter().cycle());
         let states = states.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        iterations
-            .into_iter()
-            .zip(nets.zip(states))
-            .map(|(iterations, (net, own))| {
-                Ok(TestSpec { net: net.clone(), state: state(Phase::Test, own)?, iterations })
-            })
-            .collect()
+        let tests = iterations.into_iter().zip(nets.zip(states)).map(|(iterations, (net, own))| {
+            Ok(TestSpec { net: net.clone(), state: NetState::phase(Phase::Test).merged(own)?, iterations })
+        });
+        tests.collect()
     }
 }
 
 /// The nets in the messages `inline` and in the files that `named` names.
 fn sources(solver: &mut Reader<'_>, file: &Path, inline: &str, named: &str) -> Result<Vec<NetSource>, Error> {
-    let mut nets = Vec::new();
-    for net in solver.messages(inline)? {
-        nets.push(NetSource::Inline(Box::new(NetSpec::read(net, file)?)));
-    }
-    for path in solver.list::<String>(named)? {
-        nets.push(NetSource::File(super::resolve(file, &path)));
-    }
+    let mut nets =
+        solver.read_all(inline, |net| Ok(NetSource::Inline(Box::new(NetSpec::read(net, file)?))))?;
+    let paths = solver.list::<String>(named)?;
+    nets.extend(paths.iter().map(|path| NetSource::File(resolve(file, path))));
     Ok(nets)
 }
