@@ -68,7 +68,7 @@ pub struct TrainOptions {
 pub enum TrainError {
     /// A net or solver file.
     #[error(transparent)]
-    Spec(#[from] prototxt::Error),
+    Spec(#[from] prototxt::SpecError),
     /// A net.
     #[error(transparent)]
     Net(#[from] NetError),

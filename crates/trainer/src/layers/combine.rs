@@ -1,6 +1,6 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Split`.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, axis_of};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
 use crate::{
     error::BoxError,
     spec::{ConcatParams, EltwiseOperation},
@@ -72,21 +72,12 @@ impl Layer for Eltwise {
 }
 
 /// Blobs side by side along one axis. Backward needs no data.
-pub(super) struct Concat {
-    axis: i32,
-    columns: Vec<Columns>,
-}
-
-impl Concat {
-    pub(super) fn new(params: &ConcatParams) -> Self {
-        Self { axis: params.axis, columns: Vec::new() }
-    }
-}
+pub(super) type Concat = Declared<ConcatParams, Vec<Columns>>;
 
 impl Layer for Concat {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
-        let axis = axis_of(first, self.axis)?;
+        let axis = axis_of(first, self.params.axis)?;
         let others = |shape: &TensorType| {
             let mut dims = shape.dims().to_vec();
             (axis < dims.len()).then(|| dims.remove(axis));
@@ -102,7 +93,7 @@ impl Layer for Concat {
         let top = first.with_dims(&dims);
         let (rows, stride) = (top.count_before(axis), top.count_from(axis));
         let mut offset = 0;
-        self.columns = (bottoms.iter())
+        self.extents = (bottoms.iter())
             .map(|shape| {
                 let width = shape.count_from(axis);
                 offset += width;
@@ -113,7 +104,7 @@ impl Layer for Concat {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        for (columns, &x) in self.columns.iter().zip(&io.bottoms) {
+        for (columns, &x) in self.extents.iter().zip(&io.bottoms) {
             copy::into_columns(device, columns, x, io.tops[0].reborrow());
         }
         Ok(())
@@ -121,7 +112,7 @@ impl Layer for Concat {
 
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
-        for (columns, dx) in self.columns.iter().zip(io.bottom_diffs) {
+        for (columns, dx) in self.extents.iter().zip(io.bottom_diffs) {
             if let Some(dx) = dx {
                 copy::from_columns(device, columns, dy, dx.diff, dx.accumulate);
             }

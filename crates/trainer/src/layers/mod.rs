@@ -11,27 +11,19 @@ mod inner_product;
 mod lrn;
 mod norm;
 mod pooling;
+mod registry;
 mod shape;
 mod softmax;
 mod source;
 
 use crate::{
-    error::{BoxError, NetError},
-    spec::{Filler, LayerKind, LayerSpec, NetSpec, layer_types},
+    error::BoxError,
+    spec::{Filler, LayerSpec, NetSpec},
 };
-use combine::{Concat, Eltwise, Split};
-use elementwise::{DropoutLayer, Relu};
-use inner_product::InnerProductLayer;
-use lrn::LrnLayer;
-use norm::{BatchNorm, Scale};
-use pooling::Pooling;
-use shape::Reshape;
-use softmax::{Accuracy, Softmax, SoftmaxWithLoss};
-use source::FilledData;
-use std::ops::{Deref, DerefMut};
 use tensor::{Accumulate, Device, Space, TensorType, View, ViewMut};
 
-pub use convolution::Convolution;
+pub use convolution::ConvolutionLayer;
+pub use registry::{Role, build};
 pub use source::DataLayer;
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
@@ -207,14 +199,6 @@ pub enum Absorbed {
 
 /// One layer of a net.
 pub trait Layer: Send {
-    /// The layer, as what its net takes it for.
-    fn role(self) -> Role
-    where
-        Self: Sized + 'static,
-    {
-        Role::Plain(Box::new(self))
-    }
-
     /// Checks the bottoms' shapes and declares everything the graph has to know.
     ///
     /// # Errors
@@ -234,50 +218,6 @@ pub trait Layer: Send {
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let _ = (device, io);
         unreachable!("a layer that declares no gradient has no backward pass")
-    }
-}
-
-/// A layer, by what its net does with it besides its passes.
-pub enum Role {
-    /// Nothing.
-    Plain(Box<dyn Layer>),
-    /// Plans its kernels.
-    Convolution(Box<Convolution>),
-    /// Keeps its position in a data set.
-    Data(Box<DataLayer>),
-}
-
-impl Role {
-    /// The layer as one whose kernels are planned.
-    pub fn convolution(&mut self) -> Option<&mut Convolution> {
-        if let Self::Convolution(layer) = self { Some(layer) } else { None }
-    }
-
-    /// The layer as one that reads a data set.
-    pub fn data(&self) -> Option<&DataLayer> {
-        if let Self::Data(layer) = self { Some(layer) } else { None }
-    }
-}
-
-impl Deref for Role {
-    type Target = dyn Layer;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Plain(layer) => &**layer,
-            Self::Convolution(layer) => &**layer,
-            Self::Data(layer) => &**layer,
-        }
-    }
-}
-
-impl DerefMut for Role {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Self::Plain(layer) => &mut **layer,
-            Self::Convolution(layer) => &mut **layer,
-            Self::Data(layer) => &mut **layer,
-        }
     }
 }
 
@@ -311,33 +251,17 @@ struct Place<'a> {
     options: &'a BuildOptions,
 }
 
-macro_rules! make_layers {
-    ($place:ident; $(
-        $(#[$doc:meta])*
-        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $layer:expr;
-    )*) => {
-        /// The layer that its kind's row in [`layer_types`] makes.
-        fn make($place: &Place<'_>) -> Result<Role, BoxError> {
-            Ok(match &$place.layer.kind {
-                $(LayerKind::$name $(($params))? => $layer.role(),)*
-            })
-        }
-    };
+/// A layer of which there is nothing to know but its parameters, and what its declaration finds out.
+struct Declared<P, E> {
+    params: P,
+    /// Empty until the layer is declared.
+    extents: E,
 }
 
-layer_types!(make_layers);
-
-/// The layer that `layer`, one of `net`'s, describes.
-///
-/// # Errors
-/// Data that cannot be opened; the message names the layer and its line.
-pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
-    let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
-    if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
-        let name = layer.kind.type_name();
-        return Err(NetError::layer(layer, format!("a loss_weight has no effect on a layer of type {name}")));
+impl<P: Clone, E: Default> Declared<P, E> {
+    fn new(params: &P) -> Self {
+        Self { params: params.clone(), extents: E::default() }
     }
-    make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error.to_string()))
 }
 
 /// Axis `axis` of `shape`, where a negative one counts from the end.

@@ -1,6 +1,6 @@
 //! The normalisations with statistics: `BatchNorm`, and its other half, `Scale`.
 
-use super::{Absorbed, Backward, Declaration, Forward, Gradient, Layer, ParamDeclaration, axis_of};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration, axis_of};
 use crate::{
     error::BoxError,
     spec::{BatchNormParams, Filler, Phase, ScaleParams},
@@ -142,16 +142,7 @@ fn affine_gradients<'a>(
 }
 
 /// `Scale`: y = gamma x + beta over the axes from `axis` on. In place it is out of place here: backward needs the bottom.
-pub(super) struct Scale {
-    params: ScaleParams,
-    extents: AxisExtents,
-}
-
-impl Scale {
-    pub(super) fn new(params: &ScaleParams) -> Self {
-        Self { params: params.clone(), extents: AxisExtents::default() }
-    }
-}
+pub(super) type Scale = Declared<ScaleParams, AxisExtents>;
 
 impl Layer for Scale {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {

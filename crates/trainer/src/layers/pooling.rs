@@ -1,6 +1,6 @@
 //! `Pooling`.
 
-use super::{Backward, Declaration, Forward, Layer, images};
+use super::{Backward, Declaration, Declared, Forward, Layer, images};
 use crate::{
     error::BoxError,
     spec::{PoolingMethod, PoolingParams, PoolingWindow},
@@ -9,18 +9,11 @@ use cudnn_layers::pooling;
 use tensor::{Device, PoolGeometry, Space, TensorType};
 
 /// The maximum or average of each window. Backward needs no blob: the maximum saves its winners.
-pub(super) struct Pooling {
-    params: PoolingParams,
-    geometry: Option<PoolGeometry>,
-}
+pub(super) type Pooling = Declared<PoolingParams, Option<PoolGeometry>>;
 
 impl Pooling {
-    pub(super) fn new(params: &PoolingParams) -> Self {
-        Self { params: params.clone(), geometry: None }
-    }
-
     fn geometry(&self) -> PoolGeometry {
-        self.geometry.expect("a layer is declared before it is used")
+        self.extents.expect("a layer is declared before it is used")
     }
 }
 
@@ -37,7 +30,7 @@ impl Layer for Pooling {
         let rounding = self.params.round_mode;
         let geometry = PoolGeometry { n, c, h, w, window, pad, stride, rounding };
         let g = geometry.validate().map_err(|error| error.to_string())?;
-        self.geometry = Some(g);
+        self.extents = Some(g);
         Ok(Declaration {
             saved: match self.params.method {
                 PoolingMethod::Max => pooling::mask(&g),

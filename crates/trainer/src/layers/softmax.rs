@@ -1,6 +1,6 @@
 //! `Softmax`, `SoftmaxWithLoss` and `Accuracy`.
 
-use super::{Backward, Declaration, Forward, Layer, Need, axis_of};
+use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
 use crate::{
     error::BoxError,
     spec::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams},
@@ -15,21 +15,11 @@ use cudnn_layers::{
 use tensor::{Device, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
-pub(super) struct Softmax {
-    axis: i32,
-    /// Of no element until the layer is declared.
-    extents: AxisExtents,
-}
-
-impl Softmax {
-    pub(super) fn new(params: &SoftmaxParams) -> Self {
-        Self { axis: params.axis, extents: AxisExtents::default() }
-    }
-}
+pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
 
 impl Layer for Softmax {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        self.extents = classes(&bottoms[0], self.axis)?;
+        self.extents = classes(&bottoms[0], self.params.axis)?;
         Ok(Declaration { needs_top: Need::Values, ..Declaration::one(bottoms[0].clone()) })
     }
 
@@ -97,17 +87,7 @@ impl Layer for SoftmaxWithLoss {
 }
 
 /// The share of samples whose label is among the highest scores.
-pub(super) struct Accuracy {
-    params: AccuracyParams,
-    /// Of no element until the layer is declared.
-    extents: AxisExtents,
-}
-
-impl Accuracy {
-    pub(super) fn new(params: &AccuracyParams) -> Self {
-        Self { params: params.clone(), extents: AxisExtents::default() }
-    }
-}
+pub(super) type Accuracy = Declared<AccuracyParams, AxisExtents>;
 
 impl Layer for Accuracy {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {

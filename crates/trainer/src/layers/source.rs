@@ -1,6 +1,6 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
-use super::{BuildOptions, Declaration, Forward, Layer, Role, SyntheticData};
+use super::{BuildOptions, Declaration, Forward, Layer, SyntheticData};
 use crate::{
     data::{
         DataError, DataSummary, Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic,
@@ -10,7 +10,7 @@ use crate::{
     fill::fill,
     spec::{
         DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec,
-        TransformParams,
+        TransformParams, of_top,
     },
 };
 use std::sync::Arc;
@@ -185,10 +185,6 @@ fn repeat(ways: &mut [Staging], tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> 
 }
 
 impl Layer for DataLayer {
-    fn role(self) -> Role {
-        Role::Data(Box::new(self))
-    }
-
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         let [c, h, w] = self.loader.out_shape();
         let shapes = [TensorType::f32(&[self.mini_batch, c, h, w]), TensorType::f32(&[self.mini_batch])];
@@ -241,17 +237,18 @@ pub(super) struct FilledData {
 impl FilledData {
     pub(super) fn dummy(layer: &LayerSpec, params: &DummyDataParams, seed: u64) -> Self {
         let tops = 0..layer.tops.len();
-        let fillers: Vec<Filler> = tops.clone().map(|top| params.filler(top)).collect();
+        let fillers: Vec<Filler> = tops.clone().map(|top| *of_top(&params.fillers, top)).collect();
         let constant = fillers.iter().all(|filler| matches!(filler, Filler::Constant { .. }));
-        let shapes = tops.map(|top| TensorType::f32(params.shape(top))).collect();
+        let shapes = tops.map(|top| TensorType::f32(of_top(&params.shapes, top).as_slice())).collect();
         let staging = fillers.iter().map(|_| Staging::default()).collect();
         Self { name: layer.name.clone(), shapes, fillers, constant, seed, staging }
     }
 
     /// What an `Input` holds until a program writes to it: numbers between -1 and 1, made once.
     pub(super) fn input(layer: &LayerSpec, params: &InputParams, seed: u64) -> Self {
-        let shapes: Vec<TensorType> =
-            (0..layer.tops.len()).map(|top| TensorType::f32(params.shape(top))).collect();
+        let shapes: Vec<TensorType> = (0..layer.tops.len())
+            .map(|top| TensorType::f32(of_top(&params.shapes, top).as_slice()))
+            .collect();
         let fillers = vec![Filler::Uniform { min: -1.0, max: 1.0 }; shapes.len()];
         let staging = fillers.iter().map(|_| Staging::default()).collect();
         Self { name: layer.name.clone(), shapes, fillers, constant: true, seed, staging }

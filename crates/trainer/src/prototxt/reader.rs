@@ -1,6 +1,6 @@
 //! Typed access to the fields of a message.
 
-use super::{Error, Field, FieldValue, Location, Message, Warning, parser::non_finite};
+use super::{Field, FieldValue, Location, Message, Result, SpecError, Warning, parser::non_finite};
 use std::{cell::RefCell, path::Path, sync::Arc};
 
 /// The file being read and the warnings collected from it so far.
@@ -25,8 +25,8 @@ pub(crate) fn interpret<T>(
     file: &Path,
     message: &Message,
     owner: &str,
-    read: impl FnOnce(&mut Reader<'_>) -> Result<T, Error>,
-) -> Result<(T, Vec<Warning>), Error> {
+    read: impl FnOnce(&mut Reader<'_>) -> Result<T>,
+) -> Result<(T, Vec<Warning>)> {
     let source = SourceFile { name: file.display().to_string().into(), warnings: RefCell::default() };
     let found = read(&mut Reader::new(&source, message, owner.to_owned()))?;
     let mut warnings = source.warnings.into_inner();
@@ -37,37 +37,50 @@ pub(crate) fn interpret<T>(
 /// A type that fields can be read as.
 pub(crate) trait FromField: Sized {
     /// What `reader`'s field `name` says, if there is one.
-    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>, Error>;
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>>;
 }
 
 impl<T: Scalar> FromField for T {
-    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>, Error> {
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
         reader.field(name)?.map(|field| reader.convert(field)).transpose()
     }
 }
 
 /// A field that may be absent.
 impl<T: FromField> FromField for Option<T> {
-    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>, Error> {
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
         T::read(reader, name).map(Some)
     }
 }
 
 /// A field that may stand any number of times.
 impl<T: Scalar> FromField for Vec<T> {
-    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>, Error> {
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
         reader.fields(name).into_iter().map(|field| reader.convert(field)).collect::<Result<_, _>>().map(Some)
     }
 }
 
-/// Enums as fields: `Type: "NAME" = Variant, …;`.
+/// Enums that are read from fields: those of operations by `Type: "NAME" = Variant, …;`, those of their own with what their
+/// variants mean.
 macro_rules! choices {
+    ($(
+        $(#[$meta:meta])*
+        pub enum $type:ident { $($(#[$mark:meta])* $choice:ident = $name:literal; $doc:literal)+ }
+    )+) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $type {
+            $(#[doc = $doc] $(#[$mark])* $choice,)+
+        }
+
+        $crate::prototxt::choices! { $type: $($name = $choice),+; }
+    )+};
     ($($type:ty: $($name:literal = $choice:ident),+;)+) => {$(
         impl $crate::prototxt::FromField for $type {
             fn read(
                 reader: &mut $crate::prototxt::Reader<'_>,
                 name: &str,
-            ) -> Result<Option<Self>, $crate::prototxt::Error> {
+            ) -> $crate::prototxt::Result<Option<Self>> {
                 let choice = reader.word(name, &[$($name),+])?;
                 Ok(choice.map(|choice| [$(Self::$choice),+][choice]))
             }
@@ -119,18 +132,20 @@ impl Scalar for String {
     }
 }
 
-impl Scalar for i64 {
-    const EXPECTED: &'static str = "an integer";
-    fn from_value(value: &FieldValue) -> Option<Self> {
-        if let FieldValue::Integer(number) = value { Self::try_from(*number).ok() } else { None }
-    }
+macro_rules! integers {
+    ($($type:ty, $expected:literal;)*) => {$(
+        impl Scalar for $type {
+            const EXPECTED: &'static str = $expected;
+            fn from_value(value: &FieldValue) -> Option<Self> {
+                if let FieldValue::Integer(number) = value { Self::try_from(*number).ok() } else { None }
+            }
+        }
+    )*};
 }
 
-impl Scalar for i32 {
-    const EXPECTED: &'static str = "a 32-bit integer";
-    fn from_value(value: &FieldValue) -> Option<Self> {
-        i64::from_value(value)?.try_into().ok()
-    }
+integers! {
+    i64, "an integer";
+    i32, "a 32-bit integer";
 }
 
 /// Sizes and counts. Caffe's are 32-bit, too, and its blobs have no more than 2³¹ - 1 elements.
@@ -182,7 +197,7 @@ impl<'s> Reader<'s> {
     }
 
     /// The only field of this name, if there is one.
-    fn field(&mut self, name: &str) -> Result<Option<&'s Field>, Error> {
+    fn field(&mut self, name: &str) -> Result<Option<&'s Field>> {
         match self.fields(name)[..] {
             [] => Ok(None),
             [field] => Ok(Some(field)),
@@ -209,24 +224,24 @@ impl<'s> Reader<'s> {
         self.fields(name).len()
     }
 
-    pub(crate) fn get<T: FromField>(&mut self, name: &str) -> Result<Option<T>, Error> {
+    pub(crate) fn get<T: FromField>(&mut self, name: &str) -> Result<Option<T>> {
         T::read(self, name)
     }
 
-    pub(crate) fn get_or<T: FromField>(&mut self, name: &str, default: T) -> Result<T, Error> {
+    pub(crate) fn get_or<T: FromField>(&mut self, name: &str, default: T) -> Result<T> {
         Ok(self.get(name)?.unwrap_or(default))
     }
 
-    pub(crate) fn require<T: FromField>(&mut self, name: &str) -> Result<T, Error> {
+    pub(crate) fn require<T: FromField>(&mut self, name: &str) -> Result<T> {
         self.get(name)?.ok_or_else(|| self.missing(name))
     }
 
-    pub(crate) fn list<T: Scalar>(&mut self, name: &str) -> Result<Vec<T>, Error> {
+    pub(crate) fn list<T: Scalar>(&mut self, name: &str) -> Result<Vec<T>> {
         self.require(name)
     }
 
     /// The place among `words` of the one in the field `name`, which old files put in quotes.
-    pub(crate) fn word(&mut self, name: &str, words: &[&str]) -> Result<Option<usize>, Error> {
+    pub(crate) fn word(&mut self, name: &str, words: &[&str]) -> Result<Option<usize>> {
         let Some(field) = self.field(name)? else { return Ok(None) };
         let place = match &field.value {
             FieldValue::Word(word) | FieldValue::String(word) => words.iter().position(|other| other == word),
@@ -239,7 +254,7 @@ impl<'s> Reader<'s> {
     }
 
     /// The message in the field `name`; empty where the field is absent, so that its defaults apply.
-    pub(crate) fn message(&mut self, name: &str) -> Result<Reader<'s>, Error> {
+    pub(crate) fn message(&mut self, name: &str) -> Result<Reader<'s>> {
         Ok(self.optional_message(name)?.unwrap_or_else(|| Reader {
             source: self.source,
             fields: &[],
@@ -250,7 +265,7 @@ impl<'s> Reader<'s> {
         }))
     }
 
-    pub(crate) fn optional_message(&mut self, name: &str) -> Result<Option<Reader<'s>>, Error> {
+    pub(crate) fn optional_message(&mut self, name: &str) -> Result<Option<Reader<'s>>> {
         self.field(name)?.map(|field| self.inner(field)).transpose()
     }
 
@@ -258,22 +273,22 @@ impl<'s> Reader<'s> {
     pub(crate) fn read_all<T>(
         &mut self,
         name: &str,
-        read: impl Fn(&mut Reader<'s>) -> Result<T, Error>,
-    ) -> Result<Vec<T>, Error> {
+        read: impl Fn(&mut Reader<'s>) -> Result<T>,
+    ) -> Result<Vec<T>> {
         self.messages(name)?.into_iter().map(|mut message| read(&mut message)).collect()
     }
 
-    pub(crate) fn messages(&mut self, name: &str) -> Result<Vec<Reader<'s>>, Error> {
+    pub(crate) fn messages(&mut self, name: &str) -> Result<Vec<Reader<'s>>> {
         self.fields(name).into_iter().map(|field| self.inner(field)).collect()
     }
 
     /// Fails at the line of the field `name` unless its value `holds`; `must` says what the value has to be.
-    pub(crate) fn check(&self, name: &str, holds: bool, must: &str) -> Result<(), Error> {
+    pub(crate) fn check(&self, name: &str, holds: bool, must: &str) -> Result<()> {
         if holds { Ok(()) } else { Err(self.reject(name, must)) }
     }
 
     /// The field `name` has a value it cannot have; `must` says what it has to be.
-    pub(crate) fn reject(&self, name: &str, must: &str) -> Error {
+    pub(crate) fn reject(&self, name: &str, must: &str) -> SpecError {
         match self.fields.iter().rev().find(|field| field.name == name) {
             Some(field) => {
                 let message = format!("{} is {}, but must be {must}", self.full(name), field.value);
@@ -283,12 +298,12 @@ impl<'s> Reader<'s> {
         }
     }
 
-    pub(crate) fn missing(&self, name: &str) -> Error {
+    pub(crate) fn missing(&self, name: &str) -> SpecError {
         self.error(self.line, format!("{} is missing", self.full(name)))
     }
 
     /// An error about the owner, in the line of the field `name`, or of the message if there is no such field.
-    pub(crate) fn error_at(&self, name: &str, message: impl Into<String>) -> Error {
+    pub(crate) fn error_at(&self, name: &str, message: impl Into<String>) -> SpecError {
         self.error(self.line_of(name), message)
     }
 
@@ -309,24 +324,24 @@ impl<'s> Reader<'s> {
         self.fields.iter().find(|field| field.name == name).map_or(self.line, |field| field.line)
     }
 
-    fn error(&self, line: usize, message: impl Into<String>) -> Error {
-        Error::at(self.source.location(line), format!("{}: {}", self.owner, message.into()))
+    fn error(&self, line: usize, message: impl Into<String>) -> SpecError {
+        SpecError::at(self.source.location(line), format!("{}: {}", self.owner, message.into()))
     }
 
     fn full(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 
-    fn convert<T: Scalar>(&self, field: &Field) -> Result<T, Error> {
+    fn convert<T: Scalar>(&self, field: &Field) -> Result<T> {
         T::from_value(&field.value).ok_or_else(|| self.unexpected(field, T::EXPECTED))
     }
 
-    fn unexpected(&self, field: &Field, expected: &str) -> Error {
+    fn unexpected(&self, field: &Field, expected: &str) -> SpecError {
         let message = format!("{} is {}, expected {expected}", self.full(&field.name), field.value);
         self.error(field.line, message)
     }
 
-    fn inner(&self, field: &'s Field) -> Result<Reader<'s>, Error> {
+    fn inner(&self, field: &'s Field) -> Result<Reader<'s>> {
         let FieldValue::Message(message) = &field.value else {
             return Err(self.unexpected(field, "a message in { }"));
         };

@@ -1,8 +1,7 @@
 //! The notation itself: what is read, what is refused and where, and that nothing makes the parser panic.
 
-use proptest::prelude::*;
-
 use super::{FieldValue, Message, parse};
+use proptest::prelude::*;
 
 fn read(text: &str) -> Message {
     parse("net.prototxt", text).unwrap()

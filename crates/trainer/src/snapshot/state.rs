@@ -52,23 +52,16 @@ impl SolverState {
         solver_type: &str,
         weights: &Tensors,
     ) -> Result<(), SnapshotError> {
-        let error = |reason| Err(SnapshotError::Resume { path: path.to_owned(), reason });
-        if self.parameters != parameters {
-            return error(format!(
-                "it is of the net {:?}, whose parameters differ from this net's",
-                self.net
-            ));
-        }
-        if self.solver_type != solver_type {
-            return error(format!("it is of a solver of type {}, not {solver_type}", self.solver_type));
-        }
-        if self.weights_checksum != weights.checksum() {
-            return error(format!(
-                "{} holds other weights than were saved with it",
-                weights.path().display()
-            ));
-        }
-        Ok(())
+        let reason = if self.parameters != parameters {
+            format!("it is of the net {:?}, whose parameters differ from this net's", self.net)
+        } else if self.solver_type != solver_type {
+            format!("it is of a solver of type {}, not {solver_type}", self.solver_type)
+        } else if self.weights_checksum != weights.checksum() {
+            format!("{} holds other weights than were saved with it", weights.path().display())
+        } else {
+            return Ok(());
+        };
+        Err(SnapshotError::Resume { path: path.to_owned(), reason })
     }
 }
 

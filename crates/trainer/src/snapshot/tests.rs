@@ -1,13 +1,9 @@
 //! Snapshots: whole or not at all, and never trusted when read.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-
-use safetensors::SafeTensors;
-
 use super::*;
 use crate::planning::{PlanRecord, tests::record};
+use safetensors::SafeTensors;
+use std::{collections::BTreeMap, fs, path::Path};
 
 const CONV: [usize; 4] = [2, 1, 1, 3];
 const WEIGHTS: [f32; 6] = [1.0, -0.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, 3.5, f32::NAN];

@@ -1,24 +1,21 @@
 //! The layers that bring data into a net.
 
 use super::{Filler, HeightWidth, params::params};
-use crate::prototxt::{Error, Reader, choices};
+use crate::prototxt::{Reader, Result, choices};
 
 params! {
     /// `Input`: blobs that the program fills.
     InputParams(params: layer.input_param) {
-        /// The shape of each top; one shape may serve all
         shapes: Vec<Vec<usize>> {
             let shapes = shapes(params, "shape")?;
             for_tops(layer, params, "shape", shapes)?
-        };
+        }; "The shape of each top; one shape may serve all"
     }
 
     /// `DummyData`: blobs with synthetic contents, filled at each iteration unless constant.
     DummyDataParams(params: layer.dummy_data_param) {
-        /// The shape of each top; one shape may serve all
-        shapes: Vec<Vec<usize>> { dummy_shapes(layer, params)? };
-        /// The contents of each top; one filler may serve all
-        fillers: Vec<Filler> { data_fillers(layer, params)? };
+        shapes: Vec<Vec<usize>> { dummy_shapes(layer, params)? }; "The shape of each top; one shape may serve all"
+        fillers: Vec<Filler> { data_fillers(layer, params)? }; "The contents of each top; one filler may serve all"
     }
 
     /// `Data`: images and labels from a collection that is read in order.
@@ -26,68 +23,48 @@ params! {
     /// Caffe reads a database. Here `source` is a folder with the files of MNIST (IDX, plain or gzip) or of CIFAR-10
     /// (binary); the net's phase decides between the training and the test files.
     DataParams(params: layer.data_param) ignores [prefetch] {
-        /// What is read, as written; see [`super::NetSpec::resolve`]
-        source: String;
-        /// Samples per iteration, at least 1
-        batch_size: usize, batch_size > 0 => "at least 1";
-        /// The kind of database that the net was written for
-        backend: DataBackend = DataBackend::LevelDb;
-        /// Skip a random number of samples below this at the start
-        rand_skip: usize = 0;
-        /// What is done to each image
-        transform: TransformParams { TransformParams::read(layer, params)? };
+        source: String; "What is read, as written; see [`super::NetSpec::resolve`]"
+        batch_size: usize, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
+        backend: DataBackend = DataBackend::LevelDb; "The kind of database that the net was written for"
+        rand_skip: usize = 0; "Skip a random number of samples below this at the start"
+        transform: TransformParams { TransformParams::read(layer, params)? }; "What is done to each image"
     }
 
     /// `ImageData`: image files and labels from a list with one `path label` per line.
     ImageDataParams(params: layer.image_data_param) {
-        /// The list, as written; see [`super::NetSpec::resolve`]
-        source: String;
-        /// Put before each path of the list
-        root_folder: String = String::new();
-        /// Samples per iteration, at least 1
-        batch_size: usize = 1, batch_size > 0 => "at least 1";
-        /// Skip a random number of lines below this at the start
-        rand_skip: usize = 0;
-        /// Shuffle the list before each pass over it?
-        shuffle: bool = false;
-        /// Height and width that each image is resized to first, if it is
+        source: String; "The list, as written; see [`super::NetSpec::resolve`]"
+        root_folder: String = String::new(); "Put before each path of the list"
+        batch_size: usize = 1, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
+        rand_skip: usize = 0; "Skip a random number of lines below this at the start"
+        shuffle: bool = false; "Shuffle the list before each pass over it?"
         new_size: Option<HeightWidth> { new_size(params)? };
-        /// Three channels (in the order blue, green, red) or one?
-        is_color: bool = true;
-        /// What is done to each image
-        transform: TransformParams { TransformParams::read(layer, params)? };
+            "Height and width that each image is resized to first, if it is"
+        is_color: bool = true; "Three channels (in the order blue, green, red) or one?"
+        transform: TransformParams { TransformParams::read(layer, params)? }; "What is done to each image"
     }
 
     /// `transform_param`: what is done to each image, in this order: resize, crop, mirror, (pixel - mean) · scale.
     // The oldest files have the same fields in the layer's own message.
     TransformParams(params: layer.transform_param, old: &mut Reader<'_>) {
-        /// Resize the image to this many pixels in both directions first (bilinear). Ours, not Caffe's.
         resize: Option<usize>, resize != Some(0) => "at least 1",
             resize.is_none_or(|side| side <= MOST_SIDE) => MOST_SIDE_TEXT;
-        /// Crop to this many pixels in both directions: anywhere in TRAIN, the centre in TEST
+            "Resize the image to this many pixels in both directions first (bilinear). Ours, not Caffe's."
         crop_size: Option<usize> {
             params.get("crop_size")?.or(old.get("crop_size")?).filter(|&size: &usize| size > 0)
-        };
-        /// Mirror every second image, chosen at random, left to right?
+        }; "Crop to this many pixels in both directions: anywhere in TRAIN, the centre in TEST"
         mirror: bool { params.get("mirror")?.or(old.get("mirror")?).unwrap_or(false) };
-        /// Subtracted
-        mean: Mean { mean(params, old)? };
-        /// Multiplied after that
-        scale: f32 { params.get("scale")?.or(old.get("scale")?).unwrap_or(1.0) };
+            "Mirror every second image, chosen at random, left to right?"
+        mean: Mean { mean(params, old)? }; "Subtracted"
+        scale: f32 { params.get("scale")?.or(old.get("scale")?).unwrap_or(1.0) }; "Multiplied after that"
     }
 }
 
-/// The kind of database in [`DataParams`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DataBackend {
-    /// LevelDB
-    LevelDb,
-    /// LMDB
-    Lmdb,
-}
-
 choices! {
-    DataBackend: "LEVELDB" = LevelDb, "LMDB" = Lmdb;
+    /// The kind of database in [`DataParams`].
+    pub enum DataBackend {
+        LevelDb = "LEVELDB"; "LevelDB"
+        Lmdb = "LMDB"; "LMDB"
+    }
 }
 
 /// What [`TransformParams`] subtracts.
@@ -105,32 +82,13 @@ pub enum Mean {
 const MOST_SIDE: usize = 65536;
 const MOST_SIDE_TEXT: &str = "at most 65536";
 
-impl InputParams {
-    /// The shape of top number `top`.
-    pub fn shape(&self, top: usize) -> &[usize] {
-        self.shapes.get(top).unwrap_or(&self.shapes[0])
-    }
-}
-
-impl DummyDataParams {
-    /// The shape of top number `top`.
-    pub fn shape(&self, top: usize) -> &[usize] {
-        self.shapes.get(top).unwrap_or(&self.shapes[0])
-    }
-
-    /// The contents of top number `top`.
-    pub fn filler(&self, top: usize) -> Filler {
-        *self.fillers.get(top).unwrap_or(&self.fillers[0])
-    }
+/// What belongs to top number `top`: of `each` top's own one, or the only one, which serves all.
+pub fn of_top<T>(each: &[T], top: usize) -> &T {
+    each.get(top).unwrap_or(&each[0])
 }
 
 /// `given` by the field `name`, if it is one for all tops or one for each.
-fn for_tops<T>(
-    layer: &mut Reader<'_>,
-    params: &Reader<'_>,
-    name: &str,
-    given: Vec<T>,
-) -> Result<Vec<T>, Error> {
+fn for_tops<T>(layer: &mut Reader<'_>, params: &Reader<'_>, name: &str, given: Vec<T>) -> Result<Vec<T>> {
     match (given.len(), layer.count("top")) {
         (0, _) => Err(params.missing(name)),
         (1, _) => Ok(given),
@@ -140,7 +98,7 @@ fn for_tops<T>(
 }
 
 /// The messages `name`, each a list of the sizes `dim`.
-pub(super) fn shapes(params: &mut Reader<'_>, name: &str) -> Result<Vec<Vec<usize>>, Error> {
+pub(super) fn shapes(params: &mut Reader<'_>, name: &str) -> Result<Vec<Vec<usize>>> {
     params.read_all(name, |shape| match sizes(shape, "dim")? {
         dims if dims.is_empty() => Err(shape.missing("dim")),
         dims => Ok(dims),
@@ -148,13 +106,13 @@ pub(super) fn shapes(params: &mut Reader<'_>, name: &str) -> Result<Vec<Vec<usiz
 }
 
 /// The sizes in the field `name`.
-pub(super) fn sizes(params: &mut Reader<'_>, name: &str) -> Result<Vec<usize>, Error> {
+pub(super) fn sizes(params: &mut Reader<'_>, name: &str) -> Result<Vec<usize>> {
     let sizes: Vec<usize> = params.list(name)?;
     params.check(name, !sizes.contains(&0), "at least 1")?;
     Ok(sizes)
 }
 
-fn dummy_shapes(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<Vec<usize>>, Error> {
+fn dummy_shapes(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<Vec<usize>>> {
     let mut shapes = shapes(params, "shape")?;
     if shapes.is_empty() {
         // Four lists, one per axis, as shapes were written before blobs could have any number of axes.
@@ -169,7 +127,7 @@ fn dummy_shapes(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<V
     for_tops(layer, params, "shape", shapes)
 }
 
-fn data_fillers(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<Filler>, Error> {
+fn data_fillers(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<Filler>> {
     let mut fillers = params.read_all("data_filler", Filler::from_message)?;
     if fillers.is_empty() {
         fillers.push(Filler::constant(0.0));
@@ -177,7 +135,7 @@ fn data_fillers(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<F
     for_tops(layer, params, "data_filler", fillers)
 }
 
-fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>, Error> {
+fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>> {
     let (h, w) = (params.get_or("new_height", 0)?, params.get_or("new_width", 0)?);
     params.check("new_height", h <= MOST_SIDE, MOST_SIDE_TEXT)?;
     params.check("new_width", w <= MOST_SIDE, MOST_SIDE_TEXT)?;
@@ -190,7 +148,7 @@ fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>, Error> {
     }
 }
 
-fn mean(params: &mut Reader<'_>, old: &mut Reader<'_>) -> Result<Mean, Error> {
+fn mean(params: &mut Reader<'_>, old: &mut Reader<'_>) -> Result<Mean> {
     let (file, values) = (params.get("mean_file")?.or(old.get("mean_file")?), params.list("mean_value")?);
     match (file, values.is_empty()) {
         (None, true) => Ok(Mean::Zero),

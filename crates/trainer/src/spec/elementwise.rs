@@ -1,50 +1,42 @@
 //! Layers without parameters of their own: element by element, or only a change of shape.
 
 use super::params::params;
-use crate::prototxt::{Error, Reader};
+use crate::prototxt::{Reader, Result};
 
 params! {
     /// `ReLU`: y = max(x, 0) + s min(x, 0).
     ReluParams(params: layer.relu_param) ignores [engine] {
-        /// s, the slope below 0
-        negative_slope: f32 = 0.0;
+        negative_slope: f32 = 0.0; "s, the slope below 0"
     }
 
     /// `Dropout`: in TRAIN each element is 0 with probability `ratio` and divided by 1 - `ratio` otherwise; in TEST y = x.
     DropoutParams(params: layer.dropout_param) ignores [engine] {
-        /// From 0 to below 1
-        ratio "dropout_ratio": f32 = 0.5, (0.0..1.0).contains(&ratio) => "from 0 to below 1";
+        ratio "dropout_ratio": f32 = 0.5, (0.0..1.0).contains(&ratio) => "from 0 to below 1"; "From 0 to below 1"
     }
 
     /// `Eltwise`: two or more blobs of one shape into one.
     // `stable_prod_grad` chooses between two ways to the same gradient.
     EltwiseParams(params: layer.eltwise_param) ignores [stable_prod_grad] {
-        /// How they are combined
-        operation: EltwiseOperation { operation(params, layer.count("bottom"))? };
+        operation: EltwiseOperation { operation(params, layer.count("bottom"))? }; "How they are combined"
     }
 
     /// `Concat`: blobs joined along one axis.
     ConcatParams(params: layer.concat_param) {
-        /// The axis; negative counts from the end
-        axis: i32 { concat_axis(params)? };
+        axis: i32 { concat_axis(params)? }; "The axis; negative counts from the end"
     }
 
     /// `Flatten`: axes `axis` to `end_axis` become one.
     FlattenParams(params: layer.flatten_param) {
-        /// First of the axes; negative counts from the end
-        axis: i32 = 1;
-        /// Last of the axes, included; negative counts from the end
-        end_axis: i32 = -1;
+        axis: i32 = 1; "First of the axes; negative counts from the end"
+        end_axis: i32 = -1; "Last of the axes, included; negative counts from the end"
     }
 
     /// `Reshape`: `num_axes` axes from `axis` on are replaced with `dims`.
     ReshapeParams(params: layer.reshape_param) {
-        /// New sizes; 0 keeps that of the bottom, one -1 takes what is left
         dims: Vec<i64> { new_dims(&mut params.message("shape")?)? };
-        /// First axis that is replaced; negative counts from the end
-        axis: i32 = 0;
-        /// How many are; -1 for all from `axis` on
-        num_axes: i32 = -1, num_axes >= -1 => "at least -1";
+            "New sizes; 0 keeps that of the bottom, one -1 takes what is left"
+        axis: i32 = 0; "First axis that is replaced; negative counts from the end"
+        num_axes: i32 = -1, num_axes >= -1 => "at least -1"; "How many are; -1 for all from `axis` on"
     }
 }
 
@@ -62,7 +54,7 @@ pub enum EltwiseOperation {
     Max,
 }
 
-fn operation(params: &mut Reader<'_>, bottoms: usize) -> Result<EltwiseOperation, Error> {
+fn operation(params: &mut Reader<'_>, bottoms: usize) -> Result<EltwiseOperation> {
     let coefficients: Vec<f32> = params.list("coeff")?;
     let given = coefficients.len();
     let operation = match params.word("operation", &["PROD", "SUM", "MAX"])? {
@@ -80,7 +72,7 @@ fn operation(params: &mut Reader<'_>, bottoms: usize) -> Result<EltwiseOperation
     }
 }
 
-fn concat_axis(params: &mut Reader<'_>) -> Result<i32, Error> {
+fn concat_axis(params: &mut Reader<'_>) -> Result<i32> {
     let (axis, old): (Option<i32>, Option<i32>) = (params.get("axis")?, params.get("concat_dim")?);
     if axis.and(old).is_some() {
         let message = "concat_dim is the old name of axis; give only one of them";
@@ -89,7 +81,7 @@ fn concat_axis(params: &mut Reader<'_>) -> Result<i32, Error> {
     Ok(axis.or(old).unwrap_or(1))
 }
 
-fn new_dims(shape: &mut Reader<'_>) -> Result<Vec<i64>, Error> {
+fn new_dims(shape: &mut Reader<'_>) -> Result<Vec<i64>> {
     let dims: Vec<i64> = shape.list("dim")?;
     shape.check("dim", dims.iter().all(|&dim| dim >= -1), "at least -1")?;
     shape.check("dim", dims.iter().filter(|&&dim| dim == -1).count() <= 1, "-1 only once")?;

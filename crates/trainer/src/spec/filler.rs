@@ -1,59 +1,43 @@
 //! How parameters are initialised.
 
-use crate::prototxt::{Error, FromField, Reader, choices};
+use super::params::{params, variants};
+use crate::prototxt::{FromField, Reader, Result, choices};
 
-/// An initial distribution. `n` is the number chosen by [`VarianceNorm`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Filler {
-    /// Every element is `value`
-    Constant {
-        /// The value
-        value: f32,
-    },
-    /// Uniform in `[min, max)`
-    Uniform {
-        /// Lower bound
-        min: f32,
-        /// Upper bound
-        max: f32,
-    },
-    /// Normal
-    Gaussian {
-        /// Mean
-        mean: f32,
-        /// Standard deviation
-        std: f32,
-    },
-    /// Uniform in ±√(3/n) (Glorot and Bengio 2010)
-    Xavier {
-        /// What n counts
-        variance_norm: VarianceNorm,
-    },
-    /// Normal with mean 0 and standard deviation √(2/n) (He et al. 2015)
-    Msra {
-        /// What n counts
-        variance_norm: VarianceNorm,
-    },
-}
-
-/// What `n` is for [`Filler::Xavier`] and [`Filler::Msra`]; a filter is (K, C, R, S).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum VarianceNorm {
-    /// Elements / K: the inputs of one output
-    #[default]
-    FanIn,
-    /// Elements / C: the outputs of one input
-    FanOut,
-    /// The mean of both
-    Average,
+variants! {
+    /// An initial distribution. `n` is the number chosen by [`VarianceNorm`].
+    #[derive(Copy)]
+    Filler(filler) {
+        "constant" = Constant {
+            value: f32 = 0.0; "The value"
+        }; "Every element is `value`"
+        "uniform" = Uniform {
+            min: f32 = 0.0; "Lower bound"
+            max: f32 = 1.0, min <= max => &format!("at least min, {min}"); "Upper bound"
+        }; "Uniform in `[min, max)`"
+        "gaussian" = Gaussian {
+            mean: f32 = 0.0; "Mean"
+            std: f32 { standard_deviation(filler)? }; "Standard deviation"
+        }; "Normal"
+        "xavier" = Xavier {
+            variance_norm: VarianceNorm { variance_norm(filler)? }; "What n counts"
+        }; "Uniform in ±√(3/n) (Glorot and Bengio 2010)"
+        "msra" = Msra {
+            variance_norm: VarianceNorm { variance_norm(filler)? }; "What n counts"
+        }; "Normal with mean 0 and standard deviation √(2/n) (He et al. 2015)"
+    }
 }
 
 choices! {
-    VarianceNorm: "FAN_IN" = FanIn, "FAN_OUT" = FanOut, "AVERAGE" = Average;
+    /// What `n` is for [`Filler::Xavier`] and [`Filler::Msra`]; a filter is (K, C, R, S).
+    pub enum VarianceNorm {
+        FanIn = "FAN_IN"; "Elements / K: the inputs of one output"
+        FanOut = "FAN_OUT"; "Elements / C: the outputs of one input"
+        Average = "AVERAGE"; "The mean of both"
+    }
 }
 
 impl FromField for Filler {
-    fn read(parent: &mut Reader<'_>, name: &str) -> Result<Option<Self>, Error> {
+    fn read(parent: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
         parent.optional_message(name)?.map(|mut filler| Self::from_message(&mut filler)).transpose()
     }
 }
@@ -64,31 +48,22 @@ impl Filler {
         Self::Constant { value }
     }
 
-    pub(super) fn from_message(filler: &mut Reader<'_>) -> Result<Self, Error> {
+    pub(super) fn from_message(filler: &mut Reader<'_>) -> Result<Self> {
         let kind: String = filler.get_or("type", "constant".to_owned())?;
-        Ok(match kind.as_str() {
-            "constant" => Self::Constant { value: filler.get_or("value", 0.0)? },
-            "uniform" => {
-                let (min, max) = (filler.get_or("min", 0.0)?, filler.get_or("max", 1.0)?);
-                filler.check("max", min <= max, &format!("at least min, {min}"))?;
-                Self::Uniform { min, max }
-            }
-            "gaussian" => {
-                let (mean, std) = (filler.get_or("mean", 0.0)?, filler.get_or("std", 1.0)?);
-                filler.check("std", std >= 0.0, "at least 0")?;
-                let sparse: i32 = filler.get_or("sparse", -1)?;
-                filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")?;
-                Self::Gaussian { mean, std }
-            }
-            "xavier" => Self::Xavier { variance_norm: variance_norm(filler)? },
-            "msra" => Self::Msra { variance_norm: variance_norm(filler)? },
-            _ => return Err(filler.reject("type", "constant, uniform, gaussian, xavier or msra")),
-        })
+        Self::read_word(filler, "type", &kind)
     }
 }
 
+fn standard_deviation(filler: &mut Reader<'_>) -> Result<f32> {
+    let std = filler.get_or("std", 1.0)?;
+    filler.check("std", std >= 0.0, "at least 0")?;
+    let sparse: i32 = filler.get_or("sparse", -1)?;
+    filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")?;
+    Ok(std)
+}
+
 /// What is left to choose where the file's other numbers, which many files carry along, follow from the shape.
-fn variance_norm(filler: &mut Reader<'_>) -> Result<VarianceNorm, Error> {
+fn variance_norm(filler: &mut Reader<'_>) -> Result<VarianceNorm> {
     filler.ignore(&["mean", "std", "value", "min", "max"]);
-    filler.get_or("variance_norm", VarianceNorm::default())
+    filler.get_or("variance_norm", VarianceNorm::FanIn)
 }

@@ -5,56 +5,46 @@ use super::{
     DummyDataParams, EltwiseParams, FlattenParams, ImageDataParams, InnerProductParams, InputParams,
     LrnParams, PoolingParams, ReluParams, ReshapeParams, ScaleParams, SoftmaxParams, SoftmaxWithLossParams,
 };
-use crate::prototxt::{Error, Reader};
+use crate::prototxt::{Reader, Result, SpecError};
 use std::ops::RangeInclusive;
 
-/// Every layer type, declared once: its name, its parameters, how many bottoms and how many tops it may have, and what makes
-/// the layer from its parameters and the `place` where it stands ([`layers::build`](crate::layers::build)).
+/// Every layer type, declared once: its name, its parameters, how many bottoms and how many tops it may have, and the
+/// layer, made from its parameters and the `place` where it stands, in its role ([`layers::build`](crate::layers::build)).
 macro_rules! layer_types {
     ($then:ident) => { $then! { place;
-        /// Blobs that the program fills
-        Input(params: InputParams), 0..=0, 1..=MANY => FilledData::input(place.layer, params, place.options.seed);
-        /// Blobs with synthetic contents
-        DummyData(params: DummyDataParams), 0..=0, 1..=MANY => FilledData::dummy(place.layer, params, place.options.seed);
-        /// Image files from a list
+        Input(params: InputParams), 0..=0, 1..=MANY =>
+            Plain(FilledData::input(place.layer, params, place.options.seed)); "Blobs that the program fills"
+        DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
+            Plain(FilledData::dummy(place.layer, params, place.options.seed)); "Blobs with synthetic contents"
         ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
-            DataLayer::images((place.net, place.layer), params, place.options)?;
-        /// Images from MNIST or CIFAR-10 files
+            Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
         Data(params: DataParams), 0..=0, 1..=2 =>
-            DataLayer::data((place.net, place.layer), params, place.options)?;
-        /// Convolution, the layer that gets micro-batches
-        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution::new(params.clone());
-        /// Fully connected
-        InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => InnerProductLayer::new(params);
-        /// Rectifier
-        ReLU(params: ReluParams), 1..=1, 1..=1 => Relu(params.clone());
-        /// Maximum or average of windows
-        Pooling(params: PoolingParams), 1..=1, 1..=1 => Pooling::new(params);
-        /// Local response normalisation
-        LRN(params: LrnParams), 1..=1, 1..=1 => LrnLayer::new(params);
-        /// Batch normalisation, with or without scale and bias
-        BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => BatchNorm::new(params, place.net.state.phase);
-        /// Scale and bias per channel
-        Scale(params: ScaleParams), 1..=1, 1..=1 => Scale::new(params);
-        /// Sum, product or maximum of blobs
-        Eltwise(params: EltwiseParams), 2..=MANY, 1..=1 => Eltwise(params.operation.clone());
-        /// Blobs joined along an axis
-        Concat(params: ConcatParams), 1..=MANY, 1..=1 => Concat::new(params);
-        /// Copies its bottom to every top; a net needs it only if it is written out
-        Split, 1..=1, 1..=MANY => Split { tops: place.layer.tops.len() };
-        /// Random zeros in TRAIN
-        Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place);
-        /// Probabilities of classes
-        Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params);
-        /// Cross entropy of classes and labels
+            Data(DataLayer::data((place.net, place.layer), params, place.options)?); "Images of MNIST or CIFAR-10"
+        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution(ConvolutionLayer::new(params.clone()));
+            "Convolution, the layer that gets micro-batches"
+        InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => Plain(InnerProductLayer::new(params));
+            "Fully connected"
+        ReLU(params: ReluParams), 1..=1, 1..=1 => Plain(Relu(params.clone())); "Rectifier"
+        Pooling(params: PoolingParams), 1..=1, 1..=1 => Plain(Pooling::new(params)); "Maximum or average of windows"
+        LRN(params: LrnParams), 1..=1, 1..=1 => Plain(LrnLayer::new(params)); "Local response normalisation"
+        BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => Plain(BatchNorm::new(params, place.net.state.phase));
+            "Batch normalisation, with or without scale and bias"
+        Scale(params: ScaleParams), 1..=1, 1..=1 => Plain(Scale::new(params)); "Scale and bias per channel"
+        Eltwise(params: EltwiseParams), 2..=MANY, 1..=1 => Plain(Eltwise(params.operation.clone()));
+            "Sum, product or maximum of blobs"
+        Concat(params: ConcatParams), 1..=MANY, 1..=1 => Plain(Concat::new(params)); "Blobs joined along an axis"
+        Split, 1..=1, 1..=MANY => Plain(Split { tops: place.layer.tops.len() });
+            "Copies its bottom to every top; a net needs it only if it is written out"
+        Dropout(params: DropoutParams), 1..=1, 1..=1 => Plain(DropoutLayer::new(params, place)); "Random zeros in TRAIN"
+        Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Plain(Softmax::new(params)); "Probabilities of classes"
         SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=1 =>
-            SoftmaxWithLoss::new(params, place.layer.loss_weight(0));
-        /// Share of labels among the highest scores
-        Accuracy(params: AccuracyParams), 2..=2, 1..=1 => Accuracy::new(params);
-        /// Several axes become one
-        Flatten(params: FlattenParams), 1..=1, 1..=1 => Reshape::Flatten(params.clone());
-        /// Other axes for the same elements
-        Reshape(params: ReshapeParams), 1..=1, 1..=1 => Reshape::Replace(params.clone());
+            Plain(SoftmaxWithLoss::new(params, place.layer.loss_weight(0))); "Cross entropy of classes and labels"
+        Accuracy(params: AccuracyParams), 2..=2, 1..=1 => Plain(Accuracy::new(params));
+            "Share of labels among the highest scores"
+        Flatten(params: FlattenParams), 1..=1, 1..=1 => Plain(Reshape::Flatten(params.clone()));
+            "Several axes become one"
+        Reshape(params: ReshapeParams), 1..=1, 1..=1 => Plain(Reshape::Replace(params.clone()));
+            "Other axes for the same elements"
     } };
 }
 
@@ -65,13 +55,12 @@ const MANY: usize = usize::MAX;
 
 macro_rules! declare_kind {
     ($place:ident; $(
-        $(#[$doc:meta])*
-        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $layer:expr;
+        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $role:ident($layer:expr); $doc:literal
     )*) => {
         /// A layer's type, with what its type-specific message (`convolution_param` …) says.
         #[derive(Debug, Clone, PartialEq)]
         pub enum LayerKind {
-            $($(#[$doc])* $name $(($type))?,)*
+            $(#[doc = $doc] $name $(($type))?,)*
         }
 
         impl LayerKind {
@@ -79,7 +68,7 @@ macro_rules! declare_kind {
             pub const TYPES: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
 
             /// The parameters of a layer of type `name`.
-            pub(super) fn read(name: &str, layer: &mut Reader<'_>) -> Result<Self, Error> {
+            pub(super) fn read(name: &str, layer: &mut Reader<'_>) -> Result<Self> {
                 match name {
                     $(stringify!($name) => Ok(Self::$name $((<$type>::read(layer)?))?),)*
                     _ => Err(unknown(name, layer)),
@@ -109,8 +98,9 @@ impl LayerKind {
     /// Samples per iteration, if a layer of this type decides that.
     pub fn mini_batch(&self) -> Option<usize> {
         match self {
-            Self::Input(params) => Some(params.shape(0)[0]),
-            Self::DummyData(params) => Some(params.shape(0)[0]),
+            Self::Input(InputParams { shapes }) | Self::DummyData(DummyDataParams { shapes, .. }) => {
+                Some(shapes[0][0])
+            }
             Self::ImageData(params) => Some(params.batch_size),
             Self::Data(params) => Some(params.batch_size),
             _ => None,
@@ -130,7 +120,7 @@ impl LayerKind {
     }
 }
 
-fn unknown(name: &str, layer: &Reader<'_>) -> Error {
+fn unknown(name: &str, layer: &Reader<'_>) -> SpecError {
     let advice = match nearest(name) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the types are {}", LayerKind::TYPES.join(", ")),

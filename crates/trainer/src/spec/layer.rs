@@ -1,43 +1,35 @@
 //! What every layer has, whatever its type.
 
 use super::{LayerKind, NetState, StateRule, params::params};
-use crate::prototxt::{Error, FieldValue, Location, Message, Reader, SourceFile};
+use crate::prototxt::{FieldValue, Location, Message, Reader, Result, SourceFile};
 use std::ops::RangeInclusive;
 
 params! {
     /// One `layer { … }` of a net file.
     // `phase` is what Caffe fills in itself when it builds a net.
     LayerSpec(layer, own_name: String) ignores [phase] first { layer.get::<String>("name")?; } {
-        /// Its name; names need not be unique across phases
-        name: String { own_name };
-        /// Its type and the parameters of that type
+        name: String { own_name }; "Its name; names need not be unique across phases"
         kind: LayerKind { LayerKind::read(&layer.require::<String>("type")?, layer)? };
-        /// The blobs it reads
-        bottoms "bottom": Vec<String>;
-        /// The blobs it writes; a name that is also a bottom means in place
-        tops "top": Vec<String>;
-        /// As written, none or one for each top; see [`LayerSpec::loss_weight`]
-        loss_weights "loss_weight": Vec<f32>;
-        /// As written, for the first learnable parameters; see [`LayerSpec::param`]
+            "Its type and the parameters of that type"
+        bottoms "bottom": Vec<String>; "The blobs it reads"
+        tops "top": Vec<String>; "The blobs it writes; a name that is also a bottom means in place"
+        loss_weights "loss_weight": Vec<f32>; "As written, none or one for each top; see [`LayerSpec::loss_weight`]"
         params: Vec<ParamSpec> { layer.read_all("param", ParamSpec::read)? };
-        /// As written, none or one for each bottom: is its gradient wanted?
-        propagate_down: Vec<bool>;
-        /// The states in which the layer takes part; empty for all
+            "As written, for the first learnable parameters; see [`LayerSpec::param`]"
+        propagate_down: Vec<bool>; "As written, none or one for each bottom: is its gradient wanted?"
         include: Vec<StateRule> { layer.read_all("include", StateRule::read)? };
-        /// The states in which it does not; empty for none
+            "The states in which the layer takes part; empty for all"
         exclude: Vec<StateRule> { layer.read_all("exclude", StateRule::read)? };
-        /// Where it stands
-        location: Location { layer.location() };
+            "The states in which it does not; empty for none"
+        location: Location { layer.location() }; "Where it stands"
     }
 
     /// One `param { … }`: how one learnable parameter of a layer is trained.
     ParamSpec(param) first { param.word("share_mode", &["STRICT"])?; } {
-        /// Parameters of one name are one shared parameter
         name: Option<String> { param.get("name")?.filter(|name: &String| !name.is_empty()) };
-        /// Multiplies the solver's learning rate
-        lr_mult: f32 = 1.0;
-        /// Multiplies the solver's weight decay
-        decay_mult: f32 = 1.0;
+            "Parameters of one name are one shared parameter"
+        lr_mult: f32 = 1.0; "Multiplies the solver's learning rate"
+        decay_mult: f32 = 1.0; "Multiplies the solver's weight decay"
     }
 }
 
@@ -69,7 +61,7 @@ impl LayerSpec {
         }
     }
 
-    pub(super) fn from_message(source: &SourceFile, message: &Message) -> Result<Self, Error> {
+    pub(super) fn from_message(source: &SourceFile, message: &Message) -> Result<Self> {
         let name = name_of(message);
         let mut layer = Reader::new(source, message, format!("layer '{name}'"));
         let mut spec = Self::read(&mut layer, name)?;
@@ -81,7 +73,7 @@ impl LayerSpec {
         Ok(spec)
     }
 
-    fn check(&self, layer: &Reader<'_>) -> Result<(), Error> {
+    fn check(&self, layer: &Reader<'_>) -> Result<()> {
         let [bottoms, tops] = self.kind.blobs();
         check_count(layer, "bottom", self.bottoms.len(), bottoms)?;
         check_count(layer, "top", self.tops.len(), tops)?;
@@ -126,12 +118,7 @@ fn name_of(message: &Message) -> String {
     }
 }
 
-fn check_count(
-    layer: &Reader<'_>,
-    name: &str,
-    given: usize,
-    range: RangeInclusive<usize>,
-) -> Result<(), Error> {
+fn check_count(layer: &Reader<'_>, name: &str, given: usize, range: RangeInclusive<usize>) -> Result<()> {
     if range.contains(&given) {
         return Ok(());
     }

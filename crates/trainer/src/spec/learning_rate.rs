@@ -1,82 +1,62 @@
 //! The seven learning-rate policies, with the rise at the start and the floor that NVIDIA's branch adds.
 
-use super::params::params;
-use crate::prototxt::{Error, Reader, one_of};
+use super::params::{params, variants};
+use crate::prototxt::{Reader, Result};
 
 params! {
     /// The learning rate of every iteration.
     LearningRate(solver) {
-        /// b, the rate that the policy varies
-        base_lr: f32, from_0(base_lr) => FROM_0;
-        /// How it varies
-        policy: LrPolicy { LrPolicy::read(solver)? };
-        /// The rate is never below this, at most b
+        base_lr: f32, from_0(base_lr) => FROM_0; "b, the rate that the policy varies"
+        policy: LrPolicy { LrPolicy::read(solver)? }; "How it varies"
         min_lr: f32 = 0.0, (0.0..=base_lr).contains(&min_lr) => "from 0 to base_lr";
-        /// What stands in the place of the policy in the first iterations, if anything does
+            "The rate is never below this, at most b"
         rampup: Option<Rampup> { rampup(solver)? };
+            "What stands in the place of the policy in the first iterations, if anything does"
     }
 
     /// The rate r + (b - r) (i / interval)² of the first iterations i, as NVIDIA's Caffe has had it since 0.16.5
     /// (it rose linearly before). The policy that follows counts from the first iteration all the same.
     #[derive(Copy)]
     Rampup(solver) {
-        /// r, the rate of the first iteration
-        rampup_lr: f32 = 0.0, from_0(rampup_lr) => FROM_0;
-        /// How many iterations it lasts, at least 1
-        interval "rampup_interval": usize = 0;
+        rampup_lr: f32 = 0.0, from_0(rampup_lr) => FROM_0; "r, the rate of the first iteration"
+        interval "rampup_interval": usize = 0; "How many iterations it lasts, at least 1"
     }
 }
 
-/// What [`from_0`] asks for.
+/// What [`from_0`] asks for. A γ below 0, whose powers are taken, would make the rate's sign alternate.
 pub(super) const FROM_0: &str = "a finite number from 0";
 
 pub(super) fn from_0(number: f32) -> bool {
     number.is_finite() && number >= 0.0
 }
 
-/// How the learning rate depends on the iteration i, counted from 0, and on b, the solver's `base_lr`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum LrPolicy {
-    /// b
-    Fixed,
-    /// b γ^⌊i / stepsize⌋
-    Step {
-        /// γ
-        gamma: f32,
-        /// At least 1
-        stepsize: usize,
-    },
-    /// b γ^i
-    Exp {
-        /// γ
-        gamma: f32,
-    },
-    /// b (1 + γ i)^-power
-    Inv {
-        /// γ
-        gamma: f32,
-        /// The exponent
-        power: f32,
-    },
-    /// b γ^(number of `stepvalues` that are at most i)
-    Multistep {
-        /// γ
-        gamma: f32,
-        /// Ascending
-        stepvalues: Vec<usize>,
-    },
-    /// m + (b - m) (1 - i / `max_iter`)^power with m = `min_lr`, and m from `max_iter` on
-    Poly {
-        /// The exponent
-        power: f32,
-    },
-    /// b / (1 + exp(-γ (i - stepsize)))
-    Sigmoid {
-        /// γ; negative for a falling rate
-        gamma: f32,
-        /// The iteration at which the rate is b / 2
-        stepsize: usize,
-    },
+variants! {
+    /// How the learning rate depends on the iteration i, counted from 0, and on b, the solver's `base_lr`.
+    LrPolicy(solver) {
+        "fixed" = Fixed; "b"
+        "step" = Step {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+            stepsize: usize, stepsize > 0 => "at least 1"; "At least 1"
+        }; "b γ^⌊i / stepsize⌋"
+        "exp" = Exp {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+        }; "b γ^i"
+        "inv" = Inv {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+            power: f32, from_0(power) => FROM_0; "The exponent"
+        }; "b (1 + γ i)^-power"
+        "multistep" = Multistep {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+            stepvalues "stepvalue": Vec<usize> { stepvalues(solver)? }; "Ascending"
+        }; "b γ^(number of `stepvalues` that are at most i)"
+        "poly" = Poly {
+            power: f32, from_0(power) => FROM_0; "The exponent"
+        }; "m + (b - m) (1 - i / `max_iter`)^power with m = `min_lr`, and m from `max_iter` on"
+        "sigmoid" = Sigmoid {
+            gamma: f32, gamma.is_finite() => "a finite number"; "γ; negative for a falling rate"
+            stepsize: usize; "The iteration at which the rate is b / 2"
+        }; "b / (1 + exp(-γ (i - stepsize)))"
+    }
 }
 
 impl LearningRate {
@@ -121,44 +101,23 @@ impl LrPolicy {
         }
     }
 
-    fn read(solver: &mut Reader<'_>) -> Result<Self, Error> {
+    fn read(solver: &mut Reader<'_>) -> Result<Self> {
         let name: String = solver.require("lr_policy")?;
-        let Some((_, fields)) = POLICIES.iter().find(|(policy, _)| *policy == name) else {
-            return Err(solver.reject("lr_policy", &one_of(&POLICIES.map(|(policy, _)| policy))));
-        };
+        let policy = Self::read_word(solver, "lr_policy", &name)?;
+        let used: Vec<&str> = Self::WORDS
+            .iter()
+            .filter(|(word, _)| *word == name)
+            .flat_map(|(_, fields)| *fields)
+            .copied()
+            .collect();
         let others = ["gamma", "power", "stepsize", "stepvalue"].into_iter();
-        let others: Vec<&str> = others.filter(|field| !fields.contains(field)).collect();
+        let others: Vec<&str> = others.filter(|field| !used.contains(field)).collect();
         solver.without_effect(&others, &format!("with lr_policy \"{name}\""));
-        Ok(match name.as_str() {
-            "step" => Self::Step { gamma: factor(solver, "gamma")?, stepsize: stepsize(solver, 1)? },
-            "exp" => Self::Exp { gamma: factor(solver, "gamma")? },
-            "inv" => Self::Inv { gamma: factor(solver, "gamma")?, power: factor(solver, "power")? },
-            "multistep" => {
-                Self::Multistep { gamma: factor(solver, "gamma")?, stepvalues: stepvalues(solver)? }
-            }
-            "poly" => Self::Poly { power: factor(solver, "power")? },
-            "sigmoid" => {
-                let gamma: f32 = solver.require("gamma")?;
-                solver.check("gamma", gamma.is_finite(), "a finite number")?;
-                Self::Sigmoid { gamma, stepsize: stepsize(solver, 0)? }
-            }
-            _ => Self::Fixed,
-        })
+        Ok(policy)
     }
 }
 
-/// Every policy's name and fields.
-const POLICIES: [(&str, &[&str]); 7] = [
-    ("fixed", &[]),
-    ("step", &["gamma", "stepsize"]),
-    ("exp", &["gamma"]),
-    ("inv", &["gamma", "power"]),
-    ("multistep", &["gamma", "stepvalue"]),
-    ("poly", &["power"]),
-    ("sigmoid", &["gamma", "stepsize"]),
-];
-
-fn rampup(solver: &mut Reader<'_>) -> Result<Option<Rampup>, Error> {
+fn rampup(solver: &mut Reader<'_>) -> Result<Option<Rampup>> {
     let rampup = Rampup::read(solver)?;
     if rampup.interval == 0 {
         solver.without_effect(&["rampup_lr"], "without rampup_interval");
@@ -166,20 +125,7 @@ fn rampup(solver: &mut Reader<'_>) -> Result<Option<Rampup>, Error> {
     Ok((rampup.interval > 0).then_some(rampup))
 }
 
-/// A power, or γ where its powers are taken: a negative one would make the rate's sign alternate.
-fn factor(solver: &mut Reader<'_>, name: &str) -> Result<f32, Error> {
-    let factor = solver.require(name)?;
-    solver.check(name, from_0(factor), FROM_0)?;
-    Ok(factor)
-}
-
-fn stepsize(solver: &mut Reader<'_>, least: usize) -> Result<usize, Error> {
-    let stepsize = solver.require("stepsize")?;
-    solver.check("stepsize", stepsize >= least, &format!("at least {least}"))?;
-    Ok(stepsize)
-}
-
-fn stepvalues(solver: &mut Reader<'_>) -> Result<Vec<usize>, Error> {
+fn stepvalues(solver: &mut Reader<'_>) -> Result<Vec<usize>> {
     let stepvalues: Vec<usize> = solver.list("stepvalue")?;
     if stepvalues.is_empty() {
         return Err(solver.missing("stepvalue"));

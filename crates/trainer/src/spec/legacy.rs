@@ -1,7 +1,7 @@
 //! The layer notation of 2014 (`layers { type: CONVOLUTION blobs_lr: 1 … }`), rewritten into today's.
 
 use super::{LayerKind, kind::spelling};
-use crate::prototxt::{Error, Field, FieldValue, Message, SourceFile};
+use crate::prototxt::{Field, FieldValue, Message, Result, SourceFile, SpecError};
 
 /// Fields that belonged to one learnable parameter each, in three parallel lists, and what they are called today.
 const PER_PARAM: [(&str, &str); 4] = [
@@ -12,14 +12,14 @@ const PER_PARAM: [(&str, &str); 4] = [
 ];
 
 /// Today's form of an old layer.
-pub(super) fn upgrade(source: &SourceFile, old: &Message) -> Result<Message, Error> {
+pub(super) fn upgrade(source: &SourceFile, old: &Message) -> Result<Message> {
     let mut layer = Message { line: old.line, fields: Vec::new() };
     let mut params: Vec<Message> = Vec::new();
     let mut given = [0; PER_PARAM.len()];
     for field in &old.fields {
         if field.name == "layer" {
             let message = "this is Caffe's layer notation of 2013, which is not supported";
-            return Err(Error::at(source.location(field.line), message));
+            return Err(SpecError::at(source.location(field.line), message));
         }
         let Some(list) = PER_PARAM.iter().position(|(name, _)| *name == field.name) else {
             layer.fields.push(if field.name == "type" { upgrade_type(field) } else { field.clone() });

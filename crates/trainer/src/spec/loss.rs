@@ -1,7 +1,7 @@
 //! Softmax, its loss, and accuracy.
 
 use super::params::params;
-use crate::prototxt::{Error, Reader, choices};
+use crate::prototxt::{Reader, Result, choices};
 use cudnn_layers::softmax::loss::Normalization;
 
 choices! {
@@ -11,38 +11,31 @@ choices! {
 params! {
     /// `Softmax` along one axis.
     SoftmaxParams(params: layer.softmax_param) ignores [engine] {
-        /// The axis of the classes; negative counts from the end
-        axis: i32 = 1;
+        axis: i32 = 1; "The axis of the classes; negative counts from the end"
     }
 
     /// `SoftmaxWithLoss`: -Σ log p(label), divided as `normalization` says.
     SoftmaxWithLossParams(params: layer.loss_param) first { no_smoothing(params)?; } {
-        /// The axis of the classes; negative counts from the end
-        axis: i32 { SoftmaxParams::read(layer)?.axis };
-        /// Samples (or pixels) with this label count for nothing
-        ignore_label: Option<i32>;
-        /// What the sum is divided by
-        normalization: Normalization { normalization(params)? };
+        axis: i32 { SoftmaxParams::read(layer)?.axis }; "The axis of the classes; negative counts from the end"
+        ignore_label: Option<i32>; "Samples (or pixels) with this label count for nothing"
+        normalization: Normalization { normalization(params)? }; "What the sum is divided by"
     }
 
     /// `Accuracy`: the share of samples whose label is among the `top_k` highest scores.
     AccuracyParams(params: layer.accuracy_param) {
-        /// At least 1
-        top_k: usize = 1, top_k > 0 => "at least 1";
-        /// The axis of the classes; negative counts from the end
-        axis: i32 = 1;
-        /// Samples (or pixels) with this label are not counted
-        ignore_label: Option<i32>;
+        top_k: usize = 1, top_k > 0 => "at least 1"; "At least 1"
+        axis: i32 = 1; "The axis of the classes; negative counts from the end"
+        ignore_label: Option<i32>; "Samples (or pixels) with this label are not counted"
     }
 }
 
-fn no_smoothing(params: &mut Reader<'_>) -> Result<(), Error> {
+fn no_smoothing(params: &mut Reader<'_>) -> Result<()> {
     let smoothing: f32 = params.get_or("label_smoothing", 0.0)?;
     params.check("label_smoothing", smoothing == 0.0, "0; smoothed labels are not supported")
 }
 
 /// The boolean came first; where both stand, the newer one counts.
-fn normalization(params: &mut Reader<'_>) -> Result<Normalization, Error> {
+fn normalization(params: &mut Reader<'_>) -> Result<Normalization> {
     let old = params.get("normalize")?.map(|normalize| match normalize {
         true => Normalization::Valid,
         false => Normalization::BatchSize,

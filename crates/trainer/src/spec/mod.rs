@@ -32,7 +32,7 @@ pub use cudnn_layers::{lrn::Region, sgd::Regularization, softmax::loss::Normaliz
 pub use tensor::Rounding;
 
 pub use data::{
-    DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams,
+    DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
 };
 pub use elementwise::{
     ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, FlattenParams, ReluParams, ReshapeParams,

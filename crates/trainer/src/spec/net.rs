@@ -6,24 +6,20 @@ use super::{
     legacy,
     params::params,
 };
-use crate::prototxt::{self, Error, FieldValue, Reader, Warning};
+use crate::prototxt::{self, FieldValue, Reader, Result, SpecError, Warning};
 use std::path::{Path, PathBuf};
 
 params! {
     /// A net file, or a message inside a solver file: its layers, in the order of the file.
     NetSpec(net, own_file: &Path) ignores [debug_info] {
-        /// The net's name; may be empty
-        name: String = String::new();
-        /// The file it was read from, for [`NetSpec::resolve`]
-        file: PathBuf { own_file.to_owned() };
-        /// The layers
-        layers: Vec<LayerSpec> { layers(net)? };
-        /// Run backward through every layer, even where no parameter needs it?
-        force_backward: bool = false;
-        /// The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for
+        name: String = String::new(); "The net's name; may be empty"
+        file: PathBuf { own_file.to_owned() }; "The file it was read from, for [`NetSpec::resolve`]"
+        layers: Vec<LayerSpec> { layers(net)? }; "The layers"
+        force_backward: bool = false; "Run backward through every layer, even where no parameter needs it?"
         state: NetState { NetState::default().merged(net.optional_message("state")?)? };
-        /// What the file says without effect; of a net inside a solver file, that has it
+            "The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for"
         warnings: Vec<Warning> { Vec::new() };
+            "What the file says without effect; of a net inside a solver file, that has it"
     }
 }
 
@@ -33,7 +29,7 @@ impl NetSpec {
     /// # Errors
     /// The file cannot be read, is not text format, or says something that cannot work; the message names file, line
     /// and layer.
-    pub fn load(path: &Path) -> Result<Self, Error> {
+    pub fn load(path: &Path) -> Result<Self> {
         Self::from_message(path, &prototxt::read(path)?)
     }
 
@@ -41,11 +37,11 @@ impl NetSpec {
     ///
     /// # Errors
     /// As [`NetSpec::load`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self, Error> {
+    pub fn parse(file: &Path, text: &str) -> Result<Self> {
         Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
     }
 
-    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self, Error> {
+    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
         let (spec, warnings) = prototxt::interpret(file, message, "the net", |net| Self::read(net, file))?;
         Ok(Self { warnings, ..spec })
     }
@@ -85,7 +81,7 @@ impl NetSpec {
     }
 }
 
-fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>, Error> {
+fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>> {
     let mut layers: Vec<LayerSpec> = inputs(net)?.into_iter().collect();
     let (today, old) = (net.fields("layer"), net.fields("layers"));
     if !today.is_empty() && !old.is_empty() {
@@ -96,7 +92,7 @@ fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>, Error> {
     for field in today.into_iter().chain(old) {
         let FieldValue::Message(message) = &field.value else {
             let message = format!("{} is {}, expected a message in {{ }}", field.name, field.value);
-            return Err(Error::at(source.location(field.line), message));
+            return Err(SpecError::at(source.location(field.line), message));
         };
         layers.push(match field.name.as_str() {
             "layer" => LayerSpec::from_message(source, message)?,
@@ -110,7 +106,7 @@ fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>, Error> {
 }
 
 /// The `input` fields of a net that is fed from outside, as the `Input` layer that has replaced them.
-fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>, Error> {
+fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>> {
     let fields = net.fields("input");
     let tops: Vec<String> = net.list("input")?;
     let mut shapes = shapes(net, "input_shape")?;

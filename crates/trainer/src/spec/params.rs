@@ -6,29 +6,29 @@
 /// message itself; `ignores` lists fields that are rightly without effect, and `first` runs before any field is read. A field
 /// `name "key": Type` is called as its key in the file, or as itself. Without `= default` it is required, and
 /// `{ expression }` takes its value from elsewhere. Each `condition => "what it must be"` may refer to it and to those before.
+/// What the field means stands last.
 macro_rules! params {
     ($(
         $(#[$meta:meta])*
         $name:ident($reader:ident $(: $outer:ident . $message:ident)? $(, $argument:ident: $argument_type:ty)*)
             $(ignores [$($ignored:ident)+])? $(first { $($first:tt)* })? {
             $(
-                $(#[$doc:meta])*
                 $field:ident $($key:literal)?: $type:ty $({ $($value:tt)+ })? $(= $default:expr)?
-                    $(, $holds:expr => $must:expr)*;
+                    $(, $holds:expr => $must:expr)*; $doc:literal
             )*
         }
     )*) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq)]
         pub struct $name {
-            $($(#[$doc])* pub $field: $type,)*
+            $(#[doc = $doc] pub $field: $type,)*
         }
 
         impl $name {
             pub(super) fn read(
                 message: &mut $crate::prototxt::Reader<'_>
                 $(, $argument: $argument_type)*
-            ) -> Result<Self, $crate::prototxt::Error> {
+            ) -> $crate::prototxt::Result<Self> {
                 $(let $outer = message; let message = &mut $outer.message(stringify!($message))?;)?
                 let $reader = message;
                 $($reader.ignore(&[$(stringify!($ignored)),+]);)?
@@ -47,4 +47,50 @@ macro_rules! params {
     (@ $reader:ident, $key:ident,) => { $reader.require($key)? };
 }
 
-pub(super) use params;
+/// An enum that is read by the word in a field: each variant by its word, with rows of fields as in [`params`].
+macro_rules! variants {
+    (
+        $(#[$meta:meta])*
+        $name:ident($reader:ident) {$(
+            $word:literal = $variant:ident $({$(
+                $field:ident $($key:literal)?: $type:ty $({ $($value:tt)+ })? $(= $default:expr)?
+                    $(, $holds:expr => $must:expr)*; $field_doc:literal
+            )+})?; $doc:literal
+        )*}
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum $name {
+            $(#[doc = $doc] $variant $({ $(#[doc = $field_doc] $field: $type,)+ })?,)*
+        }
+
+        impl $name {
+            /// Every word, and the fields that go with it.
+            const WORDS: &[(&str, &[&str])] = &[$(($word, &[$($([$($key,)? stringify!($field)][0]),+)?])),*];
+
+            /// The variant of the word in the field `key`.
+            fn read_word(
+                $reader: &mut $crate::prototxt::Reader<'_>,
+                key: &str,
+                word: &str,
+            ) -> $crate::prototxt::Result<Self> {
+                match word {
+                    $($word => {
+                        $($(
+                            let key = [$($key,)? stringify!($field)][0];
+                            let $field: $type = params!(@ $reader, key, $({ $($value)+ })? $(= $default)?);
+                            $($reader.check(key, $holds, $must)?;)*
+                        )+)?
+                        Ok(Self::$variant $({ $($field),+ })?)
+                    })*
+                    _ => {
+                        let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
+                        Err($reader.reject(key, &$crate::prototxt::one_of(&words)))
+                    }
+                }
+            }
+        }
+    };
+}
+
+pub(super) use {params, variants};

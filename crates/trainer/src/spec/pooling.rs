@@ -1,32 +1,28 @@
 //! Pooling.
 
 use super::{HeightWidth, params::params, weighted::extent};
-use crate::prototxt::{Error, Reader, choices};
+use crate::prototxt::{Reader, Result, choices};
 use tensor::Rounding;
 
 params! {
     /// `Pooling`: the maximum or the average of each window of each channel.
     PoolingParams(params: layer.pooling_param) ignores [engine] {
-        /// What is taken of a window
-        method "pool": PoolingMethod = PoolingMethod::Max;
-        /// The windows
-        window: PoolingWindow { PoolingWindow::read(params)? };
-        /// How the number of windows is rounded, (H + 2 pad - kernel) / stride + 1
+        method "pool": PoolingMethod = PoolingMethod::Max; "What is taken of a window"
+        window: PoolingWindow { PoolingWindow::read(params)? }; "The windows"
         round_mode: Rounding = Rounding::Ceil;
+            "How the number of windows is rounded, (H + 2 pad - kernel) / stride + 1"
     }
 }
 
-/// What is taken of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PoolingMethod {
-    /// The maximum
-    Max,
-    /// The average
-    Average,
+choices! {
+    /// What is taken of a window.
+    pub enum PoolingMethod {
+        Max = "MAX"; "The maximum"
+        Average = "AVE"; "The average"
+    }
 }
 
 choices! {
-    PoolingMethod: "MAX" = Max, "AVE" = Average;
     Rounding: "CEIL" = Ceil, "FLOOR" = Floor;
 }
 
@@ -47,7 +43,7 @@ pub enum PoolingWindow {
 }
 
 impl PoolingWindow {
-    fn read(params: &mut Reader<'_>) -> Result<Self, Error> {
+    fn read(params: &mut Reader<'_>) -> Result<Self> {
         let kernel = extent(params, "kernel_size", 1)?;
         let pad = extent(params, "pad", 0)?.unwrap_or_default();
         let stride = extent(params, "stride", 1)?.unwrap_or(HeightWidth::square(1));

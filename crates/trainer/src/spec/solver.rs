@@ -6,7 +6,7 @@ use super::{
     params::params,
     solver_nets::Nets,
 };
-use crate::prototxt::{self, Error, Reader, Warning, choices};
+use crate::prototxt::{self, Reader, Result, Warning, choices};
 use cudnn_layers::sgd::Regularization;
 use std::path::{Path, PathBuf};
 
@@ -20,58 +20,45 @@ params! {
         // They only choose among implementations, or ask for more output than there is here.
         ignores [solver_mode device_id debug_info snapshot_diff layer_wise_reduce]
         first { refuse_other_solvers(solver)?; let nets = Nets::read(solver, file)?; } {
-        /// The file it was read from
-        file: PathBuf { file.to_owned() };
-        /// The net that is trained
-        train_net: NetSource { nets.train.clone() };
-        /// The state it is built for
+        file: PathBuf { file.to_owned() }; "The file it was read from"
+        train_net: NetSource { nets.train.clone() }; "The net that is trained"
         train_state: NetState { NetState::phase(Phase::Train).merged(solver.optional_message("train_state")?)? };
-        /// The nets that test it
-        tests: Vec<TestSpec> { nets.tests(solver)? };
-        /// Iterations between two tests; at least 1 if there is something to test
+            "The state it is built for"
+        tests: Vec<TestSpec> { nets.tests(solver)? }; "The nets that test it"
         test_interval: usize = 0,
             tests.is_empty() || test_interval > 0 => "at least 1 where there is a test";
-        /// Test before the first iteration, too?
-        test_initialization: bool = true;
-        /// The learning rate
-        learning_rate: LearningRate { LearningRate::read(solver)? };
-        /// Iterations between two lines of output; 0 for none
-        display: usize = 0;
-        /// Over how many iterations the loss in that line is averaged, at least 1
+            "Iterations between two tests; at least 1 if there is something to test"
+        test_initialization: bool = true; "Test before the first iteration, too?"
+        learning_rate: LearningRate { LearningRate::read(solver)? }; "The learning rate"
+        display: usize = 0; "Iterations between two lines of output; 0 for none"
         average_loss: usize = 1, average_loss > 0 => "at least 1";
-        /// Iterations of the whole training
-        max_iter: usize, max_iter > 0 => "at least 1";
-        /// Mini-batches whose gradients are accumulated for one update, at least 1
+            "Over how many iterations the loss in that line is averaged, at least 1"
+        max_iter: usize, max_iter > 0 => "at least 1"; "Iterations of the whole training"
         iter_size: usize = 1, iter_size > 0 => "at least 1";
-        /// μ of the update V ← μ V + rate · gradient, from 0 to below 1
+            "Mini-batches whose gradients are accumulated for one update, at least 1"
         momentum: f32 = 0.0, (0.0..1.0).contains(&momentum) => "from 0 to below 1";
-        /// λ, from 0
-        weight_decay: f32 = 0.0, from_0(weight_decay) => FROM_0;
-        /// The norm of the weights that λ multiplies
+            "μ of the update V ← μ V + rate · gradient, from 0 to below 1"
+        weight_decay: f32 = 0.0, from_0(weight_decay) => FROM_0; "λ, from 0"
         regularization "regularization_type": Regularization = Regularization::L2;
-        /// Gradients whose global L2 norm is above this are scaled down to it
+            "The norm of the weights that λ multiplies"
         clip_gradients: Option<f32> { clip_gradients(solver)? };
-        /// When and where snapshots are written
-        snapshot: SnapshotSpec { SnapshotSpec::read(solver, &file)? };
-        /// Seed of everything random; if not given, each run differs
+            "Gradients whose global L2 norm is above this are scaled down to it"
+        snapshot: SnapshotSpec { SnapshotSpec::read(solver, &file)? }; "When and where snapshots are written"
         // Caffe's -1, and with it any negative number, asks for a new seed in each run.
         random_seed: Option<u64> { solver.get::<i64>("random_seed")?.and_then(|seed| u64::try_from(seed).ok()) };
-        /// What the file says without effect
-        warnings: Vec<Warning> { Vec::new() };
+            "Seed of everything random; if not given, each run differs"
+        warnings: Vec<Warning> { Vec::new() }; "What the file says without effect"
     }
 
     /// When and where a solver writes snapshots.
     SnapshotSpec(solver, file: &Path) first { snapshot_format(solver)?; } {
-        /// Iterations between two snapshots; 0 for none before the end
-        interval "snapshot": usize = 0;
-        /// How their paths start, relative to the current directory; the solver file's path without its extension unless
-        /// the file says otherwise
+        interval "snapshot": usize = 0; "Iterations between two snapshots; 0 for none before the end"
         prefix: PathBuf {
             let prefix: Option<String> = solver.get("snapshot_prefix")?;
             prefix.map_or_else(|| file.with_extension(""), PathBuf::from)
         };
-        /// Write one at the end?
-        after_train "snapshot_after_train": bool = true;
+            "How their paths start, in the current directory; by default the solver file's path without its extension"
+        after_train "snapshot_after_train": bool = true; "Write one at the end?"
     }
 }
 
@@ -81,7 +68,7 @@ impl SolverSpec {
     /// # Errors
     /// The file cannot be read, is not text format, or says something that cannot work; the message names file and
     /// line.
-    pub fn load(path: &Path) -> Result<Self, Error> {
+    pub fn load(path: &Path) -> Result<Self> {
         Self::from_message(path, &prototxt::read(path)?)
     }
 
@@ -89,11 +76,11 @@ impl SolverSpec {
     ///
     /// # Errors
     /// As [`SolverSpec::load`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self, Error> {
+    pub fn parse(file: &Path, text: &str) -> Result<Self> {
         Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
     }
 
-    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self, Error> {
+    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
         let (spec, warnings) =
             prototxt::interpret(file, message, "the solver", |solver| Self::read(solver, file))?;
         Ok(Self { warnings, ..spec })
@@ -112,7 +99,7 @@ impl SnapshotSpec {
     }
 }
 
-fn snapshot_format(solver: &mut Reader<'_>) -> Result<(), Error> {
+fn snapshot_format(solver: &mut Reader<'_>) -> Result<()> {
     if solver.word("snapshot_format", &["BINARYPROTO", "HDF5"])?.is_some() {
         let message = "snapshots are written as safetensors, so snapshot_format has no effect";
         solver.warn("snapshot_format", message);
@@ -122,7 +109,7 @@ fn snapshot_format(solver: &mut Reader<'_>) -> Result<(), Error> {
 
 /// Refuses what asks for another update than V ← μ V + rate · gradient with the same μ and λ all along: Caffe's other solvers,
 /// and fields of NVIDIA's branch.
-fn refuse_other_solvers(solver: &mut Reader<'_>) -> Result<(), Error> {
+fn refuse_other_solvers(solver: &mut Reader<'_>) -> Result<()> {
     // The second is the notation of 2014.
     for name in ["type", "solver_type"] {
         if solver.word(name, &["SGD"]).is_err() {
@@ -143,7 +130,7 @@ fn refuse_other_solvers(solver: &mut Reader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn clip_gradients(solver: &mut Reader<'_>) -> Result<Option<f32>, Error> {
+fn clip_gradients(solver: &mut Reader<'_>) -> Result<Option<f32>> {
     let limit = solver.get_or("clip_gradients", -1.0)?;
     // Caffe takes any negative number for "do not clip"; 0 would keep the net from learning anything.
     solver.check("clip_gradients", !limit.is_nan() && limit != 0.0, "above 0, or -1 not to clip")?;

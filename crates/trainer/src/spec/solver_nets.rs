@@ -2,7 +2,7 @@
 //! in the solver file itself.
 
 use super::{NetSpec, NetState, Phase, resolve};
-use crate::prototxt::{Error, Reader};
+use crate::prototxt::{Reader, Result};
 use std::path::{Path, PathBuf};
 
 /// Where a solver's net stands.
@@ -19,7 +19,7 @@ impl NetSource {
     ///
     /// # Errors
     /// As [`NetSpec::load`].
-    pub fn load(&self) -> Result<NetSpec, Error> {
+    pub fn load(&self) -> Result<NetSpec> {
         match self {
             Self::File(path) => NetSpec::load(path),
             Self::Inline(net) => Ok(net.as_ref().clone()),
@@ -49,7 +49,7 @@ pub(super) struct Nets {
 }
 
 impl Nets {
-    pub(super) fn read(solver: &mut Reader<'_>, file: &Path) -> Result<Self, Error> {
+    pub(super) fn read(solver: &mut Reader<'_>, file: &Path) -> Result<Self> {
         let both = sources(solver, file, "net_param", "net")?;
         let train = sources(solver, file, "train_net_param", "train_net")?;
         let [only] = &[&both[..], &train[..]].concat()[..] else {
@@ -61,7 +61,7 @@ impl Nets {
     }
 
     /// The tests: every `test_iter` is one, first of the nets that are for testing only, then of the one for both.
-    pub(super) fn tests(&self, solver: &mut Reader<'_>) -> Result<Vec<TestSpec>, Error> {
+    pub(super) fn tests(&self, solver: &mut Reader<'_>) -> Result<Vec<TestSpec>> {
         let iterations: Vec<usize> = solver.list("test_iter")?;
         solver.check("test_iter", !iterations.contains(&0), "at least 1")?;
         let states = solver.messages("test_state")?;
@@ -84,7 +84,7 @@ impl Nets {
 }
 
 /// The nets in the messages `inline` and in the files that `named` names.
-fn sources(solver: &mut Reader<'_>, file: &Path, inline: &str, named: &str) -> Result<Vec<NetSource>, Error> {
+fn sources(solver: &mut Reader<'_>, file: &Path, inline: &str, named: &str) -> Result<Vec<NetSource>> {
     let mut nets =
         solver.read_all(inline, |net| Ok(NetSource::Inline(Box::new(NetSpec::read(net, file)?))))?;
     let paths = solver.list::<String>(named)?;

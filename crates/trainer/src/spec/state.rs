@@ -1,20 +1,15 @@
 //! Phases, and the rules that say in which of them a layer takes part.
 
 use super::params::params;
-use crate::prototxt::{Error, Reader, choices};
-
-/// Whether a net trains or is tested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Phase {
-    /// Forward, backward, update
-    #[default]
-    Train,
-    /// Forward only
-    Test,
-}
+use crate::prototxt::{Reader, Result, choices};
 
 choices! {
-    Phase: "TRAIN" = Train, "TEST" = Test;
+    /// Whether a net trains or is tested.
+    #[derive(Default)]
+    pub enum Phase {
+        #[default] Train = "TRAIN"; "Forward, backward, update"
+        Test = "TEST"; "Forward only"
+    }
 }
 
 impl std::fmt::Display for Phase {
@@ -44,7 +39,7 @@ impl NetState {
     }
 
     /// This state with what `file` says on top, as protobuf merges messages: numbers replace, stages are appended.
-    pub(super) fn merged(mut self, file: Option<Reader<'_>>) -> Result<Self, Error> {
+    pub(super) fn merged(mut self, file: Option<Reader<'_>>) -> Result<Self> {
         if let Some(mut file) = file {
             self.phase = file.get_or("phase", self.phase)?;
             self.level = file.get_or("level", self.level)?;
@@ -57,16 +52,11 @@ impl NetState {
 params! {
     /// Caffe's `NetStateRule`: the states that an `include` or `exclude` means. What is not given does not matter.
     StateRule(rule) {
-        /// The phase has to be this one
-        phase: Option<Phase>;
-        /// The level has to be at least this
-        min_level: Option<i32>;
-        /// The level has to be at most this
-        max_level: Option<i32>;
-        /// All these stages have to be set
-        stages "stage": Vec<String>;
-        /// None of these stages may be set
-        not_stages "not_stage": Vec<String>;
+        phase: Option<Phase>; "The phase has to be this one"
+        min_level: Option<i32>; "The level has to be at least this"
+        max_level: Option<i32>; "The level has to be at most this"
+        stages "stage": Vec<String>; "All these stages have to be set"
+        not_stages "not_stage": Vec<String>; "None of these stages may be set"
     }
 }
 

@@ -1,63 +1,48 @@
 //! The layers with a filter: convolution and inner product.
 
 use super::{Filler, HeightWidth, params::params};
-use crate::prototxt::{Error, Reader};
+use crate::prototxt::{Reader, Result};
 
 params! {
     /// `Convolution`: y = x ⋆ w + b, with a filter of shape (`num_output`, C / `group`, `kernel.h`, `kernel.w`).
     // `engine` chooses between Caffe's implementations; here the plan chooses the algorithm.
     ConvolutionParams(params: layer.convolution_param) ignores [engine force_nd_im2col]
         first { channel_axis(params)?; } {
-        /// Output channels, K
-        num_output: usize, num_output > 0 => "at least 1";
-        /// Filter height and width, at least 1
+        num_output: usize, num_output > 0 => "at least 1"; "Output channels, K"
         kernel: HeightWidth { extent(params, "kernel_size", 1)?.ok_or_else(|| params.missing("kernel_size"))? };
-        /// Zeros added on each side
-        pad: HeightWidth { extent(params, "pad", 0)?.unwrap_or_default() };
-        /// Step between windows, at least 1
+            "Filter height and width, at least 1"
+        pad: HeightWidth { extent(params, "pad", 0)?.unwrap_or_default() }; "Zeros added on each side"
         stride: HeightWidth { extent(params, "stride", 1)?.unwrap_or(HeightWidth::square(1)) };
-        /// Distance between filter taps, at least 1
+            "Step between windows, at least 1"
         dilation: HeightWidth { extent(params, "dilation", 1)?.unwrap_or(HeightWidth::square(1)) };
-        /// Groups; divides `num_output`
+            "Distance between filter taps, at least 1"
         group: usize = 1, group > 0 => "at least 1",
             num_output % group == 0 => &format!("a divisor of num_output, {num_output}");
-        /// Is there a bias per output channel?
-        bias_term: bool = true;
-        /// Initial filter
-        weight_filler: Filler = Filler::constant(0.0);
-        /// Initial bias
-        bias_filler: Filler = Filler::constant(0.0);
+            "Groups; divides `num_output`"
+        bias_term: bool = true; "Is there a bias per output channel?"
+        weight_filler: Filler = Filler::constant(0.0); "Initial filter"
+        bias_filler: Filler = Filler::constant(0.0); "Initial bias"
     }
 
     /// `InnerProduct`: y = x wᵀ + b over everything behind `axis`, with a filter of shape (`num_output`, inputs).
     InnerProductParams(params: layer.inner_product_param) {
-        /// Outputs per sample
-        num_output: usize, num_output > 0 => "at least 1";
-        /// Is there a bias per output?
-        bias_term: bool = true;
-        /// Initial filter
-        weight_filler: Filler = Filler::constant(0.0);
-        /// Initial bias
-        bias_filler: Filler = Filler::constant(0.0);
-        /// First axis that is flattened into the inputs; negative counts from the end
-        axis: i32 = 1;
-        /// Is the filter stored as (inputs, `num_output`)?
-        transpose: bool = false;
+        num_output: usize, num_output > 0 => "at least 1"; "Outputs per sample"
+        bias_term: bool = true; "Is there a bias per output?"
+        weight_filler: Filler = Filler::constant(0.0); "Initial filter"
+        bias_filler: Filler = Filler::constant(0.0); "Initial bias"
+        axis: i32 = 1; "First axis that is flattened into the inputs; negative counts from the end"
+        transpose: bool = false; "Is the filter stored as (inputs, `num_output`)?"
     }
 }
 
-fn channel_axis(params: &mut Reader<'_>) -> Result<(), Error> {
+fn channel_axis(params: &mut Reader<'_>) -> Result<()> {
     let axis: i32 = params.get_or("axis", 1)?;
     params.check("axis", matches!(axis, 1 | -3), "1, the channels of an (N, C, H, W) blob")
 }
 
 /// A size of at least `least` in two directions, in one of Caffe's two notations: the field `both`, once or as height and
 /// width, or two fields for height and width. `None` if none of them is given.
-pub(super) fn extent(
-    params: &mut Reader<'_>,
-    both: &str,
-    least: usize,
-) -> Result<Option<HeightWidth>, Error> {
+pub(super) fn extent(params: &mut Reader<'_>, both: &str, least: usize) -> Result<Option<HeightWidth>> {
     let at_least = format!("at least {least}");
     let sizes: Vec<usize> = params.list(both)?;
     params.check(both, sizes.iter().all(|&size| size >= least), &at_least)?;

@@ -6,6 +6,7 @@ use crate::spec::{
     EltwiseOperation, EltwiseParams, Filler, FlattenParams, HeightWidth, InnerProductParams, LayerKind,
     LrnParams, Mean, Normalization, PoolingMethod, PoolingParams, PoolingWindow, Region, ReluParams,
     ReshapeParams, Rounding, ScaleBias, ScaleParams, SoftmaxParams, SoftmaxWithLossParams, VarianceNorm,
+    of_top,
 };
 
 const ZERO: Filler = Filler::Constant { value: 0.0 };
@@ -352,12 +353,12 @@ fn data_layers() {
     let text = "layer { name: 'd' type: 'DummyData' top: 'x' top: 'y' dummy_data_param {
         shape { dim: 2 dim: 3 } shape { dim: 2 } data_filler { type: 'gaussian' } } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((dummy.shape(0), dummy.shape(1)), (&[2, 3][..], &[2][..]));
-    assert_eq!(dummy.filler(1), Filler::Gaussian { mean: 0.0, std: 1.0 });
+    assert_eq!((&of_top(&dummy.shapes, 0)[..], &of_top(&dummy.shapes, 1)[..]), (&[2, 3][..], &[2][..]));
+    assert_eq!(*of_top(&dummy.fillers, 1), Filler::Gaussian { mean: 0.0, std: 1.0 });
     let text = "layer { name: 'd' type: 'DummyData' top: 'x'
         dummy_data_param { num: 2 channels: 3 height: 4 width: 5 } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((dummy.shape(0), dummy.filler(0)), (&[2, 3, 4, 5][..], ZERO));
+    assert_eq!((&of_top(&dummy.shapes, 0)[..], *of_top(&dummy.fillers, 0)), (&[2, 3, 4, 5][..], ZERO));
 }
 
 #[test]
