@@ -37,6 +37,7 @@
 //! | arena | the one allocation that holds everything a net touches, laid out before it is made |
 
 pub use cudnn_layers;
+pub use memory;
 pub use planner;
 pub use tensor;
 pub use trainer;

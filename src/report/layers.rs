@@ -4,10 +4,7 @@ use super::table::{Align, Table};
 use planner::Bytes;
 use serde::Serialize;
 use tensor::TensorType;
-use trainer::net::{
-    Net, Scratch,
-    schedule::{Pass, Step},
-};
+use trainer::Net;
 
 /// What one layer brings into the arena, before lifetimes let buffers share their places.
 #[derive(Clone, Debug, Serialize)]
@@ -33,19 +30,17 @@ pub fn layer_memory(net: &Net) -> Vec<LayerMemory> {
     let graph = net.graph();
     let mut counted = vec![false; graph.params.len()];
     let mut layers = Vec::with_capacity(graph.nodes.len());
-    for (index, node) in graph.nodes.iter().enumerate() {
+    for (node, scratch) in graph.nodes.iter().zip(net.scratch()) {
         let own =
             || node.tops.iter().filter(|&&top| graph.values[top].root == top).map(|&top| &graph.values[top]);
         let weights = node.params.iter().filter(|&&param| !std::mem::replace(&mut counted[param], true));
-        let scratch =
-            [Pass::Forward, Pass::Backward].map(|pass| scratch_len(net.scratch(Step { node: index, pass })));
         layers.push(LayerMemory {
             name: node.name.clone(),
             type_name: node.type_name,
             shape: node.tops.first().map_or_else(String::new, |&top| graph.values[top].shape.to_string()),
             data_bytes: own().map(|value| bytes(&value.shape)).sum(),
             diff_bytes: own().filter(|value| value.needs_diff).map(|value| bytes(&value.shape)).sum(),
-            workspace_bytes: scratch[0].max(scratch[1]) as u64,
+            workspace_bytes: scratch.map(|pass| pass.bytes().0).into_iter().max().unwrap_or(0),
             weight_bytes: weights.map(|&param| bytes(&graph.params[param].declaration.shape)).sum(),
         });
     }
@@ -73,10 +68,6 @@ pub fn layer_table(layers: &[LayerMemory]) -> Table {
     ];
     table.row(["sum", "(of workspace: largest)", ""].map(str::to_owned).into_iter().chain(sums));
     table
-}
-
-fn scratch_len(scratch: Scratch) -> usize {
-    scratch.segment().map_or_else(|| scratch.transient_len(), |span| span.len)
 }
 
 fn bytes(tensor: &TensorType) -> u64 {

@@ -1,11 +1,11 @@
 //! The memory of a run, told before it is allocated.
 
 use crate::process;
+use memory::MemoryReport;
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
 use tensor::Device;
-use trainer::net::MemoryReport;
 
 /// What a run will take, part by part.
 #[derive(Clone, Debug, Serialize)]

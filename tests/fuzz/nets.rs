@@ -3,26 +3,27 @@
 use std::{fmt::Write, path::Path};
 
 use microbatch::{
-    cudnn_layers::conv::{cpu::algorithms, profile::geometry},
+    cudnn_layers::conv::{ConvBackend, geometry},
+    memory::Room,
     planner::{
         BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
         WorkspacePolicy,
     },
     tensor::Device,
     trainer::{
-        Net,
+        Net, Run,
         layers::{BuildOptions, SyntheticData},
-        net::{Layout, Room},
+        net::Layout,
         planning::{Planning, header},
         prototxt,
         spec::{NetSpec, Phase},
-        time::Timing,
+        time::time,
     },
 };
 use rand::RngExt;
 
 use crate::{
-    convolution::{MOST_ELEMENTS, MOST_FLOPS, device, measurement},
+    convolution::{MOST_ELEMENTS, MOST_FLOPS, device},
     harness::{Accepted, Input, Random, Verdict, fuzz},
     mutate::{Corpus, below, extent, extreme, one_in, pick},
 };
@@ -210,21 +211,16 @@ fn layer(text: &mut String, index: usize, blobs: &[String], random: &mut Random)
 
 /// Says of every algorithm that applies that it takes some time, without running it.
 struct Guesses {
-    threads: usize,
+    backend: ConvBackend,
     random: Random,
 }
 
 impl Profiler for Guesses {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let g = geometry(&request.kernel.shape, request.micro_batch).validate()?;
-        let mut rows = Vec::new();
-        for algorithm in algorithms().iter().filter(|algorithm| request.asks_for(algorithm.name())) {
-            if let Some(len) = algorithm.workspace_len(request.kernel.op, &g, self.threads) {
-                let time_ms = self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
-                rows.push(measurement(algorithm.name(), request.micro_batch, len, time_ms));
-            }
-        }
-        Ok(rows)
+        let candidates = self.backend.candidates(&request.kernel, request.micro_batch)?;
+        let asked = candidates.iter().filter(|convolver| request.asks_for(convolver.name()));
+        let mut guess_ms = || self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
+        Ok(asked.map(|convolver| convolver.measurement(guess_ms(), 0.0)).collect())
     }
 }
 
@@ -242,7 +238,7 @@ pub(crate) fn build_options(device: &Device, random: &mut Random) -> BuildOption
 pub(crate) fn is_small(net: &Net, kernels: &[Kernel]) -> bool {
     let flops =
         kernels.iter().map(|kernel| geometry(&kernel.id.shape, kernel.mini_batch).flops()).sum::<f64>();
-    Layout::new(&[net], true).len <= MOST_ELEMENTS
+    Layout::new(&[net], true).len() <= MOST_ELEMENTS
         && flops <= MOST_FLOPS
         && kernels.iter().all(|kernel| kernel.mini_batch <= 64)
 }
@@ -262,12 +258,12 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     let device = device(random);
     let mut net = Net::new(spec, &build_options(&device, random), spec.state.phase == Phase::Train)?;
     let kernels = net.kernels();
-    let Device::Cpu(cpu) = &device else { unreachable!("the devices here are processors") };
-    let mut guesses = Guesses { threads: cpu.threads(), random: random.clone() };
+    let backend = ConvBackend::of(&device).expect("a processor");
+    let mut guesses = Guesses { backend, random: random.clone() };
     for kernel in &kernels {
         guesses.measure(&Request::all(kernel.id, kernel.mini_batch)).map_err(|error| error.to_string())?;
     }
-    let room = Room::new(&net, &kernels, true);
+    let room = Room::new(&[net.outline(true)], 0, &kernels);
     let budget = Bytes(extreme(random).parse().unwrap_or(room.least().0 + 4096));
     for kernel in 0..kernels.len() {
         let limit = room.limit(kernel, budget);
@@ -278,15 +274,15 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     }
     let mut planning = Planning::with_profiler(header(&device), Box::new(guesses));
     let options = options(random);
-    planning.profile_for(&mut [&mut net], &options, |_| ())?;
-    let plan = planning.install(&mut net, &options)?;
-    let timing = Timing::new(net, plan);
-    let bytes = timing.memory().arena.0 + timing.memory().host.0;
+    planning.complete(&kernels, &options, |_| ())?;
+    let plan = planning.plan(&kernels, None, &options)?;
+    let run = Run::lay_out(vec![net], vec![plan], true)?;
+    let bytes = run.memory().arena.0 + run.memory().host.0;
     if bytes > MOST_BYTES {
         return Ok(Accepted::Huge);
     }
     input.foretold = bytes;
-    timing.run(1, 1, |_, _| ())?;
+    time(run, 1, 1, |_, _| ())?;
     Ok(Accepted::Used)
 }
 

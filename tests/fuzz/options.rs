@@ -98,7 +98,8 @@ fn use_up(planning: &PlanningArgs, input: &mut Input<'_>) -> Verdict {
     let samples = extreme(&mut input.random).parse().ok();
     let options = planning.options(&environment, samples, None)?;
     planning.options(&environment, None, Some(&options))?;
-    planning.options_in(Some(options.limit), &environment, samples)?;
+    let in_budget = PlanningArgs { device_memory: Some(options.limit), ..planning.clone() };
+    in_budget.options(&environment, samples, None)?;
     planning.measuring.records(&environment)?;
     Ok(Accepted::Used)
 }

@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate,
+    Accumulate, Gradient, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -11,7 +11,7 @@ use tensor::{
 pub(crate) const THREADS: u32 = 256;
 const TILE: usize = 2048;
 
-/// Launches an element-wise kernel over `len` elements, one block per tile.
+/// Launches an element-wise CUDA kernel over `len` elements, one block per tile.
 ///
 /// # Safety
 /// As [`Cuda::launch`].
@@ -36,9 +36,15 @@ pub(crate) fn grid([x, y]: [u32; 2], threads: u32) -> Grid {
     Grid { blocks: [x, y, 1], threads, shared_bytes: 0 }
 }
 
-/// The kernels' `add`.
+/// The CUDA kernels' `add`.
 pub(crate) fn add(accumulate: Accumulate) -> i32 {
     i32::from(accumulate == Accumulate::Add)
+}
+
+/// Where a gradient goes, null for nowhere, and whether it is added.
+pub(crate) fn destination(gradient: &mut Option<Gradient<'_>>) -> (u64, i32) {
+    let to = gradient.as_mut();
+    to.map_or((0, 0), |gradient| (gradient.diff.address::<f32>(), add(gradient.accumulate)))
 }
 
 /// `Divisor` of `common.cuh`.
@@ -69,7 +75,7 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Of no elements, whatever the reason, become no samples: the kernels divide by the other two.
+    /// Empty extents become no samples, because the CUDA kernels divide by the other two.
     pub(crate) fn new(extents: &AxisExtents) -> Self {
         let &AxisExtents { outer, axis, inner } = extents;
         assert!(u32::try_from(inner).is_ok(), "planes of {inner} elements");
@@ -81,18 +87,17 @@ impl Extents {
     }
 
     pub(crate) fn arg(&self) -> Arg<'_> {
-        Arg::Bytes(bytemuck::bytes_of(self))
+        Arg::of(self)
     }
 }
 
 /// How `sum_channels` of `common.cuh` cuts a blob. It depends on the blob and the GPU's size only, and so do the sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChannelSums {
-    channels: usize,
+#[derive(Clone, Copy, Debug)]
+struct ChannelSums {
     /// Blocks for the channels of one part of the samples.
     blocks: u32,
-    /// Parts of the samples. One needs neither partial sums nor a second kernel.
-    pub(crate) parts: u32,
+    /// Parts of the samples. One needs neither partial sums nor a second CUDA kernel.
+    parts: u32,
 }
 
 /// Blocks per multiprocessor that are enough to keep memory busy to the end.
@@ -101,30 +106,47 @@ const BLOCKS: usize = 16;
 const BLOCK_LEN: usize = 4096;
 
 impl ChannelSums {
-    pub(crate) fn new(multiprocessors: u32, extents: &AxisExtents) -> Self {
+    fn new(multiprocessors: u32, extents: &AxisExtents) -> Self {
         let &AxisExtents { outer, axis, inner } = extents;
         let columns = inner <= 1;
         let blocks = if columns { axis.div_ceil(32) } else { axis };
         let per_block = if columns { 32 * outer } else { extents.per_index() };
         let wanted = (BLOCKS * multiprocessors as usize).div_ceil(blocks.max(1));
         let parts = wanted.min(per_block / BLOCK_LEN).clamp(1, outer.clamp(1, 1024));
-        let blocks = u32::try_from(blocks).expect("a kernel has fewer than 2^32 blocks");
-        Self { channels: axis, blocks, parts: parts as u32 }
+        let blocks = u32::try_from(blocks).expect("a CUDA kernel has fewer than 2^32 blocks");
+        Self { blocks, parts: parts as u32 }
     }
+}
 
-    /// Of the kernel that sums.
-    pub(crate) fn grid(&self) -> Grid {
-        grid([self.blocks, self.parts], THREADS)
-    }
-
-    /// Of the kernel that adds up the parts: a warp per channel.
-    pub(crate) fn finish_grid(&self) -> Grid {
-        grid([(self.channels as u32).div_ceil(THREADS / 32), 1], THREADS)
-    }
-
-    /// Bytes of scratch memory that `sums` partial sums per channel, in double precision, take.
-    pub(crate) fn partials_len(&self, sums: usize) -> usize {
-        if self.parts == 1 { 0 } else { sums * self.channels * self.parts as usize * size_of::<f64>() }
+/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, and then, if samples
+/// are cut, `finish(args.., const double* partials, u32 parts)`, which adds up the parts by `finish_sums`.
+///
+/// # Safety
+/// As [`Cuda::launch`], for both.
+///
+/// # Panics
+/// If `scratch` has no room for the partial sums.
+pub(crate) unsafe fn launch_sums(
+    cuda: &Cuda,
+    source: &'static Source,
+    [sums, finish]: [&'static str; 2],
+    extents: &AxisExtents,
+    mut scratch: ViewMut<'_>,
+    args: &[Arg<'_>],
+) {
+    let cut = ChannelSums::new(cuda.multiprocessors(), extents);
+    let partials = if cut.parts == 1 { 0 } else { 2 * extents.axis * cut.parts as usize };
+    assert!(partials * size_of::<f64>() <= scratch.byte_len(), "scratch memory for {cut:?}");
+    let mut args = args.to_vec();
+    args.push(Arg::Address(scratch.address::<u8>()));
+    // SAFETY: as the caller promises.
+    unsafe { cuda.launch(source, sums, grid([cut.blocks, cut.parts], THREADS), &args) };
+    if cut.parts > 1 {
+        args.push(cut.parts.into());
+        // A warp per channel.
+        let grid = grid([(extents.axis as u32).div_ceil(THREADS / 32), 1], THREADS);
+        // SAFETY: as the caller promises; the partial sums are there.
+        unsafe { cuda.launch(source, finish, grid, &args) };
     }
 }
 

@@ -1,5 +1,6 @@
 //! A blob seen from one of its axes.
 
+use std::ops::Range;
 use tensor::{Layout, TensorType};
 
 /// A blob as `outer x axis x inner` elements in the order of memory. For the channels of images: samples, channels, pixels.
@@ -38,5 +39,12 @@ impl AxisExtents {
     /// Elements that share one index of the axis.
     pub fn per_index(&self) -> usize {
         self.outer * self.inner
+    }
+
+    /// The elements of one sample's plane of a channel.
+    #[inline(always)]
+    pub(crate) fn plane(&self, outer: usize, index: usize) -> Range<usize> {
+        let start = (outer * self.axis + index) * self.inner;
+        start..start + self.inner
     }
 }

@@ -3,11 +3,11 @@
 use crate::{
     error::NetError,
     layers::BuildOptions,
-    net::{Layout, Net, NetLayout, run::Iteration},
-    solver::initialize,
+    net::{Layout, Net, NetLayout},
+    run::{MiniBatch, Run},
     spec::{NetSpec, NetState},
 };
-use cudnn_layers::conv::{ProfileOptions, cpu, cuda, profile, profiler};
+use cudnn_layers::conv::{ConvBackend, ProfileOptions, profiler};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, DeviceHeader, KernelId, Measurement, Plan, PlanOptions, Profiler,
     ProfilerError, Request, WorkspacePolicy,
@@ -17,7 +17,7 @@ use std::{
     sync::OnceLock,
     time::Duration,
 };
-use tensor::{Accumulate, Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
+use tensor::{Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
 
 /// The shortest measurements there are: tests never depend on what is fastest.
 pub(crate) fn quick_profile() -> ProfileOptions {
@@ -53,50 +53,31 @@ pub(crate) fn own_gpu() -> Device {
 }
 
 /// What can run a micro-batch of a kernel on a device.
-pub(crate) enum Candidates {
-    Cpu(Cpu),
+pub(crate) struct Candidates {
+    backend: ConvBackend,
     /// Some of cuDNN's algorithms say that they apply and then do not run, so they are tried.
-    Cuda(Box<dyn Profiler>),
+    trying: Option<Box<dyn Profiler>>,
 }
 
 impl Candidates {
     pub(crate) fn on(device: &Device) -> Self {
-        match device {
-            Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
-            Device::Cuda(_) => Self::Cuda(profiler(device, quick_profile())),
-        }
+        let on_gpu = matches!(device, Device::Cuda(_));
+        let trying = on_gpu.then(|| profiler(device, quick_profile()) as Box<dyn Profiler>);
+        Self { backend: ConvBackend::of(device).unwrap(), trying }
     }
 
     /// The algorithms for `micro_batch` samples of `kernel`, in the order of the device's list. Those of cuDNN that are too
     /// coarse to be compared with anything are left out.
     pub(crate) fn of(&mut self, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
-        match self {
-            Self::Cpu(cpu) => on_cpu(cpu, kernel, micro_batch),
-            Self::Cuda(profiler) => {
-                let mut all = profiler.measure(&Request::all(*kernel, micro_batch)).unwrap();
-                all.retain(|measured| measured.max_error <= COMPARABLE_ERROR);
-                let list: Vec<_> = cuda::algorithms(kernel.op, kernel.math).map(|one| one.name()).collect();
-                all.sort_by_key(|one| list.iter().position(|name| *name == one.algorithm.as_str()));
-                all
-            }
+        let candidates = self.backend.candidates(kernel, micro_batch).unwrap();
+        let mut all: Vec<_> = candidates.iter().map(|convolver| convolver.measurement(1.0, 0.0)).collect();
+        if let Some(profiler) = &mut self.trying {
+            let ran = profiler.measure(&Request::all(*kernel, micro_batch)).unwrap();
+            all.retain(|one| ran.iter().any(|other| other.algorithm == one.algorithm));
+            all.retain(|one| one.max_error <= COMPARABLE_ERROR);
         }
+        all
     }
-}
-
-fn on_cpu(cpu: &Cpu, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
-    let g = profile::geometry(&kernel.shape, micro_batch);
-    let measurement = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
-        Some(Measurement {
-            algorithm: algorithm.name().into(),
-            micro_batch,
-            time_ms: 1.0,
-            shared_ms: 0.0,
-            workspace: algorithm.workspace(kernel.op, &g, cpu.threads())?,
-            max_error: algorithm.max_error(),
-            deterministic: true,
-        })
-    };
-    cpu::algorithms().iter().filter_map(measurement).collect()
 }
 
 /// Plans that are known before: whatever the machine, each size has one algorithm, a deterministic one, and some sizes are
@@ -178,53 +159,58 @@ pub(crate) fn build_error(text: &str) -> String {
 }
 
 /// A net in an arena.
-pub(crate) struct Running {
-    pub(crate) net: Net,
-    pub(crate) layout: NetLayout,
-    pub(crate) arena: Arena,
-}
+pub(crate) struct Running(pub(crate) crate::run::Running);
 
 impl Running {
     /// `text` with every convolution undivided, in an arena that holds NaN wherever nothing has been put.
     pub(crate) fn new(text: &str) -> Self {
         let mut net = build(text).unwrap();
         let options = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
-        Forced::IMPLICIT_GEMM.install(&mut net, &options);
-        Self::in_layout(net, |_, layout| (layout.nets[0].clone(), layout.len))
+        let plan = Forced::IMPLICIT_GEMM.install(&mut net, &options);
+        Self::in_layout(net, plan, |_, layout| layout)
     }
 
     /// `net` where `choose` puts it.
-    pub(crate) fn in_layout(net: Net, choose: impl FnOnce(&Net, &Layout) -> (NetLayout, usize)) -> Self {
-        let (layout, len) = choose(&net, &Layout::new(&[&net], false));
-        let mut arena = Arena::on(net.device(), len).unwrap();
-        arena.set(arena.all(), 0xff).unwrap();
-        initialize(&net, &layout, &mut arena, 1).unwrap();
-        Self { net, layout, arena }
+    pub(crate) fn in_layout(net: Net, plan: Plan, choose: impl FnOnce(&[Net], Layout) -> Layout) -> Self {
+        let run = Run::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
+        let mut running = run.start(1).unwrap();
+        let all = running.arena_mut().all();
+        running.arena_mut().set(all, 0xff).unwrap();
+        running.initialize(1).unwrap();
+        let params = running.layout().nets[0].params.clone();
+        let histories = params.iter().filter_map(|spans| spans.history);
+        histories.for_each(|history| running.arena_mut().set(history, 0).unwrap());
+        Self(running)
+    }
+
+    pub(crate) fn net(&self) -> &Net {
+        &self.0.nets()[0]
+    }
+
+    pub(crate) fn layout(&self) -> &NetLayout {
+        &self.0.layout().nets[0]
     }
 
     /// Forward and backward; returns the loss.
     pub(crate) fn iterate(&mut self, number: u64) -> f64 {
-        let iteration = Iteration { number, accumulate: Accumulate::Replace };
-        self.net.forward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
-        let loss = self.net.loss(&self.layout, &self.arena).unwrap();
-        self.net.backward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
-        loss
+        self.0.iterate(0, MiniBatch::new(number)).unwrap();
+        self.0.loss(0).unwrap()
     }
 
     /// Adds `step` to an element of a parameter.
     pub(crate) fn move_parameter(&mut self, name: &str, element: usize, step: f32) {
-        let index = self.net.graph().params.iter().position(|param| param.name == name);
+        let index = self.net().graph().params.iter().position(|param| param.name == name);
         let index = index.unwrap_or_else(|| panic!("there is no {name}"));
-        let span = self.layout.params[index].data;
-        let mut moved = self.arena.read::<f32>(span).unwrap().into_owned();
+        let span = self.layout().params[index].data;
+        let mut moved = self.0.read::<f32>(span).unwrap().into_owned();
         moved[element] += step;
-        set(&mut self.arena, span, |values| values.copy_from_slice(&moved));
+        set(self.0.arena_mut(), span, |values| values.copy_from_slice(&moved));
     }
 
     /// The gradients of all trained parameters, by name.
     pub(crate) fn gradients(&self) -> Vec<(String, Vec<f32>)> {
-        let params = self.net.graph().params.iter().zip(&self.layout.params);
-        let gradient = |span| self.arena.read(span).unwrap().into_owned();
+        let params = self.net().graph().params.iter().zip(&self.layout().params);
+        let gradient = |span| self.0.read(span).unwrap().into_owned();
         params.filter_map(|(param, spans)| Some((param.name.clone(), gradient(spans.diff?)))).collect()
     }
 

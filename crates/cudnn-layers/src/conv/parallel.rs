@@ -1,6 +1,6 @@
 //! Several devices of one model that measure at the same time.
 
-use super::profile::geometry;
+use super::geometry;
 use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{
     fmt,
@@ -14,11 +14,11 @@ use std::{
 };
 
 /// A profiler of one device, for a thread of its own.
-pub type Worker = Box<dyn Profiler + Send>;
+pub type BoxedProfiler = Box<dyn Profiler + Send>;
 
 /// Profilers of equal devices as one: whoever is free takes the requests about the next kernel.
 pub struct ParallelProfiler {
-    workers: Vec<Worker>,
+    workers: Vec<BoxedProfiler>,
 }
 
 impl ParallelProfiler {
@@ -26,7 +26,7 @@ impl ParallelProfiler {
     ///
     /// # Panics
     /// If there is none.
-    pub fn new(workers: Vec<Worker>) -> Self {
+    pub fn new(workers: Vec<BoxedProfiler>) -> Self {
         assert!(!workers.is_empty(), "somebody has to measure");
         Self { workers }
     }
@@ -43,7 +43,7 @@ struct Piece<'p> {
 
 impl Piece<'_> {
     /// Has `worker` serve the requests. Whatever comes of it is passed on; an error ends the worker, too.
-    fn serve(&self, worker: &mut Worker) -> Result<(), ()> {
+    fn serve(&self, worker: &mut BoxedProfiler) -> Result<(), ()> {
         let served = worker.measure_each(self.requests, &mut |index, rows| {
             let sent = self.results.send((self.first + index, Ok(rows)));
             if sent.is_err() || self.stopped.load(Ordering::Relaxed) {
@@ -124,18 +124,18 @@ fn work(request: &Request) -> f64 {
 }
 
 /// A worker that is made when there is work for it, in the thread that has it: opening a device takes a second.
-pub struct Late<F> {
+pub struct LazyProfiler<F> {
     open: F,
-    opened: Option<Worker>,
+    opened: Option<BoxedProfiler>,
 }
 
-impl<F: FnMut() -> Result<Worker, ProfilerError>> Late<F> {
+impl<F: FnMut() -> Result<BoxedProfiler, ProfilerError>> LazyProfiler<F> {
     /// What `open` will give.
     pub fn new(open: F) -> Self {
         Self { open, opened: None }
     }
 
-    fn worker(&mut self) -> Result<&mut Worker, ProfilerError> {
+    fn worker(&mut self) -> Result<&mut BoxedProfiler, ProfilerError> {
         match &mut self.opened {
             Some(worker) => Ok(worker),
             opened => Ok(opened.insert((self.open)()?)),
@@ -143,7 +143,7 @@ impl<F: FnMut() -> Result<Worker, ProfilerError>> Late<F> {
     }
 }
 
-impl<F: FnMut() -> Result<Worker, ProfilerError>> Profiler for Late<F> {
+impl<F: FnMut() -> Result<BoxedProfiler, ProfilerError>> Profiler for LazyProfiler<F> {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         self.worker()?.measure(request)
     }
@@ -154,16 +154,16 @@ impl<F: FnMut() -> Result<Worker, ProfilerError>> Profiler for Late<F> {
     }
 }
 
-impl<F> fmt::Debug for Late<F> {
+impl<F> fmt::Debug for LazyProfiler<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.opened.is_some() { "Late(open)" } else { "Late(not open)" })
+        f.write_str(if self.opened.is_some() { "LazyProfiler(open)" } else { "LazyProfiler(not open)" })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conv::profile::kernel_id;
+    use crate::conv::kernel_id;
     use planner::{ConvOp, KernelId};
     use std::{
         collections::BTreeMap,
@@ -210,7 +210,8 @@ mod tests {
     fn workers(count: usize, together: bool, fails_at: Option<u32>) -> ParallelProfiler {
         let barrier = Arc::new(Barrier::new(count));
         let all_here = || together.then(|| barrier.clone());
-        let worker = |number| -> Worker { Box::new(Numbered { number, all_here: all_here(), fails_at }) };
+        let worker =
+            |number| -> BoxedProfiler { Box::new(Numbered { number, all_here: all_here(), fails_at }) };
         ParallelProfiler::new((0..count).map(worker).collect())
     }
 
@@ -257,17 +258,17 @@ mod tests {
     #[test]
     fn a_late_worker_is_made_when_there_is_something_to_do() {
         let mut opened = 0;
-        let mut late = Late::new(|| {
+        let mut late = LazyProfiler::new(|| {
             opened += 1;
-            Ok(Box::new(Numbered { number: 0, all_here: None, fails_at: None }) as Worker)
+            Ok(Box::new(Numbered { number: 0, all_here: None, fails_at: None }) as BoxedProfiler)
         });
-        assert_eq!(format!("{late:?}"), "Late(not open)");
+        assert_eq!(format!("{late:?}"), "LazyProfiler(not open)");
         let requests = requests(1, 2);
         late.measure_each(&requests, &mut |_, _| Ok(())).unwrap();
         assert_eq!(late.measure(&requests[0]).unwrap().len(), 1);
         drop(late);
         assert_eq!(opened, 1);
-        let mut never = Late::new(|| Err("there is no such GPU".into()));
+        let mut never = LazyProfiler::new(|| Err("there is no such GPU".into()));
         assert_eq!(never.measure(&requests[0]).unwrap_err().to_string(), "there is no such GPU");
     }
 }

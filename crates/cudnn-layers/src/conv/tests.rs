@@ -1,73 +1,83 @@
 //! Every algorithm against the double-precision loops, over fixed and random geometries.
 
-use super::cpu::{CpuAlgorithm, Operands, algorithms};
 use super::{
-    ConvOp, CpuProfiler, ProfileOptions, operand_lens, operands::slices, profile::kernel_id, reference,
+    ConvBackend, ConvOp, Convolver, ProfileOptions, kernel_id, operand_lens, operands::slices, profiler,
+    reference,
 };
-use planner::{Profiler, Request};
+use planner::{Bytes, Request};
 use rand::RngExt;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tensor::{
-    Accumulate, Arena, ConvGeometry, Cpu, Cursor, Device, Format,
+    Accumulate, Arena, ConvGeometry, Cpu, Device, Format, Span, View, ViewMut,
     testing::{assert_close, random, sum_tolerance},
 };
 
-const OPS: [ConvOp; 3] = [ConvOp::Forward, ConvOp::BackwardData, ConvOp::BackwardFilter];
+/// The algorithms of the CPU for `op` on `g`.
+pub(super) fn candidates(threads: usize, op: ConvOp, g: &ConvGeometry) -> Vec<Arc<dyn Convolver>> {
+    let kernel = kernel_id(op, g, Format::F32);
+    ConvBackend::Cpu(Cpu::new(threads)).candidates(&kernel, g.n as u32).expect("a valid geometry")
+}
 
-/// Runs `algorithm` in a workspace of exactly the size it asked for, filled with NaN as is everything it may not read.
+/// The algorithm called `name`, if it applies.
+pub(super) fn named(threads: usize, name: &str, op: ConvOp, g: &ConvGeometry) -> Option<Arc<dyn Convolver>> {
+    ConvBackend::Cpu(Cpu::new(threads)).find(op, *g, name).ok()
+}
+
+/// An arena of `bytes` bytes that are NaN.
+fn unset(bytes: Bytes) -> Arena {
+    let mut arena = Arena::new(bytes.0 as usize).unwrap();
+    arena.set(arena.all(), 0xff).unwrap();
+    arena
+}
+
+/// Runs `convolver` in a workspace of exactly the size it asked for, filled with NaN as is everything it may not read.
 pub(super) fn run(
-    algorithm: &dyn CpuAlgorithm,
-    threads: usize,
-    (op, g): (ConvOp, &ConvGeometry),
+    convolver: &dyn Convolver,
+    out: usize,
     (a, b): (&[f32], &[f32]),
     start: Option<&[f32]>,
 ) -> Vec<f32> {
-    let len = algorithm.workspace_len(op, g, threads).expect("the algorithm applies");
-    let span = Cursor::default().take(Format::F32, len);
-    let mut arena = Arena::new(span.len).unwrap();
-    let workspace = arena.view_mut(span).into_host::<f32>();
-    workspace.fill(f32::NAN);
-    let mut out = start.map_or_else(|| vec![f32::NAN; operand_lens(op, g)[2]], <[f32]>::to_vec);
+    let mut arena = unset(convolver.workspace());
+    let mut workspace = arena.view_mut(Span::bytes(0, convolver.workspace().0 as usize));
+    let mut out = start.map_or_else(|| vec![f32::NAN; out], <[f32]>::to_vec);
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
-    let operands = Operands { a, b, out: &mut out };
-    let cpu = Cpu::new(threads);
-    algorithm.prepare(&cpu, op, g, b, workspace);
-    algorithm.run(&cpu, op, g, operands, accumulate, workspace);
+    convolver.prepare(View::from(b), workspace.reborrow());
+    convolver.run([View::from(a), View::from(b)], ViewMut::from(&mut out), accumulate, workspace).unwrap();
     out
 }
 
-/// One sample and then the others, with what `algorithm` has prepared for the others, while the filter is gone: nothing
+/// One sample and then the others, with what the algorithm has prepared for the others, while the filter is gone: nothing
 /// that is not the same for all may depend on it, and nothing may be spoilt on the way.
-fn check_sharing(algorithm: &dyn CpuAlgorithm, (op, g): (ConvOp, &ConvGeometry), (a, w): (&[f32], &[f32])) {
+fn check_sharing(name: &str, (op, g): (ConvOp, &ConvGeometry), (a, w): (&[f32], &[f32])) {
     let parts = [0..1, 1..g.n].into_iter().filter(|samples| !samples.is_empty());
-    let parts: Vec<_> = parts.map(|samples| (g.with_batch(samples.len()), slices(op, g, &samples))).collect();
-    let len = |part: &ConvGeometry| algorithm.workspace_len(op, part, 2).expect("the algorithm applies");
-    let most = parts.iter().map(|(part, _)| len(part)).max().expect("a sample");
-    let span = Cursor::default().take(Format::F32, most);
-    let mut arena = Arena::new(span.len).unwrap();
-    let workspace = arena.view_mut(span).into_host::<f32>();
-    let (cpu, prepared) = (Cpu::new(2), algorithm.prepared_len(op, g));
-    workspace.fill(f32::NAN);
-    let last = &parts[parts.len() - 1].0;
-    algorithm.prepare(&cpu, op, last, w, &mut workspace[..len(last)]);
+    let ready = |samples: &std::ops::Range<usize>| named(2, name, op, &g.with_batch(samples.len())).unwrap();
+    let parts: Vec<_> = parts.map(|samples| (ready(&samples), slices(op, g, &samples))).collect();
+    let most = parts.iter().map(|(part, _)| part.workspace()).max().expect("a sample");
+    let mut arena = unset(most);
+    let bytes = |from: Bytes, to: Bytes| Span::bytes(from.0 as usize, (to.0 - from.0) as usize);
+    let (last, _) = &parts[parts.len() - 1];
+    let prepared = last.prepared();
+    last.prepare(View::from(w), arena.view_mut(bytes(Bytes(0), last.workspace())));
     let gone = vec![f32::NAN; w.len()];
     for (part, [a_range, _, out_range]) in &parts {
-        assert_eq!(algorithm.prepared_len(op, part), prepared);
+        assert_eq!(part.prepared(), prepared);
         let (a, mut out) = (&a[a_range.clone()], vec![f32::NAN; out_range.len()]);
-        workspace[prepared..].fill(f32::NAN);
-        let operands = Operands { a, b: &gone, out: &mut out };
-        algorithm.run(&cpu, op, part, operands, Accumulate::Replace, &mut workspace[..len(part)]);
-        let alone = run(algorithm, 2, (op, part), (a, w), None);
-        assert!(out == alone, "{} {op:?} {part:?}: sharing changes the result", algorithm.name());
+        arena.set(bytes(prepared, most), 0xff).unwrap();
+        let (operands, workspace) = ([View::from(a), View::from(&gone)], bytes(Bytes(0), part.workspace()));
+        let workspace = arena.view_mut(workspace);
+        part.run(operands, ViewMut::from(&mut out), Accumulate::Replace, workspace).unwrap();
+        let alone = run(&**part, out.len(), (a, w), None);
+        assert!(out == alone, "{name} {op:?} {g:?}: sharing changes the result");
     }
 }
 
 #[test]
 fn filters_are_prepared_where_they_are_transformed_or_turned_as_a_whole() {
     let g = ConvGeometry::new([2, 3, 5, 5], 4, [3, 3]);
-    let sharing = |op| {
-        let shares = |algorithm: &&&dyn CpuAlgorithm| algorithm.prepared_len(op, &g) > 0;
-        algorithms().iter().filter(shares).map(|algorithm| algorithm.name()).collect::<Vec<_>>()
+    let sharing = |op| -> Vec<String> {
+        let candidates = candidates(2, op, &g).into_iter();
+        let sharing = candidates.filter(|convolver| convolver.prepared() > Bytes(0));
+        sharing.map(|convolver| convolver.name().to_owned()).collect()
     };
     let expected = ["IMPLICIT_PRECOMP_GEMM", "WINOGRAD_2X2", "WINOGRAD_4X4", "FFT_TILING", "FFT_TILING_16"];
     assert_eq!(sharing(ConvOp::Forward), expected);
@@ -75,67 +85,69 @@ fn filters_are_prepared_where_they_are_transformed_or_turned_as_a_whole() {
     assert!(sharing(ConvOp::BackwardFilter).is_empty());
 }
 
-/// Checks every operation that `algorithm` supports on `g`: right, right when adding, the same on 1, 2 and 3 threads, and
-/// the same when micro-batches share what is prepared. Returns how many operations were checked.
-pub(super) fn check(algorithm: &dyn CpuAlgorithm, g: &ConvGeometry, seed: u64) -> usize {
+/// Checks every operation that the algorithm called `name` supports on `g`: right, right when adding, the same on 1, 2 and 3
+/// threads, and the same when micro-batches share what is prepared. Returns how many operations were checked.
+pub(super) fn check(name: &str, g: &ConvGeometry, seed: u64) -> usize {
     g.validate().expect("a valid geometry");
     let mut checked = 0;
-    for op in OPS {
-        if algorithm.workspace_len(op, g, 2).is_none() {
-            continue;
-        }
+    for op in ConvOp::ALL {
+        let Some(convolver) = named(2, name, op, g) else { continue };
         checked += 1;
         let [a, b, out] = operand_lens(op, g);
         let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
         let mut reference = reference::direct(op, g, &a, &b);
-        let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(algorithm.max_error()));
-        let what = format!("{} {op:?} {g:?}", algorithm.name());
+        let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(convolver.max_error()));
+        let what = format!("{name} {op:?} {g:?}");
 
-        let replaced = run(algorithm, 2, (op, g), (&a, &b), None);
+        let replaced = run(&*convolver, out, (&a, &b), None);
         assert_close(&replaced, &reference, tolerance, &what);
         for threads in [1, 3] {
-            assert!(
-                run(algorithm, threads, (op, g), (&a, &b), None) == replaced,
-                "{what}: differs on {threads} threads"
-            );
+            let other = named(threads, name, op, g).expect("threads make no difference");
+            assert!(run(&*other, out, (&a, &b), None) == replaced, "{what}: differs on {threads} threads");
         }
-        if algorithm.prepared_len(op, g) > 0 {
-            check_sharing(algorithm, (op, g), (&a, &b));
+        if convolver.prepared() > Bytes(0) {
+            check_sharing(name, (op, g), (&a, &b));
         }
         reference.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
-        assert_close(
-            &run(algorithm, 2, (op, g), (&a, &b), Some(&start)),
-            &reference,
-            tolerance,
-            &format!("{what} added"),
-        );
+        let added = run(&*convolver, out, (&a, &b), Some(&start));
+        assert_close(&added, &reference, tolerance, &format!("{what} added"));
     }
     checked
+}
+
+/// As [`check`] for every algorithm.
+fn check_all(g: &ConvGeometry, seed: u64) -> usize {
+    let mut names: Vec<String> = Vec::new();
+    for convolver in ConvOp::ALL.into_iter().flat_map(|op| candidates(2, op, g)) {
+        if names.iter().all(|name| name != convolver.name()) {
+            names.push(convolver.name().to_owned());
+        }
+    }
+    names.iter().map(|name| check(name, g, seed)).sum()
 }
 
 #[test]
 fn strides_and_padding_may_be_far_larger_than_the_image() {
     for (stride, pad) in [(1 << 16, 0), (1 << 20, 3), (i32::MAX as usize, i32::MAX as usize)] {
         let g = ConvGeometry::new([2, 3, 40, 40], 4, [3, 3]).stride([stride; 2]).pad([pad; 2]);
-        let checked: usize = algorithms().iter().map(|&algorithm| check(algorithm, &g, 7)).sum();
+        let checked = check_all(&g, 7);
         assert!(checked >= 5, "{checked} operations of algorithms apply to {g:?}");
     }
     // Two pixels and 2^21 taps, whose image has 3 rows: patches of all that lies between would take minutes.
     let far = 1 << 21;
     let g = ConvGeometry::new([1, 1, 3, 1], 1, [far, 1]).stride([far, 1]).pad([far, 0]).validate().unwrap();
-    assert_eq!(algorithms()[0].workspace_len(ConvOp::Forward, &g, 2), None);
+    assert!(named(2, "IMPLICIT_GEMM", ConvOp::Forward, &g).is_none());
     // No phase of this stride meets a tap but nine, and the others are not looked at.
     let g = ConvGeometry::new([1, 1, 1 << 20, 1 << 20], 1, [3, 3]).stride([1 << 30; 2]).validate().unwrap();
-    let implicit = algorithms()[0].workspace_len(ConvOp::BackwardData, &g, 2);
-    assert!(implicit.is_some_and(|len| len < 1 << 20), "{implicit:?}");
+    let implicit = named(2, "IMPLICIT_GEMM", ConvOp::BackwardData, &g).expect("it applies").workspace();
+    assert!(implicit < Bytes(4 << 20), "{implicit}");
 }
 
 #[test]
 fn what_cannot_be_unrolled_in_any_memory_is_not_tried() {
     // 9 x 2^20 taps of 2^42 pixels.
     let g = ConvGeometry::new([1 << 20, 1 << 20, 2, 2], 1, [3, 3]).pad([1 << 10; 2]);
-    let gemm = algorithms().iter().find(|algorithm| algorithm.name() == "GEMM").unwrap();
-    assert_eq!(gemm.workspace_len(ConvOp::Forward, &g.validate().unwrap(), 2), None);
+    assert!(named(2, "GEMM", ConvOp::BackwardData, &g.validate().unwrap()).is_none());
 }
 
 /// A random geometry of a few thousand multiplications: any stride, padding, dilation, groups, non-square.
@@ -160,29 +172,26 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     let mut rng = tensor::rng::stream(1, 0);
     for seed in 0..60 {
         let g = random_geometry(&mut rng);
-        for algorithm in algorithms() {
-            check(*algorithm, &g, seed);
-        }
+        check_all(&g, seed);
     }
 }
 
 #[test]
 fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
     let g = ConvGeometry::new([4, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
-    let cpu = Cpu::new(2);
-    let options = ProfileOptions::on(&Device::Cpu(cpu.clone()));
-    let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..options };
-    let mut profiler = CpuProfiler::new(cpu, options);
-    for op in OPS {
+    let device = Device::Cpu(Cpu::new(2));
+    let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::on(&device) };
+    let mut profiler = profiler(&device, options);
+    for op in ConvOp::ALL {
         for micro_batch in [4, 1] {
             let rows = profiler
                 .measure(&Request::all(kernel_id(op, &g, Format::F32), micro_batch))
                 .expect("a valid geometry");
-            assert_eq!(rows.len(), algorithms().len());
+            assert_eq!(rows.len(), candidates(2, op, &g).len());
             for row in rows {
-                let found = algorithms().iter().find(|each| each.name() == row.algorithm.as_str());
-                let prepared = found.expect("a known algorithm").prepared_len(op, &g);
-                assert_eq!(row.shared_ms > 0.0, prepared > 0, "{op} {row:?}");
+                let prepared =
+                    named(2, row.algorithm.as_str(), op, &g).expect("a known algorithm").prepared();
+                assert_eq!(row.shared_ms > 0.0, prepared > Bytes(0), "{op} {row:?}");
                 assert!(row.shared_ms < row.time_ms, "{op} {row:?}");
             }
         }

@@ -1,5 +1,6 @@
 //! Pooling on the GPU.
 
+use super::tap_size;
 use crate::cuda_launches::{THREADS, add};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -20,9 +21,9 @@ const WIDE: usize = 48;
 /// Elements and threads of a launch stay below this, so that 32 bits hold an offset in bytes.
 const LARGEST: usize = 1 << 30;
 
-/// A kernel and the places it runs on: `lanes` threads for every column of every row of every plane.
+/// A CUDA kernel and the places it runs on: `lanes` threads for every column of every row of every plane.
 #[derive(Clone, Copy)]
-struct Kernel {
+struct Work {
     function: &'static str,
     rows: usize,
     columns: usize,
@@ -37,24 +38,20 @@ pub(super) fn forward_max(
     mut mask: Option<ViewMut<'_>>,
 ) {
     let taps = g.window[0] * g.window[1];
-    let kernel = |function, outputs, lanes| Kernel {
-        function,
-        rows: g.out_h().div_ceil(outputs),
-        columns: g.out_w(),
-        lanes,
-    };
-    let kernel = match (g.window, g.stride) {
-        ([2, 2], [2, 2]) => kernel("max_pool_forward_2_2", OUTPUTS, 1),
-        ([3, 3], [2, 2]) => kernel("max_pool_forward_3_2", OUTPUTS, 1),
-        _ if !super::maximum::fits_byte(g) => kernel("max_pool_forward_wide_u32", 1, 32),
-        _ if taps >= WIDE => kernel("max_pool_forward_wide_u8", 1, 32),
-        _ => kernel("max_pool_forward_any", 1, 1),
+    let strips = |function| Work { rows: g.out_h().div_ceil(OUTPUTS), ..outputs(g, function, 1) };
+    let work = match (g.window, g.stride) {
+        ([2, 2], [2, 2]) => strips("max_pool_forward_2_2"),
+        ([3, 3], [2, 2]) => strips("max_pool_forward_3_2"),
+        _ if tap_size(g) > 1 => outputs(g, "max_pool_forward_wide_u32", 32),
+        _ if taps >= WIDE => outputs(g, "max_pool_forward_wide_u8", 32),
+        _ => outputs(g, "max_pool_forward_any", 1),
     };
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
-    let operands = [image(g, x.address::<f32>()), outputs(g, y.address::<f32>()), winners(g, mask)];
+    let [image, out, winners] = plane_bytes(g);
+    let operands = [(x.address::<f32>(), image), (y.address::<f32>(), out), (mask, winners)];
     // SAFETY: `(Planes g, const float* x, float* y, Tap* mask)`, where the mask may be null; the contract has checked the
     // lengths.
-    unsafe { launch(cuda, g, kernel, operands, None) };
+    unsafe { launch(cuda, g, work, operands, None) };
 }
 
 pub(super) fn backward_max(
@@ -65,28 +62,29 @@ pub(super) fn backward_max(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let strips = |function| Kernel { rows: (g.h + g.pad[0]).div_ceil(PIXELS), ..pixels(g, function) };
-    let kernel = match (g.window, g.stride) {
+    let strips = |function| Work { rows: (g.h + g.pad[0]).div_ceil(PIXELS), ..pixels(g, function) };
+    let work = match (g.window, g.stride) {
         ([2, 2], [2, 2]) => strips("max_pool_backward_2_2"),
         ([3, 3], [2, 2]) => strips("max_pool_backward_3_2"),
-        _ if !super::maximum::fits_byte(g) => pixels(g, "max_pool_backward_any_u32"),
+        _ if tap_size(g) > 1 => pixels(g, "max_pool_backward_any_u32"),
         _ => pixels(g, "max_pool_backward_any_u8"),
     };
+    let [image, out, winners] = plane_bytes(g);
     let operands =
-        [winners(g, mask.address::<u8>()), outputs(g, dy.address::<f32>()), image(g, dx.address::<f32>())];
+        [(mask.address::<u8>(), winners), (dy.address::<f32>(), out), (dx.address::<f32>(), image)];
     // SAFETY: `(Planes g, const Tap* mask, const float* dy, float* dx, int add)`; the contract has checked the lengths. Tap
     // numbers are only compared, never used as offsets.
-    unsafe { launch(cuda, g, kernel, operands, Some(accumulate)) };
+    unsafe { launch(cuda, g, work, operands, Some(accumulate)) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, mut y: ViewMut<'_>) {
-    let wide = g.window[0] * g.window[1] >= WIDE;
-    let (function, lanes) =
-        if wide { ("average_pool_forward_wide", 32) } else { ("average_pool_forward_any", 1) };
-    let kernel = Kernel { function, rows: g.out_h(), columns: g.out_w(), lanes };
-    let operands = [image(g, x.address::<f32>()), outputs(g, y.address::<f32>())];
+    let work = match g.window[0] * g.window[1] >= WIDE {
+        true => outputs(g, "average_pool_forward_wide", 32),
+        false => outputs(g, "average_pool_forward_any", 1),
+    };
+    let [image, out, _] = plane_bytes(g);
     // SAFETY: `(Planes g, const float* x, float* y)`; the contract has checked the lengths.
-    unsafe { launch(cuda, g, kernel, operands, None) };
+    unsafe { launch(cuda, g, work, [(x.address::<f32>(), image), (y.address::<f32>(), out)], None) };
 }
 
 pub(super) fn backward_average(
@@ -96,73 +94,60 @@ pub(super) fn backward_average(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let operands = [outputs(g, dy.address::<f32>()), image(g, dx.address::<f32>())];
+    let [image, out, _] = plane_bytes(g);
+    let operands = [(dy.address::<f32>(), out), (dx.address::<f32>(), image)];
     // SAFETY: `(Planes g, const float* dy, float* dx, int add)`; the contract has checked the lengths.
     unsafe { launch(cuda, g, pixels(g, "average_pool_backward"), operands, Some(accumulate)) };
 }
 
-/// A kernel with a thread for each pixel.
-fn pixels(g: &PoolGeometry, function: &'static str) -> Kernel {
-    Kernel { function, rows: g.h, columns: g.w, lanes: 1 }
+/// A CUDA kernel with so many threads for each output.
+fn outputs(g: &PoolGeometry, function: &'static str, lanes: usize) -> Work {
+    Work { function, rows: g.out_h(), columns: g.out_w(), lanes }
 }
 
-/// An operand of a kernel.
-#[derive(Clone, Copy)]
-struct Operand {
-    /// 0 for none.
-    address: u64,
-    /// Elements of a plane.
-    plane_len: usize,
-    /// Bytes of an element.
-    size: usize,
+/// A CUDA kernel with a thread for each pixel.
+fn pixels(g: &PoolGeometry, function: &'static str) -> Work {
+    Work { function, rows: g.h, columns: g.w, lanes: 1 }
 }
 
-fn image(g: &PoolGeometry, address: u64) -> Operand {
-    Operand { address, plane_len: g.h * g.w, size: size_of::<f32>() }
+/// Bytes of a plane of the image, of outputs and of winners.
+fn plane_bytes(g: &PoolGeometry) -> [usize; 3] {
+    let (image, outputs) = (g.h * g.w, g.out_h() * g.out_w());
+    [image * size_of::<f32>(), outputs * size_of::<f32>(), outputs * tap_size(g)]
 }
 
-fn outputs(g: &PoolGeometry, address: u64) -> Operand {
-    Operand { address, plane_len: g.out_h() * g.out_w(), size: size_of::<f32>() }
-}
-
-fn winners(g: &PoolGeometry, address: u64) -> Operand {
-    let size = if super::maximum::fits_byte(g) { size_of::<u8>() } else { size_of::<u32>() };
-    Operand { size, ..outputs(g, address) }
-}
-
-/// Launches `kernel` for as many planes at a time as 32-bit arithmetic allows.
+/// Launches `work` for as many planes at a time as 32-bit arithmetic allows. The operands are addresses, 0 for none, and
+/// bytes of a plane.
 ///
 /// # Safety
-/// The kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
-/// `plane_len` elements for each plane of `g`, and those that the kernel writes are exclusively ours.
+/// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
+/// as many planes as `g`, and those that are written are exclusively ours.
 ///
 /// # Panics
 /// If a single plane is too large for that.
 unsafe fn launch<const OPERANDS: usize>(
     cuda: &Cuda,
     g: &PoolGeometry,
-    kernel: Kernel,
-    operands: [Operand; OPERANDS],
+    work: Work,
+    operands: [(u64, usize); OPERANDS],
     accumulate: Option<Accumulate>,
 ) {
-    let Kernel { function, rows, columns, lanes } = kernel;
-    let elements = operands.iter().map(|operand| operand.plane_len).max().unwrap_or(0);
+    let Work { function, rows, columns, lanes } = work;
+    let elements = (g.h * g.w).max(g.out_h() * g.out_w());
     let per_plane = elements.max(rows * columns * lanes);
     assert!(per_plane < LARGEST, "a plane of {elements} elements is more than pooling on a GPU can take");
     let (all, step) = (g.n * g.c, LARGEST / per_plane.max(1));
     for first in (0..all).step_by(step) {
         let planes = step.min(all - first);
         let fields = Planes::new(g, planes, [rows, columns]);
-        let mut args = [Arg::I32(accumulate.map_or(0, add)); 5];
-        args[0] = Arg::Bytes(bytemuck::bytes_of(&fields));
-        for (arg, &Operand { address, plane_len, size }) in args[1..].iter_mut().zip(&operands) {
-            let offset = if address == 0 { 0 } else { first * plane_len * size };
-            *arg = Arg::Address(address + offset as u64);
-        }
-        let args = &args[..1 + OPERANDS + usize::from(accumulate.is_some())];
+        let mut args = vec![Arg::of(&fields)];
+        let offset =
+            |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
+        args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
+        args.extend(accumulate.map(|accumulate| Arg::from(add(accumulate))));
         let blocks = (planes * rows * columns * lanes).div_ceil(THREADS as usize);
-        // SAFETY: the caller's promise; operands begin at plane `first`, and the kernel looks at `planes` planes only.
-        unsafe { cuda.launch(&SOURCE, function, Grid::line(blocks as u32, THREADS), args) };
+        // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes` planes only.
+        unsafe { cuda.launch(&SOURCE, function, Grid::line(blocks as u32, THREADS), &args) };
     }
 }
 

@@ -52,7 +52,12 @@ pub enum Arg<'a> {
     Bytes(&'a [u8]),
 }
 
-impl Arg<'_> {
+impl<'a> Arg<'a> {
+    /// A struct by value.
+    pub fn of<T: bytemuck::Pod>(value: &'a T) -> Self {
+        Self::Bytes(bytemuck::bytes_of(value))
+    }
+
     /// Where the value lies, as the driver wants to know.
     fn value(&self) -> *mut c_void {
         let value: *const c_void = match self {

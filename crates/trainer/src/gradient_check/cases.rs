@@ -1,6 +1,6 @@
 //! The cases: every layer type over its parameters.
 
-use super::Case;
+use super::case::Case;
 use crate::{
     spec::{LayerKind, NetSpec, Phase},
     testing::gpu,

@@ -1,15 +1,12 @@
 //! Both passes of a layer in an arena of its device, poisoned where the layer may not rely on it.
 
-use super::{Blob, Subject};
+use super::subject::{Blob, Subject};
 use crate::{
     layers::{Backward, Forward, Gradient, Need},
     testing::set,
 };
 use std::ops::Range;
 use tensor::{Accumulate, Arena, Cursor, Device, Format, Space, Span, View, ViewMut};
-
-/// The iteration that random layers draw from.
-const ITERATION: u64 = 3;
 
 /// What a forward pass leaves.
 pub(super) struct Forwarded {
@@ -167,7 +164,8 @@ impl Subject<'_> {
         let scratch = self.scratch[0];
         let mut after = blobs.run(&self.device, &mut self.arena, scratch, poison, |mut leases| {
             let io = Forward {
-                iteration: ITERATION,
+                iteration: self.iteration.view(),
+                repeat: false,
                 bottoms: leases.reads(bottoms),
                 tops: leases.writes(&tops),
                 params: leases.reads(params),
@@ -212,7 +210,7 @@ impl Subject<'_> {
         let scratch = Space::all_of([self.scratch[1], unwanted]);
         let after = blobs.run(&self.device, &mut self.arena, scratch, true, |mut leases| {
             let io = Backward {
-                iteration: ITERATION,
+                iteration: self.iteration.view(),
                 bottoms: leases.reads(bottoms),
                 tops: leases.reads(tops),
                 top_diffs: given.iter().map(|given| given.as_ref().map(|_| leases.read())).collect(),
@@ -239,7 +237,7 @@ impl Subject<'_> {
         let scratch = self.scratch[1];
         let mut after = blobs.run(&self.device, &mut self.arena, scratch, true, |mut leases| {
             let io = Backward {
-                iteration: ITERATION,
+                iteration: self.iteration.view(),
                 bottoms: Vec::new(),
                 tops: leases.reads(tops),
                 top_diffs: Vec::new(),

@@ -7,7 +7,7 @@ use crate::{
 };
 use cudnn_layers::{
     copy::{self, Columns},
-    eltwise,
+    eltwise::{self, Combination},
 };
 use tensor::{Accumulate, Device, TensorType};
 
@@ -15,10 +15,11 @@ use tensor::{Accumulate, Device, TensorType};
 pub(super) struct Eltwise(pub(super) EltwiseOperation);
 
 impl Eltwise {
-    fn coefficients(&self, bottoms: usize) -> Vec<f32> {
+    fn combination(&self) -> Combination<'_> {
         match &self.0 {
-            EltwiseOperation::Sum { coefficients } if !coefficients.is_empty() => coefficients.clone(),
-            _ => vec![1.0; bottoms],
+            EltwiseOperation::Sum { coefficients } => Combination::Sum(coefficients),
+            EltwiseOperation::Product => Combination::Product,
+            EltwiseOperation::Max => Combination::Maximum,
         }
     }
 }
@@ -29,6 +30,11 @@ impl Layer for Eltwise {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
         let is_sum = matches!(self.0, EltwiseOperation::Sum { .. });
+        if let EltwiseOperation::Sum { coefficients } = &mut self.0
+            && coefficients.is_empty()
+        {
+            *coefficients = vec![1.0; bottoms.len()];
+        }
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
             gradients: vec![true; bottoms.len()],
@@ -39,33 +45,16 @@ impl Layer for Eltwise {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let y = io.tops.remove(0);
-        match &self.0 {
-            EltwiseOperation::Sum { .. } => {
-                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), io.rectify, y);
-            }
-            EltwiseOperation::Product => eltwise::product(device, &io.bottoms, y),
-            EltwiseOperation::Max => eltwise::maximum(device, &io.bottoms, y),
-        }
+        eltwise::forward(device, self.combination(), &io.bottoms, io.rectify, io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
-        let coefficients = self.coefficients(io.bottom_diffs.len());
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
             let Some(dx) = dx else { continue };
-            match &self.0 {
-                EltwiseOperation::Sum { .. } => {
-                    eltwise::backward_sum(device, coefficients[index], dy, dx.diff, dx.accumulate);
-                }
-                EltwiseOperation::Product => {
-                    eltwise::backward_product(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
-                }
-                EltwiseOperation::Max => {
-                    eltwise::backward_maximum(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
-                }
-            }
+            let combination = self.combination();
+            eltwise::backward(device, combination, &io.bottoms, index, dy, dx.diff, dx.accumulate);
         }
         Ok(())
     }

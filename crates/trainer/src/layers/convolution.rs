@@ -4,7 +4,7 @@ use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
     AxisExtents, bias,
-    conv::{ConvOp, Runner, profile::kernel_id},
+    conv::{ConvBackend, ConvOp, Runner, kernel_id},
 };
 use planner::{Configuration, Kernel, KernelId, Math};
 use tensor::{Accumulate, ConvGeometry, Device, Format, Mark, Space, TensorType, ViewMut};
@@ -49,7 +49,11 @@ impl ConvolutionLayer {
             self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
         let start = self.timed.then(|| device.mark()).transpose()?;
         let workspace = scratch.slice(*offset..*offset + runner.workspace().bytes());
-        runner.run(device, operands, out, accumulate, workspace);
+        if let Err(error) = runner.run(operands, out, accumulate, workspace) {
+            // A GPU that failed before refuses everything; its first failure says more.
+            device.check()?;
+            return Err(error.into());
+        }
         *marks = start.map(|start| device.mark().map(|end| [start, end])).transpose()?;
         Ok(())
     }
@@ -146,7 +150,7 @@ impl ConvolutionLayer {
         configuration: &Configuration,
         offset: usize,
     ) -> Result<Space, BoxError> {
-        let runner = Runner::new(device, op, self.geometry(), configuration)?;
+        let runner = Runner::new(&ConvBackend::of(device)?, op, self.geometry(), configuration)?;
         let workspace = runner.workspace();
         self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
         Ok(workspace)

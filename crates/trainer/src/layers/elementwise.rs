@@ -10,7 +10,7 @@ use cudnn_layers::{
     activation, copy,
     dropout::{self, Dropout},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Accumulate, Device, TensorType, View};
 
 /// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
 pub(super) struct Relu(pub(super) ReluParams);
@@ -30,21 +30,14 @@ impl Layer for Relu {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let (slope, y) = (self.0.negative_slope, io.tops.remove(0));
-        match io.bottoms.first() {
-            Some(&x) => activation::forward(device, slope, x, y),
-            None => activation::forward_in_place(device, slope, y),
-        }
+        activation::forward(device, self.0.negative_slope, io.bottoms.first().copied(), io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        let (slope, y) = (self.0.negative_slope, io.tops[0]);
-        match io.top_diffs.is_empty() {
-            false => activation::backward(device, slope, y, io.top_diff(), dx.diff, dx.accumulate),
-            true => activation::backward_in_place(device, slope, y, dx.diff),
-        }
+        let dy = io.top_diffs.first().map(|_| io.top_diff());
+        activation::backward(device, self.0.negative_slope, io.tops[0], dy, dx.diff, dx.accumulate);
         Ok(())
     }
 }
@@ -62,7 +55,7 @@ impl DropoutLayer {
         Self { ratio: params.ratio, seed, identity: place.net.state.phase == Phase::Test }
     }
 
-    fn mask(&self, iteration: u64) -> Dropout {
+    fn mask<'a>(&self, iteration: View<'a>) -> Dropout<'a> {
         Dropout { ratio: self.ratio, seed: self.seed, iteration }
     }
 }

@@ -1,6 +1,6 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
-use super::{BuildOptions, Declaration, Forward, Layer, SyntheticData};
+use super::{BuildOptions, Declaration, Layer, SyntheticData};
 use crate::{
     data::{
         DataError, DataSummary, Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic,
@@ -156,12 +156,9 @@ impl DataLayer {
         if self.constant { 0 } else { self.loader.dataset().resident_bytes() + self.loader.buffer_bytes() }
     }
 
-    fn load(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        if device.is_recording() {
-            return repeat(&mut self.staging, io.tops);
-        }
+    fn load(&mut self, device: &Device, mut tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
         let [data_way, label_way] = &mut self.staging;
-        match &mut io.tops[..] {
+        match &mut tops[..] {
             [data] => {
                 if self.labels.is_empty() {
                     self.labels = zeroed(self.mini_batch)?;
@@ -179,11 +176,6 @@ impl DataLayer {
     }
 }
 
-/// Recorded work has the data of the last iteration before it.
-fn repeat(ways: &mut [Staging], tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
-    ways.iter_mut().zip(tops).try_for_each(|(way, top)| Ok(way.repeat(top)?))
-}
-
 impl Layer for DataLayer {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         let [c, h, w] = self.loader.out_shape();
@@ -195,8 +187,8 @@ impl Layer for DataLayer {
         })
     }
 
-    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
-        self.load(device, io)
+    fn upload(&mut self, device: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
+        self.load(device, tops)
     }
 }
 
@@ -260,13 +252,10 @@ impl Layer for FilledData {
         Ok(Declaration { tops: self.shapes.clone(), constant: self.constant, ..Declaration::default() })
     }
 
-    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
-        if device.is_recording() {
-            return repeat(&mut self.staging, io.tops);
-        }
-        for (index, top) in io.tops.into_iter().enumerate() {
+    fn upload(&mut self, device: &Device, iteration: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
+        for (index, top) in tops.into_iter().enumerate() {
             let stream = format!("{}.{index}", self.name);
-            let seed = self.seed.wrapping_add(if self.constant { 0 } else { io.iteration });
+            let seed = self.seed.wrapping_add(if self.constant { 0 } else { iteration });
             self.staging[index].fill(device, top, |values| -> Result<(), BoxError> {
                 fill(values, &self.shapes[index], self.fillers[index], seed, &stream);
                 Ok(())

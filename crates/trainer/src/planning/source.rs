@@ -2,7 +2,7 @@
 
 use cudnn_layers::conv::{
     ParallelProfiler, ProfileOptions,
-    parallel::{Late, Worker},
+    parallel::{BoxedProfiler, LazyProfiler},
     profiler,
 };
 use planner::{Profiler, ProfilerError};
@@ -42,10 +42,10 @@ impl Source {
 }
 
 /// A profiler of the GPU `ordinal`, which is opened when it is needed, unless it is `device`.
-fn worker(device: &Device, ordinal: usize, options: ProfileOptions) -> Worker {
+fn worker(device: &Device, ordinal: usize, options: ProfileOptions) -> BoxedProfiler {
     match device {
         Device::Cuda(own) if own.info().ordinal == ordinal => profiler(device, options),
-        _ => Box::new(Late::new(move || -> Result<Worker, ProfilerError> {
+        _ => Box::new(LazyProfiler::new(move || -> Result<BoxedProfiler, ProfilerError> {
             Ok(profiler(&Device::Cuda(probe()?.open(ordinal)?), options))
         })),
     }

@@ -2,35 +2,29 @@
 
 use super::{DATA, conv, head, layer};
 use crate::{
-    net::{Layout, Net, Room},
+    net::{Layout, Net},
     testing::build,
 };
-use cudnn_layers::conv::{cpu, profile};
+use cudnn_layers::conv::{ConvBackend, Convolver};
+use memory::Room;
 use planner::{
     Bytes, CostTable, DeviceHeader, Fronts, Headroom, Kernel, Measurement, Plan, PlanOptions, Profiler,
     ProfilerError, Request, plan_within,
 };
+use std::sync::Arc;
+use tensor::Cpu;
 
 /// All algorithms, each the faster the more workspace it needs.
 struct Greedy;
 
 impl Profiler for Greedy {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let Request { kernel, micro_batch, .. } = *request;
-        let geometry = profile::geometry(&kernel.shape, micro_batch);
-        let row = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
-            let workspace = algorithm.workspace(kernel.op, &geometry, 2)?;
-            Some(Measurement {
-                algorithm: algorithm.name().into(),
-                micro_batch,
-                time_ms: 1.0 + f64::from(micro_batch) / (1.0 + workspace.0 as f64),
-                shared_ms: 0.0,
-                workspace,
-                max_error: algorithm.max_error(),
-                deterministic: true,
-            })
+        let candidates = ConvBackend::Cpu(Cpu::new(2)).candidates(&request.kernel, request.micro_batch)?;
+        let row = |convolver: &Arc<dyn Convolver>| {
+            let workspace = convolver.workspace().0 as f64;
+            convolver.measurement(1.0 + f64::from(request.micro_batch) / (1.0 + workspace), 0.0)
         };
-        Ok(cpu::algorithms().iter().filter_map(row).collect())
+        Ok(candidates.iter().map(row).collect())
     }
 }
 
@@ -61,7 +55,7 @@ fn plan_in(room: &Room, kernels: &[Kernel], table: &CostTable, budget: Bytes) ->
 fn a_plan_for_a_budget_fits_it_and_more_memory_is_never_slower() {
     let (mut net, kernels, table) = net();
     for with_history in [false, true] {
-        let room = Room::new(&net, &kernels, with_history);
+        let room = Room::new(&[net.outline(with_history)], 0, &kernels);
         let fronts = Fronts::new(&kernels, &table, &PlanOptions::default()).unwrap();
         let needs = |fastest: bool| {
             let needed = fronts.iter().enumerate().map(|(kernel, (_, set))| {
@@ -99,14 +93,14 @@ fn a_plan_for_a_budget_fits_it_and_more_memory_is_never_slower() {
                 || smallest == room.least()
         );
         // Whatever is installed, the room is the same.
-        assert_eq!(Room::new(&net, &kernels, with_history).least(), room.least());
+        assert_eq!(Room::new(&[net.outline(with_history)], 0, &kernels).least(), room.least());
     }
 }
 
 #[test]
 fn a_limit_and_its_budget_belong_together() {
     let (net, kernels, _) = net();
-    let room = Room::new(&net, &kernels, true);
+    let room = Room::new(&[net.outline(true)], 0, &kernels);
     for kernel in 0..kernels.len() {
         for workspace in [0, 1, 64, 1000, 100_000, 10_000_000].map(Bytes) {
             let budget = room.budget(kernel, workspace);

@@ -1,11 +1,59 @@
-//! The part of an image that a block of pixels and taps reads, padding included.
+//! The scratch of a task: the part of an image that a block of pixels and taps reads, padding included, and sums of products,
+//! which are turned into images or filters at the end.
 
-use crate::conv::cpu::axis::Axis;
+use crate::conv::cpu::{
+    axis::Axis,
+    planes::{Signals, store},
+    split,
+};
 use std::ops::Range;
+use tensor::cpu::simd::{LANES, Lanes};
+
+/// Elements of a thread's scratch.
+pub(super) struct Scratch {
+    pub(super) patch: usize,
+    /// The right operand of the products.
+    pub(super) right: usize,
+    pub(super) sums: usize,
+    /// Sixteen channels of the sums, turned.
+    pub(super) turned: usize,
+}
+
+impl Scratch {
+    pub(super) fn total(&self) -> usize {
+        self.patch + self.right + self.sums + self.turned
+    }
+
+    /// The parts, in the order of the fields.
+    pub(super) fn split<'a>(&self, scratch: &'a mut [f32]) -> [&'a mut [f32]; 4] {
+        let ([patch, right, sums], turned) = split(scratch, [self.patch, self.right, self.sums]);
+        [patch, right, sums, turned]
+    }
+}
+
+/// Turns sixteen columns of `from`, whose rows lie `stride` apart, into sixteen rows of `to`, which lie `to_stride` apart
+/// and have room for `rows` rounded up to sixteen.
+#[inline(always)]
+pub(super) fn turn_columns<L: Lanes>(
+    lanes: L,
+    from: &[f32],
+    stride: usize,
+    rows: usize,
+    to: &mut [f32],
+    to_stride: usize,
+) {
+    for row in (0..rows).step_by(LANES) {
+        let signals = Signals { count: LANES.min(rows - row), stride };
+        let block = signals.gather(lanes, &from[row * stride..], LANES);
+        for (col, v) in block.into_iter().enumerate() {
+            store(lanes, to, col * to_stride + row, v);
+        }
+    }
+}
 
 /// A tensor of images, `n, channels, h, w`.
 #[derive(Clone, Copy)]
-pub(super) struct Planes<'a> {
+pub(super) struct ImageStack<'a> {
     pub(super) elements: &'a [f32],
     pub(super) channels: usize,
     pub(super) h: usize,
@@ -62,7 +110,7 @@ impl PatchLayout {
     /// The patch of `samples` and `channels` whose rows and columns are `(first, number)`, starting at its first element.
     pub(super) fn open<'a>(
         &self,
-        planes: Planes<'a>,
+        planes: ImageStack<'a>,
         samples: Range<usize>,
         channels: Range<usize>,
         rows: (isize, usize),
