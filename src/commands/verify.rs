@@ -7,7 +7,7 @@ use cudnn_layers::conv::{
     verify::{distances, memory},
 };
 use planner::{Bytes, Plan, PlannedKernel};
-use tensor::{Accumulate, Device, testing::distance_tolerance};
+use tensor::{Accumulate, Device, tolerance::distance_tolerance};
 use trainer::NetError;
 
 /// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the definition of a

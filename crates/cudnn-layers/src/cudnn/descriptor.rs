@@ -4,7 +4,7 @@ use super::{CudnnError, api::call};
 use cudarc::cudnn::sys;
 use planner::Math;
 use std::ffi::c_int;
-use tensor::{ConvGeometry, Dtype, Format, Layout};
+use tensor::{AxisOrder, ConvGeometry, ElementType, Format};
 
 /// A kind of cuDNN's opaque objects: how one is made and destroyed.
 pub(crate) trait Opaque: Copy {
@@ -141,14 +141,14 @@ fn convolution(
 
 fn dtype(format: Format) -> sys::cudnnDataType_t {
     match format.dtype {
-        Dtype::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
-        Dtype::U8 => panic!("no convolution computes with bytes"),
+        ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+        ElementType::U8 => panic!("no convolution computes with bytes"),
     }
 }
 
 fn layout(format: Format) -> sys::cudnnTensorFormat_t {
     match format.layout {
-        Layout::Nchw => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+        AxisOrder::Nchw => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
     }
 }
 

@@ -55,7 +55,7 @@ impl Cpu {
         self.pool.current_num_threads()
     }
 
-    /// Runs `body` on a thread of the pool. Parallel loops started inside it need not wake the pool anew.
+    /// Runs `body` on a thread of the pool. Parallel loops started inside it need not wake the pool again.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         self.pool.install(body)
     }
