@@ -33,14 +33,6 @@ impl Device {
         }
     }
 
-    /// Whether work is being recorded, to be replayed without the host.
-    pub fn is_recording(&self) -> bool {
-        match self {
-            Self::Cpu(_) => false,
-            Self::Cuda(cuda) => cuda.is_recording(),
-        }
-    }
-
     /// Waits for all work enqueued so far. The processor's is always done.
     ///
     /// # Errors

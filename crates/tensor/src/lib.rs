@@ -36,7 +36,7 @@ pub use format::{AxisOrder, Element, ElementType, Format};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use space::{ALIGNMENT, Space};
 pub use span::{Cursor, Span};
-pub use staging::{Setting, Staging};
+pub use staging::{HostBuffer, Setting, Staging};
 pub use tensor_type::TensorType;
 pub use view::{Address, TaggedBytes, View, ViewMut};
 

@@ -17,7 +17,7 @@ use crate::{
     net::Net,
     planning::{self, PlanRecord},
     prototxt,
-    run::{MiniBatch, Run, Running, Update},
+    run::{Execution, MiniBatch, NetRun, Update},
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
     stop::Stop,
@@ -69,7 +69,7 @@ pub struct Training {
 pub struct Solver {
     spec: SolverSpec,
     seed: u64,
-    running: Running,
+    running: Execution,
     device: Device,
     plans: PlanRecord,
     iteration: u64,
@@ -123,7 +123,7 @@ impl Training {
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn start(self, run: Run) -> Result<Solver, TrainError> {
+    pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
         let Self { spec, seed, settings } = self;
         let running = run.start(seed)?;
         let device = running.device().clone();

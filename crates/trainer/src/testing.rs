@@ -4,7 +4,7 @@ use crate::{
     error::NetError,
     layers::BuildOptions,
     net::{Layout, Net, NetLayout},
-    run::{MiniBatch, Run},
+    run::{MiniBatch, NetRun},
     spec::{NetSpec, NetState},
 };
 use cudnn_layers::conv::{ConvBackend, ProfileOptions, profiler};
@@ -159,7 +159,7 @@ pub(crate) fn build_error(text: &str) -> String {
 }
 
 /// A net in an arena.
-pub(crate) struct Running(pub(crate) crate::run::Running);
+pub(crate) struct Running(pub(crate) crate::run::Execution);
 
 impl Running {
     /// `text` with every convolution undivided, in an arena that holds NaN wherever nothing has been put.
@@ -172,7 +172,7 @@ impl Running {
 
     /// `net` where `choose` puts it.
     pub(crate) fn in_layout(net: Net, plan: Plan, choose: impl FnOnce(&[Net], Layout) -> Layout) -> Self {
-        let run = Run::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
+        let run = NetRun::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
         let mut running = run.start(1).unwrap();
         let all = running.arena_mut().all();
         running.arena_mut().set(all, 0xff).unwrap();

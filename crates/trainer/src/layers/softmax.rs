@@ -7,10 +7,7 @@ use crate::{
 };
 use cudnn_layers::{
     AxisExtents,
-    softmax::{
-        self, accuracy,
-        loss::{self, LossOptions},
-    },
+    softmax::{self, LossOptions},
 };
 use tensor::{Device, TensorType};
 
@@ -64,10 +61,10 @@ pub(super) struct SoftmaxWithLoss {
 impl SoftmaxWithLoss {
     pub(super) fn new(params: SoftmaxWithLossParams, weight: f32) -> Self {
         let normalization = match params.normalization {
-            Normalization::Full => loss::Normalization::Full,
-            Normalization::Valid => loss::Normalization::Valid,
-            Normalization::BatchSize => loss::Normalization::BatchSize,
-            Normalization::None => loss::Normalization::None,
+            Normalization::Full => softmax::Normalization::Full,
+            Normalization::Valid => softmax::Normalization::Valid,
+            Normalization::BatchSize => softmax::Normalization::BatchSize,
+            Normalization::None => softmax::Normalization::None,
         };
         let options = LossOptions { normalization, ignore_label: params.ignore_label };
         Self { axis: params.axis, options, weight, extents: AxisExtents::default() }
@@ -83,7 +80,7 @@ impl Layer for SoftmaxWithLoss {
             tops: vec![TensorType::f32(&[])],
             gradients: vec![true, false],
             needs_bottom: true,
-            saved: loss::saved(&extents),
+            saved: softmax::saved(&extents),
             loss_weights: vec![self.weight],
             ..Declaration::default()
         })
@@ -91,7 +88,7 @@ impl Layer for SoftmaxWithLoss {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
-        loss::forward(device, &self.extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
+        softmax::loss(device, &self.extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
         Ok(())
     }
 
@@ -99,7 +96,7 @@ impl Layer for SoftmaxWithLoss {
         let labels = io.bottoms[1];
         if let Some(dx) = io.bottom_diffs.remove(0) {
             let (dx, accumulate) = (dx.diff, dx.accumulate);
-            loss::backward(
+            softmax::loss_backward(
                 device,
                 &self.extents,
                 &self.options,
@@ -145,7 +142,7 @@ impl Layer for Accuracy {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
         let AccuracyParams { top_k, ignore_label, .. } = self.params;
-        accuracy::forward(device, &self.extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
+        softmax::accuracy(device, &self.extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
         Ok(())
     }
 }
