@@ -7,6 +7,17 @@ use std::{
     io::{self, Write},
 };
 
+/// The version of the reports in JSON: it rises when a field changes its name or meaning.
+const VERSION: u32 = 1;
+
+/// A report as it is printed.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    report: &'a T,
+}
+
 /// Standard output in one of its two forms: everything a command says in text is left out where JSON was asked for, and
 /// the other way round.
 pub struct Console {
@@ -42,7 +53,8 @@ impl Console {
     /// As [`Console::text`].
     pub fn object(&mut self, object: &impl Serialize) -> Result<(), Error> {
         if self.json {
-            serde_json::to_writer_pretty(&mut self.out, object).map_err(io::Error::from)?;
+            let report = Versioned { version: VERSION, report: object };
+            serde_json::to_writer_pretty(&mut self.out, &report).map_err(io::Error::from)?;
             writeln!(self.out)?;
         }
         self.out.flush()?;

@@ -1,6 +1,6 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::{Error, commands::recorded_on_gpu};
+use crate::{Error, tables::recorded_on_gpu};
 use serde::Serialize;
 use std::{fmt, path::Path};
 use tensor::{

@@ -1,6 +1,9 @@
 //! Why a command could not do what was asked.
 
-use crate::{shapes::CsvError, stop};
+use crate::{
+    shapes::CsvError,
+    stop::{self, SignalError},
+};
 use planner::{Bytes, PlanError};
 use std::io;
 use thiserror::Error;
@@ -123,8 +126,8 @@ pub enum Error {
         exit_code: u8,
     },
     /// The system does not let us wait for signals.
-    #[error("cannot wait for signals: {0}")]
-    Signals(#[source] io::Error),
+    #[error(transparent)]
+    Signals(#[from] SignalError),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),

@@ -37,6 +37,7 @@
 //! | arena | the one allocation that holds everything a net touches, laid out before it is made |
 
 pub use cudnn_layers;
+pub use figures;
 pub use planner;
 pub use tensor;
 pub use trainer;
@@ -52,6 +53,7 @@ mod progress;
 pub mod report;
 pub mod shapes;
 mod stop;
+mod tables;
 
 pub use console::Console;
 pub use error::Error;

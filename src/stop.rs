@@ -1,6 +1,6 @@
 //! The signals that ask to stop: Ctrl-C, a batch system that wants its machine back, a terminal that closes.
 
-use crate::{Error, process};
+use crate::process;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
@@ -9,17 +9,23 @@ use std::{
     io,
     sync::{Arc, OnceLock},
 };
+use thiserror::Error;
 use trainer::Stop;
+
+/// The system does not let us wait for signals.
+#[derive(Debug, Error)]
+#[error("cannot wait for signals: {0}")]
+pub struct SignalError(#[from] io::Error);
 
 static STOP: OnceLock<Stop> = OnceLock::new();
 
 /// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. Where nobody listens to it they end the process,
 /// as they did before; where somebody does, the second one.
-pub(crate) fn stop() -> Result<Stop, Error> {
+pub(crate) fn stop() -> Result<Stop, SignalError> {
     if let Some(stop) = STOP.get() {
         return Ok(stop.clone());
     }
-    let stop = register().map_err(Error::Signals)?;
+    let stop = register()?;
     Ok(STOP.get_or_init(|| stop).clone())
 }
 

@@ -9,18 +9,18 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, Environment, PlanArgs, ShapeArgs, required},
+    args::{DEFAULT_SEED, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
-        BudgetReport, ExplainReport, Header, LayerMemory, MemoryEstimate, PlanReport, ProfilingReport,
-        RecordedReport, ShapesReport, layer_memory, layer_table,
+        BudgetReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport, Recorded,
+        ShapesReport, layer_table,
     },
-    shapes::{Convolution, read_csv},
+    shapes::{ShapeSpec, read_csv},
 };
 use cudnn_layers::conv::{operand_lens, profile::geometry};
 use planner::{Bytes, ConvOp, Kernel, Math, Plan};
 use serde::Serialize;
-use trainer::net::{Layout, MemoryReport};
+use trainer::net::{LayerMemory, Layout, MemoryReport};
 
 /// What is planned.
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ enum Subject {
     Shapes {
         command: &'static str,
         device: Option<DeviceReport>,
-        recorded: Option<Box<RecordedReport>>,
+        recorded: Option<Box<Recorded>>,
         shapes: ShapesReport,
         notes: Vec<String>,
     },
@@ -102,7 +102,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
     if args.planning.verify {
         verify(&origin.device, &plan, console)?;
     }
-    let layer_memory = layer_memory(&net);
+    let layer_memory = net.layer_memory();
     let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
         .in_budget();
     print(&report, console)?;
@@ -116,7 +116,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
 fn plan_shapes(
     args: &PlanArgs,
     source: String,
-    convolutions: &[Convolution],
+    convolutions: &[ShapeSpec],
     console: &mut Console,
 ) -> Result<(), Error> {
     if let Some(budget) = args.device_memory {
@@ -126,7 +126,7 @@ fn plan_shapes(
     let mut origin = Origin::any(&args.run, &args.planning)?;
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
     let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
-    let options = args.planning.options(&Environment::of_process(), scaled_to, None)?;
+    let options = args.planning.options(scaled_to, None)?;
     let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
         check_memory(&origin.device, &largest(&kernels), None)?;
@@ -160,7 +160,7 @@ fn plan_shapes(
 pub(super) fn convolutions(
     args: &ShapeArgs,
     batch: Option<usize>,
-) -> Result<Option<(String, Vec<Convolution>)>, Error> {
+) -> Result<Option<(String, Vec<ShapeSpec>)>, Error> {
     let (source, mut convolutions) = match &args.csv {
         Some(file) => (file.display().to_string(), read_csv(file)?),
         None if args.conv.is_empty() => return Ok(None),
@@ -173,20 +173,20 @@ pub(super) fn convolutions(
 }
 
 /// Several convolutions of one name get numbers.
-fn numbered(convolutions: &[Convolution]) -> Vec<Convolution> {
+fn numbered(convolutions: &[ShapeSpec]) -> Vec<ShapeSpec> {
     let alone = |name: &str| convolutions.iter().filter(|convolution| convolution.name == name).count() == 1;
     let numbered = convolutions.iter().enumerate().map(|(index, convolution)| {
         let name = match alone(&convolution.name) {
             true => convolution.name.clone(),
             false => format!("{}{}", convolution.name, index + 1),
         };
-        Convolution { name, ..convolution.clone() }
+        ShapeSpec { name, ..convolution.clone() }
     });
     numbered.collect()
 }
 
 /// The kernels of `convolutions` for these operations, or for all.
-pub(super) fn shape_kernels(convolutions: &[Convolution], ops: &[ConvOp]) -> Vec<Kernel> {
+pub(super) fn shape_kernels(convolutions: &[ShapeSpec], ops: &[ConvOp]) -> Vec<Kernel> {
     let ops = if ops.is_empty() { &ConvOp::ALL } else { ops };
     convolutions.iter().flat_map(|convolution| convolution.kernels(ops)).collect()
 }

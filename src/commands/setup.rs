@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{Environment, PlanningArgs, RunArgs},
+    args::{PlanningArgs, RunArgs},
     process,
     report::{BudgetReport, Header, NetReport},
 };
@@ -64,8 +64,7 @@ impl Session {
             spec.set_mini_batch(samples);
         }
         let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
-        let options =
-            request.planning.options_in(request.device_memory, &Environment::of_process(), scaled_to)?;
+        let options = request.planning.options_in(request.device_memory, scaled_to)?;
         let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = match request.command {
             "plan" => Some(stand_in(request.run, &spec)),

@@ -9,7 +9,7 @@ use crate::{
     Console, Error,
     args::TestArgs,
     progress,
-    report::{Header, MemoryEstimate, OutputReport, PlanReport, six_digits},
+    report::{Header, MemoryEstimate, PlanReport, output_lines, six_digits},
     stop::{exit_code, stop},
 };
 use serde::Serialize;
@@ -30,7 +30,7 @@ struct Report {
     plan: PlanReport,
     iterations: usize,
     loss: f64,
-    outputs: Vec<OutputReport>,
+    outputs: Vec<TestOutput>,
 }
 
 /// Runs trained weights over test data and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
@@ -71,9 +71,9 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     load(&load_weights(&args.weights)?, &net, &layout.nets[0], &mut arena)?;
     let (outputs, iterations) =
         mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;
-    let loss = outputs.iter().map(OutputReport::loss).sum();
+    let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
-    outputs.iter().flat_map(OutputReport::lines).try_for_each(|line| console.text(line))?;
+    outputs.iter().flat_map(output_lines).try_for_each(|line| console.text(line))?;
     console.object(&Report { header, memory, plan, iterations, loss, outputs })?;
     let stopped = exit_code().filter(|_| iterations < args.iterations);
     let after = format!("after {iterations} of {} mini-batches", args.iterations);
@@ -98,7 +98,7 @@ fn mean_outputs(
     arena: &mut Arena,
     iterations: usize,
     console: &mut Console,
-) -> Result<(Vec<OutputReport>, usize), Error> {
+) -> Result<(Vec<TestOutput>, usize), Error> {
     let bar = progress::bar(iterations as u64, "testing");
     let mut sums = None;
     let stop = stop()?;
@@ -115,7 +115,7 @@ fn mean_outputs(
         done += 1;
     }
     bar.finish_and_clear();
-    Ok((solver::mean(sums, done).into_iter().map(OutputReport::from).collect(), done))
+    Ok((solver::mean(sums, done), done))
 }
 
 /// The outputs of one forward pass.

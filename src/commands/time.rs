@@ -9,7 +9,7 @@ use crate::{
     Console, Error,
     args::{TimeArgs, required},
     progress,
-    report::{Comparison, Header, MemoryEstimate, PlanReport, ProfilingReport, TimeRun, layer_memory},
+    report::{Comparison, Header, MemoryEstimate, PlanReport, ProfilingReport, TimeRun},
 };
 use planner::BatchSizePolicy;
 use serde::Serialize;
@@ -69,7 +69,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         runs.push(run);
     }
     let comparison = match &runs[..] {
-        [undivided, chosen] => Some(Comparison::new(undivided, chosen)),
+        [undivided, chosen] => Some(undivided.compare(chosen)),
         _ => None,
     };
     if let Some(comparison) = &comparison {
@@ -95,7 +95,7 @@ fn timed(
     let (plan, budget) = session.install(policy)?;
     let Session { at_start, options, device_memory, origin, net, header } = session;
     let planning_ms = (origin.planning.planning() - before).as_secs_f64() * 1e3;
-    let layers = layer_memory(&net);
+    let layers = net.layer_memory();
     if args.planning.verify {
         verify(net.device(), &plan, console)?;
     }

@@ -10,14 +10,14 @@ use crate::{
     args::TrainArgs,
     console::complain,
     process,
-    report::{Header, MemoryEstimate, OutputReport, PlanReport, StepLine, TestLines, TrainSummary},
+    report::{Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
 use averages::MovingAverages;
 use prepare::{announce, prepare, start_from};
 use progress::Meter;
 use serde::Serialize;
-use trainer::{Solver, Stop, TrainError};
+use trainer::{Solver, Stop, TrainError, solver::TestOutput};
 
 #[derive(Serialize)]
 struct Report {
@@ -81,7 +81,7 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
 fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     let summary = &report.summary;
     console.text(format!("\n{summary}"))?;
-    if let Some(peak) = report.memory.compare(summary.peak_resident_bytes) {
+    if let Some(peak) = report.memory.compare(summary.peak_resident) {
         console.text(format!("Peak resident memory {peak}"))?;
     }
     console.object(report)
@@ -123,7 +123,7 @@ impl<'a> Training<'a> {
             self.loss = step.smoothed_loss;
             self.meter.show(&step);
             if every(self.solver.spec().display, iteration) {
-                let line = StepLine::new(&step, self.meter.images_per_s());
+                let line = StepLine { step, images_per_s: self.meter.images_per_s() };
                 self.say(&line)?;
                 self.steps.push(line);
             }
@@ -198,7 +198,6 @@ impl<'a> Training<'a> {
         for net in 0..self.solver.spec().tests.len() {
             let (solver, stop) = (&mut self.solver, &self.stop);
             let Some(outputs) = self.meter.pause(|| solver.test_unless(net, stop))? else { return Ok(false) };
-            let outputs = outputs.into_iter().map(Into::into).collect();
             let lines = TestLines { iteration: self.solver.iteration(), net, outputs };
             self.say(&lines)?;
             self.explain(&lines);
@@ -209,8 +208,8 @@ impl<'a> Training<'a> {
 
     /// Says on stderr why a test's loss may be far above that of training.
     fn explain(&mut self, test: &TestLines) {
-        let loss = test.outputs.iter().map(OutputReport::loss).sum();
-        let train = self.steps.last().map_or(f64::NAN, |step| step.loss);
+        let loss = test.outputs.iter().map(TestOutput::loss).sum();
+        let train = self.steps.last().map_or(f64::NAN, |line| line.step.smoothed_loss);
         if let Some(hint) = self.averages.hint(test.iteration, train, loss) {
             self.meter.suspend(|| complain(&format!("hint: {hint}")));
         }
@@ -239,7 +238,7 @@ impl<'a> Training<'a> {
             images_per_s: self.meter.mean_images_per_s(),
             accuracies: outputs.filter(|output| output.loss_weight == 0.0).cloned().collect(),
             snapshot: written.map(|(_, path)| path.clone()).next(),
-            peak_resident_bytes: process::peak_resident().map(|bytes| bytes.0),
+            peak_resident: process::peak_resident(),
         }
     }
 }

@@ -28,6 +28,7 @@ use cudnn_layers::{
     sgd::{self, ParamUpdate},
 };
 use planner::{Plan, PlanOptions, Progress};
+use serde::Serialize;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
@@ -117,7 +118,7 @@ pub struct Solver {
 }
 
 /// What one iteration said.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepReport {
     /// The iteration just done, counted from 0.
     pub iteration: u64,
@@ -126,6 +127,7 @@ pub struct StepReport {
     /// The mean of the last `average_loss` losses.
     pub smoothed_loss: f64,
     /// The learning rate it used.
+    #[serde(rename = "lr")]
     pub rate: f32,
 }
 

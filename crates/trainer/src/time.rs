@@ -15,11 +15,12 @@ use crate::{
 };
 use cudnn_layers::{conv::ConvOp, sgd};
 use planner::Plan;
+use serde::Serialize;
 use std::collections::HashMap;
 use tensor::{Accumulate, Arena, Mark};
 
 /// Average times of one layer, in milliseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerTime {
     /// The layer's name.
     pub name: String,
@@ -32,7 +33,7 @@ pub struct LayerTime {
 }
 
 /// The measured time of one convolution kernel beside the plan's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelTime {
     /// The layer's name.
     pub layer: String,
@@ -45,7 +46,7 @@ pub struct KernelTime {
 }
 
 /// Everything that `time` measures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimeReport {
     /// The loss of the pass before the measurement.
     pub initial_loss: f64,

@@ -3,7 +3,7 @@
 use super::averages::MovingAverages;
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, Environment, TrainArgs, required},
+    args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
         Notes,
         setup::{check_memory, scaled_to, synthetic, warn},
@@ -51,7 +51,7 @@ pub(super) fn prepare(
     let scaled_to = scaled_to(matches!(device, Device::Cuda(_)), mini_batch);
     let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.clone());
     let before = recorded.as_ref().and_then(|record| Some(&record.plans.first()?.options));
-    let plan = args.planning.options(&Environment::of_process(), scaled_to, before)?;
+    let plan = args.planning.options(scaled_to, before)?;
     let synthetic = synthetic(&args.run, &net);
     let tests = test_nets(&spec)?;
     let mut notes = notes.0.clone();
@@ -62,7 +62,7 @@ pub(super) fn prepare(
         device: device.clone(),
         plan,
         profile: ProfileOptions::on(&device),
-        records: args.planning.measuring.records_of(&Environment::of_process(), &device)?,
+        records: args.planning.measuring.records_of(&device)?,
         synthetic,
         mini_batch: args.batch,
         seed: seed(args),

@@ -14,6 +14,7 @@ use super::{
     schedule::{Buffer, Schedule},
 };
 use planner::Bytes;
+use serde::Serialize;
 use std::collections::HashMap;
 use tensor::{Cursor, Format, Span};
 
@@ -48,7 +49,7 @@ pub struct NetLayout {
 }
 
 /// What a net's transient buffers need.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NetMemory {
     /// Data of all blobs.
     pub data: Bytes,
@@ -76,7 +77,7 @@ pub struct Layout {
 }
 
 /// The memory of a run, known before it is allocated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
     /// Parameters and persistent state.
     pub parameters: Bytes,

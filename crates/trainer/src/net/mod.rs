@@ -8,6 +8,7 @@ pub mod room;
 pub mod run;
 pub mod schedule;
 mod split;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use tensor::{Device, Mark, Space, Span};
 
 pub use layout::{Layout, MemoryReport, NetLayout};
 pub use room::Room;
+pub use summary::LayerMemory;
 
 /// A net in one phase, before and after its convolutions are planned. It owns no memory for blobs: see [`Layout`].
 pub struct Net {

@@ -6,10 +6,11 @@ use crate::{
     net::{Net, NetLayout, Output, run::Iteration},
     stop::Stop,
 };
+use serde::Serialize;
 use tensor::{Accumulate, Arena};
 
 /// An output of a test net.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TestOutput {
     /// The blob's name.
     pub name: String,
@@ -17,6 +18,13 @@ pub struct TestOutput {
     pub values: Vec<f64>,
     /// Its weight in the objective; 0 for what is not a loss.
     pub loss_weight: f32,
+}
+
+impl TestOutput {
+    /// Its part of the loss.
+    pub fn loss(&self) -> f64 {
+        self.values.iter().sum::<f64>() * f64::from(self.loss_weight)
+    }
 }
 
 impl Solver {
