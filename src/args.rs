@@ -275,7 +275,7 @@ pub struct ProfileArgs {
           conflicts_with_all = OF_MEASURING)]
     pub merge: Option<Vec<PathBuf>>,
     /// Write all that the database has, one cost table for each device, into this folder
-    #[arg(long, value_name = "FOLDER", help_heading = "Cost tables",
+    #[arg(long, value_name = "FOLDER", help_heading = "Cost tables", conflicts_with = "merge",
           conflicts_with_all = OF_MEASURING)]
     pub export: Option<PathBuf>,
     /// Who measures, and where measurements are kept.
@@ -294,7 +294,7 @@ pub struct DevicesArgs {
     pub json: bool,
 }
 
-/// The seed where nobody gives one: runs are alike unless asked to differ.
+/// The default seed: runs are alike unless they are given different ones.
 pub const DEFAULT_SEED: u64 = 1;
 
 impl RunArgs {

@@ -70,7 +70,7 @@ pub enum Error {
     /// The database of measurements.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// A file that was asked for.
+    /// An output file.
     #[error("cannot write {file}: {source}")]
     Write {
         /// The file.
@@ -144,7 +144,7 @@ impl Error {
         }
     }
 
-    /// Whether it is no error, but what a signal has asked for.
+    /// Whether a signal has stopped the command, which is no error.
     pub fn is_stop(&self) -> bool {
         use NetError::Stopped;
         matches!(
@@ -160,8 +160,7 @@ impl Error {
         matches!(self, Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The same of a training: nobody who starts one may take it for complete because its output is not read. `next` says how
-    /// far it came.
+    /// The same for a training, which is not complete if its output cannot be written: `next` says how far it came.
     pub(crate) fn of_training(self, next: &str) -> Self {
         match self {
             Error::Output(_) => Error::Failed { source: Box::new(self), next: next.to_owned() },

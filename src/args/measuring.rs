@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn the_database_is_in_the_cache_unless_somebody_says_otherwise() {
-        let environment = |name: &'static str, value: &str| {
-            let mut environment = Environment::new(|other| (other == name).then(|| value.to_owned()));
+        let environment = |database: &str| {
+            let mut environment = Environment::new(|name| (name == DATABASE).then(|| database.to_owned()));
             environment.cache = Some("/home/me/.cache".into());
             environment
         };
@@ -117,7 +117,7 @@ mod tests {
             (typed(Some("none"), false), "/data", None),
             (typed(None, true), "/data", None),
         ] {
-            let args = MeasuringArgs { environment: environment(DATABASE, variable), ..args };
+            let args = MeasuringArgs { environment: environment(variable), ..args };
             let records = args.records().unwrap();
             assert_eq!(records.database, expected.map(Database::new), "{args:?} {variable}");
             let offline = MeasuringArgs { offline: true, ..args }.records();
@@ -129,8 +129,8 @@ mod tests {
             MeasuringArgs { benchmark_devices: Some(BenchmarkDevices::All), ..typed(None, false) };
         let error = typed_gpus.records_of(&Device::cpu()).unwrap_err();
         assert!(error.to_string().contains("--benchmark-devices all cannot measure for a CPU"), "{error}");
-        let of_variable =
-            MeasuringArgs { environment: environment(DEVICES, "0,1"), ..MeasuringArgs::default() };
+        let mut of_variable = typed(None, false);
+        of_variable.environment = Environment::new(|name| (name == DEVICES).then(|| "0,1".to_owned()));
         assert_eq!(of_variable.records_of(&Device::cpu()).unwrap(), Records::default());
         let file = typed(Some(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")), false);
         assert!(file.records().unwrap_err().to_string().contains("Cargo.toml is a file"));

@@ -168,7 +168,7 @@ impl PlanningArgs {
     }
 }
 
-/// The workspace limit where nobody chooses one: the paper's 64 MiB at its mini-batch of 256, in proportion, so that a
+/// The default workspace limit: the paper's 64 MiB at its mini-batch of 256, in proportion, so that a
 /// small mini-batch on a processor is limited as much as the paper's on a GPU. At least 16 MiB: with less, the large
 /// kernels of the models here have no fast algorithm for more than a few samples.
 pub fn default_limit(scaled_to: Option<usize>) -> Bytes {

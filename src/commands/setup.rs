@@ -7,14 +7,13 @@ use super::{
 use crate::{
     Console, Error,
     args::{PlanningArgs, RunArgs},
-    process,
     report::{BudgetReport, Header, NetReport},
 };
 use planner::{BatchSizePolicy, Bytes, Plan, PlanOptions};
 use std::path::Path;
 use tensor::Device;
 use trainer::{
-    Net, NetError,
+    Net, NetError, host,
     layers::{BuildOptions, SyntheticData},
     net::{Layout, MemoryReport},
     prototxt::{Warning, collapsed},
@@ -53,7 +52,7 @@ pub(super) struct Request<'a> {
 impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
-        let at_start = process::resident();
+        let at_start = host::resident();
         let origin = match request.command {
             "plan" => Origin::any(request.run, request.planning)?,
             _ => Origin::device(request.run, &request.planning.measuring)?,
@@ -130,7 +129,7 @@ pub(super) fn check_memory(
     report: &MemoryReport,
     at_start: Option<Bytes>,
 ) -> Result<(), Error> {
-    let there = process::resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
+    let there = host::resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
     let host = report.host.saturating_sub(there.unwrap_or_default());
     let refuse = |needed: Bytes, (place, available)| match needed > available {
         true => Err(Error::Memory { place, needed, available }),
@@ -143,7 +142,7 @@ pub(super) fn check_memory(
             host
         }
     };
-    process::available_memory().map_or(Ok(()), |left| refuse(on_host, left))
+    host::available_memory().map_or(Ok(()), |left| refuse(on_host, left))
 }
 
 /// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes.
@@ -208,7 +207,7 @@ mod tests {
                 let error = check(Bytes::mib(arena), Bytes::mib(host), None).unwrap_err();
                 assert!(error.to_string().starts_with("the run needs"), "{error}");
             }
-            let resident = process::resident().unwrap();
+            let resident = host::resident().unwrap();
             assert!(check(Bytes::ZERO, resident, Some(Bytes::ZERO)).is_ok(), "it is there already");
         }
     }

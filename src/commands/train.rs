@@ -9,7 +9,6 @@ use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    process,
     report::{Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
@@ -17,7 +16,7 @@ use averages::MovingAverages;
 use prepare::{announce, prepare, start_from};
 use progress::Meter;
 use serde::Serialize;
-use trainer::{Solver, Stop, TrainError, solver::TestOutput};
+use trainer::{Solver, Stop, TrainError, host, solver::TestOutput};
 
 #[derive(Serialize)]
 struct Report {
@@ -58,7 +57,7 @@ struct Training<'a> {
 /// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
 /// that nobody reads, and [`Error::Stopped`].
 pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
-    let at_start = process::resident();
+    let at_start = host::resident();
     let mut console = Console::new(args.run.json);
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
@@ -238,7 +237,7 @@ impl<'a> Training<'a> {
             images_per_s: self.meter.mean_images_per_s(),
             accuracies: outputs.filter(|output| output.loss_weight == 0.0).cloned().collect(),
             snapshot: written.map(|(_, path)| path.clone()).next(),
-            peak_resident: process::peak_resident(),
+            peak_resident: host::peak_resident(),
         }
     }
 }

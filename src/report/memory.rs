@@ -1,12 +1,14 @@
 //! The memory of a run, told before it is allocated.
 
-use crate::process;
 use figures::Table;
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
 use tensor::Device;
-use trainer::net::{LayerMemory, MemoryReport};
+use trainer::{
+    host,
+    net::{LayerMemory, MemoryReport},
+};
 
 /// What a run will take, part by part, and what is taken already.
 #[derive(Clone, Debug, Serialize)]
@@ -46,15 +48,15 @@ impl MemoryEstimate {
     /// The estimate for `report`, made just before the arena is allocated. `at_start` was resident before the nets were
     /// built.
     pub fn new(report: &MemoryReport, at_start: Option<Bytes>, device: &Device) -> Self {
-        process::release_freed();
-        let (gpu, resident) = (GpuMemory::of(device), process::resident());
+        host::release_freed();
+        let (gpu, resident) = (GpuMemory::of(device), host::resident());
         // Data sets are read when a net is built, the mini-batches prepared ahead come with the first iteration. What
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
         // with code and tables that were not there before: the larger of the two is right.
         let outside = resident.max(at_start.map(|bytes| bytes + report.host));
         // Of host memory nothing is foretold beside a GPU: its driver's part grows with the code that is loaded on the way.
         let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + report.arena);
-        let expected_peak = run_peak.max(process::peak_resident().filter(|_| run_peak.is_some()));
+        let expected_peak = run_peak.max(host::peak_resident().filter(|_| run_peak.is_some()));
         Self { report: report.clone(), resident, expected_peak, run_peak, gpu }
     }
 

@@ -42,7 +42,7 @@ impl TimeRun {
             forward_backward_ms: measured.forward_backward_ms(),
             images_per_s: mini_batch as f64 / iteration_ms * 1e3,
             kernels_measured_ms: kernels_ms.iter().sum(),
-            peak_resident: crate::process::peak_resident(),
+            peak_resident: trainer::host::peak_resident(),
             measured,
             memory,
             layer_memory,

@@ -63,12 +63,16 @@ fn parse(text: &str) -> Result<Vec<ShapeSpec>, (usize, String)> {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let cells = cells(text).map_err(|reason| (line, reason))?;
-        let columns = header.get_or_insert_with(|| header_of(&cells));
-        if columns.iter().eq(cells.iter().map(known)) {
-            continue;
+        let at = |reason: String| (line, reason);
+        let cells = cells(text).map_err(at)?;
+        let columns = match header.take() {
+            Some(columns) => columns,
+            None => header_of(&cells).map_err(at)?,
+        };
+        if !columns.iter().eq(cells.iter().map(known)) {
+            shapes.push(shape(&cells, &columns, line).map_err(at)?);
         }
-        shapes.push(shape(&cells, columns, line).map_err(|reason| (line, reason))?);
+        header = Some(columns);
     }
     Ok(shapes)
 }
@@ -87,12 +91,22 @@ fn known(cell: &str) -> &str {
 }
 
 /// The first line if it has a column's name besides `source`, as no number is called so; else the usual columns.
-fn header_of(cells: &StringRecord) -> StringRecord {
-    if cells.iter().any(|cell| COLUMNS[1..].contains(&known(cell))) {
-        return cells.iter().map(known).collect();
+fn header_of(cells: &StringRecord) -> Result<StringRecord, String> {
+    let header: StringRecord = cells.iter().map(known).collect();
+    let count = |column: &str| header.iter().filter(|name| *name == column).count();
+    if COLUMNS[1..].iter().all(|column| count(column) == 0) {
+        // DeepBench's own lists have no `source`.
+        return Ok(COLUMNS[usize::from(cells.len() < COLUMNS.len())..].iter().collect());
     }
-    // DeepBench's own lists have no `source`.
-    COLUMNS[usize::from(cells.len() < COLUMNS.len())..].iter().collect()
+    let missing = COLUMNS[1..].iter().find(|column| count(column) == 0);
+    match (missing, COLUMNS.iter().find(|column| count(column) > 1)) {
+        (_, Some(column)) => Err(format!("the column {column} is there twice")),
+        (Some(column), _) => {
+            let columns = COLUMNS[1..].join(" ");
+            Err(format!("the column {column} is missing; the columns are [{}] {columns}", COLUMNS[0]))
+        }
+        (None, None) => Ok(header),
+    }
 }
 
 fn shape(cells: &StringRecord, columns: &StringRecord, line: usize) -> Result<ShapeSpec, String> {
@@ -117,7 +131,7 @@ fn shape(cells: &StringRecord, columns: &StringRecord, line: usize) -> Result<Sh
     Ok(spec)
 }
 
-/// What is wrong with a line: a cell that is no number, or a column that is missing or there twice.
+/// What is wrong with a line: a cell that is no number or missing.
 fn reason(error: &ErrorKind, cells: &StringRecord, columns: &StringRecord) -> String {
     let ErrorKind::Deserialize { err, .. } = error else { return "it is no list of cells".to_owned() };
     let place = err.field().and_then(|field| usize::try_from(field).ok());
@@ -125,9 +139,7 @@ fn reason(error: &ErrorKind, cells: &StringRecord, columns: &StringRecord) -> St
         (DeserializeErrorKind::ParseInt(_), Some((column, cell))) => {
             format!("{column} is \"{cell}\", which is no whole number")
         }
-        (DeserializeErrorKind::Message(what), _) => {
-            format!("{what}; the columns are [{}] {}", COLUMNS[0], COLUMNS[1..].join(" "))
-        }
+        (DeserializeErrorKind::Message(what), _) => format!("{} columns are too few: {what}", cells.len()),
         (kind, _) => kind.to_string(),
     }
 }
@@ -183,11 +195,11 @@ mod tests {
         let with = |from: &str, to: &str| parse(&LIST.replacen(from, to, 1)).unwrap_err();
         let columns =
             "the columns are [source] W H C_in N C_out kernel_w kernel_h pad_w pad_h stride_w stride_h";
-        assert_eq!(with("C_in,", ""), (2, format!("missing field `C_in`; {columns}")));
-        assert_eq!(with("C_in", "W"), (2, format!("duplicate field `W`; {columns}")));
+        assert_eq!(with("C_in,", ""), (1, format!("the column C_in is missing; {columns}")));
+        assert_eq!(with("C_in", "W"), (1, "the column W is there twice".to_owned()));
         assert_eq!(with("700", "7e2"), (2, "W is \"7e2\", which is no whole number".to_owned()));
         assert_eq!(with("700", ""), (2, "W is \"\", which is no whole number".to_owned()));
-        assert_eq!(with(",2,2", ""), (2, format!("missing field `stride_w`; {columns}")));
+        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: missing field `stride_w`".to_owned()));
         assert!(with("161", "4").1.contains("window of 5"));
         assert!(with(", 8,", ", 0,").1.contains("mini-batch"));
         assert_eq!(with("ResNet\", 56", "ResNet\", 4000000000").0, 5);

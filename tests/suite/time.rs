@@ -62,6 +62,7 @@ fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
 fn json_is_one_object_that_agrees_with_itself() {
     let report = Folder::new().json("time --model net.prototxt --iterations 2");
     assert_eq!((&report["command"], &report["net"]["mini_batch"]), (&"time".into(), &8.into()));
+    assert_eq!(report["version"], 1);
     let [run] = &report["runs"].as_array().unwrap()[..] else { panic!("one run in {report}") };
     assert_eq!(run["iterations_ms"].as_array().unwrap().len(), 2);
     assert_eq!(run["layers"].as_array().unwrap().len(), 7);

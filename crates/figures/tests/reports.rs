@@ -6,7 +6,7 @@ use planner::{
     KernelId, Layout, Math, Measurement, Plan, PlanOptions,
 };
 
-/// FFT takes 1 ms a sample and 1 MiB of workspace for each, GEMM 4 ms a sample and nothing.
+/// FFT takes 1 ms and for each sample 1 ms and 1 MiB of workspace, GEMM 4 ms a sample and nothing.
 fn table() -> (Kernel, CostTable) {
     let shape = ConvShape { c: 3, h: 9, w: 9, k: 4, r: 3, s: 3, ..ConvShape::default() };
     let (op, dtype, math, layout) = (ConvOp::Forward, Dtype::F32, Math::Fp32, Layout::Nchw);
@@ -14,16 +14,18 @@ fn table() -> (Kernel, CostTable) {
         Kernel { name: "conv1".to_owned(), id: KernelId { op, shape, dtype, math, layout }, mini_batch: 8 };
     let mut table = CostTable::new(DeviceHeader::default());
     for micro_batch in BatchSizePolicy::PowerOfTwo.sizes(8) {
-        let row = |algorithm, ms: f64, mib| Measurement {
+        let row = |algorithm, start_ms: f64, ms: f64, mib| Measurement {
             algorithm: Algorithm::new(algorithm),
             micro_batch,
-            time_ms: ms * f64::from(micro_batch),
+            time_ms: start_ms + ms * f64::from(micro_batch),
             shared_ms: 0.0,
             workspace: Bytes::mib(mib * u64::from(micro_batch)),
             max_error: 1e-6,
             deterministic: true,
         };
-        table.insert(kernel.id, micro_batch, vec![row("FFT", 1.0, 1), row("GEMM", 4.0, 0)]).unwrap();
+        table
+            .insert(kernel.id, micro_batch, vec![row("FFT", 1.0, 1.0, 1), row("GEMM", 0.0, 4.0, 0)])
+            .unwrap();
     }
     (kernel, table)
 }
@@ -37,7 +39,7 @@ fn plan(limit: Bytes) -> (Plan, CostTable) {
 #[test]
 fn a_plan_is_runs_and_numbers_for_machines_and_a_table_for_people() {
     let (plan, _) = plan(Bytes::mib(4));
-    let report = PlanReport::new(&plan, &[9.0]).predicted(true);
+    let report = PlanReport::new(&plan, &[12.0]).predicted(true);
     let json = serde_json::to_value(&report).unwrap();
     let kernel = &json["kernels"][0];
     assert_eq!(
@@ -50,15 +52,15 @@ fn a_plan_is_runs_and_numbers_for_machines_and_a_table_for_people() {
     // Undivided there is only GEMM within 4 MiB: 32 ms.
     assert_eq!(
         (&kernel["planned_ms"], &kernel["measured_ms"], &kernel["gain"]),
-        (&8.0.into(), &9.0.into(), &4.0.into())
+        (&10.0.into(), &12.0.into(), &3.2.into())
     );
     assert_eq!((&json["options"]["limit"], &json["workspace_total"]), (&(4 << 20).into(), &(4 << 20).into()));
     let text = report.to_string();
     for part in [
         "powerOfTwo; WR, at most 4 MiB of workspace for each kernel",
-        "conv1 Forward  2x4 FFT          8.000   9.000    +12.5 %      4 MiB        32.000  4.00x           1e-6",
-        "total: predicted 8.0 ms, undivided 32.0 ms, gain 4.00x; workspace 4 MiB, shared by all kernels",
-        "1 of 1 kernels: the fastest measured was chosen",
+        "conv1 Forward  2x4 FFT         10.000  12.000    +20.0 %      4 MiB        32.000  3.20x            1e-6",
+        "total: predicted 10.0 ms, undivided 32.0 ms, gain 3.20x; workspace 4 MiB, shared by all kernels",
+        "conv1 Forward  FFT at 8 is 1.11x faster but lacks 4 MiB",
     ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
@@ -71,15 +73,15 @@ fn an_explanation_has_the_front_its_costs_and_what_was_refused() {
     let kernel = &report.kernels[0];
     assert_eq!((kernel.chosen, kernel.front.len()), (Some(0), kernel.costs.points().len()));
     let json = serde_json::to_value(&report).unwrap();
-    // One MiB buys FFT for single samples: 8 ms instead of 32.
-    assert_eq!(json["kernels"][0]["costs"][1], serde_json::json!({ "time_ms": 8.0, "workspace": 1 << 20 }));
-    assert_eq!(json["price_ms_per_mib"], 24.0);
+    // One MiB buys FFT for single samples: 16 ms instead of 32.
+    assert_eq!(json["kernels"][0]["costs"][1], serde_json::json!({ "time_ms": 16.0, "workspace": 1 << 20 }));
+    assert_eq!(json["price_ms_per_mib"], 16.0);
     let text = report.to_string();
     for part in [
         "conv1 Forward: 3x9x9, 4 filters 3x3, mini-batch 8, up to 0 B of workspace",
-        "rejected: FFT at 1 takes 1.000 ms (1.000 a sample) and lacks 1 MiB",
+        "rejected: FFT at 8 takes 9.000 ms (1.125 a sample) and lacks 8 MiB",
         "the smallest feasible limit is 0 B: no kernel needs workspace",
-        "one more MiB would save at most 24.000 ms",
+        "one more MiB would save at most 16.000 ms",
     ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
@@ -110,9 +112,9 @@ fn a_budget_says_what_it_takes_and_where_time_suffers() {
     let report = BudgetReport::new(Bytes::mib(12), &Beside, &table, &plan).unwrap();
     assert_eq!(
         (report.arena, report.wd_total, report.largest_limit),
-        (Bytes::mib(11), Bytes::mib(2), Bytes::mib(2))
+        (Bytes::mib(12), Bytes::mib(2), Bytes::mib(2))
     );
-    assert_eq!((report.smallest_budget, report.enough_budget), (Bytes::mib(10), Bytes::mib(11)));
+    assert_eq!((report.smallest_budget, report.enough_budget), (Bytes::mib(10), Bytes::mib(18)));
     let explained = ExplainReport::new(&plan, &table).unwrap().in_budget(&report);
     assert!(explained.to_string().contains("this plan's budget of device memory is here"), "{explained}");
 }

@@ -1,4 +1,4 @@
-//! What the operating system says of this process and machine; nothing where it does not say.
+//! What the operating system says of this process and machine: `None` where it does not say.
 
 mod limits;
 
@@ -6,14 +6,14 @@ use planner::Bytes;
 use std::{fs, path::Path};
 
 /// Memory of this process that is resident now.
-pub(crate) fn resident() -> Option<Bytes> {
+pub fn resident() -> Option<Bytes> {
     field(Path::new("/proc/self/status"), "VmRSS:")
 }
 
 /// Gives memory that was freed back to the system, so that [`resident`] is what is in use. The C library keeps freed
 /// memory for later, tens of MiB after profiling, and takes what is allocated next from there; elsewhere than with glibc
 /// nothing is done.
-pub(crate) fn release_freed() {
+pub fn release_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         // SAFETY: this is the declaration of glibc's manual, of a function for any thread at any time. It needs nothing
@@ -26,17 +26,17 @@ pub(crate) fn release_freed() {
 }
 
 /// The most that was ever resident.
-pub(crate) fn peak_resident() -> Option<Bytes> {
+pub fn peak_resident() -> Option<Bytes> {
     field(Path::new("/proc/self/status"), "VmHWM:")
 }
 
 /// How much more this process may have, and what sets that limit.
-pub(crate) fn available_memory() -> Option<limits::Left> {
+pub fn available_memory() -> Option<(&'static str, Bytes)> {
     limits::available(Path::new("/"))
 }
 
-/// Whether whoever started this process had it ignore `signal`.
-pub(crate) fn ignores(signal: i32) -> bool {
+/// Whether this process was started to ignore `signal`.
+pub fn ignores(signal: i32) -> bool {
     let ignored =
         text(Path::new("/proc/self/status"), "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     ignored.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
