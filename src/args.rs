@@ -16,7 +16,7 @@ use crate::{
     shapes::{ShapeSpec, parse_shape},
 };
 use clap::{Args, Parser, Subcommand};
-use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
+use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
@@ -121,10 +121,6 @@ pub struct TimeArgs {
     /// Time the net undivided first, then with the chosen policy, and compare
     #[arg(long)]
     pub compare: bool,
-    /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Planning",
-          conflicts_with_all = ["workspace_limit", "total_workspace"])]
-    pub device_memory: Option<Bytes>,
 }
 
 /// `microbatch train`.
@@ -203,10 +199,6 @@ pub struct PlanArgs {
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
     #[arg(long, help_heading = "Planning")]
     pub explain: bool,
-    /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Planning",
-          conflicts_with_all = ["workspace_limit", "total_workspace"])]
-    pub device_memory: Option<Bytes>,
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,

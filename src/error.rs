@@ -94,18 +94,6 @@ pub enum Error {
         /// The largest one allowed.
         tolerance: f64,
     },
-    /// More memory than there is.
-    #[error(
-        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
-    )]
-    Memory {
-        /// What sets the limit: the machine, the GPU, or a limit of this process.
-        place: &'static str,
-        /// What the run needs.
-        needed: Bytes,
-        /// What is left.
-        available: Bytes,
-    },
     /// Threads that the system refuses.
     #[error(transparent)]
     Threads(#[from] tensor::ThreadError),

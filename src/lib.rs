@@ -39,6 +39,7 @@
 
 pub use cudnn_layers;
 pub use figures;
+pub use memory;
 pub use planner;
 pub use tensor;
 pub use trainer;

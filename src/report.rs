@@ -7,9 +7,9 @@ mod time;
 mod train;
 
 pub use figures::{
-    BudgetReport, Comparison, ExplainReport, PlanReport, ProfilingReport, Recorded, six_digits,
+    BudgetReport, Comparison, ExplainReport, PlanReport, ProfilingReport, Recorded, layer_table, six_digits,
 };
 pub use header::{DataReport, Header, NetReport, ShapesReport, shown};
-pub use memory::{GpuMemory, MemoryEstimate, layer_table};
+pub use memory::{GpuMemory, MemoryEstimate};
 pub use time::TimeRun;
 pub use train::{StepLine, TestLines, TrainSummary, output_lines};

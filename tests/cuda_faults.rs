@@ -23,7 +23,7 @@ mod cuda {
         let device = Device::Cuda(probe().unwrap().open(0).unwrap());
         let Device::Cuda(cuda) = &device else { unreachable!("opened above") };
         let free = cuda.memory().unwrap()[0];
-        Arena::on(&device, (free.saturating_sub(left) / 4) as usize).unwrap()
+        Arena::on(&device, free.saturating_sub(left) as usize).unwrap()
     }
 
     #[test]

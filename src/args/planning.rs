@@ -20,6 +20,10 @@ pub struct PlanningArgs {
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub total_workspace: Option<Bytes>,
+    /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
+          conflicts_with_all = ["workspace_limit", "total_workspace"])]
+    pub device_memory: Option<Bytes>,
     /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]
     #[arg(long, value_name = "POLICY")]
     pub workspace_policy: Option<WorkspacePolicy>,
@@ -57,6 +61,7 @@ impl PlanningArgs {
         scaled_to: Option<usize>,
         recorded: Option<&PlanOptions>,
     ) -> Result<PlanOptions, Error> {
+        self.check_budget()?;
         let fresh = PlanOptions { limit: default_limit(scaled_to), ..PlanOptions::default() };
         let defaults = recorded.unwrap_or(&fresh);
         let workspace_policy = self.workspace_policy()?.unwrap_or(defaults.workspace_policy);
@@ -78,9 +83,22 @@ impl PlanningArgs {
         })
     }
 
+    /// A budget of memory is one arena that all kernels share.
+    fn check_budget(&self) -> Result<(), Error> {
+        match (self.device_memory, self.workspace_policy) {
+            (Some(budget), Some(policy @ (WorkspacePolicy::Wr | WorkspacePolicy::Wd))) => {
+                let budget = exact(budget);
+                Err(Error::Usage(format!(
+                    "--device-memory {budget} cannot be combined with --workspace-policy {policy}"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The rule behind the limit of `options` for so many samples, if it is the default.
     pub(crate) fn limit_note(&self, options: &PlanOptions, scaled_to: Option<usize>) -> Option<String> {
-        let typed = self.workspace_limit.or(self.total_workspace).is_some();
+        let typed = self.workspace_limit.or(self.total_workspace).or(self.device_memory).is_some();
         let is_default = options.limit == default_limit(scaled_to);
         let samples =
             scaled_to.filter(|_| is_default && !typed && options.workspace_policy != WorkspacePolicy::Wd)?;
@@ -91,30 +109,10 @@ impl PlanningArgs {
         Some(format!("workspace limit {}: {rule}; --workspace-limit overrides it", options.limit))
     }
 
-    /// As [`PlanningArgs::options`], where `device_memory` may stand instead of a limit: that is WS.
-    ///
-    /// # Errors
-    /// [`Error::Usage`]: as there, or another workspace policy.
-    pub fn options_in(
-        &self,
-        device_memory: Option<Bytes>,
-        scaled_to: Option<usize>,
-    ) -> Result<PlanOptions, Error> {
-        let Some(budget) = device_memory else { return self.options(scaled_to, None) };
-        if let Some(policy @ (WorkspacePolicy::Wr | WorkspacePolicy::Wd)) = self.workspace_policy {
-            let budget = exact(budget);
-            return Err(Error::Usage(format!(
-                "--device-memory {budget} cannot be combined with --workspace-policy {policy}"
-            )));
-        }
-        let policy = Some(WorkspacePolicy::Ws);
-        let in_budget = Self { workspace_policy: policy, total_workspace: Some(budget), ..self.clone() };
-        in_budget.options(scaled_to, None)
-    }
-
     /// A total asks for WD, as it does in the original; what is typed about workspace silences the variables.
     fn workspace_policy(&self) -> Result<Option<WorkspacePolicy>, Error> {
         Ok(match (self.workspace_policy, self.total_workspace, self.workspace_limit) {
+            _ if self.device_memory.is_some() => Some(WorkspacePolicy::Ws),
             (Some(policy), _, _) => Some(policy),
             (None, Some(_), _) => Some(WorkspacePolicy::Wd),
             (None, None, Some(_)) => Some(WorkspacePolicy::Wr),
@@ -128,7 +126,7 @@ impl PlanningArgs {
     fn limit(&self, policy: WorkspacePolicy, kept: Option<Bytes>) -> Result<Option<Bytes>, Error> {
         use WorkspacePolicy::{Wd, Wr, Ws};
         let [per_kernel, total] = ["--workspace-limit", "--total-workspace"];
-        let useless = match (policy, self.workspace_limit, self.total_workspace) {
+        let useless = match (policy, self.workspace_limit, self.total_workspace.or(self.device_memory)) {
             (Wr, _, Some(size)) => {
                 Some((total, size, "--workspace-limit limits each kernel, wd and ws take a total"))
             }
@@ -144,7 +142,7 @@ impl PlanningArgs {
                 "{option} {size} has no effect under the workspace policy {policy}; {instead}"
             )));
         }
-        if let typed @ Some(_) = self.workspace_limit.or(self.total_workspace) {
+        if let typed @ Some(_) = self.workspace_limit.or(self.total_workspace).or(self.device_memory) {
             return Ok(typed);
         }
         let environment = &self.measuring.environment;

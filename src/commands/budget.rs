@@ -2,11 +2,9 @@
 
 use super::origin::Origin;
 use crate::{Error, report::BudgetReport};
-use planner::{Bytes, Fronts, Headroom, Kernel, Plan, PlanOptions, WorkspacePolicy};
-use trainer::{
-    Net, NetError,
-    net::{Layout, Room},
-};
+use memory::{Outline, Room};
+use planner::{Bytes, Fronts, Headroom, Kernel, Plan, PlanOptions};
+use trainer::NetError;
 
 /// A budget, and what it leaves to the kernels of a net.
 pub(super) struct Budget<'k> {
@@ -18,15 +16,16 @@ pub(super) struct Budget<'k> {
 }
 
 impl<'k> Budget<'k> {
-    pub(super) fn new(bytes: Bytes, net: &Net, kernels: &'k [Kernel]) -> Self {
-        let room = Room::new(net, kernels, true);
+    /// For net number `net` of `nets`, which share an arena.
+    pub(super) fn new(bytes: Bytes, nets: &[Outline], net: usize, kernels: &'k [Kernel]) -> Self {
+        let room = Room::new(nets, net, kernels);
         let largest = (0..kernels.len()).map(|kernel| room.limit(kernel, bytes)).max().unwrap_or_default();
         Self { bytes, room, kernels, largest }
     }
 
-    /// What to measure for: no kernel may have more than the one that may have most.
-    pub(super) fn options(&self, options: &PlanOptions) -> PlanOptions {
-        PlanOptions { workspace_policy: WorkspacePolicy::Ws, limit: self.largest, ..options.clone() }
+    /// The most that any kernel may have: what to measure for.
+    pub(super) fn largest(&self) -> Bytes {
+        self.largest
     }
 
     /// The plan, and what it is compared with.
@@ -41,7 +40,7 @@ impl<'k> Budget<'k> {
         self.check(&fronts)?;
         let limits: Vec<Bytes> =
             (0..self.kernels.len()).map(|kernel| self.room.limit(kernel, self.bytes)).collect();
-        let plan = origin.plan_within(self.kernels, &limits, options)?;
+        let plan = origin.plan(self.kernels, Some(&limits), options)?;
         let report = BudgetReport::new(self.bytes, &self.room, origin.planning.table(), &plan);
         let report = report.map_err(|error| origin.explain(error.into(), self.kernels))?;
         Ok((plan, report))
@@ -58,13 +57,11 @@ impl<'k> Budget<'k> {
     }
 }
 
-/// Puts `plan` into `net` and makes sure that it keeps the budget.
-pub(super) fn install(net: &mut Net, plan: &Plan, budget: Bytes) -> Result<(), Error> {
-    net.install(plan)?;
-    let arena = Layout::new(&[net], true).report.arena;
-    if arena > budget {
-        let message = format!("its arena takes {arena}, more than the {budget} that it was planned for");
-        return Err(NetError::Net { net: net.name().to_owned(), message }.into());
+/// Makes sure that a plan keeps the budget that it was made for.
+pub(super) fn check(net: &str, arena: Bytes, budget: Bytes) -> Result<(), Error> {
+    if arena <= budget {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("its arena takes {arena}, more than the {budget} that it was planned for");
+    Err(NetError::Net { net: net.to_owned(), message }.into())
 }

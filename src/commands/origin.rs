@@ -11,16 +11,18 @@ use crate::{
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Kernel, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
+    BatchSizePolicy, Bytes, CostTable, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
 };
 use tensor::{Cpu, Device};
-use trainer::{Net, NetError, planning::Planning};
+use trainer::{NetError, planning::Planning};
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {
     /// Where nets are built; nothing of a recorded table's device is here.
     pub(super) device: Device,
     pub(super) planning: Planning,
+    /// The arithmetic of products.
+    pub(super) math: Math,
     pub(super) recorded: Option<Recorded>,
     offline: bool,
     /// Where the database is, for the reader.
@@ -42,7 +44,8 @@ impl Origin {
         let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
         let planning =
             Planning::new(&device, ProfileOptions::on(&device)).with_records(records).with_stop(stop()?);
-        Ok(Self { device, planning, recorded: None, offline, database, devices, profiling: None })
+        let (math, recorded, profiling) = (run.math, None, None);
+        Ok(Self { device, planning, math, recorded, offline, database, devices, profiling })
     }
 
     /// The device or the table that `run` names.
@@ -69,7 +72,8 @@ impl Origin {
         let device = Device::Cpu(Cpu::try_new(None)?);
         let planning = Planning::recorded(table);
         let (offline, database, devices) = (false, None, 0);
-        Ok(Self { device, planning, recorded: Some(recorded), offline, database, devices, profiling: None })
+        let (math, recorded, profiling) = (run.math, Some(recorded), None);
+        Ok(Self { device, planning, math, recorded, offline, database, devices, profiling })
     }
 
     /// The device, where there is one.
@@ -94,7 +98,7 @@ impl Origin {
     ) -> Result<(), Error> {
         let mut bar = ProfileBar::default();
         let warned = self.planning.warnings().len();
-        let result = self.planning.profile_kernels(kernels, options, |progress| bar.show(progress));
+        let result = self.planning.complete(kernels, options, |progress| bar.show(progress));
         self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         result?;
@@ -119,33 +123,21 @@ impl Origin {
         console.text(report)
     }
 
-    /// Plans `kernels`; what was not measured is said as the user can help it.
-    pub(super) fn plan(&mut self, kernels: &[Kernel], options: &PlanOptions) -> Result<Plan, Error> {
+    /// Plans `kernels`, each within a limit of its own if there are some; what was not measured is said as the user can help
+    /// it.
+    pub(super) fn plan(
+        &mut self,
+        kernels: &[Kernel],
+        limits: Option<&[Bytes]>,
+        options: &PlanOptions,
+    ) -> Result<Plan, Error> {
         let is_slow = options.workspace_policy == WorkspacePolicy::Wd && options.wd_solver == WdSolver::Ilp;
         let busy = is_slow.then(|| progress::busy("solving the integer linear programme of wd"));
-        let planned = self.planning.plan(kernels, options);
+        let planned = self.planning.plan(kernels, limits, options);
         if let Some(busy) = busy {
             busy.finish_and_clear();
         }
         planned.map_err(|error| self.explain(error, kernels))
-    }
-
-    /// As [`Origin::plan`], with a limit for each kernel.
-    pub(super) fn plan_within(
-        &mut self,
-        kernels: &[Kernel],
-        limits: &[Bytes],
-        options: &PlanOptions,
-    ) -> Result<Plan, Error> {
-        let planned = self.planning.plan_within(kernels, limits, options);
-        planned.map_err(|error| self.explain(error, kernels))
-    }
-
-    /// Plans the kernels of `net` and installs the plan.
-    pub(super) fn install(&mut self, net: &mut Net, options: &PlanOptions) -> Result<Plan, Error> {
-        let plan = self.plan(&net.kernels(), options)?;
-        net.install(&plan)?;
-        Ok(plan)
     }
 
     /// An error with what this origin has to do with it.

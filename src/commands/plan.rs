@@ -2,9 +2,8 @@
 
 use super::{
     Notes,
-    budget::{self, Budget},
     origin::Origin,
-    setup::{Request, Session, check_memory, scaled_to},
+    setup::{Request, Session, in_math, scaled_to},
     verify::verify,
 };
 use crate::{
@@ -18,9 +17,10 @@ use crate::{
     shapes::{ShapeSpec, read_csv},
 };
 use cudnn_layers::conv::{operand_lens, profile::geometry};
-use planner::{Bytes, ConvOp, Kernel, Math, Plan};
+use memory::LayerMemory;
+use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;
-use trainer::net::{LayerMemory, Layout, MemoryReport};
+use trainer::host::check_memory;
 
 /// What is planned.
 #[derive(Serialize)]
@@ -72,37 +72,26 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         phase: args.net.phase,
         batch: args.net.batch,
         planning: &args.planning,
-        device_memory: args.device_memory,
         run: &args.run,
         seed: DEFAULT_SEED,
         notes,
     };
-    let Session { at_start, options, mut origin, mut net, header, .. } = Session::open(&request, console)?;
-    let kernels = in_math(net.kernels(), args.run.math);
-    let (plan, budget) = match args.device_memory {
-        Some(bytes) => {
-            let budget = Budget::new(bytes, &net, &kernels);
-            origin.profile(&kernels, &budget.options(&options), console)?;
-            let (plan, report) = budget.plan(&mut origin, &options)?;
-            (plan, Some(report))
+    let (mut session, header) = Session::open(&request, console)?;
+    session.profile(&[], console)?;
+    let (mut plans, budget) = session.plan(Vec::new())?;
+    let plan = plans[0].clone();
+    let (memory, layer_memory) = match session.origin.recorded.is_some() {
+        // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
+        true => {
+            session.nets[0].reserve(&plans.remove(0))?;
+            (None, session.nets[0].layer_memory())
         }
-        None => {
-            origin.profile(&kernels, &options, console)?;
-            (origin.plan(&kernels, &options)?, None)
+        false => {
+            let (run, memory) = session.lay_out(plans, console)?;
+            (Some(memory), run.nets()[0].layer_memory())
         }
     };
-    // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
-    let memory = if origin.recorded.is_some() {
-        net.reserve(&plan).map_err(Error::Net)?;
-        None
-    } else {
-        budget::install(&mut net, &plan, args.device_memory.unwrap_or(Bytes::MAX))?;
-        Some(MemoryEstimate::new(&Layout::new(&[&net], true).report, at_start, net.device()))
-    };
-    if args.planning.verify {
-        verify(&origin.device, &plan, console)?;
-    }
-    let layer_memory = net.layer_memory();
+    let origin = session.origin;
     let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
         .in_budget();
     print(&report, console)?;
@@ -119,7 +108,7 @@ fn plan_shapes(
     convolutions: &[ShapeSpec],
     console: &mut Console,
 ) -> Result<(), Error> {
-    if let Some(budget) = args.device_memory {
+    if let Some(budget) = args.planning.device_memory {
         let budget = budget.exact();
         return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
     }
@@ -129,7 +118,7 @@ fn plan_shapes(
     let options = args.planning.options(scaled_to, None)?;
     let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
-        check_memory(&origin.device, &largest(&kernels), None)?;
+        check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
     }
     let shapes = ShapesReport { source, convolutions: convolutions.len(), kernels: kernels.len() };
     console.text(format!(
@@ -146,9 +135,9 @@ fn plan_shapes(
     let notes: Vec<String> = args.planning.limit_note(&options, scaled_to).into_iter().collect();
     notes.iter().try_for_each(|note| console.text(format!("  note        {note}")))?;
     origin.profile(&kernels, &options, console)?;
-    let plan = origin.plan(&kernels, &options)?;
+    let plan = origin.plan(&kernels, None, &options)?;
     if args.planning.verify {
-        verify(&origin.device, &plan, console)?;
+        verify(&origin.device, std::slice::from_ref(&plan), console)?;
     }
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, &plan)?;
@@ -191,20 +180,13 @@ pub(super) fn shape_kernels(convolutions: &[ShapeSpec], ops: &[ConvOp]) -> Vec<K
     convolutions.iter().flat_map(|convolution| convolution.kernels(ops)).collect()
 }
 
-/// The same kernels with this arithmetic.
-pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
-    kernels.iter_mut().for_each(|kernel| kernel.id.math = math);
-    kernels
-}
-
 /// What measuring the largest of `kernels` takes without its workspace.
-pub(super) fn largest(kernels: &[Kernel]) -> MemoryReport {
+pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
     let bytes = |kernel: &Kernel| {
         let lens = operand_lens(kernel.id.op, &geometry(&kernel.id.shape, kernel.mini_batch));
         lens.into_iter().map(|len| Bytes((len * size_of::<f32>()) as u64)).sum()
     };
-    let arena = kernels.iter().map(bytes).max().unwrap_or_default();
-    MemoryReport { arena, ..MemoryReport::default() }
+    kernels.iter().map(bytes).max().unwrap_or_default()
 }
 
 fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Result<Report, Error> {

@@ -1,8 +1,8 @@
 //! `microbatch profile`.
 
 use super::{
-    plan::{convolutions, in_math, largest, shape_kernels},
-    setup::{check_memory, stand_in},
+    plan::{convolutions, largest, shape_kernels},
+    setup::{in_math, stand_in},
 };
 use crate::{
     Console, Error,
@@ -12,7 +12,7 @@ use crate::{
     tables::read_table,
 };
 use cudnn_layers::conv::ProfileOptions;
-use planner::{BatchSizePolicy, CostTable, DeviceHeader, Kernel};
+use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::{
     fs, io,
@@ -24,6 +24,7 @@ use trainer::{
     Net,
     database::Database,
     files::try_writing,
+    host::check_memory,
     layers::BuildOptions,
     planning::{Planning, Records},
     spec::{NetSpec, Phase},
@@ -61,7 +62,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let device = args.run.device()?;
     let records = args.measuring.records_of(&device)?;
     let kernels = kernels(args)?;
-    check_memory(&device, &largest(&kernels), None)?;
+    check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
     let planning = planning(args, &device).with_records(records.clone()).with_stop(stop()?);
     // What is measured for later must have where to go.
     if let Some(database) = &records.database {
@@ -96,7 +97,7 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
         spec.set_mini_batch(samples);
     }
     let device = Device::Cpu(Cpu::try_new(None)?);
-    let images = Some(stand_in(&args.run, &spec));
+    let images = Some(stand_in(&args.run, &spec)?);
     let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: images };
     Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
 }

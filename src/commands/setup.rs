@@ -3,37 +3,43 @@
 use super::{
     budget::{self, Budget},
     origin::Origin,
+    verify::verify,
 };
 use crate::{
     Console, Error,
     args::{PlanningArgs, RunArgs},
-    report::{BudgetReport, Header, NetReport},
+    report::{BudgetReport, Header, MemoryEstimate, NetReport, PlanReport},
 };
-use planner::{BatchSizePolicy, Bytes, Plan, PlanOptions};
+use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
-use tensor::Device;
 use trainer::{
-    Net, NetError, host,
+    Net, Run,
+    host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
-    net::{Layout, MemoryReport},
+    net::Layout,
     prototxt::{Warning, collapsed},
-    spec::{LayerKind, NetSpec, Phase},
+    spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
 
 /// Defaults that were chosen, one sentence each, for the header.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(pub Vec<String>);
 
-/// A net that is built and waits for a plan.
+/// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {
-    /// What was resident before it was built.
+    /// What was resident before they were built.
     pub(super) at_start: Option<Bytes>,
+    /// How they are planned.
     pub(super) options: PlanOptions,
     /// The budget of the whole run, if there is one.
-    pub(super) device_memory: Option<Bytes>,
+    device_memory: Option<Bytes>,
+    /// Whether every kernel is verified before it runs.
+    verifies: bool,
+    /// Whether parameters are updated, which takes room for their history.
+    updates: bool,
     pub(super) origin: Origin,
-    pub(super) net: Net,
-    pub(super) header: Header,
+    /// The first is the one that the report is about.
+    pub(super) nets: Vec<Net>,
 }
 
 /// Which net, and what is done with it.
@@ -43,7 +49,6 @@ pub(super) struct Request<'a> {
     pub(super) phase: Phase,
     pub(super) batch: Option<usize>,
     pub(super) planning: &'a PlanningArgs,
-    pub(super) device_memory: Option<Bytes>,
     pub(super) run: &'a RunArgs,
     pub(super) seed: u64,
     pub(super) notes: &'a Notes,
@@ -51,29 +56,26 @@ pub(super) struct Request<'a> {
 
 impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
-    pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<Self, Error> {
+    pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<(Self, Header), Error> {
         let at_start = host::resident();
-        let origin = match request.command {
-            "plan" => Origin::any(request.run, request.planning)?,
-            _ => Origin::device(request.run, &request.planning.measuring)?,
+        let is_run = request.command != "plan";
+        let origin = match is_run {
+            true => Origin::device(request.run, &request.planning.measuring)?,
+            false => Origin::any(request.run, request.planning)?,
         };
-        let device = origin.device.clone();
         let mut spec = NetSpec::load(request.model)?.for_phase(request.phase);
         if let Some(samples) = request.batch {
             spec.set_mini_batch(samples);
         }
         let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
-        let options = request.planning.options_in(request.device_memory, scaled_to)?;
+        let options = request.planning.options(scaled_to, None)?;
         let limit = request.planning.limit_note(&options, scaled_to);
-        let synthetic = match request.command {
-            "plan" => Some(stand_in(request.run, &spec)),
-            _ => synthetic(request.run, &spec),
+        let synthetic = match is_run {
+            true => synthetic(request.run, &spec)?,
+            false => Some(stand_in(request.run, &spec)?),
         };
-        let build = BuildOptions { device: device.clone(), seed: request.seed, synthetic };
+        let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
-        if origin.recorded.is_none() {
-            check_memory(&device, &Layout::new(&[&net], true).report, at_start)?;
-        }
         let kernels = net.kernels().len();
         let header = Header {
             command: request.command,
@@ -83,32 +85,121 @@ impl Session {
             warnings: warn(console, &spec.warnings),
             notes: request.notes.0.iter().cloned().chain(limit).collect(),
         };
+        let updates = request.command != "test";
+        let session = Self::new(origin, (at_start, options), request.planning, vec![net], updates)?;
         console.text(&header)?;
-        Ok(Self { at_start, options, device_memory: request.device_memory, origin, net, header })
+        Ok((session, header))
     }
 
-    /// Measures what `policy` needs and prints how long that took.
-    pub(super) fn profile(&mut self, policy: BatchSizePolicy, console: &mut Console) -> Result<(), Error> {
-        let options = PlanOptions { batch_size_policy: policy, ..self.options.clone() };
-        let kernels = self.net.kernels();
-        let options = match self.device_memory {
-            Some(bytes) => Budget::new(bytes, &self.net, &kernels).options(&options),
-            None => options,
-        };
-        self.origin.profile(&kernels, &options, console)
+    /// Nets that are built already; refused if they need more memory than there is even without any workspace.
+    pub(super) fn new(
+        origin: Origin,
+        (at_start, options): (Option<Bytes>, PlanOptions),
+        planning: &PlanningArgs,
+        nets: Vec<Net>,
+        updates: bool,
+    ) -> Result<Self, Error> {
+        let (device_memory, verifies) = (planning.device_memory, planning.verify);
+        if origin.recorded.is_none() {
+            let layout = Layout::new(&nets.iter().collect::<Vec<_>>(), updates);
+            check_memory(&origin.device, [layout.report.arena, layout.report.host], at_start)?;
+        }
+        Ok(Self { at_start, options, device_memory, verifies, updates, origin, nets })
     }
 
-    /// Plans the net under `policy` and installs the plan; with a budget of memory also says what that allows.
-    pub(super) fn install(&mut self, policy: BatchSizePolicy) -> Result<(Plan, Option<BudgetReport>), Error> {
-        let options = PlanOptions { batch_size_policy: policy, ..self.options.clone() };
-        let Some(bytes) = self.device_memory else {
-            return Ok((self.origin.install(&mut self.net, &options)?, None));
-        };
-        let kernels = self.net.kernels();
-        let (plan, report) = Budget::new(bytes, &self.net, &kernels).plan(&mut self.origin, &options)?;
-        budget::install(&mut self.net, &plan, bytes)?;
-        Ok((plan, Some(report)))
+    /// The kernels of every net.
+    fn kernels(&mut self) -> Vec<Vec<Kernel>> {
+        let math = self.origin.math;
+        self.nets.iter_mut().map(|net| in_math(net.kernels(), math)).collect()
     }
+
+    /// What the budget, if there is one, leaves to the kernels of every net.
+    fn budgets<'k>(&self, kernels: &'k [Vec<Kernel>]) -> Option<Vec<Budget<'k>>> {
+        let bytes = self.device_memory?;
+        let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(self.updates)).collect();
+        let budget = |(net, kernels): (usize, &'k Vec<Kernel>)| Budget::new(bytes, &outlines, net, kernels);
+        Some(kernels.iter().enumerate().map(budget).collect())
+    }
+
+    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was.
+    pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
+        let all = self.kernels();
+        let planned = |net: usize| recorded.get(net).is_some_and(Option::is_some);
+        let needed: Vec<Kernel> =
+            (0..all.len()).filter(|&net| !planned(net)).flat_map(|net| all[net].clone()).collect();
+        if needed.is_empty() && !all.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        let largest = self.budgets(&all).and_then(|budgets| budgets.iter().map(Budget::largest).max());
+        let limit = largest.unwrap_or(self.options.limit);
+        self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
+    }
+
+    /// A plan for every net: the recorded one, if there is one. With a budget of memory also says what that allows the first.
+    pub(super) fn plan(
+        &mut self,
+        recorded: Vec<Option<Plan>>,
+    ) -> Result<(Vec<Plan>, Option<BudgetReport>), Error> {
+        let kernels = self.kernels();
+        let budgets = self.budgets(&kernels);
+        let mut recorded = recorded.into_iter();
+        let (mut plans, mut report) = (Vec::new(), None);
+        for (net, kernels) in kernels.iter().enumerate() {
+            let plan = match (recorded.next().flatten(), &budgets) {
+                (Some(plan), _) => plan,
+                (None, None) => self.origin.plan(kernels, None, &self.options)?,
+                (None, Some(budgets)) => {
+                    let (plan, of_net) = budgets[net].plan(&mut self.origin, &self.options)?;
+                    report = report.or(Some(of_net).filter(|_| net == 0));
+                    plan
+                }
+            };
+            plans.push(plan);
+        }
+        Ok((plans, report))
+    }
+
+    /// Verifies the kernels if asked to, lays the nets out under their plans, and prints plan and memory; refuses what there
+    /// is no memory for. The nets go to the run.
+    pub(super) fn lay_out(
+        &mut self,
+        plans: Vec<Plan>,
+        console: &mut Console,
+    ) -> Result<(Run, MemoryEstimate), Error> {
+        let device = &self.origin.device;
+        if self.verifies {
+            verify(device, &plans, console)?;
+        }
+        let run = Run::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
+        let report = run.memory();
+        if let Some(budget) = self.device_memory {
+            budget::check(run.nets()[0].name(), report.arena, budget)?;
+        }
+        check_memory(device, [report.arena, report.host], self.at_start)?;
+        let memory = MemoryEstimate::new(report, self.at_start, device);
+        Ok((run, memory))
+    }
+}
+
+/// Prints the policies and sums of a plan, and the memory of its run.
+pub(super) fn announce(
+    plan: &Plan,
+    memory: &MemoryEstimate,
+    console: &mut Console,
+) -> Result<PlanReport, Error> {
+    let plan = PlanReport::new(plan, &[]);
+    console.text(format!("  plan        {}", plan.policies()))?;
+    if !plan.kernels.is_empty() {
+        console.text(format!("              {}", plan.totals()))?;
+    }
+    console.text(format!("{memory}\n"))?;
+    Ok(plan)
+}
+
+/// The same kernels with this arithmetic.
+pub(super) fn in_math(mut kernels: Vec<Kernel>, math: planner::Math) -> Vec<Kernel> {
+    kernels.iter_mut().for_each(|kernel| kernel.id.math = math);
+    kernels
 }
 
 /// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
@@ -122,39 +213,22 @@ pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(Warning::to_string).collect()
 }
 
-/// Refuses a run that needs more memory than is left to this process, or to the GPU, before anything of that size is
-/// asked for. Of what `report` counts outside the arena, what was not resident `at_start` and now is, is there already.
-pub(super) fn check_memory(
-    device: &Device,
-    report: &MemoryReport,
-    at_start: Option<Bytes>,
-) -> Result<(), Error> {
-    let there = host::resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
-    let host = report.host.saturating_sub(there.unwrap_or_default());
-    let refuse = |needed: Bytes, (place, available)| match needed > available {
-        true => Err(Error::Memory { place, needed, available }),
-        false => Ok(()),
-    };
-    let on_host = match device {
-        Device::Cpu(_) => report.arena + host,
-        Device::Cuda(cuda) => {
-            refuse(report.arena, ("the GPU", Bytes(cuda.memory().map_err(NetError::from)?[0])))?;
-            host
-        }
-    };
-    host::available_memory().map_or(Ok(()), |left| refuse(on_host, left))
-}
-
-/// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes.
-pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Option<SyntheticData> {
-    let shape = run.synthetic?;
-    Some(SyntheticData { shape: shape.0, classes: classes(spec), stand_in: false })
+/// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes; refused for a net without a data set in
+/// whose place they could be.
+pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
+    let Some(shape) = run.synthetic else { return Ok(None) };
+    let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
+    if !spec.layers.iter().any(reads) {
+        let reason = format!("--synthetic has no effect: {} reads no data set", spec.file.display());
+        return Err(Error::Usage(reason));
+    }
+    Ok(Some(SyntheticData { shape: shape.0, classes: classes(spec), stand_in: false }))
 }
 
 /// What stands for the data of a net that is not run, and whose data is therefore not opened.
-pub(super) fn stand_in(run: &RunArgs, spec: &NetSpec) -> SyntheticData {
+pub(super) fn stand_in(run: &RunArgs, spec: &NetSpec) -> Result<SyntheticData, Error> {
     let unopened = SyntheticData { shape: None, classes: classes(spec), stand_in: true };
-    synthetic(run, spec).unwrap_or(unopened)
+    Ok(synthetic(run, spec)?.unwrap_or(unopened))
 }
 
 /// How many classes the losses of `spec` know: the outputs of the layer that feeds each, the fewest if they differ.
@@ -193,22 +267,5 @@ mod tests {
             layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"#;
         let spec = NetSpec::parse(Path::new("net.prototxt"), net).unwrap();
         assert_eq!(classes(&spec), 7);
-    }
-
-    #[test]
-    fn more_memory_than_the_machine_has_is_refused() {
-        let device = Device::cpu();
-        let check = |arena, host, at_start| {
-            check_memory(&device, &MemoryReport { arena, host, ..MemoryReport::default() }, at_start)
-        };
-        assert!(check(Bytes::mib(1), Bytes::mib(1), None).is_ok());
-        if cfg!(target_os = "linux") {
-            for (arena, host) in [(1 << 40, 0), (0, 1 << 40)] {
-                let error = check(Bytes::mib(arena), Bytes::mib(host), None).unwrap_err();
-                assert!(error.to_string().starts_with("the run needs"), "{error}");
-            }
-            let resident = host::resident().unwrap();
-            assert!(check(Bytes::ZERO, resident, Some(Bytes::ZERO)).is_ok(), "it is there already");
-        }
     }
 }

@@ -2,25 +2,17 @@
 
 use super::{
     Notes,
-    setup::{Request, Session, check_memory},
-    verify::verify,
+    setup::{Request, Session, announce},
 };
 use crate::{
     Console, Error,
     args::TestArgs,
     progress,
-    report::{Header, MemoryEstimate, PlanReport, output_lines, six_digits},
+    report::{BudgetReport, Header, MemoryEstimate, PlanReport, output_lines, six_digits},
     stop::{exit_code, stop},
 };
 use serde::Serialize;
-use tensor::{Accumulate, Arena};
-use trainer::{
-    Net, NetError,
-    net::{Layout, NetLayout, run::Iteration},
-    snapshot::{SnapshotError, Tensors, load_weights},
-    solver::{self, TestOutput, initialize},
-    spec::Phase,
-};
+use trainer::{Running, snapshot::load_weights, solver::TestOutput, spec::Phase};
 
 #[derive(Serialize)]
 struct Report {
@@ -28,6 +20,7 @@ struct Report {
     header: Header,
     memory: MemoryEstimate,
     plan: PlanReport,
+    budget: Option<BudgetReport>,
     iterations: usize,
     loss: f64,
     outputs: Vec<TestOutput>,
@@ -41,92 +34,56 @@ struct Report {
 pub fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
-    load_weights(&args.weights)?;
+    let weights = load_weights(&args.weights)?;
     let request = Request {
         command: "test",
         model: &args.model,
         phase: Phase::Test,
         batch: args.batch,
         planning: &args.planning,
-        device_memory: None,
         run: &args.run,
         seed: args.seed,
         notes: &Notes::default(),
     };
-    let mut session = Session::open(&request, &mut console)?;
-    session.profile(session.options.batch_size_policy, &mut console)?;
-    let Session { at_start, options, mut origin, mut net, header, .. } = session;
-    let plan = origin.install(&mut net, &options)?;
-    let layout = Layout::new(&[&net], false);
-    if args.planning.verify {
-        verify(net.device(), &plan, &mut console)?;
+    let (mut session, header) = Session::open(&request, &mut console)?;
+    session.profile(&[], &mut console)?;
+    let (plans, budget) = session.plan(Vec::new())?;
+    let (run, memory) = session.lay_out(plans, &mut console)?;
+    let plan = announce(&run.plans()[0], &memory, &mut console)?;
+    if let Some(budget) = &budget {
+        console.text(format!("{budget}\n"))?;
     }
-    check_memory(net.device(), &layout.report, at_start)?;
-    let memory = MemoryEstimate::new(&layout.report, at_start, net.device());
-    let plan = PlanReport::new(&plan, &[]);
-    console.text(format!("  plan        {}\n{memory}\n", plan.policies()))?;
-
-    let mut arena = Arena::on(net.device(), layout.len).map_err(NetError::from)?;
-    initialize(&net, &layout.nets[0], &mut arena, args.seed)?;
-    load(&load_weights(&args.weights)?, &net, &layout.nets[0], &mut arena)?;
-    let (outputs, iterations) =
-        mean_outputs(&mut net, &layout.nets[0], &mut arena, args.iterations, &mut console)?;
+    let mut running = run.start(args.seed)?;
+    running.load_weights(&weights)?;
+    let (outputs, iterations) = mean_outputs(&mut running, args.iterations, &mut console)?;
     let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
     outputs.iter().flat_map(output_lines).try_for_each(|line| console.text(line))?;
-    console.object(&Report { header, memory, plan, iterations, loss, outputs })?;
+    console.object(&Report { header, memory, plan, budget, iterations, loss, outputs })?;
     let stopped = exit_code().filter(|_| iterations < args.iterations);
     let after = format!("after {iterations} of {} mini-batches", args.iterations);
     stopped.map_or(Ok(()), |exit_code| Err(Error::Stopped { after, exit_code }))
 }
 
-/// Puts `weights` in their places. They must be of this very net.
-fn load(weights: &Tensors, net: &Net, layout: &NetLayout, arena: &mut Arena) -> Result<(), SnapshotError> {
-    let params = || net.graph().params.iter().zip(&layout.params);
-    weights.check(params().map(|(param, _)| (param.name.as_str(), param.declaration.shape.dims())))?;
-    for (param, spans) in params() {
-        let dims = param.declaration.shape.dims();
-        arena.fill(spans.data, |values| weights.copy_to(&param.name, dims, values))?;
-    }
-    Ok(())
-}
-
 /// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped.
 fn mean_outputs(
-    net: &mut Net,
-    layout: &NetLayout,
-    arena: &mut Arena,
+    running: &mut Running,
     iterations: usize,
     console: &mut Console,
 ) -> Result<(Vec<TestOutput>, usize), Error> {
     let bar = progress::bar(iterations as u64, "testing");
-    let mut sums = None;
     let stop = stop()?;
     let _listening = stop.listen();
-    let mut done = 0;
-    while done < iterations && !stop.is_requested() {
-        let outputs = forward(net, layout, arena, done as u64)?;
-        for (name, value) in outputs.iter().flat_map(|output| output.values.iter().map(|v| (&output.name, v)))
-        {
-            bar.suspend(|| console.text(format!("Batch {done}, {name} = {}", six_digits(*value))))?;
+    let tested = running.test(0, iterations, &stop, |number, outputs| {
+        for output in outputs {
+            for value in &output.values {
+                let line = format!("Batch {number}, {} = {}", output.name, six_digits(*value));
+                bar.suspend(|| console.text(line))?;
+            }
         }
-        solver::add(&mut sums, outputs);
         bar.inc(1);
-        done += 1;
-    }
+        Ok::<(), Error>(())
+    });
     bar.finish_and_clear();
-    Ok((solver::mean(sums, done), done))
-}
-
-/// The outputs of one forward pass.
-fn forward(
-    net: &mut Net,
-    layout: &NetLayout,
-    arena: &mut Arena,
-    number: u64,
-) -> Result<Vec<TestOutput>, NetError> {
-    let device = net.device().clone();
-    let iteration = Iteration { number, accumulate: Accumulate::Replace };
-    device.run(|| net.forward(layout, arena, iteration, |_| Ok(())))?;
-    solver::outputs(net, layout, arena)
+    tested
 }

@@ -2,21 +2,17 @@
 
 use super::{
     Notes,
-    setup::{Request, Session, check_memory},
-    verify::verify,
+    setup::{Request, Session, announce},
 };
 use crate::{
     Console, Error,
     args::{TimeArgs, required},
     progress,
-    report::{Comparison, Header, MemoryEstimate, PlanReport, ProfilingReport, TimeRun},
+    report::{Comparison, Header, ProfilingReport, TimeRun},
 };
 use planner::BatchSizePolicy;
 use serde::Serialize;
-use trainer::{
-    Net,
-    time::{TimeReport, Timing},
-};
+use trainer::{Run, time};
 
 #[derive(Serialize)]
 struct Report {
@@ -41,12 +37,11 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         phase: args.net.phase,
         batch: args.net.batch,
         planning: &args.planning,
-        device_memory: args.device_memory,
         run: &args.run,
         seed: args.seed,
         notes,
     };
-    let mut session = Session::open(&request, &mut console)?;
+    let (mut session, header) = Session::open(&request, &mut console)?;
     let chosen = session.options.batch_size_policy;
     let policies = match (args.compare, chosen) {
         (false, _) => vec![chosen],
@@ -57,14 +52,14 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         }
         (true, _) => vec![BatchSizePolicy::Undivided, chosen],
     };
-    session.profile(chosen, &mut console)?;
+    session.profile(&[], &mut console)?;
     let mut runs = Vec::with_capacity(policies.len());
     for policy in policies {
         if args.compare {
             console.text(format!("\n{policy}:"))?;
         }
-        let run;
-        (session, run) = timed(session, policy, args, &mut console)?;
+        session.options.batch_size_policy = policy;
+        let run = timed(&mut session, header.net.mini_batch, args, &mut console)?;
         console.text(format!("\n{}", run.our_tables()))?;
         runs.push(run);
     }
@@ -76,7 +71,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         console.text(format!("\n{comparison}"))?;
     }
     console.object(&Report {
-        header: session.header,
+        header,
         profiling: session.origin.profiling,
         planning_ms: session.origin.planning.planning().as_secs_f64() * 1e3,
         runs,
@@ -84,44 +79,35 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     })
 }
 
-/// Plans and times the net under one policy, and gives it back.
+/// Plans and times the net under the session's options; the session keeps it.
 fn timed(
-    mut session: Session,
-    policy: BatchSizePolicy,
+    session: &mut Session,
+    mini_batch: usize,
     args: &TimeArgs,
     console: &mut Console,
-) -> Result<(Session, TimeRun), Error> {
-    let before = session.origin.planning.planning();
-    let (plan, budget) = session.install(policy)?;
-    let Session { at_start, options, device_memory, origin, net, header } = session;
-    let planning_ms = (origin.planning.planning() - before).as_secs_f64() * 1e3;
-    let layers = net.layer_memory();
-    if args.planning.verify {
-        verify(net.device(), &plan, console)?;
-    }
-    let device = net.device().clone();
-    let timing = Timing::new(net, plan.clone());
-    check_memory(&device, timing.memory(), at_start)?;
-    let memory = MemoryEstimate::new(timing.memory(), at_start, &device);
-    let policies = PlanReport::new(&plan, &[]).policies();
-    console.text(format!("  plan        {policies}; made in {planning_ms:.2} ms\n{memory}\n"))?;
+) -> Result<TimeRun, Error> {
+    let (plans, budget) = session.plan(Vec::new())?;
+    let (run, memory) = session.lay_out(plans, console)?;
+    let (plan, layers) = (run.plans()[0].clone(), run.nets()[0].layer_memory());
+    announce(&plan, &memory, console)?;
     if let Some(budget) = &budget {
         console.text(format!("{budget}\n"))?;
     }
-    let (measured, net) = run(timing, args)?;
-    let run = TimeRun::new((memory, &plan, layers), measured, header.net.mini_batch);
+    let measured = measure(session, run, args)?;
+    let run = TimeRun::new((memory, &plan, layers), measured, mini_batch);
     console.text(run.caffe_lines())?;
-    Ok((Session { at_start, options, device_memory, origin, net, header }, run))
+    Ok(run)
 }
 
 /// Runs the net and puts its data back where it was: another run sees the same mini-batches.
-fn run(timing: Timing, args: &TimeArgs) -> Result<(TimeReport, Net), Error> {
-    let positions = timing.net().positions().map(|(layer, position)| (layer.to_owned(), position));
+fn measure(session: &mut Session, run: Run, args: &TimeArgs) -> Result<time::TimeReport, Error> {
+    let positions = run.nets()[0].positions().map(|(layer, position)| (layer.to_owned(), position));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = progress::bar(args.iterations as u64, "timing");
-    let result = timing.run(args.iterations, args.seed, |_, _| bar.inc(1));
+    let result = time::time(run, args.iterations, args.seed, |_, _| bar.inc(1));
     bar.finish_and_clear();
     let (report, mut net) = result?;
     positions.iter().for_each(|(layer, position)| net.set_position(layer, *position));
-    Ok((report, net))
+    session.nets.push(net);
+    Ok(report)
 }

@@ -9,11 +9,11 @@ use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    report::{Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
+    report::{BudgetReport, Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
 use averages::MovingAverages;
-use prepare::{announce, prepare, start_from};
+use prepare::{Prepared, prepare};
 use progress::Meter;
 use serde::Serialize;
 use trainer::{Solver, Stop, TrainError, host, solver::TestOutput};
@@ -24,6 +24,7 @@ struct Report {
     header: Header,
     memory: MemoryEstimate,
     plan: PlanReport,
+    budget: Option<BudgetReport>,
     steps: Vec<StepLine>,
     tests: Vec<TestLines>,
     summary: TrainSummary,
@@ -61,17 +62,14 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
-    let (prepared, header, averages, _place) = prepare(args, notes, &stop, &mut console).map_err(nothing)?;
-    let (memory, plan) = announce(args, &prepared, at_start, &mut console).map_err(nothing)?;
-
-    let mut solver = prepared.start()?;
-    start_from(args, &mut solver)?;
+    let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
+    let Prepared { solver, header, memory, plan, budget, averages, _place } = prepared;
     let mini_batch = header.net.mini_batch;
     let mut training = Training::new(args, solver, (mini_batch, averages), stop, &mut console);
     let summary = training.run()?;
     let stopped = training.stopped();
     let Training { steps, tests, .. } = training;
-    let report = Report { header, memory, plan, steps, tests, summary };
+    let report = Report { header, memory, plan, budget, steps, tests, summary };
     let printed = print(&report, &mut console);
     // A terminal that closes takes the output with it: that it was asked to stop is what matters.
     stopped.map_or(printed.map_err(|error| error.of_training("the training is complete")), Err)

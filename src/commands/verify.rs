@@ -1,24 +1,23 @@
 //! `--verify`: does every kernel compute, as planned, what it should?
 
-use super::setup::check_memory;
 use crate::{Console, Error, progress};
 use cudnn_layers::conv::{
     profile::geometry,
     verify::{distances, memory},
 };
-use planner::{Plan, PlannedKernel};
+use planner::{Bytes, Plan, PlannedKernel};
 use tensor::{Accumulate, Device, testing::distance_tolerance};
-use trainer::{NetError, net::MemoryReport};
+use trainer::{NetError, host::check_memory};
 
-/// Runs every kernel of `plan` as planned, replacing its output and adding to it, and compares that with the definition of a
+/// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the definition of a
 /// convolution in double precision.
 ///
 /// # Errors
 /// [`Error::Verification`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
 /// operands that are larger than the memory.
-pub(super) fn verify(device: &Device, plan: &Plan, console: &mut Console) -> Result<(), Error> {
+pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> Result<(), Error> {
     let mut worst: Option<(f64, String)> = None;
-    let different = different(plan);
+    let different = different(plans);
     let bar = progress::bar(different.len() as u64, "verifying");
     for planned in &different {
         let found = verify_kernel(device, planned)?;
@@ -28,7 +27,7 @@ pub(super) fn verify(device: &Device, plan: &Plan, console: &mut Console) -> Res
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let (all, different) = (plan.kernels.len(), different.len());
+    let (all, different) = (plans.iter().map(|plan| plan.kernels.len()).sum::<usize>(), different.len());
     match worst {
         Some((distance, name)) => console.text(format!(
             "  verified    {all} kernels, {different} of them different, replacing and adding, against exact sums over their \
@@ -38,11 +37,11 @@ pub(super) fn verify(device: &Device, plan: &Plan, console: &mut Console) -> Res
     }
 }
 
-/// The kernels of `plan` without those that do what one before them does.
-fn different(plan: &Plan) -> Vec<&PlannedKernel> {
+/// The kernels of `plans` without those that do what one before them does.
+fn different(plans: &[Plan]) -> Vec<&PlannedKernel> {
     let what = |planned: &PlannedKernel| (planned.kernel.id, planned.kernel.mini_batch);
     let mut different: Vec<&PlannedKernel> = Vec::new();
-    for planned in &plan.kernels {
+    for planned in plans.iter().flat_map(|plan| &plan.kernels) {
         let same = |other: &&PlannedKernel| {
             what(other) == what(planned) && other.configuration == planned.configuration
         };
@@ -58,7 +57,7 @@ fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, Error>
     let PlannedKernel { kernel, configuration, .. } = planned;
     let geometry = geometry(&kernel.id.shape, kernel.mini_batch);
     let arena = memory(kernel.id.op, &geometry, configuration);
-    check_memory(device, &MemoryReport { arena, ..MemoryReport::default() }, None)?;
+    check_memory(device, [arena, Bytes::ZERO], None)?;
     let found = distances(device, kernel.id.op, geometry, configuration)
         .map_err(|source| NetError::Run { layer: kernel.name.clone(), source: source.into() })?;
     let tolerance = distance_tolerance(configuration.max_error());

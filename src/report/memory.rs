@@ -1,14 +1,12 @@
 //! The memory of a run, told before it is allocated.
 
-use figures::Table;
+use figures::arena_lines;
+use memory::MemoryReport;
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
 use tensor::Device;
-use trainer::{
-    host,
-    net::{LayerMemory, MemoryReport},
-};
+use trainer::host;
 
 /// What a run will take, part by part, and what is taken already.
 #[derive(Clone, Debug, Serialize)]
@@ -85,30 +83,15 @@ impl MemoryEstimate {
 
 impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryReport { parameters, gradients, history, constants, segments, nets, arena, host } =
-            &self.report;
-        let largest = nets.iter().max_by_key(|net| net.transient).copied().unwrap_or_default();
-        let unshared = largest.data + largest.diff + largest.saved + largest.scratch;
-        let parts = [
-            ("parameters", *parameters),
-            ("gradients", *gradients),
-            ("history", *history),
-            ("inputs", *constants),
-            ("WD segments", *segments),
-            ("blobs and workspace", largest.transient),
-        ];
-        let parts = parts.iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
-        let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {bytes}")).collect();
         let place = if self.gpu.is_some() { " on the GPU" } else { "" };
-        write!(f, "  memory      arena{place} {arena} = {}", parts.join(" + "))?;
-        write!(f, "\n              (blobs and workspace would be {unshared} if none shared its place)")?;
+        write!(f, "{}", arena_lines(&self.report, place))?;
         if let Some(GpuMemory { free, scratch }) = self.gpu {
             write!(
                 f,
                 "\n              the GPU has {free} free; scratch of libraries {scratch} is already taken"
             )?;
         }
-        write!(f, "\n              host buffers {host}")?;
+        write!(f, "\n              host buffers {}", self.report.host)?;
         let (Some(resident), Some(run), Some(peak)) = (self.resident, self.run_peak, self.expected_peak)
         else {
             return Ok(());
@@ -116,21 +99,4 @@ impl fmt::Display for MemoryEstimate {
         write!(f, ", already resident {resident}, expected peak {run}")?;
         if peak > run { write!(f, " (measuring took {peak} before)") } else { Ok(()) }
     }
-}
-
-/// The memory of all layers, one a line, and the sums.
-pub fn layer_table(layers: &[LayerMemory]) -> Table {
-    let mut table = Table::new(["layer", "type", "top", ">data", ">diff", ">workspace", ">weights"]);
-    let cell = |bytes: Bytes| if bytes == Bytes::ZERO { "-".to_owned() } else { bytes.to_string() };
-    let mut row = |words: [&str; 3], sizes: [Bytes; 4]| {
-        table.row(words.map(str::to_owned).into_iter().chain(sizes.map(cell)));
-    };
-    for LayerMemory { name, type_name, shape, data, diff, workspace, weights } in layers {
-        row([name, type_name, shape], [*data, *diff, *workspace, *weights]);
-    }
-    let sum = |of: fn(&LayerMemory) -> Bytes| layers.iter().map(of).sum::<Bytes>();
-    let workspace = layers.iter().map(|layer| layer.workspace).max().unwrap_or_default();
-    let sums = [sum(|layer| layer.data), sum(|layer| layer.diff), workspace, sum(|layer| layer.weights)];
-    row(["sum", "(of workspace: largest)", ""], sums);
-    table
 }

@@ -1,10 +1,11 @@
 //! What `time` measured: Caffe's lines in Caffe's words, then what they leave out.
 
-use super::{MemoryEstimate, layer_table};
-use figures::{Comparison, KernelReport, PlanReport, Ratio, deviation, six_digits};
+use super::MemoryEstimate;
+use figures::{Comparison, KernelReport, PlanReport, Ratio, deviation, layer_table, six_digits};
+use memory::LayerMemory;
 use planner::{Bytes, Plan};
 use serde::Serialize;
-use trainer::{net::LayerMemory, time::TimeReport};
+use trainer::time::TimeReport;
 
 /// One net timed under one plan.
 #[derive(Clone, Debug, Serialize)]

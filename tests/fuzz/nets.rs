@@ -4,19 +4,20 @@ use std::{fmt::Write, path::Path};
 
 use microbatch::{
     cudnn_layers::conv::{cpu::algorithms, profile::geometry},
+    memory::Room,
     planner::{
         BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
         WorkspacePolicy,
     },
     tensor::Device,
     trainer::{
-        Net,
+        Net, Run,
         layers::{BuildOptions, SyntheticData},
-        net::{Layout, Room},
+        net::Layout,
         planning::{Planning, header},
         prototxt,
         spec::{NetSpec, Phase},
-        time::Timing,
+        time::time,
     },
 };
 use rand::RngExt;
@@ -242,7 +243,7 @@ pub(crate) fn build_options(device: &Device, random: &mut Random) -> BuildOption
 pub(crate) fn is_small(net: &Net, kernels: &[Kernel]) -> bool {
     let flops =
         kernels.iter().map(|kernel| geometry(&kernel.id.shape, kernel.mini_batch).flops()).sum::<f64>();
-    Layout::new(&[net], true).len <= MOST_ELEMENTS
+    Layout::new(&[net], true).len() <= MOST_ELEMENTS
         && flops <= MOST_FLOPS
         && kernels.iter().all(|kernel| kernel.mini_batch <= 64)
 }
@@ -267,7 +268,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     for kernel in &kernels {
         guesses.measure(&Request::all(kernel.id, kernel.mini_batch)).map_err(|error| error.to_string())?;
     }
-    let room = Room::new(&net, &kernels, true);
+    let room = Room::new(&[net.outline(true)], 0, &kernels);
     let budget = Bytes(extreme(random).parse().unwrap_or(room.least().0 + 4096));
     for kernel in 0..kernels.len() {
         let limit = room.limit(kernel, budget);
@@ -278,15 +279,15 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     }
     let mut planning = Planning::with_profiler(header(&device), Box::new(guesses));
     let options = options(random);
-    planning.profile_for(&mut [&mut net], &options, |_| ())?;
-    let plan = planning.install(&mut net, &options)?;
-    let timing = Timing::new(net, plan);
-    let bytes = timing.memory().arena.0 + timing.memory().host.0;
+    planning.complete(&kernels, &options, |_| ())?;
+    let plan = planning.plan(&kernels, None, &options)?;
+    let run = Run::lay_out(vec![net], vec![plan], true)?;
+    let bytes = run.memory().arena.0 + run.memory().host.0;
     if bytes > MOST_BYTES {
         return Ok(Accepted::Huge);
     }
     input.foretold = bytes;
-    timing.run(1, 1, |_, _| ())?;
+    time(run, 1, 1, |_, _| ())?;
     Ok(Accepted::Used)
 }
 

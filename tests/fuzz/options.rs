@@ -90,7 +90,8 @@ fn use_up(planning: &PlanningArgs, input: &mut Input<'_>) -> Verdict {
     let samples = extreme(&mut input.random).parse().ok();
     let options = planning.options(samples, None)?;
     planning.options(None, Some(&options))?;
-    planning.options_in(Some(options.limit), samples)?;
+    let in_budget = PlanningArgs { device_memory: Some(options.limit), ..planning.clone() };
+    in_budget.options(samples, None)?;
     planning.measuring.records()?;
     Ok(Accepted::Used)
 }

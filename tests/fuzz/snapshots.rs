@@ -5,7 +5,8 @@ use std::{cell::RefCell, fs, path::Path};
 use microbatch::{
     tensor::Device,
     trainer::{
-        Prepared, Solver, TrainError,
+        Run, Solver, TrainError, Training,
+        layers::BuildOptions,
         planning::PlanRecord,
         snapshot::{load_solver_state, load_tensors, recorded_plans, weights_path},
         spec::SolverSpec,
@@ -18,7 +19,7 @@ use crate::{
     data::{idx_images, idx_labels},
     harness::{Accepted, Random, fuzz},
     mutate::{Corpus, one_in},
-    solvers::train_options,
+    solvers::prepare,
 };
 use rand::SeedableRng;
 
@@ -32,18 +33,18 @@ layer { name: 'ip' type: 'InnerProduct' bottom: 'norm' top: 'ip'
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
 
 /// A small training, and the snapshot of its second iteration.
-struct Training {
+struct Folder {
     folder: TempDir,
 }
 
-impl Training {
+impl Folder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("images"), idx_images()).unwrap();
         fs::write(folder.path().join("labels"), idx_labels()).unwrap();
         let training = Self { folder };
         let mut random = Random::seed_from_u64(1);
-        let mut solver = training.prepared(&device(&mut random), None, &mut random).unwrap().start().unwrap();
+        let mut solver = training.start(&device(&mut random)).unwrap();
         solver.step().unwrap();
         solver.step().unwrap();
         solver.snapshot().unwrap();
@@ -54,21 +55,19 @@ impl Training {
         self.folder.path().join("snapshot")
     }
 
-    fn prepared(
-        &self,
-        device: &Device,
-        recorded: Option<PlanRecord>,
-        random: &mut Random,
-    ) -> Result<Prepared, TrainError> {
+    fn prepared(&self, device: &Device, recorded: Option<PlanRecord>) -> Result<(Training, Run), TrainError> {
         let text = format!(
             "net_param {{ {NET} }} base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 max_iter: 9 test_iter: 1 \
              test_interval: 1 snapshot_prefix: '{}'",
             self.prefix().display()
         );
         let spec = SolverSpec::parse(&self.folder.path().join("solver.prototxt"), &text).unwrap();
-        let mut options = train_options(device, recorded, random);
-        options.synthetic = None;
-        Prepared::new(spec, &options, |_| ())
+        prepare(spec, &BuildOptions { device: device.clone(), seed: 1, synthetic: None }, recorded)
+    }
+
+    fn start(&self, device: &Device) -> Result<Solver, TrainError> {
+        let (training, run) = self.prepared(device, None)?;
+        training.start(run)
     }
 
     fn file(&self, kind: &str) -> Vec<u8> {
@@ -99,10 +98,10 @@ fn damaged(corpus: &Corpus, random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn weights() {
-    let training = Training::new();
+    let training = Folder::new();
     let corpus = Corpus::new(seeds(training.file("safetensors")));
     let mut random = Random::seed_from_u64(1);
-    let solver = training.prepared(&device(&mut random), None, &mut random).unwrap().start().unwrap();
+    let solver = training.start(&device(&mut random)).unwrap();
     let solver: RefCell<Solver> = RefCell::new(solver);
     fuzz(
         "weights",
@@ -124,7 +123,7 @@ fn weights() {
 
 #[test]
 fn state() {
-    let training = Training::new();
+    let training = Folder::new();
     let corpus = Corpus::new(seeds(training.file("solverstate.safetensors")));
     fuzz(
         "state",
@@ -135,9 +134,9 @@ fn state() {
             fs::write(beside, training.file("safetensors"))?;
             let (_, history) = load_solver_state(input.path)?;
             let recorded = recorded_plans(&history)?;
-            let prepared = training.prepared(&device(&mut input.random), recorded, &mut input.random)?;
-            input.foretold = prepared.memory().arena.0 + prepared.memory().host.0;
-            let mut solver = prepared.start()?;
+            let (of_solver, run) = training.prepared(&device(&mut input.random), recorded)?;
+            input.foretold = run.memory().arena.0 + run.memory().host.0;
+            let mut solver = of_solver.start(run)?;
             solver.restore(input.path)?;
             solver.step()?;
             solver.test(0)?;

@@ -5,10 +5,10 @@ use std::{path::Path, time::Duration};
 use microbatch::{
     cudnn_layers::conv::ProfileOptions,
     planner::{Bytes, PlanOptions},
-    tensor::Device,
     trainer::{
-        Net, Prepared, TrainOptions,
-        planning::PlanRecord,
+        Net, Run, TrainError, Training,
+        layers::BuildOptions,
+        planning::{PlanRecord, Planning},
         spec::{NetSource, NetState, SolverSpec},
     },
 };
@@ -74,23 +74,30 @@ fn solver(random: &mut Random) -> String {
     text
 }
 
-/// How a small net is trained: measured as briefly as possible.
-pub(crate) fn train_options(
-    device: &Device,
+/// A small training, measured as briefly as possible, and laid out.
+pub(crate) fn prepare(
+    spec: SolverSpec,
+    build: &BuildOptions,
     recorded: Option<PlanRecord>,
-    random: &mut Random,
-) -> TrainOptions {
-    TrainOptions {
-        device: device.clone(),
-        plan: PlanOptions { limit: Bytes::mib(1), ..PlanOptions::default() },
-        profile: ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::mib(1) },
-        records: Default::default(),
-        synthetic: build_options(device, random).synthetic,
-        mini_batch: None,
-        seed: 1,
-        recorded,
-        stop: Default::default(),
+) -> Result<(Training, Run), TrainError> {
+    let options = PlanOptions { limit: Bytes::mib(1), ..PlanOptions::default() };
+    let profile = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::mib(1) };
+    let (training, mut nets) = Training::build(spec, build, None)?;
+    let recorded = recorded.map(|record| record.plans(&mut nets, &options).0).unwrap_or_default();
+    let mut recorded = recorded.into_iter();
+    let mut planning = Planning::new(&build.device, profile);
+    let mut plans = Vec::new();
+    for net in &mut nets {
+        let kernels = net.kernels();
+        plans.push(match recorded.next().flatten() {
+            Some(plan) => plan,
+            None => {
+                planning.complete(&kernels, &options, |_| ())?;
+                planning.plan(&kernels, None, &options)?
+            }
+        });
     }
+    Ok((training, Run::lay_out(nets, plans, true)?))
 }
 
 fn check_rates(spec: &SolverSpec, random: &mut Random) {
@@ -121,9 +128,9 @@ fn use_up(spec: SolverSpec, input: &mut Input<'_>) -> Verdict {
         return Ok(Accepted::Huge);
     }
     let tests = spec.tests.len();
-    let prepared = Prepared::new(spec, &train_options(&device, None, random), |_| ())?;
-    input.foretold = prepared.memory().arena.0 + prepared.memory().host.0;
-    let mut solver = prepared.start()?;
+    let (training, run) = prepare(spec, &build_options(&device, random), None)?;
+    input.foretold = run.memory().arena.0 + run.memory().host.0;
+    let mut solver = training.start(run)?;
     solver.step()?;
     for test in 0..tests {
         solver.test(test)?;

@@ -9,6 +9,7 @@
 //! Plan, CostTable ────► ExplainReport    ├─► text (Display, Table)
 //! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
+//! MemoryReport ───────► arena_lines, layer_table
 //! DeviceHeader ───────► Recorded
 //! ```
 #![forbid(unsafe_code)]
@@ -17,11 +18,13 @@
 mod budget;
 mod compare;
 mod explain;
+mod memory;
 mod number;
 mod plan;
 mod profiling;
 mod table;
 
+pub use self::memory::{arena_lines, layer_table};
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};

@@ -10,6 +10,7 @@
 //! | [`Arena`] | one aligned allocation | one device allocation |
 //! | inside a [`View`] | a slice of elements | a device address |
 //! | data from the host ([`Staging`]) | written in place | copied through page-locked memory |
+//! | results for the host ([`Later`]) | copied at once | copied to page-locked memory, and waited for later |
 //! | time ([`Mark`]) | the clock | an event in the stream |
 
 pub mod arena;
@@ -28,12 +29,12 @@ pub mod view;
 
 pub use arena::{Arena, ArenaError, MemoryError};
 pub use cpu::{Cpu, ThreadError};
-pub use device::{Device, Mark};
+pub use device::{Device, Later, Mark};
 pub use format::{Dtype, Element, Format, Layout};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use space::{ALIGNMENT, Space};
 pub use span::{Cursor, Span};
-pub use staging::Staging;
+pub use staging::{Setting, Staging};
 pub use tensor_type::TensorType;
 pub use view::{Address, TaggedBytes, View, ViewMut};
 

@@ -124,6 +124,11 @@ impl<B> TaggedBytes<B> {
         (self.take(self.format, mid), self)
     }
 
+    /// The same bytes, tagged as `format`.
+    pub fn tagged(self, format: Format) -> Self {
+        Self { format, ..self }
+    }
+
     fn check<T: Element>(&self) {
         let Self { address, format, .. } = self;
         let fits = format.dtype == T::DTYPE && address.padding(align_of::<T>()) == 0;

@@ -17,10 +17,10 @@ use crate::{
     spec::{NetSpec, Phase},
 };
 use convolution::{Installed, configurations, install};
-use run::{Forwarded, Wanted};
+use run::{Forwarded, Wanted, iteration};
 use std::path::Path;
 use tensor::{
-    Arena, Device, Space, TensorType,
+    Arena, Device, Setting, Space, TensorType,
     testing::{difference_tolerance, random},
 };
 
@@ -149,6 +149,8 @@ struct Subject<'a> {
     device: Device,
     /// Where it runs, made with the first pass.
     arena: Option<Arena>,
+    /// The iteration that random layers draw from.
+    iteration: Setting<u64>,
     declaration: Declaration,
     bottoms: Vec<Vec<f32>>,
     learned: Vec<Vec<f32>>,
@@ -192,6 +194,7 @@ impl<'a> Subject<'a> {
             case,
             configuration,
             layer,
+            iteration: iteration(&device),
             device,
             arena: None,
             declaration,

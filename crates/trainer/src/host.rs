@@ -2,8 +2,10 @@
 
 mod limits;
 
+use crate::NetError;
 use planner::Bytes;
 use std::{fs, path::Path};
+use tensor::Device;
 
 /// Memory of this process that is resident now.
 pub fn resident() -> Option<Bytes> {
@@ -35,6 +37,32 @@ pub fn available_memory() -> Option<(&'static str, Bytes)> {
     limits::available(Path::new("/"))
 }
 
+/// Refuses a run that needs more memory than is left to this process, or to the GPU: `arena` on the device and `host`
+/// beside it. What of the latter was not resident `at_start` and now is, is there already.
+///
+/// # Errors
+/// [`NetError::TooLarge`], or a GPU that does not answer.
+pub fn check_memory(
+    device: &Device,
+    [arena, host]: [Bytes; 2],
+    at_start: Option<Bytes>,
+) -> Result<(), NetError> {
+    let there = resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
+    let host = host.saturating_sub(there.unwrap_or_default());
+    let refuse = |needed: Bytes, (place, available)| match needed > available {
+        true => Err(NetError::TooLarge { place, needed, available }),
+        false => Ok(()),
+    };
+    let on_host = match device {
+        Device::Cpu(_) => arena + host,
+        Device::Cuda(cuda) => {
+            refuse(arena, ("the GPU", Bytes(cuda.memory()?[0])))?;
+            host
+        }
+    };
+    available_memory().map_or(Ok(()), |left| refuse(on_host, left))
+}
+
 /// Whether this process was started to ignore `signal`.
 pub fn ignores(signal: i32) -> bool {
     let ignored =
@@ -64,18 +92,5 @@ mod tests {
         let total = field(Path::new("/proc/meminfo"), "MemTotal:").unwrap();
         let (_, left) = available_memory().unwrap();
         assert!(peak < total && left > Bytes::ZERO && left <= total, "{left} of {total}");
-    }
-
-    /// Small pieces, which the C library keeps when they are freed: one behind them stays in use.
-    #[test]
-    #[cfg(target_env = "gnu")]
-    fn freed_memory_is_not_resident() {
-        let pieces: Vec<Vec<u8>> = (0..16_384).map(|_| vec![1; 4000]).collect();
-        let kept = vec![1u8; 4000];
-        let before = resident().unwrap();
-        drop(pieces);
-        release_freed();
-        let after = resident().unwrap();
-        assert!(after + Bytes::mib(50) < before, "{before} before, {after} after {} bytes kept", kept.len());
     }
 }

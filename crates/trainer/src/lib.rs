@@ -22,7 +22,7 @@ pub mod layers;
 pub mod net;
 pub mod planning;
 pub mod prototxt;
-mod replay;
+pub mod run;
 pub mod snapshot;
 pub mod solver;
 pub mod spec;
@@ -33,5 +33,7 @@ pub mod time;
 
 pub use error::NetError;
 pub use net::Net;
-pub use solver::{PlanOrigin, Prepared, Solver, TrainError, TrainOptions};
+pub use planning::PlanOrigin;
+pub use run::{Run, Running};
+pub use solver::{Solver, TrainError, Training};
 pub use stop::Stop;

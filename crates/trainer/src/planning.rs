@@ -1,4 +1,4 @@
-//! From a net's kernels to installed configurations: profile, plan, install.
+//! From a net's kernels to their plan: measure what is not known, then plan.
 
 mod interruptible;
 mod record;
@@ -9,7 +9,6 @@ pub(crate) mod tests;
 use crate::{
     database::{Database, DatabaseError, Known},
     error::NetError,
-    net::Net,
     stop::Stop,
 };
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
@@ -38,7 +37,7 @@ pub struct Records {
     pub benchmark_devices: Vec<usize>,
 }
 
-pub use record::PlanRecord;
+pub use record::{PlanOrigin, PlanRecord};
 pub use source::BenchmarkDevices;
 
 /// The measurements of a run's kernels, and how long they took.
@@ -102,26 +101,12 @@ impl Planning {
         Self { stop, ..self }
     }
 
-    /// Measures what a plan of the nets' kernels with `options` needs and is not known yet: under the `adaptive`
-    /// policy what is likely to be of use under this limit.
+    /// Measures what a plan of `kernels` with `options` needs and is not known yet: under the `adaptive` policy what is
+    /// likely to be of use under this limit.
     ///
     /// # Errors
     /// [`NetError::Profile`], [`NetError::Stopped`].
-    pub fn profile_for(
-        &mut self,
-        nets: &mut [&mut Net],
-        options: &PlanOptions,
-        progress: impl FnMut(Progress<'_>),
-    ) -> Result<(), NetError> {
-        let kernels: Vec<Kernel> = nets.iter_mut().flat_map(|net| net.kernels()).collect();
-        self.profile_kernels(&kernels, options, progress)
-    }
-
-    /// As [`Planning::profile_for`], of kernels that need not belong to a net.
-    ///
-    /// # Errors
-    /// [`NetError::Profile`], [`NetError::Stopped`].
-    pub fn profile_kernels(
+    pub fn complete(
         &mut self,
         kernels: &[Kernel],
         options: &PlanOptions,
@@ -163,39 +148,22 @@ impl Planning {
         self.measure(|table, profiler| planner::profile(table, kernels, &options, profiler, progress))
     }
 
-    /// Plans the kernels of `net` on what was measured, and installs the plan.
-    ///
-    /// # Errors
-    /// What the planner says of the limit, or [`NetError::Plan`] for sizes that were not measured.
-    pub fn install(&mut self, net: &mut Net, options: &PlanOptions) -> Result<Plan, NetError> {
-        let plan = self.plan(&net.kernels(), options)?;
-        net.install(&plan)?;
-        Ok(plan)
-    }
-
-    /// Plans `kernels` on what was measured.
+    /// Plans `kernels` on what was measured; each within a limit of its own, if there are `limits` (see
+    /// [`planner::plan_within`]).
     ///
     /// # Errors
     /// What the planner says of the limit, or of sizes that were not measured.
-    pub fn plan(&mut self, kernels: &[Kernel], options: &PlanOptions) -> Result<Plan, NetError> {
-        let start = Instant::now();
-        let plan = planner::plan(kernels, &self.table, options)?;
-        self.planning += start.elapsed();
-        Ok(plan)
-    }
-
-    /// Plans `kernels` on what was measured, each within a limit of its own (see [`planner::plan_within`]).
-    ///
-    /// # Errors
-    /// As [`Planning::plan`].
-    pub fn plan_within(
+    pub fn plan(
         &mut self,
         kernels: &[Kernel],
-        limits: &[Bytes],
+        limits: Option<&[Bytes]>,
         options: &PlanOptions,
     ) -> Result<Plan, NetError> {
         let start = Instant::now();
-        let plan = planner::plan_within(kernels, limits, &self.table, options)?;
+        let plan = match limits {
+            Some(limits) => planner::plan_within(kernels, limits, &self.table, options)?,
+            None => planner::plan(kernels, &self.table, options)?,
+        };
         self.planning += start.elapsed();
         Ok(plan)
     }

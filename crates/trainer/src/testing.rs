@@ -3,8 +3,8 @@
 use crate::{
     error::NetError,
     layers::BuildOptions,
-    net::{Layout, Net, NetLayout, run::Iteration},
-    solver::initialize,
+    net::{Layout, Net, NetLayout},
+    run::{MiniBatch, Run},
     spec::{NetSpec, NetState},
 };
 use cudnn_layers::conv::{ProfileOptions, cpu, cuda, profile, profiler};
@@ -17,7 +17,7 @@ use std::{
     sync::OnceLock,
     time::Duration,
 };
-use tensor::{Accumulate, Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
+use tensor::{Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
 
 /// The shortest measurements there are: tests never depend on what is fastest.
 pub(crate) fn quick_profile() -> ProfileOptions {
@@ -178,53 +178,58 @@ pub(crate) fn build_error(text: &str) -> String {
 }
 
 /// A net in an arena.
-pub(crate) struct Running {
-    pub(crate) net: Net,
-    pub(crate) layout: NetLayout,
-    pub(crate) arena: Arena,
-}
+pub(crate) struct Running(pub(crate) crate::run::Running);
 
 impl Running {
     /// `text` with every convolution undivided, in an arena that holds NaN wherever nothing has been put.
     pub(crate) fn new(text: &str) -> Self {
         let mut net = build(text).unwrap();
         let options = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
-        Forced::IMPLICIT_GEMM.install(&mut net, &options);
-        Self::in_layout(net, |_, layout| (layout.nets[0].clone(), layout.len))
+        let plan = Forced::IMPLICIT_GEMM.install(&mut net, &options);
+        Self::in_layout(net, plan, |_, layout| layout)
     }
 
     /// `net` where `choose` puts it.
-    pub(crate) fn in_layout(net: Net, choose: impl FnOnce(&Net, &Layout) -> (NetLayout, usize)) -> Self {
-        let (layout, len) = choose(&net, &Layout::new(&[&net], false));
-        let mut arena = Arena::on(net.device(), len).unwrap();
-        arena.set(arena.all(), 0xff).unwrap();
-        initialize(&net, &layout, &mut arena, 1).unwrap();
-        Self { net, layout, arena }
+    pub(crate) fn in_layout(net: Net, plan: Plan, choose: impl FnOnce(&[Net], Layout) -> Layout) -> Self {
+        let run = Run::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
+        let mut running = run.start(1).unwrap();
+        let all = running.arena_mut().all();
+        running.arena_mut().set(all, 0xff).unwrap();
+        running.initialize(1).unwrap();
+        let params = running.layout().nets[0].params.clone();
+        let histories = params.iter().filter_map(|spans| spans.history);
+        histories.for_each(|history| running.arena_mut().set(history, 0).unwrap());
+        Self(running)
+    }
+
+    pub(crate) fn net(&self) -> &Net {
+        &self.0.nets()[0]
+    }
+
+    pub(crate) fn layout(&self) -> &NetLayout {
+        &self.0.layout().nets[0]
     }
 
     /// Forward and backward; returns the loss.
     pub(crate) fn iterate(&mut self, number: u64) -> f64 {
-        let iteration = Iteration { number, accumulate: Accumulate::Replace };
-        self.net.forward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
-        let loss = self.net.loss(&self.layout, &self.arena).unwrap();
-        self.net.backward(&self.layout, &mut self.arena, iteration, |_| Ok(())).unwrap();
-        loss
+        self.0.iterate(0, MiniBatch::new(number)).unwrap();
+        self.0.loss(0).unwrap()
     }
 
     /// Adds `step` to an element of a parameter.
     pub(crate) fn move_parameter(&mut self, name: &str, element: usize, step: f32) {
-        let index = self.net.graph().params.iter().position(|param| param.name == name);
+        let index = self.net().graph().params.iter().position(|param| param.name == name);
         let index = index.unwrap_or_else(|| panic!("there is no {name}"));
-        let span = self.layout.params[index].data;
-        let mut moved = self.arena.read::<f32>(span).unwrap().into_owned();
+        let span = self.layout().params[index].data;
+        let mut moved = self.0.read::<f32>(span).unwrap().into_owned();
         moved[element] += step;
-        set(&mut self.arena, span, |values| values.copy_from_slice(&moved));
+        set(self.0.arena_mut(), span, |values| values.copy_from_slice(&moved));
     }
 
     /// The gradients of all trained parameters, by name.
     pub(crate) fn gradients(&self) -> Vec<(String, Vec<f32>)> {
-        let params = self.net.graph().params.iter().zip(&self.layout.params);
-        let gradient = |span| self.arena.read(span).unwrap().into_owned();
+        let params = self.net().graph().params.iter().zip(&self.layout().params);
+        let gradient = |span| self.0.read(span).unwrap().into_owned();
         params.filter_map(|(param, spans)| Some((param.name.clone(), gradient(spans.diff?)))).collect()
     }
 

@@ -5,19 +5,14 @@ mod tests;
 
 use crate::{
     error::NetError,
-    net::{
-        Layout, MemoryReport, Net,
-        run::Iteration,
-        schedule::{Pass, Step},
-    },
-    replay,
-    solver::{initialize, update_parameters},
+    net::Net,
+    run::{MiniBatch, Run, Running, Update},
 };
 use cudnn_layers::{conv::ConvOp, sgd};
-use planner::Plan;
+use memory::Action;
 use serde::Serialize;
 use std::collections::HashMap;
-use tensor::{Accumulate, Arena, Mark};
+use tensor::{Accumulate, Device, Mark};
 
 /// Average times of one layer, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,169 +78,120 @@ impl TimeReport {
     }
 }
 
-/// A net ready to be timed, with the plan that is installed in it.
-pub struct Timing {
-    net: Net,
-    plan: Plan,
-    layout: Layout,
-}
-
-impl Timing {
-    /// Lays out `net`, in which `plan` is installed. Nothing is allocated yet.
-    pub fn new(net: Net, plan: Plan) -> Self {
-        let layout = Layout::new(&[&net], true);
-        Self { net, plan, layout }
-    }
-
-    /// The memory that the run will take.
-    pub fn memory(&self) -> &MemoryReport {
-        &self.layout.report
-    }
-
-    /// The installed plan.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The net.
-    pub fn net(&self) -> &Net {
-        &self.net
-    }
-
-    /// Allocates, runs one iteration unmeasured, then `iterations` with measurement, telling `observe` the time of each in
-    /// milliseconds. Gives the net back, to be timed under another plan.
-    ///
-    /// # Errors
-    /// What a layer reports of its data; a GPU that is out of memory or lost.
-    pub fn run(
-        mut self,
-        iterations: usize,
-        seed: u64,
-        mut observe: impl FnMut(usize, f64) + Send,
-    ) -> Result<(TimeReport, Net), NetError> {
-        let device = self.net.device().clone();
-        let before = device.bytes_in_use()?;
-        let mut arena = Arena::on(&device, self.layout.len)?;
-        self.net.enter_arena();
-        initialize(&self.net, &self.layout.nets[0], &mut arena, seed)?;
-        self.net.time_kernels(true);
-        let mut report = device.run(|| self.measure(&mut arena, iterations, &mut observe))?;
-        report.gpu_bytes =
-            device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
-        Ok((report, self.net))
-    }
-
-    fn measure(
-        &mut self,
-        arena: &mut Arena,
-        iterations: usize,
-        observe: &mut dyn FnMut(usize, f64),
-    ) -> Result<TimeReport, NetError> {
-        self.iteration(arena, 0)?;
-        let initial_loss = self.net.loss(&self.layout.nets[0], arena)?;
-        let mut clock = Clock::new(self.net.graph().nodes.len());
-        let mut before: Option<Marks> = None;
-        for number in 1..=iterations as u64 {
-            // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
-            let marks = self.iteration(arena, number)?;
-            if let Some(before) = before.replace(marks) {
-                observe(clock.iterations_ms.len(), clock.add(before)?);
-            }
-        }
-        if let Some(last) = before {
+/// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe` the
+/// time of each in milliseconds; on a GPU as many more that are replayed, as in training. Gives the net back, to be timed
+/// under another plan.
+///
+/// # Errors
+/// What a layer reports of its data; a GPU that is out of memory or lost.
+pub fn time(
+    run: Run,
+    iterations: usize,
+    seed: u64,
+    mut observe: impl FnMut(usize, f64),
+) -> Result<(TimeReport, Net), NetError> {
+    let device = run.nets()[0].device().clone();
+    let before = device.bytes_in_use()?;
+    let mut running = run.start(seed)?;
+    running.nets_mut()[0].time_kernels(true);
+    timed(&mut running, 0)?;
+    let initial_loss = running.loss(0)?;
+    let mut clock = Clock::new(running.nets()[0].graph().nodes.len());
+    let mut before_last: Option<Marks> = None;
+    for number in 1..=iterations as u64 {
+        // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
+        let marks = timed(&mut running, number)?;
+        if let Some(last) = before_last.replace(marks) {
             observe(clock.iterations_ms.len(), clock.add(last)?);
         }
-        self.net.check()?;
-        let replayed_ms = self.replay(arena, iterations)?;
-        Ok(self.report(clock, initial_loss, replayed_ms))
     }
-
-    fn replay(&mut self, arena: &mut Arena, iterations: usize) -> Result<Vec<f64>, NetError> {
-        let device = self.net.device().clone();
-        self.net.time_kernels(false);
-        replay::timed(&device, arena, iterations, |arena| {
-            let layout = &self.layout.nets[0];
-            let iteration = Iteration { number: 0, accumulate: Accumulate::Replace };
-            self.net.forward(layout, arena, iteration, |_| Ok(()))?;
-            self.net.backward(layout, arena, iteration, |_| Ok(()))?;
-            self.update(arena);
-            Ok(())
-        })
+    if let Some(last) = before_last {
+        observe(clock.iterations_ms.len(), clock.add(last)?);
     }
+    running.nets()[0].check()?;
+    running.nets_mut()[0].time_kernels(false);
+    let replayed_ms = replayed(&mut running, iterations)?;
+    let mut report = report(&running, clock, initial_loss, replayed_ms);
+    report.gpu_bytes = device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
+    let net = running.into_nets().pop().expect("one net is timed");
+    Ok((report, net))
+}
 
-    /// Forward, backward and update.
-    fn iteration(&mut self, arena: &mut Arena, number: u64) -> Result<Marks, NetError> {
-        let layout = &self.layout.nets[0];
-        let iteration = Iteration { number, accumulate: Accumulate::Replace };
-        let device = self.net.device().clone();
-        let mut steps = Vec::with_capacity(layout.schedule.steps.len());
-        let mut observe = |step| {
-            steps.push((step, device.mark()?));
-            Ok(())
-        };
-        let start = device.mark()?;
-        self.net.forward(layout, arena, iteration, &mut observe)?;
-        let forward = device.mark()?;
-        self.net.backward(layout, arena, iteration, &mut observe)?;
-        let backward = device.mark()?;
-        self.update(arena);
-        let update = device.mark()?;
-        Ok(Marks { start, forward, backward, update, steps, kernels: self.net.take_kernel_marks() })
+/// An iteration with its update at a learning rate of zero: all its work, and weights that stay what they are.
+fn iteration<'a>(number: u64) -> MiniBatch<'a> {
+    let regularization = sgd::Regularization::L2;
+    let rule = sgd::Rule { momentum: 0.9, regularization, clip: None, mini_batches: 1 };
+    let update = Some(Update { rule, weight_decay: 5e-4, rate: 0.0 });
+    MiniBatch { number, accumulate: Accumulate::Replace, update, observer: None }
+}
+
+/// Forward, backward and update, marked action by action.
+fn timed(running: &mut Running, number: u64) -> Result<Marks, NetError> {
+    let device = running.device().clone();
+    let mut actions = Vec::with_capacity(running.layout().nets[0].places.schedule.actions.len());
+    let start = device.mark()?;
+    let mut observer = |action| {
+        actions.push((action, device.mark()?));
+        Ok(())
+    };
+    running.iterate(0, MiniBatch { observer: Some(&mut observer), ..iteration(number) })?;
+    Ok(Marks { start, actions, kernels: running.nets_mut()[0].take_kernel_marks() })
+}
+
+/// Iterations as a training runs them, in milliseconds each. None on a processor, which records nothing.
+fn replayed(running: &mut Running, iterations: usize) -> Result<Vec<f64>, NetError> {
+    let device = running.device().clone();
+    if matches!(device, Device::Cpu(_)) {
+        return Ok(Vec::new());
     }
-
-    /// The update of training at a learning rate of zero: all its work, and weights that stay what they are.
-    fn update(&self, arena: &mut Arena) {
-        let update = sgd::Update {
-            rate: 0.0,
-            momentum: 0.9,
-            gradient_scale: 1.0,
-            decay: 5e-4,
-            regularization: sgd::Regularization::L2,
-        };
-        let params = &self.layout.nets[0].params;
-        update_parameters(self.net.device(), arena, params.iter().map(|spans| (update, spans)));
+    // One to be done as it is and one to be recorded.
+    (0..2).try_for_each(|number| running.iterate(0, iteration(number)))?;
+    let mut marks = vec![device.mark()?];
+    for number in 0..iterations as u64 {
+        running.iterate(0, iteration(number))?;
+        marks.push(device.mark()?);
     }
+    running.nets()[0].check()?;
+    marks.windows(2).map(|pair| Ok(pair[0].ms_until(&pair[1])?)).collect()
+}
 
-    fn report(&self, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
-        let Clock { layers, kernels, iterations_ms, forward_ms, backward_ms, update_ms } = clock;
-        let average = |total: f64| total / iterations_ms.len().max(1) as f64;
-        let nodes = &self.net.graph().nodes;
-        let layers = nodes.iter().zip(&layers).map(|(node, &[forward, backward])| LayerTime {
-            name: node.name.clone(),
-            type_name: node.type_name,
-            forward_ms: average(forward),
-            backward_ms: average(backward),
-        });
-        let kernels = self.plan.kernels.iter().map(|planned| {
-            let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
-            let node = nodes.iter().position(|node| node.name == *layer);
-            let times = node.and_then(|node| kernels.get(&(node, op))).cloned().unwrap_or_default();
-            let (planned_ms, measured_ms) = (planned.time_ms(), median(times));
-            KernelTime { layer: layer.clone(), op, planned_ms, measured_ms }
-        });
-        TimeReport {
-            initial_loss,
-            layers: layers.collect(),
-            fused_relus: self.net.fused_relus(),
-            kernels: kernels.collect(),
-            forward_ms: average(forward_ms),
-            backward_ms: average(backward_ms),
-            update_ms: self.net.is_training().then(|| average(update_ms)),
-            replayed_ms,
-            gpu_bytes: None,
-            iterations_ms,
-        }
+fn report(running: &Running, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
+    let Clock { layers, kernels, iterations_ms, forward_ms, backward_ms, update_ms } = clock;
+    let average = |total: f64| total / iterations_ms.len().max(1) as f64;
+    let net = &running.nets()[0];
+    let nodes = &net.graph().nodes;
+    let layers = nodes.iter().zip(&layers).map(|(node, &[forward, backward])| LayerTime {
+        name: node.name.clone(),
+        type_name: node.type_name,
+        forward_ms: average(forward),
+        backward_ms: average(backward),
+    });
+    let kernels = running.plans()[0].kernels.iter().map(|planned| {
+        let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
+        let node = nodes.iter().position(|node| node.name == *layer);
+        let times = node.and_then(|node| kernels.get(&(node, op))).cloned().unwrap_or_default();
+        let (planned_ms, measured_ms) = (planned.time_ms(), median(times));
+        KernelTime { layer: layer.clone(), op, planned_ms, measured_ms }
+    });
+    TimeReport {
+        initial_loss,
+        layers: layers.collect(),
+        fused_relus: net.fused_relus(),
+        kernels: kernels.collect(),
+        forward_ms: average(forward_ms),
+        backward_ms: average(backward_ms),
+        update_ms: net.is_training().then(|| average(update_ms)),
+        replayed_ms,
+        gpu_bytes: None,
+        iterations_ms,
     }
 }
 
 /// The points of one iteration, read once the device has reached them.
 struct Marks {
     start: Mark,
-    /// The ends of the steps, forward before backward.
-    steps: Vec<(Step, Mark)>,
-    forward: Mark,
-    backward: Mark,
-    update: Mark,
+    /// The ends of the actions.
+    actions: Vec<(Action, Mark)>,
     kernels: Vec<(usize, ConvOp, [Mark; 2])>,
 }
 
@@ -275,25 +221,34 @@ impl Clock {
 
     /// Reads one iteration and returns its time without the update, as Caffe counts.
     fn add(&mut self, marks: Marks) -> Result<f64, NetError> {
-        let Marks { start, steps, forward, backward, update, kernels } = marks;
-        let (mut forward_from, mut backward_from) = (&start, &forward);
-        for (step, end) in &steps {
-            let (pass, from) = match step.pass {
-                Pass::Forward => (0, &mut forward_from),
-                Pass::Backward => (1, &mut backward_from),
-            };
-            self.layers[step.node][pass] += from.ms_until(end)?;
-            *from = end;
+        let Marks { start, actions, kernels } = marks;
+        let (mut from, mut both_ms) = (&start, 0.0);
+        for (action, end) in &actions {
+            let ms = from.ms_until(end)?;
+            from = end;
+            match *action {
+                Action::Update => {
+                    self.update_ms += ms;
+                    continue;
+                }
+                Action::Forward(node) => {
+                    self.layers[node][0] += ms;
+                    self.forward_ms += ms;
+                }
+                Action::Backward(node) | Action::Recompute(node) => {
+                    self.layers[node][1] += ms;
+                    self.backward_ms += ms;
+                }
+                // A copy runs beside the rest: launching it takes next to nothing.
+                Action::Offload(_) | Action::Prefetch(_) => {}
+            }
+            both_ms += ms;
         }
         for (node, op, [start, end]) in kernels {
             self.kernels.entry((node, op)).or_default().push(start.ms_until(&end)?);
         }
-        self.forward_ms += start.ms_until(&forward)?;
-        self.backward_ms += forward.ms_until(&backward)?;
-        self.update_ms += backward.ms_until(&update)?;
-        let both = start.ms_until(&backward)?;
-        self.iterations_ms.push(both);
-        Ok(both)
+        self.iterations_ms.push(both_ms);
+        Ok(both_ms)
     }
 }
 

@@ -8,7 +8,7 @@ use counting::measured;
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
 use tensor::{Cpu, Device};
-use trainer::{Prepared, Solver, TrainOptions, spec::SolverSpec};
+use trainer::{Run, Solver, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec};
 
 /// Small lists (of views, of spans) are allowed; anything that grows with a blob is not.
 const LARGE: usize = 4096;
@@ -45,18 +45,17 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
     let plan =
         PlanOptions { batch_size_policy, workspace_policy, limit: Bytes::mib(16), ..PlanOptions::default() };
     let device = Device::Cpu(Cpu::new(2));
-    let options = TrainOptions {
-        plan,
-        profile: ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::on(&device) },
-        device,
-        records: Default::default(),
-        synthetic: None,
-        mini_batch: None,
-        seed: 1,
-        recorded: None,
-        stop: Default::default(),
-    };
-    Prepared::new(spec, &options, |_| ()).unwrap().start().unwrap()
+    let profile = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::on(&device) };
+    let mut planning = Planning::new(&device, profile);
+    let build = BuildOptions { device, seed: 1, synthetic: None };
+    let (training, mut nets) = Training::build(spec, &build, None).unwrap();
+    let mut plans = Vec::new();
+    for net in &mut nets {
+        let kernels = net.kernels();
+        planning.complete(&kernels, &plan, |_| ()).unwrap();
+        plans.push(planning.plan(&kernels, None, &plan).unwrap());
+    }
+    training.start(Run::lay_out(nets, plans, true).unwrap()).unwrap()
 }
 
 #[test]

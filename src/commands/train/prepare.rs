@@ -6,20 +6,16 @@ use crate::{
     args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
         Notes,
-        setup::{check_memory, scaled_to, synthetic, warn},
-        verify::verify,
+        origin::Origin,
+        setup::{Session, announce, scaled_to, synthetic, warn},
     },
-    device::DeviceReport,
-    progress::ProfileBar,
-    report::{DataReport, Header, MemoryEstimate, NetReport, PlanReport},
+    report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport},
 };
-use cudnn_layers::conv::ProfileOptions;
-use planner::Bytes;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tensor::Device;
+use planner::{Bytes, Plan};
+use std::time::{SystemTime, UNIX_EPOCH};
 use trainer::{
-    Net, PlanOrigin, Prepared, Solver, Stop, TrainOptions,
-    layers::SyntheticData,
+    Net, PlanOrigin, Solver, Training,
+    layers::BuildOptions,
     planning::PlanRecord,
     snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights, recorded_plans},
     solver::Changes,
@@ -32,14 +28,26 @@ struct Resumed {
     plans: Option<PlanRecord>,
 }
 
-/// Reads the solver, makes sure of the place for its snapshots, builds and plans its nets, and prints the header.
+/// A training that is ready to begin, and what was said of it.
+pub(super) struct Prepared {
+    pub(super) solver: Solver,
+    pub(super) header: Header,
+    pub(super) memory: MemoryEstimate,
+    pub(super) plan: PlanReport,
+    pub(super) budget: Option<BudgetReport>,
+    pub(super) averages: MovingAverages,
+    /// As long as this is there, no other training writes snapshots to the same place.
+    pub(super) _place: Option<SnapshotPlace>,
+}
+
+/// Reads the solver, makes sure of the place for its snapshots, builds its nets, prints the header, plans and begins.
 pub(super) fn prepare(
     args: &TrainArgs,
     notes: &Notes,
-    stop: &Stop,
+    at_start: Option<Bytes>,
     console: &mut Console,
-) -> Result<(Prepared, Header, MovingAverages, Option<SnapshotPlace>), Error> {
-    let device = args.run.device()?;
+) -> Result<Prepared, Error> {
+    let origin = Origin::device(&args.run, &args.planning.measuring)?;
     let resumed = resumed(args)?;
     let spec = solver_spec(args, resumed.as_ref())?;
     check_start(args, resumed.as_ref(), &spec)?;
@@ -47,46 +55,47 @@ pub(super) fn prepare(
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
-    let mini_batch = args.batch.or(net.mini_batch()).unwrap_or(1);
-    let scaled_to = scaled_to(matches!(device, Device::Cuda(_)), mini_batch);
-    let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.clone());
-    let before = recorded.as_ref().and_then(|record| Some(&record.plans.first()?.options));
-    let plan = args.planning.options(scaled_to, before)?;
-    let synthetic = synthetic(&args.run, &net);
-    let tests = test_nets(&spec)?;
+    let scaled_to = scaled_to(origin.on_gpu(), args.batch.or(net.mini_batch()).unwrap_or(1));
+    let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.as_ref());
+    let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
+    let options = args.planning.options(scaled_to, before)?;
     let mut notes = notes.0.clone();
-    notes.extend(args.planning.limit_note(&plan, scaled_to));
+    notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
-    let options = TrainOptions {
-        device: device.clone(),
-        plan,
-        profile: ProfileOptions::on(&device),
-        records: args.planning.measuring.records_of(&device)?,
-        synthetic,
-        mini_batch: args.batch,
-        seed: seed(args),
-        recorded,
-        stop: stop.clone(),
-    };
-    let (start, mut bar) = (Instant::now(), ProfileBar::default());
-    let prepared = Prepared::new(spec, &options, |progress| bar.show(progress))?;
-    let seconds = start.elapsed().as_secs_f64();
-    warnings.extend(prepared.warnings().iter().inspect(|warning| console.warn(warning)).cloned());
+    let (synthetic, tests) = (synthetic(&args.run, &net)?, test_nets(&spec)?);
+    let build = BuildOptions { device: origin.device.clone(), seed: seed(args), synthetic };
+    let (training, mut nets) = Training::build(spec, &build, args.batch)?;
+    let (plans, plan_origin) = recorded.map(|record| record.plans(&mut nets, &options)).unwrap_or_default();
     if let Some(Resumed { state, .. }) = &resumed {
-        let changes = prepared.changes_since(state);
-        notes.push(origin_note(&prepared, &changes));
+        let changes = training.changes_since(&nets, state);
+        notes.push(origin_note(plans.first().and_then(Option::as_ref), &plan_origin, &changes));
         notes.extend(changes_note(&changes));
     }
-    warnings.extend(data_warnings(&prepared).into_iter().inspect(|warning| console.warn(warning)));
-    let mut header = header(notes, (&net, &prepared), synthetic, DeviceReport::new(&device), warnings);
-    let tests = tests.iter().zip(prepared.tests());
-    header.net.test_data = tests.map(|(spec, net)| DataReport::new(spec, net, synthetic)).collect();
+    notes.push(format!("seed {}", training.seed()));
+    warnings.extend(data_warnings(&nets).into_iter().inspect(|warning| console.warn(warning)));
+    let kernels = nets[0].kernels().len();
+    let mut report = NetReport::new(&net, &nets[0], kernels, synthetic);
+    let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
+    report.test_data = test_data.collect();
+    let device = origin.report();
+    let header = Header { command: "train", device, recorded: None, net: report, warnings, notes };
+    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
     console.text(&header)?;
-    console.text(format!(
-        "  prepared    in {seconds:.1} s: nets built, kernels measured, planned and laid out"
-    ))?;
-    Ok((prepared, header, MovingAverages::of(&net), place))
+    session.profile(&plans, console)?;
+    let (plans, budget) = session.plan(plans)?;
+    let (run, mut memory) = session.lay_out(plans, console)?;
+    if args.snapshot.is_some() {
+        memory = memory.restoring();
+    }
+    let plan = announce(&run.plans()[0], &memory, console)?;
+    if let Some(budget) = &budget {
+        console.text(format!("{budget}\n"))?;
+    }
+    let mut solver = training.start(run)?;
+    start_from(args, &mut solver)?;
+    let averages = MovingAverages::of(&net);
+    Ok(Prepared { solver, header, memory, plan, budget, averages, _place: place })
 }
 
 /// The nets that the solver tests with.
@@ -95,8 +104,8 @@ fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
 }
 
 /// What is wrong with the data as a whole.
-fn data_warnings(prepared: &Prepared) -> Vec<String> {
-    let by_class = prepared.net().data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
+fn data_warnings(nets: &[Net]) -> Vec<String> {
+    let by_class = nets[0].data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
         format!(
             "layer '{layer}' reads its {} images class by class, so that a mini-batch holds few of the {} classes and \
              training hardly works; ImageData mixes them with `shuffle: true`",
@@ -104,8 +113,8 @@ fn data_warnings(prepared: &Prepared) -> Vec<String> {
         )
     });
     let names = |net: &Net| net.data().next().map(|(_, data)| data.class_names).unwrap_or_default();
-    let trained = names(prepared.net());
-    let strangers = prepared.tests().iter().map(names).filter_map(|tested| {
+    let trained = names(&nets[0]);
+    let strangers = nets[1..].iter().map(names).filter_map(|tested| {
         let only_in = |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name)).cloned();
         let both = !trained.is_empty() && !tested.is_empty();
         let stranger = only_in(&tested, &trained).or_else(|| only_in(&trained, &tested)).filter(|_| both)?;
@@ -117,24 +126,11 @@ fn data_warnings(prepared: &Prepared) -> Vec<String> {
     by_class.chain(strangers).collect()
 }
 
-fn header(
-    mut notes: Vec<String>,
-    (spec, prepared): (&NetSpec, &Prepared),
-    synthetic: Option<SyntheticData>,
-    device: DeviceReport,
-    warnings: Vec<String>,
-) -> Header {
-    notes.push(format!("seed {}", prepared.seed()));
-    let kernels = prepared.plans()[0].kernels.len();
-    let net = NetReport::new(spec, prepared.net(), kernels, synthetic);
-    Header { command: "train", device: Some(device), recorded: None, net, warnings, notes }
-}
-
 /// What becomes of a snapshot's plan, and whether a training that goes on does so bit by bit.
-fn origin_note(prepared: &Prepared, changes: &Changes) -> String {
-    let mut runs = prepared.plans()[0].kernels.iter().flat_map(|kernel| kernel.configuration.runs());
-    let is_exact = runs.all(|run| run.micro.deterministic);
-    match prepared.plan_origin() {
+fn origin_note(plan: Option<&Plan>, origin: &PlanOrigin, changes: &Changes) -> String {
+    let kernels = plan.iter().flat_map(|plan| &plan.kernels);
+    let is_exact = kernels.flat_map(|kernel| kernel.configuration.runs()).all(|run| run.micro.deterministic);
+    match origin {
         PlanOrigin::Recorded if !changes.recorded || !changes.is_empty() => {
             "the snapshot's plan is used, nothing is measured".to_owned()
         }
@@ -178,31 +174,6 @@ fn changes_note(changes: &Changes) -> Option<String> {
             parts.join("; ")
         )
     })
-}
-
-/// Prints the plan's policies and the memory of the run, and refuses what the machine cannot hold.
-pub(super) fn announce(
-    args: &TrainArgs,
-    prepared: &Prepared,
-    at_start: Option<Bytes>,
-    console: &mut Console,
-) -> Result<(MemoryEstimate, PlanReport), Error> {
-    let device = prepared.net().device();
-    if args.planning.verify {
-        prepared.plans().iter().try_for_each(|plan| verify(device, plan, console))?;
-    }
-    check_memory(device, prepared.memory(), at_start)?;
-    let plan = PlanReport::new(&prepared.plans()[0], &[]);
-    let mut memory = MemoryEstimate::new(prepared.memory(), at_start, device);
-    if args.snapshot.is_some() {
-        memory = memory.restoring();
-    }
-    console.text(format!("  plan        {}", plan.policies()))?;
-    if !plan.kernels.is_empty() {
-        console.text(format!("              {}", plan.totals()))?;
-    }
-    console.text(format!("{memory}\n"))?;
-    Ok((memory, plan))
 }
 
 /// The solver file, with what the command line says in its place.
@@ -256,7 +227,7 @@ fn seed(args: &TrainArgs) -> u64 {
     args.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
 }
 
-pub(super) fn start_from(args: &TrainArgs, solver: &mut Solver) -> Result<(), Error> {
+fn start_from(args: &TrainArgs, solver: &mut Solver) -> Result<(), Error> {
     if let Some(weights) = &args.weights {
         solver.load_weights(weights)?;
     }

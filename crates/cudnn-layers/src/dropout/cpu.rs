@@ -1,6 +1,6 @@
 //! Dropout on the CPU: two rounds of a 32-bit hash per element cost less than the memory traffic of a stored mask.
 
-use super::Dropout;
+use super::{Dropout, mix64};
 use crate::cpu_loops::{for_each_element_run, put};
 use tensor::{Accumulate, Cpu};
 
@@ -15,21 +15,38 @@ fn mix32(value: u32) -> u32 {
 /// Elements whose factors are computed together: a loop of fixed length without branches, which vectorises.
 const BLOCK: usize = 256;
 
-/// The factors, `scale` or 0, of the elements from `start` on; a task never straddles a multiple of 2^32. Keying both rounds
-/// keeps the masks of two iterations from being rearrangements of each other.
-#[inline(always)]
-fn factors(dropout: &Dropout, start: usize) -> [f32; BLOCK] {
-    let (scale, threshold) = (dropout.scale(), dropout.threshold());
-    let [first, second] = dropout.keys(start as u64 >> 32);
-    let mut factors = [0.0; BLOCK];
-    for (lane, factor) in (0..BLOCK as u32).zip(&mut factors) {
-        let hash = mix32(mix32((start as u32).wrapping_add(lane) ^ first) ^ second);
-        *factor = if hash >= threshold { scale } else { 0.0 };
-    }
-    factors
+/// What the factors of one iteration's elements follow from.
+#[derive(Clone, Copy)]
+struct Mask {
+    scale: f32,
+    threshold: u32,
+    key: u64,
 }
 
-pub(super) fn apply(cpu: &Cpu, dropout: &Dropout, from: &[f32], to: &mut [f32], accumulate: Accumulate) {
+impl Mask {
+    fn new(dropout: &Dropout<'_>) -> Self {
+        let iteration: u64 = bytemuck::pod_read_unaligned(dropout.iteration.host::<u8>());
+        let key = mix64(mix64(dropout.seed) ^ iteration);
+        Self { scale: dropout.scale(), threshold: dropout.threshold(), key }
+    }
+
+    /// The factors, `scale` or 0, of the elements from `start` on; a task never straddles a multiple of 2^32. Keying both
+    /// rounds keeps the masks of two iterations from being rearrangements of each other.
+    #[inline(always)]
+    fn factors(&self, start: usize) -> [f32; BLOCK] {
+        let keys = mix64(self.key ^ (start as u64 >> 32));
+        let [first, second] = [keys as u32, (keys >> 32) as u32];
+        let mut factors = [0.0; BLOCK];
+        for (lane, factor) in (0..BLOCK as u32).zip(&mut factors) {
+            let hash = mix32(mix32((start as u32).wrapping_add(lane) ^ first) ^ second);
+            *factor = if hash >= self.threshold { self.scale } else { 0.0 };
+        }
+        factors
+    }
+}
+
+pub(super) fn apply(cpu: &Cpu, dropout: &Dropout<'_>, from: &[f32], to: &mut [f32], accumulate: Accumulate) {
+    let mask = Mask::new(dropout);
     for_each_element_run(
         cpu,
         [to],
@@ -37,7 +54,7 @@ pub(super) fn apply(cpu: &Cpu, dropout: &Dropout, from: &[f32], to: &mut [f32], 
         |range, [to]| {
             let blocks = to.chunks_mut(BLOCK).zip(from[range.clone()].chunks(BLOCK));
             for (start, (to, from)) in range.step_by(BLOCK).zip(blocks) {
-                let factors = factors(dropout, start);
+                let factors = mask.factors(start);
                 let elements = to.iter_mut().zip(from).zip(&factors);
                 elements.for_each(|((to, &from), &factor)| put(accumulate, to, from * factor));
             }
@@ -45,14 +62,15 @@ pub(super) fn apply(cpu: &Cpu, dropout: &Dropout, from: &[f32], to: &mut [f32], 
     );
 }
 
-pub(super) fn apply_in_place(cpu: &Cpu, dropout: &Dropout, elements: &mut [f32]) {
+pub(super) fn apply_in_place(cpu: &Cpu, dropout: &Dropout<'_>, elements: &mut [f32]) {
+    let mask = Mask::new(dropout);
     for_each_element_run(
         cpu,
         [elements],
         #[inline(always)]
         |range, [elements]| {
             for (start, elements) in range.step_by(BLOCK).zip(elements.chunks_mut(BLOCK)) {
-                let factors = factors(dropout, start);
+                let factors = mask.factors(start);
                 elements.iter_mut().zip(&factors).for_each(|(element, &factor)| *element *= factor);
             }
         },

@@ -1,4 +1,4 @@
-// Dropout: the mask is a hash of the element's number, the same on every device.
+// Dropout: the mask is a hash of seed, iteration and the element's number, the same on every device.
 
 /// Chris Wellons' `lowbias32`, as in cpu.rs.
 __device__ __forceinline__ u32 mix(u32 value) {
@@ -7,11 +7,20 @@ __device__ __forceinline__ u32 mix(u32 value) {
     return value ^ (value >> 16);
 }
 
-/// At most 2^32 elements, whose keys the host draws. `x` may be null: in place.
-extern "C" __global__ void dropout(u32 first_key, u32 second_key, u32 threshold, float scale, const float* x, float* y,
+/// As in mod.rs.
+__device__ __forceinline__ u64 mix64(u64 value) {
+    value += 0x9e3779b97f4a7c15;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return value ^ (value >> 31);
+}
+
+/// `seed` is mixed already. `x` may be null: in place. No tile straddles a multiple of 2^32, so a block has one pair of keys.
+extern "C" __global__ void dropout(u64 seed, const u64* iteration, u32 threshold, float scale, const float* x, float* y,
                                    int add, u64 len) {
+    u64 keys = mix64(mix64(seed ^ *iteration) ^ (u64(blockIdx.x) * TILE >> 32));
     map({x ? x : y}, y, add, len, [=](const float (&in)[1], u64 i) {
-        u32 hash = mix(mix(u32(i) ^ first_key) ^ second_key);
+        u32 hash = mix(mix(u32(i) ^ u32(keys)) ^ u32(keys >> 32));
         return in[0] * (hash >= threshold ? scale : 0.0f);
     });
 }

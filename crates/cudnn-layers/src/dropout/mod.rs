@@ -12,17 +12,18 @@ mod tests;
 use tensor::{Accumulate, Device, View, ViewMut};
 
 /// Which elements are dropped.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Dropout {
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout<'a> {
     /// Probability of being dropped, in `[0, 1)`.
     pub ratio: f32,
     /// Identifies the layer (and the training run).
     pub seed: u64,
-    /// The iteration, so that every one draws another mask.
-    pub iteration: u64,
+    /// The iteration's number, so that every one draws another mask: the bytes of a `u64` in the device's memory, where
+    /// recorded work reads it anew ([`tensor::Setting`]).
+    pub iteration: View<'a>,
 }
 
-impl Dropout {
+impl Dropout<'_> {
     /// What a survivor is multiplied by.
     pub fn scale(&self) -> f32 {
         1.0 / (1.0 - self.ratio)
@@ -33,10 +34,9 @@ impl Dropout {
         (f64::from(self.ratio) * 2.0f64.powi(32)) as u32
     }
 
-    /// Keys of the hash for the `block`-th run of 2^32 elements.
-    fn keys(&self, block: u64) -> [u32; 2] {
-        let mixed = mix64(mix64(mix64(self.seed) ^ self.iteration) ^ block);
-        [mixed as u32, (mixed >> 32) as u32]
+    fn check(&self, left: usize, right: usize) {
+        assert_eq!(left, right, "operands of a dropout have one length");
+        assert!((0.0..1.0).contains(&self.ratio), "a dropout ratio of {} lies outside [0, 1)", self.ratio);
     }
 }
 
@@ -52,13 +52,13 @@ fn mix64(value: u64) -> u64 {
 ///
 /// # Panics
 /// If lengths differ or the ratio lies outside `[0, 1)`, as in all functions of this module.
-pub fn forward(device: &Device, dropout: &Dropout, x: View<'_>, y: ViewMut<'_>) {
+pub fn forward(device: &Device, dropout: &Dropout<'_>, x: View<'_>, y: ViewMut<'_>) {
     backward(device, dropout, x, y, Accumulate::Replace);
 }
 
 /// As [`forward`] where `y` overwrites `x`.
-pub fn forward_in_place(device: &Device, dropout: &Dropout, mut xy: ViewMut<'_>) {
-    check(dropout, xy.len(), xy.len());
+pub fn forward_in_place(device: &Device, dropout: &Dropout<'_>, mut xy: ViewMut<'_>) {
+    dropout.check(xy.len(), xy.len());
     match device {
         Device::Cpu(cpu) => cpu::apply_in_place(cpu, dropout, xy.host()),
         Device::Cuda(cuda) => cuda::apply(cuda, dropout, None, xy, Accumulate::Replace),
@@ -68,12 +68,12 @@ pub fn forward_in_place(device: &Device, dropout: &Dropout, mut xy: ViewMut<'_>)
 /// `dx (+)= dy * scale` where the element survived, `dy * 0` elsewhere: the same map as [`forward`].
 pub fn backward(
     device: &Device,
-    dropout: &Dropout,
+    dropout: &Dropout<'_>,
     dy: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    check(dropout, dy.len(), dx.len());
+    dropout.check(dy.len(), dx.len());
     match device {
         Device::Cpu(cpu) => cpu::apply(cpu, dropout, dy.host(), dx.host(), accumulate),
         Device::Cuda(cuda) => cuda::apply(cuda, dropout, Some(dy), dx, accumulate),
@@ -81,11 +81,6 @@ pub fn backward(
 }
 
 /// As [`backward`] where `dx` overwrites `dy`.
-pub fn backward_in_place(device: &Device, dropout: &Dropout, dxy: ViewMut<'_>) {
+pub fn backward_in_place(device: &Device, dropout: &Dropout<'_>, dxy: ViewMut<'_>) {
     forward_in_place(device, dropout, dxy);
-}
-
-fn check(dropout: &Dropout, left: usize, right: usize) {
-    assert_eq!(left, right, "operands of a dropout have one length");
-    assert!((0.0..1.0).contains(&dropout.ratio), "a dropout ratio of {} lies outside [0, 1)", dropout.ratio);
 }

@@ -2,13 +2,32 @@
 
 use super::*;
 use crate::testing::{TestDevice, on_every_device};
-use tensor::testing::random;
+use tensor::{Setting, testing::random};
 
-const DROPOUT: Dropout = Dropout { ratio: 0.5, seed: 7, iteration: 3 };
+/// A dropout whose iteration's number is not on a device yet.
+#[derive(Clone, Copy)]
+struct Case {
+    ratio: f32,
+    seed: u64,
+    iteration: u64,
+}
 
-fn mask(on: &TestDevice, dropout: &Dropout, len: usize) -> Vec<bool> {
-    let ones = vec![1.0; len];
-    on.run([&ones], len, |device, [x], y| forward(device, dropout, x, y)).iter().map(|&y| y != 0.0).collect()
+const CASE: Case = Case { ratio: 0.5, seed: 7, iteration: 3 };
+
+impl Case {
+    fn on(&self, device: &Device, run: impl FnOnce(&Dropout<'_>)) {
+        let mut iteration = Setting::new(device).unwrap();
+        iteration.set(self.iteration).unwrap();
+        run(&Dropout { ratio: self.ratio, seed: self.seed, iteration: iteration.view() });
+    }
+
+    fn forward(&self, on: &TestDevice, x: &[f32]) -> Vec<f32> {
+        on.run([x], x.len(), |device, [x], y| self.on(device, |dropout| forward(device, dropout, x, y)))
+    }
+
+    fn mask(&self, on: &TestDevice, len: usize) -> Vec<bool> {
+        self.forward(on, &vec![1.0; len]).iter().map(|&y| y != 0.0).collect()
+    }
 }
 
 /// Four standard deviations of a binomial count.
@@ -22,12 +41,11 @@ on_every_device! {
     fn survivors_are_scaled_and_as_many_as_asked_for(on: &TestDevice) {
         let len = 200_000;
         for ratio in [0.0, 0.1, 0.5, 0.7] {
-            let dropout = Dropout { ratio, ..DROPOUT };
+            let case = Case { ratio, ..CASE };
             let x = random(len, 1);
-            let y = on.run([&x], len, |device, [x], y| forward(device, &dropout, x, y));
-            let mask = mask(on, &dropout, len);
+            let (y, mask) = (case.forward(on, &x), case.mask(on, len));
             for ((&x, &y), &survives) in x.iter().zip(&y).zip(&mask) {
-                assert_eq!(y, if survives { x * dropout.scale() } else { 0.0 });
+                assert_eq!(y, if survives { x * (1.0 / (1.0 - ratio)) } else { 0.0 });
             }
             assert_share(mask.iter().filter(|&&survives| survives).count(), len, 1.0 - f64::from(ratio));
         }
@@ -36,15 +54,15 @@ on_every_device! {
     /// Neighbours, powers of two apart, other iterations and other seeds agree in half of the places.
     fn masks_are_uncorrelated(on: &TestDevice) {
         let len = 200_000;
-        let reference = mask(on, &DROPOUT, len);
+        let reference = CASE.mask(on, len);
         let agreement = |left: &[bool], right: &[bool]| left.iter().zip(right).filter(|(a, b)| a == b).count();
         for other in [
-            Dropout { iteration: 4, ..DROPOUT },
-            Dropout { iteration: 2, ..DROPOUT },
-            Dropout { seed: 8, ..DROPOUT },
-            Dropout { seed: 3, iteration: 7, ..DROPOUT },
+            Case { iteration: 4, ..CASE },
+            Case { iteration: 2, ..CASE },
+            Case { seed: 8, ..CASE },
+            Case { seed: 3, iteration: 7, ..CASE },
         ] {
-            assert_share(agreement(&reference, &mask(on, &other, len)), len, 0.5);
+            assert_share(agreement(&reference, &other.mask(on, len)), len, 0.5);
         }
         for shift in [1, 2, 16, 1024, 4096, 65_536] {
             assert_share(agreement(&reference[shift..], &reference[..len - shift]), len - shift, 0.5);
@@ -55,20 +73,28 @@ on_every_device! {
         let len = 100_003;
         let dy = random(len, 2);
         let dx = on.run_accumulating([&dy], len, |device, [dy], dx, accumulate| {
-            backward(device, &DROPOUT, dy, dx, accumulate);
+            CASE.on(device, |dropout| backward(device, dropout, dy, dx, accumulate));
         });
-        for ((&dx, &dy), survives) in dx.iter().zip(&dy).zip(mask(on, &DROPOUT, len)) {
+        for ((&dx, &dy), survives) in dx.iter().zip(&dy).zip(CASE.mask(on, len)) {
             assert_eq!(dx, if survives { 2.0 * dy } else { 0.0 });
         }
-        let in_place =
-            on.run_in_place([], &dy, |device, [], dxy| backward_in_place(device, &DROPOUT, dxy));
+        let in_place = on.run_in_place([], &dy, |device, [], dxy| {
+            CASE.on(device, |dropout| backward_in_place(device, dropout, dxy));
+        });
         assert_eq!(in_place, dx);
     }
 
     fn every_device_draws_the_mask_of_the_cpu(on: &TestDevice) {
         for (ratio, seed) in [(0.5, 7), (0.3, u64::MAX), (0.999, 1 << 40)] {
-            let dropout = Dropout { ratio, seed, iteration: 1 << 33 };
-            assert_eq!(mask(on, &dropout, 50_001), mask(&TestDevice::Cpu, &dropout, 50_001));
+            let case = Case { ratio, seed, iteration: 1 << 33 };
+            assert_eq!(case.mask(on, 50_001), case.mask(&TestDevice::Cpu, 50_001));
         }
+    }
+
+    /// By the same formulas in Python: a training that is resumed draws the masks that it would have drawn.
+    fn masks_stay_what_they_were(on: &TestDevice) {
+        let first = |case: Case| case.mask(on, 64).iter().rev().fold(0, |bits, &bit| bits << 1 | u64::from(bit));
+        let masks = [CASE, Case { ratio: 0.3, ..CASE }, Case { seed: 1 << 40, iteration: u64::MAX, ..CASE }].map(first);
+        assert_eq!(masks, [0x6df0_b486_7f4d_bc7c, 0x7df0_f4ef_7fdf_fdfe, 0x962d_c7bc_2070_a5b2]);
     }
 }

@@ -1,25 +1,53 @@
 //! The update on the CPU: reads three arrays and writes two, once.
 
-use super::{Regularization, Update};
+use super::{Loss, ParamUpdate, Regularization, Rule, StepState};
 use crate::{
     cpu_loops::{TASK_LEN, for_each_element_run, for_each_run},
     cpu_sums::{SquaredDeviation, sums},
 };
-use tensor::Cpu;
+use tensor::{Accumulate, Cpu};
 
-pub(super) fn update(cpu: &Cpu, update: &Update, dw: &[f32], v: &mut [f32], w: &mut [f32]) {
-    let &Update { rate, momentum, gradient_scale, decay, regularization } = update;
+pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate: Accumulate) {
+    let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
+    let loss = losses.iter().fold(0.0, |total, (losses, weight)| total + weight * sum(losses.host()));
+    state.loss = if accumulate == Accumulate::Add { state.loss + loss } else { loss };
+}
+
+pub(super) fn update_all(
+    cpu: &Cpu,
+    rule: &Rule,
+    rate: f32,
+    state: &mut StepState,
+    params: &mut [ParamUpdate<'_>],
+) {
+    let mut factor = 1.0;
+    if let Some(limit) = rule.clip {
+        state.squares = params.iter().map(|param| sum_of_squares(cpu, param.dw.host())).sum();
+        let norm = state.squares.sqrt();
+        if norm > f64::from(limit) {
+            factor = (f64::from(limit) / norm) as f32;
+        }
+    }
+    state.scale = factor / rule.mini_batches as f32;
+    state.refused |= u32::from(!state.loss.is_finite());
+    if state.refused == 0 {
+        params.iter_mut().for_each(|param| update(cpu, rule, rate, state.scale, param));
+    }
+}
+
+fn update(cpu: &Cpu, rule: &Rule, rate: f32, scale: f32, param: &mut ParamUpdate<'_>) {
+    let &Rule { momentum, regularization, .. } = rule;
+    let ParamUpdate { lr_mult, decay, dw, v, w } = param;
+    let (rate, decay, dw) = (rate * *lr_mult, *decay, dw.host::<f32>());
     for_each_element_run(
         cpu,
-        [v, w],
+        [v.host(), w.host()],
         #[inline(always)]
         |range, [v, w]| {
             let dw = &dw[range];
             match regularization {
-                Regularization::L2 => step(dw, v, w, |dw, w| gradient_scale * dw + decay * w, rate, momentum),
-                Regularization::L1 => {
-                    step(dw, v, w, |dw, w| gradient_scale * dw + decay * sign(w), rate, momentum)
-                }
+                Regularization::L2 => step(dw, v, w, |dw, w| scale * dw + decay * w, rate, momentum),
+                Regularization::L1 => step(dw, v, w, |dw, w| scale * dw + decay * sign(w), rate, momentum),
             }
         },
     );
@@ -50,7 +78,8 @@ fn sign(value: f32) -> f32 {
 /// Tasks whose partial sums fit one small array; blobs with more elements get longer tasks.
 const PARTS: usize = 256;
 
-pub(super) fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
+/// Summed in a fixed order, in double precision above runs of a few thousand elements.
+fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
     let run = elements.len().div_ceil(PARTS).max(TASK_LEN);
     // A double as two singles, its rounded value and the rest: parts are written through the shared `f32` loops.
     let mut parts = [0.0f32; 2 * PARTS];

@@ -1,11 +1,11 @@
 //! The update on the GPU: one launch for as many parameters as the kernel's arguments can name.
 
-use super::{PARAMS_AT_ONCE, ParamUpdate, Regularization};
-use crate::cuda_launches::{THREADS, grid, tiles};
+use super::{Loss, ParamUpdate, Regularization, Rule};
+use crate::cuda_launches::{THREADS, add, grid, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Arena, Span, View,
-    cuda::{Arg, Cuda, CudaError, Source},
+    Accumulate, View, ViewMut,
+    cuda::{Arg, Cuda, Grid, Source},
 };
 
 static SOURCE: Source =
@@ -19,27 +19,38 @@ struct Parameter {
     v: u64,
     w: u64,
     len: u64,
-    rate: f32,
-    momentum: f32,
-    gradient_scale: f32,
+    lr_mult: f32,
     decay: f32,
-    sign_decays: i32,
-    first_block: u32,
+    first_block: u64,
 }
+
+/// Parameters that are updated in one launch: more would not fit a kernel's arguments of 4 KiB.
+const PARAMS_AT_ONCE: usize = 64;
 
 /// `Table` of `sgd.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
 struct Table {
+    momentum: f32,
+    sign_decays: i32,
     count: u64,
     parameters: [Parameter; PARAMS_AT_ONCE],
 }
 
-const _: () = assert!(size_of::<Table>() <= 4096, "a kernel's arguments");
+const _: () = assert!(size_of::<Table>() <= 4096 - 16, "a kernel's arguments");
 
-pub(super) fn update_all(cuda: &Cuda, params: &mut [ParamUpdate<'_>]) {
+pub(super) fn update_all(
+    cuda: &Cuda,
+    rule: &Rule,
+    rate: View<'_>,
+    mut state: ViewMut<'_>,
+    params: &mut [ParamUpdate<'_>],
+) {
+    let (rate, state) = (Arg::Address(rate.address::<u8>()), Arg::Address(state.address::<u8>()));
+    prepare(cuda, rule, state, params);
     for params in params.chunks_mut(PARAMS_AT_ONCE) {
-        let mut table: Table = Zeroable::zeroed();
+        let sign_decays = i32::from(rule.regularization == Regularization::L1);
+        let mut table = Table { momentum: rule.momentum, sign_decays, ..Table::zeroed() };
         let mut blocks = 0;
         let filled = params.iter_mut().filter(|param| !param.w.is_empty());
         for (to, param) in table.parameters.iter_mut().zip(filled) {
@@ -47,63 +58,89 @@ pub(super) fn update_all(cuda: &Cuda, params: &mut [ParamUpdate<'_>]) {
             blocks += tiles(param.w.len());
             table.count += 1;
         }
-        let args = [Arg::Bytes(bytemuck::bytes_of(&table))];
-        // SAFETY: `update(Table table)`, whose addresses are those of the views of `params`: gradient, history and weights
-        // have one length each, and no two writable views overlap. Every block has a parameter.
+        let args = [Arg::Bytes(bytemuck::bytes_of(&table)), rate, state];
+        // SAFETY: `update(Table table, const float* rate, const StepState* state)`. The table's addresses are those of the
+        // views of `params`: gradient, history and weights have one length each, and no two writable views overlap. Every
+        // block has a parameter.
         unsafe { cuda.launch(&SOURCE, "update", grid([blocks, 1], THREADS), &args) };
     }
 }
 
 fn parameter(param: &mut ParamUpdate<'_>, first_block: u32) -> Parameter {
-    let update = &param.update;
     Parameter {
         dw: param.dw.address::<f32>(),
         v: param.v.address::<f32>(),
         w: param.w.address::<f32>(),
         len: param.w.len() as u64,
-        rate: update.rate,
-        momentum: update.momentum,
-        gradient_scale: update.gradient_scale,
-        decay: update.decay,
-        sign_decays: i32::from(update.regularization == Regularization::L1),
-        first_block,
+        lr_mult: param.lr_mult,
+        decay: param.decay,
+        first_block: first_block.into(),
     }
 }
 
 /// Partial sums of one run of elements.
 const PARTS: u32 = THREADS;
 
-/// The first failure of the GPU is kept by `cuda`; the sum is then not a number.
-pub(super) fn sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> f64 {
-    let sum = try_sum_of_squares(cuda, runs);
-    sum.unwrap_or_else(|error| {
-        cuda.note(Err(error));
-        f64::NAN
-    })
-}
-
-fn try_sum_of_squares(cuda: &Cuda, runs: &[View<'_>]) -> Result<f64, CudaError> {
-    let sum = Span::bytes(0, size_of::<f64>());
-    let mut result = Arena::unset(cuda.stream(), sum.len)?;
+/// Leaves the gradients' scale in `state`, and whether there is an update.
+fn prepare(cuda: &Cuda, rule: &Rule, state: Arg<'_>, params: &[ParamUpdate<'_>]) {
+    let clipped = if rule.clip.is_some() { params } else { &[] };
     cuda.scratch(|mut scratch| {
         let doubles = |count: usize| (count * size_of::<f64>()) as u64;
         let start = scratch.address::<u8>();
         let mut count = 0;
-        for run in runs {
+        for ParamUpdate { dw, .. } in clipped {
             let room = doubles(count + PARTS as usize) <= scratch.len() as u64;
-            assert!(room, "scratch memory for {} sums", runs.len());
-            let blocks = tiles(run.len()).min(PARTS);
-            let args = [(*run).into(), Arg::Address(start + doubles(count)), run.len().into()];
+            assert!(room, "scratch memory for {} sums", params.len());
+            let blocks = tiles(dw.len()).min(PARTS);
+            let args = [(*dw).into(), Arg::Address(start + doubles(count)), dw.len().into()];
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
             // scratch memory has room.
             unsafe { cuda.launch(&SOURCE, "squares", grid([blocks, 1], THREADS), &args) };
             count += blocks as usize;
         }
-        let args = [Arg::Address(start), count.into(), Arg::Address(result.view_mut(sum).address::<u8>())];
-        // SAFETY: `squares_finish(const double* partials, u64 count, double* sum)`; the kernels above have filled the
-        // partial sums, and the result has room for a double at an aligned address.
-        unsafe { cuda.launch(&SOURCE, "squares_finish", grid([1, 1], THREADS), &args) };
+        let (clip, mini_batches) = (rule.clip.unwrap_or(f32::INFINITY), rule.mini_batches as f32);
+        let fault = Arg::Address(cuda.fault_address());
+        let args = [Arg::Address(start), count.into(), clip.into(), mini_batches.into(), state, fault];
+        // SAFETY: `prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state, const
+        // uint4* fault)`; the kernels above have filled the partial sums.
+        unsafe { cuda.launch(&SOURCE, "prepare", Grid::line(1, THREADS), &args) };
     });
-    let bytes = result.read::<u8>(sum)?;
-    Ok(f64::from_ne_bytes((*bytes).try_into().expect("as long as asked for")))
+}
+
+/// Losses that are added up in one launch.
+const LOSSES_AT_ONCE: usize = 32;
+
+/// `Losses` of `sgd.cu`: of each its address, its elements and its weight.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct Losses {
+    count: u64,
+    losses: [WeightedLoss; LOSSES_AT_ONCE],
+}
+
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct WeightedLoss {
+    loss: u64,
+    len: u64,
+    weight: f64,
+}
+
+pub(super) fn add_losses(
+    cuda: &Cuda,
+    losses: &[Loss<'_>],
+    mut state: ViewMut<'_>,
+    mut accumulate: Accumulate,
+) {
+    for chunk in losses.chunks(LOSSES_AT_ONCE) {
+        let mut table = Losses { count: chunk.len() as u64, ..Losses::zeroed() };
+        for (to, &(loss, weight)) in table.losses.iter_mut().zip(chunk) {
+            *to = WeightedLoss { loss: loss.address::<f32>(), len: loss.len() as u64, weight };
+        }
+        let state = Arg::Address(state.address::<u8>());
+        let args = [Arg::Bytes(bytemuck::bytes_of(&table)), state, add(accumulate).into()];
+        // SAFETY: `add_losses(Losses losses, StepState* state, int add)`, whose addresses are those of the views.
+        unsafe { cuda.launch(&SOURCE, "add_losses", Grid::line(1, 1), &args) };
+        accumulate = Accumulate::Add;
+    }
 }

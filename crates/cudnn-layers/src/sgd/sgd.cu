@@ -1,23 +1,37 @@
-// The update of all parameters in one launch, and sums of squares.
+// The update of all parameters in one launch, sums of squares, and what an iteration comes to.
+
+/// `StepState` of mod.rs.
+struct StepState {
+    double loss, squares;
+    float scale;
+    u32 refused;
+};
 
 /// One parameter, as cuda.rs fills it. Its blocks are those from `first_block` on, one per tile.
 struct Parameter {
     const float* dw;
     float *v, *w;
     u64 len;
-    float rate, momentum, gradient_scale, decay;
-    int sign_decays;  // L1
-    u32 first_block;
+    float lr_mult, decay;
+    u64 first_block;
+};
 
-    __device__ __forceinline__ void step(float dw, float& v, float& w) const {
+/// The factors of one parameter's update.
+struct Step {
+    float rate, momentum, scale, decay;
+    bool sign_decays;  // L1
+
+    __device__ __forceinline__ void operator()(float dw, float& v, float& w) const {
         float sign = float(w > 0) - float(w < 0);
-        float gradient = gradient_scale * dw + decay * (sign_decays ? sign : w);
+        float gradient = scale * dw + decay * (sign_decays ? sign : w);
         v = momentum * v + rate * gradient;
         w -= v;
     }
 };
 
 struct Table {
+    float momentum;
+    int sign_decays;
     u64 count;
     Parameter at[64];
 
@@ -34,7 +48,7 @@ struct Table {
 };
 
 template <int W>
-__device__ __forceinline__ void update_tile(const Parameter& parameter, u64 start) {
+__device__ __forceinline__ void update_tile(const Parameter& parameter, Step update, u64 start) {
     constexpr int STEPS = PER_THREAD / W;
     Pack<W> dw[STEPS], v[STEPS], w[STEPS];
     start += threadIdx.x * W;
@@ -51,20 +65,23 @@ __device__ __forceinline__ void update_tile(const Parameter& parameter, u64 star
         u64 i = start + step * THREADS * W;
         if (i + W > parameter.len) continue;
 #pragma unroll
-        for (int lane = 0; lane < W; lane++) parameter.step(dw[step].at[lane], v[step].at[lane], w[step].at[lane]);
+        for (int lane = 0; lane < W; lane++) update(dw[step].at[lane], v[step].at[lane], w[step].at[lane]);
         store<W>(parameter.v + i, v[step]);
         store<W>(parameter.w + i, w[step]);
     }
 }
 
-extern "C" __global__ void update(const __grid_constant__ Table table) {
+/// Nothing if `prepare` has refused it.
+extern "C" __global__ void update(const __grid_constant__ Table table, const float* rate, const StepState* state) {
+    if (state->refused != 0) return;
     const Parameter& parameter = table.at[table.find(blockIdx.x)];
+    Step step{*rate * parameter.lr_mult, table.momentum, state->scale, parameter.decay, table.sign_decays != 0};
     u64 start = u64(blockIdx.x - parameter.first_block) * TILE;
     bool whole = start + TILE <= parameter.len;
     if (whole && aligned({parameter.dw, parameter.v, parameter.w})) {
-        update_tile<4>(parameter, start);
+        update_tile<4>(parameter, step, start);
     } else {
-        update_tile<1>(parameter, start);
+        update_tile<1>(parameter, step, start);
     }
 }
 
@@ -85,10 +102,37 @@ extern "C" __global__ void squares(const float* x, double* partials, u64 len) {
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-/// Adds up partial sums; one block.
-extern "C" __global__ void squares_finish(const double* partials, u64 count, double* sum) {
+/// Adds up the sums that `squares` left, finds the gradients' factor, and decides whether there is an update; one block.
+extern "C" __global__ void prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state,
+                                   const uint4* fault) {
     double total = 0;
     for (u64 i = threadIdx.x; i < count; i += THREADS) total += partials[i];
     total = block_sum(total);
-    if (threadIdx.x == 0) *sum = total;
+    if (threadIdx.x != 0) return;
+    double norm = sqrt(total);
+    float factor = norm > double(clip) ? float(double(clip) / norm) : 1;
+    state->squares = total;
+    state->scale = factor / mini_batches;
+    if (!isfinite(state->loss) || *reinterpret_cast<const volatile u32*>(fault) != 0) state->refused = 1;
+}
+
+/// `Losses` of cuda.rs.
+struct Losses {
+    u64 count;
+    struct {
+        const float* loss;
+        u64 len;
+        double weight;
+    } at[32];
+};
+
+/// One thread: a loss is one element, or few.
+extern "C" __global__ void add_losses(const __grid_constant__ Losses losses, StepState* state, int add) {
+    double total = 0;
+    for (u64 i = 0; i < losses.count; i++) {
+        double sum = 0;
+        for (u64 element = 0; element < losses.at[i].len; element++) sum += losses.at[i].loss[element];
+        total = __dadd_rn(total, __dmul_rn(losses.at[i].weight, sum));
+    }
+    state->loss = add ? state->loss + total : total;
 }

@@ -1,29 +1,74 @@
 //! Several updates against the formula in double precision.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, TestDevice, on_every_device, wide};
-use tensor::testing::{assert_close, random};
+use crate::testing::{FEW_ROUNDINGS, assert_same_bits, on_every_device, wide};
+use std::cell::RefCell;
+use tensor::{
+    Arena, Format, Setting, Span,
+    testing::{assert_close, random},
+};
 
-const UPDATE: Update =
-    Update { rate: 0.1, momentum: 0.9, gradient_scale: 0.5, decay: 0.02, regularization: Regularization::L2 };
+const RATE: f32 = 0.1;
+const RULE: Rule = Rule { momentum: 0.9, regularization: Regularization::L2, clip: None, mini_batches: 2 };
+
+/// A device's memory for the rate and the state of a training.
+struct Memory {
+    rate: Setting<f32>,
+    state: Arena,
+    span: Span,
+}
+
+impl Memory {
+    fn new(device: &Device, rate: f32) -> Self {
+        let span = Span::bytes(0, StepState::SPACE.bytes());
+        let mut memory =
+            Self { rate: Setting::new(device).unwrap(), state: Arena::on(device, span.len).unwrap(), span };
+        memory.rate.set(rate).unwrap();
+        memory
+    }
+
+    fn update_all(&mut self, device: &Device, rule: &Rule, params: &mut [ParamUpdate<'_>]) {
+        update_all(device, rule, self.rate.view(), self.state.view_mut(self.span), params);
+    }
+
+    fn add_losses(&mut self, device: &Device, losses: &[Loss<'_>], accumulate: Accumulate) {
+        add_losses(device, losses, self.state.view_mut(self.span), accumulate);
+    }
+
+    fn state(&self) -> StepState {
+        StepState::from_bytes(&self.state.read(self.span).unwrap())
+    }
+}
 
 /// History and weights after three updates with growing gradients, one after the other.
-fn three_updates(options: &Update, dw: &[f32], w: &[f32]) -> Vec<f64> {
+fn three_updates(rule: &Rule, decay: f32, dw: &[f32], w: &[f32]) -> Vec<f64> {
     let (mut w, mut v) = (wide(w), vec![0.0; w.len()]);
     for step in 1..=3 {
         for ((w, v), &dw) in w.iter_mut().zip(&mut v).zip(dw) {
-            let penalty = match options.regularization {
+            let penalty = match rule.regularization {
                 Regularization::L2 => *w,
                 Regularization::L1 => w.signum() * f64::from(u8::from(*w != 0.0)),
             };
-            let gradient = f64::from(options.gradient_scale) * f64::from(dw) * f64::from(step)
-                + f64::from(options.decay) * penalty;
-            *v = f64::from(options.momentum) * *v + f64::from(options.rate) * gradient;
+            let gradient =
+                f64::from(dw) * f64::from(step) / rule.mini_batches as f64 + f64::from(decay) * penalty;
+            *v = f64::from(rule.momentum) * *v + f64::from(RATE * 0.5) * gradient;
             *w -= *v;
         }
     }
     v.extend(w);
     v
+}
+
+/// `params` as (elements, `lr_mult`, decay) cut out of one gradient and one run of histories and weights.
+fn cut<'a>(params: &[(usize, f32, f32)], mut dw: View<'a>, out: ViewMut<'a>) -> Vec<ParamUpdate<'a>> {
+    let (mut v, mut w) = out.split_at(dw.len());
+    let mut updates = vec![];
+    for &(len, lr_mult, decay) in params {
+        let (first, rest) = (dw.split_at(len), (v.split_at(len), w.split_at(len)));
+        updates.push(ParamUpdate { lr_mult, decay, dw: first.0, v: rest.0.0, w: rest.1.0 });
+        (dw, v, w) = (first.1, rest.0.1, rest.1.1);
+    }
+    updates
 }
 
 on_every_device! {
@@ -35,7 +80,7 @@ on_every_device! {
             (100_003, Regularization::L2),
             (100_003, Regularization::L1),
         ] {
-            let options = Update { regularization, ..UPDATE };
+            let rule = Rule { regularization, ..RULE };
             let (mut weights, dw) = (random(len, 1), random(len, 2));
             if let Some(weight) = weights.get_mut(len / 2) {
                 *weight = 0.0;
@@ -43,44 +88,30 @@ on_every_device! {
             let gradients = [1.0, 2.0, 3.0].map(|step| dw.iter().map(|&dw| dw * step).collect::<Vec<f32>>());
             let mut start = vec![0.0; len];
             start.extend_from_slice(&weights);
-            let both = on.run_in_place(gradients.each_ref().map(Vec::as_slice), &start, |device, dw, out| {
-                let (mut v, mut w) = out.split_at(len);
+            let both = on.run_in_place(gradients.each_ref().map(Vec::as_slice), &start, |device, dw, mut out| {
+                let mut memory = Memory::new(device, RATE);
                 for dw in dw {
-                    update(device, &options, dw, v.reborrow(), w.reborrow());
+                    memory.update_all(device, &rule, &mut cut(&[(len, 0.5, 0.02)], dw, out.reborrow()));
                 }
             });
-            assert_close(&both, &three_updates(&options, &dw, &weights), FEW_ROUNDINGS, "history and weights");
+            assert_close(&both, &three_updates(&rule, 0.02, &dw, &weights), FEW_ROUNDINGS, "history and weights");
         }
     }
 
     /// As many parameters of such lengths and rates as a deep net has.
     fn all_parameters_at_once_are_updated_as_one_by_one(on: &TestDevice) {
         const LENS: [usize; 5] = [64, 9408, 1, 0, 5001];
-        let params: Vec<(usize, Update)> = (0..150)
-            .map(|index| {
-                let regularization = if index % 7 == 3 { Regularization::L1 } else { Regularization::L2 };
-                let rate = 0.1 / (1 + index) as f32;
-                (LENS[index % 5], Update { rate, decay: 0.01 * (index % 3) as f32, regularization, ..UPDATE })
-            })
+        let params: Vec<(usize, f32, f32)> = (0..150)
+            .map(|index| (LENS[index % 5], 1.0 / (1 + index) as f32, 0.01 * (index % 3) as f32))
             .collect();
-        let len: usize = params.iter().map(|&(len, _)| len).sum();
+        let len: usize = params.iter().map(|&(len, ..)| len).sum();
         let (dw, start) = (random(len, 1), random(2 * len, 2));
         let all = |in_one_call: bool| {
-            on.run_in_place([&dw], &start, |device, [mut dw], out| {
-                let (mut v, mut w) = out.split_at(len);
-                let mut updates: Vec<ParamUpdate<'_>> = vec![];
-                for &(len, update) in &params {
-                    let (first, rest) = (dw.split_at(len), (v.split_at(len), w.split_at(len)));
-                    updates.push(ParamUpdate { update, dw: first.0, v: rest.0.0, w: rest.1.0 });
-                    (dw, v, w) = (first.1, rest.0.1, rest.1.1);
-                }
-                if in_one_call {
-                    update_all(device, &mut updates);
-                } else {
-                    updates.into_iter().for_each(|ParamUpdate { update: options, dw, v, w }| {
-                        update(device, &options, dw, v, w);
-                    });
-                }
+            on.run_in_place([&dw], &start, |device, [dw], out| {
+                let mut memory = Memory::new(device, RATE);
+                let mut updates = cut(&params, dw, out);
+                let at_once = if in_one_call { updates.len() } else { 1 };
+                updates.chunks_mut(at_once).for_each(|updates| memory.update_all(device, &RULE, updates));
             })
         };
         let together = all(true);
@@ -88,26 +119,103 @@ on_every_device! {
         assert!(start.iter().zip(&together).all(|(before, after)| before != after), "every element changes");
     }
 
-    fn sums_of_squares_are_accurate_and_always_the_same(on: &TestDevice) {
-        for len in [0, 1, 100, 2048, 32_768, 32_769, 9_000_001] {
-            let x = random(len, 3);
-            let exact: f64 = wide(&x).iter().map(|x| x * x).sum();
-            let sum = double(on, &[&x]);
-            assert!((sum - exact).abs() <= 1e-6 * exact, "{sum} against {exact}");
-            let twice = double(on, &[&x, &[], &[2.0], &x]);
-            assert!((twice - (2.0 * exact + 4.0)).abs() <= 1e-6 * (exact + 4.0), "{twice} against twice {exact}");
+    fn gradients_are_clipped_to_their_norm(on: &TestDevice) {
+        for lens in [&[0usize][..], &[1], &[100], &[2048, 32_768], &[32_769, 0, 1, 9_000_001]] {
+            let len = lens.iter().sum();
+            let (dw, start) = (random(len, 3), vec![0.0; 2 * len]);
+            let squares: f64 = wide(&dw).iter().map(|x| x * x).sum();
+            let params: Vec<_> = lens.iter().map(|&len| (len, 1.0, 0.0)).collect();
+            for (limit, factor) in [(1e30, 1.0), (0.25, 0.25 / squares.sqrt())] {
+                let rule = Rule { clip: Some(limit), ..RULE };
+                let seen = RefCell::new(vec![]);
+                let both = on.run_in_place([&dw], &start, |device, [dw], out| {
+                    let mut memory = Memory::new(device, 1.0);
+                    memory.update_all(device, &rule, &mut cut(&params, dw, out));
+                    seen.borrow_mut().push(memory.state());
+                });
+                let StepState { squares: found, scale, .. } = same(seen);
+                assert!((found - squares).abs() <= 1e-6 * squares, "{found} against {squares}");
+                if len > 0 {
+                    assert!((f64::from(scale) - factor / 2.0).abs() <= 1e-6 * factor, "{scale} for {factor}");
+                    let expected: Vec<f64> = wide(&dw).iter().map(|dw| factor / 2.0 * dw).collect();
+                    assert_close(&both[..len], &expected, FEW_ROUNDINGS, "history");
+                }
+            }
         }
-        assert_eq!(double(on, &[&[1e30; 10]]), f64::INFINITY);
+    }
+
+    fn losses_are_added_up_with_their_weights(on: &TestDevice) {
+        let (losses, weights) = (random(40, 5), random(40, 6));
+        let sum: f64 = wide(&losses).iter().zip(wide(&weights)).map(|(loss, weight)| weight * loss).sum();
+        let seen = RefCell::new(vec![]);
+        on.run([&losses], 0, |device, [losses], _| {
+            let mut memory = Memory::new(device, RATE);
+            let weighted = |i: usize| (losses.slice(i..i + 1), f64::from(weights[i]));
+            let weighted: Vec<Loss<'_>> = (0..40).map(weighted).collect();
+            memory.add_losses(device, &[(losses, 3.0)], Accumulate::Replace);
+            memory.add_losses(device, &weighted, Accumulate::Replace);
+            memory.add_losses(device, &weighted, Accumulate::Add);
+            seen.borrow_mut().push(memory.state());
+        });
+        let StepState { loss, refused, .. } = same(seen);
+        assert!((loss - 2.0 * sum).abs() < 1e-12 && refused == 0, "{loss} against twice {sum}");
+    }
+
+    /// Weights and history stay as they are, also in the iterations that follow before the host has noticed.
+    fn no_update_follows_a_loss_that_is_not_finite(on: &TestDevice) {
+        let (dw, start, params) = (random(5000, 1), random(10_000, 2), [(5000, 1.0, 0.1)]);
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let after = on.run_in_place([&dw, &[1.0, bad]], &start, |device, [dw, losses], mut out| {
+                let mut memory = Memory::new(device, RATE);
+                memory.add_losses(device, &[(losses, 1.0)], Accumulate::Replace);
+                memory.update_all(device, &RULE, &mut cut(&params, dw, out.reborrow()));
+                memory.add_losses(device, &[(losses.slice(0..1), 1.0)], Accumulate::Replace);
+                memory.update_all(device, &RULE, &mut cut(&params, dw, out));
+                assert_eq!((memory.state().refused, memory.state().loss), (1, 1.0));
+            });
+            assert_same_bits(&after, &start);
+            let after = on.run_in_place([&dw], &start, |device, [dw], out| {
+                let mut memory = Memory::new(device, RATE);
+                memory.update_all(device, &RULE, &mut cut(&params, dw, out));
+            });
+            assert!(after != start, "a sound one is done");
+        }
     }
 }
 
-/// The sum of squares of `runs`, the same in every run.
-fn double(on: &TestDevice, runs: &[&[f32]]) -> f64 {
-    let sums = std::cell::RefCell::new(vec![]);
-    on.run_on_slices(runs, &[], |device, runs, _| {
-        sums.borrow_mut().push(sum_of_squares_all(device, runs));
-    });
-    let sums = sums.into_inner();
-    assert!(sums.iter().all(|sum| sum.to_bits() == sums[0].to_bits()), "{sums:?}");
-    sums[0]
+/// What every run saw.
+fn same(seen: RefCell<Vec<StepState>>) -> StepState {
+    let seen = seen.into_inner();
+    assert!(seen.iter().all(|other| bytemuck::bytes_of(other) == bytemuck::bytes_of(&seen[0])), "{seen:?}");
+    seen[0]
+}
+
+/// The host learns of a label out of range when it waits; until then nothing is learned from it.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_no_update_follows_a_label_out_of_range() {
+    use crate::{AxisExtents, softmax};
+    let device = Device::Cuda(tensor::cuda::probe().unwrap().open(0).unwrap());
+    let floats = |values: &[f32]| {
+        let span = Span { len: size_of_val(values), format: Format::F32, ..Span::default() };
+        let mut arena = Arena::on(&device, span.len).unwrap();
+        arena.repeat(span, values).unwrap();
+        (arena, span)
+    };
+    let (e, options) = (AxisExtents { outer: 2, axis: 3, inner: 1 }, Default::default());
+    let [(scores, scores_at), (labels, labels_at), (mut p, p_at), (mut loss, loss_at)] =
+        [&[0.5; 6][..], &[1.0, 3.0], &[0.0; 6], &[0.0]].map(floats);
+    let [(dw, dw_at), (mut v, v_at), (mut w, w_at)] = [&[1.0][..], &[2.0], &[3.0]].map(floats);
+    let mut memory = Memory::new(&device, RATE);
+    let (p, loss_out) = (p.view_mut(p_at.tagged(Format::U8)), loss.view_mut(loss_at));
+    let (scores, labels) = (scores.view(scores_at), labels.view(labels_at));
+    softmax::loss::forward(&device, &e, &options, scores, labels, p, loss_out).unwrap();
+    memory.add_losses(&device, &[(loss.view(loss_at), 1.0)], Accumulate::Replace);
+    let (history, weights) = (v.view_mut(v_at), w.view_mut(w_at));
+    let update = ParamUpdate { lr_mult: 1.0, decay: 0.1, dw: dw.view(dw_at), v: history, w: weights };
+    memory.update_all(&device, &RULE, &mut [update]);
+    device.check().unwrap();
+    assert_eq!(memory.state().refused, 1);
+    assert_eq!([v.read::<f32>(v_at).unwrap()[0], w.read::<f32>(w_at).unwrap()[0]], [2.0, 3.0]);
+    assert_eq!(softmax::labels::device_fault(&device).unwrap().label, 3.0);
 }

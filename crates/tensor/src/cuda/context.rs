@@ -1,7 +1,7 @@
 //! A GPU in use.
 
 use super::{
-    CudaDeviceInfo, CudaError, DeviceMemory, Event, Stream,
+    CudaDeviceInfo, CudaError, DeviceMemory, Event, Pinned, Stream,
     fault::FaultCell,
     library::{Libraries, Library},
     module::Modules,
@@ -35,6 +35,8 @@ struct Shared {
     libraries: Mutex<Libraries>,
     modules: Mutex<Modules>,
     scratch: Mutex<DeviceMemory>,
+    /// Host memory that results were copied to ([`Device::read_later`](crate::Device::read_later)), for the next ones.
+    buffers: Mutex<Vec<Pinned>>,
     fault: FaultCell,
     failure: Mutex<Option<CudaError>>,
     recording: AtomicBool,
@@ -50,6 +52,7 @@ impl Cuda {
             libraries: Mutex::default(),
             modules: Mutex::default(),
             scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
+            buffers: Mutex::default(),
             fault: FaultCell::new(&stream)?,
             failure: Mutex::default(),
             recording: AtomicBool::new(false),
@@ -79,9 +82,17 @@ impl Cuda {
         &self.shared.versions
     }
 
-    /// The stream that all work goes through.
+    /// The stream that all work goes through but copies that are launched elsewhere.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Another stream, for copies beside the work.
+    ///
+    /// # Errors
+    /// The device is lost or out of memory.
+    pub fn new_stream(&self) -> Result<Stream, CudaError> {
+        Stream::new(self.stream.context().clone())
     }
 
     /// As [`Stream::bind`].
@@ -135,11 +146,29 @@ impl Cuda {
     /// # Errors
     /// The first failure since the device was opened.
     pub fn check(&self) -> Result<(), CudaError> {
-        let waited = self.synchronize();
+        self.first_failure(self.synchronize())
+    }
+
+    /// `waited`, unless something failed before.
+    pub(crate) fn first_failure(&self, waited: Result<(), CudaError>) -> Result<(), CudaError> {
         match &*lock(&self.shared.failure) {
             Some(first) => Err(first.clone()),
             None => waited,
         }
+    }
+
+    /// Host memory of at least `len` bytes, for a short time: a buffer that was given back before, if there is one.
+    pub(crate) fn take_buffer(&self, len: usize) -> Result<Pinned, CudaError> {
+        let mut buffers = lock(&self.shared.buffers);
+        match buffers.iter().position(|buffer| buffer.len() >= len) {
+            Some(place) => Ok(buffers.swap_remove(place)),
+            None => Pinned::new(self, len),
+        }
+    }
+
+    /// For the next [`Cuda::take_buffer`].
+    pub(crate) fn give_buffer(&self, buffer: Pinned) {
+        lock(&self.shared.buffers).push(buffer);
     }
 
     /// Lends the device's own scratch of 32 MiB to one piece of work. All work goes through one stream, so it is free again

@@ -1,11 +1,11 @@
-//! A context and the queue in which all of its work is done, one piece after the other.
+//! A context and the queues in which its work is done, one piece after the other.
 
 use super::CudaError;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
 use std::{fmt, sync::Arc};
 
-/// The queue through which all work of one GPU goes, in the order in which it was asked for. Clones share it; it lives as
-/// long as any of them.
+/// A queue of work, done in the order in which it was launched. Clones share it; it lives as long as any of them. A GPU has
+/// one for all that it computes, and others, if any, for copies ([`Cuda::new_stream`](super::Cuda::new_stream)).
 #[derive(Clone)]
 pub struct Stream {
     context: Arc<CudaContext>,
@@ -39,7 +39,21 @@ impl Stream {
         self.stream.cu_stream()
     }
 
-    /// An event for timing, not recorded yet.
+    /// Has all work launched in this stream from now on wait, on the device, until `event` is reached as it was recorded
+    /// last. The host does not wait. Once recorded work waits for an event that was recorded in it, this stream is a part of
+    /// it, until the stream that the recording began with waits for an event of this one.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        self.bind()?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: stream and event are alive.
+        unsafe { result::stream::wait_event(self.raw(), event.event.cu_event(), flags) }
+            .map_err(CudaError::driver("waiting for an event on the GPU"))
+    }
+
+    /// An event of this stream, not recorded yet.
     ///
     /// # Errors
     /// The device is lost or out of memory.
@@ -60,14 +74,14 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// A point in the stream whose time can be read afterwards.
+/// A point in a stream that the host and other streams can wait for, and whose time can be read afterwards.
 pub struct Event {
     event: CudaEvent,
     stream: Arc<CudaStream>,
 }
 
 impl Event {
-    /// Marks the point after all work asked for so far.
+    /// Marks the point after all work launched in its stream so far.
     ///
     /// # Errors
     /// The device is lost.

@@ -6,10 +6,14 @@ use crate::{
     testing::set,
 };
 use std::ops::Range;
-use tensor::{Accumulate, Arena, Cursor, Device, Format, Space, Span, View, ViewMut};
+use tensor::{Accumulate, Arena, Cursor, Device, Format, Setting, Space, Span, View, ViewMut};
 
-/// The iteration that random layers draw from.
-const ITERATION: u64 = 3;
+/// The iteration that random layers draw from: the third.
+pub(super) fn iteration(device: &Device) -> Setting<u64> {
+    let mut iteration = Setting::new(device).unwrap();
+    iteration.set(3).unwrap();
+    iteration
+}
 
 /// What a forward pass leaves.
 pub(super) struct Forwarded {
@@ -167,7 +171,8 @@ impl Subject<'_> {
         let scratch = self.scratch[0];
         let mut after = blobs.run(&self.device, &mut self.arena, scratch, poison, |mut leases| {
             let io = Forward {
-                iteration: ITERATION,
+                iteration: self.iteration.view(),
+                repeat: false,
                 bottoms: leases.reads(bottoms),
                 tops: leases.writes(&tops),
                 params: leases.reads(params),
@@ -211,7 +216,7 @@ impl Subject<'_> {
         let scratch = Space::all_of([self.scratch[1], unwanted]);
         let after = blobs.run(&self.device, &mut self.arena, scratch, true, |mut leases| {
             let io = Backward {
-                iteration: ITERATION,
+                iteration: self.iteration.view(),
                 bottoms: leases.reads(bottoms),
                 tops: leases.reads(tops),
                 top_diffs: given.iter().map(|given| given.as_ref().map(|_| leases.read())).collect(),
@@ -237,7 +242,7 @@ impl Subject<'_> {
         let scratch = self.scratch[1];
         let mut after = blobs.run(&self.device, &mut self.arena, scratch, true, |mut leases| {
             let io = Backward {
-                iteration: ITERATION,
+                iteration: self.iteration.view(),
                 bottoms: Vec::new(),
                 tops: leases.reads(tops),
                 top_diffs: Vec::new(),

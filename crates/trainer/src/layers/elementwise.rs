@@ -9,7 +9,7 @@ use cudnn_layers::{
     activation, copy,
     dropout::{self, Dropout},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Accumulate, Device, TensorType, View};
 
 /// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
 pub struct Relu {
@@ -85,7 +85,7 @@ impl DropoutLayer {
         Self { ratio, seed, identity: phase == Phase::Test }
     }
 
-    fn mask(&self, iteration: u64) -> Dropout {
+    fn mask<'a>(&self, iteration: View<'a>) -> Dropout<'a> {
         Dropout { ratio: self.ratio, seed: self.seed, iteration }
     }
 }

@@ -102,8 +102,10 @@ impl InPlace {
 /// The blobs of one forward step.
 #[derive(Debug)]
 pub struct Forward<'a> {
-    /// Completed iterations.
-    pub iteration: u64,
+    /// Completed iterations: the bytes of a `u64`, in the device's memory.
+    pub iteration: View<'a>,
+    /// Whether this iteration has run the step before: the tops are to be the same again, and nothing else is to change.
+    pub repeat: bool,
     /// Bottoms; none in place, where the top holds the bottom's data.
     pub bottoms: Vec<View<'a>>,
     /// Tops.
@@ -121,8 +123,8 @@ pub struct Forward<'a> {
 /// The blobs of one backward step.
 #[derive(Debug)]
 pub struct Backward<'a> {
-    /// Completed iterations.
-    pub iteration: u64,
+    /// As in [`Forward`].
+    pub iteration: View<'a>,
     /// Bottoms' data, if the layer declared that it needs them.
     pub bottoms: Vec<View<'a>>,
     /// Tops' data, if the layer declared that it needs them.
@@ -182,11 +184,25 @@ pub trait Layer: Send {
     /// A sentence that says what does not fit; the net adds the layer's name and line.
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String>;
 
-    /// Computes the tops.
+    /// For a layer without bottoms, in the place of a forward pass: puts its next data into the tops, the `iteration`th if
+    /// they depend on it. It is done before everything else in an iteration, as the host's part in it, and never recorded;
+    /// a GPU's copies are launched, not waited for.
     ///
     /// # Errors
-    /// Only for data that cannot be read or is out of range.
-    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError>;
+    /// Data that cannot be read.
+    fn upload(&mut self, device: &Device, iteration: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
+        let _ = (device, iteration, tops);
+        unreachable!("a layer with bottoms computes its tops from them")
+    }
+
+    /// Computes the tops from the bottoms, of which there is at least one.
+    ///
+    /// # Errors
+    /// Only for data out of range.
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+        let _ = (device, io);
+        unreachable!("a layer without bottoms has no forward pass")
+    }
 
     /// Computes the gradients. Called only if [`Declaration::gradients`] has a `true`.
     ///

@@ -77,7 +77,7 @@ impl Layer for BatchNorm {
             Statistics::Batch => {
                 let moving_average_fraction = self.params.moving_average_fraction;
                 let running = RunningMut { mean, variance, factor, moving_average_fraction };
-                let running = Some(running);
+                let running = Some(running).filter(|_| !io.repeat);
                 batch_norm::forward_training(device, &extents, eps, x, affine, self.relu, y, saved, running);
             }
             Statistics::Running => {

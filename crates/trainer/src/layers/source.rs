@@ -1,6 +1,6 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
-use super::{BuildOptions, Declaration, Forward, Layer, SyntheticData};
+use super::{BuildOptions, Declaration, Layer, SyntheticData};
 use crate::{
     data::{
         DataError, DataSummary, Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic,
@@ -58,12 +58,9 @@ impl DataLayer {
         Declaration { tops: shapes[..self.tops].to_vec(), ..Declaration::default() }
     }
 
-    fn load(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        if device.is_recording() {
-            return repeat(&mut self.staging, io.tops);
-        }
+    fn load(&mut self, device: &Device, mut tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
         let [data_way, label_way] = &mut self.staging;
-        match &mut io.tops[..] {
+        match &mut tops[..] {
             [data] => {
                 if self.labels.is_empty() {
                     self.labels = zeroed(self.mini_batch)?;
@@ -81,18 +78,13 @@ impl DataLayer {
     }
 }
 
-/// Recorded work has the data of the last iteration before it.
-fn repeat(ways: &mut [Staging], tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
-    ways.iter_mut().zip(tops).try_for_each(|(way, top)| Ok(way.repeat(top)?))
-}
-
 impl Layer for DataLayer {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         Ok(self.declaration())
     }
 
-    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
-        self.load(device, io)
+    fn upload(&mut self, device: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
+        self.load(device, tops)
     }
 
     fn data(&self) -> Option<DataSummary> {
@@ -136,9 +128,9 @@ impl Layer for ConstantData {
         Some(crc.sum())
     }
 
-    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+    fn upload(&mut self, device: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
         if !self.filled {
-            self.source.load(device, io)?;
+            self.source.load(device, tops)?;
             self.filled = true;
         }
         Ok(())
@@ -280,16 +272,13 @@ impl Layer for FilledData {
         self.filled = false;
     }
 
-    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+    fn upload(&mut self, device: &Device, iteration: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
         if self.constant && self.filled {
             return Ok(());
         }
-        if device.is_recording() {
-            return repeat(&mut self.staging, io.tops);
-        }
-        for (index, top) in io.tops.into_iter().enumerate() {
+        for (index, top) in tops.into_iter().enumerate() {
             let stream = format!("{}.{index}", self.name);
-            let seed = self.seed.wrapping_add(if self.constant { 0 } else { io.iteration });
+            let seed = self.seed.wrapping_add(if self.constant { 0 } else { iteration });
             self.staging[index].fill(device, top, |values| -> Result<(), BoxError> {
                 fill(values, &self.shapes[index], self.fillers[index], seed, &stream);
                 Ok(())

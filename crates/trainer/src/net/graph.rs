@@ -7,7 +7,7 @@ use crate::{
     spec::{LayerSpec, NetSpec, ParamSpec},
 };
 use std::collections::{HashMap, HashSet};
-use tensor::{Space, TensorType, geometry::elements};
+use tensor::{Accumulate, Space, TensorType, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
 pub type ValueId = usize;
@@ -65,8 +65,11 @@ pub struct Node {
     pub in_place: bool,
     /// Whether it runs backward.
     pub backward: bool,
-    /// For each bottom, whether it computes that gradient.
-    pub propagates: Vec<bool>,
+    /// For each bottom whose gradient it computes, whether that is the first to arrive or adds to others: the implicit Split
+    /// of a blob with several readers.
+    pub propagates: Vec<Option<Accumulate>>,
+    /// For each parameter the same; a shared one gets gradients from several nodes.
+    pub param_accumulate: Vec<Accumulate>,
 }
 
 /// The graph of one net in one phase. Nodes are in execution order, the order of the file.
@@ -105,6 +108,12 @@ impl Graph {
     fn find_gradients(&mut self, spec: &NetSpec) {
         let wanted = self.wanted(spec.force_backward);
         let mut leads_to_loss = vec![false; self.values.len()];
+        let [mut reached_values, mut reached_params] =
+            [self.values.len(), self.params.len()].map(|len| vec![false; len]);
+        let first = |reached: &mut [bool], id: usize| match std::mem::replace(&mut reached[id], true) {
+            false => Accumulate::Replace,
+            true => Accumulate::Add,
+        };
         for index in (0..self.nodes.len()).rev() {
             let node = &self.nodes[index];
             let is_loss = node.declaration.loss_weights.iter().any(|&weight| weight != 0.0);
@@ -120,18 +129,21 @@ impl Graph {
                 leads_to_loss[bottom] |= passes;
             }
             let trains = node.params.iter().any(|&param| self.params[param].trained);
-            let propagates: Vec<bool> = node
-                .bottoms
-                .iter()
-                .zip(propagates)
-                .map(|(&bottom, passes)| passes && wanted[bottom])
+            let propagates: Vec<Option<Accumulate>> = (node.bottoms.iter().zip(propagates))
+                .map(|(&bottom, passes)| {
+                    (passes && wanted[bottom]).then(|| first(&mut reached_values, bottom))
+                })
                 .collect();
-            for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| **passes) {
+            for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| passes.is_some()) {
                 self.values[bottom].needs_diff = true;
             }
             let node = &mut self.nodes[index];
-            node.backward = trains || propagates.contains(&true);
-            if node.backward && node.declaration.always_propagates && !propagates[0] {
+            node.backward = trains || propagates.iter().any(Option::is_some);
+            if node.backward {
+                let params = node.params.iter();
+                node.param_accumulate = params.map(|&param| first(&mut reached_params, param)).collect();
+            }
+            if node.backward && node.declaration.always_propagates && propagates[0].is_none() {
                 let [_, scratch] = &mut node.declaration.scratch;
                 *scratch = Space::all_of([*scratch, self.values[node.bottoms[0]].shape.space()]);
             }
@@ -234,7 +246,8 @@ impl<'a> Builder<'a> {
             name: spec.name.clone(),
             type_name: spec.kind.type_name(),
             location: spec.location.clone(),
-            propagates: vec![false; bottoms.len()],
+            propagates: vec![None; bottoms.len()],
+            param_accumulate: Vec::new(),
             bottoms,
             tops,
             params,

@@ -1,22 +1,8 @@
-//! Where everything lies: one arena for the nets of a solver, planned before anything is allocated.
-//!
-//! ```text
-//! | parameters, state | gradients | history | constant inputs | WD segments | transient: data, diffs, saved, scratch |
-//! ```
-//!
-//! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the transient
-//! part.
+//! Where the buffers of nets lie, as spans of an arena. What lies where is decided in `memory`, which knows no tensors.
 
-use super::{
-    Net,
-    memory::{Lifetime, lower_bound, place},
-    room::is_scratch,
-    schedule::{Buffer, Schedule},
-};
-use planner::Bytes;
-use serde::Serialize;
-use std::collections::HashMap;
-use tensor::{Cursor, Format, Span};
+use super::{Net, graph::ValueId};
+use memory::{ArenaLayout, Buffer, MemoryReport, NetPlaces, Place};
+use tensor::{Format, Span};
 
 /// Where a parameter lies.
 #[derive(Clone, Copy, Debug)]
@@ -32,37 +18,12 @@ pub struct ParamSpans {
 /// Where one net's buffers lie.
 #[derive(Clone, Debug)]
 pub struct NetLayout {
-    /// Its schedule.
-    pub schedule: Schedule,
-    /// Data of each value.
-    pub data: Vec<Span>,
-    /// Gradient of each value; empty where there is none.
-    pub diff: Vec<Span>,
-    /// Saved state of each node.
-    pub saved: Vec<Span>,
-    /// Scratch or workspace of each step.
-    pub scratch: Vec<Span>,
+    /// Its schedule, and the place of everything in it.
+    pub places: NetPlaces,
     /// Each parameter.
     pub params: Vec<ParamSpans>,
-    /// How its transient buffers add up.
-    pub report: NetMemory,
-}
-
-/// What a net's transient buffers need.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct NetMemory {
-    /// Data of all blobs.
-    pub data: Bytes,
-    /// Gradients of all blobs.
-    pub diff: Bytes,
-    /// State kept from forward to backward.
-    pub saved: Bytes,
-    /// Scratch and workspace of all steps.
-    pub scratch: Bytes,
-    /// What all of these take with lifetimes used: the size of the transient part.
-    pub transient: Bytes,
-    /// The most that is alive at any step: no placement is smaller.
-    pub lower_bound: Bytes,
+    /// For each value, where its data lies, the root of its gradient, and what it consists of.
+    values: Vec<(Buffer, ValueId, Format)>,
 }
 
 /// The whole arena.
@@ -72,138 +33,84 @@ pub struct Layout {
     pub nets: Vec<NetLayout>,
     /// What it adds up to.
     pub report: MemoryReport,
-    /// Bytes of the arena.
-    pub len: usize,
-}
-
-/// The memory of a run, known before it is allocated.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MemoryReport {
-    /// Parameters and persistent state.
-    pub parameters: Bytes,
-    /// Their gradients.
-    pub gradients: Bytes,
-    /// The solver's history.
-    pub history: Bytes,
-    /// Inputs that are filled once.
-    pub constants: Bytes,
-    /// The segments of WD: each kernel's own workspace.
-    pub segments: Bytes,
-    /// Each net's transient part.
-    pub nets: Vec<NetMemory>,
-    /// The arena: all of the above, the transient parts counted once.
-    pub arena: Bytes,
-    /// Outside the arena: data sets in memory and mini-batches prepared ahead.
-    pub host: Bytes,
 }
 
 impl Layout {
-    /// Lays out `nets`, with room for the solver's history if `with_history`.
-    pub fn new(nets: &[&Net], with_history: bool) -> Self {
-        let mut end = Cursor::default();
-        let params = params(nets, with_history, &mut end);
-        let mut report = MemoryReport {
-            parameters: sum(params.values().map(|spans| spans.data)),
-            gradients: sum(params.values().filter_map(|spans| spans.diff)),
-            history: sum(params.values().filter_map(|spans| spans.history)),
-            host: Bytes(nets.iter().map(|net| net.host_bytes()).sum()),
-            ..MemoryReport::default()
-        };
-        let constants: Vec<_> = nets.iter().map(|net| constants(net, &mut end)).collect();
-        report.constants = sum(constants.iter().flat_map(|spans| spans.values().copied()));
-        // Segments of different nets may overlap: the nets never run together.
-        let segments = nets.iter().map(|net| net.segments_len()).max().unwrap_or(0);
-        let segments = end.take(Format::U8, segments);
-        report.segments = sum([segments]);
-        let nets: Vec<NetLayout> = (nets.iter().zip(&constants))
-            .map(|(net, constants)| NetLayout::new(net, &params, constants, segments.offset, end.end()))
-            .collect();
-        let transient = nets.iter().map(|net| net.report.transient.0).max().unwrap_or(0);
-        let len = end.end() + transient as usize;
-        report.nets = nets.iter().map(|net| net.report).collect();
-        report.arena = Bytes(len as u64);
-        Self { nets, report, len }
+    /// Lays out `nets`, with room for the solver's history if there are `updates`.
+    pub fn new(nets: &[&Net], updates: bool) -> Self {
+        let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();
+        Self::of(nets, ArenaLayout::plain(&outlines))
+    }
+
+    /// The places of `nets` that `layout` says.
+    pub fn of(nets: &[&Net], layout: ArenaLayout) -> Self {
+        let nets = nets.iter().zip(layout.nets).map(|(net, places)| NetLayout::new(net, places));
+        Self { nets: nets.collect(), report: layout.report }
+    }
+
+    /// Bytes of the arena.
+    pub fn len(&self) -> usize {
+        self.report.arena.0 as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the host's slab.
+    pub fn slab_len(&self) -> usize {
+        self.report.nets.iter().map(|net| net.slab.0 as usize).max().unwrap_or(0)
     }
 }
 
 impl NetLayout {
-    fn new(
-        net: &Net,
-        params: &HashMap<String, ParamSpans>,
-        constants: &HashMap<usize, Span>,
-        segments: usize,
-        base: usize,
-    ) -> Self {
+    fn new(net: &Net, places: NetPlaces) -> Self {
         let graph = net.graph();
-        let schedule = Schedule::new(graph, |step| net.scratch(step).transient_len());
-        let lifetimes: Vec<Lifetime> = schedule.buffers.iter().map(|&(_, lifetime)| lifetime).collect();
-        // Placing scratch last may need more, and may need less; with it last, a plan made for a budget of memory fits that.
-        let by_size = place(&lifetimes, |_| false);
-        let last = place(&lifetimes, |index| is_scratch(schedule.buffers[index].0));
-        let placement = if last.len < by_size.len { last } else { by_size };
-        let placed: HashMap<Buffer, Span> = (schedule.buffers.iter().zip(&placement.offsets))
-            .map(|(&(buffer, lifetime), &offset)| (buffer, Span::bytes(base + offset, lifetime.len)))
-            .collect();
-        let span = |buffer: Buffer| placed.get(&buffer).copied().unwrap_or_default();
-        let data = |root: usize| constants.get(&root).copied().unwrap_or_else(|| span(Buffer::Data(root)));
-        let values = graph.values.iter();
-        let scratch = |(index, &step)| match net.scratch(step).segment() {
-            Some(segment) => Span { offset: segments + segment.offset, ..segment },
-            None => span(Buffer::Scratch(index)),
-        };
-        let total = |kind: fn(&Buffer) -> bool| {
-            let of_kind = schedule.buffers.iter().filter(|(buffer, _)| kind(buffer));
-            bytes(of_kind.map(|(_, life)| life.len).sum())
-        };
-        let report = NetMemory {
-            data: total(|buffer| matches!(buffer, Buffer::Data(_))),
-            diff: total(|buffer| matches!(buffer, Buffer::Diff(_))),
-            saved: total(|buffer| matches!(buffer, Buffer::Saved(_))),
-            scratch: total(|buffer| matches!(buffer, Buffer::Scratch(_))),
-            transient: bytes(placement.len),
-            lower_bound: bytes(lower_bound(&lifetimes)),
-        };
-        Self {
-            data: values.clone().map(|value| data(value.root).tagged(value.shape.format())).collect(),
-            diff: values.map(|value| span(Buffer::Diff(value.root)).tagged(value.shape.format())).collect(),
-            saved: (0..graph.nodes.len()).map(|node| span(Buffer::Saved(node))).collect(),
-            scratch: schedule.steps.iter().enumerate().map(scratch).collect(),
-            params: graph.params.iter().map(|param| params[&param.name]).collect(),
-            schedule,
-            report,
-        }
+        let values = graph.values.iter().map(|value| {
+            let is_constant = graph.nodes[graph.values[value.root].producer].declaration.constant;
+            let data = if is_constant { Buffer::Constant(value.root) } else { Buffer::Data(value.root) };
+            (data, value.root, value.shape.format())
+        });
+        let mut layout = Self { values: values.collect(), places, params: Vec::new() };
+        let params = graph.params.iter().enumerate().map(|(id, param)| {
+            let span = |buffer| Some(layout.find(buffer, 0)?.tagged(param.declaration.shape.format()));
+            let data = span(Buffer::Parameter(id)).expect("every parameter has a place");
+            ParamSpans { data, diff: span(Buffer::Gradient(id)), history: span(Buffer::History(id)) }
+        });
+        layout.params = params.collect();
+        layout
     }
-}
 
-fn params(nets: &[&Net], with_history: bool, end: &mut Cursor) -> HashMap<String, ParamSpans> {
-    let mut params: HashMap<String, ParamSpans> = HashMap::new();
-    let all =
-        || nets.iter().flat_map(|net| net.graph().params.iter().map(move |param| (net.is_training(), param)));
-    for (_, param) in all() {
-        let fresh = || ParamSpans { data: end.place(&param.declaration.shape), diff: None, history: None };
-        params.entry(param.name.clone()).or_insert_with(fresh);
+    /// The last action, after which outputs are read.
+    pub fn end(&self) -> usize {
+        self.places.schedule.actions.len().saturating_sub(1)
     }
-    for (_, param) in all().filter(|(training, param)| *training && param.trained) {
-        let spans = params.get_mut(&param.name).expect("entered above");
-        spans.diff = spans.diff.or_else(|| Some(end.place(&param.declaration.shape)));
+
+    /// The data of a value at action `at`.
+    pub fn data(&self, value: ValueId, at: usize) -> Span {
+        let (data, _, format) = self.values[value];
+        self.span(data, at).tagged(format)
     }
-    for (_, param) in all().filter(|(training, param)| with_history && *training && param.trained) {
-        let spans = params.get_mut(&param.name).expect("entered above");
-        spans.history = spans.history.or_else(|| Some(end.place(&param.declaration.shape)));
+
+    /// The gradient of a value at action `at`.
+    pub fn diff(&self, value: ValueId, at: usize) -> Span {
+        let (_, root, format) = self.values[value];
+        self.span(Buffer::Diff(root), at).tagged(format)
     }
-    params
-}
 
-fn constants(net: &Net, end: &mut Cursor) -> HashMap<usize, Span> {
-    let graph = net.graph();
-    let constant = |&id: &usize| graph.nodes[graph.values[id].producer].declaration.constant;
-    (0..graph.values.len()).filter(constant).map(|id| (id, end.place(&graph.values[id].shape))).collect()
-}
+    /// Where a buffer lies on the device at action `at`; an empty span if it does not.
+    pub fn span(&self, buffer: Buffer, at: usize) -> Span {
+        self.find(buffer, at).unwrap_or_default()
+    }
 
-fn sum(spans: impl IntoIterator<Item = Span>) -> Bytes {
-    bytes(spans.into_iter().map(|span| span.len).sum())
-}
+    fn find(&self, buffer: Buffer, at: usize) -> Option<Span> {
+        self.find_in(buffer, Place::Device, at)
+    }
 
-fn bytes(len: usize) -> Bytes {
-    Bytes(len as u64)
+    /// Where a buffer lies in the device's arena or the host's slab.
+    pub fn find_in(&self, buffer: Buffer, place: Place, at: usize) -> Option<Span> {
+        let spot = self.places.spot(buffer, place, at)?;
+        Some(Span::bytes(spot.offset.0 as usize, spot.bytes.0 as usize))
+    }
 }

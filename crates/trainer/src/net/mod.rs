@@ -3,31 +3,26 @@
 mod fusion;
 pub mod graph;
 pub mod layout;
-pub mod memory;
-pub mod room;
 pub mod run;
-pub mod schedule;
 mod split;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::{
     data::DataSummary,
     error::NetError,
-    layers::{self, BuildOptions, Layer},
+    layers::{self, BuildOptions, Layer, Need},
     spec::{NetSpec, Phase},
 };
 use cudnn_layers::conv::ConvOp;
-use graph::{Graph, Node};
-use planner::{Kernel, Plan, PlannedKernel, WorkspacePolicy};
-use schedule::{Pass, Step};
+use graph::{Graph, Node, Param, Value};
+use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
+use planner::{Bytes, Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use std::collections::HashMap;
-use tensor::{Device, Mark, Space, Span};
+use tensor::{Device, Mark, Space};
 
-pub use layout::{Layout, MemoryReport, NetLayout};
-pub use room::Room;
-pub use summary::LayerMemory;
+pub use layout::{Layout, NetLayout};
 
 /// A net in one phase, before and after its convolutions are planned. It owns no memory for blobs: see [`Layout`].
 pub struct Net {
@@ -36,38 +31,10 @@ pub struct Net {
     graph: Graph,
     layers: Vec<Box<dyn Layer>>,
     device: Device,
-    /// For each node, the scratch of its forward and of its backward step.
+    /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
-    segments_len: usize,
     training: bool,
     fused_relus: usize,
-}
-
-/// The scratch of a step.
-#[derive(Clone, Copy, Debug)]
-pub enum Scratch {
-    /// So many bytes, for this step only.
-    Transient(usize),
-    /// A segment of the arena of WD that belongs to this step alone, throughout the iteration.
-    Segment(Span),
-}
-
-impl Scratch {
-    /// Bytes to be placed with the transient buffers.
-    pub fn transient_len(self) -> usize {
-        match self {
-            Scratch::Transient(len) => len,
-            Scratch::Segment(_) => 0,
-        }
-    }
-
-    /// The step's own segment.
-    pub fn segment(self) -> Option<Span> {
-        match self {
-            Scratch::Transient(_) => None,
-            Scratch::Segment(span) => Some(span),
-        }
-    }
 }
 
 /// The kernels of a plan, by layer and operation.
@@ -87,7 +54,7 @@ impl Net {
             .collect::<Result<Vec<_>, _>>()?;
         let mut graph = Graph::build(spec, &mut layers, training)?;
         let fused_relus = fusion::absorb_relus(&mut graph, &mut layers);
-        let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(space.bytes()));
+        let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         Ok(Self {
             name: spec.name.clone(),
             phase: spec.state.phase,
@@ -95,7 +62,6 @@ impl Net {
             graph,
             layers,
             device: options.device.clone(),
-            segments_len: 0,
             training,
             fused_relus,
         })
@@ -197,7 +163,6 @@ impl Net {
     }
 
     fn place_kernels(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
-        self.segments_len = 0;
         let planned = plan
             .kernels
             .iter()
@@ -211,7 +176,6 @@ impl Net {
             for (pass, scratch) in [forward, backward].into_iter().enumerate() {
                 if let Some(scratch) = scratch {
                     self.scratch[index][pass] = scratch;
-                    self.segments_len = self.segments_len.max(scratch.segment().map_or(0, |span| span.end()));
                 }
             }
         }
@@ -246,8 +210,8 @@ impl Net {
             end = end.max(segment + workspace.map_err(run_error)?.bytes());
         }
         Ok(start.map(|start| match divided {
-            true => Scratch::Segment(Span::bytes(start, end - start)),
-            false => Scratch::Transient(end),
+            true => Scratch::Segment { offset: Bytes(start as u64), bytes: Bytes((end - start) as u64) },
+            false => Scratch::Transient(Bytes(end as u64)),
         }))
     }
 
@@ -270,17 +234,49 @@ impl Net {
         marks
     }
 
-    /// The scratch of a step.
-    pub fn scratch(&self, step: Step) -> Scratch {
-        self.scratch[step.node][match step.pass {
-            Pass::Forward => 0,
-            Pass::Backward => 1,
-        }]
+    /// Scratch and workspaces of every node, forward and backward.
+    pub fn scratch(&self) -> &[[Scratch; 2]] {
+        &self.scratch
     }
 
-    /// Bytes of the arena of WD.
-    pub fn segments_len(&self) -> usize {
-        self.segments_len
+    /// What the memory of an iteration depends on; with an update at its end and the history for it, if the net trains and
+    /// there are `updates`.
+    pub fn outline(&self, updates: bool) -> Outline {
+        let Graph { nodes, values, params } = &self.graph;
+        let node = |(node, &scratch): (&Node, &[Scratch; 2])| OutlineNode {
+            name: node.name.clone(),
+            bottoms: node.bottoms.clone(),
+            tops: node.tops.clone(),
+            propagates: node.propagates.iter().map(Option::is_some).collect(),
+            backward: node.backward,
+            needs_bottom: node.declaration.needs_bottom,
+            needs_top: node.declaration.needs_top != Need::Nothing,
+            saved: bytes(node.declaration.saved),
+            scratch,
+        };
+        let value = |value: &Value| {
+            let declaration = &nodes[value.producer].declaration;
+            OutlineValue {
+                bytes: bytes(value.shape.space()),
+                producer: value.producer,
+                root: value.root,
+                needs_diff: value.needs_diff,
+                constant: declaration.constant,
+                output: value.consumers.is_empty() || !declaration.loss_weights.is_empty(),
+            }
+        };
+        let param = |param: &Param| OutlineParam {
+            name: param.name.clone(),
+            bytes: bytes(param.declaration.shape.space()),
+            trained: self.training && param.trained,
+        };
+        Outline {
+            nodes: nodes.iter().zip(&self.scratch).map(node).collect(),
+            values: values.iter().map(value).collect(),
+            params: params.iter().map(param).collect(),
+            updates: updates && self.training,
+            host: Bytes(self.host_bytes()),
+        }
     }
 
     /// The loss layers' tops with their weights, and every other top that nobody reads: what a net has to say.
@@ -306,11 +302,15 @@ pub struct Output<'a> {
     pub loss_weight: f32,
 }
 
+fn bytes(space: Space) -> Bytes {
+    Bytes(space.bytes() as u64)
+}
+
 /// Whether an iteration runs the kernel of `op` of a convolution.
 fn runs(graph: &Graph, node: &Node, op: ConvOp) -> bool {
     match op {
         ConvOp::Forward => true,
-        ConvOp::BackwardData => node.backward && node.propagates[0],
+        ConvOp::BackwardData => node.propagates[0].is_some(),
         ConvOp::BackwardFilter => node.backward && graph.params[node.params[0]].trained,
     }
 }

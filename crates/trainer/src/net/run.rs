@@ -1,75 +1,52 @@
-//! Executing a schedule.
+//! What one action of a schedule hands to its layer.
 
 use super::{
     Net,
     graph::{Node, ValueId},
     layout::NetLayout,
-    schedule::{Pass, Step},
 };
 use crate::{
-    error::NetError,
+    error::{BoxError, NetError},
     layers::{Backward, Forward, Gradient, Need},
 };
-use cudnn_layers::softmax::labels::device_fault;
-use tensor::{Accumulate, Arena, Span, ViewMut, cuda::CudaError};
-
-/// What an iteration is told besides its data.
-#[derive(Clone, Copy, Debug)]
-pub struct Iteration {
-    /// Completed iterations: with the seed, what random layers draw from.
-    pub number: u64,
-    /// Whether the gradients of parameters add to those of earlier mini-batches (`iter_size`).
-    pub accumulate: Accumulate,
-}
+use cudnn_layers::{sgd, softmax::labels::device_fault};
+use memory::{Action, Buffer};
+use tensor::{Accumulate, Arena, Span, View, ViewMut};
 
 impl Net {
-    /// Runs all forward steps, telling `observe` after each. A GPU's steps are asked for, not waited for.
+    /// Has a layer do action number `at` of its schedule, in a mini-batch of this number, which stands in the device's memory,
+    /// too. Gradients of parameters add to those of earlier mini-batches if `accumulate` says so. A GPU's work is launched, not
+    /// waited for.
     ///
     /// # Errors
-    /// What a layer reports of its data, with the layer's name, and what `observe` returns.
-    pub fn forward(
-        &mut self,
-        layout: &NetLayout,
-        arena: &mut Arena,
-        iteration: Iteration,
-        observe: impl FnMut(Step) -> Result<(), CudaError>,
-    ) -> Result<(), NetError> {
-        self.steps(Pass::Forward, layout, arena, iteration, observe)
-    }
-
-    /// Runs all backward steps, likewise. The gradients of parameters are left in the arena.
+    /// What the layer reports of its data, with its name.
     ///
-    /// # Errors
-    /// As [`Net::forward`].
-    pub fn backward(
+    /// # Panics
+    /// If the action is none of a layer.
+    pub fn compute(
         &mut self,
         layout: &NetLayout,
         arena: &mut Arena,
-        iteration: Iteration,
-        observe: impl FnMut(Step) -> Result<(), CudaError>,
+        at: usize,
+        (number, iteration): (u64, View<'_>),
+        accumulate: Accumulate,
     ) -> Result<(), NetError> {
-        self.steps(Pass::Backward, layout, arena, iteration, observe)
-    }
-
-    fn steps(
-        &mut self,
-        pass: Pass,
-        layout: &NetLayout,
-        arena: &mut Arena,
-        iteration: Iteration,
-        mut observe: impl FnMut(Step) -> Result<(), CudaError>,
-    ) -> Result<(), NetError> {
-        for (index, &step) in layout.schedule.steps.iter().enumerate().filter(|(_, step)| step.pass == pass) {
-            let requests = Requests { net: self, layout, arena, step, scratch: layout.scratch[index] };
-            let result = match pass {
-                Pass::Forward => requests.forward(iteration),
-                Pass::Backward => requests.backward(iteration),
-            };
-            let name = &self.graph.nodes[step.node].name;
-            result.map_err(|source| NetError::Run { layer: name.clone(), source })?;
-            observe(step)?;
-        }
-        Ok(())
+        let (node, pass) = match layout.places.schedule.actions[at] {
+            Action::Forward(node) => (node, Pass::Forward { repeat: false }),
+            Action::Recompute(node) => (node, Pass::Forward { repeat: true }),
+            Action::Backward(node) => (node, Pass::Backward),
+            other => panic!("{other:?} is done by no layer"),
+        };
+        let requests = Requests { net: self, layout, arena, node, at };
+        let result = match pass {
+            Pass::Forward { .. } if requests.net.graph.nodes[node].bottoms.is_empty() => {
+                requests.upload(number)
+            }
+            Pass::Forward { repeat } => requests.forward(iteration, repeat),
+            Pass::Backward => requests.backward(iteration, accumulate),
+        };
+        let name = &self.graph.nodes[node].name;
+        result.map_err(|source| NetError::Run { layer: name.clone(), source })
     }
 
     /// The objective after a forward pass: the weighted sum of the losses.
@@ -77,22 +54,32 @@ impl Net {
     /// # Errors
     /// As [`Net::check`].
     pub fn loss(&self, layout: &NetLayout, arena: &Arena) -> Result<f64, NetError> {
-        let mut loss = 0.0;
-        for node in &self.graph.nodes {
-            for (&top, &weight) in node.tops.iter().zip(&node.declaration.loss_weights) {
-                loss += f64::from(weight) * self.values(layout, arena, top)?.iter().sum::<f64>();
-            }
-        }
-        Ok(loss)
+        let losses = self
+            .loss_values()
+            .map(|(value, weight)| Ok(weight * self.values(layout, arena, value)?.iter().sum::<f64>()));
+        losses.sum()
     }
 
-    /// The elements of a value.
+    /// The losses after a forward pass, with their weights.
+    pub(crate) fn losses<'a>(&self, layout: &NetLayout, arena: &'a Arena) -> Vec<sgd::Loss<'a>> {
+        let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
+        self.loss_values().map(view).collect()
+    }
+
+    fn loss_values(&self) -> impl Iterator<Item = (ValueId, f64)> {
+        self.graph.nodes.iter().flat_map(|node| {
+            let losses = node.tops.iter().zip(&node.declaration.loss_weights);
+            losses.map(|(&top, &weight)| (top, f64::from(weight)))
+        })
+    }
+
+    /// The elements of an output after an iteration.
     ///
     /// # Errors
     /// As [`Net::check`].
     pub fn values(&self, layout: &NetLayout, arena: &Arena, value: ValueId) -> Result<Vec<f64>, NetError> {
         self.check()?;
-        let values = arena.read::<f32>(layout.data[value])?;
+        let values = arena.read::<f32>(layout.data(value, layout.end()))?;
         Ok(values.iter().map(|&value| f64::from(value)).collect())
     }
 
@@ -111,33 +98,45 @@ impl Net {
     }
 }
 
-/// Collects what one step needs, leases it all at once, and hands it to the layer.
+enum Pass {
+    Forward { repeat: bool },
+    Backward,
+}
+
+/// Collects what one action needs, leases it all at once, and hands it to the layer.
 struct Requests<'a> {
     net: &'a mut Net,
     layout: &'a NetLayout,
     arena: &'a mut Arena,
-    step: Step,
-    scratch: Span,
+    node: usize,
+    at: usize,
 }
 
-type Result<T, E = crate::error::BoxError> = std::result::Result<T, E>;
-
 impl Requests<'_> {
-    fn forward(self, iteration: Iteration) -> Result<()> {
-        let Requests { net, layout, arena, step, scratch } = self;
-        let node = &net.graph.nodes[step.node];
+    fn upload(self, number: u64) -> Result<(), BoxError> {
+        let Requests { net, layout, arena, node, at } = self;
+        let tops: Vec<Span> =
+            net.graph.nodes[node].tops.iter().map(|&value| layout.data(value, at)).collect();
+        let (_, tops) = arena.lease_all(&[], &tops)?;
+        net.layers[node].upload(&net.device, number, tops)
+    }
+
+    fn forward(self, iteration: View<'_>, repeat: bool) -> Result<(), BoxError> {
+        let Requests { net, layout, arena, node: index, at } = self;
+        let node = &net.graph.nodes[index];
         let bottoms = if node.in_place { &[][..] } else { &node.bottoms };
         let (learned, state) = net.learned_and_state(node);
-        let data = |&value: &ValueId| layout.data[value];
+        let data = |&value: &ValueId| layout.data(value, at);
         let param = |&param: &usize| layout.params[param].data;
         let reads: Vec<Span> = bottoms.iter().map(data).chain(learned.iter().map(param)).collect();
-        let kept = [layout.saved[step.node], scratch];
+        let kept = [Buffer::Saved(index), Buffer::Scratch(at)].map(|buffer| layout.span(buffer, at));
         let writes: Vec<Span> =
             node.tops.iter().map(data).chain(state.iter().map(param)).chain(kept).collect();
         let (reads, writes) = arena.lease_all(&reads, &writes)?;
         let (mut reads, mut writes) = (reads.into_iter(), writes.into_iter());
         let io = Forward {
-            iteration: iteration.number,
+            iteration,
+            repeat,
             bottoms: reads.by_ref().take(bottoms.len()).collect(),
             tops: writes.by_ref().take(node.tops.len()).collect(),
             params: reads.collect(),
@@ -145,43 +144,43 @@ impl Requests<'_> {
             saved: writes.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
-        net.layers[step.node].forward(&net.device, io)
+        net.layers[index].forward(&net.device, io)
     }
 
-    fn backward(self, iteration: Iteration) -> Result<()> {
-        let Requests { net, layout, arena, step, scratch } = self;
-        let (graph, schedule) = (&net.graph, &layout.schedule);
-        let node = &graph.nodes[step.node];
+    fn backward(self, iteration: View<'_>, accumulate: Accumulate) -> Result<(), BoxError> {
+        let Requests { net, layout, arena, node: index, at } = self;
+        let graph = &net.graph;
+        let node = &graph.nodes[index];
         let bottoms = if node.declaration.needs_bottom { &node.bottoms[..] } else { &[] };
         let tops = if node.declaration.needs_top != Need::Nothing { &node.tops[..] } else { &[] };
         let (learned, state) = net.learned_and_state(node);
         let top_diffs = if node.in_place { &[] } else { &node.tops[..] };
         let top_diffs: Vec<Option<Span>> = (top_diffs.iter())
-            .map(|&value| graph.values[value].needs_diff.then_some(layout.diff[value]))
+            .map(|&value| graph.values[value].needs_diff.then(|| layout.diff(value, at)))
             .collect();
         let bottom_diffs: Vec<Diff> = (node.bottoms.iter().zip(&node.propagates))
-            .zip(&schedule.bottom_accumulate[step.node])
-            .map(|((&bottom, &wanted), &accumulate)| wanted.then_some((layout.diff[bottom], accumulate)))
+            .map(|(&bottom, &wanted)| wanted.map(|accumulate| (layout.diff(bottom, at), accumulate)))
             .collect();
-        let param_diffs: Vec<Diff> = (node.params.iter().zip(&schedule.param_accumulate[step.node]))
+        let param_diffs: Vec<Diff> = (node.params.iter().zip(&node.param_accumulate))
             .filter(|&(&param, _)| graph.params[param].declaration.learned)
             .map(|(&param, &first)| {
-                let accumulate = if first == Accumulate::Add { first } else { iteration.accumulate };
+                let accumulate = if first == Accumulate::Add { first } else { accumulate };
                 let diff = graph.params[param].trained.then(|| layout.params[param].diff.expect("trained"));
                 diff.map(|diff| (diff, accumulate))
             })
             .collect();
 
-        let data = |&value: &ValueId| layout.data[value];
+        let data = |&value: &ValueId| layout.data(value, at);
         let param = |&param: &usize| layout.params[param].data;
         let reads = bottoms.iter().chain(tops).map(data).chain(top_diffs.iter().flatten().copied());
-        let reads = reads.chain(learned.iter().chain(&state).map(param)).chain([layout.saved[step.node]]);
+        let saved = layout.span(Buffer::Saved(index), at);
+        let reads = reads.chain(learned.iter().chain(&state).map(param)).chain([saved]);
         let diffs = bottom_diffs.iter().chain(&param_diffs).flatten().map(|&(diff, _)| diff);
-        let (reads, writes) =
-            arena.lease_all(&reads.collect::<Vec<_>>(), &diffs.chain([scratch]).collect::<Vec<_>>())?;
+        let writes = diffs.chain([layout.span(Buffer::Scratch(at), at)]);
+        let (reads, writes) = arena.lease_all(&reads.collect::<Vec<_>>(), &writes.collect::<Vec<_>>())?;
         let (mut reads, mut writes) = (reads.into_iter(), writes.into_iter());
         let io = Backward {
-            iteration: iteration.number,
+            iteration,
             bottoms: reads.by_ref().take(bottoms.len()).collect(),
             tops: reads.by_ref().take(tops.len()).collect(),
             top_diffs: top_diffs.iter().map(|diff| diff.and_then(|_| reads.next())).collect(),
@@ -192,7 +191,7 @@ impl Requests<'_> {
             saved: reads.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
-        net.layers[step.node].backward(&net.device, io)
+        net.layers[index].backward(&net.device, io)
     }
 }
 

@@ -1,31 +1,9 @@
 //! What a net is, for its reader: its input, and what each layer takes.
 
-use super::{
-    Net,
-    schedule::{Pass, Step},
-};
+use super::Net;
+use memory::LayerMemory;
 use planner::Bytes;
-use serde::Serialize;
 use tensor::TensorType;
-
-/// What one layer brings into the arena, before lifetimes let buffers share their places.
-#[derive(Clone, Debug, Serialize)]
-pub struct LayerMemory {
-    /// The layer.
-    pub name: String,
-    /// Its type.
-    pub type_name: &'static str,
-    /// The shape of its first top.
-    pub shape: String,
-    /// Its tops' data; 0 in place.
-    pub data: Bytes,
-    /// Their gradients; 0 in place and where none is computed.
-    pub diff: Bytes,
-    /// Workspace and other scratch, the larger of the forward and the backward step.
-    pub workspace: Bytes,
-    /// Parameters and persistent state; a shared parameter counts where it first stands.
-    pub weights: Bytes,
-}
 
 impl Net {
     /// The shape of what the net is fed, (samples, ...).
@@ -49,21 +27,17 @@ impl Net {
     pub fn layer_memory(&self) -> Vec<LayerMemory> {
         let graph = &self.graph;
         let mut counted = vec![false; graph.params.len()];
-        let layers = graph.nodes.iter().enumerate().map(|(index, node)| {
+        let layers = graph.nodes.iter().zip(&self.scratch).map(|(node, scratch)| {
             let tops = || node.tops.iter().map(|&top| (top, &graph.values[top]));
             let own = || tops().filter(|(top, value)| value.root == *top).map(|(_, value)| value);
             let weights = node.params.iter().filter(|&&param| !std::mem::replace(&mut counted[param], true));
-            let scratch = [Pass::Forward, Pass::Backward].map(|pass| {
-                let scratch = self.scratch(Step { node: index, pass });
-                scratch.segment().map_or_else(|| scratch.transient_len(), |span| span.len)
-            });
             LayerMemory {
                 name: node.name.clone(),
-                type_name: node.type_name,
+                type_name: node.type_name.to_owned(),
                 shape: tops().next().map_or_else(String::new, |(_, top)| top.shape.to_string()),
                 data: own().map(|value| bytes(&value.shape)).sum(),
                 diff: own().filter(|value| value.needs_diff).map(|value| bytes(&value.shape)).sum(),
-                workspace: Bytes(scratch[0].max(scratch[1]) as u64),
+                workspace: scratch.map(|pass| pass.bytes()).into_iter().max().unwrap_or_default(),
                 weights: weights.map(|&param| bytes(&graph.params[param].declaration.shape)).sum(),
             }
         });

@@ -1,6 +1,8 @@
 //! The plans of a training, kept with its snapshots: plans follow measurements, so a plan made anew may choose other
 //! algorithms, which round differently. A training that goes on under its old plan goes on bit by bit.
 
+use super::identity;
+use crate::net::Net;
 use planner::{
     ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
 };
@@ -16,7 +18,33 @@ pub struct PlanRecord {
     pub plans: Vec<Plan>,
 }
 
+/// Where the plan of the net that is trained comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PlanOrigin {
+    /// From measurements; there was no other.
+    #[default]
+    Measured,
+    /// From a snapshot: the training can go on from that snapshot bit by bit.
+    Recorded,
+    /// From measurements, because the snapshot's plan does not fit; why, as the end of a sentence.
+    Refused(String),
+}
+
 impl PlanRecord {
+    /// The plan of each of `nets` that is good for it on its device and was made with `options`, and what that means for the
+    /// first.
+    pub fn plans(&self, nets: &mut [Net], options: &PlanOptions) -> (Vec<Option<Plan>>, PlanOrigin) {
+        let mut origin = PlanOrigin::Recorded;
+        let plan = |(index, net): (usize, &mut Net)| {
+            let plan = self.plan(index, &net.kernels(), &identity(net.device()), options);
+            if let (0, Err(reason)) = (index, &plan) {
+                origin = PlanOrigin::Refused(reason.clone());
+            }
+            plan.ok().cloned()
+        };
+        (nets.iter_mut().enumerate().map(plan).collect(), origin)
+    }
+
     /// The plan of net number `net`, if it is good for `kernels` on `device` and was made with `options`.
     ///
     /// # Errors

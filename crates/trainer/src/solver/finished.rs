@@ -1,7 +1,7 @@
 //! The end of the last finished iteration: where an iteration that cannot be finished leads back to.
 
 use super::Solver;
-use crate::error::NetError;
+use crate::{error::NetError, net::Net};
 use tensor::{Device, Format, Span};
 
 /// What forward passes change that outlives them, as it was between two iterations.
@@ -16,16 +16,13 @@ pub(super) struct Finished {
 impl Solver {
     /// Notes that an iteration is finished.
     pub(super) fn note_finished(&mut self) -> Result<(), NetError> {
-        let Self { finished, train, tests, arena, .. } = self;
-        finished.positions.clear();
-        let nets = std::iter::once(&*train).chain(tests.iter());
-        finished.positions.extend(nets.flat_map(|net| net.positions().map(|(_, position)| position)));
-        finished.statistics.clear();
-        if keeps_statistics(&self.device, self.spec.iter_size) {
-            for span in statistics(train, &self.layout.nets[0].params) {
-                finished.statistics.extend_from_slice(&arena.read(span)?);
-            }
+        let positions =
+            self.running.nets().iter().flat_map(Net::positions).map(|(_, position)| position).collect();
+        let mut statistics = Vec::new();
+        for span in self.statistics() {
+            statistics.extend_from_slice(&self.running.read(span)?);
         }
+        self.finished = Finished { positions, statistics };
         Ok(())
     }
 
@@ -38,40 +35,31 @@ impl Solver {
     /// # Errors
     /// A GPU is lost.
     pub(super) fn give_up(&mut self) -> Result<(), NetError> {
-        let Self { finished, train, tests, arena, .. } = self;
-        let mut positions = finished.positions.iter();
-        for net in std::iter::once(&mut *train).chain(tests) {
+        let mut positions = self.finished.positions.iter();
+        for net in self.running.nets_mut() {
             let names: Vec<String> = net.positions().map(|(name, _)| name.to_owned()).collect();
             for (name, &position) in names.iter().zip(&mut positions) {
                 net.set_position(name, position);
             }
         }
-        let mut kept = &finished.statistics[..];
-        if keeps_statistics(&self.device, self.spec.iter_size) {
-            for span in statistics(train, &self.layout.nets[0].params) {
-                let (values, rest) = kept.split_at(span.len);
-                kept = rest;
-                arena.fill(span, |out| -> Result<(), NetError> {
-                    out.copy_from_slice(values);
-                    Ok(())
-                })?;
-            }
+        let mut kept = &self.finished.statistics[..];
+        for span in self.statistics() {
+            let (values, rest) = kept.split_at(span.len);
+            kept = rest;
+            self.running.fill(span, |out| -> Result<(), NetError> {
+                out.copy_from_slice(values);
+                Ok(())
+            })?;
         }
-        Ok(())
+        Ok(self.running.forget()?)
     }
-}
 
-/// On a processor they are a few numbers to copy. From a GPU each of them takes as long as a layer: too long, unless an
-/// iteration has several mini-batches.
-fn keeps_statistics(device: &Device, iter_size: usize) -> bool {
-    matches!(device, Device::Cpu(_)) || iter_size > 1
-}
-
-/// Where the training net keeps what its layers change themselves, as bytes.
-fn statistics<'a>(
-    train: &'a crate::Net,
-    params: &'a [crate::net::layout::ParamSpans],
-) -> impl Iterator<Item = Span> + 'a {
-    let params = train.graph().params.iter().zip(params);
-    params.filter(|(param, _)| !param.declaration.learned).map(|(_, spans)| spans.data.tagged(Format::U8))
+    /// Where the training net keeps what its layers change themselves, as bytes; nothing if that is not kept. On a processor
+    /// they are a few numbers to copy. From a GPU each of them takes as long as a layer: too long, unless an iteration has
+    /// several mini-batches.
+    fn statistics(&self) -> Vec<Span> {
+        let is_kept = matches!(self.device, Device::Cpu(_)) || self.spec.iter_size > 1;
+        let params = self.running.params().filter(|(param, _)| is_kept && !param.declaration.learned);
+        params.map(|(_, spans)| spans.data.tagged(Format::U8)).collect()
+    }
 }

@@ -1,10 +1,13 @@
 //! Snapshots of a training, and going on from one bit by bit.
 
 use super::{Solver, TrainError};
-use crate::Net;
 use crate::snapshot::{
     NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
     save_solver_state, save_tensors, state_path, weights_path,
+};
+use crate::{
+    net::{Net, graph::Param, layout::ParamSpans},
+    run::Running,
 };
 use std::{
     borrow::Cow,
@@ -31,7 +34,7 @@ impl Solver {
         let prefix = &self.spec.snapshot.prefix;
         let (weights, state) = (weights_path(prefix, self.iteration), state_path(prefix, self.iteration));
         let metadata = BTreeMap::from([
-            ("net".to_owned(), self.train.name().to_owned()),
+            ("net".to_owned(), self.net().name().to_owned()),
             ("iteration".to_owned(), self.iteration.to_string()),
         ]);
         let tensors = self.tensors(|spans| Some(spans.data))?;
@@ -39,13 +42,13 @@ impl Solver {
         let file_name = weights.file_name().map(|name| name.to_string_lossy().into_owned());
         let solver_state = SolverState {
             iteration: self.iteration,
-            net: self.train.name().to_owned(),
+            net: self.net().name().to_owned(),
             solver_type: SOLVER_TYPE.to_owned(),
             parameters: self.fingerprint(),
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
             random_seed: self.seed,
-            data_positions: positions(&self.train, &self.tests),
+            data_positions: positions(self.running.nets()),
             counters: BTreeMap::new(),
             settings: Some(self.settings.clone()),
         };
@@ -55,7 +58,7 @@ impl Solver {
     }
 
     /// Goes on from a snapshot's solver state and the weights beside it. What has changed since then, such as a data layer of
-    /// another name, is [`Prepared::changes_since`](super::Prepared::changes_since)'s to say.
+    /// another name, is [`Training::changes_since`](super::Training::changes_since)'s to say.
     ///
     /// # Errors
     /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.
@@ -63,23 +66,19 @@ impl Solver {
         let (state, history) = load_solver_state(path)?;
         let weights = load_weights(&path.with_file_name(&state.weights))?;
         state.check(path, &self.fingerprint(), SOLVER_TYPE, &weights)?;
-        weights.check(self.shapes(|spans| Some(spans.data)))?;
-        history.check(self.shapes(|spans| spans.history))?;
+        weights.check(self.running.shapes(|spans| Some(spans.data)))?;
+        history.check(self.running.shapes(|spans| spans.history))?;
         self.check_seed(path, state.random_seed)?;
-        self.load(&weights, |spans| Some(spans.data))?;
-        self.load(&history, |spans| spans.history)?;
+        self.running.load(&weights, |spans| Some(spans.data))?;
+        self.running.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
         self.recent.clear();
         for (name, &position) in &state.data_positions {
-            match name.rsplit_once('/') {
-                Some((layer, "TRAIN")) => self.train.set_position(layer, position),
-                Some((layer, test)) => {
-                    let index = test.strip_prefix("TEST").and_then(|index| index.parse::<usize>().ok());
-                    if let Some(net) = index.and_then(|index| self.tests.get_mut(index)) {
-                        net.set_position(layer, position);
-                    }
+            let nets = self.running.nets_mut().iter_mut().enumerate();
+            for (index, net) in nets {
+                if let Some(layer) = name.strip_suffix(&suffix(index)) {
+                    net.set_position(layer, position);
                 }
-                None => {}
             }
         }
         Ok(self.note_finished()?)
@@ -99,57 +98,68 @@ impl Solver {
     /// # Errors
     /// A file that is missing or damaged, holds a solver state, or does not have exactly this net's parameters.
     pub fn load_weights(&mut self, path: &Path) -> Result<(), TrainError> {
-        let weights = load_weights(path)?;
-        weights.check(self.shapes(|spans| Some(spans.data)))?;
-        self.load(&weights, |spans| Some(spans.data))?;
+        self.running.load_weights(&load_weights(path)?)?;
         Ok(self.note_finished()?)
     }
 
-    fn tensors(
-        &self,
-        which: fn(&crate::net::layout::ParamSpans) -> Option<Span>,
-    ) -> Result<Vec<HostTensor<'_>>, CudaError> {
-        let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
-        let tensors = params.filter_map(|(param, spans)| {
-            let values = self.arena.read(which(spans)?);
+    fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
+        let tensors = self.running.params().filter_map(|(param, spans)| {
+            let values = self.running.read(which(spans)?);
             Some(values.map(|values| (param.name.as_str(), param.declaration.shape.dims(), values)))
         });
         tensors.collect()
     }
 
-    fn shapes(
-        &self,
-        which: fn(&crate::net::layout::ParamSpans) -> Option<Span>,
-    ) -> impl Iterator<Item = (&str, &[usize])> {
-        let params = self.train.graph().params.iter().zip(&self.layout.nets[0].params);
-        let kept = params.filter(move |(_, spans)| which(spans).is_some());
+    fn fingerprint(&self) -> String {
+        fingerprint(self.running.shapes(|spans| Some(spans.data)))
+    }
+}
+
+/// Which of a parameter's spans, if it has that.
+type Which = fn(&ParamSpans) -> Option<Span>;
+
+impl Running {
+    /// The parameters of its first net and where they lie.
+    pub(super) fn params(&self) -> impl Iterator<Item = (&Param, &ParamSpans)> {
+        self.nets()[0].graph().params.iter().zip(&self.layout().nets[0].params)
+    }
+
+    fn shapes(&self, which: Which) -> impl Iterator<Item = (&str, &[usize])> {
+        let kept = self.params().filter(move |(_, spans)| which(spans).is_some());
         kept.map(|(param, _)| (param.name.as_str(), param.declaration.shape.dims()))
     }
 
-    fn load(
-        &mut self,
-        tensors: &Tensors,
-        which: fn(&crate::net::layout::ParamSpans) -> Option<Span>,
-    ) -> Result<(), SnapshotError> {
-        for (param, spans) in self.train.graph().params.iter().zip(&self.layout.nets[0].params) {
-            if let Some(span) = which(spans) {
-                let dims = param.declaration.shape.dims();
-                self.arena.fill(span, |values| tensors.copy_to(&param.name, dims, values))?;
+    /// Replaces the parameters of its first net, whose very own `weights` must be.
+    ///
+    /// # Errors
+    /// Weights of another net.
+    pub fn load_weights(&mut self, weights: &Tensors) -> Result<(), SnapshotError> {
+        weights.check(self.shapes(|spans| Some(spans.data)))?;
+        self.load(weights, |spans| Some(spans.data))
+    }
+
+    fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
+        let params = self.params().map(|(param, spans)| {
+            (param.name.clone(), param.declaration.shape.dims().to_vec(), which(spans))
+        });
+        for (name, dims, span) in params.collect::<Vec<_>>() {
+            if let Some(span) = span {
+                self.fill(span, |values| tensors.copy_to(&name, &dims, values))?;
             }
         }
         Ok(())
     }
-
-    fn fingerprint(&self) -> String {
-        fingerprint(self.shapes(|spans| Some(spans.data)))
-    }
 }
 
 /// Samples consumed, keyed by layer and net: `data/TRAIN`, `data/TEST0`.
-pub(super) fn positions(train: &Net, tests: &[Net]) -> BTreeMap<String, u64> {
-    let train = train.positions().map(|(name, position)| (format!("{name}/TRAIN"), position));
-    let tests = tests.iter().enumerate().flat_map(|(index, net)| {
-        net.positions().map(move |(name, position)| (format!("{name}/TEST{index}"), position))
-    });
-    train.chain(tests).collect()
+pub(super) fn positions(nets: &[Net]) -> BTreeMap<String, u64> {
+    let of_net = |(index, net): (usize, &Net)| -> Vec<(String, u64)> {
+        net.positions().map(|(layer, position)| (format!("{layer}{}", suffix(index)), position)).collect()
+    };
+    nets.iter().enumerate().flat_map(of_net).collect()
+}
+
+/// What tells the layers of net number `net` of a training from those of the others.
+fn suffix(net: usize) -> String {
+    net.checked_sub(1).map_or_else(|| "/TRAIN".to_owned(), |test| format!("/TEST{test}"))
 }

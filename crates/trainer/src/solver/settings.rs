@@ -1,7 +1,7 @@
 //! What the numbers of a training follow from besides weights, momentum and positions: if any of it changes, a training
 //! that goes on is not the one that was interrupted.
 
-use super::Prepared;
+use super::Training;
 use crate::{
     digest::fnv1a,
     net::Net,
@@ -30,10 +30,10 @@ impl Changes {
     }
 }
 
-impl Prepared {
-    /// What differs between this training and the one that `state` is of.
-    pub fn changes_since(&self, state: &SolverState) -> Changes {
-        let positions = super::restore::positions(&self.train, &self.tests);
+impl Training {
+    /// What differs between this training, of `nets`, and the one that `state` is of.
+    pub fn changes_since(&self, nets: &[Net], state: &SolverState) -> Changes {
+        let positions = super::restore::positions(nets);
         let known = |key: &&String| state.data_positions.contains_key(*key);
         // Those of test nets may be of tests that are left out.
         let is_read = |key: &&String| positions.contains_key(*key) || !key.ends_with("/TRAIN");

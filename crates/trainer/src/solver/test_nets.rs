@@ -3,11 +3,10 @@
 use super::{Solver, TrainError};
 use crate::{
     error::NetError,
-    net::{Net, NetLayout, Output, run::Iteration},
+    run::{MiniBatch, Running},
     stop::Stop,
 };
 use serde::Serialize;
-use tensor::{Accumulate, Arena};
 
 /// An output of a test net.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,63 +42,58 @@ impl Solver {
     /// What a layer reports of its data.
     pub fn test_unless(&mut self, index: usize, stop: &Stop) -> Result<Option<Vec<TestOutput>>, TrainError> {
         let iterations = self.spec.tests[index].iterations;
-        let (net, layout) = (&mut self.tests[index], &self.layout.nets[index + 1]);
-        let device = self.device.clone();
-        let result = device.run(|| test(net, layout, &mut self.arena, iterations, stop));
-        if !matches!(result, Ok(Some(_))) {
-            let given_up = self.give_up();
-            return Ok(result.and_then(|_| given_up.map(|()| None))?);
+        let result = self.running.test(index + 1, iterations, stop, |_, _| Ok::<_, NetError>(()));
+        match result {
+            Ok((outputs, done)) if done == iterations => Ok(Some(outputs)),
+            result => {
+                let given_up = self.give_up();
+                Ok(result.and_then(|_| given_up.map(|()| None))?)
+            }
         }
-        Ok(result?)
     }
 }
 
-/// Runs `iterations` forward passes of `net` and averages its outputs; `None` if `stop` was requested between them.
-fn test(
-    net: &mut Net,
-    layout: &NetLayout,
-    arena: &mut Arena,
-    iterations: usize,
-    stop: &Stop,
-) -> Result<Option<Vec<TestOutput>>, NetError> {
-    let mut sums: Option<Vec<TestOutput>> = None;
-    for number in 0..iterations as u64 {
-        if stop.is_requested() {
-            return Ok(None);
+impl Running {
+    /// Runs net number `net` forward on `iterations` mini-batches, or until `stop` is requested between them, and tells
+    /// `observe` the number and the outputs of each. Returns the mean of every output, and over how many mini-batches.
+    ///
+    /// # Errors
+    /// What a layer reports of its data, and what `observe` returns.
+    pub fn test<E: From<NetError>>(
+        &mut self,
+        net: usize,
+        iterations: usize,
+        stop: &Stop,
+        mut observe: impl FnMut(usize, &[TestOutput]) -> Result<(), E>,
+    ) -> Result<(Vec<TestOutput>, usize), E> {
+        let (mut sums, mut done): (Vec<TestOutput>, usize) = (Vec::new(), 0);
+        while done < iterations && !stop.is_requested() {
+            self.iterate(net, MiniBatch::new(done as u64))?;
+            let outputs = self.outputs(net)?;
+            observe(done, &outputs)?;
+            done += 1;
+            if sums.is_empty() {
+                sums = outputs;
+                continue;
+            }
+            for (sum, output) in sums.iter_mut().zip(outputs) {
+                sum.values.iter_mut().zip(output.values).for_each(|(sum, value)| *sum += value);
+            }
         }
-        net.forward(layout, arena, Iteration { number, accumulate: Accumulate::Replace }, |_| Ok(()))?;
-        add(&mut sums, outputs(net, layout, arena)?);
+        let values = sums.iter_mut().flat_map(|sum| &mut sum.values);
+        values.for_each(|value| *value /= done as f64);
+        Ok((sums, done))
     }
-    Ok(Some(mean(sums, iterations)))
-}
 
-/// The outputs of `net` after a forward pass.
-///
-/// # Errors
-/// As [`Net::check`].
-pub fn outputs(net: &Net, layout: &NetLayout, arena: &Arena) -> Result<Vec<TestOutput>, NetError> {
-    let read = |output: Output<'_>| {
-        let values = net.values(layout, arena, output.value)?;
-        Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })
-    };
-    net.outputs().map(read).collect()
-}
-
-/// Adds `outputs` of one mini-batch to the `sums` of those before.
-pub fn add(sums: &mut Option<Vec<TestOutput>>, outputs: Vec<TestOutput>) {
-    let Some(sums) = sums else {
-        *sums = Some(outputs);
-        return;
-    };
-    for (sum, output) in sums.iter_mut().zip(outputs) {
-        sum.values.iter_mut().zip(output.values).for_each(|(sum, value)| *sum += value);
+    /// The outputs of net number `net` after an iteration.
+    ///
+    /// # Errors
+    /// As [`Running::values`].
+    fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
+        let outputs = self.nets()[net].outputs().map(|output| {
+            let values = self.values(net, output.value)?;
+            Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })
+        });
+        outputs.collect()
     }
-}
-
-/// The means of what [`add`] has added up over so many mini-batches.
-pub fn mean(sums: Option<Vec<TestOutput>>, mini_batches: usize) -> Vec<TestOutput> {
-    let mut means = sums.unwrap_or_default();
-    let values = means.iter_mut().flat_map(|mean| &mut mean.values);
-    values.for_each(|value| *value /= mini_batches as f64);
-    means
 }

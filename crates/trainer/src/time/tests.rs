@@ -1,6 +1,7 @@
 //! Times that agree with each other, on every device.
 
-use super::{TimeReport, Timing};
+use super::{TimeReport, time};
+use crate::run::Run;
 use crate::testing::{Forced, build_on, own_gpu, plan_options, root};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use tensor::{Cpu, Device};
@@ -61,9 +62,9 @@ fn times_agree_on(device: &Device) {
         for batch in [BatchSizePolicy::Undivided, BatchSizePolicy::PowerOfTwo] {
             let plan = Forced::IMPLICIT_GEMM.install(&mut net, &plan_options(batch, WorkspacePolicy::Wr));
             let mut observed = Vec::new();
-            let timing = Timing::new(net, plan);
+            let run = Run::lay_out(vec![net], vec![plan], true).unwrap();
             let report;
-            (report, net) = timing.run(ITERATIONS, 1, |index, ms| observed.push((index, ms))).unwrap();
+            (report, net) = time(run, ITERATIONS, 1, |index, ms| observed.push((index, ms))).unwrap();
             check(&report);
             assert!(observed.into_iter().eq(report.iterations_ms.iter().copied().enumerate()));
             match device {

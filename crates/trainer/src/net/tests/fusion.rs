@@ -34,7 +34,7 @@ fn same_apart(name: &str, before: &str, blob: &str, after: &str, fused: bool) {
             let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
             (name, bits)
         });
-        (running.net.fused_relus(), losses, gradients.collect::<Vec<_>>())
+        (running.net().fused_relus(), losses, gradients.collect::<Vec<_>>())
     };
     let (in_place, apart) = (run(&in_place), run(&apart));
     assert_eq!((in_place.0, apart.0), (usize::from(fused), 0), "{name}");

@@ -77,7 +77,7 @@ fn a_shared_parameter_gets_the_gradients_of_all_its_uses() {
         running
     };
     let (shared, own) = (net("param { name: 'w' } param { name: 'b' }"), net(""));
-    assert_eq!(shared.net.graph().params.len(), 2);
+    assert_eq!(shared.net().graph().params.len(), 2);
     for (name, parts) in [("w", ["a.0", "b.0"]), ("b", ["a.1", "b.1"])] {
         let parts = parts.map(|part| own.gradient(part));
         let expected: Vec<f64> =

@@ -78,7 +78,7 @@ fn results_do_not_depend_on_running_in_place() {
     let run = |layers: &[String]| {
         let mut running = Running::new(&format!("{DATA}{}", layers.concat()));
         let losses: Vec<f64> = (0..3).map(|number| running.iterate(number)).collect();
-        (running.net.graph().nodes.iter().filter(|node| node.in_place).count(), losses, running.gradients())
+        (running.net().graph().nodes.iter().filter(|node| node.in_place).count(), losses, running.gradients())
     };
     let (in_place, apart) = (run(&in_place), run(&apart));
     assert_eq!((in_place.0, apart.0), (4, 0));
@@ -101,7 +101,7 @@ fn a_refused_place_gives_the_same_results() {
     };
     let run = |text: &str| {
         let mut running = Running::new(text);
-        assert!(running.net.graph().nodes.iter().all(|node| !node.in_place));
+        assert!(running.net().graph().nodes.iter().all(|node| !node.in_place));
         let losses: Vec<f64> = (0..3).map(|number| running.iterate(number)).collect();
         (losses, running.gradients())
     };

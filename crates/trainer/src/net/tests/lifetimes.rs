@@ -3,19 +3,16 @@
 
 use super::{DATA, conv, head, layer};
 use crate::{
-    net::{
-        Layout, Net, NetLayout,
-        memory::Lifetime,
-        run::Iteration,
-        schedule::{Buffer, Pass, Schedule},
-    },
+    net::{Layout, Net, NetLayout},
+    run::MiniBatch,
     testing::{Forced, Running, build_on, gpu, plan_options, set},
 };
-use planner::{BatchSizePolicy, WorkspacePolicy};
-use tensor::{ALIGNMENT, Accumulate, Cpu, Device, Span};
+use memory::{Place, Residence};
+use planner::{ARENA_ALIGNMENT, BatchSizePolicy, Bytes, Plan, WorkspacePolicy};
+use tensor::{Cpu, Device, Span};
 
 /// Every layer type that keeps something, in place and apart, with branches.
-fn everything() -> String {
+pub(super) fn everything() -> String {
     let named = |kind: &str, name: &str, bottom: &str, fields: &str| {
         format!("layer {{ name: '{name}' type: '{kind}' bottom: '{bottom}' top: '{name}' {fields} }}\n")
     };
@@ -42,80 +39,58 @@ fn everything() -> String {
     .concat()
 }
 
-fn planned(device: &Device, workspace: WorkspacePolicy) -> Net {
+fn planned(device: &Device, workspace: WorkspacePolicy) -> (Net, Plan) {
     let mut net = build_on(device, &everything()).unwrap();
     let forced = Forced { algorithm: 1, mixed: true, sizes: &[3, 1] };
-    forced.install(&mut net, &plan_options(BatchSizePolicy::All, workspace));
-    net
+    let plan = forced.install(&mut net, &plan_options(BatchSizePolicy::All, workspace));
+    (net, plan)
 }
 
 /// A layout in which no transient buffer shares memory with another.
-fn unshared(net: &Net, layout: &Layout) -> (NetLayout, usize) {
-    let (mut apart, mut end) = (layout.nets[0].clone(), layout.len);
-    let values = &net.graph().values;
-    for &(buffer, Lifetime { len, .. }) in &layout.nets[0].schedule.buffers {
-        let span = Span::bytes(end, len);
-        end += len.next_multiple_of(ALIGNMENT);
-        let of_root = |root| (0..values.len()).filter(move |&id| values[id].root == root);
-        match buffer {
-            Buffer::Data(root) => {
-                of_root(root).for_each(|id| apart.data[id] = span.tagged(apart.data[id].format))
-            }
-            Buffer::Diff(root) => {
-                of_root(root).for_each(|id| apart.diff[id] = span.tagged(apart.diff[id].format))
-            }
-            Buffer::Saved(node) => apart.saved[node] = span,
-            // A segment of WD is not transient, and has no transient length.
-            Buffer::Scratch(_) if len == 0 => {}
-            Buffer::Scratch(step) => apart.scratch[step] = span,
+fn unshared(_: &[Net], mut layout: Layout) -> Layout {
+    let places = &mut layout.nets[0].places;
+    for ((buffer, residences), offsets) in places.schedule.buffers.iter().zip(&mut places.offsets) {
+        for (residence, offset) in residences.iter().zip(offsets).filter(|_| !buffer.outlives()) {
+            *offset = layout.report.arena;
+            layout.report.arena = (layout.report.arena + residence.bytes).align_up(ARENA_ALIGNMENT);
         }
     }
-    (apart, end)
+    layout
 }
 
-fn place(layout: &NetLayout, buffer: Buffer) -> Span {
-    match buffer {
-        Buffer::Data(value) => layout.data[value],
-        Buffer::Diff(value) => layout.diff[value],
-        Buffer::Saved(node) => layout.saved[node],
-        Buffer::Scratch(step) => layout.scratch[step],
-    }
+/// Every residence of a transient buffer on the device, with its place.
+fn residences(layout: &NetLayout) -> Vec<(Span, Residence)> {
+    let buffers = layout.places.schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
+    let all = buffers.flat_map(|(buffer, all)| all.iter().map(move |&residence| (*buffer, residence)));
+    all.filter(|(_, residence)| residence.place == Place::Device && residence.bytes > Bytes::ZERO)
+        .map(|(buffer, residence)| (layout.span(buffer, residence.first), residence))
+        .collect()
 }
 
-/// An iteration, one step at a time; after each, what no buffer keeps for a later one turns to NaN.
-fn iterate_poisoned(running: &mut Running, number: u64) -> f64 {
-    let iteration = Iteration { number, accumulate: Accumulate::Replace };
-    let whole = running.layout.clone();
-    let Schedule { steps, buffers, .. } = &whole.schedule;
-    let buffers: Vec<(Span, Lifetime)> = buffers
-        .iter()
-        .filter(|(_, life)| life.len > 0)
-        .map(|&(buffer, life)| (place(&whole, buffer), life))
-        .collect();
+/// An iteration, one action at a time; after each, what no buffer keeps for a later one turns to NaN.
+pub(crate) fn iterate_poisoned(running: &mut Running, batch: &MiniBatch<'_>) -> f64 {
+    let buffers = residences(running.layout());
     let start = buffers.iter().map(|(span, _)| span.offset).min().unwrap();
-    for (index, &step) in steps.iter().enumerate() {
-        let mut one = whole.clone();
-        one.schedule.steps = vec![step];
-        one.scratch = vec![whole.scratch[index]];
-        match step.pass {
-            Pass::Forward => running.net.forward(&one, &mut running.arena, iteration, |_| Ok(())).unwrap(),
-            Pass::Backward => running.net.backward(&one, &mut running.arena, iteration, |_| Ok(())).unwrap(),
-        }
-        if index + 1 == steps.len() {
+    let end = running.layout().end();
+    running.0.begin(batch).unwrap();
+    for at in 0..=end {
+        running.0.act(0, at, 0, batch).unwrap();
+        if at == end {
             break;
         }
-        let whole_arena = running.arena.all();
-        let mut all = running.arena.read::<u8>(whole_arena).unwrap().into_owned();
+        running.0.settle();
+        let arena = running.0.arena_mut();
+        let whole_arena = arena.all();
+        let mut all = arena.read::<u8>(whole_arena).unwrap().into_owned();
         let mut kept = vec![false; all.len()];
         kept[..start].fill(true);
-        for (span, life) in buffers.iter().filter(|(_, life)| life.first <= index && life.last > index) {
-            assert_eq!(span.len, life.len);
+        for (span, _) in buffers.iter().filter(|(_, life)| life.first <= at && life.last > at) {
             kept[span.offset..span.end()].fill(true);
         }
         all.iter_mut().zip(kept).filter(|(_, kept)| !kept).for_each(|(byte, _)| *byte = 0xff);
-        set(&mut running.arena, whole_arena, |bytes| bytes.copy_from_slice(&all));
+        set(arena, whole_arena, |bytes| bytes.copy_from_slice(&all));
     }
-    running.net.loss(&whole, &running.arena).unwrap()
+    running.0.loss(0).unwrap()
 }
 
 #[test]
@@ -131,17 +106,18 @@ fn cuda_sharing_memory_changes_nothing() {
 
 fn sharing_memory_changes_nothing_on(device: &Device) {
     for policy in WorkspacePolicy::ALL {
-        let mut shared =
-            Running::in_layout(planned(device, policy), |_, layout| (layout.nets[0].clone(), layout.len));
-        let mut poisoned =
-            Running::in_layout(planned(device, policy), |_, layout| (layout.nets[0].clone(), layout.len));
-        let mut apart = Running::in_layout(planned(device, policy), unshared);
-        assert!(shared.arena.len() < apart.arena.len());
+        let run = |choose: fn(&[Net], Layout) -> Layout| {
+            let (net, plan) = planned(device, policy);
+            Running::in_layout(net, plan, choose)
+        };
+        let (mut shared, mut poisoned) = (run(|_, layout| layout), run(|_, layout| layout));
+        let mut apart = run(unshared);
+        assert!(shared.0.layout().len() < apart.0.layout().len());
         for number in 0..2 {
             let expected = apart.iterate(number);
             assert!(expected.is_finite(), "{policy}");
             assert_eq!(shared.iterate(number), expected, "{policy}");
-            assert_eq!(iterate_poisoned(&mut poisoned, number), expected, "{policy}");
+            assert_eq!(iterate_poisoned(&mut poisoned, &MiniBatch::new(number)), expected, "{policy}");
             assert_eq!(shared.gradients(), apart.gradients(), "{policy}");
             assert_eq!(poisoned.gradients(), apart.gradients(), "{policy}");
         }
@@ -151,25 +127,20 @@ fn sharing_memory_changes_nothing_on(device: &Device) {
 #[test]
 fn buffers_alive_together_never_overlap() {
     for policy in WorkspacePolicy::ALL {
-        let net = planned(&Device::Cpu(Cpu::new(2)), policy);
+        let (net, _) = planned(&Device::Cpu(Cpu::new(2)), policy);
         let layout = Layout::new(&[&net], true);
-        let nets = &layout.nets[0];
-        let placed: Vec<(Span, Lifetime)> = (nets.schedule.buffers.iter())
-            .filter(|(_, life)| life.len > 0)
-            .map(|&(buffer, life)| (place(nets, buffer), life))
-            .collect();
-        let params = nets.params.iter().flat_map(|spans| [Some(spans.data), spans.diff, spans.history]);
+        let net = &layout.nets[0];
+        let placed = residences(net);
+        let params = net.params.iter().flat_map(|spans| [Some(spans.data), spans.diff, spans.history]);
         let always: Vec<Span> = params.flatten().collect();
         for (index, (span, life)) in placed.iter().enumerate() {
-            assert!(span.end() <= layout.len && always.iter().all(|other| !span.overlaps(other)));
+            assert!(span.end() <= layout.len() && always.iter().all(|other| !span.overlaps(other)));
             for (other, met) in &placed[..index] {
-                let together = life.first <= met.last && met.first <= life.last;
-                assert!(!together || !span.overlaps(other), "{span:?} {life:?} and {other:?} {met:?}");
+                assert!(!life.meets(met) || !span.overlaps(other), "{span:?} {life:?} and {other:?} {met:?}");
             }
         }
         let report = layout.report.nets[0];
         assert!(report.transient >= report.lower_bound && report.data > report.saved, "{report:?}");
-        assert_eq!(layout.report.arena.0, layout.len as u64);
     }
 }
 

@@ -2,9 +2,10 @@
 
 mod errors;
 mod fusion;
+mod golden;
 mod gradients;
 mod in_place;
-mod lifetimes;
+pub(crate) mod lifetimes;
 mod room;
 mod size;
 

@@ -2,10 +2,11 @@
 
 use super::{DATA, conv, head, layer};
 use crate::{
-    net::{Layout, Net, Room},
+    net::{Layout, Net},
     testing::build,
 };
 use cudnn_layers::conv::{cpu, profile};
+use memory::Room;
 use planner::{
     Bytes, CostTable, DeviceHeader, Fronts, Headroom, Kernel, Measurement, Plan, PlanOptions, Profiler,
     ProfilerError, Request, plan_within,
@@ -61,7 +62,7 @@ fn plan_in(room: &Room, kernels: &[Kernel], table: &CostTable, budget: Bytes) ->
 fn a_plan_for_a_budget_fits_it_and_more_memory_is_never_slower() {
     let (mut net, kernels, table) = net();
     for with_history in [false, true] {
-        let room = Room::new(&net, &kernels, with_history);
+        let room = Room::new(&[net.outline(with_history)], 0, &kernels);
         let fronts = Fronts::new(&kernels, &table, &PlanOptions::default()).unwrap();
         let needs = |fastest: bool| {
             let needed = fronts.iter().enumerate().map(|(kernel, (_, set))| {
@@ -99,14 +100,14 @@ fn a_plan_for_a_budget_fits_it_and_more_memory_is_never_slower() {
                 || smallest == room.least()
         );
         // Whatever is installed, the room is the same.
-        assert_eq!(Room::new(&net, &kernels, with_history).least(), room.least());
+        assert_eq!(Room::new(&[net.outline(with_history)], 0, &kernels).least(), room.least());
     }
 }
 
 #[test]
 fn a_limit_and_its_budget_belong_together() {
     let (net, kernels, _) = net();
-    let room = Room::new(&net, &kernels, true);
+    let room = Room::new(&[net.outline(true)], 0, &kernels);
     for kernel in 0..kernels.len() {
         for workspace in [0, 1, 64, 1000, 100_000, 10_000_000].map(Bytes) {
             let budget = room.budget(kernel, workspace);

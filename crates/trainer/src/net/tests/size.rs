@@ -28,7 +28,7 @@ fn thirty_thousand_layers_one_after_another() {
             bottom = top;
         }
         let layout = lay_out(&(text + &head(&bottom)));
-        let report = &layout.nets[0].report;
+        let report = &layout.report.nets[0];
         let [bound, transient] = [report.lower_bound.0, report.transient.0];
         assert!(bound <= transient && transient <= bound + bound / 10, "{transient} for {bound}");
     }

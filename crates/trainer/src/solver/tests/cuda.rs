@@ -47,7 +47,7 @@ fn lenet_on_digits_has_the_losses_of_the_processor_under_every_policy() {
             let prepared = planned(lenet(), &gpu(), |net| {
                 // The first time for all sizes; then there is nothing left to measure.
                 planning.profile_sizes(&net.kernels(), batch, |_| ()).unwrap();
-                planning.install(net, &plan).unwrap()
+                planning.plan(&net.kernels(), None, &plan).unwrap()
             });
             let found = losses(&mut prepared.start().unwrap(), ITERATIONS);
             assert_within(&found, &expected, lenet_loss_tolerance, &format!("{batch} {workspace}"));
@@ -168,7 +168,7 @@ fn every_layer_is_the_undivided_processors(device: &Device) {
         assert_eq!(found.name, expected.name);
         assert_near(&found.values, &expected.values, FIRST_LOSSES, &found.name);
     }
-    let names = expected.train.graph().params.iter().map(|param| &param.name);
+    let names = expected.net().graph().params.iter().map(|param| &param.name);
     for (name, (found, expected)) in names.zip(parameters(&found).iter().zip(parameters(&expected))) {
         let expected: Vec<f64> = expected.iter().map(|&value| f64::from(value)).collect();
         assert_close(found, &expected, FIRST_LOSSES, name);

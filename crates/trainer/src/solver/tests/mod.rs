@@ -6,12 +6,13 @@ mod policies;
 mod resume;
 mod update;
 
-use super::{PlanOrigin, Prepared, Solver, TrainError, TrainOptions, net_spec};
+use super::{Solver, TrainError, Training};
 use crate::{
     layers::BuildOptions,
-    net::{Layout, Net},
+    net::Net,
+    planning::Planning,
+    run::Run,
     spec::SolverSpec,
-    stop::Stop,
     testing::{Forced, plan_options, quick_profile, root},
 };
 use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
@@ -91,18 +92,36 @@ fn solver(net: &str, fields: &str) -> SolverSpec {
 
 const SGD: &str = "base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.001";
 
-fn options(threads: usize, plan: PlanOptions) -> TrainOptions {
-    TrainOptions {
-        device: Device::Cpu(Cpu::new(threads)),
-        plan,
-        profile: quick_profile(),
-        records: Default::default(),
-        synthetic: None,
-        mini_batch: None,
-        seed: 1,
-        recorded: None,
-        stop: Stop::default(),
+/// A training that is laid out and has not begun.
+struct Prepared {
+    training: Training,
+    run: Run,
+}
+
+impl Prepared {
+    fn plans(&self) -> &[Plan] {
+        self.run.plans()
     }
+
+    fn start(self) -> Result<Solver, TrainError> {
+        self.training.start(self.run)
+    }
+}
+
+fn build(spec: SolverSpec, device: &Device) -> Result<(Training, Vec<Net>), TrainError> {
+    let options = BuildOptions { device: device.clone(), seed: 1, synthetic: None };
+    Training::build(spec, &options, None)
+}
+
+/// A training under what is measured to be fastest.
+fn measured(spec: SolverSpec, options: &PlanOptions) -> Prepared {
+    let device = Device::Cpu(Cpu::new(2));
+    let mut planning = Planning::new(&device, quick_profile());
+    planned(spec, &device, |net| {
+        let kernels = net.kernels();
+        planning.complete(&kernels, options, |_| ()).unwrap();
+        planning.plan(&kernels, None, options).unwrap()
+    })
 }
 
 /// A training under a plan that does not depend on measurements.
@@ -111,22 +130,11 @@ fn forced(spec: SolverSpec, threads: usize, forced: Forced, plan: &PlanOptions) 
     planned(spec, &device, |net| forced.install(net, plan))
 }
 
-/// A training whose nets get their plans from `install`, and from no other measurement.
-fn planned(spec: SolverSpec, device: &Device, install: impl FnMut(&mut Net) -> Plan) -> Prepared {
-    let seed = spec.random_seed.expect("a test gives one");
-    let build = BuildOptions { device: device.clone(), seed, synthetic: None };
-    let net = |source, state, training| {
-        Net::new(&net_spec(source, state, None).unwrap(), &build, training).unwrap()
-    };
-    let mut train = net(&spec.train_net, &spec.train_state, true);
-    let mut tests: Vec<Net> = spec.tests.iter().map(|test| net(&test.net, &test.state, false)).collect();
-    let plans = std::iter::once(&mut train).chain(&mut tests).map(install).collect();
-    let nets: Vec<&Net> = std::iter::once(&train).chain(&tests).collect();
-    let layout = Layout::new(&nets, true);
-    let train_spec = net_spec(&spec.train_net, &spec.train_state, None).unwrap();
-    let settings = super::settings::settings(&spec, &train_spec, &train);
-    let (origin, warnings) = (PlanOrigin::Measured, Vec::new());
-    Prepared { spec, seed, train, tests, plans, origin, layout, warnings, settings }
+/// A training whose nets get their plans from `plan`.
+fn planned(spec: SolverSpec, device: &Device, plan: impl FnMut(&mut Net) -> Plan) -> Prepared {
+    let (training, mut nets) = build(spec, device).unwrap();
+    let plans = nets.iter_mut().map(plan).collect();
+    Prepared { training, run: Run::lay_out(nets, plans, true).unwrap() }
 }
 
 /// A training with every convolution undivided and by the algorithm that always applies.
@@ -146,7 +154,7 @@ fn losses(solver: &mut Solver, iterations: usize) -> Vec<f64> {
 
 /// All parameters and state.
 fn parameters(solver: &Solver) -> Vec<Vec<f32>> {
-    let names = solver.train.graph().params.iter().map(|param| param.name.clone());
+    let names = solver.net().graph().params.iter().map(|param| param.name.clone());
     names.map(|name| solver.parameter(&name).unwrap().to_vec()).collect()
 }
 
@@ -193,8 +201,7 @@ fn nets_whose_shared_parameters_differ_are_refused() {
         net(12)
     );
     let spec = SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap();
-    let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
-    let Err(error) = Prepared::new(spec, &options(2, plan), |_| ()) else { panic!("it should be refused") };
+    let Err(error) = build(spec, &Device::Cpu(Cpu::new(2))) else { panic!("it should be refused") };
     assert_eq!(
         error.to_string(),
         "net 'net (TEST)': parameter 'ip.0' has the shape 12 64 (768), but 10 64 (640) in the net that is trained"

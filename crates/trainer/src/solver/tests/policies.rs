@@ -1,13 +1,10 @@
 //! However a mini-batch is divided, and whatever runs it, training is the same.
 
 use super::{
-    SGD, assert_near, digits, forced, head, layer, losses, options, parameters, plain, residual, solver,
+    SGD, assert_near, digits, forced, head, layer, losses, measured, parameters, plain, residual, solver,
     start,
 };
-use crate::{
-    solver::Prepared,
-    testing::{Forced, plan_options},
-};
+use crate::testing::{Forced, plan_options};
 use planner::{BatchSizePolicy, Plan, WorkspacePolicy};
 
 const ITERATIONS: usize = 20;
@@ -31,7 +28,7 @@ fn every_policy_gives_the_same_losses() {
         for batch in BatchSizePolicy::ALL {
             for workspace in WorkspacePolicy::ALL {
                 let plan = plan_options(batch, workspace);
-                let prepared = Prepared::new(solver(&net(6), SGD), &options(2, plan), |_| ()).unwrap();
+                let prepared = measured(solver(&net(6), SGD), &plan);
                 let found = losses(&mut prepared.start().unwrap(), ITERATIONS);
                 assert_near(&found, &expected, TOLERANCE, &format!("{batch} {workspace}"));
             }

@@ -1,10 +1,10 @@
 //! A training that goes on from a snapshot is the training that was never interrupted.
 
+use super::Prepared;
 use super::{
     Solver, TrainError, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on,
 };
 use crate::{
-    Prepared,
     snapshot::{SnapshotError, SolverState, load_solver_state, state_path},
     solver::{Changes, TestOutput},
     stop::Stop,
@@ -128,8 +128,8 @@ fn cuda_snapshots_go_to_the_processor_and_back() {
 
 /// The momentum of all trained parameters.
 fn histories(solver: &Solver) -> Vec<Vec<f32>> {
-    let spans = solver.layout.nets[0].params.iter().filter_map(|spans| spans.history);
-    spans.map(|span| solver.arena.read(span).unwrap().into_owned()).collect()
+    let spans = solver.running.params().filter_map(|(_, spans)| spans.history);
+    spans.map(|span| solver.running.read(span).unwrap().into_owned()).collect()
 }
 
 /// A solver that has already run takes over everything, too.
@@ -278,6 +278,10 @@ fn changed(folder: &Path, [from, to]: [&str; 2]) -> Prepared {
     super::forced(spec, 2, Forced::IMPLICIT_GEMM, &plan)
 }
 
+fn changes_since(prepared: &Prepared, state: &SolverState) -> Changes {
+    prepared.training.changes_since(prepared.run.nets(), state)
+}
+
 #[test]
 fn what_has_changed_since_a_snapshot_is_told_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -287,7 +291,7 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     losses(&mut solver, 1);
     solver.snapshot().unwrap();
     let (state, _) = load_solver_state(&state_path(&folder.path().join("snapshot"), 1)).unwrap();
-    let changes = |replacement| changed(folder.path(), replacement).changes_since(&state);
+    let changes = |replacement| changes_since(&changed(folder.path(), replacement), &state);
     let none = Changes { recorded: true, ..Changes::default() };
     for same in [["", ""], ["snapshot: 5", "snapshot: 6 display: 3"], ["test_iter: 2", "test_iter: 3"]] {
         assert_eq!(changes(same), none, "{same:?}");
@@ -315,7 +319,7 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     assert!(renamed.settings.contains(&"layer 'images'".to_owned()), "{renamed:?}");
 
     let earlier = SolverState { settings: None, ..state.clone() };
-    assert_eq!(changed(folder.path(), ["", ""]).changes_since(&earlier), Changes::default());
+    assert_eq!(changes_since(&changed(folder.path(), ["", ""]), &earlier), Changes::default());
     // Other labels are other data, wherever the list lies; the same list elsewhere is the same.
     let list = fs::read_to_string(folder.path().join("list.txt")).unwrap();
     fs::write(folder.path().join("moved.txt"), &list).unwrap();
@@ -333,7 +337,7 @@ fn another_end_is_another_rate_where_the_rate_counts_to_it() {
         spec.max_iter = max_iter;
         let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
         let prepared = super::forced(spec, 2, Forced::IMPLICIT_GEMM, &plan);
-        prepared.settings["the learning rate"].clone()
+        prepared.training.settings["the learning rate"].clone()
     };
     assert_ne!(rate("'poly' power: 1", 100), rate("'poly' power: 1", 200));
     assert_eq!(rate("'fixed'", 100), rate("'fixed'", 200));

@@ -18,16 +18,15 @@ fn double(values: &[f32]) -> Vec<f64> {
 
 /// Weights and history of every trained parameter.
 fn blobs(solver: &Solver) -> Vec<[Vec<f64>; 2]> {
-    let spans = solver.layout.nets[0].params.iter().filter_map(|spans| Some([spans.data, spans.history?]));
-    spans.map(|spans| spans.map(|span| double(&solver.arena.read(span).unwrap()))).collect()
+    let spans = solver.running.params().filter_map(|(_, spans)| Some([spans.data, spans.history?]));
+    spans.map(|spans| spans.map(|span| double(&solver.running.read(span).unwrap()))).collect()
 }
 
 fn step(solver: &mut Solver) -> Vec<Step> {
     let before = blobs(solver);
     solver.step().unwrap();
-    let trained = solver.train.graph().params.iter().zip(&solver.layout.nets[0].params);
-    let gradient = |span| double(&solver.arena.read(span).unwrap());
-    let trained = trained.filter_map(|(param, spans)| Some((param, gradient(spans.diff?))));
+    let gradient = |span| double(&solver.running.read(span).unwrap());
+    let trained = solver.running.params().filter_map(|(param, spans)| Some((param, gradient(spans.diff?))));
     trained
         .zip(before.into_iter().zip(blobs(solver)))
         .map(|((param, gradient), (before, after))| Step {

@@ -1,31 +1,15 @@
-//! Placing buffers with known lifetimes in one arena.
+//! Placing buffers with known residences in one memory.
 
-use tensor::ALIGNMENT;
-
-/// A buffer to be placed: its size and the steps, first and last included, at which it holds something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetime {
-    /// Bytes.
-    pub len: usize,
-    /// First step.
-    pub first: usize,
-    /// Last step.
-    pub last: usize,
-}
-
-impl Lifetime {
-    fn meets(&self, other: &Lifetime) -> bool {
-        self.first <= other.last && other.first <= self.last
-    }
-}
+use crate::schedule::Residence;
+use planner::ARENA_ALIGNMENT as ALIGNMENT;
 
 /// Where buffers lie, and the size of what they lie in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// First byte of each buffer, a multiple of [`ALIGNMENT`].
-    pub offsets: Vec<usize>,
+    pub offsets: Vec<u64>,
     /// Bytes of the whole.
-    pub len: usize,
+    pub len: u64,
 }
 
 /// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all others.
@@ -33,13 +17,13 @@ pub struct Placement {
 /// Largest first, each at the lowest offset where it fits between those already placed: simple, deterministic, and on the
 /// nets of `models/` at most a few percent above [`lower_bound`] (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy
 /// by size").
-pub fn place(buffers: &[Lifetime], goes_last: impl Fn(usize) -> bool) -> Placement {
-    let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].len > 0).collect();
-    order.sort_by_key(|&index| (goes_last(index), std::cmp::Reverse(buffers[index].len), index));
+pub fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool) -> Placement {
+    let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
+    order.sort_by_key(|&index| (goes_last(index), std::cmp::Reverse(buffers[index].bytes.0), index));
     let mut placement = Placement { offsets: vec![0; buffers.len()], len: 0 };
     let mut placed = Placed::default();
     for index in order {
-        let len = buffers[index].len.next_multiple_of(ALIGNMENT);
+        let len = buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
         let offset = placed.lowest(&buffers[index], len);
         placed.insert(Block { offset, end: offset + len, life: buffers[index] });
         placement.offsets[index] = offset;
@@ -49,11 +33,11 @@ pub fn place(buffers: &[Lifetime], goes_last: impl Fn(usize) -> bool) -> Placeme
 }
 
 /// No placement is smaller than the most that lives at any one step.
-pub fn lower_bound(buffers: &[Lifetime]) -> usize {
+pub fn lower_bound(buffers: &[Residence]) -> u64 {
     let steps = buffers.iter().map(|buffer| buffer.last + 2).max().unwrap_or(0);
     let mut changes = vec![[0, 0]; steps]; // what comes to life and what has died
     for buffer in buffers {
-        let len = buffer.len.next_multiple_of(ALIGNMENT);
+        let len = buffer.bytes.0.next_multiple_of(ALIGNMENT);
         changes[buffer.first][0] += len;
         changes[buffer.last + 1][1] += len;
     }
@@ -67,9 +51,9 @@ pub fn lower_bound(buffers: &[Lifetime]) -> usize {
 /// A buffer that has its place.
 #[derive(Clone, Copy)]
 struct Block {
-    offset: usize,
-    end: usize,
-    life: Lifetime,
+    offset: u64,
+    end: u64,
+    life: Residence,
 }
 
 /// Blocks by rising offset, in runs. Mostly all of a run or nothing of it is alive together with a new buffer, and the
@@ -85,14 +69,14 @@ struct Run {
     /// The earliest and the latest first step, and the earliest and the latest last step.
     first: [usize; 2],
     last: [usize; 2],
-    end: usize,
+    end: u64,
     /// The largest hole between the blocks, all of them alive.
-    hole: usize,
+    hole: u64,
 }
 
 impl Placed {
     /// The lowest offset at which `len` bytes are free as long as `life` lasts.
-    fn lowest(&self, life: &Lifetime, len: usize) -> usize {
+    fn lowest(&self, life: &Residence, len: u64) -> u64 {
         let mut offset = 0;
         for run in &self.0 {
             if run.blocks[0].offset >= offset + len {
@@ -147,10 +131,13 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::RngExt;
+    use crate::schedule::Place;
+    use planner::Bytes;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
-    fn buffer(len: usize, first: usize, last: usize) -> Lifetime {
-        Lifetime { len, first, last }
+    fn buffer(len: u64, first: usize, last: usize) -> Residence {
+        Residence { place: Place::Device, first, last, bytes: Bytes(len) }
     }
 
     #[test]
@@ -163,9 +150,9 @@ mod tests {
 
     #[test]
     fn nothing_alive_together_overlaps_and_the_bound_holds() {
-        let mut rng = tensor::rng::stream(5, 0);
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
         for _ in 0..200 {
-            let buffers: Vec<Lifetime> = (0..rng.random_range(1..40))
+            let buffers: Vec<Residence> = (0..rng.random_range(1..40))
                 .map(|_| {
                     let first = rng.random_range(0..30);
                     buffer(rng.random_range(0..2000), first, first + rng.random_range(0..10))
@@ -175,11 +162,14 @@ mod tests {
             for (i, a) in buffers.iter().enumerate() {
                 assert!(
                     placement.offsets[i].is_multiple_of(ALIGNMENT)
-                        && placement.offsets[i] + a.len <= placement.len
+                        && placement.offsets[i] + a.bytes.0 <= placement.len
                 );
                 for (j, b) in buffers.iter().enumerate().take(i).filter(|(_, b)| b.meets(a)) {
                     let (first, second) = (placement.offsets[i], placement.offsets[j]);
-                    assert!(first + a.len <= second || second + b.len <= first, "{a:?} and {b:?} overlap");
+                    assert!(
+                        first + a.bytes.0 <= second || second + b.bytes.0 <= first,
+                        "{a:?} and {b:?} overlap"
+                    );
                 }
             }
             assert!(placement.len >= lower_bound(&buffers));
@@ -189,26 +179,26 @@ mod tests {
     /// The definitions, block by block and step by step.
     #[test]
     fn runs_change_no_place_and_sums_no_bound() {
-        let mut rng = tensor::rng::stream(6, 0);
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
         for round in 0..30 {
             let steps = [3, 40, 2000][round % 3];
-            let buffers: Vec<Lifetime> = (0..1500)
+            let buffers: Vec<Residence> = (0..1500)
                 .map(|_| {
                     let first = rng.random_range(0..steps);
-                    buffer(rng.random_range(0..20) * 50, first, rng.random_range(first..steps))
+                    buffer(rng.random_range(0..20u64) * 50, first, rng.random_range(first..steps))
                 })
                 .collect();
             let placement = place(&buffers, |index| index % 3 == 1);
             let mut order: Vec<usize> = (0..buffers.len()).collect();
-            order.sort_by_key(|&index| (index % 3 == 1, std::cmp::Reverse(buffers[index].len), index));
+            order.sort_by_key(|&index| (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0), index));
             let end =
-                |index: usize| placement.offsets[index] + buffers[index].len.next_multiple_of(ALIGNMENT);
+                |index: usize| placement.offsets[index] + buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
             for (done, &index) in order.iter().enumerate() {
                 let mut met: Vec<usize> = order[..done].to_vec();
-                met.retain(|&other| buffers[other].meets(&buffers[index]) && buffers[other].len > 0);
+                met.retain(|&other| buffers[other].meets(&buffers[index]) && buffers[other].bytes.0 > 0);
                 met.sort_by_key(|&other| placement.offsets[other]);
-                let len = buffers[index].len.next_multiple_of(ALIGNMENT);
-                let lowest = met.iter().try_fold(0, |offset: usize, &other| {
+                let len = buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
+                let lowest = met.iter().try_fold(0, |offset: u64, &other| {
                     if placement.offsets[other] >= offset + len {
                         Err(offset)
                     } else {
@@ -219,7 +209,7 @@ mod tests {
             }
             let live = |step: usize| {
                 let live = buffers.iter().filter(|buffer| buffer.first <= step && step <= buffer.last);
-                live.map(|buffer| buffer.len.next_multiple_of(ALIGNMENT)).sum::<usize>()
+                live.map(|buffer| buffer.bytes.0.next_multiple_of(ALIGNMENT)).sum::<u64>()
             };
             assert_eq!(lower_bound(&buffers), (0..steps).map(live).max().unwrap());
         }

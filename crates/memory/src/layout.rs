@@ -1,0 +1,245 @@
+//! Where everything lies: one arena for the nets of a solver, planned before anything is allocated.
+//!
+//! ```text
+//! | parameters, state | gradients | history | constant inputs | WD segments | transient: data, diffs, saved, scratch |
+//! ```
+//!
+//! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the transient
+//! part. What is offloaded lies in a slab of the host's memory, likewise shared.
+
+use crate::{
+    outline::{Outline, Scratch},
+    placement::{lower_bound, place},
+    schedule::{Buffer, Place, Residence, Schedule, scratch},
+};
+use planner::{ARENA_ALIGNMENT, Bytes};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Some bytes of the arena, or of the host's slab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Spot {
+    /// The first.
+    pub offset: Bytes,
+    /// How many.
+    pub bytes: Bytes,
+}
+
+/// The whole arena.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArenaLayout {
+    /// The places of every net, in the order given.
+    pub nets: Vec<NetPlaces>,
+    /// What it adds up to.
+    pub report: MemoryReport,
+}
+
+/// Where one net's buffers lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetPlaces {
+    /// Its schedule.
+    pub schedule: Schedule,
+    /// For each of the schedule's buffers, where each of its residences begins.
+    pub offsets: Vec<Vec<Bytes>>,
+    /// The segments of WD, by action.
+    segments: HashMap<usize, Spot>,
+    /// How its transient buffers add up.
+    pub report: NetMemory,
+}
+
+/// What a net's transient buffers need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetMemory {
+    /// Data of all blobs.
+    pub data: Bytes,
+    /// Gradients of all blobs.
+    pub diff: Bytes,
+    /// State kept from forward to backward.
+    pub saved: Bytes,
+    /// Scratch and workspace of all actions.
+    pub scratch: Bytes,
+    /// What all of these take with residences used: the size of the transient part.
+    pub transient: Bytes,
+    /// The most that is alive at any action: no placement is smaller.
+    pub lower_bound: Bytes,
+    /// The slab of host memory for what is offloaded.
+    pub slab: Bytes,
+}
+
+/// The memory of a run, known before it is allocated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryReport {
+    /// Parameters and persistent state.
+    pub parameters: Bytes,
+    /// Their gradients.
+    pub gradients: Bytes,
+    /// The solver's history.
+    pub history: Bytes,
+    /// Inputs that are filled once.
+    pub constants: Bytes,
+    /// The segments of WD: each kernel's own workspace.
+    pub segments: Bytes,
+    /// Each net's transient part.
+    pub nets: Vec<NetMemory>,
+    /// The arena: all of the above, the transient parts counted once.
+    pub arena: Bytes,
+    /// Outside the arena: data sets in memory, mini-batches prepared ahead, what is offloaded.
+    pub host: Bytes,
+}
+
+impl ArenaLayout {
+    /// Lays out the nets of a solver, each with its schedule.
+    pub fn new(nets: &[Outline], schedules: Vec<Schedule>) -> Self {
+        let (kept, mut report) = Kept::new(nets);
+        let base = kept.end();
+        let nets = nets.iter().enumerate().zip(schedules);
+        let nets: Vec<NetPlaces> =
+            nets.map(|((index, net), schedule)| NetPlaces::new(net, schedule, &kept, index)).collect();
+        report.nets = nets.iter().map(|net| net.report).collect();
+        report.arena = base + report.nets.iter().map(|net| net.transient).max().unwrap_or_default();
+        report.host = report.host + report.nets.iter().map(|net| net.slab).max().unwrap_or_default();
+        Self { nets, report }
+    }
+
+    /// The same where everything stays on the device.
+    pub fn plain(nets: &[Outline]) -> Self {
+        Self::new(nets, nets.iter().map(Schedule::plain).collect())
+    }
+
+    /// Where the transient part begins, in which nets take turns.
+    pub fn base(nets: &[Outline]) -> Bytes {
+        Kept::new(nets).0.end()
+    }
+}
+
+/// What outlives an iteration, and the segments of WD, side by side at the beginning of the arena.
+struct Kept<'a> {
+    nets: &'a [Outline],
+    /// By name: data, gradient, history.
+    params: HashMap<&'a str, [Option<Spot>; 3]>,
+    /// Of every net, by value.
+    constants: Vec<HashMap<usize, Spot>>,
+    segments: Spot,
+}
+
+impl<'a> Kept<'a> {
+    fn new(nets: &'a [Outline]) -> (Self, MemoryReport) {
+        let mut end = Bytes::ZERO;
+        let mut params: HashMap<&str, [Option<Spot>; 3]> = HashMap::new();
+        let all = || nets.iter().flat_map(|net| net.params.iter().map(move |param| (net.updates, param)));
+        for part in 0..3 {
+            for (updates, param) in all() {
+                let is_wanted = [true, param.trained, param.trained && updates][part];
+                let place = &mut params.entry(&param.name).or_default()[part];
+                if is_wanted && place.is_none() {
+                    *place = Some(take(&mut end, param.bytes));
+                }
+            }
+        }
+        let part = |part: usize| params.values().filter_map(|spots| spots[part]).map(|spot| spot.bytes).sum();
+        let [parameters, gradients, history] = [0, 1, 2].map(part);
+        let constants = |net: &Outline| -> Vec<(usize, Bytes)> {
+            let values = net.values.iter().enumerate().filter(|(_, value)| value.constant);
+            values.map(|(id, value)| (id, value.bytes)).collect()
+        };
+        let mut place =
+            |net| constants(net).into_iter().map(|(id, bytes)| (id, take(&mut end, bytes))).collect();
+        let constants: Vec<HashMap<usize, Spot>> = nets.iter().map(&mut place).collect();
+        // Segments of different nets may overlap: the nets never run together.
+        let segments = take(&mut end, nets.iter().map(Outline::segments).max().unwrap_or_default());
+        let report = MemoryReport {
+            parameters,
+            gradients,
+            history,
+            constants: constants.iter().flat_map(HashMap::values).map(|spot| spot.bytes).sum(),
+            segments: segments.bytes,
+            host: nets.iter().map(|net| net.host).sum(),
+            ..MemoryReport::default()
+        };
+        (Self { nets, params, constants, segments }, report)
+    }
+
+    fn end(&self) -> Bytes {
+        (self.segments.offset + self.segments.bytes).align_up(ARENA_ALIGNMENT)
+    }
+
+    /// Where `buffer` of net number `net` lies, if it outlives an iteration.
+    fn spot(&self, net: usize, buffer: Buffer) -> Option<Spot> {
+        let param = |id: usize, part: usize| self.params[self.nets[net].params[id].name.as_str()][part];
+        match buffer {
+            Buffer::Constant(id) => self.constants[net].get(&id).copied(),
+            Buffer::Parameter(id) => param(id, 0),
+            Buffer::Gradient(id) => param(id, 1),
+            Buffer::History(id) => param(id, 2),
+            _ => None,
+        }
+    }
+}
+
+/// The next `bytes`.
+fn take(end: &mut Bytes, bytes: Bytes) -> Spot {
+    let spot = Spot { offset: *end, bytes };
+    *end = (*end + bytes).align_up(ARENA_ALIGNMENT);
+    spot
+}
+
+impl NetPlaces {
+    fn new(net: &Outline, schedule: Schedule, kept: &Kept<'_>, index: usize) -> Self {
+        let transient: Vec<(usize, Residence)> = (schedule.buffers.iter().enumerate())
+            .filter(|(_, (buffer, _))| !buffer.outlives())
+            .flat_map(|(at, (_, residences))| residences.iter().map(move |&residence| (at, residence)))
+            .collect();
+        let in_place = |place: Place| -> (Vec<usize>, Vec<Residence>) {
+            transient.iter().filter(|(_, residence)| residence.place == place).copied().unzip()
+        };
+        let (owners, residences) = in_place(Place::Device);
+        let is_scratch = |at: usize| matches!(schedule.buffers[owners[at]].0, Buffer::Scratch(_));
+        // Placing scratch last may need more, and may need less; with it last, a plan made for a budget of memory fits that.
+        let by_size = place(&residences, |_| false);
+        let last = place(&residences, is_scratch);
+        let device = if last.len < by_size.len { last } else { by_size };
+        let slab = place(&in_place(Place::Host).1, |_| false);
+        let mut next = [device.offsets.iter(), slab.offsets.iter()];
+        let base = kept.end();
+        let mut offset =
+            |buffer: Buffer, residence: &Residence| match (kept.spot(index, buffer), residence.place) {
+                (Some(spot), _) => spot.offset,
+                (None, Place::Device) => base + Bytes(*next[0].next().expect("placed")),
+                (None, Place::Host) => Bytes(*next[1].next().expect("placed")),
+            };
+        let buffers = schedule.buffers.iter();
+        let offsets =
+            buffers.map(|(buffer, all)| all.iter().map(|one| offset(*buffer, one)).collect()).collect();
+        let segments = schedule.actions.iter().enumerate().filter_map(|(at, &action)| {
+            let Scratch::Segment { offset, bytes } = scratch(net, action) else { return None };
+            Some((at, Spot { offset: kept.segments.offset + offset, bytes }))
+        });
+        let total = |kind: fn(&Buffer) -> bool| {
+            let of_kind = transient.iter().filter(|(at, _)| kind(&schedule.buffers[*at].0));
+            of_kind.filter(|(_, one)| one.place == Place::Device).map(|(_, one)| one.bytes).sum()
+        };
+        let report = NetMemory {
+            data: total(|buffer| matches!(buffer, Buffer::Data(_))),
+            diff: total(|buffer| matches!(buffer, Buffer::Diff(_))),
+            saved: total(|buffer| matches!(buffer, Buffer::Saved(_))),
+            scratch: total(|buffer| matches!(buffer, Buffer::Scratch(_))),
+            transient: Bytes(device.len),
+            lower_bound: Bytes(lower_bound(&residences)),
+            slab: Bytes(slab.len),
+        };
+        Self { segments: segments.collect(), offsets, report, schedule }
+    }
+
+    /// Where `buffer` lies in `place` at action `at`; nothing if it does not.
+    pub fn spot(&self, buffer: Buffer, place: Place, at: usize) -> Option<Spot> {
+        if let (Buffer::Scratch(action), Some(segment)) = (buffer, self.segments.get(&at)) {
+            return (action == at).then_some(*segment);
+        }
+        let found = self.schedule.find(buffer)?;
+        let residences = self.schedule.buffers[found].1.iter().zip(&self.offsets[found]);
+        // The last of them: an action that brings a buffer back, or fills it anew, means what it fills.
+        let mut there =
+            residences.rev().filter(|(residence, _)| residence.place == place && residence.holds(at));
+        there.next().map(|(residence, &offset)| Spot { offset, bytes: residence.bytes })
+    }
+}

@@ -1,0 +1,147 @@
+//! A net as far as its memory is concerned.
+
+use planner::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// A net in execution order: what reads and writes what, what backward passes see again, and how large it all is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outline {
+    /// The layers. Those without bottoms bring the data.
+    pub nodes: Vec<OutlineNode>,
+    /// The blobs, each assigned once.
+    pub values: Vec<OutlineValue>,
+    /// Parameters and persistent state.
+    pub params: Vec<OutlineParam>,
+    /// Whether an iteration ends with an update of the trained parameters, which then have a history.
+    pub updates: bool,
+    /// Bytes of host memory that the layers hold: data sets, mini-batches prepared ahead.
+    pub host: Bytes,
+}
+
+/// One layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutlineNode {
+    /// Its name.
+    pub name: String,
+    /// The values it reads.
+    pub bottoms: Vec<usize>,
+    /// The values it writes.
+    pub tops: Vec<usize>,
+    /// For each bottom, whether it computes that gradient.
+    pub propagates: Vec<bool>,
+    /// Whether it runs backward.
+    pub backward: bool,
+    /// Whether backward reads the bottoms' data.
+    pub needs_bottom: bool,
+    /// Whether backward reads the tops' data.
+    pub needs_top: bool,
+    /// What forward keeps for backward.
+    pub saved: Bytes,
+    /// Scratch or workspace, forward and backward.
+    pub scratch: [Scratch; 2],
+}
+
+/// One blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutlineValue {
+    /// Its size.
+    pub bytes: Bytes,
+    /// The node that writes it.
+    pub producer: usize,
+    /// The value whose memory it uses: itself, or for a node in place that of its bottom.
+    pub root: usize,
+    /// Whether a gradient of it is computed.
+    pub needs_diff: bool,
+    /// Whether it is filled once and never changes.
+    pub constant: bool,
+    /// Whether it is read after the iteration: a loss, or what no layer reads.
+    pub output: bool,
+}
+
+/// One parameter, or a piece of state that persists as parameters do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutlineParam {
+    /// Its name, under which nets share it.
+    pub name: String,
+    /// Its size.
+    pub bytes: Bytes,
+    /// Whether a gradient of it is computed.
+    pub trained: bool,
+}
+
+/// The scratch of a node's pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scratch {
+    /// So many bytes, for this pass only.
+    Transient(Bytes),
+    /// A segment of the memory that WD divides: this pass's alone, throughout the iteration.
+    Segment {
+        /// Where it begins in that memory.
+        offset: Bytes,
+        /// Its size.
+        bytes: Bytes,
+    },
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::Transient(Bytes::ZERO)
+    }
+}
+
+impl Scratch {
+    /// Its size, wherever it lies.
+    pub fn bytes(self) -> Bytes {
+        match self {
+            Scratch::Transient(bytes) | Scratch::Segment { bytes, .. } => bytes,
+        }
+    }
+
+    /// What has to be placed with the transient buffers.
+    pub(crate) fn transient(self) -> Bytes {
+        match self {
+            Scratch::Transient(bytes) => bytes,
+            Scratch::Segment { .. } => Bytes::ZERO,
+        }
+    }
+
+    /// Where its segment ends.
+    fn segment_end(self) -> Bytes {
+        match self {
+            Scratch::Transient(_) => Bytes::ZERO,
+            Scratch::Segment { offset, bytes } => offset + bytes,
+        }
+    }
+}
+
+impl Outline {
+    /// The memory that WD divides.
+    pub fn segments(&self) -> Bytes {
+        let ends = self.nodes.iter().flat_map(|node| node.scratch).map(Scratch::segment_end);
+        ends.max().unwrap_or_default()
+    }
+
+    /// Whether the node brings data: it runs first, and once in an iteration.
+    pub fn is_source(&self, node: usize) -> bool {
+        self.nodes[node].bottoms.is_empty()
+    }
+}
+
+/// What one layer brings into the arena, before lifetimes let buffers share their places.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerMemory {
+    /// The layer.
+    pub name: String,
+    /// Its type.
+    pub type_name: String,
+    /// The shape of its first top.
+    pub shape: String,
+    /// Its tops' data; 0 in place.
+    pub data: Bytes,
+    /// Their gradients; 0 in place and where none is computed.
+    pub diff: Bytes,
+    /// Workspace and other scratch, the larger of the forward and the backward step.
+    pub workspace: Bytes,
+    /// Parameters and persistent state; a shared parameter counts where it first stands.
+    pub weights: Bytes,
+}

@@ -1,0 +1,405 @@
+//! The actions of one iteration, when each buffer lies where, and which action waits for which.
+
+use crate::outline::{Outline, Scratch};
+use planner::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Something to be done in an iteration. Nodes are given by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Action {
+    /// Bottoms to tops.
+    Forward(usize),
+    /// Gradients of the tops to gradients of bottoms and parameters.
+    Backward(usize),
+    /// Gradients and history to new weights.
+    Update,
+    /// A copy of a buffer to the host, which frees its place on the device after its last use.
+    Offload(Buffer),
+    /// The copy back.
+    Prefetch(Buffer),
+    /// A forward pass once more, in the place of a buffer that was given up. It changes nothing else: no running statistics.
+    Recompute(usize),
+}
+
+/// A queue of a device. Actions of one stream run in their order; between two, they wait where [`Schedule::waits`] says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StreamKind {
+    /// All computation.
+    Compute,
+    /// Copies to the host.
+    CopyOut,
+    /// Copies from the host.
+    CopyIn,
+}
+
+impl Action {
+    /// The stream that it runs on.
+    pub fn stream(self) -> StreamKind {
+        match self {
+            Action::Offload(_) => StreamKind::CopyOut,
+            Action::Prefetch(_) => StreamKind::CopyIn,
+            _ => StreamKind::Compute,
+        }
+    }
+}
+
+/// What a net keeps in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Buffer {
+    /// Data of the values with this root.
+    Data(usize),
+    /// Their gradient.
+    Diff(usize),
+    /// What a node keeps from forward to backward.
+    Saved(usize),
+    /// Scratch or workspace of an action.
+    Scratch(usize),
+    /// Data of a value that is filled once.
+    Constant(usize),
+    /// A parameter, or a piece of state.
+    Parameter(usize),
+    /// Its gradient.
+    Gradient(usize),
+    /// Its momentum.
+    History(usize),
+}
+
+impl Buffer {
+    /// Whether it holds something from one iteration to the next.
+    pub fn outlives(self) -> bool {
+        !matches!(self, Buffer::Data(_) | Buffer::Diff(_) | Buffer::Saved(_) | Buffer::Scratch(_))
+    }
+}
+
+/// Whose memory something lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// The device's arena.
+    Device,
+    /// The host's slab, for what is offloaded.
+    Host,
+}
+
+/// A time during which a buffer lies somewhere: from one action to another, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Residence {
+    /// Where.
+    pub place: Place,
+    /// The action that fills it.
+    pub first: usize,
+    /// The last action that needs it.
+    pub last: usize,
+    /// Its size.
+    pub bytes: Bytes,
+}
+
+impl Residence {
+    /// Whether there is a time that both have in common.
+    pub fn meets(&self, other: &Residence) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    /// Whether it lasts at action `at`.
+    pub fn holds(&self, at: usize) -> bool {
+        self.first <= at && at <= self.last
+    }
+}
+
+/// A list of actions that cannot be an iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ScheduleError {
+    /// An action needs what is not there.
+    #[error("action {index}, {action:?}, needs {buffer:?}, which is not there at that time")]
+    Missing {
+        /// Index of the action.
+        index: usize,
+        /// The action.
+        action: Action,
+        /// The buffer.
+        buffer: Buffer,
+    },
+    /// Data is brought once in an iteration.
+    #[error("action {index} would read the data of '{node}' again")]
+    Source {
+        /// Index of the action.
+        index: usize,
+        /// The layer.
+        node: String,
+    },
+}
+
+/// The actions of an iteration and what follows from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// In the order in which they are launched: first those that bring the data.
+    pub actions: Vec<Action>,
+    /// Every buffer with its residences, by rising buffer.
+    pub buffers: Vec<(Buffer, Vec<Residence>)>,
+    /// For each action, the latest actions of other streams that must be done before it begins.
+    pub waits: Vec<Vec<usize>>,
+}
+
+/// How an action uses a buffer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Read,
+    /// Reads and writes it.
+    Change,
+    /// Fills it, whatever it held.
+    Fill,
+    /// Adds to it; the first to do so fills it.
+    Add,
+}
+
+impl Schedule {
+    /// Everything stays on the device: the nodes that bring data, all others forward, all backward, the update.
+    pub fn plain(outline: &Outline) -> Self {
+        let (sources, others): (Vec<_>, Vec<_>) =
+            (0..outline.nodes.len()).partition(|&node| outline.is_source(node));
+        let forward = sources.into_iter().chain(others).map(Action::Forward);
+        let backward = (0..outline.nodes.len()).rev().filter(|&node| outline.nodes[node].backward);
+        let update = outline.updates.then_some(Action::Update);
+        let actions = forward.chain(backward.map(Action::Backward)).chain(update).collect();
+        Self::new(outline, actions).expect("a node comes after what it reads")
+    }
+
+    /// The schedule of `actions`.
+    ///
+    /// # Errors
+    /// [`ScheduleError`]: an action needs what is not in its place at that time, or reads data again.
+    pub fn new(outline: &Outline, actions: Vec<Action>) -> Result<Self, ScheduleError> {
+        let mut walk =
+            Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };
+        for (index, &action) in actions.iter().enumerate() {
+            walk.visit(index, action)?;
+        }
+        let buffers = walk.finish();
+        let mut schedule = Self { waits: Vec::new(), actions, buffers };
+        schedule.waits = schedule.find_waits(outline);
+        Ok(schedule)
+    }
+
+    /// Where `buffer` stands in [`Schedule::buffers`].
+    pub fn find(&self, buffer: Buffer) -> Option<usize> {
+        self.buffers.binary_search_by_key(&buffer, |&(buffer, _)| buffer).ok()
+    }
+
+    /// The residence of `buffer` in `place` at action `at`.
+    fn residence(&self, buffer: Buffer, place: Place, at: usize) -> Option<&Residence> {
+        let mut residences = self.buffers[self.find(buffer)?].1.iter();
+        residences.find(|residence| residence.place == place && residence.holds(at))
+    }
+
+    /// What each action waits for, without what its stream has waited for already. Copies wait for all computation launched
+    /// before them, and one direction for the other; computation waits for what it reads to be back, and for copies from
+    /// memory that it may overwrite.
+    fn find_waits(&self, outline: &Outline) -> Vec<Vec<usize>> {
+        let copies: Vec<usize> =
+            (0..self.actions.len()).filter(|&i| self.actions[i].stream() != StreamKind::Compute).collect();
+        if copies.is_empty() {
+            return vec![Vec::new(); self.actions.len()];
+        }
+        let mut waited = BTreeMap::new();
+        let mut waits = Vec::with_capacity(self.actions.len());
+        for (index, &action) in self.actions.iter().enumerate() {
+            let stream = action.stream();
+            let before = copies.iter().copied().filter(|&copy| copy < index);
+            let mut needed: Vec<usize> = match stream {
+                StreamKind::Compute => before.filter(|&copy| self.must_wait(outline, index, copy)).collect(),
+                _ => (0..index).filter(|&other| self.actions[other].stream() != stream).collect(),
+            };
+            needed.reverse();
+            needed.retain(|&other| {
+                let latest =
+                    waited.entry((stream as usize, self.actions[other].stream() as usize)).or_insert(0);
+                let is_new = other + 1 > *latest;
+                *latest = (*latest).max(other + 1);
+                is_new
+            });
+            waits.push(needed);
+        }
+        waits
+    }
+
+    /// Whether computation at `index` cannot begin before the earlier `copy` is done.
+    fn must_wait(&self, outline: &Outline, index: usize, copy: usize) -> bool {
+        let uses = || uses(outline, index, self.actions[index]);
+        match self.actions[copy] {
+            Action::Prefetch(buffer) => {
+                let is_back =
+                    self.residence(buffer, Place::Device, index).is_some_and(|there| there.first == copy);
+                is_back && uses().any(|(used, _)| used == buffer)
+            }
+            Action::Offload(buffer) => {
+                let from = self.residence(buffer, Place::Device, copy).expect("it is copied from there");
+                let is_free = from.last < index;
+                is_free || uses().any(|(used, how)| used == buffer && how != Use::Read)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A walk through the actions of an iteration that notes when buffers begin and end.
+struct Walk<'a> {
+    outline: &'a Outline,
+    actions: &'a [Action],
+    /// Those of each buffer so far.
+    residences: BTreeMap<Buffer, Vec<Residence>>,
+    /// Buffers that have changed since they were copied to the host.
+    outdated: BTreeSet<Buffer>,
+}
+
+impl Walk<'_> {
+    fn visit(&mut self, index: usize, action: Action) -> Result<(), ScheduleError> {
+        let missing = |buffer| ScheduleError::Missing { index, action, buffer };
+        match action {
+            Action::Offload(buffer) => {
+                let there = self.current(buffer, Place::Device).ok_or_else(|| missing(buffer))?;
+                there.last = index;
+                let copy = Residence { place: Place::Host, first: index, last: index, ..*there };
+                self.residences.entry(buffer).or_default().push(copy);
+                self.outdated.remove(&buffer);
+            }
+            Action::Prefetch(buffer) => {
+                let is_outdated = self.outdated.contains(&buffer);
+                let copy = self.current(buffer, Place::Host).filter(|_| !is_outdated);
+                let copy = copy.ok_or_else(|| missing(buffer))?;
+                copy.last = index;
+                let back = Residence { place: Place::Device, first: index, last: index, ..*copy };
+                self.residences.entry(buffer).or_default().push(back);
+            }
+            Action::Recompute(node) if self.outline.is_source(node) => {
+                return Err(ScheduleError::Source { index, node: self.outline.nodes[node].name.clone() });
+            }
+            _ => {
+                for (buffer, how) in uses(self.outline, index, action) {
+                    self.compute(index, buffer, how).ok_or_else(|| missing(buffer))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a use by computation; `None` if what it needs is not on the device.
+    fn compute(&mut self, index: usize, buffer: Buffer, how: Use) -> Option<()> {
+        if how != Use::Read {
+            self.outdated.insert(buffer);
+        }
+        match self.current(buffer, Place::Device) {
+            Some(there) if how != Use::Fill => there.last = index,
+            None if matches!(how, Use::Read | Use::Change) => return None,
+            _ => {
+                let bytes = self.size(buffer);
+                let residence = Residence { place: Place::Device, first: index, last: index, bytes };
+                self.residences.entry(buffer).or_default().push(residence);
+            }
+        }
+        Some(())
+    }
+
+    /// The last residence of `buffer` in `place`, which an action may still extend.
+    fn current(&mut self, buffer: Buffer, place: Place) -> Option<&mut Residence> {
+        self.residences.get_mut(&buffer)?.iter_mut().rev().find(|residence| residence.place == place)
+    }
+
+    /// What is read after the iteration stays to its end; what outlives it is there all the time.
+    fn finish(mut self) -> Vec<(Buffer, Vec<Residence>)> {
+        let Outline { nodes, values, params, updates, .. } = self.outline;
+        let end = self.actions.len().saturating_sub(1);
+        let mut flows_on = vec![false; values.len()];
+        for value in values.iter().filter(|value| value.needs_diff && nodes[value.producer].backward) {
+            flows_on[value.root] = true;
+        }
+        for (id, value) in values.iter().enumerate() {
+            if value.output && !values[value.root].constant {
+                self.current(Buffer::Data(value.root), Place::Device)
+                    .into_iter()
+                    .for_each(|last| last.last = end);
+            }
+            if value.root == id && !flows_on[id] {
+                self.current(Buffer::Diff(id), Place::Device).into_iter().for_each(|last| last.last = end);
+            }
+        }
+        let constants = (0..values.len()).filter(|&id| values[id].constant).map(Buffer::Constant);
+        let parameters = (0..params.len()).map(Buffer::Parameter);
+        let trained = || (0..params.len()).filter(|&id| params[id].trained);
+        let histories = trained().filter(|_| *updates).map(Buffer::History);
+        let kept: Vec<Buffer> =
+            constants.chain(parameters).chain(trained().map(Buffer::Gradient)).chain(histories).collect();
+        for buffer in kept {
+            let residence = Residence { place: Place::Device, first: 0, last: end, bytes: self.size(buffer) };
+            self.residences.insert(buffer, vec![residence]);
+        }
+        self.residences.into_iter().collect()
+    }
+
+    fn size(&self, buffer: Buffer) -> Bytes {
+        let Outline { nodes, values, params, .. } = self.outline;
+        match buffer {
+            Buffer::Data(id) | Buffer::Diff(id) | Buffer::Constant(id) => values[id].bytes,
+            Buffer::Saved(node) => nodes[node].saved,
+            Buffer::Scratch(index) => scratch(self.outline, self.actions[index]).transient(),
+            Buffer::Parameter(id) | Buffer::Gradient(id) | Buffer::History(id) => params[id].bytes,
+        }
+    }
+}
+
+/// The scratch of an action.
+pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
+    match action {
+        Action::Forward(node) | Action::Recompute(node) => outline.nodes[node].scratch[0],
+        Action::Backward(node) => outline.nodes[node].scratch[1],
+        Action::Update | Action::Offload(_) | Action::Prefetch(_) => Scratch::default(),
+    }
+}
+
+/// The transient buffers that an action, at `index`, uses.
+fn uses(outline: &Outline, index: usize, action: Action) -> impl Iterator<Item = (Buffer, Use)> + '_ {
+    let (node, is_backward) = match action {
+        Action::Forward(node) | Action::Recompute(node) => (Some(node), false),
+        Action::Backward(node) => (Some(node), true),
+        Action::Update | Action::Offload(_) | Action::Prefetch(_) => (None, false),
+    };
+    node.into_iter().flat_map(move |node| match is_backward {
+        false => forward_uses(outline, index, node),
+        true => backward_uses(outline, index, node),
+    })
+}
+
+fn forward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Use)> {
+    let mut uses = Vec::new();
+    uses.extend(
+        outline.nodes[node].bottoms.iter().map(|&id| (Buffer::Data(outline.values[id].root), Use::Read)),
+    );
+    uses.extend(outline.nodes[node].tops.iter().map(|&id| match outline.values[id].root {
+        root if root == id => (Buffer::Data(id), Use::Fill),
+        root => (Buffer::Data(root), Use::Change),
+    }));
+    uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
+    uses.extend([(Buffer::Saved(node), Use::Fill), (Buffer::Scratch(index), Use::Fill)]);
+    uses
+}
+
+fn backward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Use)> {
+    let values = &outline.values;
+    let id = node;
+    let node = &outline.nodes[node];
+    let bottoms = node.bottoms.iter().filter(|_| node.needs_bottom);
+    let tops = node.tops.iter().filter(|_| node.needs_top);
+    let mut uses: Vec<_> =
+        bottoms.chain(tops).map(|&id| (Buffer::Data(values[id].root), Use::Read)).collect();
+    uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
+    let diff = |id: usize, how| (Buffer::Diff(values[id].root), how);
+    uses.extend(node.tops.iter().filter(|&&top| values[top].needs_diff).map(|&top| diff(top, Use::Read)));
+    let wanted = node.bottoms.iter().zip(&node.propagates).filter(|(_, wanted)| **wanted);
+    uses.extend(wanted.map(|(&bottom, _)| diff(bottom, Use::Add)));
+    uses.extend([(Buffer::Saved(id), Use::Read), (Buffer::Scratch(index), Use::Fill)]);
+    uses
+}
+
+fn is_constant(outline: &Outline, buffer: Buffer) -> bool {
+    matches!(buffer, Buffer::Data(root) if outline.values[root].constant)
+}

@@ -1,0 +1,151 @@
+//! Residences, waits and places of schedules that are made by hand.
+
+use memory::{
+    Action::{self, Backward, Forward, Offload, Prefetch, Recompute, Update},
+    ArenaLayout, Buffer, Outline, OutlineNode, OutlineParam, OutlineValue, Place, Schedule, ScheduleError,
+};
+use planner::Bytes;
+
+/// Data, then `layers` one after another, each with a parameter, whose backward passes see their bottoms again.
+fn chain(layers: usize) -> Outline {
+    let node = |index: usize| OutlineNode {
+        name: format!("layer{index}"),
+        bottoms: (index > 0).then(|| index - 1).into_iter().collect(),
+        tops: vec![index],
+        propagates: if index > 0 { vec![index > 1] } else { Vec::new() },
+        backward: index > 0,
+        needs_bottom: true,
+        ..OutlineNode::default()
+    };
+    let value = |index: usize| OutlineValue {
+        bytes: Bytes(1000),
+        producer: index,
+        root: index,
+        needs_diff: index > 0 && index < layers,
+        constant: false,
+        output: index == layers,
+    };
+    let param =
+        |index: usize| OutlineParam { name: format!("layer{index}.0"), bytes: Bytes(100), trained: true };
+    Outline {
+        nodes: (0..=layers).map(node).collect(),
+        values: (0..=layers).map(value).collect(),
+        params: (1..=layers).map(param).collect(),
+        updates: true,
+        host: Bytes(7),
+    }
+}
+
+fn residences(schedule: &Schedule, buffer: Buffer) -> Vec<(Place, usize, usize)> {
+    let all = &schedule.buffers[schedule.find(buffer).unwrap()].1;
+    all.iter().map(|one| (one.place, one.first, one.last)).collect()
+}
+
+/// Three layers, with value 1 away while it is not needed.
+fn away() -> Vec<Action> {
+    let moved = Buffer::Data(1);
+    let forward = [Forward(0), Forward(1), Offload(moved), Forward(2), Forward(3)];
+    let backward = [Backward(3), Prefetch(moved), Backward(2), Backward(1), Update];
+    forward.into_iter().chain(backward).collect()
+}
+
+#[test]
+fn everything_stays_from_its_first_to_its_last_use() {
+    let schedule = Schedule::plain(&chain(3));
+    let expected =
+        [Forward(0), Forward(1), Forward(2), Forward(3), Backward(3), Backward(2), Backward(1), Update];
+    assert_eq!(schedule.actions, expected);
+    for (value, last) in [(0, 6), (1, 5), (2, 4), (3, 7)] {
+        assert_eq!(residences(&schedule, Buffer::Data(value)), [(Place::Device, value, last)]);
+    }
+    assert_eq!(residences(&schedule, Buffer::Diff(2)), [(Place::Device, 4, 5)]);
+    assert_eq!(residences(&schedule, Buffer::Gradient(0)), [(Place::Device, 0, 7)]);
+    assert!(schedule.waits.iter().all(Vec::is_empty));
+    // What is read and written again is the same.
+    let json = serde_json::to_string(&schedule).unwrap();
+    assert_eq!(serde_json::from_str::<Schedule>(&json).unwrap(), schedule);
+}
+
+#[test]
+fn an_offloaded_buffer_has_three_residences_and_frees_its_place() {
+    let outline = chain(3);
+    let schedule = Schedule::new(&outline, away()).unwrap();
+    assert_eq!(
+        residences(&schedule, Buffer::Data(1)),
+        // Layer 2 reads it beside the copy; the copy back begins before layer 2 runs backward.
+        [(Place::Device, 1, 3), (Place::Host, 2, 6), (Place::Device, 6, 7)]
+    );
+    // A copy waits for what was launched before it; the next layer for the copy out, whose memory it may get; the
+    // backward pass for the copy in.
+    let waits = [vec![], vec![], vec![1], vec![], vec![2], vec![], vec![5, 2], vec![6], vec![], vec![]];
+    assert_eq!(schedule.waits, waits);
+    let [plain, moved] = [Schedule::plain(&outline), schedule]
+        .map(|schedule| ArenaLayout::new(std::slice::from_ref(&outline), vec![schedule]));
+    let [before, after] = [&plain, &moved].map(|layout| layout.report.nets[0]);
+    assert_eq!((before.slab, after.slab), (Bytes::ZERO, Bytes(1024)));
+    assert_eq!(moved.report.host, Bytes(7) + Bytes(1024));
+    let places = &moved.nets[0];
+    let spot = |place, at| places.spot(Buffer::Data(1), place, at);
+    assert!(
+        spot(Place::Device, 2).is_some()
+            && spot(Place::Device, 4).is_none()
+            && spot(Place::Device, 7).is_some()
+    );
+    assert!(spot(Place::Host, 4).is_some() && spot(Place::Host, 7).is_none());
+    let json = serde_json::to_string(&moved).unwrap();
+    assert_eq!(serde_json::from_str::<ArenaLayout>(&json).unwrap(), moved);
+}
+
+#[test]
+fn what_is_computed_again_is_away_meanwhile() {
+    let actions = [
+        Forward(0),
+        Forward(1),
+        Forward(2),
+        Forward(3),
+        Backward(3),
+        Recompute(1),
+        Backward(2),
+        Backward(1),
+        Update,
+    ];
+    let schedule = Schedule::new(&chain(3), actions.to_vec()).unwrap();
+    assert_eq!(residences(&schedule, Buffer::Data(1)), [(Place::Device, 1, 2), (Place::Device, 5, 6)]);
+    assert_eq!(residences(&schedule, Buffer::Data(0)), [(Place::Device, 0, 7)]);
+    assert_eq!(residences(&schedule, Buffer::Saved(1)), [(Place::Device, 1, 1), (Place::Device, 5, 7)]);
+}
+
+#[test]
+fn what_cannot_be_executed_is_refused() {
+    let outline = chain(3);
+    let refused = |actions: &[Action]| Schedule::new(&outline, actions.to_vec()).unwrap_err();
+    let missing = |index, action, buffer| ScheduleError::Missing { index, action, buffer };
+    let data = Buffer::Data(0);
+    assert_eq!(refused(&[Forward(1)]), missing(0, Forward(1), data));
+    assert_eq!(refused(&[Prefetch(data)]), missing(0, Prefetch(data), data));
+    assert_eq!(refused(&[Forward(0), Forward(1), Backward(1)]), missing(2, Backward(1), Buffer::Diff(1)));
+    // The host's copy is not what the device has any more.
+    let twice = [Forward(0), Offload(data), Forward(0), Prefetch(data)];
+    assert_eq!(refused(&twice), missing(3, Prefetch(data), data));
+    let again = refused(&[Forward(0), Recompute(0)]).to_string();
+    assert_eq!(again, "action 1 would read the data of 'layer0' again");
+}
+
+/// The nets of a solver share parameters by name, gradients lie side by side, and the transient parts take turns.
+#[test]
+fn nets_share_an_arena() {
+    let train = chain(3);
+    let mut test = chain(2);
+    (test.updates, test.nodes[1].backward, test.nodes[2].backward) = (false, false, false);
+    test.params.iter_mut().for_each(|param| param.trained = false);
+    let layout = ArenaLayout::plain(&[train, test]);
+    let spot = |net: usize, buffer| layout.nets[net].spot(buffer, Place::Device, 0).map(|spot| spot.offset);
+    for param in 0..2 {
+        assert_eq!(spot(0, Buffer::Parameter(param)), spot(1, Buffer::Parameter(param)));
+    }
+    let gradients = [0, 1, 2].map(|param| spot(0, Buffer::Gradient(param)).unwrap());
+    assert_eq!(gradients, [768, 1024, 1280].map(Bytes));
+    assert_eq!((spot(0, Buffer::History(0)), spot(1, Buffer::Gradient(0))), (Some(Bytes(1536)), None));
+    assert_eq!(spot(0, Buffer::Data(0)), spot(1, Buffer::Data(0)));
+    assert_eq!(layout.report.arena, Bytes(9 * 256) + layout.report.nets[0].transient);
+}

@@ -1,0 +1,69 @@
+//! Places in the arena that must not change without somebody noticing: a plan of earlier versions promises them.
+
+use super::lifetimes::everything;
+use crate::{
+    digest::fnv1a,
+    layers::{BuildOptions, SyntheticData},
+    net::{Layout, Net},
+    spec::{NetSpec, Phase},
+    testing::{build_on, root},
+};
+use memory::Buffer;
+use tensor::{Cpu, Device};
+
+/// Net, phase, whether there is a history, bytes of the arena, and a digest of all offsets and sizes.
+const PLACES: [(&str, Phase, bool, usize, u64); 14] = [
+    ("everything", Phase::Train, false, 27_392, 0x3d6b_80c0_a573_5800),
+    ("everything", Phase::Train, true, 30_720, 0xf5be_e6e3_8d05_4e52),
+    ("lenet", Phase::Train, false, 4_051_712, 0x7fa1_e71c_0766_da15),
+    ("lenet", Phase::Train, true, 5_776_896, 0x6856_d3fd_0329_d5f6),
+    ("lenet", Phase::Test, false, 2_209_280, 0xb04c_3fc9_9102_e99e),
+    ("alexnet", Phase::Train, false, 514_607_872, 0xe892_1e45_bee3_4a05),
+    ("alexnet", Phase::Train, true, 759_011_328, 0xeeac_af4d_9f96_e518),
+    ("alexnet", Phase::Test, false, 255_415_808, 0x0840_781b_bbcf_db2d),
+    ("resnet18", Phase::Train, false, 236_499_712, 0x1673_b691_33d3_8599),
+    ("resnet18", Phase::Train, true, 283_257_856, 0x27e4_3b1d_2d69_cc1d),
+    ("resnet18", Phase::Test, false, 98_182_656, 0xe311_2629_5cfb_9a03),
+    ("resnet50", Phase::Train, false, 827_896_832, 0xd456_c801_eca7_a50e),
+    ("resnet50", Phase::Train, true, 930_125_056, 0xa1a0_134a_ebaa_91e0),
+    ("resnet50", Phase::Test, false, 179_526_912, 0x866c_f578_14e2_32e2),
+];
+
+fn net(name: &str, phase: Phase) -> Net {
+    let device = Device::Cpu(Cpu::new(2));
+    if name == "everything" {
+        return build_on(&device, &everything()).unwrap();
+    }
+    let file = root().join("models").join(name).join("net.prototxt");
+    let mut spec = NetSpec::load(&file).unwrap().for_phase(phase);
+    spec.set_mini_batch(8);
+    let synthetic = Some(SyntheticData { shape: None, classes: 10, stand_in: true });
+    Net::new(&spec, &BuildOptions { device, seed: 1, synthetic }, phase == Phase::Train).unwrap()
+}
+
+/// Offset and size of data, gradients, saved state and scratch, then of parameters, their gradients and history.
+fn places(net: &Net, layout: &Layout) -> String {
+    let (graph, layout) = (net.graph(), &layout.nets[0]);
+    let values = graph.values.iter().map(|value| value.root);
+    let data = values.clone().flat_map(|root| [Buffer::Constant(root), Buffer::Data(root)]);
+    let saved = (0..graph.nodes.len()).map(Buffer::Saved);
+    let scratch = (0..=layout.end()).map(Buffer::Scratch);
+    let params = (0..graph.params.len())
+        .flat_map(|id| [Buffer::Parameter(id), Buffer::Gradient(id), Buffer::History(id)]);
+    let buffers = data.chain(values.map(Buffer::Diff)).chain(saved).chain(scratch).chain(params);
+    let spots = buffers.filter_map(|buffer| {
+        let residences = &layout.places.schedule.buffers[layout.places.schedule.find(buffer)?].1;
+        Some(layout.span(buffer, residences[0].first))
+    });
+    spots.filter(|span| span.len > 0).map(|span| format!("{} {},", span.offset, span.len)).collect()
+}
+
+#[test]
+fn nets_lie_where_they_always_did() {
+    for (name, phase, updates, arena, digest) in PLACES {
+        let net = net(name, phase);
+        let layout = Layout::new(&[&net], updates);
+        let found = (layout.len(), fnv1a(places(&net, &layout).into_bytes()));
+        assert_eq!(found, (arena, digest), "{name} {phase} {updates}");
+    }
+}

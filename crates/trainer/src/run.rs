@@ -1,0 +1,385 @@
+//! A run of nets: laid out before anything is allocated, then executed by one loop over a schedule, with which nets are
+//! timed, trained and tested.
+
+mod slab;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    error::NetError,
+    fill::fill,
+    net::{Layout, Net},
+};
+use cudnn_layers::sgd::{self, ParamUpdate, StepState};
+use memory::{Action, MemoryReport, Place};
+use planner::Plan;
+use slab::Slab;
+use std::{borrow::Cow, collections::HashMap, ops::Range};
+use tensor::{
+    Accumulate, Arena, Device, Element, Format, Setting, Span,
+    cuda::{CudaError, Graph},
+};
+
+/// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
+/// be shown first.
+pub struct Run {
+    nets: Vec<Net>,
+    plans: Vec<Plan>,
+    layout: Layout,
+}
+
+impl Run {
+    /// Installs the plan of each net and lays them out; with room for a solver's history if there are `updates`.
+    ///
+    /// # Errors
+    /// A plan that lacks a kernel, or was made for another net or device.
+    pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self, NetError> {
+        for (net, plan) in nets.iter_mut().zip(&plans) {
+            net.install(plan)?;
+        }
+        let layout = Layout::new(&nets.iter().collect::<Vec<_>>(), updates);
+        Ok(Self { nets, plans, layout })
+    }
+
+    /// The memory that it will take.
+    pub fn memory(&self) -> &MemoryReport {
+        &self.layout.report
+    }
+
+    /// Its nets; of a training first the one that is trained, then those that test.
+    pub fn nets(&self) -> &[Net] {
+        &self.nets
+    }
+
+    /// Their plans.
+    pub fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
+    /// The same in another layout.
+    #[cfg(test)]
+    pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], Layout) -> Layout) -> Self {
+        Self { layout: layout(&self.nets, self.layout), nets: self.nets, plans: self.plans }
+    }
+
+    /// Allocates the arena and gives the parameters their first values.
+    ///
+    /// # Errors
+    /// The device has not that much memory left.
+    pub fn start(self, seed: u64) -> Result<Running, NetError> {
+        let Self { mut nets, plans, layout } = self;
+        let device = nets[0].device().clone();
+        let arena = Arena::on(&device, layout.len())?;
+        let slab = Slab::new(&device, layout.slab_len())?;
+        let settings = (Setting::new(&device)?, Setting::new(&device)?);
+        let state = Arena::on(&device, StepState::SPACE.bytes())?;
+        nets.iter_mut().for_each(Net::enter_arena);
+        let recordings = HashMap::new();
+        let mut running = Running {
+            recordings,
+            device,
+            nets,
+            plans,
+            layout,
+            number: settings.0,
+            rate: settings.1,
+            state,
+            slab,
+            arena,
+        };
+        running.initialize(seed)?;
+        Ok(running)
+    }
+}
+
+/// What one mini-batch is run for.
+pub struct MiniBatch<'a> {
+    /// Completed mini-batches: with the seed, what random layers draw from.
+    pub number: u64,
+    /// Whether gradients of parameters and the loss add to those of earlier mini-batches (`iter_size`).
+    pub accumulate: Accumulate,
+    /// How the parameters are updated at its end, if they are.
+    pub update: Option<Update>,
+    /// Told of every action once it is launched. With an observer, nothing is recorded and replayed.
+    pub observer: Option<Observer<'a>>,
+}
+
+/// Looks on while an iteration runs.
+pub type Observer<'a> = &'a mut (dyn FnMut(Action) -> Result<(), CudaError> + Send);
+
+impl MiniBatch<'_> {
+    /// Mini-batch `number`, without update or observer.
+    pub fn new(number: u64) -> Self {
+        Self { number, accumulate: Accumulate::Replace, update: None, observer: None }
+    }
+}
+
+/// Where the state of an iteration lies in its memory.
+const STATE: Span = Span { offset: 0, len: StepState::SPACE.bytes(), format: Format::U8 };
+
+/// How parameters are updated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Update {
+    /// What all iterations have in common.
+    pub rule: sgd::Rule,
+    /// Weight decay, before a parameter's own multiplier.
+    pub weight_decay: f32,
+    /// The learning rate of this iteration, likewise.
+    pub rate: f32,
+}
+
+/// A run that has begun.
+pub struct Running {
+    /// Recorded work: of which net, adding to gradients or not, with an update or not. `None` for what has run once, so that
+    /// all that it loads is there. First of all fields, as it ends before the memory that it works on.
+    recordings: HashMap<(usize, Accumulate, bool), Option<Graph>>,
+    device: Device,
+    nets: Vec<Net>,
+    plans: Vec<Plan>,
+    layout: Layout,
+    number: Setting<u64>,
+    rate: Setting<f32>,
+    /// A [`StepState`] in the device's memory.
+    state: Arena,
+    slab: Slab,
+    arena: Arena,
+}
+
+impl Running {
+    /// Gives the parameters their first values. Parameters that nets share get the same from each.
+    pub(crate) fn initialize(&mut self, seed: u64) -> Result<(), NetError> {
+        for (net, layout) in self.nets.iter().zip(&self.layout.nets) {
+            for (param, spans) in net.graph().params.iter().zip(&layout.params) {
+                let declaration = &param.declaration;
+                self.arena.fill(spans.data, |values| -> Result<(), CudaError> {
+                    fill(values, &declaration.shape, declaration.filler, seed, &param.name);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Its nets.
+    pub fn nets(&self) -> &[Net] {
+        &self.nets
+    }
+
+    pub(crate) fn nets_mut(&mut self) -> &mut [Net] {
+        &mut self.nets
+    }
+
+    /// Their plans.
+    pub fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The elements of a span of the arena.
+    ///
+    /// # Errors
+    /// A GPU is lost.
+    pub fn read<T: Element>(&self, span: Span) -> Result<Cow<'_, [T]>, CudaError> {
+        self.arena.read(span)
+    }
+
+    /// Has `fill` write the elements of a span of the arena.
+    ///
+    /// # Errors
+    /// What `fill` returns, or a GPU is lost.
+    pub fn fill<T: Element, R, E: From<CudaError>>(
+        &mut self,
+        span: Span,
+        fill: impl FnOnce(&mut [T]) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.arena.fill(span, fill)
+    }
+
+    /// Waits for all work and all copies.
+    #[cfg(test)]
+    pub(crate) fn settle(&mut self) {
+        self.slab.join().unwrap();
+        self.device.check().unwrap();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// Gives the nets back, to be run otherwise.
+    pub fn into_nets(self) -> Vec<Net> {
+        self.nets
+    }
+
+    /// Runs net number `net` on its next mini-batch: forward, and if it is trained backward, and updates the parameters if
+    /// asked to. A GPU's work is launched, not waited for; from the third time on all but the data is replayed.
+    ///
+    /// # Errors
+    /// What a layer reports of its data, with the layer's name, and what the observer returns.
+    pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
+        self.begin(&batch)?;
+        let device = self.device.clone();
+        device.run(|| {
+            let schedule = &self.layout.nets[net].places.schedule;
+            let graph = self.nets[net].graph();
+            let is_source = |action: &&Action| matches!(action, Action::Forward(node) if graph.nodes[*node].bottoms.is_empty());
+            let (sources, all) = (schedule.actions.iter().take_while(is_source).count(), schedule.actions.len());
+            // The host has its part in bringing the data, and none in what follows.
+            self.perform(net, 0..sources, &mut batch)?;
+            match &device {
+                Device::Cuda(cuda) if batch.observer.is_none() => {
+                    let key = (net, batch.accumulate, batch.update.is_some());
+                    let graph = match self.recordings.remove(&key) {
+                        None => {
+                            self.perform(net, sources..all, &mut batch)?;
+                            None
+                        }
+                        Some(recorded) => {
+                            let mut graph = match recorded {
+                                Some(graph) => graph,
+                                None => cuda.record(|| self.perform(net, sources..all, &mut batch))?,
+                            };
+                            // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as
+                            // they were when it was recorded and are dropped after it, which waits for the device;
+                            // whoever reads or fills them does so in the same stream.
+                            unsafe { graph.replay() }?;
+                            Some(graph)
+                        }
+                    };
+                    self.recordings.insert(key, graph);
+                    Ok(())
+                }
+                _ => self.perform(net, sources..all, &mut batch),
+            }
+        })
+    }
+
+    /// Sets what the device's work reads anew in each mini-batch.
+    pub(crate) fn begin(&mut self, batch: &MiniBatch<'_>) -> Result<(), CudaError> {
+        self.number.set(batch.number)?;
+        batch.update.map_or(Ok(()), |update| self.rate.set(update.rate))
+    }
+
+    /// Does these actions of net number `net`.
+    fn perform(
+        &mut self,
+        net: usize,
+        actions: Range<usize>,
+        batch: &mut MiniBatch<'_>,
+    ) -> Result<(), NetError> {
+        self.slab.fork()?;
+        for at in actions.clone() {
+            self.act(net, at, actions.start, batch)?;
+            if let Some(observer) = &mut batch.observer {
+                observer(self.layout.nets[net].places.schedule.actions[at])?;
+            }
+        }
+        Ok(self.slab.join()?)
+    }
+
+    /// Does action number `at`; those before `start` are done.
+    pub(crate) fn act(
+        &mut self,
+        net: usize,
+        at: usize,
+        start: usize,
+        batch: &MiniBatch<'_>,
+    ) -> Result<(), NetError> {
+        let layout = &self.layout.nets[net];
+        let schedule = &layout.places.schedule;
+        let action = schedule.actions[at];
+        // What came before `start` was done before the copy streams began.
+        let others = schedule.waits[at].iter().filter(|&&other| other >= start);
+        self.slab.wait(action, others.map(|&other| (net, other)))?;
+        match action {
+            Action::Forward(_) | Action::Backward(_) | Action::Recompute(_) => {
+                let iteration = (batch.number, self.number.view());
+                self.nets[net].compute(layout, &mut self.arena, at, iteration, batch.accumulate)?;
+            }
+            Action::Offload(buffer) | Action::Prefetch(buffer) => {
+                let place = |place| layout.find_in(buffer, place, at).expect("a copy has both its places");
+                let [device, host] = [Place::Device, Place::Host].map(place);
+                self.slab.copy(&mut self.arena, action, (device, host))?;
+            }
+            Action::Update => self.update(net, batch),
+        }
+        Ok(self.slab.note((net, at), action)?)
+    }
+
+    /// Adds the loss of a mini-batch to those before it, and updates the parameters if it is the last.
+    fn update(&mut self, net: usize, batch: &MiniBatch<'_>) {
+        let Self { nets, layout, arena, .. } = self;
+        let (net, layout) = (&nets[net], &layout.nets[net]);
+        let losses = net.losses(layout, arena);
+        sgd::add_losses(&self.device, &losses, self.state.view_mut(STATE), batch.accumulate);
+        let Some(update) = batch.update else { return };
+        let params = net.graph().params.iter().zip(&layout.params);
+        let trained =
+            params.filter_map(|(param, spans)| Some((param, spans.diff?, spans.history?, spans.data)));
+        let (mut factors, mut gradients, mut history, mut weights) = (vec![], vec![], vec![], vec![]);
+        for (param, dw, v, w) in trained {
+            factors.push((param.lr_mult, update.weight_decay * param.decay_mult));
+            gradients.push(dw);
+            history.push(v);
+            weights.push(w);
+        }
+        history.append(&mut weights);
+        let leased = arena.lease_all(&gradients, &history);
+        let (gradients, mut history) = leased.expect("gradients, history and weights lie apart");
+        let weights = history.split_off(factors.len());
+        let params = factors.into_iter().zip(gradients).zip(history.into_iter().zip(weights));
+        let mut params: Vec<ParamUpdate<'_>> =
+            params.map(|(((lr_mult, decay), dw), (v, w))| ParamUpdate { lr_mult, decay, dw, v, w }).collect();
+        sgd::update_all(
+            &self.device,
+            &update.rule,
+            self.rate.view(),
+            self.state.view_mut(STATE),
+            &mut params,
+        );
+    }
+
+    /// What the device knows of the iteration, once it is done.
+    ///
+    /// # Errors
+    /// Work of the device failed, or it met a label out of range.
+    pub fn state(&self) -> Result<StepState, NetError> {
+        let state = self.device.read_later(self.state.view(STATE))?.get::<u8>()?;
+        self.nets[0].check()?;
+        Ok(StepState::from_bytes(&state))
+    }
+
+    /// Forgets a loss that is not finite: updates are made again.
+    ///
+    /// # Errors
+    /// A GPU is lost.
+    pub fn forget(&mut self) -> Result<(), CudaError> {
+        self.state.set(self.state.all(), 0)
+    }
+
+    /// The objective of net number `net` after an iteration.
+    ///
+    /// # Errors
+    /// As [`Net::check`].
+    pub fn loss(&self, net: usize) -> Result<f64, NetError> {
+        self.nets[net].loss(&self.layout.nets[net], &self.arena)
+    }
+
+    /// The elements of an output of net number `net` after an iteration.
+    ///
+    /// # Errors
+    /// As [`Net::check`].
+    pub fn values(&self, net: usize, value: usize) -> Result<Vec<f64>, NetError> {
+        self.nets[net].values(&self.layout.nets[net], &self.arena, value)
+    }
+}

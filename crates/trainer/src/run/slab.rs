@@ -1,0 +1,133 @@
+//! The host's memory for what is offloaded, and the copies to and from it.
+
+use crate::error::NetError;
+use memory::{Action, StreamKind};
+use std::collections::HashMap;
+use tensor::{
+    Arena, Device, Span,
+    cuda::{Cuda, CudaError, Event, Pinned, Stream},
+};
+
+/// Where offloaded buffers lie.
+pub(super) enum Slab {
+    /// Beside a processor: they are copied at once.
+    Host(Arena),
+    /// Beside a GPU that computes meanwhile, unless nothing is offloaded.
+    Pinned(Option<Copies>),
+}
+
+/// Page-locked memory with a stream for each direction. Streams wait for each other on the device: between a fork and a join,
+/// so that all of it can be recorded, for the actions that a schedule names.
+pub(super) struct Copies {
+    cuda: Cuda,
+    /// Out and in.
+    streams: [Stream; 2],
+    /// The ends of those actions that others wait for, by net and number.
+    ends: HashMap<(usize, usize), Event>,
+    forked: Event,
+    joined: [Event; 2],
+    memory: Pinned,
+}
+
+impl Slab {
+    pub(super) fn new(device: &Device, len: usize) -> Result<Self, NetError> {
+        Ok(match device {
+            Device::Cpu(_) => Self::Host(Arena::new(len)?),
+            Device::Cuda(cuda) => Self::Pinned((len > 0).then(|| Copies::new(cuda, len)).transpose()?),
+        })
+    }
+
+    /// The copy streams begin after all work launched so far.
+    pub(super) fn fork(&mut self) -> Result<(), CudaError> {
+        let Self::Pinned(Some(Copies { streams, forked, .. })) = self else { return Ok(()) };
+        forked.record()?;
+        streams.iter().try_for_each(|stream| stream.wait(forked))
+    }
+
+    /// Work launched from now on begins after all copies.
+    pub(super) fn join(&mut self) -> Result<(), CudaError> {
+        let Self::Pinned(Some(Copies { cuda, joined, .. })) = self else { return Ok(()) };
+        joined.iter().try_for_each(|end| {
+            end.record()?;
+            cuda.stream().wait(end)
+        })
+    }
+
+    /// Has the stream of `action` wait for the ends of `others`, by net and number.
+    pub(super) fn wait(
+        &self,
+        action: Action,
+        mut others: impl Iterator<Item = (usize, usize)>,
+    ) -> Result<(), CudaError> {
+        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        others.try_for_each(|other| copies.stream(action).wait(&copies.ends[&other]))
+    }
+
+    /// Notes the end of `action`, which others wait for.
+    pub(super) fn note(&mut self, key: (usize, usize), action: Action) -> Result<(), CudaError> {
+        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        if !copies.ends.contains_key(&key) {
+            let end = copies.stream(action).event()?;
+            copies.ends.insert(key, end);
+        }
+        copies.ends[&key].record()
+    }
+
+    /// Launches the copy that `action` is, between `there` in the arena and `here`.
+    pub(super) fn copy(
+        &mut self,
+        arena: &mut Arena,
+        action: Action,
+        (there, here): (Span, Span),
+    ) -> Result<(), CudaError> {
+        let is_out = matches!(action, Action::Offload(_));
+        match self {
+            Self::Host(slab) => {
+                let (from, to) = if is_out {
+                    (arena.view(there), slab.view_mut(here))
+                } else {
+                    (slab.view(here), arena.view_mut(there))
+                };
+                to.into_host::<u8>().copy_from_slice(from.host::<u8>());
+                Ok(())
+            }
+            Self::Pinned(copies) => {
+                let copies = copies.as_ref().expect("a schedule with copies has a slab");
+                let (stream, memory) = (copies.stream(action), &copies.memory);
+                // SAFETY: by the waits of the schedule, which both streams keep, nobody else uses these bytes of arena and
+                // slab before the copy is done; the slab waits for the device before it is dropped.
+                unsafe {
+                    match is_out {
+                        true => memory.download_in(stream, arena.view(there), here.offset),
+                        false => memory.upload_in(stream, here.offset, arena.view_mut(there)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Copies {
+    fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
+        let streams = [cuda.new_stream()?, cuda.new_stream()?];
+        let joined = [streams[0].event()?, streams[1].event()?];
+        let (forked, memory) = (cuda.event()?, Pinned::new(cuda, len)?);
+        Ok(Self { cuda: cuda.clone(), streams, ends: HashMap::new(), forked, joined, memory })
+    }
+
+    fn stream(&self, action: Action) -> &Stream {
+        match action.stream() {
+            StreamKind::Compute => self.cuda.stream(),
+            StreamKind::CopyOut => &self.streams[0],
+            StreamKind::CopyIn => &self.streams[1],
+        }
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        // What is copied to and from must live until then; a GPU that is lost copies no more.
+        let _ = self.cuda.synchronize();
+        self.streams.iter().for_each(|stream| drop(stream.synchronize()));
+    }
+}

@@ -1,0 +1,150 @@
+//! However an iteration is executed, it is the same iteration: with buffers that leave the device or are computed again,
+//! recorded and replayed.
+
+use super::{MiniBatch, Update};
+use crate::{
+    net::{Layout, Net, tests::lifetimes::iterate_poisoned},
+    testing::{Forced, Running, build_on, own_gpu, plan_options},
+};
+use cudnn_layers::sgd::{Regularization, Rule};
+use memory::{Action, ArenaLayout, Buffer, Outline, Place, Schedule};
+use planner::{BatchSizePolicy, WorkspacePolicy};
+use tensor::{Accumulate, Cpu, Device};
+
+/// Data that differ from one iteration to the next, batch norm and dropout, neither of them in place.
+const NET: &str = "
+  layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'
+    dummy_data_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } shape { dim: 4 }
+      data_filler { type: 'uniform' min: -1 } data_filler { value: 1 } } }
+  layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'
+    convolution_param { num_output: 3 kernel_size: 3 pad: 1 weight_filler { type: 'msra' } } }
+  layer { name: 'relu' type: 'ReLU' bottom: 'conv1' top: 'conv1' }
+  layer { name: 'norm' type: 'BatchNorm' bottom: 'conv1' top: 'norm' batch_norm_param { scale_bias: true } }
+  layer { name: 'drop' type: 'Dropout' bottom: 'norm' top: 'drop' }
+  layer { name: 'conv2' type: 'Convolution' bottom: 'drop' top: 'conv2'
+    convolution_param { num_output: 3 kernel_size: 3 pad: 1 weight_filler { type: 'msra' } } }
+  layer { name: 'ip' type: 'InnerProduct' bottom: 'conv2' top: 'ip'
+    inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
+  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+
+/// The plain schedule, where the data and conv1's top are away from their last use forward to their first one backward, and
+/// what dropout and batch norm make of the latter is computed again.
+fn by_hand(net: &Net, outline: &Outline) -> Schedule {
+    let node = |name: &str| outline.nodes.iter().position(|node| node.name == name).unwrap();
+    let top = |name: &str| Buffer::Data(net.graph().nodes[node(name)].tops[0]);
+    let (data, features) = (top("data"), top("conv1"));
+    let mut actions = Vec::new();
+    for action in Schedule::plain(outline).actions {
+        if action == Action::Backward(node("conv2")) {
+            actions.push(Action::Prefetch(features));
+            actions.extend(["norm", "drop"].map(|name| Action::Recompute(node(name))));
+        }
+        if action == Action::Backward(node("drop")) {
+            actions.push(Action::Prefetch(data));
+        }
+        // Copies begin before the last use, beside which they run.
+        match action {
+            Action::Forward(at) if at == node("norm") => actions.push(Action::Offload(features)),
+            Action::Forward(at) if at == node("drop") => actions.push(Action::Offload(data)),
+            _ => {}
+        }
+        actions.push(action);
+    }
+    Schedule::new(outline, actions).unwrap()
+}
+
+fn moved(nets: &[Net], _: Layout) -> Layout {
+    let outline = nets[0].outline(true);
+    let schedule = by_hand(&nets[0], &outline);
+    let layout = ArenaLayout::new(&[outline], vec![schedule]);
+    assert!(layout.report.nets[0].slab.0 > 0);
+    Layout::of(&[&nets[0]], layout)
+}
+
+fn running(device: &Device, choose: impl FnOnce(&[Net], Layout) -> Layout) -> Running {
+    let mut net = build_on(device, NET).unwrap();
+    let plan = Forced::IMPLICIT_GEMM
+        .install(&mut net, &plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws));
+    Running::in_layout(net, plan, choose)
+}
+
+/// Two mini-batches for one update, at another rate in each iteration.
+fn batches(iterations: u64) -> impl Iterator<Item = MiniBatch<'static>> {
+    let rule = Rule { momentum: 0.9, regularization: Regularization::L2, clip: Some(0.5), mini_batches: 2 };
+    (0..2 * iterations).map(move |number| {
+        let update =
+            (number % 2 == 1).then(|| Update { rule, weight_decay: 0.01, rate: 0.1 / (number + 1) as f32 });
+        let accumulate = if number % 2 == 0 { Accumulate::Replace } else { Accumulate::Add };
+        MiniBatch { number, accumulate, update, observer: None }
+    })
+}
+
+/// After every mini-batch the loss, and all gradients, parameters, history and running statistics, bit by bit.
+fn trained(
+    mut running: Running,
+    mut iterate: impl FnMut(&mut Running, MiniBatch<'static>),
+) -> Vec<(f64, Vec<u32>)> {
+    let step = |batch| {
+        iterate(&mut running, batch);
+        let params = running.0.layout().nets[0].params.iter();
+        let spans = params.flat_map(|spans| [Some(spans.data), spans.diff, spans.history]).flatten();
+        let values = spans.flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
+        (running.0.loss(0).unwrap(), values.map(f32::to_bits).collect())
+    };
+    batches(4).map(step).collect()
+}
+
+fn plain(device: &Device) -> Vec<(f64, Vec<u32>)> {
+    let mut observed = 0;
+    let trained = trained(running(device, |_, layout| layout), |running, batch| {
+        let mut observer = |_| {
+            observed += 1;
+            Ok(())
+        };
+        let MiniBatch { number, accumulate, update, .. } = batch;
+        running
+            .0
+            .iterate(0, MiniBatch { number, accumulate, update, observer: Some(&mut observer) })
+            .unwrap();
+    });
+    assert_eq!(observed, 8 * running(device, |_, layout| layout).layout().places.schedule.actions.len());
+    trained
+}
+
+fn what_is_away_or_computed_again_changes_nothing_on(device: &Device) {
+    let expected = plain(device);
+    assert!(expected.iter().all(|(loss, _)| loss.is_finite()));
+    assert!(expected.windows(2).all(|pair| pair[0] != pair[1]), "iterations differ");
+    let launched = |running: &mut Running, batch: MiniBatch<'_>| running.0.iterate(0, batch).unwrap();
+    let poisoned = |running: &mut Running, batch: MiniBatch<'_>| {
+        iterate_poisoned(running, &batch);
+    };
+    assert!(trained(running(device, |_, layout| layout), launched) == expected, "plain, replayed");
+    assert!(trained(running(device, |_, layout| layout), poisoned) == expected, "plain, poisoned");
+    assert!(trained(running(device, moved), launched) == expected, "moved, replayed");
+    assert!(trained(running(device, moved), poisoned) == expected, "moved, poisoned");
+}
+
+#[test]
+fn what_is_away_or_computed_again_changes_nothing() {
+    what_is_away_or_computed_again_changes_nothing_on(&Device::Cpu(Cpu::new(2)));
+}
+
+/// Recording forbids others to use the stream, so the GPU is this test's own.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_what_is_away_or_computed_again_changes_nothing() {
+    what_is_away_or_computed_again_changes_nothing_on(&own_gpu());
+}
+
+/// What the test above compares is not the same schedule twice.
+#[test]
+fn what_is_away_leaves_its_place() {
+    let running = running(&Device::Cpu(Cpu::new(2)), moved);
+    let places = &running.layout().places;
+    let conv1 = running.net().graph().nodes.iter().find(|node| node.name == "conv1").unwrap().tops[0];
+    let residences = &places.schedule.buffers[places.schedule.find(Buffer::Data(conv1)).unwrap()].1;
+    let there: Vec<Place> = residences.iter().map(|residence| residence.place).collect();
+    assert_eq!(there, [Place::Device, Place::Host, Place::Device]);
+    assert!(residences[0].last + 1 < residences[2].first, "{residences:?}");
+}
