@@ -7,15 +7,14 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{Environment, PlanningArgs, RunArgs},
-    process,
+    args::{PlanningArgs, RunArgs},
     report::{BudgetReport, Header, MemoryEstimate, NetReport, PlanReport},
 };
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
-use tensor::Device;
 use trainer::{
-    Net, NetError, NetRun, PlanOrigin,
+    Net, NetRun, PlanOrigin,
+    host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::Layout,
     planning::PlanRecord,
@@ -59,7 +58,7 @@ pub(super) struct Request<'a> {
 impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<(Self, Header), Error> {
-        let at_start = process::resident();
+        let at_start = host::resident();
         let is_run = request.command != "plan";
         let origin = match is_run {
             true => Origin::device(request.run, &request.planning.measuring)?,
@@ -70,7 +69,7 @@ impl Session {
             spec.set_mini_batch(samples);
         }
         let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
-        let options = request.planning.options(&Environment::of_process(), scaled_to, None)?;
+        let options = request.planning.options(scaled_to, None)?;
         let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = match is_run {
             true => synthetic(request.run, &spec)?,
@@ -232,29 +231,6 @@ pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(Warning::to_string).collect()
 }
 
-/// Refuses a run that needs more memory than is left to this process, or to the GPU, before anything of that size is
-/// asked for. Of what it takes outside the arena, what was not resident `at_start` and now is, is there already.
-pub(super) fn check_memory(
-    device: &Device,
-    [arena, host]: [Bytes; 2],
-    at_start: Option<Bytes>,
-) -> Result<(), Error> {
-    let there = process::resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
-    let host = host.saturating_sub(there.unwrap_or_default());
-    let refuse = |needed: Bytes, (place, available)| match needed > available {
-        true => Err(Error::Memory { place, needed, available }),
-        false => Ok(()),
-    };
-    let on_host = match device {
-        Device::Cpu(_) => arena + host,
-        Device::Cuda(cuda) => {
-            refuse(arena, ("the GPU", Bytes(cuda.memory().map_err(NetError::from)?[0])))?;
-            host
-        }
-    };
-    process::available_memory().map_or(Ok(()), |left| refuse(on_host, left))
-}
-
 /// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes; refused for a net without a data set in
 /// whose place they could be.
 pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
@@ -309,20 +285,5 @@ mod tests {
             layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"#;
         let spec = NetSpec::parse(Path::new("net.prototxt"), net).unwrap();
         assert_eq!(classes(&spec), 7);
-    }
-
-    #[test]
-    fn more_memory_than_the_machine_has_is_refused() {
-        let device = Device::cpu();
-        let check = |arena, host, at_start| check_memory(&device, [arena, host], at_start);
-        assert!(check(Bytes::mib(1), Bytes::mib(1), None).is_ok());
-        if cfg!(target_os = "linux") {
-            for (arena, host) in [(1 << 40, 0), (0, 1 << 40)] {
-                let error = check(Bytes::mib(arena), Bytes::mib(host), None).unwrap_err();
-                assert!(error.to_string().starts_with("the run needs"), "{error}");
-            }
-            let resident = process::resident().unwrap();
-            assert!(check(Bytes::ZERO, resident, Some(Bytes::ZERO)).is_ok(), "it is there already");
-        }
     }
 }

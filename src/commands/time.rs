@@ -8,7 +8,7 @@ use crate::{
     Console, Error,
     args::{TimeArgs, required},
     progress,
-    report::{Comparison, Header, ProfilingReport, TimeRun, layer_memory},
+    report::{Comparison, Header, ProfilingReport, TimeRun},
 };
 use planner::BatchSizePolicy;
 use serde::Serialize;
@@ -64,7 +64,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         runs.push(run);
     }
     let comparison = match &runs[..] {
-        [undivided, chosen] => Some(Comparison::new(undivided, chosen)),
+        [undivided, chosen] => Some(undivided.compare(chosen)),
         _ => None,
     };
     if let Some(comparison) = &comparison {
@@ -88,7 +88,7 @@ fn timed(
 ) -> Result<TimeRun, Error> {
     let (plans, budget) = session.plan(Vec::new())?;
     let (run, memory) = session.lay_out(plans, console)?;
-    let (plan, layers) = (run.plans()[0].clone(), layer_memory(&run.nets()[0]));
+    let (plan, layers) = (run.plans()[0].clone(), run.nets()[0].layer_memory());
     announce(&plan, &memory, budget.as_ref(), console)?;
     let measured = measure(session, run, args)?;
     let run = TimeRun::new((memory, &plan, layers), measured, mini_batch);

@@ -1,6 +1,5 @@
 //! `--verify`: does every kernel compute, as planned, what it should?
 
-use super::setup::check_memory;
 use crate::{Console, Error, progress};
 use cudnn_layers::conv::{
     geometry,
@@ -8,7 +7,7 @@ use cudnn_layers::conv::{
 };
 use planner::{Bytes, Plan, PlannedKernel};
 use tensor::{Accumulate, Device, tolerance::distance_tolerance};
-use trainer::NetError;
+use trainer::{NetError, host::check_memory};
 
 /// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the definition of a
 /// convolution in double precision.

@@ -68,6 +68,9 @@ fn options_without_effect_are_refused_or_not_offered() {
         (format!("profile {shape} --database db --offline"), ["--offline", "no effect"]),
         ("profile --database db --merge --threads 1".to_owned(), ["cannot be used with", "--threads"]),
         ("profile --database db --export to --policy all".to_owned(), ["cannot be used with", "--policy"]),
+        ("profile --merge --model net.prototxt".to_owned(), ["cannot be used with", "--model"]),
+        ("profile --export to --conv n=2,c=1,h=3,k=1,r=1".to_owned(), ["cannot be used with", "--conv"]),
+        ("profile --database db --merge --export to".to_owned(), ["cannot be used with", "--merge"]),
     ] {
         let output = folder.run(&arguments);
         let stderr = text(&output.stderr);

@@ -17,6 +17,7 @@ pub mod files;
 pub mod fill;
 #[cfg(test)]
 mod gradient_check;
+pub mod host;
 pub mod layers;
 pub mod net;
 pub mod planning;

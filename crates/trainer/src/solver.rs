@@ -23,6 +23,7 @@ use crate::{
     stop::Stop,
 };
 use cudnn_layers::sgd;
+use serde::Serialize;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
@@ -79,7 +80,7 @@ pub struct Solver {
 }
 
 /// What one iteration said.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepReport {
     /// The iteration just done, counted from 0.
     pub iteration: u64,
@@ -88,6 +89,7 @@ pub struct StepReport {
     /// The mean of the last `average_loss` losses.
     pub smoothed_loss: f64,
     /// The learning rate it used.
+    #[serde(rename = "lr")]
     pub rate: f32,
 }
 

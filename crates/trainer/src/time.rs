@@ -10,11 +10,12 @@ use crate::{
 };
 use cudnn_layers::{conv::ConvOp, sgd};
 use memory::Action;
+use serde::Serialize;
 use std::collections::HashMap;
 use tensor::{Accumulate, Device, Mark};
 
 /// Average times of one layer, in milliseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerTime {
     /// The layer's name.
     pub name: String,
@@ -27,7 +28,7 @@ pub struct LayerTime {
 }
 
 /// The measured time of one convolution kernel beside the plan's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelTime {
     /// The layer's name.
     pub layer: String,
@@ -40,7 +41,7 @@ pub struct KernelTime {
 }
 
 /// Everything that `time` measures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimeReport {
     /// The loss of the pass before the measurement.
     pub initial_loss: f64,

@@ -3,7 +3,7 @@
 use super::averages::MovingAverages;
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, Environment, TrainArgs, required},
+    args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
         Notes,
         origin::Origin,
@@ -58,7 +58,7 @@ pub(super) fn prepare(
     let scaled_to = scaled_to(origin.on_gpu(), args.batch.or(net.mini_batch()).unwrap_or(1));
     let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.as_ref());
     let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
-    let options = args.planning.options(&Environment::of_process(), scaled_to, before)?;
+    let options = args.planning.options(scaled_to, before)?;
     let mut notes = notes.0.clone();
     notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);

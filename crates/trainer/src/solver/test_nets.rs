@@ -6,9 +6,10 @@ use crate::{
     run::{Execution, MiniBatch},
     stop::Stop,
 };
+use serde::Serialize;
 
 /// An output of a test net.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TestOutput {
     /// The blob's name.
     pub name: String,
@@ -16,6 +17,13 @@ pub struct TestOutput {
     pub values: Vec<f64>,
     /// Its weight in the objective; 0 for what is not a loss.
     pub loss_weight: f32,
+}
+
+impl TestOutput {
+    /// Its part of the loss.
+    pub fn loss(&self) -> f64 {
+        self.values.iter().sum::<f64>() * f64::from(self.loss_weight)
+    }
 }
 
 impl Solver {
