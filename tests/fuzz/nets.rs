@@ -287,7 +287,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
 }
 
 /// The error, which must say in which file it is.
-pub(crate) fn from_file(error: prototxt::Error, file: &str) -> prototxt::Error {
+pub(crate) fn from_file(error: prototxt::SpecError, file: &str) -> prototxt::SpecError {
     assert!(error.to_string().starts_with(&format!("{file}:")), "{error}");
     error
 }

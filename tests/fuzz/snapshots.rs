@@ -8,7 +8,7 @@ use microbatch::{
         NetRun, Solver, TrainError, Training,
         layers::BuildOptions,
         planning::PlanRecord,
-        snapshot::{load_solver_state, load_tensors, recorded_plans, weights_path},
+        snapshot::{load_solver_state, load_tensors, weights_path},
         spec::SolverSpec,
     },
 };
@@ -137,7 +137,7 @@ fn state() {
             let beside = weights_path(Path::new(&input.path.with_file_name("snapshot")), 2);
             fs::write(beside, training.file("safetensors"))?;
             let (_, history) = load_solver_state(input.path)?;
-            let recorded = recorded_plans(&history)?;
+            let recorded = PlanRecord::recorded(&history)?;
             let (of_solver, run) = training.prepared(&device(&mut input.random), recorded)?;
             input.foretold = run.memory().arena.0 + run.memory().host.0;
             let mut solver = of_solver.start(run)?;

@@ -19,7 +19,7 @@ use crate::{
     prototxt,
     run::{Execution, MiniBatch, NetRun, Update},
     snapshot::SnapshotError,
-    spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
+    spec::{NetSource, NetSpec, NetState, SolverSpec},
     stop::Stop,
 };
 use cudnn_layers::sgd;
@@ -39,7 +39,7 @@ pub use test_nets::TestOutput;
 pub enum TrainError {
     /// A net or solver file.
     #[error(transparent)]
-    Spec(#[from] prototxt::Error),
+    Spec(#[from] prototxt::SpecError),
     /// A net.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -239,10 +239,6 @@ impl Solver {
 
     fn update(&self, rate: f32) -> Update {
         let SolverSpec { momentum, weight_decay, regularization, clip_gradients, iter_size, .. } = self.spec;
-        let regularization = match regularization {
-            Regularization::L1 => sgd::Regularization::L1,
-            Regularization::L2 => sgd::Regularization::L2,
-        };
         let rule = sgd::Rule { momentum, regularization, clip: clip_gradients, mini_batches: iter_size };
         Update { rule, weight_decay, rate }
     }

@@ -17,7 +17,7 @@ use trainer::{
     Net, PlanOrigin, Solver, Training,
     layers::BuildOptions,
     planning::PlanRecord,
-    snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights, recorded_plans},
+    snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights},
     solver::Changes,
     spec::{NetSpec, SolverSpec},
 };
@@ -215,7 +215,7 @@ fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -
 fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
     let Some(snapshot) = &args.snapshot else { return Ok(None) };
     let (state, history) = load_solver_state(snapshot)?;
-    Ok(Some(Resumed { state, plans: recorded_plans(&history)? }))
+    Ok(Some(Resumed { state, plans: PlanRecord::recorded(&history)? }))
 }
 
 /// The seed where the solver file has none: Caffe draws another one for each run.

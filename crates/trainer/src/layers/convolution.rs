@@ -18,7 +18,7 @@ struct Installed {
 }
 
 /// y = x ⋆ w + b. Backward needs x.
-pub struct Convolution {
+pub struct ConvolutionLayer {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
     /// What x, w and y consist of.
@@ -27,7 +27,7 @@ pub struct Convolution {
     timed: bool,
 }
 
-impl Convolution {
+impl ConvolutionLayer {
     pub(super) fn new(params: ConvolutionParams) -> Self {
         let installed = [None, None, None];
         Self { params, geometry: None, format: Format::default(), installed, timed: false }
@@ -59,7 +59,7 @@ impl Convolution {
     }
 }
 
-impl Layer for Convolution {
+impl Layer for ConvolutionLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         if x.rank() != 4 {
@@ -117,7 +117,7 @@ impl Layer for Convolution {
     }
 }
 
-impl Convolution {
+impl ConvolutionLayer {
     /// The kernel of `op` on `device`, named after `layer`.
     pub fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
         let g = self.geometry();

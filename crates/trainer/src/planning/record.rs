@@ -2,7 +2,10 @@
 //! algorithms, which round differently. A training that goes on under its old plan goes on bit by bit.
 
 use super::identity;
-use crate::net::Net;
+use crate::{
+    net::Net,
+    snapshot::{PLANS, SnapshotError, Tensors},
+};
 use planner::{
     ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
 };
@@ -76,6 +79,14 @@ impl PlanRecord {
             return Err(format!("it was made with {then}, not with {now}"));
         }
         Ok(plan)
+    }
+
+    /// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Corrupt`] for plans that no planner made.
+    pub fn recorded(history: &Tensors) -> Result<Option<Self>, SnapshotError> {
+        history.json(PLANS, "its plans are", Self::check)
     }
 
     /// Verifies what a plan that the planner has made cannot be without, as a file may say anything.
