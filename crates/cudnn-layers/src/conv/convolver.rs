@@ -1,10 +1,9 @@
 //! What runs a convolution, whoever computes it: the processor's algorithms or a library's.
 
-use super::{ConvError, ConvOp, cpu, cuda};
-use crate::cudnn::Cudnn;
-use planner::{Bytes, KernelId, Math, Measurement};
-use std::{fmt, sync::Arc};
-use tensor::{Accumulate, ConvGeometry, Cpu, Device, View, ViewMut};
+use super::ConvError;
+use planner::{Bytes, Measurement};
+use std::fmt;
+use tensor::{Accumulate, ConvGeometry, View, ViewMut};
 
 /// One algorithm, made ready for one operation on micro-batches of one size.
 ///
@@ -34,7 +33,7 @@ pub trait Convolver: fmt::Debug + Send + Sync {
     }
 
     /// Derives from the filter what all micro-batches share, and keeps it at the beginning of the workspace, whose rest it
-    /// may overwrite. Does nothing where [`Convolver::prepared`] is none, as for [`ConvOp::BackwardFilter`].
+    /// may overwrite. Does nothing where [`Convolver::prepared`] is none, as for [`ConvOp::BackwardFilter`](super::ConvOp::BackwardFilter).
     fn prepare(&self, _filter: View<'_>, _workspace: ViewMut<'_>) {}
 
     /// Computes `out` from the operands of the table in [`super`], all of the micro-batch's lengths. The workspace begins
@@ -65,73 +64,6 @@ pub trait Convolver: fmt::Debug + Send + Sync {
             workspace: self.workspace(),
             max_error: self.max_error(),
             deterministic: self.is_deterministic(),
-        }
-    }
-}
-
-/// Where convolutions run.
-#[derive(Clone, Debug)]
-pub enum ConvBackend {
-    /// The threads of a processor.
-    Cpu(Cpu),
-    /// A handle of cuDNN, and the stream it works in.
-    Cudnn(Cudnn),
-}
-
-impl ConvBackend {
-    /// The backend of `device`.
-    ///
-    /// # Errors
-    /// cuDNN cannot be started.
-    pub fn of(device: &Device) -> Result<Self, ConvError> {
-        Ok(match device {
-            Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
-            Device::Cuda(cuda) => Self::Cudnn(Cudnn::of(cuda)?),
-        })
-    }
-
-    /// Every algorithm that applies to `micro_batch` samples of `kernel`, the one that applies to nearly everything first.
-    ///
-    /// # Errors
-    /// The kernel is no convolution, or cuDNN fails.
-    pub fn candidates(
-        &self,
-        kernel: &KernelId,
-        micro_batch: u32,
-    ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-        self.all(kernel.op, super::geometry(&kernel.shape, micro_batch), kernel.math, &|_| true)
-    }
-
-    /// The algorithm called `name` for `op` on `geometry`.
-    ///
-    /// # Errors
-    /// There is none that applies; or as for [`ConvBackend::candidates`].
-    pub fn find(
-        &self,
-        op: ConvOp,
-        geometry: ConvGeometry,
-        name: &str,
-    ) -> Result<Arc<dyn Convolver>, ConvError> {
-        let found = self.all(op, geometry, Math::Tf32, &|other| other == name)?.pop();
-        found.ok_or_else(|| ConvError::Unknown {
-            op,
-            algorithm: name.to_owned(),
-            geometry: Box::new(geometry),
-        })
-    }
-
-    /// The algorithms with a `wanted` name that apply.
-    fn all(
-        &self,
-        op: ConvOp,
-        geometry: ConvGeometry,
-        math: Math,
-        wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-        let geometry = geometry.validate()?;
-        match self {
-            Self::Cpu(cpu) => Ok(cpu::convolvers(cpu, op, geometry, wanted)),
-            Self::Cudnn(cudnn) => cuda::convolvers(cudnn, op, geometry, math, wanted),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! processor's are in `cpu`, those of cuDNN in `cuda`; [`run`] divides a mini-batch among them, [`profile`] times them, and
 //! [`verify`] compares them with the definition.
 
+mod backend;
 mod convolver;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
@@ -24,7 +25,8 @@ mod shape;
 mod tests;
 pub mod verify;
 
-pub use convolver::{ConvBackend, Convolver};
+pub use backend::ConvBackend;
+pub use convolver::Convolver;
 pub use error::ConvError;
 pub use operands::operand_lens;
 pub use parallel::ParallelProfiler;

@@ -7,7 +7,7 @@
 //! independently of each other around 0, the mean of (Σ v e)² over the draws is Σ e² times the mean of v²: from a few draws
 //! follows the L2 norm of the error.
 
-use super::Operand;
+use super::operand::Operand;
 use crate::conv::ConvOp;
 use tensor::{ConvGeometry, pattern::random};
 

@@ -6,15 +6,15 @@
 //! that is left out keeps, and then its own result, which the kernel adds once more.
 
 mod draw;
+mod operand;
 #[cfg(test)]
 mod tests;
 
 use super::{ConvBackend, ConvError, ConvOp, Runner, operand_lens};
 use draw::Draw;
+use operand::Operand;
 use planner::{Bytes, Configuration};
-use tensor::{
-    Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, View, ViewMut, pattern::random,
-};
+use tensor::{Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, View, ViewMut};
 
 /// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums over
 /// all elements: where the output is replaced, and where it is added to.
@@ -70,31 +70,4 @@ fn distances_of(
         (Accumulate::Replace, distance(Accumulate::Replace, 1.0)?),
         (Accumulate::Add, distance(Accumulate::Add, 2.0)?),
     ])
-}
-
-/// The values of an operand: a pattern over and over, of a length at which no two samples begin.
-struct Operand {
-    pattern: Vec<f32>,
-}
-
-/// A prime number. Samples that are no multiple of it are alike only if their numbers differ by a multiple of it.
-const PERIOD: usize = (1 << 20) - 3;
-
-impl Operand {
-    /// Values for samples (or filters) of `sample` elements. Operands with different `seed`s are independent.
-    fn new(sample: usize, seed: u64) -> Self {
-        // In multiples of one period, samples are alike only after more values than any memory has of the other.
-        let period = if sample.is_multiple_of(PERIOD) { PERIOD - 1 } else { PERIOD };
-        Self { pattern: random(period, seed) }
-    }
-
-    /// `len` values from number `start` on, in runs of neighbours.
-    fn runs(&self, start: usize, len: usize) -> impl Iterator<Item = &[f32]> {
-        let (mut from, mut left) = (start % self.pattern.len(), len);
-        std::iter::from_fn(move || {
-            let run = &self.pattern[from..][..left.min(self.pattern.len() - from)];
-            (from, left) = (0, left - run.len());
-            (!run.is_empty()).then_some(run)
-        })
-    }
 }

@@ -1,6 +1,6 @@
 //! The sums against the definition, and faults that must show.
 
-use super::*;
+use super::{operand::PERIOD, *};
 use crate::{
     conv::{
         kernel_id,

@@ -5,11 +5,10 @@
 //! form that works on blocks of tiles, with partial sums, needs less workspace, and is nowhere faster than implicit GEMM.
 
 use super::{
-    A, M,
     analyse::{Analyse, analyse_scratch},
     filter::{FilterGradient, Part, TAPS},
     layout::{Images, PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
-    minimal::{F4, FilterAdjoint, Input, OutputAdjoint, Transform},
+    minimal::{A, F4, FilterAdjoint, Input, M, OutputAdjoint, Transform},
 };
 use crate::conv::cpu::{Operands, Pass, split};
 use std::{marker::PhantomData, ops::Range};

@@ -7,6 +7,10 @@
 use std::fmt;
 use tensor::cpu::simd::Lanes;
 
+/// Outputs and points of a tile of the larger form on each axis.
+pub(super) const M: usize = 4;
+pub(super) const A: usize = 6;
+
 /// A linear map on vectors of `IN` numbers, each sixteen channels wide.
 pub(crate) trait Transform<const IN: usize, const OUT: usize> {
     fn apply<L: Lanes>(lanes: L, from: [L::V; IN]) -> [L::V; OUT];

@@ -30,13 +30,9 @@ use crate::conv::ConvOp;
 use backward_filter::BackwardFilter;
 use forward::Forward;
 use layout::Problem;
-use minimal::Minimal;
+use minimal::{A, M, Minimal};
 use nonfused::Nonfused;
 use tensor::ConvGeometry;
-
-/// Outputs and points of a tile of the larger form on each axis.
-const M: usize = 4;
-const A: usize = 6;
 
 /// Tiles of `M x M` outputs, evaluated at `A x A` points, block after block of tiles.
 pub(super) fn fused<T: Minimal<M, A>, const M: usize, const A: usize>(
