@@ -5,7 +5,7 @@ use std::{cell::RefCell, fs, path::Path};
 use microbatch::{
     tensor::Device,
     trainer::{
-        Run, Solver, TrainError, Training,
+        NetRun, Solver, TrainError, Training,
         layers::BuildOptions,
         planning::PlanRecord,
         snapshot::{load_solver_state, load_tensors, weights_path},
@@ -55,7 +55,11 @@ impl Folder {
         self.folder.path().join("snapshot")
     }
 
-    fn prepared(&self, device: &Device, recorded: Option<PlanRecord>) -> Result<(Training, Run), TrainError> {
+    fn prepared(
+        &self,
+        device: &Device,
+        recorded: Option<PlanRecord>,
+    ) -> Result<(Training, NetRun), TrainError> {
         let text = format!(
             "net_param {{ {NET} }} base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 max_iter: 9 test_iter: 1 \
              test_interval: 1 snapshot_prefix: '{}'",

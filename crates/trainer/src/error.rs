@@ -45,6 +45,18 @@ pub enum NetError {
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] tensor::MemoryError),
+    /// A run needs more memory than there is.
+    #[error(
+        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
+    )]
+    TooLarge {
+        /// What sets the limit: the machine, the GPU, or a limit of this process.
+        place: &'static str,
+        /// What the run needs.
+        needed: planner::Bytes,
+        /// What is left.
+        available: planner::Bytes,
+    },
     /// A GPU met a label out of range.
     #[error("a loss or an accuracy: {0}")]
     Label(cudnn_layers::softmax::LabelError),

@@ -17,12 +17,13 @@ use crate::{
     net::Net,
     planning::{self, PlanRecord},
     prototxt,
-    run::{MiniBatch, Run, Running, Update},
+    run::{Execution, MiniBatch, NetRun, Update},
     snapshot::SnapshotError,
     spec::{NetSource, NetSpec, NetState, SolverSpec},
     stop::Stop,
 };
 use cudnn_layers::sgd;
+use serde::Serialize;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
@@ -69,7 +70,7 @@ pub struct Training {
 pub struct Solver {
     spec: SolverSpec,
     seed: u64,
-    running: Running,
+    running: Execution,
     device: Device,
     plans: PlanRecord,
     iteration: u64,
@@ -79,7 +80,7 @@ pub struct Solver {
 }
 
 /// What one iteration said.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepReport {
     /// The iteration just done, counted from 0.
     pub iteration: u64,
@@ -88,6 +89,7 @@ pub struct StepReport {
     /// The mean of the last `average_loss` losses.
     pub smoothed_loss: f64,
     /// The learning rate it used.
+    #[serde(rename = "lr")]
     pub rate: f32,
 }
 
@@ -123,7 +125,7 @@ impl Training {
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn start(self, run: Run) -> Result<Solver, TrainError> {
+    pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
         let Self { spec, seed, settings } = self;
         let running = run.start(seed)?;
         let device = running.device().clone();

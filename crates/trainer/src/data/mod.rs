@@ -9,6 +9,7 @@
 //! Everything random is a function of (seed, number of samples consumed so far): see [`Loader::position`]. A run that is
 //! resumed from a position therefore sees exactly the numbers that the uninterrupted run would have seen.
 
+mod batch;
 mod cifar;
 mod decode;
 mod error;
@@ -29,6 +30,7 @@ mod transform;
 mod unpack;
 
 pub use crate::spec::Phase;
+use serde::Serialize;
 use tensor::MemoryError;
 
 pub use cifar::Cifar10;
@@ -76,7 +78,7 @@ impl Sample {
 }
 
 /// What a data layer reads, for its reader.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DataSummary {
     /// Samples.
     pub images: usize,

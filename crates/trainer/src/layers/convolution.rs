@@ -65,19 +65,10 @@ impl Layer for ConvolutionLayer {
         if x.rank() != 4 {
             return Err(format!("a convolution reads images (N, C, H, W), not a blob of shape {x}"));
         }
-        let geometry = ConvGeometry {
-            n: x.n(),
-            c: x.c(),
-            h: x.h(),
-            w: x.w(),
-            k: p.num_output,
-            r: p.kernel.h,
-            s: p.kernel.w,
-            pad: [p.pad.h, p.pad.w],
-            stride: [p.stride.h, p.stride.w],
-            dilation: [p.dilation.h, p.dilation.w],
-            groups: p.group,
-        };
+        let [kernel, pad, stride, dilation] =
+            [p.kernel, p.pad, p.stride, p.dilation].map(|extents| [extents.h, extents.w]);
+        let geometry = ConvGeometry::new([x.n(), x.c(), x.h(), x.w()], p.num_output, kernel);
+        let geometry = geometry.pad(pad).stride(stride).dilation(dilation).groups(p.group);
         let g = geometry.validate().map_err(|error| error.to_string())?;
         (self.geometry, self.format) = (Some(g), x.format());
         let filter = ParamDeclaration {

@@ -7,7 +7,7 @@ use crate::{
 };
 use cudnn_layers::{
     AxisExtents,
-    batch_norm::{self, Running, Statistics},
+    batch_norm::{self, RunningSums, Statistics},
     scale::{self, Affine, AffineGradients},
 };
 use tensor::{Accumulate, Device, TensorType, View};
@@ -71,7 +71,7 @@ impl Layer for BatchNorm {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let mut state = io.state.into_iter();
         let mut blob = || state.next().expect("mean, variance and factor");
-        let running = Running {
+        let running = RunningSums {
             mean: blob(),
             variance: blob(),
             factor: blob(),

@@ -7,10 +7,7 @@ use crate::{
 };
 use cudnn_layers::{
     AxisExtents,
-    softmax::{
-        self, accuracy,
-        loss::{self, LossOptions},
-    },
+    softmax::{self, LossOptions},
 };
 use tensor::{Device, TensorType};
 
@@ -63,7 +60,7 @@ impl Layer for SoftmaxWithLoss {
             tops: vec![TensorType::f32(&[])],
             gradients: vec![true, false],
             needs_bottom: true,
-            saved: loss::saved(&extents),
+            saved: softmax::saved(&extents),
             loss_weights: vec![self.weight],
             ..Declaration::default()
         })
@@ -71,16 +68,24 @@ impl Layer for SoftmaxWithLoss {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
-        loss::forward(device, &self.extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
+        softmax::loss(device, &self.extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let labels = io.bottoms[1];
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            let Self { extents, options, weight, .. } = &*self;
-            let p = io.saved;
-            loss::backward(device, extents, options, *weight, p, labels, dx.diff, dx.accumulate)?;
+            let (dx, accumulate) = (dx.diff, dx.accumulate);
+            softmax::loss_backward(
+                device,
+                &self.extents,
+                &self.options,
+                self.weight,
+                io.saved,
+                labels,
+                dx,
+                accumulate,
+            )?;
         }
         Ok(())
     }
@@ -103,7 +108,7 @@ impl Layer for Accuracy {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
         let AccuracyParams { top_k, ignore_label, .. } = self.params;
-        accuracy::forward(device, &self.extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
+        softmax::accuracy(device, &self.extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use std::sync::Arc;
-use tensor::{Device, Staging, TensorType, ViewMut, arena::zeroed};
+use tensor::{Device, Staging, TensorType, ViewMut};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 ///
@@ -23,103 +23,57 @@ use tensor::{Device, Staging, TensorType, ViewMut, arena::zeroed};
 pub struct DataLayer {
     loader: Loader,
     constant: bool,
-    /// Labels, for a layer with one top that does not pass them on.
-    labels: Vec<f32>,
     tops: usize,
     mini_batch: usize,
-    /// The way of data and labels to the device.
-    staging: [Staging; 2],
+}
+
+/// What both types of data layer say of their reading.
+struct Reading<'a> {
+    net: &'a NetSpec,
+    layer: &'a LayerSpec,
+    options: &'a BuildOptions,
+    transform: &'a TransformParams,
+    mini_batch: usize,
+    shuffle: bool,
+    rand_skip: usize,
 }
 
 impl DataLayer {
-    fn new(
-        (net, layer): (&NetSpec, &LayerSpec),
-        dataset: Arc<dyn Dataset>,
-        transform: &TransformOptions,
-        mini_batch: usize,
-        (shuffle, seed, prefetch): (bool, u64, usize),
-    ) -> Result<Self, BoxError> {
-        let options = LoaderOptions { mini_batch, phase: net.state.phase, seed, shuffle, prefetch };
-        let loader = Loader::new(dataset, transform, options)?;
-        Ok(Self {
-            loader,
-            constant: false,
-            labels: Vec::new(),
-            tops: layer.tops.len(),
-            mini_batch,
-            staging: Default::default(),
-        })
-    }
-
     /// The layer for a `data_param`.
     pub(super) fn data(
-        place: (&NetSpec, &LayerSpec),
+        (net, layer): (&NetSpec, &LayerSpec),
         params: &DataParams,
         options: &BuildOptions,
     ) -> Result<Self, BoxError> {
-        let net = place.0;
-        let source = net.resolve(&params.source);
-        if let Some(images) = options.synthetic {
-            let of_data = || match (source_shape(&source, net.state.phase), side(&params.transform)) {
-                (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
-                (found, None) => found.map_err(ask_size),
-            };
-            let shape = images.shape.map_or_else(of_data, Ok)?;
-            return Self::synthetic(place, &params.transform, params.batch_size, shape, images, options.seed);
-        }
-        let dataset = open_source(&source, net.state.phase).map_err(advise_synthetic)?;
-        let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
-        let mut layer = Self::new(place, dataset, &transform, params.batch_size, (false, options.seed, 1))?;
-        skip(&mut layer, params.rand_skip, options.seed, &place.1.name);
-        Ok(layer)
+        let (source, phase) = (net.resolve(&params.source), net.state.phase);
+        let &DataParams { ref transform, batch_size: mini_batch, rand_skip, .. } = params;
+        let reading = Reading { net, layer, options, transform, mini_batch, shuffle: false, rand_skip };
+        let shape = || match (source_shape(&source, phase), side(transform)) {
+            (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
+            (found, None) => found,
+        };
+        reading.layer(shape, || open_source(&source, phase))
     }
 
     /// The layer for an `image_data_param`.
     pub(super) fn images(
-        place: (&NetSpec, &LayerSpec),
+        (net, layer): (&NetSpec, &LayerSpec),
         params: &ImageDataParams,
         options: &BuildOptions,
     ) -> Result<Self, BoxError> {
-        let net = place.0;
         let decoding = ImageOptions::from_spec(params, |file| net.resolve(file));
         let source = net.resolve(&params.source);
-        let open = if source.is_dir() { ImageData::open_folder } else { ImageData::open_list };
-        if let Some(images) = options.synthetic {
-            let square = side(&params.transform).map(|side| [side, side]);
+        let list = if source.is_dir() { ImageData::open_folder } else { ImageData::open_list };
+        let open = || list(&source, &decoding);
+        let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, rand_skip, .. } = params;
+        let reading = Reading { net, layer, options, transform, mini_batch, shuffle, rand_skip };
+        let shape = || {
+            let square = side(transform).map(|side| [side, side]);
             let size = params.new_size.map(|size| [size.h, size.w]).or(square);
             let shape = size.map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
-            let of_first = || open(&source, &decoding).map(|set| set.shape()).map_err(ask_size);
-            let shape = images.shape.or(shape).map_or_else(of_first, Ok)?;
-            return Self::synthetic(place, &params.transform, params.batch_size, shape, images, options.seed);
-        }
-        let dataset = Arc::new(open(&source, &decoding).map_err(advise_synthetic)?);
-        let transform = TransformOptions::from_spec(&params.transform, |file| net.resolve(file));
-        let order = (params.shuffle, options.seed, 1);
-        let mut layer = Self::new(place, dataset, &transform, params.batch_size, order)?;
-        skip(&mut layer, params.rand_skip, options.seed, &place.1.name);
-        Ok(layer)
-    }
-
-    fn synthetic(
-        place: (&NetSpec, &LayerSpec),
-        params: &TransformParams,
-        mini_batch: usize,
-        shape: [usize; 3],
-        images: SyntheticData,
-        seed: u64,
-    ) -> Result<Self, BoxError> {
-        let dataset = Arc::new(Synthetic::new(shape, images.classes, mini_batch, seed)?);
-        // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random weights,
-        // and it would be the processor's slow handling of vanishing gradients that is timed.
-        let transform = TransformOptions {
-            scale: 1.0 / 128.0,
-            mean_values: vec![128.0],
-            crop_size: params.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
-            ..TransformOptions::default()
+            shape.map_or_else(|| open().map(|set| set.shape()), Ok)
         };
-        let prefetch = usize::from(images.stand_in);
-        let source = Self::new(place, dataset, &transform, mini_batch, (false, seed, prefetch))?;
-        Ok(Self { constant: !images.stand_in, ..source })
+        reading.layer(shape, || Ok(Arc::new(open()?)))
     }
 
     /// What it reads, unless that is synthetic and constant.
@@ -155,24 +109,57 @@ impl DataLayer {
     pub fn host_bytes(&self) -> u64 {
         if self.constant { 0 } else { self.loader.dataset().resident_bytes() + self.loader.buffer_bytes() }
     }
+}
 
-    fn load(&mut self, device: &Device, mut tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
-        let [data_way, label_way] = &mut self.staging;
-        match &mut tops[..] {
-            [data] => {
-                if self.labels.is_empty() {
-                    self.labels = zeroed(self.mini_batch)?;
-                }
-                data_way.fill(device, data.reborrow(), |data| {
-                    Ok(self.loader.next_into(data, &mut self.labels)?)
-                })
-            }
-            [data, labels] => data_way.fill(device, data.reborrow(), |data| {
-                let labels = labels.reborrow();
-                label_way.fill(device, labels, |labels| Ok(self.loader.next_into(data, labels)?))
-            }),
-            tops => unreachable!("a data layer has one top or two, not {}", tops.len()),
+impl Reading<'_> {
+    /// The layer that reads what `open` opens, or synthetic data in its place, of a shape that is given or else `shape`.
+    fn layer(
+        &self,
+        shape: impl FnOnce() -> Result<[usize; 3], DataError>,
+        open: impl FnOnce() -> Result<Arc<dyn Dataset>, DataError>,
+    ) -> Result<DataLayer, BoxError> {
+        let (net, seed) = (self.net, self.options.seed);
+        if let Some(images) = self.options.synthetic {
+            return self.synthetic(images.shape.map_or_else(shape, Ok).map_err(ask_size)?, images);
         }
+        let transform = TransformOptions::from_spec(self.transform, |file| net.resolve(file));
+        let mut layer = self.read(open().map_err(advise_synthetic)?, &transform, 1)?;
+        if self.rand_skip > 0 {
+            // Caffe starts somewhere among the first samples; here the seed says where.
+            let mut draw = [0.0f32];
+            let uniform = Filler::Uniform { min: 0.0, max: self.rand_skip as f32 };
+            fill(&mut draw, &TensorType::f32(&[1]), uniform, seed, &format!("{}.rand_skip", self.layer.name));
+            layer.set_position(draw[0] as u64);
+        }
+        Ok(layer)
+    }
+
+    fn synthetic(&self, shape: [usize; 3], images: SyntheticData) -> Result<DataLayer, BoxError> {
+        let dataset = Arc::new(Synthetic::new(shape, images.classes, self.mini_batch, self.options.seed)?);
+        // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random weights,
+        // and it would be the processor's slow handling of vanishing gradients that is timed.
+        let transform = TransformOptions {
+            scale: 1.0 / 128.0,
+            mean_values: vec![128.0],
+            crop_size: self.transform.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
+            ..TransformOptions::default()
+        };
+        let in_order = Reading { shuffle: false, ..*self };
+        let layer = in_order.read(dataset, &transform, usize::from(images.stand_in))?;
+        Ok(DataLayer { constant: !images.stand_in, ..layer })
+    }
+
+    fn read(
+        &self,
+        dataset: Arc<dyn Dataset>,
+        transform: &TransformOptions,
+        prefetch: usize,
+    ) -> Result<DataLayer, BoxError> {
+        let &Reading { net, layer, options, mini_batch, shuffle, .. } = self;
+        let phase = net.state.phase;
+        let order = LoaderOptions { mini_batch, phase, seed: options.seed, shuffle, prefetch };
+        let loader = Loader::new(dataset, transform, order)?.on(&options.device);
+        Ok(DataLayer { loader, constant: false, tops: layer.tops.len(), mini_batch })
     }
 }
 
@@ -187,8 +174,10 @@ impl Layer for DataLayer {
         })
     }
 
-    fn upload(&mut self, device: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
-        self.load(device, tops)
+    fn upload(&mut self, _: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
+        let mut tops = tops.into_iter();
+        let data = tops.next().expect("a data layer has one top or two");
+        Ok(self.loader.upload(data, tops.next())?)
     }
 }
 
@@ -205,21 +194,10 @@ fn side(params: &TransformParams) -> Option<usize> {
     params.crop_size.or(params.resize)
 }
 
-/// Caffe starts somewhere among the first `rand_skip` samples; here the seed says where.
-fn skip(layer: &mut DataLayer, rand_skip: usize, seed: u64, name: &str) {
-    if rand_skip > 0 {
-        let mut draw = [0.0f32];
-        let uniform = Filler::Uniform { min: 0.0, max: rand_skip as f32 };
-        fill(&mut draw, &TensorType::f32(&[1]), uniform, seed, &format!("{name}.rand_skip"));
-        layer.set_position(draw[0] as u64);
-    }
-}
-
 /// `DummyData` and `Input`: blobs from fillers. Constant ones are filled once, others at every iteration.
 pub(super) struct FilledData {
     name: String,
-    shapes: Vec<TensorType>,
-    fillers: Vec<Filler>,
+    tops: Vec<(TensorType, Filler)>,
     constant: bool,
     seed: u64,
     /// The way of each top to the device.
@@ -228,36 +206,38 @@ pub(super) struct FilledData {
 
 impl FilledData {
     pub(super) fn dummy(layer: &LayerSpec, params: &DummyDataParams, seed: u64) -> Self {
-        let tops = 0..layer.tops.len();
-        let fillers: Vec<Filler> = tops.clone().map(|top| *of_top(&params.fillers, top)).collect();
-        let constant = fillers.iter().all(|filler| matches!(filler, Filler::Constant { .. }));
-        let shapes = tops.map(|top| TensorType::f32(of_top(&params.shapes, top).as_slice())).collect();
-        let staging = fillers.iter().map(|_| Staging::default()).collect();
-        Self { name: layer.name.clone(), shapes, fillers, constant, seed, staging }
+        let top =
+            |top| (TensorType::f32(of_top(&params.shapes, top).as_slice()), *of_top(&params.fillers, top));
+        let tops: Vec<_> = (0..layer.tops.len()).map(top).collect();
+        let constant = tops.iter().all(|(_, filler)| matches!(filler, Filler::Constant { .. }));
+        Self { constant, ..Self::constant(layer, tops, seed) }
     }
 
     /// What an `Input` holds until a program writes to it: numbers between -1 and 1, made once.
     pub(super) fn input(layer: &LayerSpec, params: &InputParams, seed: u64) -> Self {
-        let shapes: Vec<TensorType> = (0..layer.tops.len())
-            .map(|top| TensorType::f32(of_top(&params.shapes, top).as_slice()))
-            .collect();
-        let fillers = vec![Filler::Uniform { min: -1.0, max: 1.0 }; shapes.len()];
-        let staging = fillers.iter().map(|_| Staging::default()).collect();
-        Self { name: layer.name.clone(), shapes, fillers, constant: true, seed, staging }
+        let filler = Filler::Uniform { min: -1.0, max: 1.0 };
+        let top = |top| (TensorType::f32(of_top(&params.shapes, top).as_slice()), filler);
+        Self::constant(layer, (0..layer.tops.len()).map(top).collect(), seed)
+    }
+
+    fn constant(layer: &LayerSpec, tops: Vec<(TensorType, Filler)>, seed: u64) -> Self {
+        let staging = tops.iter().map(|_| Staging::default()).collect();
+        Self { name: layer.name.clone(), tops, constant: true, seed, staging }
     }
 }
 
 impl Layer for FilledData {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
-        Ok(Declaration { tops: self.shapes.clone(), constant: self.constant, ..Declaration::default() })
+        let tops = self.tops.iter().map(|(shape, _)| shape.clone()).collect();
+        Ok(Declaration { tops, constant: self.constant, ..Declaration::default() })
     }
 
     fn upload(&mut self, device: &Device, iteration: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
-        for (index, top) in tops.into_iter().enumerate() {
-            let stream = format!("{}.{index}", self.name);
-            let seed = self.seed.wrapping_add(if self.constant { 0 } else { iteration });
-            self.staging[index].fill(device, top, |values| -> Result<(), BoxError> {
-                fill(values, &self.shapes[index], self.fillers[index], seed, &stream);
+        let seed = self.seed.wrapping_add(if self.constant { 0 } else { iteration });
+        let ways = self.staging.iter_mut().zip(&self.tops).zip(tops);
+        for (index, ((way, (shape, filler)), top)) in ways.enumerate() {
+            way.fill(device, top, |values| -> Result<(), BoxError> {
+                fill(values, shape, *filler, seed, &format!("{}.{index}", self.name));
                 Ok(())
             })?;
         }

@@ -34,12 +34,16 @@ pub enum PlanOrigin {
 }
 
 impl PlanRecord {
-    /// The plan of each of `nets` that is good for it on its device and was made with `options`, and what that means for the
-    /// first.
-    pub fn plans(&self, nets: &mut [Net], options: &PlanOptions) -> (Vec<Option<Plan>>, PlanOrigin) {
+    /// The plan of each of `nets` that is good for it on its device and was made with its `options`, and what that means for
+    /// the first.
+    pub fn plans(
+        &self,
+        nets: &mut [Net],
+        options: impl Fn(usize) -> PlanOptions,
+    ) -> (Vec<Option<Plan>>, PlanOrigin) {
         let mut origin = PlanOrigin::Recorded;
         let plan = |(index, net): (usize, &mut Net)| {
-            let plan = self.plan(index, &net.kernels(), &identity(net.device()), options);
+            let plan = self.plan(index, &net.kernels(), &identity(net.device()), &options(index));
             if let (0, Err(reason)) = (index, &plan) {
                 origin = PlanOrigin::Refused(reason.clone());
             }

@@ -2,7 +2,7 @@
 
 use super::params::params;
 use crate::prototxt::{Reader, Result, choices};
-use cudnn_layers::softmax::loss::Normalization;
+use cudnn_layers::softmax::Normalization;
 
 choices! {
     Normalization: "FULL" = Full, "VALID" = Valid, "BATCH_SIZE" = BatchSize, "NONE" = None;

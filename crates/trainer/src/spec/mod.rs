@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use kind::layer_types;
 
 // Parameters that are the operations' own types.
-pub use cudnn_layers::{lrn::Region, sgd::Regularization, softmax::loss::Normalization};
+pub use cudnn_layers::{lrn::Region, sgd::Regularization, softmax::Normalization};
 pub use tensor::Rounding;
 
 pub use data::{
