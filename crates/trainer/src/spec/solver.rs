@@ -19,7 +19,11 @@ params! {
     SolverSpec(solver, file: &Path)
         // They only choose among implementations, or ask for more output than there is here.
         ignores [solver_mode device_id debug_info snapshot_diff layer_wise_reduce]
-        first { refuse_other_solvers(solver)?; let nets = Nets::read(solver, file)?; } {
+        first {
+            refuse_other_solvers(solver)?;
+            solver.require::<usize>("max_iter")?;
+            let nets = Nets::read(solver, file)?;
+        } {
         file: PathBuf { file.to_owned() }; "The file it was read from"
         train_net: NetSource { nets.train.clone() }; "The net that is trained"
         train_state: NetState { NetState::phase(Phase::Train).merged(solver.optional_message("train_state")?)? };
