@@ -18,7 +18,7 @@ pub enum Error {
     Usage(String),
     /// A net or solver file.
     #[error(transparent)]
-    Spec(#[from] prototxt::Error),
+    Spec(#[from] prototxt::SpecError),
     /// A net, its data or its plan.
     #[error(transparent)]
     Net(#[from] NetError),

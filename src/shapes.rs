@@ -6,7 +6,7 @@ mod typed;
 pub use csv::{CsvError, read_csv};
 pub use typed::parse_shape;
 
-use cudnn_layers::conv::profile::geometry;
+use cudnn_layers::conv::geometry;
 use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 
 /// A convolution with its mini-batch.

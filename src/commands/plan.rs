@@ -16,7 +16,7 @@ use crate::{
     },
     shapes::{ShapeSpec, read_csv},
 };
-use cudnn_layers::conv::{operand_lens, profile::geometry};
+use cudnn_layers::conv::{geometry, operand_lens};
 use memory::LayerMemory;
 use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;

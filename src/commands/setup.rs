@@ -13,10 +13,11 @@ use crate::{
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
 use trainer::{
-    Net, Run,
+    Net, NetRun, PlanOrigin,
     host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::Layout,
+    planning::PlanRecord,
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
@@ -121,6 +122,22 @@ impl Session {
         Some(kernels.iter().enumerate().map(budget).collect())
     }
 
+    /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there is one.
+    fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
+        match self.budgets(kernels) {
+            Some(budgets) => budgets.iter().map(Budget::largest).collect(),
+            None => vec![self.options.limit; kernels.len()],
+        }
+    }
+
+    /// The plans of `record` that are good for the nets, and what that means for the first.
+    pub(super) fn recorded(&mut self, record: &PlanRecord) -> (Vec<Option<Plan>>, PlanOrigin) {
+        let kernels = self.kernels();
+        let limits = self.limits(&kernels);
+        let options = &self.options;
+        record.plans(&mut self.nets, |net| PlanOptions { limit: limits[net], ..options.clone() })
+    }
+
     /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was.
     pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
         let all = self.kernels();
@@ -130,8 +147,7 @@ impl Session {
         if needed.is_empty() && !all.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        let largest = self.budgets(&all).and_then(|budgets| budgets.iter().map(Budget::largest).max());
-        let limit = largest.unwrap_or(self.options.limit);
+        let limit = self.limits(&all).into_iter().max().unwrap_or(self.options.limit);
         self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
     }
 
@@ -165,12 +181,12 @@ impl Session {
         &mut self,
         plans: Vec<Plan>,
         console: &mut Console,
-    ) -> Result<(Run, MemoryEstimate), Error> {
+    ) -> Result<(NetRun, MemoryEstimate), Error> {
         let device = &self.origin.device;
         if self.verifies {
             verify(device, &plans, console)?;
         }
-        let run = Run::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
+        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
         let report = run.memory();
         if let Some(budget) = self.device_memory {
             budget::check(run.nets()[0].name(), report.arena, budget)?;
@@ -181,10 +197,11 @@ impl Session {
     }
 }
 
-/// Prints the policies and sums of a plan, and the memory of its run.
+/// Prints the policies and sums of a plan, the memory of its run, and what a budget of memory allows, if there is one.
 pub(super) fn announce(
     plan: &Plan,
     memory: &MemoryEstimate,
+    budget: Option<&BudgetReport>,
     console: &mut Console,
 ) -> Result<PlanReport, Error> {
     let plan = PlanReport::new(plan, &[]);
@@ -193,6 +210,7 @@ pub(super) fn announce(
         console.text(format!("              {}", plan.totals()))?;
     }
     console.text(format!("{memory}\n"))?;
+    budget.map_or(Ok(()), |budget| console.text(format!("{budget}\n")))?;
     Ok(plan)
 }
 

@@ -12,7 +12,7 @@ use crate::{
     stop::{exit_code, stop},
 };
 use serde::Serialize;
-use trainer::{Running, snapshot::load_weights, solver::TestOutput, spec::Phase};
+use trainer::{Execution, snapshot::load_weights, solver::TestOutput, spec::Phase};
 
 #[derive(Serialize)]
 struct Report {
@@ -49,10 +49,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     session.profile(&[], &mut console)?;
     let (plans, budget) = session.plan(Vec::new())?;
     let (run, memory) = session.lay_out(plans, &mut console)?;
-    let plan = announce(&run.plans()[0], &memory, &mut console)?;
-    if let Some(budget) = &budget {
-        console.text(format!("{budget}\n"))?;
-    }
+    let plan = announce(&run.plans()[0], &memory, budget.as_ref(), &mut console)?;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
     let (outputs, iterations) = mean_outputs(&mut running, args.iterations, &mut console)?;
@@ -67,7 +64,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
 
 /// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped.
 fn mean_outputs(
-    running: &mut Running,
+    running: &mut Execution,
     iterations: usize,
     console: &mut Console,
 ) -> Result<(Vec<TestOutput>, usize), Error> {

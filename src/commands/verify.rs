@@ -2,11 +2,11 @@
 
 use crate::{Console, Error, progress};
 use cudnn_layers::conv::{
-    profile::geometry,
+    geometry,
     verify::{distances, memory},
 };
 use planner::{Bytes, Plan, PlannedKernel};
-use tensor::{Accumulate, Device, testing::distance_tolerance};
+use tensor::{Accumulate, Device, tolerance::distance_tolerance};
 use trainer::{NetError, host::check_memory};
 
 /// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the definition of a

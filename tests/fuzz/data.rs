@@ -3,11 +3,11 @@
 use std::{fs, io::Cursor, io::Write, path::Path, sync::Arc};
 
 use flate2::{Compression, Crc, write::GzEncoder};
-use image::{DynamicImage, ImageFormat, ImageReader};
 use microbatch::trainer::data::{
     Dataset, Idx, ImageData, ImageOptions, Loader, LoaderOptions, MeanImage, Phase, TransformOptions,
     open_source,
 };
+use png::{BitDepth, ColorType};
 
 use crate::{
     harness::{Accepted, Input, Random, Verdict, fuzz},
@@ -140,21 +140,29 @@ fn cifar() {
 
 /// A small picture of every kind.
 fn pictures() -> Vec<Vec<u8>> {
-    let grey = DynamicImage::from(image::GrayImage::from_fn(9, 7, |x, y| image::Luma([(x * y * 3) as u8])));
     let kinds = [
-        grey.clone(),
-        grey.to_rgb8().into(),
-        grey.to_rgba8().into(),
-        grey.to_luma16().into(),
-        grey.to_luma_alpha8().into(),
+        (ColorType::Grayscale, BitDepth::Eight),
+        (ColorType::Rgb, BitDepth::Eight),
+        (ColorType::Rgba, BitDepth::Eight),
+        (ColorType::Grayscale, BitDepth::Sixteen),
+        (ColorType::GrayscaleAlpha, BitDepth::Eight),
+        (ColorType::Indexed, BitDepth::Two),
     ];
-    let encoded = |picture: &DynamicImage, format: ImageFormat| {
-        let mut bytes = Cursor::new(Vec::new());
-        picture.write_to(&mut bytes, format).expect("memory takes everything");
-        bytes.into_inner()
+    let encoded = |(color, depth)| {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 9, 7);
+        encoder.set_color(color);
+        encoder.set_depth(depth);
+        encoder.set_palette(&[0, 0, 0, 90, 80, 70, 160, 255, 1, 255, 255, 255]);
+        let row = (9 * color.samples() * depth as usize).div_ceil(8);
+        let rows = (0..7 * row).map(|at| (at * 5) as u8).collect::<Vec<u8>>();
+        let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&rows));
+        written.expect("memory takes everything");
+        bytes
     };
-    let png = kinds.iter().map(|picture| encoded(picture, ImageFormat::Png));
-    png.chain(kinds[..2].iter().map(|picture| encoded(picture, ImageFormat::Jpeg))).collect()
+    // Of 9x7 pixels, by the encoder of the crate image at its default quality.
+    let jpeg = [&include_bytes!("grey.jpg")[..], include_bytes!("color.jpg")].map(<[u8]>::to_vec);
+    kinds.into_iter().map(encoded).chain(jpeg).collect()
 }
 
 /// Makes the checksum of every chunk of a PNG right again.
@@ -182,9 +190,17 @@ const MOST_DECODED: u64 = 1 << 30;
 
 /// What decoding a picture takes: its samples as they are stored, of up to 16 bits, and as bytes.
 fn decoded_bytes(bytes: &[u8]) -> u64 {
-    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok();
-    let size = reader.and_then(|reader| reader.into_dimensions().ok());
-    size.map_or(0, |(width, height)| 12u64.saturating_mul(u64::from(width) * u64::from(height)))
+    let size = match bytes.starts_with(&[0xff, 0xd8]) {
+        true => {
+            let mut decoder = zune_jpeg::JpegDecoder::new(Cursor::new(bytes));
+            decoder.decode_headers().ok().and_then(|()| decoder.dimensions())
+        }
+        false => {
+            let info = png::Decoder::new(Cursor::new(bytes)).read_info();
+            info.ok().map(|reader| (reader.info().width as usize, reader.info().height as usize))
+        }
+    };
+    size.map_or(0, |(width, height)| 12u64.saturating_mul(width as u64 * height as u64))
 }
 
 #[test]

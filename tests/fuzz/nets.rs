@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use microbatch::{
-    cudnn_layers::conv::{cpu::algorithms, profile::geometry},
+    cudnn_layers::conv::{ConvBackend, geometry},
     memory::Room,
     planner::{
         BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
@@ -11,7 +11,7 @@ use microbatch::{
     },
     tensor::Device,
     trainer::{
-        Net, Run,
+        Net, NetRun,
         layers::{BuildOptions, SyntheticData},
         net::Layout,
         planning::{Planning, header},
@@ -23,7 +23,7 @@ use microbatch::{
 use rand::RngExt;
 
 use crate::{
-    convolution::{MOST_ELEMENTS, MOST_FLOPS, device, measurement},
+    convolution::{MOST_ELEMENTS, MOST_FLOPS, device},
     harness::{Accepted, Input, Random, Verdict, fuzz},
     mutate::{Corpus, below, extent, extreme, one_in, pick},
 };
@@ -211,21 +211,16 @@ fn layer(text: &mut String, index: usize, blobs: &[String], random: &mut Random)
 
 /// Says of every algorithm that applies that it takes some time, without running it.
 struct Guesses {
-    threads: usize,
+    backend: ConvBackend,
     random: Random,
 }
 
 impl Profiler for Guesses {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let g = geometry(&request.kernel.shape, request.micro_batch).validate()?;
-        let mut rows = Vec::new();
-        for algorithm in algorithms().iter().filter(|algorithm| request.asks_for(algorithm.name())) {
-            if let Some(len) = algorithm.workspace_len(request.kernel.op, &g, self.threads) {
-                let time_ms = self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
-                rows.push(measurement(algorithm.name(), request.micro_batch, len, time_ms));
-            }
-        }
-        Ok(rows)
+        let candidates = self.backend.candidates(&request.kernel, request.micro_batch)?;
+        let asked = candidates.iter().filter(|convolver| request.asks_for(convolver.name()));
+        let mut guess_ms = || self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
+        Ok(asked.map(|convolver| convolver.measurement(guess_ms(), 0.0)).collect())
     }
 }
 
@@ -243,7 +238,7 @@ pub(crate) fn build_options(device: &Device, random: &mut Random) -> BuildOption
 pub(crate) fn is_small(net: &Net, kernels: &[Kernel]) -> bool {
     let flops =
         kernels.iter().map(|kernel| geometry(&kernel.id.shape, kernel.mini_batch).flops()).sum::<f64>();
-    Layout::new(&[net], true).len() <= MOST_ELEMENTS
+    Layout::new(&[net], true).bytes() <= MOST_ELEMENTS
         && flops <= MOST_FLOPS
         && kernels.iter().all(|kernel| kernel.mini_batch <= 64)
 }
@@ -263,8 +258,8 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     let device = device(random);
     let mut net = Net::new(spec, &build_options(&device, random), spec.state.phase == Phase::Train)?;
     let kernels = net.kernels();
-    let Device::Cpu(cpu) = &device else { unreachable!("the devices here are processors") };
-    let mut guesses = Guesses { threads: cpu.threads(), random: random.clone() };
+    let backend = ConvBackend::of(&device).expect("a processor");
+    let mut guesses = Guesses { backend, random: random.clone() };
     for kernel in &kernels {
         guesses.measure(&Request::all(kernel.id, kernel.mini_batch)).map_err(|error| error.to_string())?;
     }
@@ -281,7 +276,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     let options = options(random);
     planning.complete(&kernels, &options, |_| ())?;
     let plan = planning.plan(&kernels, None, &options)?;
-    let run = Run::lay_out(vec![net], vec![plan], true)?;
+    let run = NetRun::lay_out(vec![net], vec![plan], true)?;
     let bytes = run.memory().arena.0 + run.memory().host.0;
     if bytes > MOST_BYTES {
         return Ok(Accepted::Huge);
@@ -292,7 +287,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
 }
 
 /// The error, which must say in which file it is.
-pub(crate) fn from_file(error: prototxt::Error, file: &str) -> prototxt::Error {
+pub(crate) fn from_file(error: prototxt::SpecError, file: &str) -> prototxt::SpecError {
     assert!(error.to_string().starts_with(&format!("{file}:")), "{error}");
     error
 }

@@ -1,7 +1,7 @@
 //! Convolutions as a user types them, and lists of them.
 
 use microbatch::{
-    cudnn_layers::conv::profile::geometry,
+    cudnn_layers::conv::geometry,
     shapes::{ShapeSpec, parse_shape, read_csv},
 };
 

@@ -1,7 +1,7 @@
 //! Whatever is wrong, the command says so in one sentence, with an exit code, and does not panic.
 
 use crate::fixtures::{Folder, text};
-use std::process::Output;
+use std::{fs, process::Output};
 
 /// The sentence that the command gave up with; it must have every one of `parts`.
 pub(crate) fn assert_refused(output: &Output, code: i32, parts: &[&str], case: &str) {
@@ -76,6 +76,17 @@ fn options_without_effect_are_refused_or_not_offered() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
         assert!(parts.iter().all(|part| stderr.contains(part)), "{arguments}: {stderr}");
+    }
+    let input = "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 dim: 1 dim: 4 dim: 4 } } }";
+    fs::write(folder.path("input.prototxt"), input).unwrap();
+    for command in ["time", "plan", "profile"] {
+        let output = folder.run(&format!("{command} --model input.prototxt --synthetic=1x4x4"));
+        assert_refused(
+            &output,
+            2,
+            &["--synthetic has no effect", "input.prototxt reads no data set"],
+            command,
+        );
     }
 }
 

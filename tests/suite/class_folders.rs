@@ -1,15 +1,13 @@
 //! Images in a folder for each class, as most people have theirs.
 
-use crate::fixtures::{Folder, text};
+use crate::fixtures::{Folder, png, text};
 
 /// Writes `count` images of 8x8 pixels for each of `classes` into `folder`.
 fn images(folder: &Folder, name: &str, classes: &[&str], count: u32) {
     for (label, class) in classes.iter().enumerate() {
         for number in 0..count {
-            let path = folder.path(&format!("{name}/{class}/{number}.png"));
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let pixel = |x, y| image::Luma([(x * 20 * (label as u32 + 1) + y * 3 + number * 7) as u8]);
-            image::GrayImage::from_fn(8, 8, pixel).save(path).unwrap();
+            let pixel = |x, y| [(x * 20 * (label as u32 + 1) + y * 3 + number * 7) as u8];
+            folder.write(&format!("{name}/{class}/{number}.png"), png(8, pixel));
         }
     }
 }

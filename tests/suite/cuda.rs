@@ -2,7 +2,7 @@
 
 use crate::{
     bad_input::assert_refused,
-    fixtures::{Folder, root},
+    fixtures::{Folder, png, root},
 };
 use serde_json::Value;
 use std::f64::consts::TAU;
@@ -177,11 +177,10 @@ fn render(folder: &Folder) {
             let bright = brightness(class, point, 3.0 + 4.0 * frequency, TAU * phase);
             let noise = draw(number * SIDE * SIDE + y * SIDE + x + 1_000_000) - 0.5;
             let level = 128.0 + 70.0 * bright + 60.0 * noise;
-            image::Rgb([level * (0.6 + 0.4 * tint), level, level * (1.0 - 0.4 * tint)].map(|part| part as u8))
+            [level * (0.6 + 0.4 * tint), level, level * (1.0 - 0.4 * tint)].map(|part| part as u8)
         };
         let name = format!("{number}.png");
-        folder.write(&format!("images/{name}"), []);
-        image::RgbImage::from_fn(SIDE, SIDE, pixel).save(folder.path("images").join(&name)).unwrap();
+        folder.write(&format!("images/{name}"), png(SIDE, pixel));
         list += &format!("{name} {class}\n");
     }
     folder.write("images.txt", list);

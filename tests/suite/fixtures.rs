@@ -54,6 +54,16 @@ snapshot_prefix: "unused"
 random_seed: 7
 "#;
 
+/// A PNG of `side` x `side` pixels, grey of one byte each or coloured of three.
+pub(crate) fn png<const CHANNELS: usize>(side: u32, pixel: impl Fn(u32, u32) -> [u8; CHANNELS]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, side, side);
+    encoder.set_color(if CHANNELS == 1 { png::ColorType::Grayscale } else { png::ColorType::Rgb });
+    let pixels = (0..side * side).flat_map(|at| pixel(at % side, at / side)).collect::<Vec<u8>>();
+    encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+    bytes
+}
+
 /// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they lie.
 pub(crate) fn root() -> PathBuf {
     copied().unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")))

@@ -310,6 +310,21 @@ fn a_run_keeps_its_budget_of_memory() {
     for part in ["WS by the schedule", "time suffers below", "nothing fits below"] {
         assert!(said.contains(part), "{part:?} is missing in:\n{said}");
     }
+    // A training and a test do so, too; with its own plan, a training that resumes keeps it.
+    let train = "train --solver solver.prototxt --snapshot-prefix small --threads 2 --database db";
+    let arena = |report: &Value| report["memory"]["arena_bytes"].as_u64().unwrap();
+    let free = folder.json(&format!("{train} --max-iter 2 --device-memory 8GiB"));
+    let budget = arena(&free) - 4096;
+    let tight = folder.json(&format!("{train} --max-iter 2 --device-memory {budget}"));
+    assert!(arena(&tight) <= budget && tight["budget"]["budget_bytes"] == budget, "{}", tight["memory"]);
+    let resume = "--snapshot small_iter_2.solverstate.safetensors --max-iter 3";
+    let resumed = folder.json(&format!("{train} {resume} --device-memory {budget}"));
+    assert!(resumed["notes"].to_string().contains("the snapshot's plan is used"), "{}", resumed["notes"]);
+    let test = "test --model net.prototxt --weights small_iter_2.safetensors --iterations 1 --threads 2 --database db";
+    let free = folder.json(&format!("{test} --device-memory 8GiB"));
+    let tight = folder.json(&format!("{test} --verify --device-memory {}", arena(&free)));
+    assert!(arena(&tight) <= arena(&free) && tight["loss"] == free["loss"]);
+    refused(&folder, &format!("{train} --device-memory 4096"), &["--device-memory 4096", "smallest budget"]);
 }
 
 /// What a table of a GPU predicts is planned as on that GPU: the file's mini-batch, the paper's limit, and no word of a CPU.

@@ -2,7 +2,7 @@
 
 use crate::{
     bad_input::assert_refused,
-    fixtures::{Folder, text},
+    fixtures::{Folder, png, text},
 };
 use serde_json::Value;
 
@@ -308,11 +308,8 @@ fn an_error_on_the_way_leaves_a_snapshot() {
     let folder = Folder::new();
     let mut list = String::new();
     for index in 0..8u8 {
-        folder.write(&format!("images/{index}.png"), []);
-        let image = image::GrayImage::from_fn(8, 8, |x, y| {
-            image::Luma([((x * 31) ^ (y * 17)) as u8 ^ index.wrapping_mul(53)])
-        });
-        image.save(folder.path("images").join(format!("{index}.png"))).unwrap();
+        let pixel = |x, y| [((x * 31) ^ (y * 17)) as u8 ^ index.wrapping_mul(53)];
+        folder.write(&format!("images/{index}.png"), png(8, pixel));
         list += &format!("{index}.png {}\n", index % 2);
     }
     folder.write("list.txt", list);

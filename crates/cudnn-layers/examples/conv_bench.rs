@@ -8,13 +8,9 @@
 //! is 16 unless given. GF/s, of the best run, counts the operations of a direct convolution, taps
 //! on the padding included.
 
-use cudnn_layers::conv::{
-    ConvOp,
-    cpu::{CpuAlgorithm, Operands, algorithms},
-    operand_lens,
-};
+use cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, kernel_id, operand_lens};
 use std::time::{Duration, Instant};
-use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Cursor, Format, testing::random};
+use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Format, View, ViewMut, testing::random};
 
 /// A layer: name, input channels, image, output channels, filter, stride, padding; images and filters are square.
 type Layer = (&'static str, usize, usize, usize, usize, usize, usize);
@@ -40,8 +36,6 @@ const LAYERS: [Layer; 18] = [
     ("r50-1024-256", 1024, 14, 256, 1, 1, 0),
 ];
 
-const OPS: [ConvOp; 3] = [ConvOp::Forward, ConvOp::BackwardData, ConvOp::BackwardFilter];
-
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let arg = |index: usize, default: &str| args.get(index).map_or(default, String::as_str).to_owned();
@@ -49,7 +43,7 @@ fn main() {
     let number = |index, default: &str| {
         arg(index, default).parse().unwrap_or_else(|_| panic!("{:?} is not a number", arg(index, default)))
     };
-    let (cpu, mini_batch) = (Cpu::new(number(2, "2")), number(3, "16"));
+    let (backend, mini_batch) = (ConvBackend::Cpu(Cpu::new(number(2, "2"))), number(3, "16"));
     let chosen = |wanted: &str, name: &str| wanted == "all" || name.contains(wanted);
 
     println!(
@@ -62,16 +56,17 @@ fn main() {
         }
         let g = ConvGeometry::new([mini_batch, c, image, image], k, [filter; 2]);
         let g = g.stride([stride; 2]).pad([pad; 2]);
-        for op in OPS.into_iter().filter(|each| chosen(&op, &format!("{each:?}"))) {
-            for each in algorithms().iter().filter(|each| chosen(&algorithm, each.name())) {
-                let Some(len) = each.workspace_len(op, &g, cpu.threads()) else { continue };
-                let [median, best] = times_ms(*each, &cpu, op, &g, len);
+        for op in ConvOp::ALL.into_iter().filter(|each| chosen(&op, &format!("{each:?}"))) {
+            let kernel = kernel_id(op, &g, Format::F32);
+            let candidates = backend.candidates(&kernel, mini_batch as u32).expect("a convolution");
+            for each in candidates.iter().filter(|each| chosen(&algorithm, each.name())) {
+                let [median, best] = times_ms(&**each, op);
                 println!(
                     "{name:13} {:14} {:28} {median:9.3} {best:9.3} {:7.1} {:9.3}",
                     format!("{op:?}"),
                     each.name(),
                     g.flops() / best / 1e6,
-                    len as f64 * 4.0 / f64::from(1 << 20)
+                    each.workspace().0 as f64 / f64::from(1 << 20)
                 );
             }
         }
@@ -80,17 +75,17 @@ fn main() {
 
 /// The median and the best of at least five runs (a quarter of a second of them) after one that warms up. The best is
 /// what the code can do; the median tells whether the machine was busy with something else.
-fn times_ms(algorithm: &dyn CpuAlgorithm, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, len: usize) -> [f64; 2] {
-    let [a, b, out] = operand_lens(op, g);
+fn times_ms(convolver: &dyn Convolver, op: ConvOp) -> [f64; 2] {
+    let [a, b, out] = operand_lens(op, convolver.geometry());
     let (a, b, mut out) = (random(a, 1), random(b, 2), vec![0.0; out]);
-    let span = Cursor::default().take(Format::F32, len);
-    let mut arena = Arena::new(span.len).expect("memory for the workspace");
-    let workspace = arena.view_mut(span).into_host();
+    let mut arena = Arena::new(convolver.workspace().0 as usize).expect("memory for the workspace");
     let mut run_ms = || {
+        let mut workspace = arena.view_mut(arena.all());
         let start = Instant::now();
-        algorithm.prepare(cpu, op, g, &b, workspace);
-        let operands = Operands { a: &a, b: &b, out: &mut out };
-        algorithm.run(cpu, op, g, operands, Accumulate::Replace, workspace);
+        convolver.prepare(View::from(&b), workspace.reborrow());
+        let operands = [View::from(&a), View::from(&b)];
+        let ran = convolver.run(operands, ViewMut::from(&mut out), Accumulate::Replace, workspace);
+        ran.expect("the algorithm applies");
         start.elapsed().as_secs_f64() * 1e3
     };
     run_ms();

@@ -1,12 +1,31 @@
 //! The one file that calls cuBLAS: products of matrices in single precision.
 
-use crate::status_call::status_call;
+use crate::status_call::{status_call, status_name};
 use cudarc::cublas::sys;
 use std::ffi::{c_int, c_uint, c_void};
 use tensor::{
     Accumulate, View, ViewMut,
     cuda::{Cuda, CudaError, Library, Stream},
 };
+
+/// `call!(function(arguments))`: a function of cuBLAS, with its obligations, whose failure becomes an error that names it; the
+/// library is known to be there.
+macro_rules! call {
+    ($function:ident ( $($argument:expr),* $(,)? )) => {
+        match status_call!(sys::$function($($argument),*)) {
+            Some(0) => Ok(()),
+            Some(status) => Err(CudaError::new(stringify!($function), name(status))),
+            None => Err(CudaError::new(stringify!($function), "the installed cuBLAS does not have it")),
+        }
+    };
+}
+
+fn name(status: c_uint) -> String {
+    // SAFETY: the library is there, for it has just returned the status.
+    let function = unsafe { sys::culib().get::<*const c_void>(b"cublasGetStatusName\0") };
+    // SAFETY: this is what the function is.
+    unsafe { status_name(function.ok().map(|symbol| *symbol), status) }
+}
 
 /// cuBLAS on one GPU, working in that GPU's stream.
 pub(crate) struct Cublas {
@@ -26,7 +45,7 @@ pub(crate) struct Factor<'a> {
     pub(crate) transposed: bool,
 }
 
-/// Asks for `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not wait
+/// Launches `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not wait
 /// for it. A failure is kept for [`Cuda::check`].
 ///
 /// # Panics
@@ -66,12 +85,11 @@ impl Cublas {
             false => sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
         };
         // SAFETY: the handle is alive.
-        check("cublasSetMathMode", unsafe { status_call!(sys::cublasSetMathMode(self.handle, math)) })?;
+        unsafe { call!(cublasSetMathMode(self.handle, math)) }?;
         let (address, bytes) = (scratch.address::<u8>() as *mut c_void, scratch.len());
         // SAFETY: the handle is alive. `product` follows while the scratch is still lent, and is the only one to use it; its
         // work goes to the stream through which all else on this memory goes.
-        let status = unsafe { status_call!(sys::cublasSetWorkspace_v2(self.handle, address, bytes)) };
-        check("cublasSetWorkspace_v2", status)
+        unsafe { call!(cublasSetWorkspace_v2(self.handle, address, bytes)) }
     }
 
     fn product(
@@ -94,8 +112,8 @@ impl Cublas {
         // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of the
         // lengths that the extents say (the caller's assertion), `c` exclusively ours. The work goes to the stream through
         // which all else on this memory goes.
-        let status = unsafe {
-            status_call!(sys::cublasSgemm_v2(
+        unsafe {
+            call!(cublasSgemm_v2(
                 self.handle,
                 operation(b),
                 operation(a),
@@ -111,8 +129,7 @@ impl Cublas {
                 c.address::<f32>() as *mut f32,
                 n,
             ))
-        };
-        check("cublasSgemm_v2", status)
+        }
     }
 }
 
@@ -128,11 +145,10 @@ impl Library for Cublas {
         stream.bind()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.
-        check("cublasCreate_v2", unsafe { status_call!(sys::cublasCreate_v2(&mut handle)) })?;
+        unsafe { call!(cublasCreate_v2(&mut handle)) }?;
         let cublas = Self { handle, stream: stream.clone() };
         // SAFETY: the handle was just made; the stream lives as long as `cublas.stream`, and the handle is destroyed before.
-        let status = unsafe { status_call!(sys::cublasSetStream_v2(handle, stream.raw().cast())) };
-        check("cublasSetStream_v2", status)?;
+        unsafe { call!(cublasSetStream_v2(handle, stream.raw().cast())) }?;
         Ok(cublas)
     }
 }
@@ -141,7 +157,7 @@ impl Drop for Cublas {
     fn drop(&mut self) {
         if self.stream.bind().is_ok() {
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
-            let _ = unsafe { status_call!(sys::cublasDestroy_v2(self.handle)) };
+            let _ = unsafe { call!(cublasDestroy_v2(self.handle)) };
         }
     }
 }
@@ -153,29 +169,4 @@ fn extents<const N: usize>(values: [usize; N]) -> Result<[c_int; N], CudaError> 
         *extent = c_int::try_from(value).map_err(too_large)?;
     }
     Ok(extents)
-}
-
-fn check(call: &'static str, status: Option<c_uint>) -> Result<(), CudaError> {
-    match status {
-        Some(0) => Ok(()),
-        Some(status) => Err(CudaError::new(call, describe(status))),
-        None => Err(CudaError::new(call, "the installed cuBLAS does not have it")),
-    }
-}
-
-/// cuBLAS's name for a status, as its manual lists them.
-fn describe(status: c_uint) -> String {
-    let name = match status {
-        1 => "CUBLAS_STATUS_NOT_INITIALIZED",
-        3 => "CUBLAS_STATUS_ALLOC_FAILED",
-        7 => "CUBLAS_STATUS_INVALID_VALUE",
-        8 => "CUBLAS_STATUS_ARCH_MISMATCH",
-        11 => "CUBLAS_STATUS_MAPPING_ERROR",
-        13 => "CUBLAS_STATUS_EXECUTION_FAILED",
-        14 => "CUBLAS_STATUS_INTERNAL_ERROR",
-        15 => "CUBLAS_STATUS_NOT_SUPPORTED",
-        16 => "CUBLAS_STATUS_LICENSE_ERROR",
-        _ => return format!("status {status}"),
-    };
-    name.to_owned()
 }

@@ -1,8 +1,9 @@
 //! Loops that the CPU's code of all operations shares: cut by index, so that no result depends on the number of threads.
 
+use crate::AxisExtents;
 use std::ops::Range;
 use tensor::{
-    Accumulate, Cpu,
+    Accumulate, Cpu, Gradient,
     cpu::{
         SharedMut,
         simd::{Lanes, WithLanes, dispatch},
@@ -29,7 +30,7 @@ pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
 }
 
 /// Cuts `items` items into tasks of `run` items and calls `body(range of items, their part of every output)` for each,
-/// vectorised. Every output holds the same number of elements for each item.
+/// vectorised. Every output holds the same number of elements for each item, or none at all.
 ///
 /// # Panics
 /// If an output's length is no multiple of `items`.
@@ -111,33 +112,68 @@ pub(crate) fn rectified(relu: bool, value: f32) -> f32 {
     if relu && value < 0.0 { 0.0 } else { value }
 }
 
-/// The planes of one channel of a writable `outer x axis x inner` blob.
-pub(crate) struct ChannelMut<'a> {
-    blob: SharedMut<'a>,
-    channels: usize,
-    inner: usize,
-    channel: usize,
+/// A gradient's elements, none if it is not wanted, and how they are written.
+pub(crate) fn elements(gradient: Option<Gradient<'_>>) -> (Accumulate, &mut [f32]) {
+    gradient
+        .map_or((Accumulate::Replace, &mut []), |gradient| (gradient.accumulate, gradient.diff.into_host()))
 }
 
-impl ChannelMut<'_> {
-    /// The channel's plane of one sample.
+/// As [`put`], if there is an element.
+#[inline(always)]
+pub(crate) fn put_if_any(accumulate: Accumulate, to: Option<&mut f32>, value: f32) {
+    to.into_iter().for_each(|to| put(accumulate, to, value));
+}
+
+/// Calls `body(channel, the elements of a plane, the plane of `blob`)` for every plane of an `outer x axis x inner` blob,
+/// vectorised.
+pub(crate) fn for_each_plane(
+    cpu: &Cpu,
+    extents: &AxisExtents,
+    blob: &mut [f32],
+    body: impl Fn(usize, Range<usize>, &mut [f32]) + Sync,
+) {
+    let inner = extents.inner;
+    for_each_run(
+        cpu,
+        extents.outer * extents.axis,
+        items_per_task(inner),
+        [blob],
+        #[inline(always)]
+        |planes, [blob]| {
+            for (plane, elements) in planes.zip(blob.chunks_exact_mut(inner.max(1))) {
+                body(plane % extents.axis, plane * inner..(plane + 1) * inner, elements);
+            }
+        },
+    );
+}
+
+/// Rows of one width, a fixed distance apart, of a blob that several tasks write.
+pub(crate) struct RowsMut<'a> {
+    blob: SharedMut<'a>,
+    start: usize,
+    stride: usize,
+    width: usize,
+}
+
+impl RowsMut<'_> {
+    /// Row number `index`.
     #[inline(always)]
-    pub(crate) fn plane(&mut self, sample: usize) -> &mut [f32] {
-        let start = (sample * self.channels + self.channel) * self.inner;
-        // SAFETY: only `for_each_channel` makes these, one per channel and blob; planes of different channels are
-        // disjoint, and the mutable borrow of `self` keeps a second plane of this one from being alive.
-        unsafe { self.blob.slice(start..start + self.inner) }
+    pub(crate) fn row(&mut self, index: usize) -> &mut [f32] {
+        let start = self.start + index * self.stride;
+        // SAFETY: only the two functions below make these, without a common element; the mutable borrow of `self` keeps a
+        // second row of this one from being alive.
+        unsafe { self.blob.slice(start..start + self.width) }
     }
 }
 
-/// Calls `body(channel, its planes of `blob`, its element of every one of `outputs`)` for every channel of an
-/// `outer x axis x inner` blob, vectorised; neighbouring channels share a task while they are small.
+/// Calls `body(channel, its planes of `blob` by samples, its element of every one of `outputs`, which may be empty)` for every channel
+/// of an `outer x axis x inner` blob, vectorised; neighbouring channels share a task while they are small.
 pub(crate) fn for_each_channel<const OUTPUTS: usize>(
     cpu: &Cpu,
-    extents: &crate::AxisExtents,
+    extents: &AxisExtents,
     blob: &mut [f32],
     outputs: [&mut [f32]; OUTPUTS],
-    body: impl Fn(usize, ChannelMut<'_>, [&mut f32; OUTPUTS]) + Sync,
+    body: impl Fn(usize, RowsMut<'_>, [Option<&mut f32>; OUTPUTS]) + Sync,
 ) {
     assert_eq!(blob.len(), extents.len(), "the blob's length");
     let blob = SharedMut::new(blob);
@@ -149,41 +185,23 @@ pub(crate) fn for_each_channel<const OUTPUTS: usize>(
         #[inline(always)]
         |channels, mut outputs| {
             for (index, channel) in channels.enumerate() {
-                let planes = ChannelMut { blob, channels: extents.axis, inner: extents.inner, channel };
-                let outputs = outputs.each_mut().map(|output| &mut output[index]);
+                let (start, stride) = (channel * extents.inner, extents.axis * extents.inner);
+                let planes = RowsMut { blob, start, stride, width: extents.inner };
+                let outputs = outputs.each_mut().map(|output| output.get_mut(index));
                 body(channel, planes, outputs);
             }
         },
     );
 }
 
-/// A block of columns of one outer index of a writable `outer x axis x inner` blob: `axis` rows, `inner` apart.
-pub(crate) struct ColumnsMut<'a> {
-    blob: SharedMut<'a>,
-    start: usize,
-    inner: usize,
-    width: usize,
-}
-
-impl ColumnsMut<'_> {
-    /// The block's row number `index` along the axis.
-    #[inline(always)]
-    pub(crate) fn row(&mut self, index: usize) -> &mut [f32] {
-        let start = self.start + index * self.inner;
-        // SAFETY: only `for_each_column_block` makes these, for blocks without a common column; the mutable borrow of
-        // `self` keeps a second row of this one from being alive.
-        unsafe { self.blob.slice(start..start + self.width) }
-    }
-}
-
-/// Calls `body(outer index, columns, the block of every output)` for every block of at most `width` columns of
+/// Calls `body(outer index, columns, the block of every output by rows)` for every block of at most `width` columns of
 /// `outer x axis x inner` blobs, vectorised; `run` neighbouring blocks share a task.
 pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
     cpu: &Cpu,
-    extents: &crate::AxisExtents,
+    extents: &AxisExtents,
     (width, run): (usize, usize),
     outputs: [&mut [f32]; OUTPUTS],
-    body: impl Fn(usize, Range<usize>, [ColumnsMut<'_>; OUTPUTS]) + Sync,
+    body: impl Fn(usize, Range<usize>, [RowsMut<'_>; OUTPUTS]) + Sync,
 ) {
     let inner = extents.inner;
     assert!(outputs.iter().all(|output| output.len() == extents.len()), "lengths of the outputs");
@@ -200,7 +218,7 @@ pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
                 let (outer, first) = (block / per_outer, block % per_outer * width);
                 let columns = first..(first + width).min(inner);
                 let start = outer * extents.axis * inner + first;
-                let views = blobs.map(|blob| ColumnsMut { blob, start, inner, width: columns.len() });
+                let views = blobs.map(|blob| RowsMut { blob, start, stride: inner, width: columns.len() });
                 body(outer, columns, views);
             }
         },

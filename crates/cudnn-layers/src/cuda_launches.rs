@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate,
+    Accumulate, Gradient, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -11,7 +11,7 @@ use tensor::{
 pub(crate) const THREADS: u32 = 256;
 const TILE: usize = 2048;
 
-/// Launches an element-wise kernel over `len` elements, one block per tile.
+/// Launches an element-wise CUDA kernel over `len` elements, one block per tile.
 ///
 /// # Safety
 /// As [`Cuda::launch`].
@@ -31,14 +31,20 @@ pub(crate) fn tiles(len: usize) -> u32 {
     u32::try_from(len.div_ceil(TILE)).expect("no GPU has 16 TiB of memory")
 }
 
-/// A grid of `blocks` in x and y, without shared memory beyond what the kernel declares.
+/// A grid of `blocks` in x and y, without shared memory beyond what the CUDA kernel declares.
 pub(crate) fn grid([x, y]: [u32; 2], threads: u32) -> Grid {
     Grid { blocks: [x, y, 1], threads, shared_bytes: 0 }
 }
 
-/// The kernels' `add`.
+/// The CUDA kernels' `add`.
 pub(crate) fn add(accumulate: Accumulate) -> i32 {
     i32::from(accumulate == Accumulate::Add)
+}
+
+/// Where a gradient goes, null for nowhere, and whether it is added.
+pub(crate) fn destination(gradient: &mut Option<Gradient<'_>>) -> (u64, i32) {
+    let to = gradient.as_mut();
+    to.map_or((0, 0), |gradient| (gradient.diff.address::<f32>(), add(gradient.accumulate)))
 }
 
 /// `Divisor` of `common.cuh`.
@@ -69,7 +75,7 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Of no elements, whatever the reason, become no samples: the kernels divide by the other two.
+    /// Empty extents become no samples, because the CUDA kernels divide by the other two.
     pub(crate) fn new(extents: &AxisExtents) -> Self {
         let &AxisExtents { outer, axis, inner } = extents;
         assert!(u32::try_from(inner).is_ok(), "planes of {inner} elements");
@@ -81,18 +87,8 @@ impl Extents {
     }
 
     pub(crate) fn arg(&self) -> Arg<'_> {
-        Arg::Bytes(bytemuck::bytes_of(self))
+        Arg::of(self)
     }
-}
-
-/// How `sum_channels` of `common.cuh` cuts a blob. It depends on the blob and the GPU's size only, and so do the sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChannelSums {
-    channels: usize,
-    /// Blocks for the channels of one part of the samples.
-    blocks: u32,
-    /// Parts of the samples. One needs neither partial sums nor a second kernel.
-    pub(crate) parts: u32,
 }
 
 /// Blocks per multiprocessor that are enough to keep memory busy to the end.
@@ -100,31 +96,46 @@ const BLOCKS: usize = 16;
 /// Elements that are worth a block of their own.
 const BLOCK_LEN: usize = 4096;
 
-impl ChannelSums {
-    pub(crate) fn new(multiprocessors: u32, extents: &AxisExtents) -> Self {
-        let &AxisExtents { outer, axis, inner } = extents;
-        let columns = inner <= 1;
-        let blocks = if columns { axis.div_ceil(32) } else { axis };
-        let per_block = if columns { 32 * outer } else { extents.per_index() };
-        let wanted = (BLOCKS * multiprocessors as usize).div_ceil(blocks.max(1));
-        let parts = wanted.min(per_block / BLOCK_LEN).clamp(1, outer.clamp(1, 1024));
-        let blocks = u32::try_from(blocks).expect("a kernel has fewer than 2^32 blocks");
-        Self { channels: axis, blocks, parts: parts as u32 }
-    }
+/// Into how many parts `sum_channels` of `common.cuh` cuts the samples. It depends on the blob and the GPU's size only, and
+/// so do the sums. One part needs neither partial sums nor a second CUDA kernel.
+fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
+    let wanted = (BLOCKS * multiprocessors as usize).div_ceil(extents.axis.max(1));
+    wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
+}
 
-    /// Of the kernel that sums.
-    pub(crate) fn grid(&self) -> Grid {
-        grid([self.blocks, self.parts], THREADS)
-    }
-
-    /// Of the kernel that adds up the parts: a warp per channel.
-    pub(crate) fn finish_grid(&self) -> Grid {
-        grid([(self.channels as u32).div_ceil(THREADS / 32), 1], THREADS)
-    }
-
-    /// Bytes of scratch memory that `sums` partial sums per channel, in double precision, take.
-    pub(crate) fn partials_len(&self, sums: usize) -> usize {
-        if self.parts == 1 { 0 } else { sums * self.channels * self.parts as usize * size_of::<f64>() }
+/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, and then, if samples
+/// are cut, `finish(args.., const double* partials, u32 parts)`, which adds up the parts by `finish_sums`.
+///
+/// # Safety
+/// As [`Cuda::launch`], for both.
+///
+/// # Panics
+/// If `scratch` has no room for the partial sums.
+pub(crate) unsafe fn launch_sums(
+    cuda: &Cuda,
+    source: &'static Source,
+    [sums, finish]: [&'static str; 2],
+    extents: &AxisExtents,
+    mut scratch: ViewMut<'_>,
+    args: &[Arg<'_>],
+) {
+    let parts = parts(cuda.multiprocessors(), extents);
+    let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
+    let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
+    assert!(
+        partials * size_of::<f64>() <= scratch.byte_len(),
+        "scratch memory for {parts} parts of {extents:?}"
+    );
+    let mut args = args.to_vec();
+    args.push(Arg::Address(scratch.address::<u8>()));
+    // SAFETY: as the caller promises.
+    unsafe { cuda.launch(source, sums, grid([channels, parts], THREADS), &args) };
+    if parts > 1 {
+        args.push(parts.into());
+        // A warp per channel.
+        let grid = grid([channels.div_ceil(THREADS / 32), 1], THREADS);
+        // SAFETY: as the caller promises; the partial sums are there.
+        unsafe { cuda.launch(source, finish, grid, &args) };
     }
 }
 
@@ -155,11 +166,11 @@ mod tests {
 
     #[test]
     fn large_channels_are_cut_and_small_ones_are_not() {
-        let parts = |outer, axis, inner| ChannelSums::new(132, &AxisExtents { outer, axis, inner }).parts;
+        let parts = |outer, axis, inner| parts(132, &AxisExtents { outer, axis, inner });
         assert_eq!(parts(128, 64, 112 * 112), 33);
         assert_eq!(parts(128, 512, 49), 1);
-        assert_eq!(parts(256, 4096, 1), 2);
-        assert_eq!(parts(256, 1000, 1), 2);
+        assert_eq!(parts(256, 4096, 1), 1);
+        assert_eq!(parts(100_000, 10, 1), 24);
         assert_eq!(parts(2, 1, 1 << 20), 2);
         assert_eq!(parts(0, 5, 0), 1);
     }

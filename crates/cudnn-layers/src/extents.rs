@@ -1,6 +1,7 @@
 //! A blob seen from one of its axes.
 
-use tensor::{Layout, TensorType};
+use std::ops::Range;
+use tensor::{AxisOrder, TensorType};
 
 /// A blob as `outer x axis x inner` elements in the order of memory. For the channels of images: samples, channels, pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,7 +18,7 @@ impl AxisExtents {
     /// A blob seen from its axis number `axis`.
     pub fn new(blob: &TensorType, axis: usize) -> Self {
         match blob.format().layout {
-            Layout::Nchw => Self {
+            AxisOrder::Nchw => Self {
                 outer: blob.count_before(axis),
                 axis: blob.dim(axis),
                 inner: blob.count_from(axis + 1),
@@ -38,5 +39,12 @@ impl AxisExtents {
     /// Elements that share one index of the axis.
     pub fn per_index(&self) -> usize {
         self.outer * self.inner
+    }
+
+    /// The elements of one sample's plane of a channel.
+    #[inline(always)]
+    pub(crate) fn plane(&self, outer: usize, index: usize) -> Range<usize> {
+        let start = (outer * self.axis + index) * self.inner;
+        start..start + self.inner
     }
 }

@@ -4,7 +4,7 @@
 //! enum with a value outside of its list is undefined behaviour. So the functions are looked up once more and called with
 //! cudarc's own parameter types, but with an integer as their result.
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::{CStr, c_char, c_uint, c_void};
 
 /// The type of one of cudarc's functions that return a status.
 pub(crate) trait ReturnsStatus {
@@ -18,32 +18,23 @@ pub(crate) trait ReturnsStatus {
     unsafe fn at(self, address: *const c_void) -> Self::Function;
 }
 
+/// For functions of as many parameters as there are names, and of fewer.
 macro_rules! implement {
-    ($($parameter:ident)*) => {
-        impl<Status, $($parameter),*> ReturnsStatus for unsafe fn($($parameter),*) -> Status {
-            type Function = unsafe extern "C" fn($($parameter),*) -> c_uint;
+    () => {};
+    ($first:ident $($parameter:ident)*) => {
+        impl<Status, $first, $($parameter),*> ReturnsStatus for unsafe fn($first, $($parameter),*) -> Status {
+            type Function = unsafe extern "C" fn($first, $($parameter),*) -> c_uint;
 
             unsafe fn at(self, address: *const c_void) -> Self::Function {
                 // SAFETY: the caller's promise; an enum of C is passed as an integer is.
                 unsafe { std::mem::transmute::<*const c_void, Self::Function>(address) }
             }
         }
+
+        implement!($($parameter)*);
     };
 }
 
-implement!(A);
-implement!(A B);
-implement!(A B C);
-implement!(A B C D);
-implement!(A B C D E);
-implement!(A B C D E F);
-implement!(A B C D E F G);
-implement!(A B C D E F G H);
-implement!(A B C D E F G H I);
-implement!(A B C D E F G H I J);
-implement!(A B C D E F G H I J K);
-implement!(A B C D E F G H I J K L);
-implement!(A B C D E F G H I J K L M);
 implement!(A B C D E F G H I J K L M N);
 
 /// `status_call!(sys::function(arguments))`: the status as a number, or `None` if the library has no such function. It has
@@ -74,3 +65,18 @@ macro_rules! inferred {
 }
 
 pub(crate) use {inferred, status_call};
+
+/// A library's name for a status, also for one that is newer than this program, as its own `function` tells.
+///
+/// # Safety
+/// `function`, if there is one, takes an enum of C and returns a text that lives as long as the library, for any value.
+pub(crate) unsafe fn status_name(function: Option<*const c_void>, status: c_uint) -> String {
+    let Some(function) = function else { return format!("status {status}") };
+    // SAFETY: the caller's promise; an enum of C is passed as an integer is.
+    let name = unsafe {
+        let name =
+            std::mem::transmute::<*const c_void, unsafe extern "C" fn(c_uint) -> *const c_char>(function);
+        CStr::from_ptr(name(status))
+    };
+    name.to_string_lossy().into_owned()
+}

@@ -22,7 +22,7 @@ pub(crate) enum TestDevice {
     },
 }
 
-/// Generates, for every test body, a test on the CPU and two on a GPU, which are ignored where none is asked for: with
+/// Generates, for every test body, a test on the CPU and two on a GPU, ignored by default: with
 /// aligned and with misaligned operands.
 macro_rules! on_every_device {
     ($($(#[$attribute:meta])* fn $name:ident($on:ident: &TestDevice) $body:block)+) => {$(
@@ -200,7 +200,7 @@ fn elements(span: &Span) -> std::ops::Range<usize> {
 /// `x` through a ReLU of its own.
 pub(crate) fn rectified(x: &[f32]) -> Vec<f32> {
     let mut y = x.to_vec();
-    crate::activation::forward_in_place(&Device::cpu(), 0.0, ViewMut::from(&mut y));
+    crate::activation::forward(&Device::cpu(), 0.0, None, ViewMut::from(&mut y));
     y
 }
 

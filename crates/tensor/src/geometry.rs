@@ -3,94 +3,57 @@
 use thiserror::Error;
 
 /// Largest extent, padding, stride or dilation: Caffe's and cuDNN's are integers of 32 bits, too.
-pub const MOST_EXTENT: usize = i32::MAX as usize;
+const MOST_EXTENT: usize = i32::MAX as usize;
 
 /// Most elements of a blob: far above any memory, and far below what a sum of sizes in bytes could overflow on.
-pub const MOST_ELEMENTS: usize = 1 << 44;
+const MOST_ELEMENTS: usize = 1 << 44;
 
 /// Largest extent of an image that is pooled, padding included: the end of a window is then a number of 31 bits.
 const MOST_POOLED: usize = 1 << 30;
 
-/// Elements of a blob of these extents, if they are no more than [`MOST_ELEMENTS`].
+/// Elements of a blob of these extents, if they are no more than any machine holds.
 pub fn elements(extents: &[usize]) -> Option<usize> {
     let count = extents.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
     count.filter(|&count| count <= MOST_ELEMENTS)
 }
 
-/// Why a geometry was refused.
+/// Why a geometry was refused, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum GeometryError {
-    /// An extent, stride or dilation of zero.
-    #[error("{what} must be at least 1")]
-    Zero {
-        /// The name of the offending extent.
-        what: &'static str,
-    },
-    /// An extent, padding, stride or dilation of more than [`MOST_EXTENT`].
-    #[error("an extent of {extent} is more than {MOST_EXTENT}, the largest there is")]
-    Extent {
-        /// The offending extent.
-        extent: usize,
-    },
-    /// An operand of more than [`MOST_ELEMENTS`].
-    #[error("an operand of the extents {extents:?} is more than any machine holds")]
-    Operand {
-        /// Its extents.
-        extents: [usize; 4],
-    },
-    /// A pooling window whose taps cannot be numbered, or an image that is too large with its padding.
-    #[error("windows of {}x{} in a padded image of {}x{} are larger than pooling can be", window[0], window[1], padded[0], padded[1])]
-    PoolExtents {
-        /// Extents of the window.
-        window: [usize; 2],
-        /// Extents of the image and its padding.
-        padded: [usize; 2],
-    },
-    /// `groups` does not divide both channel counts.
-    #[error("{groups} groups do not divide {c} input and {k} output channels")]
-    Groups {
-        /// Groups asked for.
-        groups: usize,
-        /// Input channels.
-        c: usize,
-        /// Output channels.
-        k: usize,
-    },
-    /// The window is larger than the padded image.
-    #[error(
-        "a window of {window} (dilation included) does not fit an image of {image} with padding {pad} on each side"
-    )]
-    Window {
-        /// Extent of the dilated window.
-        window: usize,
-        /// Extent of the image.
-        image: usize,
-        /// Padding on each side.
-        pad: usize,
-    },
-    /// Caffe's pooling asks for a padding smaller than the window.
-    #[error("pooling needs a padding ({pad}) smaller than its window ({window})")]
-    PoolPadding {
-        /// Padding on each side.
-        pad: usize,
-        /// Extent of the window.
-        window: usize,
-    },
-    /// Rounding up leaves a last window over no pixel.
-    #[error(
-        "the last pooling window would start at pixel {start}, outside an image of {image}, as the stride of {stride} \
-         is larger than the window of {window}; round_mode: FLOOR leaves it out"
-    )]
-    EmptyWindow {
-        /// Where it would start.
-        start: usize,
-        /// Extent of the image.
-        image: usize,
-        /// Step between windows.
-        stride: usize,
-        /// Extent of the window.
-        window: usize,
-    },
+#[error("{0}")]
+pub struct GeometryError(String);
+
+fn refuse<T>(reason: String) -> Result<T, GeometryError> {
+    Err(GeometryError(reason))
+}
+
+/// Extents with their names, of which none may be zero, and paddings, which may: all of at most [`MOST_EXTENT`].
+fn check_extents(extents: &[(&[usize], &str)], pad: [usize; 2]) -> Result<(), GeometryError> {
+    if let Some((_, what)) = extents.iter().find(|(values, _)| values.contains(&0)) {
+        return refuse(format!("{what} must be at least 1"));
+    }
+    let mut all = extents.iter().flat_map(|(values, _)| *values).chain(&pad);
+    match all.find(|&&extent| extent > MOST_EXTENT) {
+        Some(extent) => {
+            refuse(format!("an extent of {extent} is more than {MOST_EXTENT}, the largest there is"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_window(window: usize, image: usize, pad: usize) -> Result<(), GeometryError> {
+    if window > image + 2 * pad {
+        return refuse(format!(
+            "a window of {window} (dilation included) does not fit an image of {image} with padding {pad} on each side"
+        ));
+    }
+    Ok(())
+}
+
+fn check_operands<const N: usize>(operands: [[usize; 4]; N]) -> Result<(), GeometryError> {
+    match operands.into_iter().find(|extents| elements(extents).is_none()) {
+        Some(large) => refuse(format!("an operand of the extents {large:?} is more than any machine holds")),
+        None => Ok(()),
+    }
 }
 
 /// A two-dimensional convolution of a mini-batch (cross-correlation, as in every deep-learning library).
@@ -162,33 +125,24 @@ impl ConvGeometry {
     /// # Errors
     /// The first rule that is broken.
     pub fn validate(self) -> Result<Self, GeometryError> {
-        let extents = [
-            (self.n, "the mini-batch"),
-            (self.c, "the number of input channels"),
-            (self.h.min(self.w), "the image's height and width"),
-            (self.k, "the number of output channels"),
-            (self.r.min(self.s), "the kernel size"),
-            (self.stride[0].min(self.stride[1]), "the stride"),
-            (self.dilation[0].min(self.dilation[1]), "the dilation"),
-            (self.groups, "the number of groups"),
+        let Self { n, c, h, w, k, r, s, pad, stride, dilation, groups } = self;
+        let extents: [(&[usize], &str); 8] = [
+            (&[n], "the mini-batch"),
+            (&[c], "the number of input channels"),
+            (&[h, w], "the image's height and width"),
+            (&[k], "the number of output channels"),
+            (&[r, s], "the kernel size"),
+            (&stride, "the stride"),
+            (&dilation, "the dilation"),
+            (&[groups], "the number of groups"),
         ];
-        if let Some(&(_, what)) = extents.iter().find(|(extent, _)| *extent == 0) {
-            return Err(GeometryError::Zero { what });
+        check_extents(&extents, pad)?;
+        if !c.is_multiple_of(groups) || !k.is_multiple_of(groups) {
+            return refuse(format!("{groups} groups do not divide {c} input and {k} output channels"));
         }
-        let [pad, stride, dilation] = [self.pad, self.stride, self.dilation];
-        let sides = [self.h, self.w, self.r, self.s].into_iter().chain(pad).chain(stride).chain(dilation);
-        check_extents([self.n, self.c, self.k].into_iter().chain(sides))?;
-        if !self.c.is_multiple_of(self.groups) || !self.k.is_multiple_of(self.groups) {
-            return Err(GeometryError::Groups { groups: self.groups, c: self.c, k: self.k });
+        for (axis, image) in [h, w].into_iter().enumerate() {
+            check_window(self.window()[axis], image, pad[axis])?;
         }
-        for (image, window, pad) in
-            [(self.h, self.window()[0], self.pad[0]), (self.w, self.window()[1], self.pad[1])]
-        {
-            if window > image + 2 * pad {
-                return Err(GeometryError::Window { window, image, pad });
-            }
-        }
-        let Self { n, c, h, w, k, r, s, groups, .. } = self;
         check_operands([[n, c, h, w], [k, c / groups, r, s], [n, k, self.out_h(), self.out_w()]])?;
         Ok(self)
     }
@@ -249,16 +203,6 @@ impl ConvGeometry {
     }
 }
 
-fn check_extents(mut extents: impl Iterator<Item = usize>) -> Result<(), GeometryError> {
-    let extent = extents.find(|&extent| extent > MOST_EXTENT);
-    extent.map_or(Ok(()), |extent| Err(GeometryError::Extent { extent }))
-}
-
-fn check_operands<const N: usize>(operands: [[usize; 4]; N]) -> Result<(), GeometryError> {
-    let large = operands.into_iter().find(|extents| elements(extents).is_none());
-    large.map_or(Ok(()), |extents| Err(GeometryError::Operand { extents }))
-}
-
 /// How a pooling's output extent is rounded when the windows do not tile the padded image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rounding {
@@ -301,37 +245,35 @@ impl PoolGeometry {
     /// # Errors
     /// The first rule that is broken.
     pub fn validate(self) -> Result<Self, GeometryError> {
-        let extents = [
-            (self.n.min(self.c), "the mini-batch and the number of channels"),
-            (self.h.min(self.w), "the image's height and width"),
-            (self.window[0].min(self.window[1]), "the pooling window"),
-            (self.stride[0].min(self.stride[1]), "the stride"),
+        let Self { n, c, h, w, window, pad, stride, .. } = self;
+        let extents: [(&[usize], &str); 4] = [
+            (&[n, c], "the mini-batch and the number of channels"),
+            (&[h, w], "the image's height and width"),
+            (&window, "the pooling window"),
+            (&stride, "the stride"),
         ];
-        if let Some(&(_, what)) = extents.iter().find(|(extent, _)| *extent == 0) {
-            return Err(GeometryError::Zero { what });
-        }
-        let sides = [[self.n, self.c], [self.h, self.w], self.window, self.pad, self.stride];
-        check_extents(sides.into_iter().flatten())?;
-        for (axis, image) in [self.h, self.w].into_iter().enumerate() {
-            let (window, pad) = (self.window[axis], self.pad[axis]);
+        check_extents(&extents, pad)?;
+        for (axis, image) in [h, w].into_iter().enumerate() {
+            let [window, pad, stride] = [window[axis], pad[axis], stride[axis]];
             if pad >= window {
-                return Err(GeometryError::PoolPadding { pad, window });
+                return refuse(format!("pooling needs a padding ({pad}) smaller than its window ({window})"));
             }
-            if window > image + 2 * pad {
-                return Err(GeometryError::Window { window, image, pad });
-            }
-            let stride = self.stride[axis];
+            check_window(window, image, pad)?;
             let start = (self.out(axis, image) - 1) * stride;
             if start >= image + pad {
-                return Err(GeometryError::EmptyWindow { start, image, stride, window });
+                return refuse(format!(
+                    "the last pooling window would start at pixel {start}, outside an image of {image}, as the stride of \
+                     {stride} is larger than the window of {window}; round_mode: FLOOR leaves it out"
+                ));
             }
         }
-        let padded = [self.h + 2 * self.pad[0], self.w + 2 * self.pad[1]];
-        if padded.iter().any(|&extent| extent > MOST_POOLED) || self.window[0] * self.window[1] > MOST_EXTENT
-        {
-            return Err(GeometryError::PoolExtents { window: self.window, padded });
+        let padded = [h + 2 * pad[0], w + 2 * pad[1]];
+        if padded.iter().any(|&extent| extent > MOST_POOLED) || window[0] * window[1] > MOST_EXTENT {
+            let ([height, width], [rows, cols]) = (window, padded);
+            return refuse(format!(
+                "windows of {height}x{width} in a padded image of {rows}x{cols} are larger than pooling can be"
+            ));
         }
-        let Self { n, c, h, w, .. } = self;
         check_operands([[n, c, h, w], [n, c, self.out_h(), self.out_w()]])?;
         Ok(self)
     }
@@ -396,64 +338,57 @@ mod tests {
     #[test]
     fn a_last_window_over_no_pixel_is_refused() {
         // Windows of 1 with a stride of 2 start at 0 and 2; Caffe would have another at 4.
-        let empty = pool(4, 1, 0, 2, Rounding::Ceil).validate().unwrap_err();
-        assert_eq!(empty, GeometryError::EmptyWindow { start: 4, image: 4, stride: 2, window: 1 });
-        assert!(empty.to_string().contains("start at pixel 4, outside an image of 4"), "{empty}");
+        let empty = |image, window, stride| {
+            pool(image, window, 0, stride, Rounding::Ceil).validate().unwrap_err().to_string()
+        };
+        let refused = empty(4, 1, 2);
+        assert!(refused.contains("start at pixel 4, outside an image of 4, as the stride of 2"), "{refused}");
         // Without the rounding, or where the last window begins inside, there is nothing wrong with such a stride.
         assert_eq!(pool(4, 1, 0, 2, Rounding::Floor).validate().unwrap().out_h(), 2);
         assert_eq!(pool(5, 1, 0, 2, Rounding::Ceil).validate().unwrap().out_h(), 3);
-        assert_eq!(
-            pool(6, 2, 0, 3, Rounding::Ceil).validate(),
-            Err(GeometryError::EmptyWindow { start: 6, image: 6, stride: 3, window: 2 })
-        );
+        assert!(empty(6, 2, 3).contains("start at pixel 6, outside an image of 6"));
+    }
+
+    fn refusal(g: ConvGeometry) -> String {
+        g.validate().unwrap_err().to_string()
     }
 
     #[test]
     fn refuses_what_cannot_be_computed() {
         let conv = ConvGeometry::new([1, 3, 8, 8], 4, [3, 3]);
-        assert_eq!(conv.groups(2).validate(), Err(GeometryError::Groups { groups: 2, c: 3, k: 4 }));
-        assert_eq!(conv.stride([0, 1]).validate(), Err(GeometryError::Zero { what: "the stride" }));
-        assert_eq!(
-            conv.dilation([4, 1]).validate(),
-            Err(GeometryError::Window { window: 9, image: 8, pad: 0 })
-        );
-        assert!(matches!(
-            pool(8, 2, 2, 2, Rounding::Ceil).validate(),
-            Err(GeometryError::PoolPadding { .. })
-        ));
+        assert_eq!(refusal(conv.groups(2)), "2 groups do not divide 3 input and 4 output channels");
+        assert_eq!(refusal(conv.stride([0, 1])), "the stride must be at least 1");
+        let window =
+            "a window of 9 (dilation included) does not fit an image of 8 with padding 0 on each side";
+        assert_eq!(refusal(conv.dilation([4, 1])), window);
+        let pooled = pool(8, 2, 2, 2, Rounding::Ceil).validate().unwrap_err().to_string();
+        assert_eq!(pooled, "pooling needs a padding (2) smaller than its window (2)");
     }
 
     #[test]
     fn what_cannot_be_counted_is_refused() {
         let most = MOST_EXTENT;
         let conv = ConvGeometry::new([1, 1, 64, 64], 1, [3, 3]);
-        let extent = GeometryError::Extent { extent: most + 1 };
-        assert_eq!(conv.stride([1, most + 1]).validate(), Err(extent.clone()));
-        assert_eq!(ConvGeometry::new([most + 1, 1, 1, 1], 1, [1, 1]).validate(), Err(extent));
+        let extent = "an extent of 2147483648 is more than 2147483647, the largest there is";
+        assert_eq!(refusal(conv.stride([1, most + 1])), extent);
+        assert_eq!(refusal(conv.pad([1, most + 1])), extent);
+        assert_eq!(refusal(ConvGeometry::new([most + 1, 1, 1, 1], 1, [1, 1])), extent);
         // Padding alone makes y larger than anything; with a stride as large it is small.
-        assert!(matches!(conv.pad([most; 2]).validate(), Err(GeometryError::Operand { .. })));
+        let huge = "is more than any machine holds";
+        assert!(refusal(conv.pad([most; 2])).ends_with(huge));
         let far = conv.pad([most; 2]).stride([most; 2]).validate().unwrap();
         assert_eq!((far.out_h(), far.out_w()), (3, 3));
-        let filter = ConvGeometry::new([1, most, 1, 1], most, [1, 1]);
-        assert!(matches!(filter.validate(), Err(GeometryError::Operand { .. })));
+        assert!(refusal(ConvGeometry::new([1, most, 1, 1], most, [1, 1])).ends_with(huge));
         for (window, pad) in [(most, most - 1), (1 << 16, (1 << 16) - 1), (1 << 30, 1 << 29)] {
-            let pooled = pool(64, window, pad, 1 << 29, Rounding::Floor);
-            assert!(matches!(pooled.validate(), Err(GeometryError::PoolExtents { .. })), "{pooled:?}");
+            let pooled = pool(64, window, pad, 1 << 29, Rounding::Floor).validate().unwrap_err().to_string();
+            assert!(pooled.ends_with("are larger than pooling can be"), "{pooled}");
         }
         let many = PoolGeometry { n: most, c: most, ..pool(64, 2, 0, 2, Rounding::Floor) };
-        assert!(matches!(many.validate(), Err(GeometryError::Operand { .. })));
+        assert!(many.validate().unwrap_err().to_string().ends_with(huge));
     }
 
     fn pool(image: usize, window: usize, pad: usize, stride: usize, rounding: Rounding) -> PoolGeometry {
-        PoolGeometry {
-            n: 1,
-            c: 1,
-            h: image,
-            w: image,
-            window: [window; 2],
-            pad: [pad; 2],
-            stride: [stride; 2],
-            rounding,
-        }
+        let [window, pad, stride] = [window, pad, stride].map(|extent| [extent; 2]);
+        PoolGeometry { n: 1, c: 1, h: image, w: image, window, pad, stride, rounding }
     }
 }

@@ -19,22 +19,24 @@ pub mod cuda;
 pub mod device;
 pub mod format;
 pub mod geometry;
+pub mod pattern;
 pub mod rng;
 pub mod space;
 pub mod span;
 pub mod staging;
 pub mod tensor_type;
 pub mod testing;
+pub mod tolerance;
 pub mod view;
 
 pub use arena::{Arena, ArenaError, MemoryError};
 pub use cpu::{Cpu, ThreadError};
 pub use device::{Device, Later, Mark};
-pub use format::{Dtype, Element, Format, Layout};
+pub use format::{AxisOrder, Element, ElementType, Format};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use space::{ALIGNMENT, Space};
 pub use span::{Cursor, Span};
-pub use staging::{Setting, Staging};
+pub use staging::{HostBuffer, Setting, Staging};
 pub use tensor_type::TensorType;
 pub use view::{Address, TaggedBytes, View, ViewMut};
 
@@ -47,4 +49,13 @@ pub enum Accumulate {
     Replace,
     /// The result is added to the output's old values.
     Add,
+}
+
+/// A gradient to be written or added to.
+#[derive(Debug)]
+pub struct Gradient<'a> {
+    /// Its elements.
+    pub diff: ViewMut<'a>,
+    /// Whether an earlier step has already contributed.
+    pub accumulate: Accumulate,
 }

@@ -7,6 +7,63 @@ use crate::{
 use bytemuck::Pod;
 use std::marker::PhantomData;
 
+/// Host memory from which a device's is filled, by any thread: page-locked for a GPU.
+#[derive(Debug)]
+pub enum HostBuffer {
+    /// For the processor.
+    Plain(Arena),
+    /// For a GPU, which copies by itself.
+    Pinned(Pinned),
+}
+
+impl HostBuffer {
+    /// `len` bytes, all 0.
+    ///
+    /// # Errors
+    /// The system does not give, or lock, that much memory.
+    pub fn new(device: &Device, len: usize) -> Result<Self, MemoryError> {
+        Ok(match device {
+            Device::Cpu(_) => Self::Plain(Arena::new(len)?),
+            Device::Cuda(cuda) => Self::Pinned(Pinned::new(cuda.stream(), len)?),
+        })
+    }
+
+    /// The first `len` elements, to be written, once the last copy of them is done.
+    ///
+    /// # Errors
+    /// Work on the device failed.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn elements<T: Element>(&mut self, len: usize) -> Result<&mut [T], CudaError> {
+        Ok(match self {
+            Self::Plain(memory) => {
+                let format = Format { dtype: T::DTYPE, ..Format::default() };
+                memory.view_mut(Span { offset: 0, len: len * size_of::<T>(), format }).into_host()
+            }
+            Self::Pinned(memory) => &mut memory.elements()?[..len],
+        })
+    }
+
+    /// Copies the first bytes to `to`; a GPU's copy is launched, not waited for.
+    ///
+    /// # Errors
+    /// The device is lost.
+    ///
+    /// # Panics
+    /// If `to` is longer.
+    pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
+        match self {
+            Self::Plain(memory) => {
+                let from = memory.view(Span::bytes(0, to.byte_len()));
+                to.tagged(Format::U8).into_host::<u8>().copy_from_slice(from.host());
+                Ok(())
+            }
+            Self::Pinned(memory) => memory.copy_to(to),
+        }
+    }
+}
+
 /// Buffers through which a device's memory is filled by the host: none for the processor, whose memory is written itself;
 /// for a GPU two, page-locked, that take turns, so that the next values can be prepared while the last are copied.
 #[derive(Debug, Default)]
@@ -35,7 +92,7 @@ impl Staging {
         self.turn ^= 1;
         let buffer = &mut self.buffers[self.turn];
         if buffer.as_ref().is_none_or(|buffer| buffer.len() != to.byte_len()) {
-            *buffer = Some(Pinned::new(cuda, to.byte_len())?);
+            *buffer = Some(Pinned::new(cuda.stream(), to.byte_len())?);
         }
         let buffer = buffer.as_mut().expect("made above");
         assert_eq!(to.format().dtype, T::DTYPE, "elements are filled in as what they are");

@@ -1,6 +1,6 @@
 //! What can go wrong between a net's specification and its run.
 
-use crate::prototxt::Location;
+use crate::{prototxt::Location, spec::LayerSpec};
 use thiserror::Error;
 
 /// Any error with a sentence of its own.
@@ -72,4 +72,11 @@ pub enum NetError {
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),
+}
+
+impl NetError {
+    /// `layer` does not fit into its net, as `message` says.
+    pub(crate) fn layer(layer: &LayerSpec, message: String) -> Self {
+        Self::Layer { location: layer.location.clone(), layer: layer.name.clone(), message }
+    }
 }

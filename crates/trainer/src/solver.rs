@@ -17,9 +17,9 @@ use crate::{
     net::Net,
     planning::{self, PlanRecord},
     prototxt,
-    run::{MiniBatch, Run, Running, Update},
+    run::{Execution, MiniBatch, NetRun, Update},
     snapshot::SnapshotError,
-    spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
+    spec::{NetSource, NetSpec, NetState, SolverSpec},
     stop::Stop,
 };
 use cudnn_layers::sgd;
@@ -40,7 +40,7 @@ pub use test_nets::TestOutput;
 pub enum TrainError {
     /// A net or solver file.
     #[error(transparent)]
-    Spec(#[from] prototxt::Error),
+    Spec(#[from] prototxt::SpecError),
     /// A net.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -70,7 +70,7 @@ pub struct Training {
 pub struct Solver {
     spec: SolverSpec,
     seed: u64,
-    running: Running,
+    running: Execution,
     device: Device,
     plans: PlanRecord,
     iteration: u64,
@@ -125,7 +125,7 @@ impl Training {
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn start(self, run: Run) -> Result<Solver, TrainError> {
+    pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
         let Self { spec, seed, settings } = self;
         let running = run.start(seed)?;
         let device = running.device().clone();
@@ -241,10 +241,6 @@ impl Solver {
 
     fn update(&self, rate: f32) -> Update {
         let SolverSpec { momentum, weight_decay, regularization, clip_gradients, iter_size, .. } = self.spec;
-        let regularization = match regularization {
-            Regularization::L1 => sgd::Regularization::L1,
-            Regularization::L2 => sgd::Regularization::L2,
-        };
         let rule = sgd::Rule { momentum, regularization, clip: clip_gradients, mini_batches: iter_size };
         Update { rule, weight_decay, rate }
     }

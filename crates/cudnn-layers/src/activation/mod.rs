@@ -10,54 +10,37 @@ mod tests;
 
 use tensor::{Accumulate, Device, View, ViewMut};
 
-/// `y = relu(x)`.
+/// `y = relu(x)`; without an `x`, `y = relu(y)`.
 ///
 /// # Panics
 /// If lengths differ or the slope is negative, as in all functions of this module.
-pub fn forward(device: &Device, negative_slope: f32, x: View<'_>, mut y: ViewMut<'_>) {
-    check(negative_slope, x.len(), y.len());
+pub fn forward(device: &Device, negative_slope: f32, x: Option<View<'_>>, mut y: ViewMut<'_>) {
+    check(negative_slope, &[x], y.len());
     match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, negative_slope, x.host(), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, negative_slope, Some(x), y),
+        Device::Cpu(cpu) => cpu::forward(cpu, negative_slope, x.map(|x| x.host()), y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, negative_slope, x, y),
     }
 }
 
-/// `xy = relu(xy)`.
-pub fn forward_in_place(device: &Device, negative_slope: f32, mut xy: ViewMut<'_>) {
-    check(negative_slope, xy.len(), xy.len());
-    match device {
-        Device::Cpu(cpu) => cpu::forward_in_place(cpu, negative_slope, xy.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, negative_slope, None, xy),
-    }
-}
-
-/// `dx (+)= dy` through the ReLU that produced `y`.
+/// `dx (+)= dy` through the ReLU that produced `y`; without a `dy`, `dx` holds it before and is overwritten.
 pub fn backward(
     device: &Device,
     negative_slope: f32,
     y: View<'_>,
-    dy: View<'_>,
+    dy: Option<View<'_>>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    check(negative_slope, y.len(), dy.len());
-    check(negative_slope, y.len(), dx.len());
+    check(negative_slope, &[Some(y), dy], dx.len());
     match device {
-        Device::Cpu(cpu) => cpu::backward(cpu, negative_slope, [y.host(), dy.host()], dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward(cuda, negative_slope, y, Some(dy), dx, accumulate),
+        Device::Cpu(cpu) => {
+            cpu::backward(cpu, negative_slope, y.host(), dy.map(|dy| dy.host()), dx.host(), accumulate);
+        }
+        Device::Cuda(cuda) => cuda::backward(cuda, negative_slope, y, dy, dx, accumulate),
     }
 }
 
-/// As [`backward`] where `dx` overwrites `dy`.
-pub fn backward_in_place(device: &Device, negative_slope: f32, y: View<'_>, mut dxy: ViewMut<'_>) {
-    check(negative_slope, y.len(), dxy.len());
-    match device {
-        Device::Cpu(cpu) => cpu::backward_in_place(cpu, negative_slope, y.host(), dxy.host()),
-        Device::Cuda(cuda) => cuda::backward(cuda, negative_slope, y, None, dxy, Accumulate::Replace),
-    }
-}
-
-fn check(negative_slope: f32, left: usize, right: usize) {
-    assert_eq!(left, right, "operands of a ReLU have one length");
+fn check(negative_slope: f32, inputs: &[Option<View<'_>>], len: usize) {
+    assert!(inputs.iter().flatten().all(|input| input.len() == len), "operands of a ReLU have one length");
     assert!(negative_slope >= 0.0, "backward from the top needs a slope that is not negative");
 }

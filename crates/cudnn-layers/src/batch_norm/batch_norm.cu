@@ -1,4 +1,4 @@
-// Batch normalisation. Where a channel fits the caches, one block does it in one kernel, which reads memory once; larger
+// Batch normalisation. Where a channel fits the caches, one block does it in one launch, which reads memory once; larger
 // ones are summed by several blocks and then mapped.
 
 /// Threads of a block that does a whole channel.
@@ -11,21 +11,31 @@ struct Line {
     __device__ float operator()(float x) const { return __fmaf_rn(__fsub_rn(x, mean), a, b); }
 };
 
-/// The line of a channel with these statistics; gamma and beta may be null.
-__device__ __forceinline__ Line line_of(const float* gamma, const float* beta, u64 channel, float mean, float inv_std) {
-    return {mean, gamma ? __fmul_rn(gamma[channel], inv_std) : inv_std, beta ? beta[channel] : 0};
-}
+/// What the mini-batch's statistics add to a channel's gradient `dx = a dy + b (x - mean) + c`.
+struct Plane {
+    float b, c;
+};
 
-/// One forward pass in training, as cuda.rs fills it; gamma, beta and the running statistics may be null.
-struct Training {
+/// One pass, as cuda.rs fills it. gamma, beta, dgamma, dbeta and the running statistics may be null.
+struct Pass {
     Extents extents;
     const float *x, *gamma, *beta;
-    float *y, *mean, *inv_std;
+    float *mean, *inv_std, *y;
     float *running_mean, *running_variance, *running_factor;
+    const float* dy;
+    float *dx, *dgamma, *dbeta;
+    Plane* planes;
     float epsilon, fraction;
-    int relu;
+    int relu, by_batch, add, add_gamma, add_beta;
 
     __device__ double count() const { return double(extents.outer * extents.inner.divisor); }
+    __device__ Line line(u64 channel, float mean, float inv_std) const {
+        return {mean, gamma ? __fmul_rn(gamma[channel], inv_std) : inv_std, beta ? beta[channel] : 0};
+    }
+};
+
+/// A forward pass in training.
+struct Training : Pass {
     /// A value of the channel: sums of squares about it lose no digits to a mean that is large against the deviation.
     __device__ float pivot(u64 channel) const { return x[channel * extents.inner.divisor]; }
     __device__ auto terms(u64 channel) const {
@@ -52,14 +62,11 @@ struct Training {
     __device__ void save(u64 channel, float of_mean, float variance) const {
         mean[channel] = of_mean;
         inv_std[channel] = channel_inv_std(variance);
-        if (!running_mean) return;
+        if (!running_mean) return; // a repeated pass
         float unbiased = count() > 1 ? float(count() / (count() - 1)) : 1;
         running_mean[channel] = fraction * running_mean[channel] + of_mean;
         running_variance[channel] = fraction * running_variance[channel] + unbiased * variance;
         if (channel == 0) *running_factor = fraction * *running_factor + 1;
-    }
-    __device__ Line line(u64 channel, float mean, float inv_std) const {
-        return line_of(gamma, beta, channel, mean, inv_std);
     }
 };
 
@@ -94,20 +101,13 @@ extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
 }
 
 /// Mean and inverse standard deviation that the running sums stand for; with a factor of 0 both sums count as 0.
-extern "C" __global__ void running_statistics(const float* running_mean, const float* running_variance,
-                                              const float* running_factor, float epsilon, float* mean, float* inv_std,
-                                              u64 channels) {
+extern "C" __global__ void running_statistics(const __grid_constant__ Training pass) {
     u64 channel = grid_start();
-    if (channel >= channels) return;
-    float scale = *running_factor == 0 ? 0 : 1 / *running_factor;
-    mean[channel] = scale * running_mean[channel];
-    inv_std[channel] = 1 / sqrtf(scale * running_variance[channel] + epsilon);
+    if (channel >= pass.extents.axis.divisor) return;
+    float factor = *pass.running_factor, scale = factor == 0 ? 0 : 1 / factor;
+    pass.mean[channel] = scale * pass.running_mean[channel];
+    pass.inv_std[channel] = pass.channel_inv_std(scale * pass.running_variance[channel]);
 }
-
-/// What the mini-batch's statistics add to a channel's gradient `dx = a dy + b (x - mean) + c`.
-struct Plane {
-    float b, c;
-};
 
 /// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU behind the line lets pass.
 struct Arriving {
@@ -125,14 +125,7 @@ struct Gradient {
     }
 };
 
-/// One backward pass, as cuda.rs fills it; gamma, beta, dgamma and dbeta may be null.
-struct Backward {
-    Extents extents;
-    const float *x, *dy, *mean, *inv_std, *gamma, *beta;
-    float *dx, *dgamma, *dbeta;
-    Plane* planes;
-    int add, add_gradients, by_batch, relu;
-
+struct Backward : Pass {
     __device__ auto terms(u64 channel) const {
         return [arriving = arriving(channel)](const float (&in)[2], float (&sums)[2]) {
             float dy = arriving(in[0], in[1]);
@@ -141,20 +134,20 @@ struct Backward {
         };
     }
     __device__ Arriving arriving(u64 channel) const {
-        return {line_of(gamma, beta, channel, mean[channel], inv_std[channel]), relu != 0};
+        return {line(channel, mean[channel], inv_std[channel]), relu != 0};
     }
     __device__ Plane plane(u64 channel, const double (&sums)[2]) const {
         if (!by_batch) return {0, 0};
         double inverse = inv_std[channel], a = arriving(channel).line.a;
-        double per_element = a / double(extents.outer * extents.inner.divisor);
+        double per_element = a / count();
         return {float(-per_element * sums[1] * inverse * inverse), float(-per_element * sums[0])};
     }
     __device__ Gradient gradient(u64 channel, const Plane& plane) const {
         return {arriving(channel), plane};
     }
     __device__ void save_gradients(u64 channel, const double (&sums)[2]) const {
-        if (dgamma) put(add_gradients, dgamma + channel, float(sums[1] * inv_std[channel]));
-        if (dbeta) put(add_gradients, dbeta + channel, float(sums[0]));
+        if (dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inv_std[channel]));
+        if (dbeta) put(add_beta, dbeta + channel, float(sums[0]));
     }
     __device__ void operator()(u64 channel, const double (&sums)[2]) const {
         save_gradients(channel, sums);

@@ -1,43 +1,72 @@
 //! Batch normalisation on the CPU: one channel after the other, so that all passes but the first read from cache.
 
-use super::{AffineGradients, Mapping, Running, RunningMut, Statistics};
+use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cpu_loops::{ChannelMut, for_each_channel, for_each_run, items_per_task, put, rectified},
+    cpu_loops::{elements, for_each_channel, for_each_plane, put, put_if_any, rectified},
     cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums},
 };
 use tensor::{Accumulate, Cpu, cpu::simd::Lanes};
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn forward_training(
+pub(super) fn forward(
     cpu: &Cpu,
-    extents: &AxisExtents,
+    norm: &BatchNorm<'_>,
     epsilon: f32,
     x: &[f32],
-    after: Mapping<'_>,
     y: &mut [f32],
     [mean, inv_std]: [&mut [f32]; 2],
-    running: Option<RunningMut<'_>>,
+    running: Option<RunningSums<'_>>,
 ) {
+    match norm.statistics {
+        Statistics::Batch => {
+            let variance = &mut *inv_std;
+            normalise_by_batch(cpu, norm, epsilon, x, y, [mean, variance]);
+            if let Some(running) = running {
+                update_running(&norm.extents, mean, variance, running);
+            }
+            inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
+        }
+        Statistics::Running => {
+            running_statistics(running.expect("checked by the contract"), epsilon, [mean, inv_std]);
+            for_each_plane(
+                cpu,
+                &norm.extents,
+                y,
+                #[inline(always)]
+                |channel, range, y| {
+                    Line::new(norm, channel, mean[channel], inv_std[channel]).apply(norm.relu, &x[range], y);
+                },
+            );
+        }
+    }
+}
+
+/// Writes `y`, and the mean and the biased variance of every channel.
+fn normalise_by_batch(
+    cpu: &Cpu,
+    norm: &BatchNorm<'_>,
+    epsilon: f32,
+    x: &[f32],
+    y: &mut [f32],
+    [mean, variance]: [&mut [f32]; 2],
+) {
+    let extents = &norm.extents;
     for_each_channel(
         cpu,
         extents,
         y,
-        [&mut *mean, &mut *inv_std],
+        [mean, variance],
         #[inline(always)]
-        |channel, mut y, [mean, inv_std]| {
-            // `inv_std` holds the variance until the running statistics have taken it.
-            (*mean, *inv_std) = moments(extents, x, channel);
-            let line = Line::new(*mean, inverse_deviation(*inv_std, epsilon), &after, channel);
+        |channel, mut y, [to_mean, to_variance]| {
+            let [mean, variance] = moments(extents, x, channel);
+            put_if_any(Accumulate::Replace, to_mean, mean);
+            put_if_any(Accumulate::Replace, to_variance, variance);
+            let line = Line::new(norm, channel, mean, inverse_deviation(variance, epsilon));
             for sample in 0..extents.outer {
-                line.apply(after.relu, plane(extents, x, sample, channel), y.plane(sample));
+                line.apply(norm.relu, &x[extents.plane(sample, channel)], y.row(sample));
             }
         },
     );
-    if let Some(running) = running {
-        update_running(extents, mean, inv_std, running);
-    }
-    inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
 }
 
 #[inline(always)]
@@ -55,8 +84,8 @@ struct Line {
 
 impl Line {
     #[inline(always)]
-    fn new(mean: f32, inv_std: f32, after: &Mapping<'_>, channel: usize) -> Self {
-        let [gamma, beta] = after.affine.map_or([1.0, 0.0], |affine| affine.channel(channel));
+    fn new(norm: &BatchNorm<'_>, channel: usize, mean: f32, inv_std: f32) -> Self {
+        let [gamma, beta] = norm.affine.channel(channel);
         Self { mean, a: gamma * inv_std, b: beta }
     }
 
@@ -86,27 +115,19 @@ impl Terms<2, 2> for Line {
     }
 }
 
-#[inline(always)]
-fn plane<'a>(extents: &AxisExtents, blob: &'a [f32], sample: usize, channel: usize) -> &'a [f32] {
-    let start = (sample * extents.axis + channel) * extents.inner;
-    &blob[start..start + extents.inner]
-}
-
 /// Mean and biased variance of a channel, in two passes: the textbook's one-pass difference of squares loses all digits
 /// where the mean is large against the deviation.
 #[inline(always)]
-fn moments(extents: &AxisExtents, x: &[f32], channel: usize) -> (f32, f32) {
+fn moments(extents: &AxisExtents, x: &[f32], channel: usize) -> [f32; 2] {
     let count = extents.per_index() as f64;
     let [sum] = channel_sums(extents, channel, [x], Itself);
     let mean = (sum / count) as f32;
     let [squares] = channel_sums(extents, channel, [x], SquaredDeviation { mean });
-    (mean, (squares / count) as f32)
+    [mean, (squares / count) as f32]
 }
 
 /// Folds the statistics of a mini-batch into the running sums.
-fn update_running(extents: &AxisExtents, mean: &[f32], variance: &[f32], mut running: RunningMut<'_>) {
-    let lens = (running.mean.len(), running.variance.len(), running.factor.len());
-    assert_eq!(lens, (extents.axis, extents.axis, 1), "lengths of the running statistics");
+fn update_running(extents: &AxisExtents, mean: &[f32], variance: &[f32], mut running: RunningSums<'_>) {
     let (fraction, count) = (running.moving_average_fraction, extents.per_index() as f32);
     let unbiased = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
     running.mean.host::<f32>().iter_mut().zip(mean).for_each(|(to, &mean)| *to = fraction * *to + mean);
@@ -119,164 +140,73 @@ fn update_running(extents: &AxisExtents, mean: &[f32], variance: &[f32], mut run
 
 /// The mean and inverse standard deviation that the running sums stand for; with a factor of 0 (never trained) mean and
 /// variance are 0, as in Caffe.
-pub(super) fn running_statistics(running: Running<'_>, epsilon: f32, [mean, inv_std]: [&mut [f32]; 2]) {
+fn running_statistics(mut running: RunningSums<'_>, epsilon: f32, [mean, inv_std]: [&mut [f32]; 2]) {
     let factor = running.factor.host::<f32>()[0];
     let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
-    mean.iter_mut().zip(running.mean.host::<f32>()).for_each(|(to, &sum)| *to = scale * sum);
-    for (to, &sum) in inv_std.iter_mut().zip(running.variance.host::<f32>()) {
-        *to = inverse_deviation(scale * sum, epsilon);
+    mean.iter_mut().zip(running.mean.host::<f32>()).for_each(|(to, sum)| *to = scale * *sum);
+    for (to, sum) in inv_std.iter_mut().zip(running.variance.host::<f32>()) {
+        *to = inverse_deviation(scale * *sum, epsilon);
     }
 }
 
-pub(super) fn normalise(
+pub(super) fn backward(
     cpu: &Cpu,
-    extents: &AxisExtents,
-    x: &[f32],
-    after: Mapping<'_>,
-    y: &mut [f32],
+    norm: &BatchNorm<'_>,
+    [x, dy]: [&[f32]; 2],
     [mean, inv_std]: [&[f32]; 2],
+    dx: &mut [f32],
+    accumulate: Accumulate,
+    gradients: AffineGradients<'_>,
 ) {
-    for_each_run(
+    let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
+    let extents = &norm.extents;
+    for_each_channel(
         cpu,
-        extents.outer * extents.axis,
-        items_per_task(extents.inner),
-        [y],
+        extents,
+        dx,
+        [dgamma, dbeta],
         #[inline(always)]
-        |planes, [y]| {
-            for (plane, y) in planes.zip(y.chunks_exact_mut(extents.inner.max(1))) {
-                let channel = plane % extents.axis;
-                let x = &x[plane * extents.inner..(plane + 1) * extents.inner];
-                Line::new(mean[channel], inv_std[channel], &after, channel).apply(after.relu, x, y);
+        |channel, mut dx, [dgamma, dbeta]| {
+            let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
+            let [by_x, by_one] = match norm.relu {
+                true => channel_sums(extents, channel, [x, dy], line),
+                false => channel_sums(extents, channel, [x, dy], WithDeviation { mean: line.mean }),
+            };
+            let by_xhat = by_x * f64::from(inv_std[channel]);
+            put_if_any(gamma, dgamma, by_xhat as f32);
+            put_if_any(beta, dbeta, by_one as f32);
+            let gradient = Gradient::new(norm, line, inv_std[channel], [by_xhat, by_one]);
+            for sample in 0..extents.outer {
+                let range = extents.plane(sample, channel);
+                let (operands, dx) = ([&x[range.clone()], &dy[range]], dx.row(sample));
+                match norm.relu {
+                    true => gradient.apply(operands, dx, accumulate, |x| line.at(x) > 0.0),
+                    false => gradient.apply(operands, dx, accumulate, |_| true),
+                }
             }
         },
     );
 }
 
-/// What backward reads.
-pub(super) struct Inputs<'a> {
-    pub(super) statistics: Statistics,
-    pub(super) x: &'a [f32],
-    pub(super) dy: &'a [f32],
-    pub(super) saved: [&'a [f32]; 2],
-    pub(super) after: Mapping<'a>,
-}
-
-pub(super) fn backward(
-    cpu: &Cpu,
-    extents: &AxisExtents,
-    inputs: &Inputs<'_>,
-    dx: &mut [f32],
-    accumulate: Accumulate,
-    gradients: Option<AffineGradients<'_>>,
-) {
-    let body = |channel: usize, dx: ChannelMut<'_>| inputs.channel(extents, channel, dx, accumulate);
-    match gradients {
-        Some(AffineGradients { mut dgamma, dbeta: Some(mut dbeta), accumulate }) => for_each_channel(
-            cpu,
-            extents,
-            dx,
-            [dgamma.host(), dbeta.host()],
-            #[inline(always)]
-            |channel, dx, [dgamma, dbeta]| {
-                let [by_beta, by_gamma] = body(channel, dx);
-                put(accumulate, dgamma, by_gamma);
-                put(accumulate, dbeta, by_beta);
-            },
-        ),
-        Some(AffineGradients { mut dgamma, dbeta: None, accumulate }) => for_each_channel(
-            cpu,
-            extents,
-            dx,
-            [dgamma.host()],
-            #[inline(always)]
-            |channel, dx, [dgamma]| put(accumulate, dgamma, body(channel, dx)[1]),
-        ),
-        None => for_each_channel(
-            cpu,
-            extents,
-            dx,
-            [],
-            #[inline(always)]
-            |channel, dx, []| _ = body(channel, dx),
-        ),
-    }
-}
-
 /// The plane `dx = a dy + b (x - mean) + c` of one channel.
 struct Gradient {
-    mean: f32,
-    a: f32,
+    line: Line,
     b: f32,
     c: f32,
 }
 
-impl Inputs<'_> {
-    /// Writes one channel of `dx`; its gradients with respect to beta and gamma.
-    #[inline(always)]
-    fn channel(
-        &self,
-        extents: &AxisExtents,
-        channel: usize,
-        mut dx: ChannelMut<'_>,
-        accumulate: Accumulate,
-    ) -> [f32; 2] {
-        let line = self.line(channel);
-        let sums = self.sums(extents, channel, line);
-        let gradient = self.gradient(extents, channel, line, sums);
-        for sample in 0..extents.outer {
-            let x = plane(extents, self.x, sample, channel);
-            let dy = plane(extents, self.dy, sample, channel);
-            let dx = dx.plane(sample);
-            match self.after.relu {
-                true => gradient.apply([x, dy], dx, accumulate, |x| line.at(x) > 0.0),
-                false => gradient.apply([x, dy], dx, accumulate, |_| true),
-            }
-        }
-        sums.map(|sum| sum as f32)
-    }
-
-    /// What forward computed.
-    #[inline(always)]
-    fn line(&self, channel: usize) -> Line {
-        Line::new(self.saved[0][channel], self.inv_std(channel), &self.after, channel)
-    }
-
-    #[inline(always)]
-    fn inv_std(&self, channel: usize) -> f32 {
-        self.saved[1][channel]
-    }
-
-    /// The channel's sums of `dy` and of `dy * xhat`.
-    #[inline(always)]
-    fn sums(&self, extents: &AxisExtents, channel: usize, line: Line) -> [f64; 2] {
-        let blobs = [self.x, self.dy];
-        let [by_x, by_one] = match self.after.relu {
-            true => channel_sums(extents, channel, blobs, line),
-            false => channel_sums(extents, channel, blobs, WithDeviation { mean: line.mean }),
-        };
-        [by_one, by_x * f64::from(self.inv_std(channel))]
-    }
-
-    #[inline(always)]
-    fn gradient(
-        &self,
-        extents: &AxisExtents,
-        channel: usize,
-        Line { mean, a, .. }: Line,
-        [sum, sum_xhat]: [f64; 2],
-    ) -> Gradient {
-        match self.statistics {
-            Statistics::Running => Gradient { mean, a, b: 0.0, c: 0.0 },
-            Statistics::Batch => {
-                let per_element = f64::from(a) / extents.per_index() as f64;
-                let b = (-per_element * sum_xhat * f64::from(self.inv_std(channel))) as f32;
-                Gradient { mean, a, b, c: (-per_element * sum) as f32 }
-            }
-        }
-    }
-}
-
 impl Gradient {
+    /// From the channel's sums of `dy * xhat` and of `dy`.
+    #[inline(always)]
+    fn new(norm: &BatchNorm<'_>, line: Line, inv_std: f32, [by_xhat, by_one]: [f64; 2]) -> Self {
+        let per_element = match norm.statistics {
+            Statistics::Running => return Self { line, b: 0.0, c: 0.0 },
+            Statistics::Batch => f64::from(line.a) / norm.extents.per_index() as f64,
+        };
+        let b = (-per_element * by_xhat * f64::from(inv_std)) as f32;
+        Self { line, b, c: (-per_element * by_one) as f32 }
+    }
+
     /// `passes(x)` says whether the gradient arrives at all.
     #[inline(always)]
     fn apply(
@@ -286,7 +216,7 @@ impl Gradient {
         accumulate: Accumulate,
         passes: impl Fn(f32) -> bool,
     ) {
-        let &Self { mean, a, b, c } = self;
+        let &Self { line: Line { mean, a, .. }, b, c } = self;
         for ((dx, &x), &dy) in dx.iter_mut().zip(x).zip(dy) {
             let dy = if passes(x) { dy } else { 0.0 };
             put(accumulate, dx, a * dy + (b * (x - mean) + c));

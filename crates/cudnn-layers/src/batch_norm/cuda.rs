@@ -1,9 +1,9 @@
 //! Batch normalisation on the GPU.
 
-use super::{AffineGradients, Mapping, Running, RunningMut, Statistics};
+use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cuda_launches::{ChannelSums, Extents, THREADS, add, grid, launch_tiles},
+    cuda_launches::{Extents, THREADS, add, destination, grid, launch_sums, launch_tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -23,231 +23,143 @@ const CHANNEL_THREADS: u32 = 512;
 const CHANNEL_LEN: usize = 32 << 10;
 const CHANNELS: usize = 128;
 
-/// The grid of the kernels that do a whole channel per block, where they pay.
+/// The grid of the CUDA kernels that do a whole channel per block, where they pay.
 fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
     let small = extents.inner > 1 && extents.per_index() <= CHANNEL_LEN;
     let alone = extents.per_index() <= CHANNEL_THREADS as usize * 16;
     (small && (alone || extents.axis >= CHANNELS)).then(|| grid([extents.axis as u32, 1], CHANNEL_THREADS))
 }
 
-/// `Training` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
+/// `Pass` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
-struct Training {
+struct Pass {
     extents: Extents,
     x: u64,
     gamma: u64,
     beta: u64,
-    y: u64,
     mean: u64,
     inv_std: u64,
-    running_mean: u64,
-    running_variance: u64,
-    running_factor: u64,
+    y: u64,
+    running: [u64; 3],
+    dy: u64,
+    dx: u64,
+    gradients: [u64; 2],
+    planes: u64,
     epsilon: f32,
     fraction: f32,
     relu: i32,
+    by_batch: i32,
+    add: i32,
+    add_gradients: [i32; 2],
     padding: u32,
 }
 
-impl Training {
-    fn new(
-        extents: &AxisExtents,
-        x: View<'_>,
-        after: &Mapping<'_>,
-        y: &mut ViewMut<'_>,
-        [mean, inv_std]: &mut [ViewMut<'_>; 2],
-    ) -> Self {
+impl Pass {
+    /// With what both passes read.
+    fn new(norm: &BatchNorm<'_>, x: View<'_>) -> Self {
+        let address = |view: Option<View<'_>>| view.map_or(0, |view| view.address::<f32>());
         Self {
-            extents: Extents::new(extents),
-            x: address(Some(x)),
-            gamma: address(after.affine.map(|affine| affine.gamma)),
-            beta: address(after.affine.and_then(|affine| affine.beta)),
-            y: y.address::<f32>(),
-            mean: mean.address::<f32>(),
-            inv_std: inv_std.address::<f32>(),
-            relu: i32::from(after.relu),
-            ..Zeroable::zeroed()
+            extents: Extents::new(&norm.extents),
+            x: x.address::<f32>(),
+            gamma: address(norm.affine.gamma),
+            beta: address(norm.affine.beta),
+            relu: i32::from(norm.relu),
+            by_batch: i32::from(norm.statistics == Statistics::Batch),
+            ..Self::zeroed()
         }
     }
 
-    fn arg(&self) -> Arg<'_> {
-        Arg::Bytes(bytemuck::bytes_of(self))
-    }
-}
-
-fn address(view: Option<View<'_>>) -> u64 {
-    view.map_or(0, |view| view.address::<f32>())
-}
-
-fn address_mut(view: Option<&mut ViewMut<'_>>) -> u64 {
-    view.map_or(0, |view| view.address::<f32>())
-}
-
-#[allow(clippy::too_many_arguments)]
-pub(super) fn forward_training(
-    cuda: &Cuda,
-    extents: &AxisExtents,
-    epsilon: f32,
-    x: View<'_>,
-    after: Mapping<'_>,
-    mut y: ViewMut<'_>,
-    mut saved: [ViewMut<'_>; 2],
-    running: Option<RunningMut<'_>>,
-) {
-    if extents.is_empty() {
-        return;
-    }
-    let mut training = Training::new(extents, x, &after, &mut y, &mut saved);
-    training.epsilon = epsilon;
-    if let Some(mut running) = running {
-        training.running_mean = running.mean.address::<f32>();
-        training.running_variance = running.variance.address::<f32>();
-        training.running_factor = running.factor.address::<f32>();
-        training.fraction = running.moving_average_fraction;
-    }
-    if let Some(grid) = channel_grid(extents) {
-        // SAFETY: `forward_by_channel(Training training)`, whose addresses are of views that live to the end of this
-        // function and whose lengths the contract has checked.
-        return unsafe { cuda.launch(&SOURCE, "forward_by_channel", grid, &[training.arg()]) };
-    }
-    let cut = ChannelSums::new(cuda.multiprocessors(), extents);
-    cuda.scratch(|mut scratch| {
-        assert!(cut.partials_len(2) <= scratch.len(), "scratch memory for {cut:?}");
-        let partials = Arg::Address(scratch.address::<u8>());
-        // SAFETY: `statistics(Training training, double* partials)`; the addresses as above, and the scratch memory has
-        // room for the partial sums.
-        unsafe { cuda.launch(&SOURCE, "statistics", cut.grid(), &[training.arg(), partials]) };
-        if cut.parts > 1 {
-            let args = [training.arg(), partials, cut.parts.into()];
-            // SAFETY: `statistics_finish(Training training, const double* partials, u32 parts)`, and the kernel above has
-            // filled the partial sums.
-            unsafe { cuda.launch(&SOURCE, "statistics_finish", cut.finish_grid(), &args) };
+    /// Launches one CUDA kernel that does a whole channel per block, or those that sum channels and the one that follows.
+    ///
+    /// # Safety
+    /// The CUDA kernels are those of one direction, whose addresses are of views of the lengths that `extents` says.
+    unsafe fn launch(
+        mut self,
+        cuda: &Cuda,
+        extents: &AxisExtents,
+        [by_channel, sums, finish, map]: [&'static str; 4],
+    ) {
+        if let Some(grid) = channel_grid(extents) {
+            // SAFETY: `by_channel(Pass pass)`, and as the caller promises.
+            return unsafe { cuda.launch(&SOURCE, by_channel, grid, &[Arg::of(&self)]) };
         }
-    });
-    // SAFETY: as `normalise` demands; the kernels above have written mean and deviation.
-    unsafe { normalise(cuda, extents, &training) };
-}
-
-/// # Safety
-/// The addresses of `training`, but for the running statistics', are those of views of the lengths that `extents` says.
-unsafe fn normalise(cuda: &Cuda, extents: &AxisExtents, training: &Training) {
-    // SAFETY: `normalise(Training training)`, and as the caller promises.
-    unsafe { launch_tiles(cuda, &SOURCE, "normalise", extents.len(), &[training.arg()]) };
-}
-
-#[allow(clippy::too_many_arguments)]
-pub(super) fn forward_inference(
-    cuda: &Cuda,
-    extents: &AxisExtents,
-    epsilon: f32,
-    x: View<'_>,
-    after: Mapping<'_>,
-    running: Running<'_>,
-    mut y: ViewMut<'_>,
-    mut saved: [ViewMut<'_>; 2],
-) {
-    let training = Training::new(extents, x, &after, &mut y, &mut saved);
-    let args = [
-        running.mean.into(),
-        running.variance.into(),
-        running.factor.into(),
-        epsilon.into(),
-        Arg::from(&mut saved[0]),
-        Arg::from(&mut saved[1]),
-        extents.axis.into(),
-    ];
-    let threads = grid([(extents.axis as u32).div_ceil(THREADS), 1], THREADS);
-    // SAFETY: `running_statistics(const float* running_mean, const float* running_variance, const float* running_factor,
-    // float epsilon, float* mean, float* inv_std, u64 channels)`; the contract has checked the lengths.
-    unsafe { cuda.launch(&SOURCE, "running_statistics", threads, &args) };
-    // SAFETY: the addresses are those of the views above, whose lengths the contract has checked.
-    unsafe { normalise(cuda, extents, &training) };
-}
-
-/// `Backward` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
-#[derive(Clone, Copy, Zeroable, Pod)]
-#[repr(C)]
-struct Backward {
-    extents: Extents,
-    x: u64,
-    dy: u64,
-    mean: u64,
-    inv_std: u64,
-    gamma: u64,
-    beta: u64,
-    dx: u64,
-    dgamma: u64,
-    dbeta: u64,
-    planes: u64,
-    add: i32,
-    add_gradients: i32,
-    by_batch: i32,
-    relu: i32,
-}
-
-impl Backward {
-    fn arg(&self) -> Arg<'_> {
-        Arg::Bytes(bytemuck::bytes_of(self))
+        cuda.scratch(|mut scratch| {
+            // The planes of all channels, two elements each, and partial sums behind them.
+            self.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
+            let args = [Arg::of(&self)];
+            // SAFETY: `sums(Pass pass, double* partials)`, `finish(Pass pass, const double* partials, u32 parts)` and
+            // `map(Pass pass)`, and as the caller promises; the scratch memory has room for the planes.
+            unsafe {
+                launch_sums(cuda, &SOURCE, [sums, finish], extents, scratch, &args);
+                launch_tiles(cuda, &SOURCE, map, extents.len(), &args);
+            }
+        });
     }
 }
 
-/// What backward reads.
-pub(super) struct Inputs<'a> {
-    pub(super) statistics: Statistics,
-    pub(super) x: View<'a>,
-    pub(super) dy: View<'a>,
-    pub(super) saved: [View<'a>; 2],
-    pub(super) after: Mapping<'a>,
+pub(super) fn forward(
+    cuda: &Cuda,
+    norm: &BatchNorm<'_>,
+    epsilon: f32,
+    x: View<'_>,
+    mut y: ViewMut<'_>,
+    [mut mean, mut inv_std]: [ViewMut<'_>; 2],
+    mut running: Option<RunningSums<'_>>,
+) {
+    let extents = &norm.extents;
+    let pass = Pass {
+        y: y.address::<f32>(),
+        mean: mean.address::<f32>(),
+        inv_std: inv_std.address::<f32>(),
+        running: running.as_mut().map_or([0; 3], |running| {
+            [&mut running.mean, &mut running.variance, &mut running.factor].map(|view| view.address::<f32>())
+        }),
+        epsilon,
+        fraction: running.map_or(0.0, |running| running.moving_average_fraction),
+        ..Pass::new(norm, x)
+    };
+    match norm.statistics {
+        Statistics::Batch if extents.is_empty() => {}
+        Statistics::Batch => {
+            let names = ["forward_by_channel", "statistics", "statistics_finish", "normalise"];
+            // SAFETY: these are those of forward, and the contract has checked the lengths of all views above.
+            unsafe { pass.launch(cuda, extents, names) };
+        }
+        Statistics::Running => {
+            let threads = grid([(extents.axis as u32).div_ceil(THREADS), 1], THREADS);
+            // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
+            unsafe {
+                cuda.launch(&SOURCE, "running_statistics", threads, &[Arg::of(&pass)]);
+                launch_tiles(cuda, &SOURCE, "normalise", extents.len(), &[Arg::of(&pass)]);
+            }
+        }
+    }
 }
 
+#[allow(clippy::too_many_arguments)]
 pub(super) fn backward(
     cuda: &Cuda,
-    extents: &AxisExtents,
-    inputs: &Inputs<'_>,
+    norm: &BatchNorm<'_>,
+    x: View<'_>,
+    [mean, inv_std]: [View<'_>; 2],
+    dy: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
-    mut gradients: Option<AffineGradients<'_>>,
+    mut gradients: AffineGradients<'_>,
 ) {
-    let add_gradients = gradients.as_ref().map_or(0, |gradients| add(gradients.accumulate));
-    let mut backward = Backward {
-        extents: Extents::new(extents),
-        x: address(Some(inputs.x)),
-        dy: address(Some(inputs.dy)),
-        mean: address(Some(inputs.saved[0])),
-        inv_std: address(Some(inputs.saved[1])),
-        gamma: address(inputs.after.affine.map(|affine| affine.gamma)),
-        beta: address(inputs.after.affine.and_then(|affine| affine.beta)),
+    let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
+    let pass = Pass {
+        dy: dy.address::<f32>(),
+        mean: mean.address::<f32>(),
+        inv_std: inv_std.address::<f32>(),
         dx: dx.address::<f32>(),
-        dgamma: address_mut(gradients.as_mut().map(|gradients| &mut gradients.dgamma)),
-        dbeta: address_mut(gradients.as_mut().and_then(|gradients| gradients.dbeta.as_mut())),
+        gradients: [gamma.0, beta.0],
         add: add(accumulate),
-        add_gradients,
-        by_batch: i32::from(inputs.statistics == Statistics::Batch),
-        relu: i32::from(inputs.after.relu),
-        planes: 0,
+        add_gradients: [gamma.1, beta.1],
+        ..Pass::new(norm, x)
     };
-    if let Some(grid) = channel_grid(extents) {
-        // SAFETY: `backward_by_channel(Backward backward)`, whose addresses are of views that live to the end of this
-        // function and whose lengths the contract has checked.
-        return unsafe { cuda.launch(&SOURCE, "backward_by_channel", grid, &[backward.arg()]) };
-    }
-    let cut = ChannelSums::new(cuda.multiprocessors(), extents);
-    cuda.scratch(|mut scratch| {
-        // The planes of all channels, two elements each, and partial sums behind them.
-        backward.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
-        assert!(cut.partials_len(2) <= scratch.len(), "scratch memory for {cut:?}");
-        let partials = Arg::Address(scratch.address::<u8>());
-        // SAFETY: `backward_sums(Backward backward, double* partials)`; the addresses as above, and the scratch memory has
-        // room for planes and partial sums.
-        unsafe { cuda.launch(&SOURCE, "backward_sums", cut.grid(), &[backward.arg(), partials]) };
-        if cut.parts > 1 {
-            let args = [backward.arg(), partials, cut.parts.into()];
-            // SAFETY: `backward_sums_finish(Backward backward, const double* partials, u32 parts)`, and the kernel above
-            // has filled the partial sums.
-            unsafe { cuda.launch(&SOURCE, "backward_sums_finish", cut.finish_grid(), &args) };
-        }
-        // SAFETY: `backward_map(Backward backward)`; the kernels above have filled the planes.
-        unsafe { launch_tiles(cuda, &SOURCE, "backward_map", extents.len(), &[backward.arg()]) };
-    });
+    let names = ["backward_by_channel", "backward_sums", "backward_sums_finish", "backward_map"];
+    // SAFETY: these are those of backward, and the contract has checked the lengths of all views above.
+    unsafe { pass.launch(cuda, &norm.extents, names) };
 }

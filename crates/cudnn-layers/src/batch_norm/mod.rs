@@ -25,9 +25,31 @@ pub use crate::scale::{Affine, AffineGradients};
 use crate::AxisExtents;
 use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
 
-/// The running statistics, to be updated by a training pass.
+/// What forward and backward have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNorm<'a> {
+    /// The blobs; the axis are the channels.
+    pub extents: AxisExtents,
+    /// Which statistics forward uses.
+    pub statistics: Statistics,
+    /// gamma and beta.
+    pub affine: Affine<'a>,
+    /// Whether a ReLU is part of both passes.
+    pub relu: bool,
+}
+
+/// Which statistics forward uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// The mini-batch's own, which depend on `x`.
+    Batch,
+    /// The running ones, which are constants (Caffe's `use_global_stats`).
+    Running,
+}
+
+/// The running statistics: forward updates them with those of a mini-batch, or normalises with them.
 #[derive(Debug)]
-pub struct RunningMut<'a> {
+pub struct RunningSums<'a> {
     /// The weighted sum of means, one element per channel.
     pub mean: ViewMut<'a>,
     /// The weighted sum of unbiased variances, one element per channel.
@@ -38,140 +60,69 @@ pub struct RunningMut<'a> {
     pub moving_average_fraction: f32,
 }
 
-/// The running statistics, to be normalised with.
-#[derive(Clone, Copy, Debug)]
-pub struct Running<'a> {
-    /// The weighted sum of means, one element per channel.
-    pub mean: View<'a>,
-    /// The weighted sum of variances, one element per channel.
-    pub variance: View<'a>,
-    /// The sum of the weights: one element.
-    pub factor: View<'a>,
-}
-
 /// What forward saves for backward: the mean that was subtracted and one over the standard deviation, an element per channel
 /// each.
 pub fn saved(extents: &AxisExtents) -> Space {
     Space::all_of([Space::of::<f32>(extents.axis); 2])
 }
 
-/// Which statistics forward used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Statistics {
-    /// The mini-batch's own, which depend on `x`.
-    Batch,
-    /// The running ones, which are constants (Caffe's `use_global_stats`).
-    Running,
-}
-
-/// Normalises with the statistics of the mini-batch, saves them ([`saved`]), and updates the running ones if given; with `relu`, `y` is
-/// rectified on the way.
+/// Normalises `x` to `y`, saves the statistics ([`saved`]), and updates the running ones with those of a mini-batch, unless
+/// there are none: when a pass is repeated, they know this mini-batch already.
 ///
 /// # Panics
-/// If a length does not match `extents` or less can be saved than [`saved`] says, as in all functions of this module.
-#[allow(clippy::too_many_arguments)]
-pub fn forward_training(
+/// If a length does not match the extents or less can be saved than [`saved`] says, as in [`backward`].
+pub fn forward(
     device: &Device,
-    extents: &AxisExtents,
+    norm: &BatchNorm<'_>,
     epsilon: f32,
     x: View<'_>,
-    affine: Option<Affine<'_>>,
-    relu: bool,
     mut y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
-    running: Option<RunningMut<'_>>,
+    running: Option<RunningSums<'_>>,
 ) {
-    check_forward(extents, &x, affine.as_ref(), &y);
-    let saved = [(); 2].map(|()| saved.take(Format::F32, extents.axis));
+    let (len, channels) = (norm.extents.len(), norm.extents.axis);
+    assert_eq!((x.len(), y.len()), (len, len), "lengths of x and y");
+    assert!(
+        running.is_some() || norm.statistics == Statistics::Batch,
+        "running statistics to normalise with"
+    );
+    if let Some(running) = &running {
+        let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
+        assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
+    }
+    norm.affine.check(channels);
+    let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     match device {
         Device::Cpu(cpu) => {
-            let out = saved.map(ViewMut::into_host);
-            let after = Mapping { affine, relu };
-            cpu::forward_training(cpu, extents, epsilon, x.host(), after, y.host(), out, running);
+            cpu::forward(cpu, norm, epsilon, x.host(), y.host(), saved.map(ViewMut::into_host), running);
         }
-        Device::Cuda(cuda) => {
-            cuda::forward_training(cuda, extents, epsilon, x, Mapping { affine, relu }, y, saved, running);
-        }
+        Device::Cuda(cuda) => cuda::forward(cuda, norm, epsilon, x, y, saved, running),
     }
 }
 
-/// Normalises with the running statistics and saves the mean and inverse standard deviation that they give; with `relu`,
-/// `y` is rectified on the way.
-#[allow(clippy::too_many_arguments)]
-pub fn forward_inference(
-    device: &Device,
-    extents: &AxisExtents,
-    epsilon: f32,
-    x: View<'_>,
-    affine: Option<Affine<'_>>,
-    relu: bool,
-    running: Running<'_>,
-    mut y: ViewMut<'_>,
-    mut saved: ViewMut<'_>,
-) {
-    check_forward(extents, &x, affine.as_ref(), &y);
-    let saved = [(); 2].map(|()| saved.take(Format::F32, extents.axis));
-    let lens = (running.mean.len(), running.variance.len(), running.factor.len());
-    assert_eq!(lens, (extents.axis, extents.axis, 1), "lengths of the running statistics");
-    match device {
-        Device::Cpu(cpu) => {
-            let [mean, inv_std] = saved.map(ViewMut::into_host);
-            cpu::running_statistics(running, epsilon, [mean, inv_std]);
-            cpu::normalise(cpu, extents, x.host(), Mapping { affine, relu }, y.host(), [mean, inv_std]);
-        }
-        Device::Cuda(cuda) => {
-            cuda::forward_inference(cuda, extents, epsilon, x, Mapping { affine, relu }, running, y, saved);
-        }
-    }
-}
-
-/// `dx (+)= ...` (see the module) and, with gamma and beta, `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`.
-/// `affine` and `relu` are what forward used: through a ReLU, only the `dy` where `y > 0` count.
+/// `dx (+)= ...` (see the module), `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`. Through a ReLU, only the `dy`
+/// where `y > 0` count.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &Device,
-    extents: &AxisExtents,
-    statistics: Statistics,
+    norm: &BatchNorm<'_>,
     x: View<'_>,
     mut saved: View<'_>,
-    affine: Option<Affine<'_>>,
-    relu: bool,
     dy: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
-    gradients: Option<AffineGradients<'_>>,
+    gradients: AffineGradients<'_>,
 ) {
-    let (len, channels) = (extents.len(), extents.axis);
+    let (len, channels) = (norm.extents.len(), norm.extents.axis);
     assert_eq!((x.len(), dy.len(), dx.len()), (len, len, len), "lengths of x, dy and dx");
+    norm.affine.check(channels);
+    gradients.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
-    affine.iter().for_each(|affine| affine.check(channels));
-    gradients.iter().for_each(|gradients| gradients.check(channels));
     match device {
         Device::Cpu(cpu) => {
-            let inputs = cpu::Inputs {
-                statistics,
-                x: x.host(),
-                dy: dy.host(),
-                saved: saved.map(|saved| saved.host()),
-                after: Mapping { affine, relu },
-            };
-            cpu::backward(cpu, extents, &inputs, dx.host(), accumulate, gradients);
+            let saved = saved.map(|saved| saved.host());
+            cpu::backward(cpu, norm, [x.host(), dy.host()], saved, dx.host(), accumulate, gradients);
         }
-        Device::Cuda(cuda) => {
-            let inputs = cuda::Inputs { statistics, x, dy, saved, after: Mapping { affine, relu } };
-            cuda::backward(cuda, extents, &inputs, dx, accumulate, gradients);
-        }
+        Device::Cuda(cuda) => cuda::backward(cuda, norm, x, saved, dy, dx, accumulate, gradients),
     }
-}
-
-/// What becomes of the normalised values.
-#[derive(Clone, Copy)]
-struct Mapping<'a> {
-    affine: Option<Affine<'a>>,
-    relu: bool,
-}
-
-fn check_forward(extents: &AxisExtents, x: &View<'_>, affine: Option<&Affine<'_>>, y: &ViewMut<'_>) {
-    assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
-    affine.iter().for_each(|affine| affine.check(extents.axis));
 }

@@ -4,7 +4,10 @@ use super::*;
 use crate::testing::{
     FEW_ROUNDINGS, TestDevice, assert_same_bits, numeric_gradient, on_every_device, rectified, wide,
 };
-use tensor::testing::{assert_close, random};
+use tensor::{
+    Gradient,
+    testing::{assert_close, random},
+};
 
 const EPSILON: f32 = 1e-3;
 
@@ -81,12 +84,7 @@ on_every_device! {
         let (x, mean) = (random(e.len(), 1), random(5, 2));
         let variance: Vec<f32> = random(5, 3).iter().map(|v| v + 1.5).collect();
         for factor in [0.0, 2.5] {
-            let inputs = [&x[..], &mean, &variance, &[factor]];
-            let out = on.run(inputs, e.len() + 10, |device, [x, mean, variance, factor], out| {
-                let (y, saved) = out.split_at(e.len());
-                let running = Running { mean, variance, factor };
-                forward_inference(device, &e, EPSILON, x, None, false, running, y, saved);
-            });
+            let out = infer(on, &e, &x, None, false, [&mean, &variance], factor);
             let weight = if factor == 0.0 { 0.0 } else { 1.0 / f64::from(factor) };
             let scaled = |sums: &[f32]| wide(sums).iter().map(|sum| sum * weight).collect();
             let moments = [scaled(&mean), scaled(&variance)];
@@ -143,8 +141,9 @@ on_every_device! {
             let moments = moments(&e, &wide(&x));
             let saved = saved_of(&moments);
             let out = on.run([&x, &dy, &saved], e.len(), |device, [x, dy, saved], dx| {
-                let replace = Accumulate::Replace;
-                backward(device, &e, Statistics::Batch, x, saved, None, false, dy, dx, replace, None);
+                let norm = norm(&e, Statistics::Batch, Affine::default(), false);
+                let (replace, none) = (Accumulate::Replace, AffineGradients::default());
+                backward(device, &norm, x, saved, dy, dx, replace, none);
             });
             let expected = formula(&e, [&x, &dy], &moments, &vec![1.0; axis]);
             assert_close(&out, &expected[..e.len()], 1e-5, "dx");
@@ -188,15 +187,7 @@ on_every_device! {
             let e = AxisExtents { outer, axis, inner };
             let (x, mean, gamma) = (random(e.len(), 1), random(axis, 2), random(axis, 3));
             let variance: Vec<f32> = random(axis, 4).iter().map(|v| v + 1.5).collect();
-            let with = |relu: bool| {
-                let inputs = [&x[..], &mean, &variance, &[2.5], &gamma];
-                on.run(inputs, e.len() + 2 * axis, |device, [x, mean, variance, factor, gamma], out| {
-                    let (y, saved) = out.split_at(e.len());
-                    let affine = Affine { gamma, beta: None };
-                    let running = Running { mean, variance, factor };
-                    forward_inference(device, &e, EPSILON, x, Some(affine), relu, running, y, saved);
-                })
-            };
+            let with = |relu: bool| infer(on, &e, &x, Some(&gamma), relu, [&mean, &variance], 2.5);
             let (apart, fused) = (with(false), with(true));
             assert_same_bits(&fused[..e.len()], &rectified(&apart[..e.len()]));
             assert_same_bits(&fused[e.len()..], &apart[e.len()..]);
@@ -218,14 +209,48 @@ fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]
     let start = vec![2.0; e.len() + 4 * e.axis + 1];
     let [gamma, beta] = affine.unwrap_or([&[], &[]]);
     on.run_in_place([x, gamma, beta], &start, |device, [x, gamma, beta], out| {
-        let (y, rest) = out.split_at(e.len());
-        let (saved, rest) = rest.split_at(2 * e.axis);
-        let (mean, rest) = rest.split_at(e.axis);
-        let (variance, factor) = rest.split_at(e.axis);
-        let running = RunningMut { mean, variance, factor, moving_average_fraction: 0.9 };
-        let affine = affine.map(|_| Affine { gamma, beta: Some(beta) });
-        forward_training(device, e, EPSILON, x, affine, relu, y, saved, Some(running));
+        let affine = affine.map_or(Affine::default(), |_| Affine { gamma: Some(gamma), beta: Some(beta) });
+        run_forward(device, &norm(e, Statistics::Batch, affine, relu), x, out);
     })
+}
+
+/// `y` and what is saved, by running sums, which have to stay as they are.
+fn infer(
+    on: &TestDevice,
+    e: &AxisExtents,
+    x: &[f32],
+    gamma: Option<&[f32]>,
+    relu: bool,
+    [mean, variance]: [&[f32]; 2],
+    factor: f32,
+) -> Vec<f32> {
+    let unset = vec![f32::NAN; e.len() + 2 * e.axis];
+    let running = [mean, variance, &[factor]].concat();
+    let mut out = on.run_in_place(
+        [x, gamma.unwrap_or(&[])],
+        &[unset, running.clone()].concat(),
+        |device, [x, gammas], out| {
+            let affine = Affine { gamma: gamma.map(|_| gammas), beta: None };
+            run_forward(device, &norm(e, Statistics::Running, affine, relu), x, out);
+        },
+    );
+    assert_same_bits(&out.split_off(e.len() + 2 * e.axis), &running);
+    out
+}
+
+fn norm<'a>(e: &AxisExtents, statistics: Statistics, affine: Affine<'a>, relu: bool) -> BatchNorm<'a> {
+    BatchNorm { extents: *e, statistics, affine, relu }
+}
+
+/// Forward with `y`, what is saved and the running sums one after the other.
+fn run_forward(device: &Device, norm: &BatchNorm<'_>, x: View<'_>, out: ViewMut<'_>) {
+    let axis = norm.extents.axis;
+    let (y, rest) = out.split_at(norm.extents.len());
+    let (saved, rest) = rest.split_at(2 * axis);
+    let (mean, rest) = rest.split_at(axis);
+    let (variance, factor) = rest.split_at(axis);
+    let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
+    forward(device, norm, EPSILON, x, y, saved, Some(running));
 }
 
 /// What forward saves of a batch with these moments.
@@ -249,9 +274,10 @@ fn gradients(
         let [x, dy, saved, gamma, beta] = inputs;
         let (dx, rest) = out.split_at(e.len());
         let (dgamma, dbeta) = rest.split_at(e.axis);
-        let gradients = AffineGradients { dgamma, dbeta: Some(dbeta), accumulate };
-        let affine = Affine { gamma, beta: Some(beta) };
-        backward(device, e, statistics, x, saved, Some(affine), relu, dy, dx, accumulate, Some(gradients));
+        let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
+        let gradients = AffineGradients { gamma, beta };
+        backward(device, &norm(e, statistics, affine, relu), x, saved, dy, dx, accumulate, gradients);
     })
 }
 
@@ -272,9 +298,10 @@ fn backward_once(
         let (dgamma, dbeta) = rest.split_at(e.axis);
         let accumulate = Accumulate::Add;
         let has_affine = !gamma.is_empty();
-        let affine = has_affine.then_some(Affine { gamma, beta: Some(beta) });
-        let gradients = has_affine.then_some(AffineGradients { dgamma, dbeta: Some(dbeta), accumulate });
-        backward(device, e, statistics, x, saved, affine, relu, dy, dx, accumulate, gradients);
+        let [gamma, beta] = [gamma, beta].map(|view| has_affine.then_some(view));
+        let norm = norm(e, statistics, Affine { gamma, beta }, relu);
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| has_affine.then_some(Gradient { diff, accumulate }));
+        backward(device, &norm, x, saved, dy, dx, accumulate, AffineGradients { gamma, beta });
     })
 }
 

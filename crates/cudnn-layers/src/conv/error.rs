@@ -10,20 +10,12 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConvError {
-    /// The backend has no algorithm of this name.
-    #[error("{op} has no algorithm {algorithm} on this device")]
+    /// The backend has no such algorithm, or it does not apply to this geometry.
+    #[error("this device has no algorithm {algorithm} for {op} of {geometry:?}")]
     Unknown {
         /// The operation.
         op: ConvOp,
         /// The name asked for.
-        algorithm: String,
-    },
-    /// The algorithm does not apply to this geometry.
-    #[error("{algorithm} does not apply to {op} of {geometry:?}")]
-    Unsupported {
-        /// The operation.
-        op: ConvOp,
-        /// The algorithm.
         algorithm: String,
         /// The micro-batch's geometry.
         geometry: Box<ConvGeometry>,
@@ -50,7 +42,7 @@ pub enum ConvError {
         /// What the plan says.
         planned: Bytes,
     },
-    /// The geometry is none.
+    /// The extents do not make a convolution.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// cuDNN failed in one algorithm.

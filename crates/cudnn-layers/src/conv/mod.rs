@@ -7,27 +7,31 @@
 //! | [`ConvOp::BackwardFilter`] | `x` | `dy` | `dw: k, c/groups, r, s` |
 //!
 //! with `y[n][k][p][q] = sum over c, r, s of x[n][c][p*stride + r*dilation - pad][q*stride + s*dilation - pad] * w[k][c][r][s]`.
-//! Algorithms differ in speed, in the workspace they need and in rounding error, and say all three honestly.
+//! Algorithms differ in speed, in the workspace they need and in rounding error; a [`Convolver`] states all three. The
+//! processor's are in `cpu`, those of cuDNN in `cuda`; [`run`] divides a mini-batch among them, [`profile`] times them, and
+//! [`verify`] compares them with the definition.
 
-mod bench;
-pub mod cpu;
-pub mod cuda;
+mod convolver;
+pub(crate) mod cpu;
+pub(crate) mod cuda;
 mod error;
 pub(crate) mod operands;
 pub mod parallel;
 pub mod profile;
-pub mod reference;
 pub mod run;
+mod shape;
 #[cfg(test)]
 mod tests;
 pub mod verify;
 
+pub use convolver::{ConvBackend, Convolver};
 pub use error::ConvError;
 pub use operands::operand_lens;
 pub use parallel::ParallelProfiler;
 pub use planner::ConvOp;
-pub use profile::{CpuProfiler, ProfileOptions, profiler};
+pub use profile::{ProfileOptions, profiler};
 pub use run::Runner;
+pub use shape::{geometry, kernel_id};
 
 /// Names the CPU kernels of this build: other sources, another compiler or other optimisation have another name. What was
 /// measured of one must not be taken for another's.

@@ -1,37 +1,19 @@
 //! Copies on the CPU.
 
-use super::Columns;
+use super::Rows;
 use crate::cpu_loops::{for_each_element_run, for_each_run, items_per_task};
 use tensor::{Accumulate, Cpu};
 
-pub(super) fn copy(cpu: &Cpu, x: &[f32], y: &mut [f32], accumulate: Accumulate) {
-    for_each_element_run(
-        cpu,
-        [y],
-        #[inline(always)]
-        |range, [y]| transfer(&x[range], y, accumulate),
-    );
-}
-
-#[inline(always)]
-fn transfer(x: &[f32], y: &mut [f32], accumulate: Accumulate) {
-    match accumulate {
-        Accumulate::Replace => y.copy_from_slice(x),
-        Accumulate::Add => y.iter_mut().zip(x).for_each(|(y, &x)| *y += x),
+pub(super) fn copy_rows(cpu: &Cpu, rows: &Rows, x: &[f32], y: &mut [f32], accumulate: Accumulate) {
+    let &Rows { rows, width, strides: [x_stride, y_stride], offsets: [x_offset, y_offset] } = rows;
+    if [x_stride, y_stride] == [width; 2] {
+        return for_each_element_run(
+            cpu,
+            [y],
+            #[inline(always)]
+            |range, [y]| copy(&x[range], y, accumulate),
+        );
     }
-}
-
-pub(super) fn fill(cpu: &Cpu, value: f32, y: &mut [f32]) {
-    for_each_element_run(
-        cpu,
-        [y],
-        #[inline(always)]
-        |_, [y]| y.fill(value),
-    );
-}
-
-pub(super) fn into_columns(cpu: &Cpu, columns: &Columns, x: &[f32], y: &mut [f32]) {
-    let &Columns { rows, stride, offset, width } = columns;
     for_each_run(
         cpu,
         rows,
@@ -39,29 +21,18 @@ pub(super) fn into_columns(cpu: &Cpu, columns: &Columns, x: &[f32], y: &mut [f32
         [y],
         #[inline(always)]
         |range, [y]| {
-            for (row, y) in range.zip(y.chunks_exact_mut(stride)) {
-                y[offset..offset + width].copy_from_slice(&x[row * width..(row + 1) * width]);
+            let x = &x[range.start * x_stride..];
+            for (x, y) in x.chunks_exact(x_stride).zip(y.chunks_exact_mut(y_stride)) {
+                copy(&x[x_offset..][..width], &mut y[y_offset..][..width], accumulate);
             }
         },
     );
 }
 
-pub(super) fn from_columns(cpu: &Cpu, columns: &Columns, dy: &[f32], dx: &mut [f32], accumulate: Accumulate) {
-    let &Columns { rows, stride, offset, width } = columns;
-    if width == 0 {
-        return;
+#[inline(always)]
+fn copy(x: &[f32], y: &mut [f32], accumulate: Accumulate) {
+    match accumulate {
+        Accumulate::Replace => y.copy_from_slice(x),
+        Accumulate::Add => y.iter_mut().zip(x).for_each(|(y, &x)| *y += x),
     }
-    for_each_run(
-        cpu,
-        rows,
-        items_per_task(width),
-        [dx],
-        #[inline(always)]
-        |range, [dx]| {
-            for (row, dx) in range.zip(dx.chunks_exact_mut(width)) {
-                let start = row * stride + offset;
-                transfer(&dy[start..start + width], dx, accumulate);
-            }
-        },
-    );
 }

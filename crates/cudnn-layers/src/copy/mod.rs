@@ -1,4 +1,4 @@
-//! Copying, adding, filling, and the strided copies behind Concat, Slice and Split.
+//! Copying, adding, and the strided copies behind Concat, Slice and Split.
 
 mod cpu;
 mod cuda;
@@ -23,12 +23,9 @@ pub struct Columns {
 
 impl Columns {
     fn check(&self, block: usize, matrix: usize) {
-        assert!(self.offset + self.width <= self.stride, "{self:?} do not fit the matrix");
-        assert_eq!(
-            (block, matrix),
-            (self.rows * self.width, self.rows * self.stride),
-            "lengths of block and matrix"
-        );
+        let &Self { rows, stride, offset, width } = self;
+        assert!(offset + width <= stride, "{self:?} do not fit the matrix");
+        assert_eq!((block, matrix), (rows * width, rows * stride), "lengths of block and matrix");
     }
 }
 
@@ -36,32 +33,21 @@ impl Columns {
 ///
 /// # Panics
 /// If lengths differ.
-pub fn copy(device: &Device, x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
+pub fn copy(device: &Device, x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate) {
     assert_eq!(x.len(), y.len(), "a copy has the length of its source");
-    match device {
-        Device::Cpu(cpu) => cpu::copy(cpu, x.host(), y.host(), accumulate),
-        Device::Cuda(cuda) => cuda::copy(cuda, x, y, accumulate),
-    }
-}
-
-/// Every element of `y` becomes `value`.
-pub fn fill(device: &Device, value: f32, mut y: ViewMut<'_>) {
-    match device {
-        Device::Cpu(cpu) => cpu::fill(cpu, value, y.host()),
-        Device::Cuda(cuda) => cuda::fill(cuda, value, y),
-    }
+    let len = x.len();
+    copy_rows(device, &Rows { rows: 1, width: len, strides: [len; 2], offsets: [0; 2] }, x, y, accumulate);
 }
 
 /// Writes `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward).
 ///
 /// # Panics
 /// If a length does not match `columns`.
-pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, mut y: ViewMut<'_>) {
+pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: ViewMut<'_>) {
     columns.check(x.len(), y.len());
-    match device {
-        Device::Cpu(cpu) => cpu::into_columns(cpu, columns, x.host(), y.host()),
-        Device::Cuda(cuda) => cuda::into_columns(cuda, columns, x, y),
-    }
+    let &Columns { rows, stride, offset, width } = columns;
+    let rows = Rows { rows, width, strides: [width, stride], offsets: [0, offset] };
+    copy_rows(device, &rows, x, y, Accumulate::Replace);
 }
 
 /// Reads (or adds) a block of columns of `dy` into the dense rows `dx` (Concat backward, Slice forward).
@@ -72,12 +58,29 @@ pub fn from_columns(
     device: &Device,
     columns: &Columns,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     columns.check(dx.len(), dy.len());
+    let &Columns { rows, stride, offset, width } = columns;
+    let rows = Rows { rows, width, strides: [stride, width], offsets: [offset, 0] };
+    copy_rows(device, &rows, dy, dx, accumulate);
+}
+
+/// Rows of `width` elements, and how they lie in the source and in the destination.
+struct Rows {
+    rows: usize,
+    width: usize,
+    strides: [usize; 2],
+    offsets: [usize; 2],
+}
+
+fn copy_rows(device: &Device, rows: &Rows, x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
+    if rows.rows * rows.width == 0 {
+        return;
+    }
     match device {
-        Device::Cpu(cpu) => cpu::from_columns(cpu, columns, dy.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::from_columns(cuda, columns, dy, dx, accumulate),
+        Device::Cpu(cpu) => cpu::copy_rows(cpu, rows, x.host(), y.host(), accumulate),
+        Device::Cuda(cuda) => cuda::copy_rows(cuda, rows, x, y, accumulate),
     }
 }

@@ -1,8 +1,9 @@
 //! Calls of cuDNN, each with its status turned into an error that names the call.
 
 use super::{CudnnError, CudnnVersion};
+use crate::status_call::status_name;
 use cudarc::cudnn::sys;
-use std::ffi::{CStr, c_char, c_uint};
+use std::ffi::{CStr, c_uint, c_void};
 
 /// `call!(function(arguments))`: a function of cuDNN, with its obligations; the library is known to be there.
 macro_rules! call {
@@ -23,16 +24,11 @@ pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<(), Cu
     }
 }
 
-/// cuDNN's name for a status, one that is newer than this program included.
 fn name(status: c_uint) -> String {
-    // SAFETY: the library is there, for it has just returned the status; the function's parameter is an enum of C, which is
-    // passed as an integer is. It returns a text that lives as long as the library, for any value.
-    unsafe {
-        match sys::culib().get::<unsafe extern "C" fn(c_uint) -> *const c_char>(b"cudnnGetErrorString\0") {
-            Ok(name) => CStr::from_ptr(name(status)).to_string_lossy().into_owned(),
-            Err(_) => format!("status {status}"),
-        }
-    }
+    // SAFETY: the library is there, for it has just returned the status.
+    let function = unsafe { sys::culib().get::<*const c_void>(b"cudnnGetErrorString\0") };
+    // SAFETY: this is what the function is.
+    unsafe { status_name(function.ok().map(|symbol| *symbol), status) }
 }
 
 /// What cuDNN says of the last failure on this thread, in parentheses.

@@ -7,7 +7,11 @@ use super::{
 use crate::conv::operands::operand_lens;
 use cudarc::cudnn::sys;
 use planner::ConvOp;
-use std::ffi::c_void;
+use std::{
+    ffi::c_void,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 use tensor::{
     Accumulate, View, ViewMut,
     cuda::{Cuda, Library, Stream},
@@ -16,115 +20,88 @@ use tensor::{
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
 const OLDEST: CudnnVersion = CudnnVersion(90_000);
 
-/// cuDNN on one GPU, working in one stream.
-#[derive(Debug)]
-pub struct Cudnn {
-    handle: sys::cudnnHandle_t,
-    stream: Stream,
-    /// Whether the handle ends with this value.
-    owned: bool,
+/// A handle of cuDNN, ours or somebody else's. Clones share it and take turns.
+#[derive(Clone)]
+pub struct Cudnn(Arc<Handle>);
+
+struct Handle {
+    raw: Mutex<RawHandle>,
+    /// Of our own handle: where it works.
+    stream: Option<Stream>,
 }
 
-/// Calls the function of the three that belongs to the operation of `$algorithm`. `$first` and `$second` are the descriptors
-/// of what goes in, in cuDNN's order (backward data has the filter first), `$out` is that of what comes out.
-macro_rules! call_for_operation {
-    (
-        $algorithm:expr, $descriptors:expr, [$forward:ident, $data:ident, $filter:ident],
-        |$first:ident, $second:ident, $out:ident, $convolution:ident, $raw:ident| ($($argument:expr),* $(,)?)
-    ) => {{
-        let ConvDescriptors { x, w, y, convolution, .. } = $descriptors;
-        let (x, w, y, $convolution) = (x.raw(), w.raw(), y.raw(), convolution.raw());
-        match $algorithm {
-            RawAlgorithm::Forward($raw) => {
-                let ($first, $second, $out) = (x, w, y);
-                call!($forward($($argument),*))
-            }
-            RawAlgorithm::BackwardData($raw) => {
-                let ($first, $second, $out) = (w, y, x);
-                call!($data($($argument),*))
-            }
-            RawAlgorithm::BackwardFilter($raw) => {
-                let ($first, $second, $out) = (x, y, w);
-                call!($filter($($argument),*))
-            }
-        }
-    }};
-}
+struct RawHandle(sys::cudnnHandle_t);
+
+// SAFETY: cuDNN lets any thread use a handle, one at a time.
+unsafe impl Send for RawHandle {}
 
 impl Cudnn {
-    fn start(stream: &Stream) -> Result<Self, CudnnError> {
-        stream.bind()?;
-        let found = version();
-        if found < OLDEST {
-            return Err(CudnnError::TooOld { found, needed: OLDEST });
-        }
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the address of a handle is written to.
-        unsafe { call!(cudnnCreate(&mut handle)) }?;
-        let cudnn = Self { handle, stream: stream.clone(), owned: true };
-        // SAFETY: the handle was just made; the stream lives as long as `cudnn.stream`, and the handle is destroyed before.
-        unsafe { call!(cudnnSetStream(handle, stream.raw().cast())) }?;
-        Ok(cudnn)
+    /// The handle of a device, which works in its stream.
+    ///
+    /// # Errors
+    /// cuDNN is too old, or does not work with this driver or GPU.
+    pub fn of(cuda: &Cuda) -> Result<Self, CudnnError> {
+        cuda.with_library(|cudnn: &mut Self| Ok(cudnn.clone()))
     }
 
-    /// Somebody else's handle, which stays theirs.
+    /// Somebody else's handle, which stays theirs. It works in the stream that they give it, on the GPU that the calling
+    /// threads have selected.
     ///
     /// # Safety
-    /// `handle` is one of cuDNN's (9.0 or newer), works in `stream`, outlives the result, and is not used by anyone else while
-    /// a call of the result is under way.
-    pub unsafe fn borrow(handle: *mut c_void, stream: &Stream) -> Self {
-        Self { handle: handle.cast(), stream: stream.clone(), owned: false }
+    /// `handle` is one of cuDNN's (9.0 or newer), outlives the result and its clones, and is not used by anyone else while
+    /// one of them is used.
+    pub unsafe fn borrow(handle: *mut c_void) -> Self {
+        Self::new(handle.cast(), None)
     }
 
-    /// The stream it works in.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
+    fn new(handle: sys::cudnnHandle_t, stream: Option<Stream>) -> Self {
+        Self(Arc::new(Handle { raw: Mutex::new(RawHandle(handle)), stream }))
     }
 
-    /// The library's version.
-    pub fn version(&self) -> CudnnVersion {
-        version()
+    /// Calls the library with the handle, on the handle's GPU.
+    fn with<R>(
+        &self,
+        work: impl FnOnce(sys::cudnnHandle_t) -> Result<R, CudnnError>,
+    ) -> Result<R, CudnnError> {
+        if let Some(stream) = &self.0.stream {
+            stream.bind()?;
+        }
+        let raw = self.0.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        work(raw.0)
     }
 
     /// Bytes of workspace that `algorithm` needs for the convolution that `descriptors` describe.
     pub(crate) fn workspace_bytes(
         &self,
-        algorithm: RawAlgorithm,
+        algorithm: LegacyAlgorithm,
         descriptors: &ConvDescriptors,
     ) -> Result<usize, CudnnError> {
-        self.stream.bind()?;
-        let mut bytes = 0;
-        // SAFETY: handle and descriptors are alive as `self` and `descriptors` are, and set; a size is written to.
-        let asked = unsafe {
-            call_for_operation!(
-                algorithm,
-                descriptors,
-                [
-                    cudnnGetConvolutionForwardWorkspaceSize,
-                    cudnnGetConvolutionBackwardDataWorkspaceSize,
-                    cudnnGetConvolutionBackwardFilterWorkspaceSize
-                ],
-                |first, second, out, convolution, raw| (
-                    self.handle,
-                    first,
-                    second,
-                    convolution,
-                    out,
-                    raw,
-                    &mut bytes
-                )
-            )
+        let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
+        let (x, w, y, c, mut bytes) = (x.raw(), w.raw(), y.raw(), convolution.raw(), 0);
+        // SAFETY: the handle is alive during the call, the descriptors as `descriptors` is, and set; a size is written to.
+        let asked = |h| unsafe {
+            match algorithm {
+                LegacyAlgorithm::Forward(raw) => {
+                    call!(cudnnGetConvolutionForwardWorkspaceSize(h, x, w, c, y, raw, &mut bytes))
+                }
+                LegacyAlgorithm::BackwardData(raw) => {
+                    call!(cudnnGetConvolutionBackwardDataWorkspaceSize(h, w, y, c, x, raw, &mut bytes))
+                }
+                LegacyAlgorithm::BackwardFilter(raw) => {
+                    call!(cudnnGetConvolutionBackwardFilterWorkspaceSize(h, x, y, c, w, raw, &mut bytes))
+                }
+            }
         };
-        asked.map(|()| bytes)
+        self.with(asked).map(|()| bytes)
     }
 
-    /// Asks for one convolution, and does not wait for it. Operands as in the table of [`crate::conv`].
+    /// Launches one convolution, and does not wait for it. Operands as in the table of [`crate::conv`].
     ///
     /// # Panics
     /// If an operand has another length than the descriptors say.
     pub(crate) fn convolve(
         &self,
-        algorithm: RawAlgorithm,
+        algorithm: LegacyAlgorithm,
         descriptors: &ConvDescriptors,
         [a, b]: [View<'_>; 2],
         mut out: ViewMut<'_>,
@@ -138,56 +115,67 @@ impl Cudnn {
             Accumulate::Replace => (&raw const ZERO).cast(),
             Accumulate::Add => one,
         };
-        let (a, b) = (a.address::<f32>() as *const c_void, b.address::<f32>() as *const c_void);
-        let (a, b) = if algorithm.op() == ConvOp::BackwardData { (b, a) } else { (a, b) };
-        let to = out.address::<f32>() as *mut c_void;
-        let (scratch, bytes) = (workspace.address::<u8>() as *mut c_void, workspace.len());
+        let [a, b] = [a, b].map(|operand| operand.address::<f32>() as *const c_void);
+        let out = out.address::<f32>() as *mut c_void;
+        let (scratch, len) = (workspace.address::<u8>() as *mut c_void, workspace.len());
+        let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
+        let (x, w, y, c) = (x.raw(), w.raw(), y.raw(), convolution.raw());
         // SAFETY: handle and descriptors are alive and set. The operands are device memory of the lengths that the
         // descriptors say (asserted above), `out` and `workspace` exclusively ours; cuDNN checks the workspace's size. The
         // work goes to the stream through which all else on this memory goes, so it needs no waiting.
-        unsafe {
-            call_for_operation!(
-                algorithm,
-                descriptors,
-                [cudnnConvolutionForward, cudnnConvolutionBackwardData, cudnnConvolutionBackwardFilter],
-                |first, second, out, convolution, raw| (
-                    self.handle,
-                    one,
-                    first,
-                    a,
-                    second,
-                    b,
-                    convolution,
-                    raw,
-                    scratch,
-                    bytes,
-                    beta,
-                    out,
-                    to
-                )
-            )
-        }
+        self.with(|h| unsafe {
+            match algorithm {
+                LegacyAlgorithm::Forward(raw) => {
+                    call!(cudnnConvolutionForward(h, one, x, a, w, b, c, raw, scratch, len, beta, y, out))
+                }
+                // Here cuDNN has the filter first.
+                LegacyAlgorithm::BackwardData(raw) => {
+                    call!(cudnnConvolutionBackwardData(
+                        h, one, w, b, y, a, c, raw, scratch, len, beta, x, out
+                    ))
+                }
+                LegacyAlgorithm::BackwardFilter(raw) => {
+                    call!(cudnnConvolutionBackwardFilter(
+                        h, one, x, a, y, b, c, raw, scratch, len, beta, w, out
+                    ))
+                }
+            }
+        })
     }
 }
 
 impl Library for Cudnn {
     type Error = CudnnError;
 
-    /// Starts cuDNN. Fails if it is too old, or does not work with this driver or GPU.
     fn new(stream: &Stream) -> Result<Self, CudnnError> {
-        Self::start(stream)
+        stream.bind()?;
+        let found = version();
+        if found < OLDEST {
+            return Err(CudnnError::TooOld { found, needed: OLDEST });
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the address of a handle is written to.
+        unsafe { call!(cudnnCreate(&mut handle)) }?;
+        let cudnn = Self::new(handle, Some(stream.clone()));
+        // SAFETY: the handle was just made; it is destroyed before its stream, which it keeps.
+        unsafe { call!(cudnnSetStream(handle, stream.raw().cast())) }?;
+        Ok(cudnn)
     }
 }
 
-// SAFETY: cuDNN lets any thread use a handle, one at a time; there is one `Cudnn` per handle, and it is not `Sync`.
-unsafe impl Send for Cudnn {}
-
-impl Drop for Cudnn {
+impl Drop for Handle {
     fn drop(&mut self) {
-        if self.owned && self.stream.bind().is_ok() {
+        if self.stream.as_ref().is_some_and(|stream| stream.bind().is_ok()) {
+            let RawHandle(handle) = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
-            let _ = unsafe { call!(cudnnDestroy(self.handle)) };
+            let _ = unsafe { call!(cudnnDestroy(*handle)) };
         }
+    }
+}
+
+impl fmt::Debug for Cudnn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cudnn({})", version())
     }
 }
 
@@ -199,20 +187,20 @@ pub fn versions(cuda: &Cuda) -> String {
 static ONE: f32 = 1.0;
 static ZERO: f32 = 0.0;
 
-/// An algorithm of cuDNN's, which belongs to one operation.
+/// An algorithm of cuDNN's legacy API, which belongs to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RawAlgorithm {
+pub(crate) enum LegacyAlgorithm {
     Forward(sys::cudnnConvolutionFwdAlgo_t),
     BackwardData(sys::cudnnConvolutionBwdDataAlgo_t),
     BackwardFilter(sys::cudnnConvolutionBwdFilterAlgo_t),
 }
 
-impl RawAlgorithm {
+impl LegacyAlgorithm {
     pub(crate) const fn op(self) -> ConvOp {
         match self {
-            RawAlgorithm::Forward(_) => ConvOp::Forward,
-            RawAlgorithm::BackwardData(_) => ConvOp::BackwardData,
-            RawAlgorithm::BackwardFilter(_) => ConvOp::BackwardFilter,
+            Self::Forward(_) => ConvOp::Forward,
+            Self::BackwardData(_) => ConvOp::BackwardData,
+            Self::BackwardFilter(_) => ConvOp::BackwardFilter,
         }
     }
 }

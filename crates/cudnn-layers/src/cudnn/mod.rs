@@ -12,5 +12,5 @@ mod handle;
 
 pub(crate) use descriptor::ConvDescriptors;
 pub use error::{CudnnError, CudnnVersion};
-pub(crate) use handle::RawAlgorithm;
+pub(crate) use handle::LegacyAlgorithm;
 pub use handle::{Cudnn, versions};

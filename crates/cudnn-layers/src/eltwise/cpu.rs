@@ -1,64 +1,59 @@
-//! Element-wise operations on the CPU. A task holds its part of the output in cache while it goes through the inputs.
+//! Element-wise operations on the CPU.
 
+use super::Combination;
 use crate::cpu_loops::{for_each_element_run, put, rectified};
 use tensor::{Accumulate, Cpu};
 
-pub(super) fn sum(cpu: &Cpu, inputs: &[&[f32]], coefficients: &[f32], relu: bool, y: &mut [f32]) {
+/// Elements that stay in the first-level cache while the inputs are gone through.
+const BLOCK: usize = 2048;
+
+pub(super) fn forward(cpu: &Cpu, combination: Combination<'_>, inputs: &[&[f32]], relu: bool, y: &mut [f32]) {
+    match combination {
+        Combination::Sum(coefficients) => fold(
+            cpu,
+            inputs,
+            relu,
+            y,
+            #[inline(always)]
+            |index, sum, x| {
+                let term = coefficients[index] * x;
+                if index == 0 { term } else { sum + term }
+            },
+        ),
+        Combination::Product => fold(
+            cpu,
+            inputs,
+            relu,
+            y,
+            #[inline(always)]
+            |index, product, x| if index == 0 { x } else { product * x },
+        ),
+        Combination::Maximum => fold(
+            cpu,
+            inputs,
+            relu,
+            y,
+            #[inline(always)]
+            |index, best, x| if index == 0 || wins(index, x, best) { x } else { best },
+        ),
+    }
+}
+
+/// `y = op(.. op(1, op(0, _, x[0]), x[1]) .., x[last])`; `op` also gets the index of its last argument.
+fn fold(cpu: &Cpu, inputs: &[&[f32]], relu: bool, y: &mut [f32], op: impl Fn(usize, f32, f32) -> f32 + Sync) {
     for_each_element_run(
         cpu,
         [y],
         #[inline(always)]
         |range, [y]| {
-            let input = |index: usize| &inputs[index][range.clone()];
-            let relu_after = |count: usize| relu && count == inputs.len();
-            let first = if let ([_, _, ..], &[a, b, ..]) = (inputs, coefficients) {
-                let both = input(0).iter().zip(input(1));
-                let relu = relu_after(2);
-                for (y, (&left, &right)) in y.iter_mut().zip(both) {
-                    *y = rectified(relu, a * left + b * right);
+            for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
+                for (index, input) in inputs.iter().enumerate() {
+                    let relu = relu && index + 1 == inputs.len();
+                    let elements = y.iter_mut().zip(&input[start..]);
+                    elements.for_each(|(y, &x)| *y = rectified(relu, op(index, *y, x)));
                 }
-                2
-            } else {
-                let relu = relu_after(1);
-                y.iter_mut().zip(input(0)).for_each(|(y, &x)| *y = rectified(relu, coefficients[0] * x));
-                1
-            };
-            for (index, &coefficient) in coefficients.iter().enumerate().skip(first) {
-                let relu = relu_after(index + 1);
-                y.iter_mut().zip(input(index)).for_each(|(y, &x)| *y = rectified(relu, *y + coefficient * x));
             }
         },
-    );
-}
-
-pub(super) fn backward_sum(cpu: &Cpu, coefficient: f32, dy: &[f32], dx: &mut [f32], accumulate: Accumulate) {
-    for_each_element_run(
-        cpu,
-        [dx],
-        #[inline(always)]
-        |range, [dx]| {
-            dx.iter_mut().zip(&dy[range]).for_each(|(dx, &dy)| put(accumulate, dx, coefficient * dy));
-        },
-    );
-}
-
-pub(super) fn product(cpu: &Cpu, inputs: &[&[f32]], y: &mut [f32]) {
-    fold(
-        cpu,
-        inputs,
-        y,
-        #[inline(always)]
-        |_, y, x| y * x,
-    );
-}
-
-pub(super) fn maximum(cpu: &Cpu, inputs: &[&[f32]], y: &mut [f32]) {
-    fold(
-        cpu,
-        inputs,
-        y,
-        #[inline(always)]
-        |index, best, x| if wins(index, x, best) { x } else { best },
     );
 }
 
@@ -68,24 +63,9 @@ fn wins(index: usize, x: f32, best: f32) -> bool {
     if index == 1 { x >= best || x.is_nan() } else { x > best }
 }
 
-/// `y = op(.. op(1, x[0], x[1]) .., x[last])`; `op` also gets the index of its last argument.
-fn fold(cpu: &Cpu, inputs: &[&[f32]], y: &mut [f32], op: impl Fn(usize, f32, f32) -> f32 + Sync) {
-    for_each_element_run(
-        cpu,
-        [y],
-        #[inline(always)]
-        |range, [y]| {
-            y.copy_from_slice(&inputs[0][range.clone()]);
-            for (index, input) in inputs.iter().enumerate().skip(1) {
-                let input = &input[range.clone()];
-                y.iter_mut().zip(input).for_each(|(y, &x)| *y = op(index, *y, x));
-            }
-        },
-    );
-}
-
-pub(super) fn backward_product(
+pub(super) fn backward(
     cpu: &Cpu,
+    combination: Combination<'_>,
     inputs: &[&[f32]],
     index: usize,
     dy: &[f32],
@@ -97,37 +77,25 @@ pub(super) fn backward_product(
         [dx],
         #[inline(always)]
         |range, [dx]| {
-            for (i, dx) in range.zip(dx) {
-                let others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
-                put(accumulate, dx, others.fold(dy[i], |product, (_, input)| product * input[i]));
+            let dx = dx.iter_mut().zip(&dy[range.clone()]);
+            match combination {
+                Combination::Sum(a) => dx.for_each(|(dx, &dy)| put(accumulate, dx, a[index] * dy)),
+                Combination::Product => dx.zip(range).for_each(|((dx, &dy), i)| {
+                    let others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
+                    put(accumulate, dx, others.fold(dy, |product, (_, input)| product * input[i]));
+                }),
+                Combination::Maximum => dx.zip(range).for_each(|((dx, &dy), i)| {
+                    put(accumulate, dx, if winner(inputs, i) == index { dy } else { 0.0 });
+                }),
             }
         },
     );
 }
 
-pub(super) fn backward_maximum(
-    cpu: &Cpu,
-    inputs: &[&[f32]],
-    index: usize,
-    dy: &[f32],
-    dx: &mut [f32],
-    accumulate: Accumulate,
-) {
-    for_each_element_run(
-        cpu,
-        [dx],
-        #[inline(always)]
-        |range, [dx]| {
-            for (i, dx) in range.zip(dx) {
-                let mut winner = (0, inputs[0][i]);
-                for (other, input) in inputs.iter().enumerate().skip(1) {
-                    let x = input[i];
-                    if wins(other, x, winner.1) {
-                        winner = (other, x);
-                    }
-                }
-                put(accumulate, dx, if winner.0 == index { dy[i] } else { 0.0 });
-            }
-        },
-    );
+/// The input with the maximum at place `i`.
+#[inline(always)]
+fn winner(inputs: &[&[f32]], i: usize) -> usize {
+    let others = inputs.iter().enumerate().skip(1);
+    let first = (0, inputs[0][i]);
+    others.fold(first, |best, (index, x)| if wins(index, x[i], best.1) { (index, x[i]) } else { best }).0
 }

@@ -27,51 +27,46 @@ extern "C" __global__ void sum(const __grid_constant__ Inputs inputs, float* y, 
     });
 }
 
+/// `start` times the product of all inputs at `i` but that numbered `index`.
+__device__ __forceinline__ float others(const Inputs& inputs, u32 index, float start, u64 i) {
+    float product = start;
+    for (u32 j = 0; j < inputs.count; j++) {
+        if (j != index) product *= inputs.at[j][i];
+    }
+    return product;
+}
+
 extern "C" __global__ void product(const __grid_constant__ Inputs inputs, float* y, u64 len) {
-    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
-        float product = in[0];
-        for (u32 j = 1; j < inputs.count; j++) product *= inputs.at[j][i];
-        return product;
-    });
+    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) { return others(inputs, 0, in[0], i); });
 }
 
 extern "C" __global__ void product_backward(const __grid_constant__ Inputs inputs, u32 index, const float* dy, float* dx,
                                             int add, u64 len) {
-    map({dy}, dx, add, len, [&](const float (&in)[1], u64 i) {
-        float product = in[0];
-        for (u32 j = 0; j < inputs.count; j++) {
-            if (j != index) product *= inputs.at[j][i];
-        }
-        return product;
-    });
+    map({dy}, dx, add, len, [&](const float (&in)[1], u64 i) { return others(inputs, index, in[0], i); });
 }
 
-/// Whether input `j` with value `x` beats the best of those before it: of two equal first inputs the second wins.
-__device__ __forceinline__ bool wins(u32 j, float x, float best) { return j == 1 ? x >= best || x != x : x > best; }
+struct Best {
+    float value;
+    u32 index;
+};
+
+/// The largest input at `i`, of which the first is given: of two equal first inputs the second wins.
+__device__ __forceinline__ Best largest(const Inputs& inputs, float first, u64 i) {
+    Best best = {first, 0};
+    for (u32 j = 1; j < inputs.count; j++) {
+        float x = inputs.at[j][i];
+        if (j == 1 ? x >= best.value || x != x : x > best.value) best = {x, j};
+    }
+    return best;
+}
 
 extern "C" __global__ void maximum(const __grid_constant__ Inputs inputs, float* y, u64 len) {
-    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
-        float best = in[0];
-        for (u32 j = 1; j < inputs.count; j++) {
-            float x = inputs.at[j][i];
-            if (wins(j, x, best)) best = x;
-        }
-        return best;
-    });
+    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) { return largest(inputs, in[0], i).value; });
 }
 
 extern "C" __global__ void maximum_backward(const __grid_constant__ Inputs inputs, u32 index, const float* dy, float* dx,
                                             int add, u64 len) {
     map({inputs.at[0], dy}, dx, add, len, [&](const float (&in)[2], u64 i) {
-        float best = in[0];
-        u32 winner = 0;
-        for (u32 j = 1; j < inputs.count; j++) {
-            float x = inputs.at[j][i];
-            if (wins(j, x, best)) {
-                best = x;
-                winner = j;
-            }
-        }
-        return winner == index ? in[1] : 0.0f;
+        return largest(inputs, in[0], i).index == index ? in[1] : 0.0f;
     });
 }

@@ -19,104 +19,68 @@ mod tests;
 
 use tensor::{Accumulate, Device, View, ViewMut};
 
-/// `y = sum of coefficients[j] * inputs[j]`; with `relu`, the sum is rectified on the way.
-///
-/// # Panics
-/// If there is no input, the numbers of inputs and coefficients differ, or lengths differ.
-pub fn sum(device: &Device, inputs: &[View<'_>], coefficients: &[f32], relu: bool, mut y: ViewMut<'_>) {
-    check(inputs, y.len());
-    assert_eq!(inputs.len(), coefficients.len(), "one coefficient per input");
-    match device {
-        Device::Cpu(cpu) => cpu::sum(cpu, &host(inputs), coefficients, relu, y.host()),
-        Device::Cuda(cuda) => cuda::sum(cuda, inputs, coefficients, relu, y),
-    }
+/// What the elements at one place are combined by.
+#[derive(Clone, Copy, Debug)]
+pub enum Combination<'a> {
+    /// Their sum with these coefficients, one for each input.
+    Sum(&'a [f32]),
+    /// Their product.
+    Product,
+    /// The largest.
+    Maximum,
 }
 
-/// `dx (+)= coefficient * dy`.
+/// `y =` the combination of `inputs`; with `relu`, rectified on the way.
 ///
 /// # Panics
-/// If lengths differ.
-pub fn backward_sum(
+/// If there is no input, the numbers of inputs and coefficients differ, or lengths differ; if there is a ReLU after
+/// something else than a sum.
+pub fn forward(
     device: &Device,
-    coefficient: f32,
-    dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    combination: Combination<'_>,
+    inputs: &[View<'_>],
+    relu: bool,
+    mut y: ViewMut<'_>,
 ) {
-    check(&[dy], dx.len());
-    match device {
-        Device::Cpu(cpu) => cpu::backward_sum(cpu, coefficient, dy.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward_sum(cuda, coefficient, dy, dx, accumulate),
-    }
-}
-
-/// `y = product of inputs`.
-///
-/// # Panics
-/// If there is no input or lengths differ.
-pub fn product(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
+    assert!(!inputs.is_empty(), "an element-wise operation has inputs");
     check(inputs, y.len());
+    match combination {
+        Combination::Sum(a) => assert_eq!(inputs.len(), a.len(), "one coefficient per input"),
+        Combination::Product | Combination::Maximum => assert!(!relu, "a ReLU is fused with a sum only"),
+    }
     match device {
-        Device::Cpu(cpu) => cpu::product(cpu, &host(inputs), y.host()),
-        Device::Cuda(cuda) => cuda::product(cuda, inputs, y),
+        Device::Cpu(cpu) => cpu::forward(cpu, combination, &host(inputs), relu, y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, combination, inputs, relu, y),
     }
 }
 
-/// `dx (+)= dy * product of all inputs but the one numbered `index`.
+/// `dx (+)=` the gradient with respect to the input numbered `index`. A sum's does not look at `inputs`.
 ///
 /// # Panics
 /// If there is no such input or lengths differ.
-pub fn backward_product(
+pub fn backward(
     device: &Device,
+    combination: Combination<'_>,
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    check(inputs, dx.len());
     check(&[dy], dx.len());
-    assert!(index < inputs.len(), "input {index} of {}", inputs.len());
+    let count = match combination {
+        Combination::Sum(coefficients) => coefficients.len(),
+        Combination::Product | Combination::Maximum => {
+            check(inputs, dx.len());
+            inputs.len()
+        }
+    };
+    assert!(index < count, "input {index} of {count}");
     match device {
         Device::Cpu(cpu) => {
-            cpu::backward_product(cpu, &host(inputs), index, dy.host(), dx.host(), accumulate)
+            cpu::backward(cpu, combination, &host(inputs), index, dy.host(), dx.host(), accumulate);
         }
-        Device::Cuda(cuda) => cuda::backward_product(cuda, inputs, index, dy, dx, accumulate),
-    }
-}
-
-/// `y = maximum of inputs`.
-///
-/// # Panics
-/// If there is no input or lengths differ.
-pub fn maximum(device: &Device, inputs: &[View<'_>], mut y: ViewMut<'_>) {
-    check(inputs, y.len());
-    match device {
-        Device::Cpu(cpu) => cpu::maximum(cpu, &host(inputs), y.host()),
-        Device::Cuda(cuda) => cuda::maximum(cuda, inputs, y),
-    }
-}
-
-/// `dx (+)= dy` where the input numbered `index` won the maximum, 0 elsewhere.
-///
-/// # Panics
-/// If there is no such input or lengths differ.
-pub fn backward_maximum(
-    device: &Device,
-    inputs: &[View<'_>],
-    index: usize,
-    dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    check(inputs, dx.len());
-    check(&[dy], dx.len());
-    assert!(index < inputs.len(), "input {index} of {}", inputs.len());
-    match device {
-        Device::Cpu(cpu) => {
-            cpu::backward_maximum(cpu, &host(inputs), index, dy.host(), dx.host(), accumulate)
-        }
-        Device::Cuda(cuda) => cuda::backward_maximum(cuda, inputs, index, dy, dx, accumulate),
+        Device::Cuda(cuda) => cuda::backward(cuda, combination, inputs, index, dy, dx, accumulate),
     }
 }
 
@@ -125,6 +89,5 @@ fn host<'a>(inputs: &[View<'a>]) -> Vec<&'a [f32]> {
 }
 
 fn check(inputs: &[View<'_>], len: usize) {
-    assert!(!inputs.is_empty(), "an element-wise operation has inputs");
     assert!(inputs.iter().all(|input| input.len() == len), "inputs and output have one length");
 }

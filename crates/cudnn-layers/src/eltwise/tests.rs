@@ -27,12 +27,14 @@ on_every_device! {
                 (0..len).map(|i| at(i).fold(start, |total, (j, x)| op(total, j, x))).collect()
             };
             let (slices, start) = (slices(&inputs), unset(len));
-            let y = on.run_on_slices(&slices, &start, |device, x, y| sum(device, x, &coefficients, false, y));
+            let y = on.run_on_slices(&slices, &start, |device, x, y| {
+                forward(device, Combination::Sum(&coefficients), x, false, y);
+            });
             let expected = fold(0.0, &|total, j, x| total + f64::from(coefficients[j]) * x);
             assert_close(&y, &expected, FEW_ROUNDINGS, "sum");
-            let y = on.run_on_slices(&slices, &start, product);
+            let y = on.run_on_slices(&slices, &start, |device, x, y| forward(device, Combination::Product, x, false, y));
             assert_close(&y, &fold(1.0, &|total, _, x| total * x), FEW_ROUNDINGS, "product");
-            let y = on.run_on_slices(&slices, &start, maximum);
+            let y = on.run_on_slices(&slices, &start, |device, x, y| forward(device, Combination::Maximum, x, false, y));
             assert_close(&y, &fold(f64::NEG_INFINITY, &|total, _, x| total.max(x)), 0.0, "maximum");
         }
     }
@@ -43,7 +45,9 @@ on_every_device! {
             inputs.iter_mut().for_each(|x| x[1] = -0.0);
             inputs[0][2] = f32::NAN;
             let with = |relu: bool| {
-                on.run_on_slices(&slices(&inputs), &unset(len), |device, x, y| sum(device, x, &coefficients, relu, y))
+                on.run_on_slices(&slices(&inputs), &unset(len), |device, x, y| {
+                    forward(device, Combination::Sum(&coefficients), x, relu, y);
+                })
             };
             assert_same_bits(&with(true), &rectified(&with(false)));
         }
@@ -57,16 +61,16 @@ on_every_device! {
         for index in 0..count as usize {
             let dx = on.run_accumulating_on_slices(&operands, len, |device, operands, dx, accumulate| {
                 let (&dy, inputs) = operands.split_last().unwrap();
-                backward_product(device, inputs, index, dy, dx, accumulate);
+                backward(device, Combination::Product, inputs, index, dy, dx, accumulate);
             });
-            let forward = |x: &[f64]| -> Vec<f64> {
+            let product = |x: &[f64]| -> Vec<f64> {
                 let others = inputs.iter().enumerate().filter(|(other, _)| *other != index);
                 others.fold(x.to_vec(), |y, (_, x)| y.iter().zip(x).map(|(y, &x)| y * f64::from(x)).collect())
             };
-            assert_close(&dx, &numeric_gradient(&inputs[index], &dy, forward), 1e-6, "product");
+            assert_close(&dx, &numeric_gradient(&inputs[index], &dy, product), 1e-6, "product");
         }
         let dx = on.run_accumulating([&dy], len, |device, [dy], dx, accumulate| {
-            backward_sum(device, -2.5, dy, dx, accumulate);
+            backward(device, Combination::Sum(&[1.0, -2.5]), &[], 1, dy, dx, accumulate);
         });
         let expected: Vec<f64> = wide(&dy).iter().map(|dy| -2.5 * dy).collect();
         assert_close(&dx, &expected, FEW_ROUNDINGS, "sum");
@@ -77,7 +81,7 @@ on_every_device! {
             [&[1.0, 2.0, 1.0, 3.0], &[1.0, 1.0, 0.0, 3.0], &[1.0, 0.0, 1.0, 4.0], &[1.0; 4]];
         let won = |index: usize| {
             on.run_accumulating(operands, 4, |device, [a, b, c, dy], dx, accumulate| {
-                backward_maximum(device, &[a, b, c], index, dy, dx, accumulate);
+                backward(device, Combination::Maximum, &[a, b, c], index, dy, dx, accumulate);
             })
         };
         assert_eq!(won(0), [0.0, 1.0, 1.0, 0.0]);
@@ -93,7 +97,7 @@ on_every_device! {
             .map(|index| {
                 let operands = [&inputs[0][..], &inputs[1], &inputs[2], &dy];
                 on.run(operands, len, |device, [a, b, c, dy], dx| {
-                    backward_maximum(device, &[a, b, c], index, dy, dx, Accumulate::Replace);
+                    backward(device, Combination::Maximum, &[a, b, c], index, dy, dx, Accumulate::Replace);
                 })
             })
             .collect();

@@ -1,22 +1,27 @@
-//! The products on the CPU: which of the three forms below each pass is, for either layout of the weights.
-//!
-//! | pass | weights `outputs x inputs` | weights `inputs x outputs` |
-//! | --- | --- | --- |
-//! | `y = x w^T` | rows of `w` times rows of `x`: [`dot::rows_by_rows`] | sum of rows of `w`: [`stream::sums_of_rows`] |
-//! | `dx = dy w` | sum of rows of `w` | rows of `w` times rows of `dy` |
-//! | `dw = dy^T x` | outer products: [`stream::outer_products`] | outer products |
+//! The products on the CPU.
 
-use super::{
-    InnerProduct, dot,
-    stream::{self, MAX_SAMPLES},
+use super::InnerProduct;
+use crate::{
+    AxisExtents,
+    cpu_loops::{for_each_column_block, put},
 };
 use tensor::{
     Accumulate, Cpu,
-    cpu::gemm::{Matrix, gemm},
+    cpu::{
+        block_gemm::{Left, block_gemm},
+        gemm::{Matrix, gemm},
+        simd::LANES,
+    },
 };
 
+/// The largest mini-batch whose products are bound by memory: above it, packing the weights pays.
+const MAX_SAMPLES: usize = 128;
+/// Elements of a block of samples, and of a task's sums: together two thirds of a first-level cache.
+const ROOM: usize = 8192;
+
 pub(super) fn forward(cpu: &Cpu, e: &InnerProduct, x: &[f32], w: &[f32], y: &mut [f32]) {
-    product(cpu, [e.n, e.inputs, e.outputs], x, (w, e.transpose), y, Accumulate::Replace);
+    let w = if e.transpose { Matrix::rows(w, e.outputs).t() } else { Matrix::rows(w, e.inputs) };
+    product(cpu, [e.n, e.inputs, e.outputs], x, w, y, Accumulate::Replace);
 }
 
 pub(super) fn backward_data(
@@ -27,7 +32,8 @@ pub(super) fn backward_data(
     dx: &mut [f32],
     accumulate: Accumulate,
 ) {
-    product(cpu, [e.n, e.outputs, e.inputs], dy, (w, !e.transpose), dx, accumulate);
+    let w = if e.transpose { Matrix::rows(w, e.outputs) } else { Matrix::rows(w, e.inputs).t() };
+    product(cpu, [e.n, e.outputs, e.inputs], dy, w, dx, accumulate);
 }
 
 pub(super) fn backward_weights(
@@ -38,32 +44,53 @@ pub(super) fn backward_weights(
     dw: &mut [f32],
     accumulate: Accumulate,
 ) {
-    let ((left, rows), (right, cols)) =
-        if e.transpose { ((x, e.inputs), (dy, e.outputs)) } else { ((dy, e.outputs), (x, e.inputs)) };
-    if e.n <= MAX_SAMPLES {
-        return stream::outer_products(cpu, [e.n, rows, cols], left, right, dw, accumulate);
-    }
-    let (left, right) = (Matrix::rows(left, rows), Matrix::rows(right, cols));
-    gemm(cpu, [rows, cols, e.n], left.t(), right, dw, cols, accumulate);
+    let (x, dy) = ((x, e.inputs), (dy, e.outputs));
+    let ((left, rows), (right, columns)) = if e.transpose { (x, dy) } else { (dy, x) };
+    let (left, right) = (Matrix::rows(left, rows).t(), Matrix::rows(right, columns));
+    gemm(cpu, [rows, columns, e.n], left, right, dw, columns, accumulate);
 }
 
-/// `c (+)= a w`, where `a` is `n x k`, `c` is `n x m`, and the weights are `k x m` if `by_sums`, else `m x k`.
+/// `c (+)= a w^T`, where `a` is `n x k`, `w` is `m x k` and `c` is `n x m`.
+///
+/// A task computes some columns of `c`. The weights are read where they lie, each once, as the factors that are broadcast;
+/// the samples, of which some terms at a time are transposed, are the vectors.
 fn product(
     cpu: &Cpu,
-    extents: [usize; 3],
+    [n, k, m]: [usize; 3],
     a: &[f32],
-    (w, by_sums): (&[f32], bool),
+    w: Matrix<'_>,
     c: &mut [f32],
     accumulate: Accumulate,
 ) {
-    let [n, k, m] = extents;
-    if n <= MAX_SAMPLES {
-        return match by_sums {
-            true => stream::sums_of_rows(cpu, extents, a, w, c, accumulate),
-            false => dot::rows_by_rows(cpu, extents, a, w, c, accumulate),
-        };
+    if n > MAX_SAMPLES {
+        return gemm(cpu, [n, m, k], Matrix::rows(a, k), w.t(), c, m, accumulate);
     }
-    // A mini-batch this large is bound by arithmetic, for which packing pays.
-    let w = if by_sums { Matrix::rows(w, m) } else { Matrix::rows(w, k).t() };
-    gemm(cpu, [n, m, k], Matrix::rows(a, k), w, c, m, accumulate);
+    let width = n.next_multiple_of(LANES).max(LANES);
+    let block = ROOM / width;
+    for_each_column_block(
+        cpu,
+        &AxisExtents { outer: 1, axis: n, inner: m },
+        (block, 1),
+        [c],
+        #[inline(always)]
+        |_, columns, [mut c]| {
+            let (mut samples, mut sums) = ([0.0; ROOM], [0.0; ROOM]);
+            for first in (0..k).step_by(block) {
+                let terms = (k - first).min(block);
+                for (sample, a) in a.chunks_exact(k).enumerate() {
+                    let to = samples[sample..].iter_mut().step_by(width);
+                    to.zip(&a[first..first + terms]).for_each(|(to, &a)| *to = a);
+                }
+                let start = columns.start * w.row_stride + first * w.col_stride;
+                let elements = &w.elements[start..];
+                let left = Left { elements, row_stride: w.row_stride, step: w.col_stride };
+                let extents = [columns.len(), width, terms];
+                block_gemm(extents, left, (&samples, width), (&mut sums, width), Accumulate::Add);
+            }
+            for sample in 0..n {
+                let sums = sums[sample..].iter().step_by(width);
+                c.row(sample).iter_mut().zip(sums).for_each(|(c, &sum)| put(accumulate, c, sum));
+            }
+        },
+    );
 }

@@ -5,12 +5,10 @@
 //! weights for `dx`.
 //!
 //! With the mini-batch of a small machine the weights are by far the largest operand and every one of them is used `n`
-//! times, so the products are arranged to stream them once, at the speed of memory, without packing.
+//! times, so the products with them stream them once, at the speed of memory, without packing.
 
 mod cpu;
 mod cuda;
-mod dot;
-mod stream;
 #[cfg(test)]
 mod tests;
 

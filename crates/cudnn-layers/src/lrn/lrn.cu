@@ -1,13 +1,13 @@
 // Local response normalisation. A thread walks along the channels of one pixel, or looks at the square around it, and sums
-// its neighbourhood anew for every element: differences of running sums would lose digits.
+// its neighbourhood again for every element: differences of running sums would lose digits.
 
 using i64 = long long;
 
-/// As `Constants` of cuda.rs. Within a channel `constant` is 1; `forward_factor` is alpha / count and `backward_factor`
-/// 2 alpha beta / count.
+/// As `Constants` of cuda.rs. `forward_factor` is alpha / count and `backward_factor` 2 alpha beta / count.
 struct Lrn {
     float constant, beta, forward_factor, backward_factor;
-    int size;
+    int half_rows, half_columns;
+    u32 segments;
 };
 
 /// Functions of a scale: `power`, its -beta th power, and `ratio`, that divided by the scale.
@@ -36,7 +36,7 @@ struct AnyPower {
     }
 };
 
-// ---- Across channels ----------------------------------------------------------------------------------------------------
+// ---- Across five channels, with beta = 0.75 -----------------------------------------------------------------------------
 
 /// The channels [first, last) of one pixel, which a thread has.
 struct Column {
@@ -153,29 +153,28 @@ __device__ __forceinline__ void backward_fixed(const Lrn& lrn, const Column& col
     }
 }
 
-/// Channels around `channel`.
-__device__ __forceinline__ int2 around(const Lrn& lrn, int channel, int channels) {
-    return make_int2(max(channel - lrn.size / 2, 0), min(channel + lrn.size / 2 + 1, channels));
+// ---- Any neighbourhood --------------------------------------------------------------------------------------------------
+
+/// The rows or columns around one of them.
+__device__ __forceinline__ int2 around(int half, int at, u64 extent) {
+    return make_int2(max(at - half, 0), min(at + half + 1, int(extent)));
 }
 
-// ---- Within a channel ---------------------------------------------------------------------------------------------------
-
-/// Calls `body(element)` for the elements of the square around a thread's pixel.
+/// The neighbourhood of a thread's element: rows and columns of a plane. Across channels, rows are channels.
 struct Square {
     u64 at;
     bool exists;
     int2 rows, columns;
-    u64 plane;
-    int w;
+    u64 plane, w;
 
-    __device__ __forceinline__ Square(const Lrn& lrn, u64 planes, const Divisor& height, const Divisor& width) {
+    __device__ __forceinline__ Square(const Lrn& lrn, const Extents& e) {
         at = grid_start();
-        u64 line = width.divide(at), number = height.divide(line);
-        exists = number < planes;
-        w = int(width.divisor);
-        rows = around(lrn, int(line - number * height.divisor), int(height.divisor));
-        columns = around(lrn, int(at - line * width.divisor), w);
-        plane = number * height.divisor * width.divisor;
+        u64 line = e.inner.divide(at), number = e.axis.divide(line);
+        exists = number < e.outer;
+        w = e.inner.divisor;
+        rows = around(lrn.half_rows, int(line - number * e.axis.divisor), e.axis.divisor);
+        columns = around(lrn.half_columns, int(at - line * w), w);
+        plane = number * e.axis.divisor * w;
     }
 
     template <class Term>
@@ -194,63 +193,28 @@ struct Square {
 
 extern "C" {
 
-__global__ void lrn_across_forward_5(Lrn lrn, Extents e, u32 segments, const float* x, float* y, float* scale) {
-    Column column(e, segments);
+__global__ void lrn_forward_5(Lrn lrn, Extents e, const float* x, float* y, float* scale) {
+    Column column(e, lrn.segments);
     if (column.exists) forward_fixed<5>(lrn, column, x, y, scale);
 }
 
-__global__ void lrn_across_backward_5(Lrn lrn, Extents e, u32 segments, const float* x, const float* scale, const float* dy,
-                                  float* dx, int add) {
-    Column column(e, segments);
+__global__ void lrn_backward_5(Lrn lrn, Extents e, const float* x, const float* scale, const float* dy, float* dx, int add) {
+    Column column(e, lrn.segments);
     if (column.exists) backward_fixed<5>(lrn, column, x, scale, dy, dx, add);
 }
 
-__global__ void lrn_across_forward(Lrn lrn, Extents e, u32 segments, const float* __restrict__ x, float* __restrict__ y,
-                               float* __restrict__ scale) {
-    Column column(e, segments);
-    if (!column.exists) return;
-    AnyPower powers{lrn.beta};
-    for (int channel = column.first; channel < column.last; channel++) {
-        int2 near = around(lrn, channel, column.channels);
-        float sum = 0;
-        for (int other = near.x; other < near.y; other++) sum += x[column.of(other)] * x[column.of(other)];
-        float value = lrn.constant + lrn.forward_factor * sum;
-        scale[column.of(channel)] = value;
-        y[column.of(channel)] = x[column.of(channel)] * powers(value).power;
-    }
-}
-
-__global__ void lrn_across_backward(Lrn lrn, Extents e, u32 segments, const float* __restrict__ x,
-                                const float* __restrict__ scale, const float* __restrict__ dy, float* __restrict__ dx,
-                                int add) {
-    Column column(e, segments);
-    if (!column.exists) return;
-    AnyPower powers{lrn.beta};
-    for (int channel = column.first; channel < column.last; channel++) {
-        int2 near = around(lrn, channel, column.channels);
-        float sum = 0;
-        for (int other = near.x; other < near.y; other++) {
-            u64 at = column.of(other);
-            sum += dy[at] * x[at] * powers(scale[at]).ratio;
-        }
-        u64 at = column.of(channel);
-        put(add, dx + at, dy[at] * powers(scale[at]).power - lrn.backward_factor * x[at] * sum);
-    }
-}
-
-__global__ void lrn_within_forward(Lrn lrn, u64 planes, Divisor height, Divisor width, const float* __restrict__ x,
-                               float* __restrict__ y, float* __restrict__ scale) {
-    Square square(lrn, planes, height, width);
+__global__ void lrn_forward(Lrn lrn, Extents e, const float* __restrict__ x, float* __restrict__ y,
+                            float* __restrict__ scale) {
+    Square square(lrn, e);
     if (!square.exists) return;
     float value = lrn.constant + lrn.forward_factor * square.sum([&](u64 i) { return x[i] * x[i]; });
     scale[square.at] = value;
     y[square.at] = x[square.at] * AnyPower{lrn.beta}(value).power;
 }
 
-__global__ void lrn_within_backward(Lrn lrn, u64 planes, Divisor height, Divisor width, const float* __restrict__ x,
-                                const float* __restrict__ scale, const float* __restrict__ dy, float* __restrict__ dx,
-                                int add) {
-    Square square(lrn, planes, height, width);
+__global__ void lrn_backward(Lrn lrn, Extents e, const float* __restrict__ x, const float* __restrict__ scale,
+                             const float* __restrict__ dy, float* __restrict__ dx, int add) {
+    Square square(lrn, e);
     if (!square.exists) return;
     AnyPower powers{lrn.beta};
     float sum = square.sum([&](u64 i) { return dy[i] * x[i] * powers(scale[i]).ratio; });

@@ -7,12 +7,10 @@
 //! `dx = dy * scale^-beta - 2 alpha beta / count * x * sum of dy * x * scale^(-beta - 1)` over the same neighbourhood, where
 //! `count` is `size` or its square.
 
-mod across;
+mod cpu;
 mod cuda;
-mod power;
 #[cfg(test)]
 mod tests;
-mod within;
 
 use crate::AxisExtents;
 use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
@@ -44,6 +42,42 @@ pub struct Lrn {
 /// The largest supported neighbourhood: a block of rows this high still lies in the first-level cache.
 pub const MAX_SIZE: usize = 255;
 
+/// A normalisation as both regions see it: of planes of rows and columns, around each element of which some rows and columns
+/// are summed. Across channels a sample is a plane, a channel a row and a pixel a column.
+#[derive(Clone, Copy, Debug)]
+struct Neighbourhood {
+    /// Planes, rows and columns.
+    extents: AxisExtents,
+    /// Neighbouring rows and columns on either side.
+    half: [usize; 2],
+    constant: f32,
+    beta: f32,
+    /// What the sums are multiplied by: in `scale`, and in the gradient.
+    factors: [f32; 2],
+}
+
+impl Neighbourhood {
+    /// # Panics
+    /// If a length does not match the shape, or the size is not supported.
+    fn new<const N: usize>(lrn: &Lrn, [n, c, h, w]: [usize; 4], lens: [usize; N]) -> Self {
+        let &Lrn { region, size, alpha, beta, k } = lrn;
+        assert!(size % 2 == 1 && size <= MAX_SIZE, "a neighbourhood of {size}");
+        assert_eq!(lens, [n * c * h * w; N], "lengths for the shape {:?}", [n, c, h, w]);
+        let (outer, axis, inner, columns, constant) = match region {
+            Region::AcrossChannels => (n, c, h * w, 1, k),
+            Region::WithinChannel => (n * c, h, w, size, 1.0),
+        };
+        let count = (size * columns) as f32;
+        Self {
+            extents: AxisExtents { outer, axis, inner },
+            half: [size / 2, columns / 2],
+            constant,
+            beta,
+            factors: [alpha / count, 2.0 * alpha * beta / count],
+        }
+    }
+}
+
 /// What forward saves for backward: `scale`, an element for each of `x`.
 pub fn saved(len: usize) -> Space {
     Space::of::<f32>(len)
@@ -61,17 +95,11 @@ pub fn forward(
     mut y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
 ) {
-    check(lrn, shape, [x.len(), y.len()]);
+    let near = Neighbourhood::new(lrn, shape, [x.len(), y.len()]);
     let mut scale = saved.take(Format::F32, x.len());
     match device {
-        Device::Cpu(cpu) => {
-            let out = [y.host(), scale.host()];
-            match lrn.region {
-                Region::AcrossChannels => across::forward(cpu, lrn, &channels(shape), x.host(), out),
-                Region::WithinChannel => within::forward(cpu, lrn, shape, x.host(), out),
-            }
-        }
-        Device::Cuda(cuda) => cuda::forward(cuda, lrn, shape, x, y, scale),
+        Device::Cpu(cpu) => cpu::forward(cpu, &near, x.host(), [y.host(), scale.host()]),
+        Device::Cuda(cuda) => cuda::forward(cuda, &near, x, y, scale),
     }
 }
 
@@ -87,27 +115,12 @@ pub fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    check(lrn, shape, [x.len(), dy.len(), dx.len()]);
+    let near = Neighbourhood::new(lrn, shape, [x.len(), dy.len(), dx.len()]);
     let scale = saved.take(Format::F32, x.len());
     match device {
         Device::Cpu(cpu) => {
-            let inputs = [x.host(), scale.host(), dy.host()];
-            match lrn.region {
-                Region::AcrossChannels => {
-                    across::backward(cpu, lrn, &channels(shape), inputs, dx.host(), accumulate);
-                }
-                Region::WithinChannel => within::backward(cpu, lrn, shape, inputs, dx.host(), accumulate),
-            }
+            cpu::backward(cpu, &near, [x.host(), scale.host(), dy.host()], dx.host(), accumulate);
         }
-        Device::Cuda(cuda) => cuda::backward(cuda, lrn, shape, x, scale, dy, dx, accumulate),
+        Device::Cuda(cuda) => cuda::backward(cuda, &near, x, scale, dy, dx, accumulate),
     }
-}
-
-fn channels([n, c, h, w]: [usize; 4]) -> AxisExtents {
-    AxisExtents { outer: n, axis: c, inner: h * w }
-}
-
-fn check<const N: usize>(lrn: &Lrn, shape: [usize; 4], lens: [usize; N]) {
-    assert!(lrn.size % 2 == 1 && lrn.size <= MAX_SIZE, "a neighbourhood of {}", lrn.size);
-    assert_eq!(lens, [shape.iter().product::<usize>(); N], "lengths for the shape {shape:?}");
 }

@@ -1,6 +1,7 @@
 //! Pooling on the GPU.
 
-use crate::cuda_launches::{THREADS, add};
+use super::tap_size;
+use crate::cuda_launches::{Divisor, THREADS, add};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, PoolGeometry, View, ViewMut,
@@ -20,9 +21,9 @@ const WIDE: usize = 48;
 /// Elements and threads of a launch stay below this, so that 32 bits hold an offset in bytes.
 const LARGEST: usize = 1 << 30;
 
-/// A kernel and the places it runs on: `lanes` threads for every column of every row of every plane.
+/// A CUDA kernel and the places it runs on: `lanes` threads for every column of every row of every plane.
 #[derive(Clone, Copy)]
-struct Kernel {
+struct Work {
     function: &'static str,
     rows: usize,
     columns: usize,
@@ -37,24 +38,20 @@ pub(super) fn forward_max(
     mut mask: Option<ViewMut<'_>>,
 ) {
     let taps = g.window[0] * g.window[1];
-    let kernel = |function, outputs, lanes| Kernel {
-        function,
-        rows: g.out_h().div_ceil(outputs),
-        columns: g.out_w(),
-        lanes,
-    };
-    let kernel = match (g.window, g.stride) {
-        ([2, 2], [2, 2]) => kernel("max_pool_forward_2_2", OUTPUTS, 1),
-        ([3, 3], [2, 2]) => kernel("max_pool_forward_3_2", OUTPUTS, 1),
-        _ if !super::maximum::fits_byte(g) => kernel("max_pool_forward_wide_u32", 1, 32),
-        _ if taps >= WIDE => kernel("max_pool_forward_wide_u8", 1, 32),
-        _ => kernel("max_pool_forward_any", 1, 1),
+    let strips = |function| Work { rows: g.out_h().div_ceil(OUTPUTS), ..outputs(g, function, 1) };
+    let work = match (g.window, g.stride) {
+        ([2, 2], [2, 2]) => strips("max_pool_forward_2_2"),
+        ([3, 3], [2, 2]) => strips("max_pool_forward_3_2"),
+        _ if tap_size(g) > 1 => outputs(g, "max_pool_forward_wide_u32", 32),
+        _ if taps >= WIDE => outputs(g, "max_pool_forward_wide_u8", 32),
+        _ => outputs(g, "max_pool_forward_any", 1),
     };
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
-    let operands = [image(g, x.address::<f32>()), outputs(g, y.address::<f32>()), winners(g, mask)];
+    let [image, out, winners] = plane_bytes(g);
+    let operands = [(x.address::<f32>(), image), (y.address::<f32>(), out), (mask, winners)];
     // SAFETY: `(Planes g, const float* x, float* y, Tap* mask)`, where the mask may be null; the contract has checked the
     // lengths.
-    unsafe { launch(cuda, g, kernel, operands, None) };
+    unsafe { launch(cuda, g, work, operands, None) };
 }
 
 pub(super) fn backward_max(
@@ -65,28 +62,29 @@ pub(super) fn backward_max(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let strips = |function| Kernel { rows: (g.h + g.pad[0]).div_ceil(PIXELS), ..pixels(g, function) };
-    let kernel = match (g.window, g.stride) {
+    let strips = |function| Work { rows: (g.h + g.pad[0]).div_ceil(PIXELS), ..pixels(g, function) };
+    let work = match (g.window, g.stride) {
         ([2, 2], [2, 2]) => strips("max_pool_backward_2_2"),
         ([3, 3], [2, 2]) => strips("max_pool_backward_3_2"),
-        _ if !super::maximum::fits_byte(g) => pixels(g, "max_pool_backward_any_u32"),
+        _ if tap_size(g) > 1 => pixels(g, "max_pool_backward_any_u32"),
         _ => pixels(g, "max_pool_backward_any_u8"),
     };
+    let [image, out, winners] = plane_bytes(g);
     let operands =
-        [winners(g, mask.address::<u8>()), outputs(g, dy.address::<f32>()), image(g, dx.address::<f32>())];
+        [(mask.address::<u8>(), winners), (dy.address::<f32>(), out), (dx.address::<f32>(), image)];
     // SAFETY: `(Planes g, const Tap* mask, const float* dy, float* dx, int add)`; the contract has checked the lengths. Tap
     // numbers are only compared, never used as offsets.
-    unsafe { launch(cuda, g, kernel, operands, Some(accumulate)) };
+    unsafe { launch(cuda, g, work, operands, Some(accumulate)) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, mut y: ViewMut<'_>) {
-    let wide = g.window[0] * g.window[1] >= WIDE;
-    let (function, lanes) =
-        if wide { ("average_pool_forward_wide", 32) } else { ("average_pool_forward_any", 1) };
-    let kernel = Kernel { function, rows: g.out_h(), columns: g.out_w(), lanes };
-    let operands = [image(g, x.address::<f32>()), outputs(g, y.address::<f32>())];
+    let work = match g.window[0] * g.window[1] >= WIDE {
+        true => outputs(g, "average_pool_forward_wide", 32),
+        false => outputs(g, "average_pool_forward_any", 1),
+    };
+    let [image, out, _] = plane_bytes(g);
     // SAFETY: `(Planes g, const float* x, float* y)`; the contract has checked the lengths.
-    unsafe { launch(cuda, g, kernel, operands, None) };
+    unsafe { launch(cuda, g, work, [(x.address::<f32>(), image), (y.address::<f32>(), out)], None) };
 }
 
 pub(super) fn backward_average(
@@ -96,73 +94,60 @@ pub(super) fn backward_average(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let operands = [outputs(g, dy.address::<f32>()), image(g, dx.address::<f32>())];
+    let [image, out, _] = plane_bytes(g);
+    let operands = [(dy.address::<f32>(), out), (dx.address::<f32>(), image)];
     // SAFETY: `(Planes g, const float* dy, float* dx, int add)`; the contract has checked the lengths.
     unsafe { launch(cuda, g, pixels(g, "average_pool_backward"), operands, Some(accumulate)) };
 }
 
-/// A kernel with a thread for each pixel.
-fn pixels(g: &PoolGeometry, function: &'static str) -> Kernel {
-    Kernel { function, rows: g.h, columns: g.w, lanes: 1 }
+/// A CUDA kernel with so many threads for each output.
+fn outputs(g: &PoolGeometry, function: &'static str, lanes: usize) -> Work {
+    Work { function, rows: g.out_h(), columns: g.out_w(), lanes }
 }
 
-/// An operand of a kernel.
-#[derive(Clone, Copy)]
-struct Operand {
-    /// 0 for none.
-    address: u64,
-    /// Elements of a plane.
-    plane_len: usize,
-    /// Bytes of an element.
-    size: usize,
+/// A CUDA kernel with a thread for each pixel.
+fn pixels(g: &PoolGeometry, function: &'static str) -> Work {
+    Work { function, rows: g.h, columns: g.w, lanes: 1 }
 }
 
-fn image(g: &PoolGeometry, address: u64) -> Operand {
-    Operand { address, plane_len: g.h * g.w, size: size_of::<f32>() }
+/// Bytes of a plane of the image, of outputs and of winners.
+fn plane_bytes(g: &PoolGeometry) -> [usize; 3] {
+    let (image, outputs) = (g.h * g.w, g.out_h() * g.out_w());
+    [image * size_of::<f32>(), outputs * size_of::<f32>(), outputs * tap_size(g)]
 }
 
-fn outputs(g: &PoolGeometry, address: u64) -> Operand {
-    Operand { address, plane_len: g.out_h() * g.out_w(), size: size_of::<f32>() }
-}
-
-fn winners(g: &PoolGeometry, address: u64) -> Operand {
-    let size = if super::maximum::fits_byte(g) { size_of::<u8>() } else { size_of::<u32>() };
-    Operand { size, ..outputs(g, address) }
-}
-
-/// Launches `kernel` for as many planes at a time as 32-bit arithmetic allows.
+/// Launches `work` for as many planes at a time as 32-bit arithmetic allows. The operands are addresses, 0 for none, and
+/// bytes of a plane.
 ///
 /// # Safety
-/// The kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
-/// `plane_len` elements for each plane of `g`, and those that the kernel writes are exclusively ours.
+/// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
+/// as many planes as `g`, and those that are written are exclusively ours.
 ///
 /// # Panics
 /// If a single plane is too large for that.
 unsafe fn launch<const OPERANDS: usize>(
     cuda: &Cuda,
     g: &PoolGeometry,
-    kernel: Kernel,
-    operands: [Operand; OPERANDS],
+    work: Work,
+    operands: [(u64, usize); OPERANDS],
     accumulate: Option<Accumulate>,
 ) {
-    let Kernel { function, rows, columns, lanes } = kernel;
-    let elements = operands.iter().map(|operand| operand.plane_len).max().unwrap_or(0);
+    let Work { function, rows, columns, lanes } = work;
+    let elements = (g.h * g.w).max(g.out_h() * g.out_w());
     let per_plane = elements.max(rows * columns * lanes);
     assert!(per_plane < LARGEST, "a plane of {elements} elements is more than pooling on a GPU can take");
     let (all, step) = (g.n * g.c, LARGEST / per_plane.max(1));
     for first in (0..all).step_by(step) {
         let planes = step.min(all - first);
         let fields = Planes::new(g, planes, [rows, columns]);
-        let mut args = [Arg::I32(accumulate.map_or(0, add)); 5];
-        args[0] = Arg::Bytes(bytemuck::bytes_of(&fields));
-        for (arg, &Operand { address, plane_len, size }) in args[1..].iter_mut().zip(&operands) {
-            let offset = if address == 0 { 0 } else { first * plane_len * size };
-            *arg = Arg::Address(address + offset as u64);
-        }
-        let args = &args[..1 + OPERANDS + usize::from(accumulate.is_some())];
+        let mut args = vec![Arg::of(&fields)];
+        let offset =
+            |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
+        args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
+        args.extend(accumulate.map(|accumulate| Arg::from(add(accumulate))));
         let blocks = (planes * rows * columns * lanes).div_ceil(THREADS as usize);
-        // SAFETY: the caller's promise; operands begin at plane `first`, and the kernel looks at `planes` planes only.
-        unsafe { cuda.launch(&SOURCE, function, Grid::line(blocks as u32, THREADS), args) };
+        // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes` planes only.
+        unsafe { cuda.launch(&SOURCE, function, Grid::line(blocks as u32, THREADS), &args) };
     }
 }
 
@@ -176,15 +161,17 @@ struct Planes {
     window: [i32; 2],
     stride: [i32; 2],
     pad: [i32; 2],
-    columns: Division,
-    rows: Division,
-    by_window: Division,
-    by_stride: [Division; 2],
+    padding: u32,
+    columns: Divisor,
+    rows: Divisor,
+    by_window: Divisor,
+    by_stride: [Divisor; 2],
 }
 
 impl Planes {
     fn new(g: &PoolGeometry, planes: usize, [rows, columns]: [usize; 2]) -> Self {
         let pair = |pair: [usize; 2]| pair.map(|extent| extent as i32);
+        let divisor = |divisor| Divisor::new(divisor, 1 << 31);
         Self {
             planes: planes as i32,
             image: pair([g.h, g.w]),
@@ -192,51 +179,11 @@ impl Planes {
             window: pair(g.window),
             stride: pair(g.stride),
             pad: pair(g.pad),
-            columns: Division::by(columns),
-            rows: Division::by(rows),
-            by_window: Division::by(g.window[1]),
-            by_stride: g.stride.map(Division::by),
-        }
-    }
-}
-
-/// `Division` of `pooling.cu`: the quotient of a dividend below 2^31 is its product with `multiplier`, shifted. With `2^s`
-/// the first power of two that is no smaller than the divisor, the multiplier is `2^(31 + s) / divisor` rounded up, which
-/// makes no difference for dividends below 2^31 (Granlund and Montgomery 1994, theorem 4.2).
-#[derive(Clone, Copy, Debug, Zeroable, Pod)]
-#[repr(C)]
-struct Division {
-    divisor: u32,
-    multiplier: u32,
-    shift: u32,
-}
-
-impl Division {
-    fn by(divisor: usize) -> Self {
-        let divisor = u32::try_from(divisor).ok().filter(|divisor| (1..1 << 31).contains(divisor));
-        let divisor = divisor.expect("an extent of a plane that is small enough to be launched");
-        let shift = 31 + divisor.next_power_of_two().trailing_zeros();
-        Self { divisor, multiplier: (1u64 << shift).div_ceil(divisor.into()) as u32, shift }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::RngExt;
-
-    #[test]
-    fn multiplication_divides() {
-        let mut rng = tensor::rng::stream(1, 0);
-        for round in 0..100_000 {
-            let bits = rng.random_range(1..32);
-            let divisor = if round < 300 { round + 1 } else { rng.random_range(1..1usize << bits) };
-            let Division { multiplier, shift, .. } = Division::by(divisor);
-            let multiple = rng.random_range(0..1usize << 31) / divisor * divisor;
-            for dividend in [multiple, multiple.saturating_sub(1), (1 << 31) - 1] {
-                let quotient = (dividend as u64 * u64::from(multiplier)) >> shift;
-                assert_eq!(quotient, (dividend / divisor) as u64, "{dividend} / {divisor}");
-            }
+            padding: 0,
+            columns: divisor(columns),
+            rows: divisor(rows),
+            by_window: divisor(g.window[1]),
+            by_stride: g.stride.map(divisor),
         }
     }
 }

@@ -8,10 +8,8 @@
 //!
 //! Global pooling is a window of the image's extents.
 
-mod average;
+mod cpu;
 mod cuda;
-mod maximum;
-mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -23,14 +21,18 @@ use tensor::{Accumulate, Device, Format, PoolGeometry, Space, View, ViewMut};
 /// or, for windows of 256 taps and more, in a native `u32`, with all bits set where no pixel won.
 pub fn mask(geometry: &PoolGeometry) -> Space {
     let len = geometry.y_len();
-    if maximum::fits_byte(geometry) { Space::of::<u8>(len) } else { Space::of::<u32>(len) }
+    if tap_size(geometry) == 1 { Space::of::<u8>(len) } else { Space::of::<u32>(len) }
+}
+
+/// Bytes of a saved winner's number, that of no winner included.
+fn tap_size(geometry: &PoolGeometry) -> usize {
+    if geometry.window[0] * geometry.window[1] < 256 { 1 } else { 4 }
 }
 
 /// `y = maximum over windows of x`; `winners` gets what [`mask`] says. It may be left out where no backward pass follows.
 ///
 /// # Panics
-/// If a length does not match the geometry, as in all functions of this module; if winners of four bytes do not begin at a
-/// multiple of four.
+/// If a length does not match the geometry, as in all functions of this module.
 pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,
@@ -42,7 +44,7 @@ pub fn forward_max(
     let winners = winners.map(|mut winners| winners.take(Format::U8, mask(geometry).bytes()));
     match device {
         Device::Cpu(cpu) => {
-            maximum::forward(cpu, geometry, x.host(), y.host(), winners.map(ViewMut::into_host));
+            cpu::maximum::forward(cpu, geometry, x.host(), y.host(), winners.map(ViewMut::into_host));
         }
         Device::Cuda(cuda) => cuda::forward_max(cuda, geometry, x, y, winners),
     }
@@ -61,7 +63,7 @@ pub fn backward_max(
     let winners = winners.take(Format::U8, mask(geometry).bytes());
     match device {
         Device::Cpu(cpu) => {
-            maximum::backward(cpu, geometry, winners.host(), dy.host(), dx.host(), accumulate);
+            cpu::maximum::backward(cpu, geometry, winners.host(), dy.host(), dx.host(), accumulate);
         }
         Device::Cuda(cuda) => cuda::backward_max(cuda, geometry, winners, dy, dx, accumulate),
     }
@@ -71,7 +73,7 @@ pub fn backward_max(
 pub fn forward_average(device: &Device, geometry: &PoolGeometry, x: View<'_>, mut y: ViewMut<'_>) {
     check(geometry, x.len(), y.len());
     match device {
-        Device::Cpu(cpu) => average::forward(cpu, geometry, x.host(), y.host()),
+        Device::Cpu(cpu) => cpu::average::forward(cpu, geometry, x.host(), y.host()),
         Device::Cuda(cuda) => cuda::forward_average(cuda, geometry, x, y),
     }
 }
@@ -86,7 +88,7 @@ pub fn backward_average(
 ) {
     check(geometry, dx.len(), dy.len());
     match device {
-        Device::Cpu(cpu) => average::backward(cpu, geometry, dy.host(), dx.host(), accumulate),
+        Device::Cpu(cpu) => cpu::average::backward(cpu, geometry, dy.host(), dx.host(), accumulate),
         Device::Cuda(cuda) => cuda::backward_average(cuda, geometry, dy, dx, accumulate),
     }
 }

@@ -1,10 +1,10 @@
-//! The per-channel factor on the CPU.
+//! Factors and biases on the CPU.
 
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_run, items_per_task, put, rectified},
-    cpu_sums::{WithDeviation, channel_sums},
+    cpu_loops::{elements, for_each_plane, for_each_run, items_per_task, put, put_if_any, rectified},
+    cpu_sums::{Itself, WithDeviation, channel_sums},
 };
 use tensor::{Accumulate, Cpu};
 
@@ -13,7 +13,7 @@ pub(super) fn forward(
     extents: &AxisExtents,
     affine: &Affine<'_>,
     relu: bool,
-    x: &[f32],
+    x: Option<&[f32]>,
     y: &mut [f32],
 ) {
     for_each_plane(
@@ -21,22 +21,15 @@ pub(super) fn forward(
         extents,
         y,
         #[inline(always)]
-        |channel, start, y| {
+        |channel, range, y| {
             let [gamma, beta] = affine.channel(channel);
-            y.iter_mut().zip(&x[start..]).for_each(|(y, &x)| *y = rectified(relu, gamma * x + beta));
-        },
-    );
-}
-
-pub(super) fn forward_in_place(cpu: &Cpu, extents: &AxisExtents, affine: &Affine<'_>, xy: &mut [f32]) {
-    for_each_plane(
-        cpu,
-        extents,
-        xy,
-        #[inline(always)]
-        |channel, _, xy| {
-            let [gamma, beta] = affine.channel(channel);
-            xy.iter_mut().for_each(|xy| *xy = gamma * *xy + beta);
+            match x {
+                Some(x) => {
+                    let elements = y.iter_mut().zip(&x[range]);
+                    elements.for_each(|(y, &x)| *y = rectified(relu, gamma * x + beta));
+                }
+                None => y.iter_mut().for_each(|y| *y = rectified(relu, gamma * *y + beta)),
+            }
         },
     );
 }
@@ -54,30 +47,9 @@ pub(super) fn backward(
         extents,
         dx,
         #[inline(always)]
-        |channel, start, dx| {
+        |channel, range, dx| {
             let gamma = gamma[channel];
-            dx.iter_mut().zip(&dy[start..]).for_each(|(dx, &dy)| put(accumulate, dx, gamma * dy));
-        },
-    );
-}
-
-/// Calls `body(channel, index of the plane's first element, plane)` for every plane of `blob`.
-fn for_each_plane(
-    cpu: &Cpu,
-    extents: &AxisExtents,
-    blob: &mut [f32],
-    body: impl Fn(usize, usize, &mut [f32]) + Sync,
-) {
-    for_each_run(
-        cpu,
-        extents.outer * extents.axis,
-        items_per_task(extents.inner),
-        [blob],
-        #[inline(always)]
-        |planes, [blob]| {
-            for (plane, elements) in planes.zip(blob.chunks_exact_mut(extents.inner)) {
-                body(plane % extents.axis, plane * extents.inner, elements);
-            }
+            dx.iter_mut().zip(&dy[range]).for_each(|(dx, &dy)| put(accumulate, dx, gamma * dy));
         },
     );
 }
@@ -85,38 +57,44 @@ fn for_each_plane(
 pub(super) fn backward_affine(
     cpu: &Cpu,
     extents: &AxisExtents,
-    [x, dy]: [&[f32]; 2],
-    mut gradients: AffineGradients<'_>,
+    x: Option<&[f32]>,
+    dy: &[f32],
+    gradients: AffineGradients<'_>,
 ) {
-    let accumulate = gradients.accumulate;
-    let terms = WithDeviation { mean: 0.0 };
-    let body = |channel| channel_sums(extents, channel, [x, dy], terms).map(|sum| sum as f32);
-    let run = items_per_task(extents.per_index());
-    let dgamma = gradients.dgamma.host();
-    match &mut gradients.dbeta {
-        Some(dbeta) => for_each_run(
-            cpu,
-            extents.axis,
-            run,
-            [dgamma, dbeta.host()],
-            #[inline(always)]
-            |channels, [dgamma, dbeta]| {
-                for ((channel, dgamma), dbeta) in channels.zip(dgamma).zip(dbeta) {
-                    let [by_gamma, by_beta] = body(channel);
-                    put(accumulate, dgamma, by_gamma);
-                    put(accumulate, dbeta, by_beta);
-                }
-            },
-        ),
-        None => for_each_run(
-            cpu,
-            extents.axis,
-            run,
-            [dgamma],
-            #[inline(always)]
-            |channels, [dgamma]| {
-                channels.zip(dgamma).for_each(|(channel, to)| put(accumulate, to, body(channel)[0]));
-            },
-        ),
+    let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
+    for_each_run(
+        cpu,
+        extents.axis,
+        items_per_task(extents.per_index()),
+        [dgamma, dbeta],
+        #[inline(always)]
+        |channels, [dgamma, dbeta]| {
+            if x.is_none() && extents.inner == 1 {
+                return add_rows(&dy[channels.start..], extents, beta, dbeta);
+            }
+            for (index, channel) in channels.enumerate() {
+                let [by_gamma, by_beta] = match x {
+                    Some(x) => channel_sums(extents, channel, [x, dy], WithDeviation { mean: 0.0 }),
+                    None => [0.0, channel_sums(extents, channel, [dy], Itself)[0]],
+                };
+                put_if_any(gamma, dgamma.get_mut(index), by_gamma as f32);
+                put_if_any(beta, dbeta.get_mut(index), by_beta as f32);
+            }
+        },
+    );
+}
+
+/// Sums rows of `extents.axis` elements, of which `dy` begins with the first wanted column, into `dbeta`.
+#[inline(always)]
+fn add_rows(dy: &[f32], extents: &AxisExtents, accumulate: Accumulate, dbeta: &mut [f32]) {
+    const COLUMNS: usize = 128;
+    for (block, dbeta) in dbeta.chunks_mut(COLUMNS).enumerate() {
+        let mut totals = [0.0f64; COLUMNS];
+        for sample in 0..extents.outer {
+            let start = sample * extents.axis + block * COLUMNS;
+            let row = &dy[start..start + dbeta.len()];
+            totals.iter_mut().zip(row).for_each(|(total, &dy)| *total += f64::from(dy));
+        }
+        dbeta.iter_mut().zip(totals).for_each(|(to, total)| put(accumulate, to, total as f32));
     }
 }

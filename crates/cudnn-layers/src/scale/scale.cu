@@ -1,14 +1,14 @@
-// A factor, and optionally a bias, per channel.
+// A factor, a bias, or both per channel.
 
 struct Affine {
     float gamma, beta;
 };
 
-/// `beta` may be null: none; `x` may be null: in place.
+/// `gamma` and `beta` may be null: none; `x` may be null: in place.
 extern "C" __global__ void scale_forward(Extents extents, const float* gamma, const float* beta, int relu,
                                          const float* x, float* y) {
     map_channels({x ? x : y}, y, false, extents,
-                 [=](u64 channel) { return Affine{gamma[channel], beta ? beta[channel] : 0}; },
+                 [=](u64 channel) { return Affine{gamma ? gamma[channel] : 1, beta ? beta[channel] : 0}; },
                  [=](const Affine& affine, const float (&in)[1]) {
                      return rectified(relu, affine.gamma * in[0] + affine.beta);
                  });
@@ -19,28 +19,35 @@ extern "C" __global__ void scale_backward(Extents extents, const float* gamma, c
                  [](float gamma, const float (&in)[1]) { return gamma * in[0]; });
 }
 
-/// `dbeta` may be null.
-struct Finish {
-    float *dgamma, *dbeta;
-    bool add;
+/// Where the sums of a channel go: as cuda.rs fills it. Either may be null.
+struct Gradients {
+    float *gamma, *beta;
+    int add_gamma, add_beta;
     __device__ void operator()(u64 channel, const double (&sums)[2]) const {
-        put(add, dgamma + channel, float(sums[0]));
-        if (dbeta) put(add, dbeta + channel, float(sums[1]));
+        if (gamma) put(add_gamma, gamma + channel, float(sums[0]));
+        if (beta) put(add_beta, beta + channel, float(sums[1]));
     }
 };
 
-extern "C" __global__ void scale_backward_affine(Extents extents, const float* x, const float* dy, float* dgamma,
-                                                 float* dbeta, int add, double* partials) {
+extern "C" __global__ void scale_backward_affine(Extents extents, const float* x, const float* dy, Gradients gradients,
+                                                 double* partials) {
     auto terms = [](u64) {
         return [](const float (&in)[2], float (&sums)[2]) {
             sums[0] += in[1] * in[0];
             sums[1] += in[1];
         };
     };
-    sum_channels<2>({x, dy}, extents, partials, terms, Finish{dgamma, dbeta, add != 0});
+    sum_channels<2>({x, dy}, extents, partials, terms, gradients);
 }
 
-extern "C" __global__ void scale_backward_affine_finish(const double* partials, u32 parts, u64 channels, float* dgamma,
-                                                        float* dbeta, int add) {
-    finish_sums<2>(partials, parts, channels, Finish{dgamma, dbeta, add != 0});
+/// Without a factor, and so without `x`.
+extern "C" __global__ void bias_backward(Extents extents, const float*, const float* dy, Gradients gradients,
+                                         double* partials) {
+    auto terms = [](u64) { return [](const float (&in)[1], float (&sums)[2]) { sums[1] += in[0]; }; };
+    sum_channels<2>({dy}, extents, partials, terms, gradients);
+}
+
+extern "C" __global__ void scale_backward_finish(Extents extents, const float*, const float*, Gradients gradients,
+                                                 const double* partials, u32 parts) {
+    finish_sums<2>(partials, parts, extents.axis.divisor, gradients);
 }

@@ -15,6 +15,10 @@ const EXTENTS: [[usize; 3]; 8] = [
     [67, 3, 1024],
 ];
 
+fn affine<'a>(gamma: View<'a>, beta: View<'a>) -> Affine<'a> {
+    Affine { gamma: Some(gamma), beta: Some(beta) }
+}
+
 on_every_device! {
     fn forward_and_backward_are_the_definition(on: &TestDevice) {
         for [outer, axis, inner] in EXTENTS {
@@ -22,14 +26,14 @@ on_every_device! {
             let (x, dy) = (random(extents.len(), 1), random(extents.len(), 2));
             let (gamma, beta) = (random(axis, 3), random(axis, 4));
             let y = on.run([&x, &gamma, &beta], x.len(), |device, [x, gamma, beta], y| {
-                forward(device, &extents, Affine { gamma, beta: Some(beta) }, false, x, y);
+                forward(device, &extents, affine(gamma, beta), false, Some(x), y);
             });
             let fused = on.run([&x, &gamma, &beta], x.len(), |device, [x, gamma, beta], y| {
-                forward(device, &extents, Affine { gamma, beta: Some(beta) }, true, x, y);
+                forward(device, &extents, affine(gamma, beta), true, Some(x), y);
             });
             assert_same_bits(&fused, &rectified(&y));
             let in_place = on.run_in_place([&gamma, &beta], &x, |device, [gamma, beta], xy| {
-                forward_in_place(device, &extents, Affine { gamma, beta: Some(beta) }, xy);
+                forward(device, &extents, affine(gamma, beta), false, None, xy);
             });
             assert_eq!(in_place, y);
             let dx = on.run_accumulating([&gamma, &dy], x.len(), |device, [gamma, dy], dx, accumulate| {
@@ -52,7 +56,7 @@ on_every_device! {
         let extents = AxisExtents { outer: 3, axis: 5, inner: 7 };
         let (x, gamma) = (random(extents.len(), 1), random(5, 3));
         let y = on.run([&x, &gamma], x.len(), |device, [x, gamma], y| {
-            forward(device, &extents, Affine { gamma, beta: None }, false, x, y);
+            forward(device, &extents, Affine { gamma: Some(gamma), beta: None }, false, Some(x), y);
         });
         assert!(y.iter().enumerate().all(|(i, &y)| y == gamma[i / 7 % 5] * x[i]));
     }
@@ -62,12 +66,16 @@ fn check_parameter_gradients(on: &TestDevice, extents: &AxisExtents, operands: [
     let axis = extents.axis;
     let both = on.run_accumulating(operands, 2 * axis, |device, [x, dy], out, accumulate| {
         let (dgamma, dbeta) = out.split_at(axis);
-        let gradients = AffineGradients { dgamma, dbeta: Some(dbeta), accumulate };
-        backward_affine(device, extents, x, dy, gradients);
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
+        backward_affine(device, extents, Some(x), dy, AffineGradients { gamma, beta });
     });
     assert_close(&both, sums, FEW_ROUNDINGS, "dgamma and dbeta");
-    let alone = on.run_accumulating(operands, axis, |device, [x, dy], dgamma, accumulate| {
-        backward_affine(device, extents, x, dy, AffineGradients { dgamma, dbeta: None, accumulate });
-    });
-    assert_eq!(alone, both[..axis]);
+    let alone = |gamma: bool| {
+        on.run_accumulating(operands, axis, |device, [x, dy], diff, accumulate| {
+            let gradient = Some(Gradient { diff, accumulate });
+            let [gamma, beta] = if gamma { [gradient, None] } else { [None, gradient] };
+            backward_affine(device, extents, Some(x), dy, AffineGradients { gamma, beta });
+        })
+    };
+    assert_eq!((alone(true), alone(false)), (both[..axis].to_vec(), both[axis..].to_vec()));
 }

@@ -209,7 +209,7 @@ fn cuda_no_update_follows_a_label_out_of_range() {
     let mut memory = Memory::new(&device, RATE);
     let (p, loss_out) = (p.view_mut(p_at.tagged(Format::U8)), loss.view_mut(loss_at));
     let (scores, labels) = (scores.view(scores_at), labels.view(labels_at));
-    softmax::loss::forward(&device, &e, &options, scores, labels, p, loss_out).unwrap();
+    softmax::loss(&device, &e, &options, scores, labels, p, loss_out).unwrap();
     memory.add_losses(&device, &[(loss.view(loss_at), 1.0)], Accumulate::Replace);
     let (history, weights) = (v.view_mut(v_at), w.view_mut(w_at));
     let update = ParamUpdate { lr_mult: 1.0, decay: 0.1, dw: dw.view(dw_at), v: history, w: weights };

@@ -1,10 +1,6 @@
 //! Softmax, its loss and accuracy on the CPU.
 
-use super::{
-    LabelError,
-    labels::class,
-    loss::{LossOptions, Normalization},
-};
+use super::labels::{LabelError, LossOptions, Normalization, class};
 use crate::{
     AxisExtents,
     cpu_loops::{for_each_column_block, items_per_task, put},
@@ -91,6 +87,23 @@ pub(super) fn backward(
     );
 }
 
+/// Tells `each` of every prediction that is not ignored its first element and its class, and counts them.
+fn count_predictions(
+    extents: &AxisExtents,
+    ignore_label: Option<i32>,
+    labels: &[f32],
+    mut each: impl FnMut(usize, usize),
+) -> Result<usize, LabelError> {
+    let mut counted = 0;
+    for (index, &label) in labels.iter().enumerate() {
+        if let Some(class) = class(extents, ignore_label, label, index)? {
+            each(index / extents.inner * extents.axis * extents.inner + index % extents.inner, class);
+            counted += 1;
+        }
+    }
+    Ok(counted)
+}
+
 /// The loss, in double precision: there is one term per prediction.
 pub(super) fn loss(
     extents: &AxisExtents,
@@ -98,17 +111,12 @@ pub(super) fn loss(
     p: &[f32],
     labels: &[f32],
 ) -> Result<f32, LabelError> {
-    let (mut total, mut valid) = (0.0, 0);
-    for (index, &label) in labels.iter().enumerate() {
-        if let Some(class) = class(extents, options.ignore_label, label, index)? {
-            let (outer, column) = (index / extents.inner, index % extents.inner);
-            let p = p[(outer * extents.axis + class) * extents.inner + column];
-            // Not `f32::max`, which would turn a NaN into a finite loss.
-            let p = if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p };
-            total -= f64::from(p).ln();
-            valid += 1;
-        }
-    }
+    let mut total = 0.0;
+    let valid = count_predictions(extents, options.ignore_label, labels, |first, class| {
+        let p = p[first + class * extents.inner];
+        // Not `f32::max`, which would turn a NaN into a finite loss.
+        total -= f64::from(if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p }).ln();
+    })?;
     Ok((total / normaliser(extents, options.normalization, valid)) as f32)
 }
 
@@ -130,10 +138,7 @@ pub(super) fn loss_backward(
     (p, labels, dx): (&[f32], &[f32], &mut [f32]),
     accumulate: Accumulate,
 ) -> Result<(), LabelError> {
-    let mut valid = 0;
-    for (index, &label) in labels.iter().enumerate() {
-        valid += usize::from(class(extents, options.ignore_label, label, index)?.is_some());
-    }
+    let valid = count_predictions(extents, options.ignore_label, labels, |_, _| ())?;
     let scale = (f64::from(loss_weight) / normaliser(extents, options.normalization, valid)) as f32;
     let ignored = options.ignore_label.map(|label| label as f32);
     for_each_column_block(
@@ -164,19 +169,15 @@ pub(super) fn accuracy(
     scores: &[f32],
     labels: &[f32],
 ) -> Result<f32, LabelError> {
-    let (mut right, mut counted) = (0, 0);
-    for (index, &label) in labels.iter().enumerate() {
-        if let Some(label) = class(extents, ignore_label, label, index)? {
-            let first = index / extents.inner * extents.axis * extents.inner + index % extents.inner;
-            let score = |class: usize| scores[first + class * extents.inner];
-            let wanted = score(label);
-            let before = |&class: &usize| {
-                score(class) > wanted || (score(class) == wanted && class > label) || score(class).is_nan()
-            };
-            let rank = (0..extents.axis).filter(before).count();
-            right += usize::from(rank < top_k && !wanted.is_nan());
-            counted += 1;
-        }
-    }
+    let mut right = 0;
+    let counted = count_predictions(extents, ignore_label, labels, |first, label| {
+        let score = |class: usize| scores[first + class * extents.inner];
+        let wanted = score(label);
+        let before = |&class: &usize| {
+            score(class) > wanted || (score(class) == wanted && class > label) || score(class).is_nan()
+        };
+        let rank = (0..extents.axis).filter(before).count();
+        right += usize::from(rank < top_k && !wanted.is_nan());
+    })?;
     Ok(right as f32 / counted.max(1) as f32)
 }

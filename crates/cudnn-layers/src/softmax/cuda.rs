@@ -1,6 +1,6 @@
 //! Softmax, its loss and accuracy on the GPU.
 
-use super::loss::{LossOptions, Normalization};
+use super::labels::{LossOptions, Normalization};
 use crate::{
     AxisExtents,
     cuda_launches::{Extents, THREADS, add, launch_tiles},
@@ -13,10 +13,11 @@ use tensor::{
 static SOURCE: Source =
     Source { name: "softmax.cu", text: concat!(include_str!("../common.cuh"), include_str!("softmax.cu")) };
 
-/// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves and, behind it, a `Tally` per block.
+/// Sums over predictions are made by one block, in an order that depends on nothing but their number.
+const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512, shared_bytes: 0 };
+
+/// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves.
 const FACTOR_LEN: usize = 16;
-const TALLIES_LEN: usize = 24 * MOST_BLOCKS;
-const MOST_BLOCKS: usize = 1024;
 
 pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
     let args = [x.into(), (&mut y).into()];
@@ -67,21 +68,13 @@ pub(super) fn loss(
     labels: View<'_>,
     mut to: ViewMut<'_>,
 ) {
-    let blocks = blocks(extents.per_index(), 4 * THREADS as usize);
     let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
     let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
-    cuda.scratch(|mut scratch| {
-        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLIES_LEN).address::<u8>());
-        let to = Arg::from(&mut to);
-        let args = [device_extents.arg(), normaliser, ignored, p.into(), labels.into(), to, partials, fault];
-        // SAFETY: `(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to, Tally*
-        // partials, uint4* fault)`; the contract has checked the lengths, no label that is no class is used as an index,
-        // and there is room for the tallies of all blocks.
-        unsafe { cuda.launch(&SOURCE, "softmax_loss", Grid::line(blocks, THREADS), &args) };
-        let args = [device_extents.arg(), normaliser, labels.into(), to, partials, blocks.into(), fault];
-        // SAFETY: those of `quotient_finish`, see there.
-        unsafe { finish(cuda, "quotient_finish", blocks, &args) };
-    });
+    let to = Arg::from(&mut to);
+    let args = [device_extents.arg(), normaliser, ignored, p.into(), labels.into(), to, fault];
+    // SAFETY: `(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to, uint4*
+    // fault)`; the contract has checked the lengths, and no label that is no class is used as an index.
+    unsafe { cuda.launch(&SOURCE, "softmax_loss", ONE_BLOCK, &args) };
 }
 
 pub(super) fn loss_backward(
@@ -92,26 +85,20 @@ pub(super) fn loss_backward(
     (p, labels, mut dx): (View<'_>, View<'_>, ViewMut<'_>),
     accumulate: Accumulate,
 ) {
-    let (len, blocks) = (extents.len(), blocks(extents.per_index(), 4 * THREADS as usize));
     let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
     let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
     let (weight, labels) = (Arg::F32(loss_weight), Arg::from(labels));
     cuda.scratch(|mut scratch| {
         let factor = Arg::Address(scratch.slice(0..FACTOR_LEN).address::<u8>());
-        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLIES_LEN).address::<u8>());
-        let args = [device_extents.arg(), normaliser, weight, ignored, labels, factor, partials, fault];
-        // SAFETY: `(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels, float* factor,
-        // Tally* partials, uint4* fault)`; the contract has checked the labels' number, and there is room for the factor
-        // and the tallies of all blocks.
-        unsafe { cuda.launch(&SOURCE, "softmax_loss_factor", Grid::line(blocks, THREADS), &args) };
-        let args = [device_extents.arg(), normaliser, weight, labels, factor, partials, blocks.into(), fault];
-        // SAFETY: those of `softmax_loss_factor_finish`, see there.
-        unsafe { finish(cuda, "softmax_loss_factor_finish", blocks, &args) };
+        let args = [device_extents.arg(), normaliser, weight, ignored, labels, factor, fault];
+        // SAFETY: `(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels, float* factor, uint4*
+        // fault)`; the contract has checked the labels' number, and there is room for the factor.
+        unsafe { cuda.launch(&SOURCE, "softmax_loss_factor", ONE_BLOCK, &args) };
         let add = add(accumulate).into();
         let args = [device_extents.arg(), ignored, factor, p.into(), labels, (&mut dx).into(), add];
         // SAFETY: `(Extents e, float ignored, const float* factor, const float* p, const float* labels, float* dx, int
-        // add)`; the contract has checked the lengths, and the kernels above have set the factor.
-        unsafe { launch_tiles(cuda, &SOURCE, "softmax_loss_backward", len, &args) };
+        // add)`; the contract has checked the lengths, and the kernel above has set the factor.
+        unsafe { launch_tiles(cuda, &SOURCE, "softmax_loss_backward", extents.len(), &args) };
     });
 }
 
@@ -122,37 +109,12 @@ pub(super) fn accuracy(
     ignore_label: Option<i32>,
     (scores, labels, mut to): (View<'_>, View<'_>, ViewMut<'_>),
 ) {
-    let blocks = blocks(extents.per_index(), THREADS as usize / 32);
     let (extents, fault) = (Extents::new(extents), Arg::Address(cuda.fault_address()));
-    cuda.scratch(|mut scratch| {
-        let partials = Arg::Address(scratch.slice(FACTOR_LEN..FACTOR_LEN + TALLIES_LEN).address::<u8>());
-        let (to, labels, ignored) = (Arg::from(&mut to), Arg::from(labels), ignored(ignore_label));
-        let args = [extents.arg(), top_k.into(), ignored, scores.into(), labels, to, partials, fault];
-        // SAFETY: `(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, Tally*
-        // partials, uint4* fault)`; otherwise as for the loss.
-        unsafe { cuda.launch(&SOURCE, "accuracy", Grid::line(blocks, THREADS), &args) };
-        let args = [extents.arg(), COUNTED, labels, to, partials, blocks.into(), fault];
-        // SAFETY: those of `quotient_finish`, see there.
-        unsafe { finish(cuda, "quotient_finish", blocks, &args) };
-    });
-}
-
-/// Launches the kernel that adds up what several blocks have left.
-///
-/// # Safety
-/// `args` are those of `quotient_finish`, `(Extents e, Normaliser normaliser, const float* labels, float* to, const Tally*
-/// partials, u32 count, uint4* fault)`, or of `softmax_loss_factor_finish`, the same with `float weight` as the third and
-/// `float* factor` for `to`; the kernel launched before has left `count`, which is `blocks`, tallies.
-unsafe fn finish(cuda: &Cuda, function: &'static str, blocks: u32, args: &[Arg<'_>]) {
-    if blocks > 1 {
-        // SAFETY: the caller's promise.
-        unsafe { cuda.launch(&SOURCE, function, Grid::line(1, THREADS), args) };
-    }
-}
-
-/// At least one block, as it also concludes.
-fn blocks(rows: usize, rows_per_block: usize) -> u32 {
-    rows.div_ceil(rows_per_block).clamp(1, MOST_BLOCKS) as u32
+    let ignored = ignored(ignore_label);
+    let args = [extents.arg(), top_k.into(), ignored, scores.into(), labels.into(), (&mut to).into(), fault];
+    // SAFETY: `(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, uint4* fault)`;
+    // otherwise as for the loss.
+    unsafe { cuda.launch(&SOURCE, "accuracy", ONE_BLOCK, &args) };
 }
 
 /// No label equals a NaN.
@@ -160,13 +122,11 @@ fn ignored(ignore_label: Option<i32>) -> Arg<'static> {
     Arg::F32(ignore_label.map_or(f32::NAN, |label| label as f32))
 }
 
-/// `Normaliser` of `softmax.cu` for the number of predictions that are counted.
-const COUNTED: Arg<'static> = Arg::U64(0);
-
+/// `Normaliser` of `softmax.cu`.
 fn normaliser(extents: &AxisExtents, normalization: Normalization) -> Arg<'static> {
     match normalization {
         Normalization::Full => extents.per_index().into(),
-        Normalization::Valid => COUNTED,
+        Normalization::Valid => Arg::U64(0),
         Normalization::BatchSize => extents.outer.into(),
         Normalization::None => Arg::U64(1),
     }

@@ -1,8 +1,31 @@
-//! Labels: class numbers, stored as `f32` like every other blob.
+//! Labels: class numbers, stored as `f32` like every other blob; and which of them count.
 
 use crate::AxisExtents;
 use tensor::Device;
 use thiserror::Error;
+
+/// What the summed loss is divided by (Caffe's `NormalizationMode`); never less than 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Normalization {
+    /// All predictions.
+    Full,
+    /// Predictions whose label is not ignored.
+    #[default]
+    Valid,
+    /// The outer extent.
+    BatchSize,
+    /// Nothing.
+    None,
+}
+
+/// How losses are combined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LossOptions {
+    /// What the sum is divided by.
+    pub normalization: Normalization,
+    /// The label of predictions that do not count.
+    pub ignore_label: Option<i32>,
+}
 
 /// A label that names no class.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]

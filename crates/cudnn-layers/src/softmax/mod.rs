@@ -1,26 +1,33 @@
-//! Softmax over one axis, and what goes with it: the logistic loss ([`loss`]) and the accuracy ([`accuracy`]).
+//! Softmax over one axis, and what goes with it: the multinomial logistic loss, and the accuracy.
 //!
 //! `y = exp(x - max) / sum of exp(x - max)` along the axis of [`AxisExtents`]. Backward needs the top data:
 //! `dx = y * (dy - sum of dy * y)`.
+//!
+//! `loss = -sum of ln(max(p[label], smallest normal number)) / normaliser` over all predictions, one per outer and inner
+//! index, whose label is not the one to ignore; `p = softmax(x)`. Fused with the softmax because its gradient is
+//! `dx = (p - 1 at the label) * loss_weight / normaliser`, without the quotient of small numbers that two separate gradients
+//! would form.
+//!
+//! The accuracy is the share of predictions whose label is among the `top_k` highest scores. Of equal scores the higher class
+//! ranks first, as in Caffe 1.0; a label whose score is NaN is never right. BVLC's later sources count a label that ties with
+//! the `top_k`th score as wrong. So where a net has collapsed and gives all classes one score, this says the share of the last
+//! class, and theirs 0.
 
-pub mod accuracy;
 mod cpu;
 mod cuda;
 pub mod labels;
-pub mod loss;
 #[cfg(test)]
 mod tests;
 
-pub use labels::LabelError;
-pub use loss::Normalization;
+pub use labels::{LabelError, LossOptions, Normalization};
 
 use crate::AxisExtents;
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
 
 /// `y = softmax(x)`.
 ///
 /// # Panics
-/// If a length does not match `extents`.
+/// If a length does not match `extents`, as in all functions of this module.
 pub fn forward(device: &Device, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
     assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
     match device {
@@ -30,9 +37,6 @@ pub fn forward(device: &Device, extents: &AxisExtents, x: View<'_>, mut y: ViewM
 }
 
 /// `dx (+)= ...` (see the module).
-///
-/// # Panics
-/// If a length does not match `extents`.
 pub fn backward(
     device: &Device,
     extents: &AxisExtents,
@@ -47,4 +51,88 @@ pub fn backward(
         Device::Cpu(cpu) => cpu::backward(cpu, extents, [y.host(), dy.host()], dx.host(), accumulate),
         Device::Cuda(cuda) => cuda::backward(cuda, extents, y, dy, dx, accumulate),
     }
+}
+
+/// What [`loss`] saves for [`loss_backward`]: the probabilities `p = softmax(x)`.
+pub fn saved(extents: &AxisExtents) -> Space {
+    Space::of::<f32>(extents.len())
+}
+
+/// Computes and saves the probabilities ([`saved`]), and the loss, one element. `labels` has one element per prediction,
+/// `outer * inner`.
+///
+/// # Errors
+/// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then. On a GPU, where
+/// nobody waits here, the error shows in [`labels::device_fault`].
+pub fn loss(
+    device: &Device,
+    extents: &AxisExtents,
+    options: &LossOptions,
+    x: View<'_>,
+    labels: View<'_>,
+    mut saved: ViewMut<'_>,
+    mut loss: ViewMut<'_>,
+) -> Result<(), LabelError> {
+    let mut p = saved.take(Format::F32, extents.len());
+    forward(device, extents, x, p.reborrow());
+    assert_eq!((labels.len(), loss.len()), (extents.per_index(), 1), "lengths of labels and loss");
+    match device {
+        Device::Cpu(_) => loss.host::<f32>()[0] = cpu::loss(extents, options, p.host(), labels.host())?,
+        Device::Cuda(cuda) => cuda::loss(cuda, extents, options, p.as_view(), labels, loss),
+    }
+    Ok(())
+}
+
+/// `dx (+)= (p - 1 at the label) * loss_weight / normaliser`, 0 for ignored labels.
+///
+/// # Errors
+/// As [`loss`]; `dx` is not written then.
+#[allow(clippy::too_many_arguments)]
+pub fn loss_backward(
+    device: &Device,
+    extents: &AxisExtents,
+    options: &LossOptions,
+    loss_weight: f32,
+    mut saved: View<'_>,
+    labels: View<'_>,
+    mut dx: ViewMut<'_>,
+    accumulate: Accumulate,
+) -> Result<(), LabelError> {
+    let p = saved.take(Format::F32, extents.len());
+    assert_eq!((labels.len(), dx.len()), (extents.per_index(), extents.len()), "lengths of labels and dx");
+    match device {
+        Device::Cpu(cpu) => {
+            let operands = (p.host(), labels.host(), dx.host());
+            cpu::loss_backward(cpu, extents, options, loss_weight, operands, accumulate)?;
+        }
+        Device::Cuda(cuda) => {
+            cuda::loss_backward(cuda, extents, options, loss_weight, (p, labels, dx), accumulate);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none).
+///
+/// # Errors
+/// As [`loss`]; the accuracy is not written then.
+pub fn accuracy(
+    device: &Device,
+    extents: &AxisExtents,
+    top_k: usize,
+    ignore_label: Option<i32>,
+    scores: View<'_>,
+    labels: View<'_>,
+    mut accuracy: ViewMut<'_>,
+) -> Result<(), LabelError> {
+    let lens = (scores.len(), labels.len(), accuracy.len());
+    assert_eq!(lens, (extents.len(), extents.per_index(), 1), "lengths of scores, labels and accuracy");
+    match device {
+        Device::Cpu(_) => {
+            accuracy.host::<f32>()[0] =
+                cpu::accuracy(extents, top_k, ignore_label, scores.host(), labels.host())?;
+        }
+        Device::Cuda(cuda) => cuda::accuracy(cuda, extents, top_k, ignore_label, (scores, labels, accuracy)),
+    }
+    Ok(())
 }

@@ -24,7 +24,7 @@ struct Row {
 
 constexpr u64 NO_ROW = ~0ull;
 
-/// What the rows of a thread, a block or the grid come to. As `PARTIAL_LEN` floats of cuda.rs.
+/// What the rows of a thread, or of all, come to.
 struct Tally {
     double total;  // of the loss, or the number of right predictions
     u64 counted;   // rows whose label is not ignored
@@ -32,13 +32,6 @@ struct Tally {
 
     static __device__ __forceinline__ Tally none() { return {0, 0, NO_ROW}; }
 };
-
-__device__ Tally block_tally(Tally tally) {
-    tally.total = block_sum(tally.total);
-    tally.counted = block_sum(tally.counted);
-    tally.bad = block_reduce(tally.bad, NO_ROW, [](u64 left, u64 right) { return left < right ? left : right; });
-    return tally;
-}
 
 enum Kind { CLASS, IGNORED, BAD };
 
@@ -50,7 +43,7 @@ __device__ __forceinline__ Kind kind(float label, float ignored, u64 classes) {
     return is_class ? CLASS : BAD;
 }
 
-/// What a sum is divided by; as `Normaliser` of cuda.rs. `count` is 0 for the number of rows that are counted.
+/// What a sum is divided by. `count` is 0 for the number of rows that are counted.
 struct Normaliser {
     u64 count;
 
@@ -66,10 +59,12 @@ __device__ void report(uint4* fault, u64 row, float label, const Extents& e) {
     *fault = make_uint4(1, u32(e.inner.divide(row)), __float_as_uint(label), u32(e.axis.divisor));
 }
 
-/// Called by the one block that has all tallies: `finish(tally)` by one thread, unless a label was no class.
+/// Adds up the tallies of all threads of the one block there is: `finish(tally)` by one thread, unless a label was no class.
 template <class Finish>
-__device__ __forceinline__ void conclude(const Tally& tally, const Extents& e, const float* labels, uint4* fault,
-                                         Finish finish) {
+__device__ __forceinline__ void conclude(Tally tally, const Extents& e, const float* labels, uint4* fault, Finish finish) {
+    tally.total = block_sum(tally.total);
+    tally.counted = block_sum(tally.counted);
+    tally.bad = block_reduce(tally.bad, NO_ROW, [](u64 left, u64 right) { return left < right ? left : right; });
     if (threadIdx.x != 0) return;
     if (tally.bad == NO_ROW) {
         finish(tally);
@@ -78,14 +73,13 @@ __device__ __forceinline__ void conclude(const Tally& tally, const Extents& e, c
     }
 }
 
-/// Tallies all rows, a thread at a time: `of_row(row, class, tally)` for those whose label is a class. A single block
-/// concludes at once; of several, each leaves its tally in `partials`.
+/// Tallies all rows, a thread at a time: `of_row(row, class, tally)` for those whose label is a class.
 template <class OfRow, class Finish>
-__device__ __forceinline__ void tally_rows(const Extents& e, float ignored, const float* labels, Tally* partials,
-                                           uint4* fault, OfRow of_row, Finish finish) {
+__device__ __forceinline__ void tally_rows(const Extents& e, float ignored, const float* labels, uint4* fault,
+                                           OfRow of_row, Finish finish) {
     Tally tally = Tally::none();
     u64 rows = e.outer * e.inner.divisor;
-    for (u64 row = grid_start(); row < rows; row += grid_step()) {
+    for (u64 row = threadIdx.x; row < rows; row += blockDim.x) {
         float label = labels[row];
         Kind is = kind(label, ignored, e.axis.divisor);
         if (is == BAD) tally.bad = row < tally.bad ? row : tally.bad;
@@ -93,25 +87,7 @@ __device__ __forceinline__ void tally_rows(const Extents& e, float ignored, cons
         tally.counted++;
         of_row(row, u64(label), tally);
     }
-    tally = block_tally(tally);
-    if (gridDim.x == 1) {
-        conclude(tally, e, labels, fault, finish);
-    } else if (threadIdx.x == 0) {
-        partials[blockIdx.x] = tally;
-    }
-}
-
-/// For one block, after several have left their tallies.
-template <class Finish>
-__device__ __forceinline__ void finish_tallies(const Extents& e, const float* labels, const Tally* partials, u32 count,
-                                               uint4* fault, Finish finish) {
-    Tally tally = Tally::none();
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-        tally.total += partials[i].total;
-        tally.counted += partials[i].counted;
-        tally.bad = partials[i].bad < tally.bad ? partials[i].bad : tally.bad;
-    }
-    conclude(block_tally(tally), e, labels, fault, finish);
+    conclude(tally, e, labels, fault, finish);
 }
 
 /// Writes the quotient.
@@ -178,8 +154,8 @@ __global__ void softmax_backward_columns(Extents e, const float* __restrict__ y,
     for (u64 i = row.first; i < end; i += row.step) put(add, dx + i, y[i] * (dy[i] - dot));
 }
 
-__global__ void softmax_loss(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to,
-                     Tally* partials, uint4* fault) {
+__global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normaliser, float ignored, const float* p,
+                                                    const float* labels, float* to, uint4* fault) {
     auto of_row = [&](u64 row, u64 label, Tally& tally) {
         Row place(e, row);
         float probability = p[place.first + label * place.step];
@@ -187,29 +163,17 @@ __global__ void softmax_loss(Extents e, Normaliser normaliser, float ignored, co
         probability = probability < 1.17549435e-38f ? 1.17549435e-38f : probability;
         tally.total -= log(double(probability));
     };
-    tally_rows(e, ignored, labels, partials, fault, of_row, Quotient{normaliser, to});
-}
-
-/// After `softmax_loss` and `accuracy` with several blocks.
-__global__ void quotient_finish(Extents e, Normaliser normaliser, const float* labels, float* to, const Tally* partials,
-                                u32 count, uint4* fault) {
-    finish_tallies(e, labels, partials, count, fault, Quotient{normaliser, to});
+    tally_rows(e, ignored, labels, fault, of_row, Quotient{normaliser, to});
 }
 
 /// Leaves the factor of all gradients and 1 in `factor`, where it leaves 0 instead of the 1 if a label is no class.
-__global__ void softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels,
-                            float* factor, Tally* partials, uint4* fault) {
-    if (grid_start() == 0) factor[1] = 0;
-    tally_rows(e, ignored, labels, partials, fault, [](u64, u64, Tally&) {}, Factor{normaliser, weight, factor});
+__global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored,
+                                                           const float* labels, float* factor, uint4* fault) {
+    if (threadIdx.x == 0) factor[1] = 0;
+    tally_rows(e, ignored, labels, fault, [](u64, u64, Tally&) {}, Factor{normaliser, weight, factor});
 }
 
-/// After `softmax_loss_factor` with several blocks.
-__global__ void softmax_loss_factor_finish(Extents e, Normaliser normaliser, float weight, const float* labels, float* factor,
-                                   const Tally* partials, u32 count, uint4* fault) {
-    finish_tallies(e, labels, partials, count, fault, Factor{normaliser, weight, factor});
-}
-
-/// After `softmax_loss_factor` and its finish.
+/// After `softmax_loss_factor`.
 __global__ void softmax_loss_backward(Extents e, float ignored, const float* factor, const float* p, const float* labels,
                               float* dx, int add) {
     if (factor[1] == 0) return;
@@ -224,12 +188,12 @@ __global__ void softmax_loss_backward(Extents e, float ignored, const float* fac
 }
 
 /// A warp for each row, unlike the tallies above: of the classes that rank before the label, it counts those at its lanes.
-__global__ void accuracy(Extents e, u64 top_k, float ignored, const float* __restrict__ scores,
-                         const float* __restrict__ labels, float* to, Tally* partials, uint4* fault) {
+__global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float ignored, const float* __restrict__ scores,
+                                                const float* __restrict__ labels, float* to, uint4* fault) {
     Tally tally = Tally::none();
     u64 rows = e.outer * e.inner.divisor;
     u32 lane = threadIdx.x % 32;
-    for (u64 row = grid_start() / 32; row < rows; row += grid_step() / 32) {
+    for (u64 row = threadIdx.x / 32; row < rows; row += blockDim.x / 32) {
         float label = labels[row];
         Kind is = kind(label, ignored, e.axis.divisor);
         if (is == BAD && row < tally.bad) tally.bad = row;
@@ -247,12 +211,7 @@ __global__ void accuracy(Extents e, u64 top_k, float ignored, const float* __res
         tally.counted++;
         tally.total += before < top_k && wanted == wanted ? 1 : 0;
     }
-    tally = block_tally(tally);
-    if (gridDim.x == 1) {
-        conclude(tally, e, labels, fault, Quotient{Normaliser{0}, to});
-    } else if (threadIdx.x == 0) {
-        partials[blockIdx.x] = tally;
-    }
+    conclude(tally, e, labels, fault, Quotient{Normaliser{0}, to});
 }
 
 }  // extern "C"

@@ -1,6 +1,5 @@
 //! Softmax, loss and accuracy against plain loops and finite differences.
 
-use super::loss::LossOptions;
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +39,7 @@ fn loss_of(
 ) -> [Vec<f32>; 2] {
     let mut p = on.run([x, labels], e.len() + 1, |device, [x, labels], out| {
         let (p, loss) = out.split_at(e.len());
-        loss::forward(device, e, options, x, labels, p, loss).expect("labels are classes");
+        super::loss(device, e, options, x, labels, p, loss).expect("labels are classes");
     });
     let loss = p.split_off(e.len());
     [p, loss]
@@ -94,7 +93,7 @@ on_every_device! {
                 let expected = |x: &[f64]| vec![reference_loss(&e, normaliser as f64, &labels, x)];
                 assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
                 let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-                    loss::backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
+                    loss_backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
                         .expect("labels are classes");
                 });
                 assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
@@ -110,7 +109,7 @@ on_every_device! {
         let [p, loss] = loss_of(on, &e, &options, &x, &labels);
         assert_close(&loss, &[reference_loss(&e, valid, &labels, &wide(&x))], FEW_ROUNDINGS, "loss");
         let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-            loss::backward(device, &e, &options, 2.0, p, labels, dx, accumulate).expect("labels are classes");
+            loss_backward(device, &e, &options, 2.0, p, labels, dx, accumulate).expect("labels are classes");
         });
         let expected: Vec<f64> = (0..e.len())
             .map(|i| {
@@ -131,7 +130,7 @@ on_every_device! {
     fn labels_that_name_no_class_are_errors(on: &TestDevice) {
         let _turn = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
         let options = LossOptions { ignore_label: Some(-1), ..LossOptions::default() };
-        // Few predictions, and so many that several blocks of a GPU share them; the first bad label is reported.
+        // Fewer predictions than a GPU's block has threads, and more; the first bad label is reported.
         for ([outer, inner], bad_at) in [([3, 2], [5, 5]), ([9000, 1], [4100, 8000])] {
             let e = AxisExtents { outer, axis: 10, inner };
             let x = random(e.len(), 1);
@@ -146,16 +145,16 @@ on_every_device! {
                 };
                 let loss = on.run_in_place([&x, &labels], &vec![7.0; e.len() + 1], |device, [x, labels], out| {
                     let (p, loss) = out.split_at(e.len());
-                    check(error_of(device, loss::forward(device, &e, &options, x, labels, p, loss)));
+                    check(error_of(device, super::loss(device, &e, &options, x, labels, p, loss)));
                 });
                 assert_eq!(loss[e.len()], 7.0, "the loss is not written");
                 let dx = on.run_in_place([&x, &labels], &vec![7.0; e.len()], |device, [p, labels], dx| {
                     let add = Accumulate::Replace;
-                    check(error_of(device, loss::backward(device, &e, &options, 1.0, p, labels, dx, add)));
+                    check(error_of(device, loss_backward(device, &e, &options, 1.0, p, labels, dx, add)));
                 });
                 assert!(dx.iter().all(|&dx| dx == 7.0), "dx is not written");
                 let share = on.run_in_place([&x, &labels], &[7.0], |device, [x, labels], share| {
-                    check(error_of(device, accuracy::forward(device, &e, 1, Some(-1), x, labels, share)));
+                    check(error_of(device, accuracy(device, &e, 1, Some(-1), x, labels, share)));
                 });
                 assert_eq!(share, [7.0], "the accuracy is not written");
             }
@@ -168,7 +167,7 @@ on_every_device! {
         let scores = [3.0, 1.0, 2.0, 1.0, 1.0, 1.0, 0.0, 1.0, f32::NAN, 2.0, 5.0, 3.0];
         let share = |top_k: usize, labels: [f32; 4]| {
             on.run([&scores, &labels], 1, |device, [scores, labels], out| {
-                accuracy::forward(device, &e, top_k, Some(9), scores, labels, out).expect("labels are classes");
+                accuracy(device, &e, top_k, Some(9), scores, labels, out).expect("labels are classes");
             })[0]
         };
         // Of equal scores the higher class is first, so class 1 of the second prediction is the second best.
@@ -191,7 +190,7 @@ on_every_device! {
             counted += 1.0;
         }
         let share = on.run([&scores, &labels], 1, |device, [scores, labels], out| {
-            accuracy::forward(device, &e, 5, Some(255), scores, labels, out).expect("labels are classes");
+            accuracy(device, &e, 5, Some(255), scores, labels, out).expect("labels are classes");
         });
         assert!(right > 0.0 && right < counted);
         assert_eq!(share, [right / counted]);

@@ -1,6 +1,6 @@
 //! Page-locked host memory, which the device copies from and to by itself while the host goes on.
 
-use super::{Cuda, CudaError, Event, Stream};
+use super::{CudaError, Event, Stream};
 use crate::{Element, View, ViewMut};
 use cudarc::driver::result;
 use std::ffi::c_void;
@@ -21,16 +21,16 @@ impl Pinned {
     ///
     /// # Errors
     /// The system does not lock that much memory.
-    pub fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
-        cuda.bind()?;
-        let copied = cuda.event()?;
+    pub fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
+        stream.bind()?;
+        let copied = stream.event()?;
         // SAFETY: the context is bound.
         let memory = unsafe { result::malloc_host(len.max(1), 0) }
             .map_err(CudaError::driver(format!("locking {len} bytes of host memory")))?
             .cast::<u8>();
         // SAFETY: the memory has `len` bytes.
         unsafe { memory.write_bytes(0, len) };
-        Ok(Self { memory, len, copied, stream: cuda.stream().clone() })
+        Ok(Self { memory, len, copied, stream: stream.clone() })
     }
 
     /// The number of bytes.
@@ -167,9 +167,9 @@ mod tests {
         let mut cursor = Cursor::default();
         let [kept, gone] = [(); 2].map(|()| cursor.take(Format::U8, LEN));
         let mut arena = Arena::unset(cuda.stream(), cursor.end()).unwrap();
-        let mut slab = Pinned::new(&cuda, 2 * LEN).unwrap();
+        let mut slab = Pinned::new(cuda.stream(), 2 * LEN).unwrap();
         let [computed, copied] = [cuda.event().unwrap(), copies.event().unwrap()];
-        let mut work = |arena: &mut Arena, slab: &Pinned| -> Result<(), CudaError> {
+        let work = |arena: &mut Arena, slab: &Pinned| -> Result<(), CudaError> {
             let ([from], [to]) = arena.lease([kept], [gone]).unwrap();
             computed.record()?;
             copies.wait(&computed)?;

@@ -1,17 +1,23 @@
 //! JPEG and PNG files to planar bytes.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Cursor, Seek};
+use std::fs;
+use std::io::Cursor;
 use std::path::Path;
 
-use image::{DynamicImage, ImageFormat, ImageReader};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::Sample;
 use super::jpeg::is_complete;
-use super::resize::Resizer;
+use super::resize::{Interleaved, Resizer};
 
 /// Caffe takes its images from OpenCV, whose channel order is blue, green, red.
 const BGR_OF_RGB: [usize; 3] = [2, 1, 0];
+
+/// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
+const MOST_BYTES: usize = 512 << 20;
 
 /// How images are decoded.
 #[derive(Clone, Copy, Debug)]
@@ -25,60 +31,132 @@ pub(super) struct Decoding {
 /// Decodes a file into the pixels and the shape of `sample`; an error is the reason, without the file's name.
 pub(super) fn decode_into(path: &Path, decoding: Decoding, sample: &mut Sample) -> Result<(), String> {
     let bytes = fs::read(path).map_err(unreadable)?;
-    let reader = guess(Cursor::new(&bytes))?;
-    if reader.format() == Some(ImageFormat::Jpeg) && !is_complete(&bytes) {
-        return Err("the JPEG image is truncated".to_owned());
+    let Pixels { size: from, mut channels, mut bytes } = File::open(&bytes)?.decode()?;
+    if !decoding.is_color && channels >= 3 {
+        bytes = bytes.chunks_exact(channels).map(luma).collect();
+        channels = 1;
     }
-    let image = reader.decode().map_err(|error| one_line(&error.to_string()))?;
-    let from = [image.height() as usize, image.width() as usize];
-    if from.contains(&0) {
-        return Err("the image has no pixels".to_owned());
-    }
+    // Whatever follows grey or colours is transparency, which is ignored.
+    let order = match (decoding.is_color, channels) {
+        (true, 3..) => &BGR_OF_RGB[..],
+        (true, _) => &[0, 0, 0],
+        (false, _) => &[0],
+    };
     let to = decoding.size.unwrap_or(from);
-    let (interleaved, order) = interleave(image, decoding.is_color);
     sample.make_room(order.len() * to[0] * to[1]).map_err(|error| error.to_string())?;
     sample.pixels.clear();
-    Resizer::default().interleaved(&interleaved, from, order, to, &mut sample.pixels);
+    let from = Interleaved { pixels: &bytes, size: from, channels };
+    Resizer::default().resize(from, order, to, &mut sample.pixels);
     sample.shape = [order.len(), to[0], to[1]];
     Ok(())
 }
 
 /// Height and width of an image, from its header.
 pub(super) fn dimensions(path: &Path) -> Result<[usize; 2], String> {
-    let file = File::open(path).map_err(unreadable)?;
-    let reader = guess(BufReader::new(file))?;
-    let (width, height) = reader.into_dimensions().map_err(|error| one_line(&error.to_string()))?;
-    Ok([height as usize, width as usize])
+    let bytes = fs::read(path).map_err(unreadable)?;
+    Ok(File::open(&bytes)?.size())
 }
 
-/// The format is told by the content: photo collections are full of JPEG files named `.png`.
-fn guess<R: BufRead + Seek>(reader: R) -> Result<ImageReader<R>, String> {
-    let reader = ImageReader::new(reader).with_guessed_format().map_err(unreadable)?;
-    match reader.format() {
-        Some(ImageFormat::Jpeg | ImageFormat::Png) => Ok(reader),
-        _ => Err("the file is neither JPEG nor PNG".to_owned()),
+/// A file whose header has been read.
+enum File<'a> {
+    Jpeg { bytes: &'a [u8], size: [usize; 2], space: ColorSpace },
+    Png(Box<png::Reader<Cursor<&'a [u8]>>>),
+}
+
+/// Not strict: that would refuse files with stray bytes between segments, and still not notice all that are truncated.
+fn jpeg_options() -> DecoderOptions {
+    let options = DecoderOptions::default().set_strict_mode(false);
+    options.set_max_width(usize::MAX).set_max_height(usize::MAX)
+}
+
+/// Rows of pixels of so many channels: grey or red, green, blue, and perhaps transparency.
+struct Pixels {
+    size: [usize; 2],
+    channels: usize,
+    bytes: Vec<u8>,
+}
+
+impl<'a> File<'a> {
+    /// The format is told by the content: photo collections are full of JPEG files named `.png`.
+    fn open(bytes: &'a [u8]) -> Result<Self, String> {
+        if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+            let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), jpeg_options());
+            decoder.decode_headers().map_err(undecodable)?;
+            let (width, height) = decoder.dimensions().unwrap_or_default();
+            let is_kept =
+                |space: &ColorSpace| matches!(space, ColorSpace::Luma | ColorSpace::LumaA | ColorSpace::RGBA);
+            let space = decoder.input_colorspace().filter(is_kept).unwrap_or(ColorSpace::RGB);
+            Ok(Self::Jpeg { bytes, size: [height, width], space })
+        } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            let limits = png::Limits { bytes: MOST_BYTES };
+            let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
+            decoder.set_transformations(png::Transformations::EXPAND);
+            Ok(Self::Png(Box::new(decoder.read_info().map_err(undecodable)?)))
+        } else {
+            Err("the file is neither JPEG nor PNG".to_owned())
+        }
     }
+
+    fn size(&self) -> [usize; 2] {
+        match self {
+            Self::Jpeg { size, .. } => *size,
+            Self::Png(reader) => [reader.info().height as usize, reader.info().width as usize],
+        }
+    }
+
+    fn decode(self) -> Result<Pixels, String> {
+        let size = self.size();
+        let (channels, bits) = match &self {
+            Self::Jpeg { space, .. } => (space.num_components(), 8),
+            Self::Png(reader) => {
+                let (color, depth) = reader.output_color_type();
+                (color.samples(), depth as usize)
+            }
+        };
+        let len = size.iter().try_fold(channels * bits.div_ceil(8), |len, &side| len.checked_mul(side));
+        let len = match len {
+            Some(0) => return Err("the image has no pixels".to_owned()),
+            Some(len @ ..=MOST_BYTES) => len,
+            _ => return Err(format!("the image of {}x{} pixels is too large", size[1], size[0])),
+        };
+        let mut bytes: Vec<u8> = tensor::arena::zeroed(len).map_err(|error| error.to_string())?;
+        match self {
+            Self::Jpeg { bytes: file, space, .. } => {
+                if !is_complete(file) {
+                    return Err("the JPEG image is truncated".to_owned());
+                }
+                let options = jpeg_options().jpeg_set_out_colorspace(space);
+                let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
+                decoder.decode_into(&mut bytes).map_err(undecodable)?;
+            }
+            Self::Png(mut reader) => {
+                reader.next_frame(&mut bytes).map_err(undecodable)?;
+            }
+        }
+        if bits == 16 {
+            bytes = bytes.as_chunks().0.iter().map(|&sample| byte(u16::from_be_bytes(sample))).collect();
+        }
+        Ok(Pixels { size, channels, bytes })
+    }
+}
+
+/// The nearest of the 256 values.
+fn byte(sample: u16) -> u8 {
+    ((u32::from(sample) + 128) / 257) as u8
+}
+
+/// Grey by the weights of ITU-R BT.601, rounded as OpenCV (hence Caffe) does; grey stays as it is, for they add up to 1.
+fn luma(rgb: &[u8]) -> u8 {
+    ((u32::from(rgb[0]) * 4899 + u32::from(rgb[1]) * 9617 + u32::from(rgb[2]) * 1868 + (1 << 13)) >> 14) as u8
 }
 
 fn unreadable(error: std::io::Error) -> String {
     format!("cannot read the image: {error}")
 }
 
-fn interleave(image: DynamicImage, is_color: bool) -> (Vec<u8>, &'static [usize]) {
-    match image {
-        DynamicImage::ImageLuma8(grey) if !is_color => (grey.into_raw(), &[0]),
-        image if is_color => (image.into_rgb8().into_raw(), &BGR_OF_RGB),
-        image => (image.into_rgb8().pixels().map(|pixel| luma(pixel.0)).collect(), &[0]),
-    }
-}
-
-/// Grey by the weights of ITU-R BT.601, rounded as OpenCV (hence Caffe) does; grey stays as it is, for they add up to 1.
-fn luma([r, g, b]: [u8; 3]) -> u8 {
-    ((u32::from(r) * 4899 + u32::from(g) * 9617 + u32::from(b) * 1868 + (1 << 13)) >> 14) as u8
-}
-
 /// Decoders put several lines into some messages; an error of ours is one sentence.
-fn one_line(message: &str) -> String {
+fn undecodable(error: impl std::fmt::Display) -> String {
+    let message = error.to_string();
     let words: Vec<&str> = message.split_whitespace().collect();
     format!("cannot decode the image: {}", words.join(" "))
 }

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
-use tensor::{Cpu, geometry::elements};
+use tensor::arena::zeroed;
+use tensor::{Cpu, Device, ViewMut, geometry::elements};
 
-use super::order::Order;
+use super::batch::{BatchSource, Buffer, Cursor};
 use super::prefetch::Worker;
-use super::{
-    DataError, DataSummary, Dataset, Draw, Phase, Sample, Transform, TransformOptions, TransformScratch,
-};
+use super::{DataError, DataSummary, Dataset, Phase, Transform, TransformOptions};
 
 /// How samples are put into mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +20,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// A new random order in every epoch, instead of the order of the data set (Caffe's `Data` layer).
     pub shuffle: bool,
-    /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is asked for. One is enough to
-    /// overlap loading with computing, for the net takes a copy; more only even out files of very different sizes.
+    /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is needed. One is enough to overlap
+    /// loading with computing, for the net takes a copy; more only even out files of very different sizes.
     pub prefetch: usize,
 }
 
@@ -40,11 +38,13 @@ impl LoaderOptions {
 /// comes next depends neither on timing nor on the number of threads.
 pub struct Loader {
     source: Arc<BatchSource>,
+    device: Option<Device>,
     position: u64,
-    prefetch: usize,
     worker: Option<Worker>,
     /// Used when nothing is prepared ahead.
     direct: Cursor,
+    /// Labels that nobody wants.
+    unwanted: Vec<f32>,
 }
 
 impl Loader {
@@ -77,7 +77,12 @@ impl Loader {
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
         let direct = source.cursor(0);
-        Ok(Self { source, position: 0, prefetch: options.prefetch, worker: None, direct })
+        Ok(Self { source, device: None, position: 0, worker: None, direct, unwanted: Vec::new() })
+    }
+
+    /// The same for memory of `device`: a GPU copies mini-batches from where they were assembled by itself.
+    pub fn on(self, device: &Device) -> Self {
+        Self { device: Some(device.clone()), ..self }
     }
 
     /// Channels, height and width of a transformed image.
@@ -123,12 +128,20 @@ impl Loader {
         let [sample, resized] = [dataset.shape(), transform.resized_shape().unwrap_or_default()]
             .map(|shape| shape.iter().map(|&extent| extent as u64).product::<u64>());
         let at_a_time = if dataset.is_decoded() { Cpu::available_threads() as u64 } else { 1 };
-        (self.prefetch * floats * size_of::<f32>() + order) as u64
+        (self.buffers() * floats * size_of::<f32>() + order) as u64
             + at_a_time * (sample + resized + dataset.reading_bytes())
     }
 
-    /// Writes the next mini-batch: `data` in the order sample, channel, row, column, and `labels` as numbers, as Caffe
-    /// keeps them.
+    /// Mini-batches assembled in memory of their own. A GPU may still be copying one of them.
+    fn buffers(&self) -> usize {
+        match (self.source.options.prefetch, &self.device) {
+            (prefetch @ 1.., Some(Device::Cuda(_))) => prefetch + 1,
+            (prefetch, _) => prefetch,
+        }
+    }
+
+    /// Writes the next mini-batch into host memory: `data` in the order sample, channel, row, column, and `labels` as
+    /// numbers, as Caffe keeps them.
     ///
     /// # Errors
     /// A sample cannot be read or does not fit; then the position stays where it was.
@@ -136,143 +149,47 @@ impl Loader {
     /// # Panics
     /// If the lengths of `data` and `labels` are not those of a mini-batch.
     pub fn next_into(&mut self, data: &mut [f32], labels: &mut [f32]) -> Result<(), DataError> {
-        assert_eq!(data.len(), self.source.data_len(), "length of the mini-batch's data");
-        assert_eq!(labels.len(), self.source.options.mini_batch, "length of the mini-batch's labels");
-        if self.prefetch == 0 {
-            self.direct.position = self.position;
-            self.source.fill(&mut self.direct, data, labels)?;
+        self.upload(data.into(), Some(labels.into()))
+    }
+
+    /// As [`Loader::next_into`], into memory of the loader's device, with or without labels. A GPU's copy is launched, not
+    /// waited for.
+    ///
+    /// # Errors
+    /// As [`Loader::next_into`], or a GPU is lost.
+    ///
+    /// # Panics
+    /// As [`Loader::next_into`].
+    pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
+        let mini_batch = self.source.options.mini_batch;
+        let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
+        assert_eq!(lens, (self.source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
+        if self.source.options.prefetch == 0 {
+            self.fill_now(data, labels)?;
         } else {
-            self.take_prepared(data, labels)?;
+            let worker = match self.worker.take() {
+                Some(worker) => worker,
+                None => Worker::start(&self.source, self.device.as_ref(), self.position, self.buffers())?,
+            };
+            // A worker ends with the error it hands over: it is kept for the next mini-batch only after success.
+            self.worker = Some(worker.take(data, labels)?);
         }
-        self.position += self.source.options.mini_batch as u64;
+        self.position += mini_batch as u64;
         Ok(())
     }
 
-    fn take_prepared(&mut self, data: &mut [f32], labels: &mut [f32]) -> Result<(), DataError> {
-        let worker = match self.worker.take() {
-            Some(worker) => worker,
-            None => Worker::start(&self.source, self.position, self.prefetch)?,
-        };
-        // A worker ends with the error it hands over: it is kept for the next mini-batch only after success.
-        let worker = worker.take(data, labels)?;
-        self.worker = Some(worker);
-        Ok(())
-    }
-}
-
-/// What mini-batches are made from; shared with the background thread.
-pub(super) struct BatchSource {
-    dataset: Arc<dyn Dataset>,
-    transform: Transform,
-    options: LoaderOptions,
-}
-
-/// A position, and the memory reused from one mini-batch to the next.
-pub(super) struct Cursor {
-    position: u64,
-    order: Order,
-    indices: Vec<usize>,
-    scratch: Scratch,
-}
-
-#[derive(Default)]
-struct Scratch {
-    sample: Sample,
-    transform: TransformScratch,
-}
-
-impl BatchSource {
-    pub(super) fn cursor(&self, position: u64) -> Cursor {
-        let LoaderOptions { seed, shuffle, .. } = self.options;
-        let order = Order::new(self.dataset.len(), seed, shuffle);
-        Cursor { position, order, indices: Vec::new(), scratch: Scratch::default() }
-    }
-
-    /// Whether filling a mini-batch is spread over threads.
-    pub(super) fn is_parallel(&self) -> bool {
-        self.dataset.is_decoded()
-    }
-
-    pub(super) fn mini_batch(&self) -> usize {
-        self.options.mini_batch
-    }
-
-    pub(super) fn data_len(&self) -> usize {
-        self.options.mini_batch * self.sample_len()
-    }
-
-    fn sample_len(&self) -> usize {
-        self.transform.out_shape().iter().product()
-    }
-
-    /// Fills a mini-batch and moves the cursor behind it. Of several bad samples the first one is reported.
-    pub(super) fn fill(
-        &self,
-        cursor: &mut Cursor,
-        data: &mut [f32],
-        labels: &mut [f32],
-    ) -> Result<(), DataError> {
-        let start = cursor.position;
-        let end = start + labels.len() as u64;
-        cursor.indices.clear();
-        cursor.indices.extend((start..end).map(|position| cursor.order.index(position)));
-        if self.is_parallel() {
-            self.fill_parallel(start, &cursor.indices, data, labels)?;
-        } else {
-            self.fill_serial(start, &cursor.indices, data, labels, &mut cursor.scratch)?;
+    fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
+        let Self { source, device, position, direct, unwanted, .. } = self;
+        direct.position = *position;
+        if let Some(Device::Cuda(_)) = device {
+            let mut buffer = Buffer::new(source, device.as_ref())?;
+            source.fill_buffer(direct, &mut buffer)?;
+            return buffer.copy_to(data, labels);
         }
-        cursor.position = end;
-        Ok(())
-    }
-
-    fn fill_serial(
-        &self,
-        start: u64,
-        indices: &[usize],
-        data: &mut [f32],
-        labels: &mut [f32],
-        scratch: &mut Scratch,
-    ) -> Result<(), DataError> {
-        let slots = data.chunks_exact_mut(self.sample_len()).zip(labels);
-        for ((position, &index), (out, label)) in (start..).zip(indices).zip(slots) {
-            self.fill_sample(position, index, scratch, out, label)?;
+        if labels.is_none() && unwanted.is_empty() {
+            *unwanted = zeroed(source.options.mini_batch)?;
         }
-        Ok(())
-    }
-
-    fn fill_parallel(
-        &self,
-        start: u64,
-        indices: &[usize],
-        data: &mut [f32],
-        labels: &mut [f32],
-    ) -> Result<(), DataError> {
-        let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels);
-        let error = slots
-            .zip(indices)
-            .enumerate()
-            .map_init(Scratch::default, |scratch, (n, ((out, label), &index))| {
-                self.fill_sample(start + n as u64, index, scratch, out, label).err()
-            })
-            .find_map_first(|error| error);
-        error.map_or(Ok(()), Err)
-    }
-
-    fn fill_sample(
-        &self,
-        position: u64,
-        index: usize,
-        scratch: &mut Scratch,
-        out: &mut [f32],
-        label: &mut f32,
-    ) -> Result<(), DataError> {
-        let Scratch { sample, transform } = scratch;
-        self.dataset.read_into(index, sample)?;
-        let draw = Draw { seed: self.options.seed, position };
-        self.transform
-            .apply(sample, draw, transform, out)
-            .map_err(|misfit| DataError::Sample { place: self.dataset.place(index), misfit })?;
-        *label = sample.label as f32;
-        Ok(())
+        let labels = labels.map_or(&mut unwanted[..], ViewMut::into_host);
+        source.fill(direct, data.into_host(), labels)
     }
 }

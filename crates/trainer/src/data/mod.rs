@@ -9,6 +9,7 @@
 //! Everything random is a function of (seed, number of samples consumed so far): see [`Loader::position`]. A run that is
 //! resumed from a position therefore sees exactly the numbers that the uninterrupted run would have seen.
 
+mod batch;
 mod cifar;
 mod decode;
 mod error;

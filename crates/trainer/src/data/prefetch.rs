@@ -6,19 +6,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use rayon::ThreadPoolBuilder;
-use tensor::arena::zeroed;
+use tensor::{Device, ViewMut};
 
 use super::DataError;
-use super::loader::BatchSource;
+use super::batch::{BatchSource, Buffer};
 
-/// A mini-batch on its way between the threads; the same few go round and round.
-struct Buffer {
-    data: Vec<f32>,
-    labels: Vec<f32>,
-}
-
-/// A running thread with the two channels that buffers travel through. Both hold all buffers there are, so that neither
-/// side waits to send, and the thread notices the end of its loader after one mini-batch at most.
+/// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all buffers
+/// there are, so that neither side waits to send, and the thread notices the end of its loader after one mini-batch at most.
 pub(super) struct Worker {
     filled: Option<Receiver<Result<Buffer, DataError>>>,
     empty: Option<SyncSender<Buffer>>,
@@ -26,13 +20,17 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that fills mini-batches from `position` on, `ahead` of them in advance.
-    pub(super) fn start(source: &Arc<BatchSource>, position: u64, ahead: usize) -> Result<Self, DataError> {
-        let (empty, empties) = sync_channel::<Buffer>(ahead);
-        let (fulls, filled) = sync_channel(ahead);
-        for _ in 0..ahead {
-            let buffer = Buffer { data: zeroed(source.data_len())?, labels: zeroed(source.mini_batch())? };
-            empty.send(buffer).expect("the receiver is in this function");
+    /// Starts a thread that fills mini-batches from `position` on, in so many buffers for `device`.
+    pub(super) fn start(
+        source: &Arc<BatchSource>,
+        device: Option<&Device>,
+        position: u64,
+        buffers: usize,
+    ) -> Result<Self, DataError> {
+        let (empty, empties) = sync_channel::<Buffer>(buffers);
+        let (fulls, filled) = sync_channel(buffers);
+        for _ in 0..buffers {
+            empty.send(Buffer::new(source, device)?).expect("the receiver is in this function");
         }
         let source = Arc::clone(source);
         // Threads of its own: the library's common ones end the process where the system refuses them.
@@ -41,7 +39,7 @@ impl Worker {
         let work = move || {
             let mut cursor = source.cursor(position);
             while let Ok(mut buffer) = empties.recv() {
-                let mut fill = || source.fill(&mut cursor, &mut buffer.data, &mut buffer.labels);
+                let mut fill = || source.fill_buffer(&mut cursor, &mut buffer);
                 let filling = match &pool {
                     Some(pool) => pool.install(fill),
                     None => fill(),
@@ -60,8 +58,9 @@ impl Worker {
         })
     }
 
-    /// Waits for the next mini-batch and copies it out. A worker that fails has ended and is not given back.
-    pub(super) fn take(mut self, data: &mut [f32], labels: &mut [f32]) -> Result<Self, DataError> {
+    /// Waits for the next mini-batch and copies it out; a GPU's copy is launched, and the buffer filled again only after it.
+    /// A worker that fails has ended and is not given back.
+    pub(super) fn take(mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, DataError> {
         let received = self.filled.as_ref().expect("present until dropped").recv();
         let Ok(result) = received else {
             // The thread is gone without a word: a panic in a data set, which is not ours to hide.
@@ -73,9 +72,8 @@ impl Worker {
                 .expect_err("only a panic ends it so");
             std::panic::resume_unwind(panic);
         };
-        let buffer = result?;
-        data.copy_from_slice(&buffer.data);
-        labels.copy_from_slice(&buffer.labels);
+        let mut buffer = result?;
+        buffer.copy_to(data, labels)?;
         // If the thread has ended meanwhile, the next `recv` tells why.
         let _ = self.empty.as_ref().expect("present until dropped").send(buffer);
         Ok(self)

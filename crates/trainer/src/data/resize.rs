@@ -12,6 +12,13 @@ struct Tap {
     weight: i32,
 }
 
+impl Tap {
+    #[inline(always)]
+    fn blend(&self, near: i32, far: i32) -> i32 {
+        near * (ONE - self.weight) + far * self.weight
+    }
+}
+
 /// Taps of one axis. Pixel centres lie at half-integers (OpenCV's convention, hence Caffe's); at the borders the outermost
 /// pixel is repeated. Shrinking does not average: like OpenCV's bilinear mode it looks at two pixels per axis only.
 fn taps(src: usize, dst: usize) -> impl Iterator<Item = Tap> {
@@ -24,6 +31,15 @@ fn taps(src: usize, dst: usize) -> impl Iterator<Item = Tap> {
     })
 }
 
+/// Pixels in the order row, column, channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interleaved<'a> {
+    pub(super) pixels: &'a [u8],
+    /// Height and width, neither of which is 0.
+    pub(super) size: [usize; 2],
+    pub(super) channels: usize,
+}
+
 /// Memory that resizing needs, reused from image to image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resizer {
@@ -33,72 +49,41 @@ pub(super) struct Resizer {
 }
 
 impl Resizer {
-    /// Resizes interleaved pixels (row, column, channel) to planar ones (channel, row, column), appended to `dst`.
-    ///
-    /// `order[k]` is the source channel of destination channel `k`. `[height, width]` of either image must not be 0.
-    pub(super) fn interleaved(
+    /// Resizes to planar pixels (channel, row, column), appended to `dst`. `order[k]` is the source's channel for channel `k`.
+    pub(super) fn resize(
         &mut self,
-        src: &[u8],
-        [src_height, src_width]: [usize; 2],
+        src: Interleaved<'_>,
         order: &[usize],
-        [dst_height, dst_width]: [usize; 2],
+        to: [usize; 2],
         dst: &mut Vec<u8>,
     ) {
-        let channels = order.len();
-        let row_bytes = src_width * channels;
-        assert_eq!(src.len(), src_height * row_bytes);
+        let Interleaved { pixels, size, channels } = src;
         let start = dst.len();
-        dst.resize(start + channels * dst_height * dst_width, 0);
-        let planes = &mut dst[start..];
-        if [src_height, src_width] == [dst_height, dst_width] {
-            return deinterleave(src, order, planes);
+        dst.resize(start + order.len() * to[0] * to[1], 0);
+        let (planes, row_bytes) = (&mut dst[start..], size[1] * channels);
+        if size == to {
+            for (plane, &channel) in planes.chunks_exact_mut(to[0] * to[1]).zip(order) {
+                plane
+                    .iter_mut()
+                    .zip(pixels.chunks_exact(channels))
+                    .for_each(|(out, pixel)| *out = pixel[channel]);
+            }
+            return;
         }
         self.columns.clear();
-        self.columns.extend(taps(src_width, dst_width));
-        for (y, row) in taps(src_height, dst_height).enumerate() {
+        self.columns.extend(taps(size[1], to[1]));
+        for (y, row) in taps(size[0], to[0]).enumerate() {
             // Rows first: adjacent bytes, so that the compiler vectorises the larger half of the work.
-            self.blend(
-                &src[row.near * row_bytes..][..row_bytes],
-                &src[row.far * row_bytes..][..row_bytes],
-                row.weight,
-            );
+            let [near, far] = [row.near, row.far].map(|row| &pixels[row * row_bytes..][..row_bytes]);
+            self.blended.clear();
+            self.blended.extend(near.iter().zip(far).map(|(&a, &b)| row.blend(a.into(), b.into())));
             for (k, &channel) in order.iter().enumerate() {
-                let out = &mut planes[(k * dst_height + y) * dst_width..][..dst_width];
-                self.row(channel, channels, out);
+                let out = &mut planes[(k * to[0] + y) * to[1]..][..to[1]];
+                for (out, tap) in out.iter_mut().zip(&self.columns) {
+                    let [a, b] = [tap.near, tap.far].map(|column| self.blended[column * channels + channel]);
+                    *out = ((tap.blend(a, b) + (1 << (2 * FRACTION_BITS - 1))) >> (2 * FRACTION_BITS)) as u8;
+                }
             }
-        }
-    }
-
-    /// Resizes planar pixels to planar ones, appended to `dst`.
-    pub(super) fn planar(&mut self, src: &[u8], shape: [usize; 3], to: [usize; 2], dst: &mut Vec<u8>) {
-        let [_, height, width] = shape;
-        for plane in src.chunks_exact(height * width) {
-            self.interleaved(plane, [height, width], &[0], to, dst);
-        }
-    }
-
-    fn blend(&mut self, upper: &[u8], lower: &[u8], weight: i32) {
-        self.blended.resize(upper.len(), 0);
-        for ((out, &a), &b) in self.blended.iter_mut().zip(upper).zip(lower) {
-            *out = i32::from(a) * (ONE - weight) + i32::from(b) * weight;
-        }
-    }
-
-    fn row(&self, channel: usize, channels: usize, out: &mut [u8]) {
-        for (out, tap) in out.iter_mut().zip(&self.columns) {
-            let (a, b) =
-                (self.blended[tap.near * channels + channel], self.blended[tap.far * channels + channel]);
-            let sum = a * (ONE - tap.weight) + b * tap.weight;
-            *out = ((sum + (1 << (2 * FRACTION_BITS - 1))) >> (2 * FRACTION_BITS)) as u8;
-        }
-    }
-}
-
-/// The same pixels, channel by channel.
-fn deinterleave(src: &[u8], order: &[usize], planes: &mut [u8]) {
-    for (plane, &channel) in planes.chunks_exact_mut(src.len() / order.len()).zip(order) {
-        for (out, pixel) in plane.iter_mut().zip(src.chunks_exact(order.len())) {
-            *out = pixel[channel];
         }
     }
 }

@@ -6,7 +6,7 @@ use rand::Rng;
 use tensor::MemoryError;
 
 use super::order::{below, sample_rng};
-use super::resize::Resizer;
+use super::resize::{Interleaved, Resizer};
 use super::{DataError, MeanImage, Misfit, Phase, Sample};
 
 /// What the user asks for; fields as in Caffe's `transform_param`, but for `resize`.
@@ -170,7 +170,15 @@ impl Transform {
                 scratch.resized.clear();
                 let room = scratch.resized.try_reserve_exact(bytes);
                 room.map_err(|_| Misfit::Memory(MemoryError::Host { bytes }))?;
-                scratch.resizer.planar(&sample.pixels, sample.shape, to, &mut scratch.resized);
+                let TransformScratch { resized, resizer } = scratch;
+                for pixels in sample.pixels.chunks_exact(height * width) {
+                    resizer.resize(
+                        Interleaved { pixels, size: [height, width], channels: 1 },
+                        &[0],
+                        to,
+                        resized,
+                    );
+                }
                 Ok((&scratch.resized, to))
             }
             _ => Ok((&sample.pixels, [height, width])),

@@ -1,7 +1,7 @@
 //! What a convolution runs with in its checks.
 
 use crate::{
-    layers::{Layer, PlannedLayer},
+    layers::{ConvolutionLayer, Role},
     testing::Candidates,
 };
 use cudnn_layers::conv::ConvOp;
@@ -12,7 +12,7 @@ use tensor::{Device, Space};
 pub(super) type Installed = [Configuration; 3];
 
 /// Every algorithm undivided and in unequal micro-batches, and micro-batches of different algorithms.
-pub(super) fn configurations(device: &Device, planned: &dyn PlannedLayer) -> Vec<Installed> {
+pub(super) fn configurations(device: &Device, planned: &ConvolutionLayer) -> Vec<Installed> {
     let mut candidates = Candidates::on(device);
     let kernels = ConvOp::ALL.map(|op| planned.kernel(device, "l", op));
     let n = kernels[0].mini_batch;
@@ -50,8 +50,8 @@ fn configuration(micro_batches: impl IntoIterator<Item = Measurement>) -> Config
 
 /// Installs all three kernels, the two of backward with workspaces side by side as under WD; returns the scratch of each
 /// pass.
-pub(super) fn install(layer: &mut dyn Layer, device: &Device, [y, dx, dw]: &Installed) -> [Space; 2] {
-    let planned = layer.planned().expect("only a convolution has configurations");
+pub(super) fn install(layer: &mut Role, device: &Device, [y, dx, dw]: &Installed) -> [Space; 2] {
+    let planned = layer.convolution().expect("only a convolution has configurations");
     let mut install = |op, configuration, offset| planned.install(device, op, configuration, offset).unwrap();
     let forward = install(ConvOp::Forward, y, 0);
     let data = install(ConvOp::BackwardData, dx, 0);

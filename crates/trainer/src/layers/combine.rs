@@ -1,31 +1,25 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Split`.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
 use crate::{
     error::BoxError,
-    spec::{ConcatParams, EltwiseOperation, EltwiseParams},
+    spec::{ConcatParams, EltwiseOperation},
 };
 use cudnn_layers::{
     copy::{self, Columns},
-    eltwise,
+    eltwise::{self, Combination},
 };
 use tensor::{Accumulate, Device, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
-pub(super) struct Eltwise {
-    operation: EltwiseOperation,
-    relu: bool,
-}
+pub(super) struct Eltwise(pub(super) EltwiseOperation);
 
 impl Eltwise {
-    pub(super) fn new(params: EltwiseParams) -> Self {
-        Self { operation: params.operation, relu: false }
-    }
-
-    fn coefficients(&self, bottoms: usize) -> Vec<f32> {
-        match &self.operation {
-            EltwiseOperation::Sum { coefficients } if !coefficients.is_empty() => coefficients.clone(),
-            _ => vec![1.0; bottoms],
+    fn combination(&self) -> Combination<'_> {
+        match &self.0 {
+            EltwiseOperation::Sum { coefficients } => Combination::Sum(coefficients),
+            EltwiseOperation::Product => Combination::Product,
+            EltwiseOperation::Max => Combination::Maximum,
         }
     }
 }
@@ -35,75 +29,44 @@ impl Layer for Eltwise {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
+        let is_sum = matches!(self.0, EltwiseOperation::Sum { .. });
+        if let EltwiseOperation::Sum { coefficients } = &mut self.0
+            && coefficients.is_empty()
+        {
+            *coefficients = vec![1.0; bottoms.len()];
+        }
         Ok(Declaration {
             tops: vec![bottoms[0].clone()],
             gradients: vec![true; bottoms.len()],
-            needs_bottom: !matches!(self.operation, EltwiseOperation::Sum { .. }),
+            needs_bottom: !is_sum,
+            absorbs: if is_sum { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::default()
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let y = io.tops.remove(0);
-        match &self.operation {
-            EltwiseOperation::Sum { .. } => {
-                eltwise::sum(device, &io.bottoms, &self.coefficients(io.bottoms.len()), self.relu, y);
-            }
-            EltwiseOperation::Product => eltwise::product(device, &io.bottoms, y),
-            EltwiseOperation::Max => eltwise::maximum(device, &io.bottoms, y),
-        }
+        eltwise::forward(device, self.combination(), &io.bottoms, io.rectify, io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
-        let coefficients = self.coefficients(io.bottom_diffs.len());
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
             let Some(dx) = dx else { continue };
-            match &self.operation {
-                EltwiseOperation::Sum { .. } => {
-                    eltwise::backward_sum(device, coefficients[index], dy, dx.diff, dx.accumulate);
-                }
-                EltwiseOperation::Product => {
-                    eltwise::backward_product(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
-                }
-                EltwiseOperation::Max => {
-                    eltwise::backward_maximum(device, &io.bottoms, index, dy, dx.diff, dx.accumulate);
-                }
-            }
+            let combination = self.combination();
+            eltwise::backward(device, combination, &io.bottoms, index, dy, dx.diff, dx.accumulate);
         }
         Ok(())
-    }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        match self.operation {
-            EltwiseOperation::Sum { .. } => {
-                self.relu = true;
-                Absorbed::Forward
-            }
-            EltwiseOperation::Product | EltwiseOperation::Max => Absorbed::No,
-        }
     }
 }
 
 /// Blobs side by side along one axis. Backward needs no data.
-pub(super) struct Concat {
-    axis: i32,
-    columns: Vec<Columns>,
-}
-
-impl Concat {
-    pub(super) fn new(params: ConcatParams) -> Self {
-        Self { axis: params.axis, columns: Vec::new() }
-    }
-}
+pub(super) type Concat = Declared<ConcatParams, Vec<Columns>>;
 
 impl Layer for Concat {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
-        let axis = first
-            .axis(i64::from(self.axis))
-            .ok_or_else(|| format!("there is no axis {} in {first}", self.axis))?;
+        let axis = axis_of(first, self.params.axis)?;
         let others = |shape: &TensorType| {
             let mut dims = shape.dims().to_vec();
             (axis < dims.len()).then(|| dims.remove(axis));
@@ -119,7 +82,7 @@ impl Layer for Concat {
         let top = first.with_dims(&dims);
         let (rows, stride) = (top.count_before(axis), top.count_from(axis));
         let mut offset = 0;
-        self.columns = (bottoms.iter())
+        self.extents = (bottoms.iter())
             .map(|shape| {
                 let width = shape.count_from(axis);
                 offset += width;
@@ -130,7 +93,7 @@ impl Layer for Concat {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        for (columns, &x) in self.columns.iter().zip(&io.bottoms) {
+        for (columns, &x) in self.extents.iter().zip(&io.bottoms) {
             copy::into_columns(device, columns, x, io.tops[0].reborrow());
         }
         Ok(())
@@ -138,7 +101,7 @@ impl Layer for Concat {
 
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
-        for (columns, dx) in self.columns.iter().zip(io.bottom_diffs) {
+        for (columns, dx) in self.extents.iter().zip(io.bottom_diffs) {
             if let Some(dx) = dx {
                 copy::from_columns(device, columns, dy, dx.diff, dx.accumulate);
             }
@@ -149,13 +112,7 @@ impl Layer for Concat {
 
 /// Copies of one blob. Seldom needed: a blob may have any number of readers.
 pub(super) struct Split {
-    tops: usize,
-}
-
-impl Split {
-    pub(super) fn new(tops: usize) -> Self {
-        Self { tops }
-    }
+    pub(super) tops: usize,
 }
 
 impl Layer for Split {

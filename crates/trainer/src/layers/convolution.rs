@@ -1,10 +1,10 @@
 //! `Convolution`: the layer that this project is about. Its kernels run as the plan says.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, PlannedLayer};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
     AxisExtents, bias,
-    conv::{ConvOp, Runner, profile::kernel_id},
+    conv::{ConvBackend, ConvOp, Runner, kernel_id},
 };
 use planner::{Configuration, Kernel, KernelId, Math};
 use tensor::{Accumulate, ConvGeometry, Device, Format, Mark, Space, TensorType, ViewMut};
@@ -18,21 +18,19 @@ struct Installed {
 }
 
 /// y = x ⋆ w + b. Backward needs x.
-pub(super) struct Convolution {
+pub struct ConvolutionLayer {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
     /// What x, w and y consist of.
     format: Format,
     installed: [Option<Installed>; 3],
     timed: bool,
-    /// Whether a ReLU goes with the bias.
-    relu: bool,
 }
 
-impl Convolution {
+impl ConvolutionLayer {
     pub(super) fn new(params: ConvolutionParams) -> Self {
         let installed = [None, None, None];
-        Self { params, geometry: None, format: Format::default(), installed, timed: false, relu: false }
+        Self { params, geometry: None, format: Format::default(), installed, timed: false }
     }
 
     fn geometry(&self) -> ConvGeometry {
@@ -51,31 +49,26 @@ impl Convolution {
             self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
         let start = self.timed.then(|| device.mark()).transpose()?;
         let workspace = scratch.slice(*offset..*offset + runner.workspace().bytes());
-        runner.run(device, operands, out, accumulate, workspace);
+        if let Err(error) = runner.run(operands, out, accumulate, workspace) {
+            // A GPU that failed before refuses everything; its first failure says more.
+            device.check()?;
+            return Err(error.into());
+        }
         *marks = start.map(|start| device.mark().map(|end| [start, end])).transpose()?;
         Ok(())
     }
 }
 
-impl Layer for Convolution {
+impl Layer for ConvolutionLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         if x.rank() != 4 {
             return Err(format!("a convolution reads images (N, C, H, W), not a blob of shape {x}"));
         }
-        let geometry = ConvGeometry {
-            n: x.n(),
-            c: x.c(),
-            h: x.h(),
-            w: x.w(),
-            k: p.num_output,
-            r: p.kernel.h,
-            s: p.kernel.w,
-            pad: [p.pad.h, p.pad.w],
-            stride: [p.stride.h, p.stride.w],
-            dilation: [p.dilation.h, p.dilation.w],
-            groups: p.group,
-        };
+        let [kernel, pad, stride, dilation] =
+            [p.kernel, p.pad, p.stride, p.dilation].map(|extents| [extents.h, extents.w]);
+        let geometry = ConvGeometry::new([x.n(), x.c(), x.h(), x.w()], p.num_output, kernel);
+        let geometry = geometry.pad(pad).stride(stride).dilation(dilation).groups(p.group);
         let g = geometry.validate().map_err(|error| error.to_string())?;
         (self.geometry, self.format) = (Some(g), x.format());
         let filter = ParamDeclaration {
@@ -89,6 +82,8 @@ impl Layer for Convolution {
             params: std::iter::once(filter).chain(p.bias_term.then_some(bias)).collect(),
             gradients: vec![true],
             needs_bottom: true,
+            // With the bias.
+            absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::default()
         })
     }
@@ -98,7 +93,7 @@ impl Layer for Convolution {
         let y = (io.tops[0].reborrow(), Accumulate::Replace);
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
-            bias::forward_in_place(device, &channels(&g), b, self.relu, io.tops[0].reborrow());
+            bias::forward_in_place(device, &channels(&g), b, io.rectify, io.tops[0].reborrow());
         }
         Ok(())
     }
@@ -120,19 +115,11 @@ impl Layer for Convolution {
         }
         Ok(())
     }
-
-    fn absorb_relu(&mut self) -> Absorbed {
-        self.relu = self.params.bias_term;
-        if self.relu { Absorbed::Forward } else { Absorbed::No }
-    }
-
-    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
-        Some(self)
-    }
 }
 
-impl PlannedLayer for Convolution {
-    fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
+impl ConvolutionLayer {
+    /// The kernel of `op` on `device`, named after `layer`.
+    pub fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
         let g = self.geometry();
         let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
         let math = match device {
@@ -142,24 +129,31 @@ impl PlannedLayer for Convolution {
         Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
     }
 
-    fn install(
+    /// Fixes how `op` will run, with a workspace that begins `offset` bytes into the scratch of its step. Returns the
+    /// workspace it takes.
+    ///
+    /// # Errors
+    /// A configuration that does not fit the kernel, or names an unknown algorithm.
+    pub fn install(
         &mut self,
         device: &Device,
         op: ConvOp,
         configuration: &Configuration,
         offset: usize,
     ) -> Result<Space, BoxError> {
-        let runner = Runner::new(device, op, self.geometry(), configuration)?;
+        let runner = Runner::new(&ConvBackend::of(device)?, op, self.geometry(), configuration)?;
         let workspace = runner.workspace();
         self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
         Ok(workspace)
     }
 
-    fn time_kernels(&mut self, wanted: bool) {
+    /// Whether kernels are to note when they begin and end.
+    pub fn time_kernels(&mut self, wanted: bool) {
         self.timed = wanted;
     }
 
-    fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
+    /// When the kernel of `op` last began and ended; `None` if nobody asked before, or it has not run since.
+    pub fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
         self.installed[op as usize].as_mut()?.marks.take()
     }
 }

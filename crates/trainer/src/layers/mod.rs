@@ -11,19 +11,22 @@ mod inner_product;
 mod lrn;
 mod norm;
 mod pooling;
+mod registry;
 mod shape;
 mod softmax;
 mod source;
 
+pub use tensor::Gradient;
+
 use crate::{
-    data::DataSummary,
-    error::{BoxError, NetError},
-    spec::{Filler, LayerKind, LayerSpec, NetSpec},
+    error::BoxError,
+    spec::{Filler, LayerSpec, NetSpec},
 };
-use cudnn_layers::conv::ConvOp;
-use elementwise::Relu;
-use planner::{Configuration, Kernel};
-use tensor::{Accumulate, Device, Mark, Space, TensorType, View, ViewMut};
+use tensor::{Device, Space, TensorType, View, ViewMut};
+
+pub use convolution::ConvolutionLayer;
+pub use registry::{Role, build};
+pub use source::DataLayer;
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +50,11 @@ pub struct Declaration {
     pub scratch: [Space; 2],
     /// Whether a top may take the place of its bottom.
     pub in_place: InPlace,
-    /// Whether the tops are filled once and never change: then nothing may overwrite them.
+    /// How much of a ReLU that follows in place the layer can take over.
+    pub absorbs: Absorbed,
+    /// Whether the layer is a ReLU of slope 0, which one before it can take over.
+    pub rectifies: bool,
+    /// Whether the tops are filled once in an arena and never change: then nothing may overwrite them.
     pub constant: bool,
     /// For each top, its weight in the objective; empty unless the layer is a loss.
     pub loss_weights: Vec<f32>,
@@ -62,6 +69,20 @@ pub struct ParamDeclaration {
     pub filler: Filler,
     /// Whether the solver changes it (a filter) or the layer itself does (a running mean).
     pub learned: bool,
+}
+
+impl ParamDeclaration {
+    /// A parameter that the solver changes.
+    pub fn learned(shape: TensorType, filler: Filler) -> Self {
+        Self { shape, filler, learned: true }
+    }
+}
+
+impl Declaration {
+    /// Of a layer with one bottom, which can get a gradient, and one top.
+    pub fn one(top: TensorType) -> Self {
+        Self { tops: vec![top], gradients: vec![true], ..Self::default() }
+    }
 }
 
 /// What a backward pass wants to know of a blob.
@@ -114,6 +135,8 @@ pub struct Forward<'a> {
     pub params: Vec<View<'a>>,
     /// Persistent state.
     pub state: Vec<ViewMut<'a>>,
+    /// Whether the layer takes over the ReLU that follows, as far as it [declared](Declaration::absorbs).
+    pub rectify: bool,
     /// What backward will find again.
     pub saved: ViewMut<'a>,
     /// Scratch or workspace of this step.
@@ -139,19 +162,12 @@ pub struct Backward<'a> {
     pub param_diffs: Vec<Option<Gradient<'a>>>,
     /// Persistent state.
     pub state: Vec<View<'a>>,
+    /// As in [`Forward::rectify`].
+    pub rectify: bool,
     /// What forward saved.
     pub saved: View<'a>,
     /// Scratch or workspace of this step.
     pub scratch: ViewMut<'a>,
-}
-
-/// A gradient to be written or added to.
-#[derive(Debug)]
-pub struct Gradient<'a> {
-    /// Its elements.
-    pub diff: ViewMut<'a>,
-    /// Whether an earlier step has already contributed.
-    pub accumulate: Accumulate,
 }
 
 impl<'a> Backward<'a> {
@@ -164,7 +180,7 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// How much of a ReLU that follows in place a layer takes over.
+/// How much of a ReLU of slope 0 the layer before it takes over: what saves passes over memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absorbed {
     /// Nothing.
@@ -212,75 +228,6 @@ pub trait Layer: Send {
         let _ = (device, io);
         unreachable!("a layer that declares no gradient has no backward pass")
     }
-
-    /// The layer as a ReLU that one before it may absorb.
-    fn as_relu(&mut self) -> Option<&mut Relu> {
-        None
-    }
-
-    /// Takes over the ReLU of slope 0 that follows in place, as far as that saves passes over memory. Called after
-    /// [`Layer::declare`], if nobody else reads the layer's top.
-    fn absorb_relu(&mut self) -> Absorbed {
-        Absorbed::No
-    }
-
-    /// The layer as one whose kernels are planned, if it is a convolution.
-    fn planned(&mut self) -> Option<&mut dyn PlannedLayer> {
-        None
-    }
-
-    /// What the layer reads, if it reads a data set.
-    fn data(&self) -> Option<DataSummary> {
-        None
-    }
-
-    /// Where the next sample comes from, for a layer that reads a data set: samples consumed so far.
-    fn position(&self) -> Option<u64> {
-        None
-    }
-
-    /// Continues reading at `position`.
-    fn set_position(&mut self, position: u64) {
-        let _ = position;
-    }
-
-    /// A number for the contents of the data set, for a layer that reads one.
-    fn data_digest(&self) -> Option<u32> {
-        None
-    }
-
-    /// Takes note that the net goes to another arena: what was filled once has to be filled again.
-    fn enter_arena(&mut self) {}
-
-    /// Bytes of host memory that the layer holds outside the arena: a data set, mini-batches prepared ahead.
-    fn host_bytes(&self) -> u64 {
-        0
-    }
-}
-
-/// A layer whose kernels are planned.
-pub trait PlannedLayer {
-    /// The kernel of `op` on `device`, named after `layer`.
-    fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel;
-
-    /// Fixes how `op` will run, with a workspace that begins `offset` bytes into the scratch of its step. Returns the
-    /// workspace it takes.
-    ///
-    /// # Errors
-    /// A configuration that does not fit the kernel, or names an unknown algorithm.
-    fn install(
-        &mut self,
-        device: &Device,
-        op: ConvOp,
-        configuration: &Configuration,
-        offset: usize,
-    ) -> Result<Space, BoxError>;
-
-    /// Whether kernels are to note when they begin and end.
-    fn time_kernels(&mut self, wanted: bool);
-
-    /// When the kernel of `op` last began and ended; `None` if nobody asked before, or it has not run since.
-    fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]>;
 }
 
 /// What layers are built with, besides their specification.
@@ -306,55 +253,33 @@ pub struct SyntheticData {
     pub stand_in: bool,
 }
 
-/// The layer that `layer`, one of `net`'s, describes.
-///
-/// # Errors
-/// Data that cannot be opened; the message names the layer and its line.
-pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, NetError> {
-    let fault = |message: String| NetError::Layer {
-        location: layer.location.clone(),
-        layer: layer.name.clone(),
-        message,
-    };
-    let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
-    if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
-        return Err(fault(format!(
-            "a loss_weight has no effect on a layer of type {}",
-            layer.kind.type_name()
-        )));
-    }
-    registry(net, layer, options).map_err(|error| fault(error.to_string()))
+/// Where a layer stands that is made.
+struct Place<'a> {
+    net: &'a NetSpec,
+    layer: &'a LayerSpec,
+    options: &'a BuildOptions,
 }
 
-/// Every layer type there is.
-fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, BoxError> {
-    use LayerKind as Kind;
-    let (phase, seed) = (net.state.phase, options.seed);
-    Ok(match &layer.kind {
-        Kind::Input(params) => Box::new(source::FilledData::input(layer, params, seed)),
-        Kind::DummyData(params) => Box::new(source::FilledData::dummy(layer, params, seed)),
-        Kind::Data(params) => source::data((net, layer), params, options)?,
-        Kind::ImageData(params) => source::image_data((net, layer), params, options)?,
-        Kind::Convolution(params) => Box::new(convolution::Convolution::new(params.clone())),
-        Kind::InnerProduct(params) => Box::new(inner_product::InnerProductLayer::new(params.clone())),
-        Kind::ReLU(params) => Box::new(elementwise::Relu::new(*params)),
-        Kind::Dropout(params) => {
-            let seed = crate::fill::stream(&layer.name) ^ seed;
-            Box::new(elementwise::DropoutLayer::new(params.ratio, seed, phase))
-        }
-        Kind::Pooling(params) => Box::new(pooling::Pooling::new(*params)),
-        Kind::LRN(params) => Box::new(lrn::LrnLayer::new(*params)),
-        Kind::BatchNorm(params) => Box::new(norm::BatchNorm::new(*params, phase)),
-        Kind::Scale(params) => Box::new(norm::Scale::new(*params)),
-        Kind::Eltwise(params) => Box::new(combine::Eltwise::new(params.clone())),
-        Kind::Concat(params) => Box::new(combine::Concat::new(*params)),
-        Kind::Split => Box::new(combine::Split::new(layer.tops.len())),
-        Kind::Softmax(params) => Box::new(softmax::Softmax::new(*params)),
-        Kind::SoftmaxWithLoss(params) => {
-            Box::new(softmax::SoftmaxWithLoss::new(*params, layer.loss_weight(0)))
-        }
-        Kind::Accuracy(params) => Box::new(softmax::Accuracy::new(*params)),
-        Kind::Flatten(params) => Box::new(shape::Reshape::Flatten(*params)),
-        Kind::Reshape(params) => Box::new(shape::Reshape::Replace(params.clone())),
-    })
+/// A layer of which there is nothing to know but its parameters, and what its declaration finds out.
+struct Declared<P, E> {
+    params: P,
+    /// Empty until the layer is declared.
+    extents: E,
+}
+
+impl<P: Clone, E: Default> Declared<P, E> {
+    fn new(params: &P) -> Self {
+        Self { params: params.clone(), extents: E::default() }
+    }
+}
+
+/// Axis `axis` of `shape`, where a negative one counts from the end.
+fn axis_of(shape: &TensorType, axis: i32) -> Result<usize, String> {
+    shape.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {shape}"))
+}
+
+/// The extents (N, C, H, W) of images, which `reader` reads.
+fn images(reader: &str, shape: &TensorType) -> Result<[usize; 4], String> {
+    let dims = shape.dims().try_into();
+    dims.map_err(|_| format!("{reader} reads images (N, C, H, W), not a blob of shape {shape}"))
 }

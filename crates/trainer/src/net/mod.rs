@@ -12,7 +12,7 @@ pub(crate) mod tests;
 use crate::{
     data::DataSummary,
     error::NetError,
-    layers::{self, BuildOptions, Layer, Need},
+    layers::{self, Absorbed, BuildOptions, DataLayer, Need, Role},
     spec::{NetSpec, Phase},
 };
 use cudnn_layers::conv::ConvOp;
@@ -29,12 +29,13 @@ pub struct Net {
     name: String,
     phase: Phase,
     graph: Graph,
-    layers: Vec<Box<dyn Layer>>,
+    layers: Vec<Role>,
+    /// For each node, whether its constant tops are filled.
+    filled: Vec<bool>,
     device: Device,
     /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
     training: bool,
-    fused_relus: usize,
 }
 
 /// The kernels of a plan, by layer and operation.
@@ -53,17 +54,17 @@ impl Net {
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
         let mut graph = Graph::build(spec, &mut layers, training)?;
-        let fused_relus = fusion::absorb_relus(&mut graph, &mut layers);
+        fusion::absorb_relus(&mut graph);
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         Ok(Self {
             name: spec.name.clone(),
             phase: spec.state.phase,
             scratch: graph.nodes.iter().map(transient).collect(),
             graph,
+            filled: vec![false; layers.len()],
             layers,
             device: options.device.clone(),
             training,
-            fused_relus,
         })
     }
 
@@ -94,51 +95,51 @@ impl Net {
 
     /// ReLUs that run, in part or completely, inside the layer before them.
     pub fn fused_relus(&self) -> usize {
-        self.fused_relus
+        self.graph.nodes.iter().filter(|node| node.absorbed != Absorbed::No).count()
     }
 
     /// Bytes that the layers hold in host memory outside the arena.
     pub fn host_bytes(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.host_bytes()).sum()
+        self.layers.iter().filter_map(Role::data).map(DataLayer::host_bytes).sum()
     }
 
     /// What each layer that reads a data set reads, by layer name.
     pub fn data(&self) -> impl Iterator<Item = (&str, DataSummary)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
-        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?)))
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?.summary()?)))
     }
 
     /// Samples consumed by each layer that reads a data set, by layer name.
     pub fn positions(&self) -> impl Iterator<Item = (&str, u64)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
-        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.position()?)))
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?.position()?)))
     }
 
     /// A number for the contents of each data set that the net reads, by layer name.
     pub fn data_digests(&self) -> impl Iterator<Item = (&str, u32)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
-        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data_digest()?)))
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?.digest())))
     }
 
     /// Continues reading the data of layer `name` at `position`.
     pub fn set_position(&mut self, name: &str, position: u64) {
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
-            if node.name == name {
-                layer.set_position(position);
+            if let (true, Role::Data(data)) = (node.name == name, layer) {
+                data.set_position(position);
             }
         }
     }
 
-    /// Tells the layers that the net will run in a new arena, where nothing is filled yet.
+    /// Takes note that the net will run in a new arena, where nothing is filled yet.
     pub fn enter_arena(&mut self) {
-        self.layers.iter_mut().for_each(|layer| layer.enter_arena());
+        self.filled.fill(false);
     }
 
     /// The convolution kernels that an iteration runs, layer by layer.
     pub fn kernels(&mut self) -> Vec<Kernel> {
         let mut kernels = Vec::new();
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
-            if let Some(planned) = layer.planned() {
+            if let Some(planned) = layer.convolution() {
                 let ops = ConvOp::ALL.into_iter().filter(|&op| runs(&self.graph, node, op));
                 kernels.extend(ops.map(|op| planned.kernel(&self.device, &node.name, op)));
             }
@@ -193,7 +194,7 @@ impl Net {
         to_run: bool,
     ) -> Result<Option<Scratch>, NetError> {
         let node = &self.graph.nodes[index];
-        let Some(planned) = self.layers[index].planned() else { return Ok(None) };
+        let Some(planned) = self.layers[index].convolution() else { return Ok(None) };
         let (mut start, mut end) = (None, 0);
         for &op in ops.iter().filter(|&&op| runs(&self.graph, node, op)) {
             let kernel = plan.get(&(node.name.as_str(), op)).ok_or_else(|| NetError::Net {
@@ -217,7 +218,7 @@ impl Net {
 
     /// Whether kernels are to note when they begin and end, for [`Net::take_kernel_marks`].
     pub fn time_kernels(&mut self, wanted: bool) {
-        for planned in self.layers.iter_mut().filter_map(|layer| layer.planned()) {
+        for planned in self.layers.iter_mut().filter_map(|layer| layer.convolution()) {
             planned.time_kernels(wanted);
         }
     }
@@ -226,7 +227,7 @@ impl Net {
     pub fn take_kernel_marks(&mut self) -> Vec<(usize, ConvOp, [Mark; 2])> {
         let mut marks = Vec::new();
         for (node, layer) in self.layers.iter_mut().enumerate() {
-            if let Some(planned) = layer.planned() {
+            if let Some(planned) = layer.convolution() {
                 let of = |op| Some((node, op, planned.take_marks(op)?));
                 marks.extend(ConvOp::ALL.into_iter().filter_map(of));
             }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{BoxError, NetError},
-    layers::{Backward, Forward, Gradient, Need},
+    layers::{Absorbed, Backward, Forward, Gradient, Need},
 };
 use cudnn_layers::{sgd, softmax::labels::device_fault};
 use memory::{Action, Buffer};
@@ -39,6 +39,7 @@ impl Net {
         };
         let requests = Requests { net: self, layout, arena, node, at };
         let result = match pass {
+            _ if requests.is_done_already(pass) => Ok(()),
             Pass::Forward { .. } if requests.net.graph.nodes[node].bottoms.is_empty() => {
                 requests.upload(number)
             }
@@ -98,6 +99,7 @@ impl Net {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Pass {
     Forward { repeat: bool },
     Backward,
@@ -113,12 +115,23 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
+    /// Whether the layer before has done this one's work, or an earlier iteration has: constant data are filled once.
+    fn is_done_already(&self, pass: Pass) -> bool {
+        let absorbed = self.net.graph.nodes[self.node].absorbed;
+        match pass {
+            Pass::Forward { .. } => absorbed != Absorbed::No || self.net.filled[self.node],
+            Pass::Backward => absorbed == Absorbed::Both,
+        }
+    }
+
     fn upload(self, number: u64) -> Result<(), BoxError> {
         let Requests { net, layout, arena, node, at } = self;
         let tops: Vec<Span> =
             net.graph.nodes[node].tops.iter().map(|&value| layout.data(value, at)).collect();
         let (_, tops) = arena.lease_all(&[], &tops)?;
-        net.layers[node].upload(&net.device, number, tops)
+        net.layers[node].upload(&net.device, number, tops)?;
+        net.filled[node] = net.graph.nodes[node].declaration.constant;
+        Ok(())
     }
 
     fn forward(self, iteration: View<'_>, repeat: bool) -> Result<(), BoxError> {
@@ -141,6 +154,7 @@ impl Requests<'_> {
             tops: writes.by_ref().take(node.tops.len()).collect(),
             params: reads.collect(),
             state: writes.by_ref().take(state.len()).collect(),
+            rectify: node.rectify,
             saved: writes.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
@@ -188,6 +202,7 @@ impl Requests<'_> {
             params: reads.by_ref().take(learned.len()).collect(),
             param_diffs: gradients(&param_diffs, &mut writes),
             state: reads.by_ref().take(state.len()).collect(),
+            rectify: node.rectify,
             saved: reads.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };

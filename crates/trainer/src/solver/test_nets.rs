@@ -3,7 +3,7 @@
 use super::{Solver, TrainError};
 use crate::{
     error::NetError,
-    run::{MiniBatch, Running},
+    run::{Execution, MiniBatch},
     stop::Stop,
 };
 use serde::Serialize;
@@ -53,7 +53,7 @@ impl Solver {
     }
 }
 
-impl Running {
+impl Execution {
     /// Runs net number `net` forward on `iterations` mini-batches, or until `stop` is requested between them, and tells
     /// `observe` the number and the outputs of each. Returns the mean of every output, and over how many mini-batches.
     ///
@@ -88,7 +88,7 @@ impl Running {
     /// The outputs of net number `net` after an iteration.
     ///
     /// # Errors
-    /// As [`Running::values`].
+    /// As [`Execution::values`].
     fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
         let outputs = self.nets()[net].outputs().map(|output| {
             let values = self.values(net, output.value)?;

@@ -1,87 +1,178 @@
-//! Convolution on NVIDIA GPUs, through cuDNN: its algorithms, and how to measure them.
+//! Convolution on NVIDIA GPUs, through cuDNN's legacy API.
 
-mod algorithm;
-mod profile;
 #[cfg(test)]
 mod tests;
-mod timing;
 
-pub use algorithm::{CudaAlgorithm, algorithms, find};
-pub use profile::CudaProfiler;
-
-use super::ConvError;
-use crate::cudnn::{ConvDescriptors, Cudnn};
-use planner::Bytes;
+use super::{ConvError, ConvOp, Convolver};
+use crate::cudnn::{ConvDescriptors, Cudnn, CudnnError, LegacyAlgorithm};
+use cudarc::cudnn::sys::{
+    cudnnConvolutionBwdDataAlgo_t as Data, cudnnConvolutionBwdFilterAlgo_t as Filter,
+    cudnnConvolutionFwdAlgo_t as Fwd,
+};
+use planner::{Bytes, Math};
+use std::sync::Arc;
 use tensor::{Accumulate, ConvGeometry, Format, View, ViewMut};
 
-/// One algorithm made ready for one geometry.
+/// An algorithm of cuDNN with its arithmetic: the same algorithm in TF32 needs another time, another workspace and has
+/// another error, so it is another algorithm to a planner.
 #[derive(Debug)]
-pub struct Convolution {
-    algorithm: &'static CudaAlgorithm,
+struct CudnnAlgorithm {
+    /// cuDNN's name without its prefix; with `_TF32` where the multiplicands are rounded to TF32.
+    name: &'static str,
+    raw: LegacyAlgorithm,
+    kind: Kind,
+}
+
+/// What decides the rounding error of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Sums of products, as the definition says.
+    Direct,
+    /// The same, added up by atomic operations in the order in which thread blocks happen to finish: not deterministic,
+    /// according to cuDNN's documentation.
+    Atomic,
+    /// Sums in the frequency domain.
+    Fft,
+    /// Sums of transformed tiles: the larger the tile, the more the transform amplifies errors.
+    Winograd,
+    /// Sums of products whose multiplicands have 10 bits.
+    Tf32,
+}
+
+macro_rules! algorithms {
+    ($raw:ident $family:ident: $($name:literal $algorithm:ident $kind:ident,)*) => {
+        &[$(CudnnAlgorithm {
+            name: $name,
+            raw: LegacyAlgorithm::$raw($family::$algorithm),
+            kind: Kind::$kind,
+        }),*]
+    };
+}
+
+// In TF32 there are those only whose results change when cuDNN may use it: the others run the same code either way
+// (bit-equal results and equal workspaces on an H200).
+const FORWARD: &[CudnnAlgorithm] = algorithms! { Forward Fwd:
+    "IMPLICIT_GEMM" CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM Direct,
+    "IMPLICIT_PRECOMP_GEMM" CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM Direct,
+    "GEMM" CUDNN_CONVOLUTION_FWD_ALGO_GEMM Direct,
+    "FFT" CUDNN_CONVOLUTION_FWD_ALGO_FFT Fft,
+    "FFT_TILING" CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING Fft,
+    "WINOGRAD" CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD Winograd,
+    "WINOGRAD_NONFUSED" CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED Winograd,
+    "IMPLICIT_PRECOMP_GEMM_TF32" CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM Tf32,
+};
+
+const BACKWARD_DATA: &[CudnnAlgorithm] = algorithms! { BackwardData Data:
+    "ALGO_0" CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 Atomic,
+    "ALGO_1" CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 Direct,
+    "FFT" CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT Fft,
+    "FFT_TILING" CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING Fft,
+    "WINOGRAD" CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD Winograd,
+    "WINOGRAD_NONFUSED" CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED Winograd,
+    "ALGO_1_TF32" CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 Tf32,
+};
+
+const BACKWARD_FILTER: &[CudnnAlgorithm] = algorithms! { BackwardFilter Filter:
+    "ALGO_0" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 Atomic,
+    "ALGO_1" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 Direct,
+    "ALGO_3" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3 Atomic,
+    "FFT" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT Fft,
+    "FFT_TILING" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING Fft,
+    "WINOGRAD" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD Winograd,
+    "WINOGRAD_NONFUSED" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED Winograd,
+    "ALGO_1_TF32" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 Tf32,
+};
+
+/// The algorithms with a `wanted` name that a kernel with the arithmetic `math` may use (where TF32 is allowed, single
+/// precision is too) and that apply: cuDNN has a CUDA kernel for some geometries only.
+///
+/// # Errors
+/// cuDNN fails.
+pub(super) fn convolvers(
+    cudnn: &Cudnn,
+    op: ConvOp,
+    geometry: ConvGeometry,
+    math: Math,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+    let all = match op {
+        ConvOp::Forward => FORWARD,
+        ConvOp::BackwardData => BACKWARD_DATA,
+        ConvOp::BackwardFilter => BACKWARD_FILTER,
+    };
+    let mut applying: Vec<Arc<dyn Convolver>> = Vec::new();
+    for algorithm in
+        all.iter().filter(|one| wanted(one.name) && (one.kind != Kind::Tf32 || math == Math::Tf32))
+    {
+        match LegacyConvolver::new(cudnn, algorithm, &geometry) {
+            Ok(convolver) => applying.push(Arc::new(convolver)),
+            Err(error) if error.is_unsupported() => {}
+            Err(source) => return Err(failed(algorithm, &geometry, source)),
+        }
+    }
+    Ok(applying)
+}
+
+/// An algorithm with a handle to run it on, and descriptors of one geometry.
+#[derive(Debug)]
+struct LegacyConvolver {
+    cudnn: Cudnn,
+    algorithm: &'static CudnnAlgorithm,
     descriptors: ConvDescriptors,
     workspace: Bytes,
 }
 
-impl Convolution {
-    /// `algorithm` for `geometry`, or `None` if it does not apply: cuDNN has a kernel for some geometries only.
-    ///
-    /// # Errors
-    /// cuDNN fails, or the geometry is none.
-    pub fn new(
-        cudnn: &Cudnn,
-        algorithm: &'static CudaAlgorithm,
-        geometry: ConvGeometry,
-    ) -> Result<Option<Self>, ConvError> {
-        let geometry = geometry.validate()?;
-        let made = ConvDescriptors::new(&geometry, Format::F32, algorithm.math()).and_then(|descriptors| {
-            let bytes = cudnn.workspace_bytes(algorithm.raw, &descriptors)?;
-            Ok(Self { algorithm, descriptors, workspace: Bytes(bytes as u64) })
-        });
-        match made {
-            Ok(convolution) => Ok(Some(convolution)),
-            Err(error) if error.is_unsupported() => Ok(None),
-            Err(source) => {
-                let (algorithm, samples) = (algorithm.name(), geometry.n);
-                Err(ConvError::Algorithm { algorithm, samples, source })
-            }
-        }
+impl LegacyConvolver {
+    fn new(cudnn: &Cudnn, algorithm: &'static CudnnAlgorithm, g: &ConvGeometry) -> Result<Self, CudnnError> {
+        let math = if algorithm.kind == Kind::Tf32 { Math::Tf32 } else { Math::Fp32 };
+        let descriptors = ConvDescriptors::new(g, Format::F32, math)?;
+        let workspace = Bytes(cudnn.workspace_bytes(algorithm.raw, &descriptors)? as u64);
+        Ok(Self { cudnn: cudnn.clone(), algorithm, descriptors, workspace })
+    }
+}
+
+impl Convolver for LegacyConvolver {
+    fn name(&self) -> &str {
+        self.algorithm.name
     }
 
-    /// The algorithm.
-    pub fn algorithm(&self) -> &'static CudaAlgorithm {
-        self.algorithm
-    }
-
-    /// What it computes.
-    pub fn geometry(&self) -> &ConvGeometry {
+    fn geometry(&self) -> &ConvGeometry {
         &self.descriptors.geometry
     }
 
-    /// Workspace that it needs.
-    pub fn workspace(&self) -> Bytes {
+    fn workspace(&self) -> Bytes {
         self.workspace
     }
 
-    /// Asks for the convolution and does not wait for it. Operands as in the table of [`super`]; all must be memory of the
-    /// GPU that `cudnn` works on.
-    ///
-    /// # Errors
-    /// cuDNN refuses. Work that fails later shows when the device is waited for.
-    ///
-    /// # Panics
-    /// If an operand has another length than the geometry says, or the workspace is too small.
-    pub fn run(
+    /// Measured on small random convolutions. The tiles that cuDNN takes for Winograd with filters larger than 3x3 cost
+    /// three digits, more than TF32 does.
+    fn max_error(&self) -> f32 {
+        match self.algorithm.kind {
+            Kind::Direct | Kind::Atomic | Kind::Fft => 1e-6,
+            Kind::Winograd if self.geometry().r.max(self.geometry().s) > 3 => 2e-3,
+            Kind::Winograd => 1e-5,
+            Kind::Tf32 => 5e-4,
+        }
+    }
+
+    fn is_deterministic(&self) -> bool {
+        self.algorithm.kind != Kind::Atomic
+    }
+
+    fn run(
         &self,
-        cudnn: &Cudnn,
         operands: [View<'_>; 2],
         out: ViewMut<'_>,
         accumulate: Accumulate,
         workspace: ViewMut<'_>,
     ) -> Result<(), ConvError> {
         assert!(workspace.byte_len() as u64 >= self.workspace.0, "the workspace is smaller than planned");
-        let algorithm = self.algorithm;
-        cudnn.convolve(algorithm.raw, &self.descriptors, operands, out, accumulate, workspace).map_err(
-            |source| ConvError::Algorithm { algorithm: algorithm.name(), samples: self.geometry().n, source },
-        )
+        let Self { algorithm, descriptors, .. } = self;
+        let launched = self.cudnn.convolve(algorithm.raw, descriptors, operands, out, accumulate, workspace);
+        launched.map_err(|source| failed(algorithm, self.geometry(), source))
     }
+}
+
+fn failed(algorithm: &CudnnAlgorithm, g: &ConvGeometry, source: CudnnError) -> ConvError {
+    ConvError::Algorithm { algorithm: algorithm.name, samples: g.n, source }
 }

@@ -1,14 +1,18 @@
 //! Every algorithm of cuDNN against the double-precision loops, and split against undivided, on a GPU.
 
-use super::{Convolution, CudaAlgorithm, CudaProfiler, algorithms};
-use crate::conv::profile::{ProfileOptions, kernel_id};
-use crate::conv::{ConvError, ConvOp, Runner, operand_lens, reference, tests::random_geometry};
-use crate::cudnn::Cudnn;
+use super::{BACKWARD_DATA, BACKWARD_FILTER, CudnnAlgorithm, FORWARD};
+use crate::{
+    conv::{
+        ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
+        tests::{random_geometry, reference},
+    },
+    cudnn::Cudnn,
+};
 use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Request, Run};
 use rand::RngExt;
 use std::collections::BTreeMap;
 use tensor::{
-    ALIGNMENT, Accumulate, Arena, ConvGeometry, Device, Format, Span, View, ViewMut,
+    ALIGNMENT, Accumulate, Address, Arena, ConvGeometry, Device, Format, Span, View, ViewMut,
     cuda::{Cuda, CudaError, probe},
     testing::{max_error, random, sum_tolerance},
 };
@@ -17,12 +21,21 @@ fn cuda() -> Cuda {
     probe().unwrap().open(0).unwrap()
 }
 
-fn options() -> ProfileOptions {
-    ProfileOptions::on(&Device::Cuda(cuda()))
+fn backend(cuda: &Cuda) -> ConvBackend {
+    ConvBackend::of(&Device::Cuda(cuda.clone())).unwrap()
 }
 
-fn ready(cuda: &Cuda, algorithm: &'static CudaAlgorithm, g: ConvGeometry) -> Option<Convolution> {
-    cuda.with_library(|cudnn: &mut Cudnn| Convolution::new(cudnn, algorithm, g)).unwrap()
+fn conv_profiler() -> Box<dyn Profiler + Send> {
+    let device = Device::Cuda(cuda());
+    profiler(&device, ProfileOptions::on(&device))
+}
+
+fn all(op: ConvOp) -> &'static [CudnnAlgorithm] {
+    match op {
+        ConvOp::Forward => FORWARD,
+        ConvOp::BackwardData => BACKWARD_DATA,
+        ConvOp::BackwardFilter => BACKWARD_FILTER,
+    }
 }
 
 /// Runs `work` on copies of the operands, with all memory that it may not read full of NaN and a guard behind each buffer
@@ -68,17 +81,16 @@ fn on_device(
 
 fn run(
     cuda: &Cuda,
-    convolution: &Convolution,
+    (op, convolver): (ConvOp, &dyn Convolver),
     operands: [&[f32]; 2],
     start: Option<&[f32]>,
     shift: usize,
 ) -> Vec<f32> {
-    let len = operand_lens(convolution.algorithm().op(), convolution.geometry())[2];
+    let len = operand_lens(op, convolver.geometry())[2];
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
-    let workspace = convolution.workspace().0 as usize;
+    let workspace = convolver.workspace().0 as usize;
     on_device(cuda, operands, start.ok_or(len), workspace, shift, |operands, out, workspace| {
-        cuda.with_library(|cudnn: &mut Cudnn| convolution.run(cudnn, operands, out, accumulate, workspace))
-            .unwrap();
+        convolver.run(operands, out, accumulate, workspace).unwrap();
     })
 }
 
@@ -104,28 +116,27 @@ struct Seen {
     other_workspace: usize,
 }
 
-/// Checks `convolution`: right, right when adding, right at any address, and bit-equal every time if it says so. Returns
+/// Checks `convolver`: right, right when adding, right at any address, and bit-equal every time if it says so. Returns
 /// its result, its error, and what is wrong with it.
-fn check(cuda: &Cuda, convolution: &Convolution, seed: u64) -> (Vec<f32>, f64, Vec<String>) {
-    let (algorithm, g) = (convolution.algorithm(), convolution.geometry());
-    let op = algorithm.op();
+fn check(cuda: &Cuda, op: ConvOp, convolver: &dyn Convolver, seed: u64) -> (Vec<f32>, f64, Vec<String>) {
+    let g = convolver.geometry();
     let [a, b, out] = operand_lens(op, g);
     let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
     let mut expected = reference::direct(op, g, &a, &b);
-    let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(algorithm.max_error(g)));
-    let replaced = run(cuda, convolution, [&a, &b], None, 0);
-    let shifted = run(cuda, convolution, [&a, &b], None, 1);
+    let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(convolver.max_error()));
+    let replaced = run(cuda, (op, convolver), [&a, &b], None, 0);
+    let shifted = run(cuda, (op, convolver), [&a, &b], None, 1);
     let errors = [max_error(&replaced, &expected), max_error(&shifted, &expected)];
     expected.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
-    let added = max_error(&run(cuda, convolution, [&a, &b], Some(&start), 0), &expected);
-    let what = format!("{op} {} on {g:?}", algorithm.name());
+    let added = max_error(&run(cuda, (op, convolver), [&a, &b], Some(&start), 0), &expected);
+    let what = format!("{op} {} on {g:?}", convolver.name());
     let mut wrong = Vec::new();
     for (error, how) in [(errors[0], ""), (errors[1], " at an odd address"), (added, " added")] {
         if error > tolerance {
             wrong.push(format!("{what}{how}: error {error:.2e} exceeds {tolerance:.2e}"));
         }
     }
-    if algorithm.deterministic() && run(cuda, convolution, [&a, &b], None, 0) != replaced {
+    if convolver.is_deterministic() && run(cuda, (op, convolver), [&a, &b], None, 0) != replaced {
         wrong.push(format!("{what} is not deterministic"));
     }
     (replaced, errors[0].max(errors[1]), wrong)
@@ -135,31 +146,32 @@ fn check(cuda: &Cuda, convolution: &Convolution, seed: u64) -> (Vec<f32>, f64, V
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     let cuda = cuda();
+    let backend = backend(&cuda);
     let mut rng = tensor::rng::stream(2, 0);
-    let mut all: BTreeMap<(ConvOp, &str, bool), Seen> = BTreeMap::new();
+    let mut seen_all: BTreeMap<(ConvOp, &str, bool), Seen> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seed in 0..100 {
         let g = if seed % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
         for op in ConvOp::ALL {
             let mut fp32 = BTreeMap::new();
-            for algorithm in algorithms(op, Math::Tf32) {
-                let seen = all.entry((op, algorithm.name(), g.r.max(g.s) > 3)).or_default();
-                let Some(convolution) = ready(&cuda, algorithm, g) else { continue };
-                let (result, error, complaints) = check(&cuda, &convolution, seed);
+            for name in all(op).iter().map(|algorithm| algorithm.name) {
+                let seen = seen_all.entry((op, name, g.r.max(g.s) > 3)).or_default();
+                let Ok(convolver) = backend.find(op, g, name) else { continue };
+                let (result, error, complaints) = check(&cuda, op, &*convolver, seed);
                 seen.geometries += 1;
                 seen.worst = seen.worst.max(error);
                 wrong.extend(complaints);
-                match algorithm.name().strip_suffix("_TF32").map(|name| &fp32[name]) {
-                    None => drop(fp32.insert(algorithm.name(), (result, convolution.workspace()))),
+                match name.strip_suffix("_TF32").map(|name| &fp32[name]) {
+                    None => drop(fp32.insert(name, (result, convolver.workspace()))),
                     Some((values, workspace)) => {
                         seen.same_as_fp32 += usize::from(*values == result);
-                        seen.other_workspace += usize::from(*workspace != convolution.workspace());
+                        seen.other_workspace += usize::from(*workspace != convolver.workspace());
                     }
                 }
             }
         }
     }
-    for ((op, name, large), Seen { geometries, worst, same_as_fp32, other_workspace }) in &all {
+    for ((op, name, large), Seen { geometries, worst, same_as_fp32, other_workspace }) in &seen_all {
         let filter = if *large { "> 3" } else { "<= 3" };
         println!(
             "{op:14} {name:22} filters {filter:4}: {geometries:3} geometries, worst error {worst:.1e}, {same_as_fp32} as in FP32, {other_workspace} with another workspace"
@@ -167,9 +179,9 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for op in ConvOp::ALL {
-        for algorithm in algorithms(op, Math::Tf32) {
-            let name = algorithm.name();
-            let applied: usize = [false, true].iter().map(|large| all[&(op, name, *large)].geometries).sum();
+        for name in all(op).iter().map(|algorithm| algorithm.name) {
+            let applied: usize =
+                [false, true].iter().map(|large| seen_all[&(op, name, *large)].geometries).sum();
             // cuDNN 9 has the names, but runs them on no geometry on an H200.
             let never = name == "WINOGRAD" || (op, name) == (ConvOp::BackwardFilter, "FFT_TILING");
             assert!(applied > 0 || never, "{op} {name} applied to no geometry");
@@ -177,30 +189,20 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     }
 }
 
-fn micro(convolution: &Convolution) -> Measurement {
-    let algorithm = convolution.algorithm();
-    Measurement {
-        algorithm: algorithm.name().into(),
-        micro_batch: convolution.geometry().n as u32,
-        time_ms: 1.0,
-        shared_ms: 0.0,
-        workspace: convolution.workspace(),
-        max_error: algorithm.max_error(convolution.geometry()),
-        deterministic: algorithm.deterministic(),
-    }
-}
-
 /// A random division of `g` among algorithms that apply.
-fn random_configuration(cuda: &Cuda, op: ConvOp, g: &ConvGeometry, rng: &mut impl RngExt) -> Configuration {
+fn random_configuration(
+    backend: &ConvBackend,
+    op: ConvOp,
+    g: &ConvGeometry,
+    rng: &mut impl RngExt,
+) -> Configuration {
     let mut left = g.n;
     let mut runs = Vec::new();
     while left > 0 {
         let samples = rng.random_range(1..=left.min(4));
-        let ready: Vec<_> = algorithms(op, Math::Fp32)
-            .filter_map(|algorithm| ready(cuda, algorithm, g.with_batch(samples)))
-            .collect();
+        let ready = backend.candidates(&kernel_id(op, g, Format::F32), samples as u32).unwrap();
         let chosen = &ready[rng.random_range(0..ready.len())];
-        runs.push(Run { count: 1, micro: micro(chosen) });
+        runs.push(Run { count: 1, micro: chosen.measurement(1.0, 0.0) });
         left -= samples;
     }
     Configuration::new(runs)
@@ -210,7 +212,7 @@ fn random_configuration(cuda: &Cuda, op: ConvOp, g: &ConvGeometry, rng: &mut imp
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn split_equals_undivided_replaced_and_added() {
     let cuda = cuda();
-    let device = Device::Cuda(cuda.clone());
+    let backend = backend(&cuda);
     let mut rng = tensor::rng::stream(3, 0);
     for seed in 0..40 {
         let g = if seed % 2 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
@@ -219,8 +221,8 @@ fn split_equals_undivided_replaced_and_added() {
             let [a, b, out] = operand_lens(op, &g);
             let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
             let mut expected = reference::direct(op, &g, &a, &b);
-            let configuration = random_configuration(&cuda, op, &g, &mut rng);
-            let runner = Runner::new(&device, op, g, &configuration).unwrap();
+            let configuration = random_configuration(&backend, op, &g, &mut rng);
+            let runner = Runner::new(&backend, op, g, &configuration).unwrap();
             let tolerance =
                 sum_tolerance(reference::terms(op, &g)).max(4.0 * f64::from(configuration.max_error()));
             for start in [None, Some(&start)] {
@@ -235,7 +237,7 @@ fn split_equals_undivided_replaced_and_added() {
                     start,
                     runner.workspace().bytes(),
                     0,
-                    |operands, out, workspace| runner.run(&device, operands, out, accumulate, workspace),
+                    |operands, out, workspace| runner.run(operands, out, accumulate, workspace).unwrap(),
                 );
                 cuda.check().unwrap();
                 let error = max_error(&result, &expected);
@@ -248,33 +250,81 @@ fn split_equals_undivided_replaced_and_added() {
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn a_configuration_that_does_not_suit_is_refused() {
-    let cuda = cuda();
-    let device = Device::Cuda(cuda.clone());
+    let backend = backend(&cuda());
     let g = ConvGeometry::new([4, 8, 16, 16], 8, [3, 3]).pad([1, 1]).stride([2, 2]);
-    let algorithm = |name| super::find(ConvOp::Forward, name).unwrap();
-    let fits = micro(&ready(&cuda, algorithm("IMPLICIT_PRECOMP_GEMM"), g).unwrap());
-    let refusal = |micro: Measurement| {
+    let micro = |g, name| backend.find(ConvOp::Forward, g, name).unwrap().measurement(1.0, 0.0);
+    let fits = micro(g, "IMPLICIT_PRECOMP_GEMM");
+    let refusal = |g, micro: Measurement| {
         let configuration = Configuration::undivided(micro);
-        Runner::new(&device, ConvOp::Forward, g, &configuration).unwrap_err()
+        Runner::new(&backend, ConvOp::Forward, g, &configuration).unwrap_err()
     };
-    let error = refusal(Measurement { micro_batch: 3, ..fits.clone() });
+    let error = refusal(g, Measurement { micro_batch: 3, ..fits.clone() });
     assert_eq!(error, ConvError::MiniBatch { found: 3, expected: 4 });
-    for (name, word) in [("ALGO_0", "no algorithm"), ("WINOGRAD", "does not apply")] {
-        let error = refusal(Measurement { algorithm: name.into(), ..fits.clone() });
-        assert!(error.to_string().contains(word), "{error}");
+    // Unknown, and not for strides.
+    for name in ["ALGO_0", "WINOGRAD"] {
+        let error = refusal(g, Measurement { algorithm: name.into(), ..fits.clone() }).to_string();
+        assert!(error.starts_with(&format!("this device has no algorithm {name} for Forward of")), "{error}");
     }
     let g = g.stride([1, 1]);
-    let winograd = micro(&ready(&cuda, algorithm("WINOGRAD_NONFUSED"), g).unwrap());
-    let configuration =
-        Configuration::undivided(Measurement { workspace: Bytes(winograd.workspace.0 - 1), ..winograd });
-    let error = Runner::new(&device, ConvOp::Forward, g, &configuration).unwrap_err();
+    let winograd = micro(g, "WINOGRAD_NONFUSED");
+    let error = refusal(g, Measurement { workspace: Bytes(winograd.workspace.0 - 1), ..winograd });
     assert!(error.to_string().contains("but was planned with"), "{error}");
+}
+
+/// As under another framework: the handle, the stream that it works in and the memory are somebody else's.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn a_borrowed_handle_runs_on_foreign_memory_in_a_foreign_stream() {
+    // Their GPU, with a stream, a handle and buffers of its own.
+    let theirs = cuda();
+    theirs.bind().unwrap();
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the address of a handle is written to; then it is given a stream that is alive until the end of the test.
+    unsafe {
+        cudarc::cudnn::sys::cudnnCreate(&mut handle).result().unwrap();
+        cudarc::cudnn::sys::cudnnSetStream(handle, theirs.stream().raw().cast()).result().unwrap();
+    }
+    // SAFETY: it was just made, ends last, and is used through this value only.
+    let backend = ConvBackend::Cudnn(unsafe { Cudnn::borrow(handle.cast()) });
+    let g = ConvGeometry::new([5, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
+    for op in ConvOp::ALL {
+        let [a, b, out] = operand_lens(op, &g);
+        let (a, b) = (random(a, 1), random(b, 2));
+        let micro = |samples, count| Run {
+            count,
+            micro: backend.candidates(&kernel_id(op, &g, Format::F32), samples).unwrap()[0]
+                .measurement(1.0, 0.0),
+        };
+        let configuration = Configuration::new([micro(2, 2), micro(1, 1)]);
+        let runner = Runner::new(&backend, op, g, &configuration).unwrap();
+        let workspace = runner.workspace().bytes();
+        let result =
+            on_device(&theirs, [&a, &b], Err(out), workspace, 0, |[a, b], mut out, mut workspace| {
+                let raw = |address, bytes| (Address::Device(address), bytes);
+                let [a, b] = [a, b].map(|view| raw(view.address::<f32>(), view.byte_len()));
+                let to = raw(out.address::<f32>(), out.byte_len());
+                let scratch = raw(workspace.address::<u8>(), workspace.byte_len());
+                // SAFETY: the memory is lent for this call, and `out` and `workspace` to nobody else.
+                unsafe {
+                    let [a, b] = [a, b].map(|(address, bytes)| View::from_raw(address, bytes, Format::F32));
+                    let out = ViewMut::from_raw(to.0, to.1, Format::F32);
+                    let workspace = ViewMut::from_raw(scratch.0, scratch.1, Format::U8);
+                    runner.run([a, b], out, Accumulate::Replace, workspace).unwrap();
+                }
+            });
+        let tolerance = sum_tolerance(reference::terms(op, &g));
+        let error = max_error(&result, &reference::direct(op, &g, &a, &b));
+        assert!(error <= tolerance, "{op}: {error:.2e} > {tolerance:.2e}");
+    }
+    drop(backend);
+    // SAFETY: the handle is theirs, so it is still alive, and is not used again.
+    unsafe { cudarc::cudnn::sys::cudnnDestroy(handle).result().unwrap() };
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn profiling_measures_what_runs_and_what_is_asked_for() {
-    let mut profiler = CudaProfiler::new(&cuda(), options());
+    let mut profiler = conv_profiler();
     let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
     let kernel = kernel_id(ConvOp::BackwardFilter, &g, Format::F32);
     let names = |rows: &[Measurement]| -> Vec<String> {
@@ -299,7 +349,7 @@ fn profiling_measures_what_runs_and_what_is_asked_for() {
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn many_requests_are_served_each_with_its_own_kernel_and_size() {
-    let mut profiler = CudaProfiler::new(&cuda(), options());
+    let mut profiler = conv_profiler();
     let g = ConvGeometry::new([8, 16, 13, 13], 24, [3, 3]).pad([1, 1]);
     let kernels = [ConvOp::Forward, ConvOp::BackwardData].map(|op| kernel_id(op, &g, Format::F32));
     let of_kernel = |kernel: KernelId| [8, 5, 1, 32].map(|size| Request::all(kernel, size));
@@ -320,7 +370,7 @@ fn many_requests_are_served_each_with_its_own_kernel_and_size() {
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN and 20 GiB of memory"]
 fn a_tensor_beyond_32_bits_is_rescued_by_splitting() {
-    let mut profiler = CudaProfiler::new(&cuda(), options());
+    let mut profiler = conv_profiler();
     let g = ConvGeometry::new([272, 8, 1024, 1024], 1, [1, 1]);
     assert!(g.x_len() > 1 << 31);
     let kernel = kernel_id(ConvOp::Forward, &g, Format::F32);

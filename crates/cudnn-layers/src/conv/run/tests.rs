@@ -1,34 +1,36 @@
 //! Configurations of several algorithms, against the definition and call by call.
 
 use super::*;
-use crate::conv::{reference, tests};
+use crate::conv::tests::{named, reference, run};
 use planner::Measurement;
 use std::sync::Mutex;
 use tensor::{
-    Arena, Cursor,
+    Arena, Cpu, Cursor, Format,
     testing::{assert_close, random, sum_tolerance},
 };
 
 /// Sizes and algorithms of a mini-batch of fourteen samples. No algorithm's micro-batches follow each other.
-const MIXED: [(u32, &str); 7] = [
-    (4, "WINOGRAD_4X4"),
-    (3, "FFT_TILING_16"),
-    (2, "GEMM"),
-    (2, "IMPLICIT_PRECOMP_GEMM"),
-    (1, "FFT_TILING_16"),
-    (1, "IMPLICIT_PRECOMP_GEMM"),
-    (1, "WINOGRAD_4X4"),
-];
+fn parts(op: ConvOp) -> [(u32, &'static str); 7] {
+    let [first, last] = match op {
+        ConvOp::BackwardFilter => ["WINOGRAD_4X4_NONFUSED", "IMPLICIT_GEMM"],
+        _ => ["WINOGRAD_4X4", "IMPLICIT_PRECOMP_GEMM"],
+    };
+    [
+        (4, first),
+        (3, "FFT_TILING_16"),
+        (2, "FFT_TILING"),
+        (2, last),
+        (1, "FFT_TILING_16"),
+        (1, last),
+        (1, first),
+    ]
+}
 
 fn geometry() -> ConvGeometry {
     ConvGeometry::new([14, 18, 7, 9], 20, [3, 3]).pad([1, 1]).groups(2).validate().expect("a valid geometry")
 }
 
-fn named(name: &str) -> &'static dyn CpuAlgorithm {
-    *cpu::algorithms().iter().find(|algorithm| algorithm.name() == name).expect("a known algorithm")
-}
-
-/// A runner of [`MIXED`] on two threads.
+/// A runner of [`parts`] on two threads.
 fn mixed(op: ConvOp) -> Runner {
     let run = |&(micro_batch, algorithm): &(u32, &str)| Run {
         count: 1,
@@ -42,10 +44,11 @@ fn mixed(op: ConvOp) -> Runner {
             deterministic: true,
         },
     };
-    let configuration = Configuration::new(MIXED.iter().map(run));
+    let configuration = Configuration::new(parts(op).iter().map(run));
     let order = configuration.runs().iter().map(|run| (run.micro.micro_batch, run.micro.algorithm.as_str()));
-    assert!(order.eq(MIXED), "the configuration runs in another order");
-    Runner::new(&Device::Cpu(Cpu::new(2)), op, geometry(), &configuration).expect("a sound configuration")
+    assert!(order.eq(parts(op)), "the configuration runs in another order");
+    let backend = ConvBackend::Cpu(Cpu::new(2));
+    Runner::new(&backend, op, geometry(), &configuration).expect("a sound configuration")
 }
 
 /// What `runner` makes of the operands, added to `start` if there is one, in a workspace of exactly the planned size that
@@ -59,7 +62,7 @@ fn execute(runner: &Runner, [a, b]: [&[f32]; 2], start: Option<&[f32]>) -> Vec<f
     let mut out = start.map_or_else(|| vec![f32::NAN; out_len], <[f32]>::to_vec);
     let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
     let operands = [View::from(a), View::from(b)];
-    runner.run(&Device::Cpu(Cpu::new(2)), operands, ViewMut::from(&mut out[..]), accumulate, workspace);
+    runner.run(operands, ViewMut::from(&mut out[..]), accumulate, workspace).unwrap();
     out
 }
 
@@ -87,11 +90,11 @@ fn sharing_does_not_change_a_bit() {
         let [a, w, out] = operand_lens(op, &g);
         let (a, w, mut expected) = (random(a, 1), random(w, 2), vec![f32::NAN; out]);
         let mut first = 0;
-        for (micro_batch, algorithm) in MIXED {
+        for (micro_batch, algorithm) in parts(op) {
             let samples = first..first + micro_batch as usize;
             let [a_range, _, out_range] = slices(op, &g, &samples);
-            let part = (op, &g.with_batch(samples.len()));
-            let result = tests::run(named(algorithm), 2, part, (&a[a_range], &w), None);
+            let convolver = named(2, algorithm, op, &g.with_batch(samples.len())).expect("it applies");
+            let result = run(&*convolver, out_range.len(), (&a[a_range], &w), None);
             expected[out_range].copy_from_slice(&result);
             first = samples.end;
         }
@@ -102,49 +105,56 @@ fn sharing_does_not_change_a_bit() {
 /// An algorithm that is watched. It never sees a filter after it has had the occasion to prepare it.
 #[derive(Debug)]
 struct Watched {
-    algorithm: &'static dyn CpuAlgorithm,
-    calls: &'static Mutex<Vec<(&'static str, usize)>>,
+    convolver: Arc<dyn Convolver>,
+    calls: &'static Mutex<Vec<(String, usize)>>,
 }
 
 /// Samples of a preparation, in the list of calls.
 const PREPARED: usize = 0;
 
-impl CpuAlgorithm for Watched {
-    fn name(&self) -> &'static str {
-        self.algorithm.name()
+impl Watched {
+    fn note(&self, samples: usize) {
+        self.calls.lock().expect("no panic").push((self.name().to_owned(), samples));
+    }
+}
+
+impl Convolver for Watched {
+    fn name(&self) -> &str {
+        self.convolver.name()
+    }
+
+    fn geometry(&self) -> &ConvGeometry {
+        self.convolver.geometry()
+    }
+
+    fn workspace(&self) -> Bytes {
+        self.convolver.workspace()
     }
 
     fn max_error(&self) -> f32 {
-        self.algorithm.max_error()
+        self.convolver.max_error()
     }
 
-    fn workspace_len(&self, op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<usize> {
-        self.algorithm.workspace_len(op, g, threads)
+    fn prepared(&self) -> Bytes {
+        self.convolver.prepared()
     }
 
-    fn prepared_len(&self, op: ConvOp, g: &ConvGeometry) -> usize {
-        self.algorithm.prepared_len(op, g)
-    }
-
-    fn prepare(&self, cpu: &Cpu, op: ConvOp, g: &ConvGeometry, filter: &[f32], workspace: &mut [f32]) {
-        self.calls.lock().expect("no panic").push((self.name(), PREPARED));
-        self.algorithm.prepare(cpu, op, g, filter, workspace);
+    fn prepare(&self, filter: View<'_>, workspace: ViewMut<'_>) {
+        self.note(PREPARED);
+        self.convolver.prepare(filter, workspace);
     }
 
     fn run(
         &self,
-        cpu: &Cpu,
-        op: ConvOp,
-        g: &ConvGeometry,
-        operands: Operands<'_>,
+        [a, b]: [View<'_>; 2],
+        out: ViewMut<'_>,
         accumulate: Accumulate,
-        workspace: &mut [f32],
-    ) {
-        self.calls.lock().expect("no panic").push((self.name(), g.n));
-        let Operands { a, b, out } = operands;
+        workspace: ViewMut<'_>,
+    ) -> Result<(), ConvError> {
+        self.note(self.geometry().n);
         let gone = vec![f32::NAN; b.len()];
-        let b = if self.prepared_len(op, g) > 0 { &gone } else { b };
-        self.algorithm.run(cpu, op, g, Operands { a, b, out }, accumulate, workspace);
+        let b = if self.prepared() > Bytes(0) { View::from(&gone) } else { b };
+        self.convolver.run([a, b], out, accumulate, workspace)
     }
 }
 
@@ -156,8 +166,7 @@ fn each_algorithm_prepares_the_filter_once_and_others_do_not_disturb_it() {
         let runner = mixed(op);
         let mut watched = runner.clone();
         for call in &mut watched.calls {
-            let Backend::Cpu(algorithm) = call.backend else { unreachable!("the runner is one for the CPU") };
-            call.backend = Backend::Cpu(Box::leak(Box::new(Watched { algorithm, calls })));
+            call.convolver = Arc::new(Watched { convolver: call.convolver.clone(), calls });
         }
         let [a, b, _] = operand_lens(op, &g);
         let (a, b) = (random(a, 1), random(b, 2));
@@ -165,14 +174,17 @@ fn each_algorithm_prepares_the_filter_once_and_others_do_not_disturb_it() {
         // Twice: nothing is left from one run of a kernel to the next.
         for _ in 0..2 {
             assert!(execute(&watched, [&a, &b], None) == expected, "{op}");
+            let order = parts(op).map(|(_, name)| name);
             let order = [
-                ("WINOGRAD_4X4", &[PREPARED, 4, 1][..]),
-                ("FFT_TILING_16", &[PREPARED, 3, 1]),
-                ("GEMM", &[PREPARED, 2]),
-                ("IMPLICIT_PRECOMP_GEMM", &[PREPARED, 2, 1]),
+                (order[0], &[PREPARED, 4, 1][..]),
+                (order[1], &[PREPARED, 3, 1]),
+                (order[2], &[PREPARED, 2]),
+                (order[3], &[PREPARED, 2, 1]),
             ];
-            let order: Vec<_> =
-                order.iter().flat_map(|&(name, calls)| calls.iter().map(move |&n| (name, n))).collect();
+            let order: Vec<_> = order
+                .iter()
+                .flat_map(|&(name, calls)| calls.iter().map(move |&n| (name.to_owned(), n)))
+                .collect();
             assert_eq!(std::mem::take(&mut *calls.lock().expect("no panic")), order, "{op}");
         }
     }

@@ -2,11 +2,14 @@
 
 use super::*;
 use crate::{
-    conv::{cpu, cuda, cuda::Convolution, operands::slices, reference, tests::random_geometry},
-    cudnn::Cudnn,
+    conv::{
+        kernel_id,
+        operands::slices,
+        tests::{random_geometry, reference},
+    },
     testing::on_every_device,
 };
-use planner::{Math, Measurement, Run};
+use planner::{Measurement, Run};
 
 /// Sizes that divide 2^20, where operands that repeat after as many values make all samples alike.
 fn geometry() -> ConvGeometry {
@@ -30,21 +33,10 @@ fn configuration(algorithm: &str, micro_batches: &[u32]) -> Configuration {
 }
 
 /// The algorithms of `device` that apply.
-fn algorithms(device: &Device, op: ConvOp, g: ConvGeometry) -> Vec<&'static str> {
-    match device {
-        Device::Cpu(cpu) => {
-            let all = cpu::algorithms().iter();
-            let apply = all.filter(|algorithm| algorithm.workspace_len(op, &g, cpu.threads()).is_some());
-            apply.map(|algorithm| algorithm.name()).collect()
-        }
-        Device::Cuda(cuda) => {
-            let applies = |algorithm: &&'static cuda::CudaAlgorithm| {
-                let made = cuda.with_library(|cudnn: &mut Cudnn| Convolution::new(cudnn, algorithm, g));
-                made.unwrap().is_some()
-            };
-            cuda::algorithms(op, Math::Fp32).filter(applies).map(|algorithm| algorithm.name()).collect()
-        }
-    }
+fn algorithms(device: &Device, op: ConvOp, g: ConvGeometry) -> Vec<String> {
+    let kernel = kernel_id(op, &g, Format::F32);
+    let candidates = ConvBackend::of(device).unwrap().candidates(&kernel, g.n as u32).unwrap();
+    candidates.iter().map(|convolver| convolver.name().to_owned()).collect()
 }
 
 /// What can be wrong with running two micro-batches.
@@ -66,8 +58,9 @@ enum Fault {
 /// The distances of a kernel that runs in two micro-batches with `fault`.
 fn with_fault(device: &Device, op: ConvOp, fault: Fault) -> [f64; 2] {
     let g = geometry();
-    let algorithm = algorithms(device, op, g.with_batch(2))[0];
-    let runner = Runner::new(device, op, g.with_batch(2), &configuration(algorithm, &[2])).unwrap();
+    let algorithm = &algorithms(device, op, g.with_batch(2))[0];
+    let backend = ConvBackend::of(device).unwrap();
+    let runner = Runner::new(&backend, op, g.with_batch(2), &configuration(algorithm, &[2])).unwrap();
     let shares_output = op == ConvOp::BackwardFilter;
     let run = |[a, b]: [View<'_>; 2], mut out: ViewMut<'_>, asked, mut workspace: ViewMut<'_>| {
         for (index, samples) in [0..2, 2..4].into_iter().enumerate() {
@@ -89,8 +82,9 @@ fn with_fault(device: &Device, op: ConvOp, fault: Fault) -> [f64; 2] {
                 _ => asked,
             };
             let operands = [a.slice(a_range), b.slice(b_range)];
-            runner.run(device, operands, out.slice(out_range), accumulate, workspace.reborrow());
+            runner.run(operands, out.slice(out_range), accumulate, workspace.reborrow())?;
         }
+        Ok(())
     };
     let distances = distances_of(device, op, &g, runner.workspace(), run).unwrap();
     distances.map(|(_, distance)| distance)
@@ -102,7 +96,7 @@ on_every_device! {
         for op in ConvOp::ALL {
             for algorithm in algorithms(device, op, geometry()) {
                 for micro_batches in [&[4][..], &[1, 3]] {
-                    let planned = configuration(algorithm, micro_batches);
+                    let planned = configuration(&algorithm, micro_batches);
                     for (accumulate, found) in distances(device, op, geometry(), &planned).unwrap() {
                         assert!(
                             found > 0.0 && found < 1e-3,

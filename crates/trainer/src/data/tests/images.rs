@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use image::codecs::jpeg::JpegEncoder;
-use image::{GrayImage, Luma, Rgb, RgbImage};
+use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba};
 
 use crate::data::{Dataset, ImageData, ImageOptions};
 
@@ -86,6 +86,64 @@ fn a_jpeg_is_decoded_and_resized() {
             .zip(found)
             .all(|(&expected, found): (&usize, usize)| expected.abs_diff(found) <= 6);
         assert!(close, "at {y}, {x}: {found:?}, expected about {expected:?}");
+    }
+}
+
+/// What the crate `image` makes of them: 16 bits become the nearest 8, transparency is ignored, palettes are looked up.
+#[test]
+fn pictures_of_every_kind_are_decoded_as_another_program_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let picture = |x: u32, y: u32| {
+        Rgba([9 * x as u16, y as u16, x as u16 ^ y as u16, 7].map(|part| part.wrapping_mul(2903)))
+    };
+    let deep: DynamicImage = ImageBuffer::<Rgba<u16>, _>::from_fn(31, 17, picture).into();
+    let mut names = vec![];
+    let kinds: [(&str, DynamicImage); 8] = [
+        ("l8", deep.to_luma8().into()),
+        ("la8", deep.to_luma_alpha8().into()),
+        ("rgb8", deep.to_rgb8().into()),
+        ("rgba8", deep.to_rgba8().into()),
+        ("l16", deep.to_luma16().into()),
+        ("la16", deep.to_luma_alpha16().into()),
+        ("rgb16", deep.to_rgb16().into()),
+        ("rgba16", deep.clone()),
+    ];
+    for (name, picture) in &kinds {
+        names.push(format!("{name}.png"));
+        picture.save(file(&names[names.len() - 1])).unwrap();
+    }
+    for (name, picture) in [&kinds[0], &kinds[2]] {
+        names.push(format!("{name}.jpg"));
+        picture.save(file(&names[names.len() - 1])).unwrap();
+    }
+    names.push("palette.png".to_owned());
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, 4, 2);
+    encoder.set_color(png::ColorType::Indexed);
+    encoder.set_depth(png::BitDepth::Two);
+    encoder.set_palette(&[1, 2, 3, 40, 50, 60, 100, 110, 120, 255, 250, 245]);
+    encoder.write_header().unwrap().write_image_data(&[0b00_01_10_11, 0b11_10_01_00]).unwrap();
+    fs::write(file("palette.png"), bytes).unwrap();
+    for name in names {
+        fs::write(file("list"), format!("{name} 0")).unwrap();
+        let expected = image::open(file(&name)).unwrap();
+        let (rgb, grey) = (expected.to_rgb8(), expected.color().channel_count() < 3);
+        let weighed = |&Rgb([r, g, b]): &Rgb<u8>| {
+            (0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)).round() as u8
+        };
+        for is_color in [true, false] {
+            let options =
+                ImageOptions { root_folder: folder.path().to_owned(), is_color, ..Default::default() };
+            let found = ImageData::open_list(&file("list"), &options).unwrap().read(0).unwrap();
+            let expected: Vec<u8> = match is_color {
+                true => [2, 1, 0].iter().flat_map(|&c| rgb.pixels().map(move |pixel| pixel.0[c])).collect(),
+                false if grey => rgb.pixels().map(|pixel| pixel.0[0]).collect(),
+                false => rgb.pixels().map(weighed).collect(),
+            };
+            assert_eq!(found.shape[1..], [rgb.height() as usize, rgb.width() as usize], "{name}");
+            assert_eq!(found.pixels, expected, "{name}, {is_color}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::data::resize::Resizer;
+use crate::data::resize::{Interleaved, Resizer};
 use crate::data::{Draw, Misfit, Phase, Sample, Transform, TransformOptions, TransformScratch};
 use crate::spec::{Mean, TransformParams};
 use tensor::MemoryError;
@@ -124,20 +124,23 @@ fn misfits_are_named() {
 fn resizing_keeps_an_equal_size_and_constant_images() {
     let mut resizer = Resizer::default();
     let mut out = Vec::new();
-    let image = sample([2, 3, 5]);
-    resizer.planar(&image.pixels, image.shape, [3, 5], &mut out);
-    assert_eq!(out, image.pixels);
+    let image = Interleaved { pixels: &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], size: [2, 3], channels: 2 };
+    resizer.resize(image, &[1, 0, 1], [2, 3], &mut out);
+    assert_eq!(out, [2, 4, 6, 8, 10, 12, 1, 3, 5, 7, 9, 11, 2, 4, 6, 8, 10, 12]);
     out.clear();
-    resizer.planar(&[251; 12], [1, 3, 4], [7, 2], &mut out);
+    resizer.resize(Interleaved { pixels: &[251; 12], size: [3, 4], channels: 1 }, &[0], [7, 2], &mut out);
     assert_eq!(out, [251; 14]);
 }
 
 #[test]
 fn resizing_agrees_with_the_bilinear_formula() {
-    let image = sample([2, 5, 7]);
+    let Sample { pixels, .. } = sample([2, 5, 7]);
+    let (first, second) = pixels.split_at(35);
+    let pixels: Vec<u8> = first.iter().zip(second).flat_map(|(&first, &second)| [9, second, first]).collect();
     for to in [[10, 14], [3, 4], [5, 21], [1, 1], [16, 2]] {
         let mut out = Vec::new();
-        Resizer::default().planar(&image.pixels, image.shape, to, &mut out);
+        let image = Interleaved { pixels: &pixels, size: [5, 7], channels: 3 };
+        Resizer::default().resize(image, &[2, 1], to, &mut out);
         assert_eq!(out.len(), 2 * to[0] * to[1]);
         for (i, &found) in out.iter().enumerate() {
             let (channel, y, x) = (i / (to[0] * to[1]), i / to[1] % to[0], i % to[1]);

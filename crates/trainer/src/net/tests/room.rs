@@ -5,33 +5,26 @@ use crate::{
     net::{Layout, Net},
     testing::build,
 };
-use cudnn_layers::conv::{cpu, profile};
+use cudnn_layers::conv::{ConvBackend, Convolver};
 use memory::Room;
 use planner::{
     Bytes, CostTable, DeviceHeader, Fronts, Headroom, Kernel, Measurement, Plan, PlanOptions, Profiler,
     ProfilerError, Request, plan_within,
 };
+use std::sync::Arc;
+use tensor::Cpu;
 
 /// All algorithms, each the faster the more workspace it needs.
 struct Greedy;
 
 impl Profiler for Greedy {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let Request { kernel, micro_batch, .. } = *request;
-        let geometry = profile::geometry(&kernel.shape, micro_batch);
-        let row = |algorithm: &&'static dyn cpu::CpuAlgorithm| {
-            let workspace = algorithm.workspace(kernel.op, &geometry, 2)?;
-            Some(Measurement {
-                algorithm: algorithm.name().into(),
-                micro_batch,
-                time_ms: 1.0 + f64::from(micro_batch) / (1.0 + workspace.0 as f64),
-                shared_ms: 0.0,
-                workspace,
-                max_error: algorithm.max_error(),
-                deterministic: true,
-            })
+        let candidates = ConvBackend::Cpu(Cpu::new(2)).candidates(&request.kernel, request.micro_batch)?;
+        let row = |convolver: &Arc<dyn Convolver>| {
+            let workspace = convolver.workspace().0 as f64;
+            convolver.measurement(1.0 + f64::from(request.micro_batch) / (1.0 + workspace), 0.0)
         };
-        Ok(cpu::algorithms().iter().filter_map(row).collect())
+        Ok(candidates.iter().map(row).collect())
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
-    AccuracyParams, Backend, BatchNormParams, ConcatParams, ConvolutionParams, DropoutParams,
+    AccuracyParams, BatchNormParams, ConcatParams, ConvolutionParams, DataBackend, DropoutParams,
     EltwiseOperation, EltwiseParams, Filler, FlattenParams, HeightWidth, InnerProductParams, LayerKind,
-    LrnParams, Mean, NormRegion, Normalization, PoolingMethod, PoolingParams, PoolingWindow, ReluParams,
-    ReshapeParams, RoundMode, ScaleBias, ScaleParams, SoftmaxParams, SoftmaxWithLossParams, VarianceNorm,
+    LrnParams, Mean, Normalization, PoolingMethod, PoolingParams, PoolingWindow, Region, ReluParams,
+    ReshapeParams, Rounding, ScaleBias, ScaleParams, SoftmaxParams, SoftmaxWithLossParams, VarianceNorm,
+    of_top,
 };
 
 const ZERO: Filler = Filler::Constant { value: 0.0 };
@@ -160,7 +161,7 @@ fn pooling() {
     let sliding = |method, kernel, pad, stride| PoolingParams {
         method,
         window: PoolingWindow::Sliding { kernel, pad, stride },
-        round_mode: RoundMode::Ceil,
+        round_mode: Rounding::Ceil,
     };
     let square = HeightWidth::square;
     let cases = [
@@ -179,7 +180,7 @@ fn pooling() {
             PoolingParams {
                 method: PoolingMethod::Average,
                 window: PoolingWindow::Global,
-                round_mode: RoundMode::Floor,
+                round_mode: Rounding::Floor,
             },
         ),
     ];
@@ -211,10 +212,10 @@ fn pooling() {
 #[test]
 fn normalisation_layers() {
     let lrn =
-        LrnParams { local_size: 5, alpha: 1.0, beta: 0.75, k: 1.0, norm_region: NormRegion::AcrossChannels };
-    assert_eq!(kind("LRN", ""), LayerKind::LRN(lrn));
+        LrnParams { local_size: 5, alpha: 1.0, beta: 0.75, k: 1.0, norm_region: Region::AcrossChannels };
+    assert_eq!(kind("LRN", ""), LayerKind::LRN(lrn.clone()));
     let text = "lrn_param { local_size: 3 alpha: 5e-5 k: 2 norm_region: WITHIN_CHANNEL engine: CAFFE }";
-    let lrn = LrnParams { local_size: 3, alpha: 5e-5, k: 2.0, norm_region: NormRegion::WithinChannel, ..lrn };
+    let lrn = LrnParams { local_size: 3, alpha: 5e-5, k: 2.0, norm_region: Region::WithinChannel, ..lrn };
     assert_eq!(kind("LRN", text), LayerKind::LRN(lrn));
     for size in [0, 4] {
         let message = layer_error("LRN", &format!("lrn_param {{ local_size: {size} }}"));
@@ -236,7 +237,7 @@ fn normalisation_layers() {
         use_global_stats: Some(false),
         moving_average_fraction: 0.9,
         eps: 1e-4,
-        scale_bias,
+        scale_bias: scale_bias.clone(),
     };
     assert_eq!(kind("BatchNorm", text), LayerKind::BatchNorm(bn));
     // As in NVIDIA's sources, a filler is enough.
@@ -252,7 +253,7 @@ fn normalisation_layers() {
     assert!(layer_error("BatchNorm", text).ends_with("is 1.5, but must be from 0 to 1"));
 
     let scale = ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: ONE, bias_filler: ZERO };
-    assert_eq!(kind("Scale", ""), LayerKind::Scale(scale));
+    assert_eq!(kind("Scale", ""), LayerKind::Scale(scale.clone()));
     let scale = ScaleParams { bias_term: true, axis: 0, num_axes: -1, ..scale };
     assert_eq!(
         kind("Scale", "scale_param { bias_term: true axis: 0 num_axes: -1 }"),
@@ -335,7 +336,7 @@ fn data_layers() {
         data_param { source: 'lmdb' batch_size: 8 backend: LMDB prefetch: 4 }
         transform_param { crop_size: 227 mirror: true mean_file: 'mean' scale: 0.5 resize: 256 } }";
     let LayerKind::Data(data) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((data.source.as_str(), data.batch_size, data.backend), ("lmdb", 8, Backend::Lmdb));
+    assert_eq!((data.source.as_str(), data.batch_size, data.backend), ("lmdb", 8, DataBackend::Lmdb));
     let transform = &data.transform;
     assert_eq!((transform.crop_size, transform.mirror, transform.resize), (Some(227), true, Some(256)));
     assert_eq!((&transform.mean, transform.scale), (&Mean::File("mean".to_owned()), 0.5));
@@ -352,12 +353,12 @@ fn data_layers() {
     let text = "layer { name: 'd' type: 'DummyData' top: 'x' top: 'y' dummy_data_param {
         shape { dim: 2 dim: 3 } shape { dim: 2 } data_filler { type: 'gaussian' } } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((dummy.shape(0), dummy.shape(1)), (&[2, 3][..], &[2][..]));
-    assert_eq!(dummy.filler(1), Filler::Gaussian { mean: 0.0, std: 1.0 });
+    assert_eq!((&of_top(&dummy.shapes, 0)[..], &of_top(&dummy.shapes, 1)[..]), (&[2, 3][..], &[2][..]));
+    assert_eq!(*of_top(&dummy.fillers, 1), Filler::Gaussian { mean: 0.0, std: 1.0 });
     let text = "layer { name: 'd' type: 'DummyData' top: 'x'
         dummy_data_param { num: 2 channels: 3 height: 4 width: 5 } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((dummy.shape(0), dummy.filler(0)), (&[2, 3, 4, 5][..], ZERO));
+    assert_eq!((&of_top(&dummy.shapes, 0)[..], *of_top(&dummy.fillers, 0)), (&[2, 3, 4, 5][..], ZERO));
 }
 
 #[test]
@@ -390,4 +391,104 @@ fn data_layers_refuse_what_cannot_work() {
     for (text, expected) in cases {
         assert_eq!(net_error(&text), format!("net.prototxt:1: {expected}"), "{text}");
     }
+}
+
+/// Snapshots hold digests of these texts: if one changed, every resumed training would seem to be another one.
+#[test]
+fn the_texts_that_snapshots_know_layers_by_stay() {
+    let cases = [
+        ("Input", "input_param { shape { dim: 2 } }", "Input(InputParams { shapes: [[2]] })"),
+        (
+            "DummyData",
+            "dummy_data_param { shape { dim: 2 } data_filler { type: 'uniform' } }",
+            "DummyData(DummyDataParams { shapes: [[2]], fillers: [Uniform { min: 0.0, max: 1.0 }] \
+             })",
+        ),
+        (
+            "ImageData",
+            "top: 'l' image_data_param { source: 's' new_height: 3 new_width: 4 }",
+            "ImageData(ImageDataParams { source: \"s\", root_folder: \"\", batch_size: 1, \
+             rand_skip: 0, shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
+             true, transform: TransformParams { resize: None, crop_size: None, mirror: false, \
+             mean: Zero, scale: 1.0 } })",
+        ),
+        (
+            "Data",
+            "data_param { source: 's' batch_size: 2 } transform_param { mean_value: 1 mirror: true }",
+            "Data(DataParams { source: \"s\", batch_size: 2, backend: LevelDb, rand_skip: 0, \
+             transform: TransformParams { resize: None, crop_size: None, mirror: true, mean: \
+             Values([1.0]), scale: 1.0 } })",
+        ),
+        (
+            "Convolution",
+            "convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: 'msra' } }",
+            "Convolution(ConvolutionParams { num_output: 2, kernel: HeightWidth { h: 3, w: 3 }, \
+             pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 }, dilation: \
+             HeightWidth { h: 1, w: 1 }, group: 1, bias_term: true, weight_filler: Msra { \
+             variance_norm: FanIn }, bias_filler: Constant { value: 0.0 } })",
+        ),
+        (
+            "InnerProduct",
+            "inner_product_param { num_output: 2 }",
+            "InnerProduct(InnerProductParams { num_output: 2, bias_term: true, weight_filler: \
+             Constant { value: 0.0 }, bias_filler: Constant { value: 0.0 }, axis: 1, transpose: \
+             false })",
+        ),
+        ("ReLU", "", "ReLU(ReluParams { negative_slope: 0.0 })"),
+        (
+            "Pooling",
+            "pooling_param { pool: AVE kernel_size: 2 }",
+            "Pooling(PoolingParams { method: Average, window: Sliding { kernel: HeightWidth { h: \
+             2, w: 2 }, pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 } }, \
+             round_mode: Ceil })",
+        ),
+        (
+            "LRN",
+            "",
+            "LRN(LrnParams { local_size: 5, alpha: 1.0, beta: 0.75, k: 1.0, norm_region: \
+             AcrossChannels })",
+        ),
+        (
+            "BatchNorm",
+            "batch_norm_param { scale_bias: true }",
+            "BatchNorm(BatchNormParams { use_global_stats: None, moving_average_fraction: 0.999, \
+             eps: 1e-5, scale_bias: Some(ScaleBias { scale_filler: Constant { value: 1.0 }, \
+             bias_filler: Constant { value: 0.0 } }) })",
+        ),
+        (
+            "Scale",
+            "",
+            "Scale(ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: Constant { \
+             value: 1.0 }, bias_filler: Constant { value: 0.0 } })",
+        ),
+        (
+            "Eltwise",
+            "bottom: 'z' eltwise_param { coeff: 1 coeff: 2 }",
+            "Eltwise(EltwiseParams { operation: Sum { coefficients: [1.0, 2.0] } })",
+        ),
+        ("Concat", "", "Concat(ConcatParams { axis: 1 })"),
+        ("Split", "", "Split"),
+        ("Dropout", "", "Dropout(DropoutParams { ratio: 0.5 })"),
+        ("Softmax", "", "Softmax(SoftmaxParams { axis: 1 })"),
+        (
+            "SoftmaxWithLoss",
+            "bottom: 'l'",
+            "SoftmaxWithLoss(SoftmaxWithLossParams { axis: 1, ignore_label: None, normalization: \
+             Valid })",
+        ),
+        ("Accuracy", "bottom: 'l'", "Accuracy(AccuracyParams { top_k: 1, axis: 1, ignore_label: None })"),
+        ("Flatten", "", "Flatten(FlattenParams { axis: 1, end_axis: -1 })"),
+        (
+            "Reshape",
+            "reshape_param { shape { dim: 0 dim: -1 } }",
+            "Reshape(ReshapeParams { dims: [0, -1], axis: 0, num_axes: -1 })",
+        ),
+    ];
+    for (name, fields, expected) in cases {
+        let is_data = ["Input", "DummyData", "ImageData", "Data"].contains(&name);
+        let bottom = if is_data { "" } else { "bottom: 'x'" };
+        let text = format!("layer {{ name: 'l' type: '{name}' {bottom} top: 'y' {fields} }}");
+        assert_eq!(format!("{:?}", net(&text).layers[0].kind), expected, "{text}");
+    }
+    assert_eq!(cases.len(), LayerKind::TYPES.len());
 }

@@ -1,13 +1,12 @@
 //! Filters to row spectra, and row spectra to gradients of filters.
 
 use super::{
-    super::super::ConvOp,
     bins::{BIN, Bins, Work},
     image::{row_values, vectors},
-    lanes::Signals,
-    plan::Plan,
+    tiling::Tiling,
     transform::real_fft,
 };
+use crate::conv::{ConvOp, cpu::planes::Signals};
 use tensor::{
     Accumulate,
     cpu::{
@@ -21,7 +20,7 @@ const CHUNK: usize = 16;
 
 /// The task of transforming the rows of the filters of one vector of columns and up to sixteen terms.
 pub(super) struct AnalyseFilter<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) tiling: &'a Tiling,
     pub(super) filter: &'a [f32],
     pub(super) spectra: SharedMut<'a>,
     pub(super) index: usize,
@@ -30,9 +29,9 @@ pub(super) struct AnalyseFilter<'a> {
 
 impl AnalyseFilter<'_> {
     /// The number of tasks.
-    pub(super) fn tasks(plan: &Plan) -> usize {
-        let [_, terms, vectors] = plan.extents;
-        plan.geometry.groups * vectors * terms.div_ceil(CHUNK)
+    pub(super) fn tasks(tiling: &Tiling) -> usize {
+        let [_, terms, vectors] = tiling.extents;
+        tiling.geometry.groups * vectors * terms.div_ceil(CHUNK)
     }
 }
 
@@ -41,8 +40,8 @@ impl WithLanes for AnalyseFilter<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        let (plan, g) = (self.plan, &self.plan.geometry);
-        let [_, terms, columns] = plan.extents;
+        let (tiling, g) = (self.tiling, &self.tiling.geometry);
+        let [_, terms, columns] = tiling.extents;
         let chunks = terms.div_ceil(CHUNK);
         let (chunk, column) = (self.index % chunks, self.index / chunks % columns);
         let group = self.index / chunks / columns;
@@ -51,19 +50,19 @@ impl WithLanes for AnalyseFilter<'_> {
         // Bins of one column of the spectra: as many as rows of all filters of the group.
         let stride = columns * terms * r * BIN;
         for term in chunk * CHUNK..((chunk + 1) * CHUNK).min(terms) {
-            gather_filter(l, plan, (group, term, column), self.filter, &mut self.scratch[..taps * LANES]);
-            let first = (group * plan.half() * columns + column) * terms + term;
+            gather_filter(l, tiling, (group, term, column), self.filter, &mut self.scratch[..taps * LANES]);
+            let first = (group * tiling.half() * columns + column) * terms + term;
             for row in 0..r {
                 values.0[..s * LANES].copy_from_slice(&self.scratch[row * s * LANES..][..s * LANES]);
                 let first = (first * r + row) * BIN;
                 assert!(
-                    first + (plan.half() - 1) * stride + BIN <= self.spectra.len(),
+                    first + (tiling.half() - 1) * stride + BIN <= self.spectra.len(),
                     "the spectra do not fit"
                 );
                 // SAFETY: the assertion shows the bins to lie inside; they belong to this term and column alone.
                 unsafe {
                     let to = Bins::at(self.spectra.as_ptr().wrapping_add(first), stride);
-                    real_fft(l, plan.t, &mut values, &mut work, to);
+                    real_fft(l, tiling.t, &mut values, &mut work, to);
                 }
             }
         }
@@ -74,31 +73,31 @@ impl WithLanes for AnalyseFilter<'_> {
 #[inline(always)]
 fn gather_filter<L: Lanes>(
     l: L,
-    plan: &Plan,
+    tiling: &Tiling,
     (group, term, column): (usize, usize, usize),
     filter: &[f32],
     to: &mut [f32],
 ) {
-    let (first, signals) = lanes_of_filter(plan, group, term, column);
+    let (first, signals) = lanes_of_filter(tiling, group, term, column);
     let (to, _) = to.as_chunks_mut::<LANES>();
     let taps = to.len();
     for tap in (0..taps).step_by(LANES) {
         let len = (taps - tap).min(LANES);
-        let gathered = signals.gather(l, &filter[first..], tap, len);
+        let gathered = signals.gather(l, &filter[first + tap..], len);
         for (i, &vector) in gathered[..len].iter().enumerate() {
             // The forward pass is a correlation: it reads the filter backwards.
-            let at = if plan.op == ConvOp::Forward { taps - 1 - (tap + i) } else { tap + i };
+            let at = if tiling.op == ConvOp::Forward { taps - 1 - (tap + i) } else { tap + i };
             l.store(&mut to[at], vector);
         }
     }
 }
 
 /// Where in the filter the taps of `term` and of the sixteen columns of number `column` lie.
-fn lanes_of_filter(plan: &Plan, group: usize, term: usize, column: usize) -> (usize, Signals) {
-    let g = &plan.geometry;
+fn lanes_of_filter(tiling: &Tiling, group: usize, term: usize, column: usize) -> (usize, Signals) {
+    let g = &tiling.geometry;
     let [c, k, taps] = [g.c / g.groups, g.k / g.groups, g.r * g.s];
-    let count = (plan.columns - column * LANES).min(LANES);
-    match plan.op {
+    let count = (tiling.columns - column * LANES).min(LANES);
+    match tiling.op {
         // Columns are output channels.
         ConvOp::Forward => {
             (((group * k + column * LANES) * c + term) * taps, Signals { count, stride: c * taps })
@@ -112,7 +111,7 @@ fn lanes_of_filter(plan: &Plan, group: usize, term: usize, column: usize) -> (us
 
 /// The task of transforming the gradient of the filters of one output channel back.
 pub(super) struct SynthesiseFilter<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) tiling: &'a Tiling,
     pub(super) rows: &'a [f32],
     pub(super) out: SharedMut<'a>,
     pub(super) accumulate: Accumulate,
@@ -122,8 +121,8 @@ pub(super) struct SynthesiseFilter<'a> {
 
 impl SynthesiseFilter<'_> {
     /// The number of tasks.
-    pub(super) fn tasks(plan: &Plan) -> usize {
-        plan.geometry.k
+    pub(super) fn tasks(tiling: &Tiling) -> usize {
+        tiling.geometry.k
     }
 }
 
@@ -132,25 +131,25 @@ impl WithLanes for SynthesiseFilter<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        let (plan, g) = (self.plan, &self.plan.geometry);
-        let (k, columns) = (g.k / g.groups, plan.extents[2]);
+        let (tiling, g) = (self.tiling, &self.tiling.geometry);
+        let (k, columns) = (g.k / g.groups, tiling.extents[2]);
         let [s, taps] = [g.s, g.r * g.s];
         let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
         let gradient = &mut self.scratch[..taps * LANES];
         for column in 0..columns {
-            let spectra = plan.result_tile(self.rows, self.index * columns + column);
+            let spectra = tiling.result_tile(self.rows, self.index * columns + column);
             for row in 0..g.r {
-                row_values(l, plan, spectra, row, &mut work, &mut values);
-                let values = &values.0[plan.first[1] * LANES..][..s * LANES];
+                row_values(l, tiling, spectra, row, &mut work, &mut values);
+                let values = &values.0[tiling.first[1] * LANES..][..s * LANES];
                 gradient[row * s * LANES..][..s * LANES].copy_from_slice(values);
             }
-            let (first, signals) = lanes_of_filter(plan, self.index / k, self.index % k, column);
+            let (first, signals) = lanes_of_filter(tiling, self.index / k, self.index % k, column);
             // SAFETY: every task writes the filters of its own output channel.
             let out = unsafe { self.out.slice(first..first + signals.count * taps) };
             for tap in (0..taps).step_by(LANES) {
                 let len = (taps - tap).min(LANES);
                 let vectors = vectors(l, gradient, tap, len);
-                signals.scatter(l, vectors, out, (tap, len), (plan.scale(), self.accumulate));
+                signals.scatter(l, vectors, (&mut out[tap..], len), tiling.scale(), self.accumulate);
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use super::{
     bins::{BIN, Bins, Work},
-    lanes::Signals,
-    plan::{Images, Plan},
+    tiling::{Images, Tiling},
     transform::{fft, real_fft, real_inverse, untangle},
 };
+use crate::conv::cpu::planes::Signals;
 use std::ops::Range;
 use tensor::{
     Accumulate,
@@ -39,7 +39,7 @@ impl Block {
 
 /// The task of transforming all tiles of one block of channels of one sample.
 pub(super) struct Analyse<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) tiling: &'a Tiling,
     pub(super) images: &'a Images,
     pub(super) elements: &'a [f32],
     pub(super) spectra: SharedMut<'a>,
@@ -49,8 +49,8 @@ pub(super) struct Analyse<'a> {
 
 impl Analyse<'_> {
     /// The number of tasks.
-    pub(super) fn tasks(plan: &Plan, images: &Images) -> usize {
-        plan.geometry.n * plan.geometry.groups * images.blocks()
+    pub(super) fn tasks(tiling: &Tiling, images: &Images) -> usize {
+        tiling.geometry.n * tiling.geometry.groups * images.blocks()
     }
 }
 
@@ -59,18 +59,18 @@ impl WithLanes for Analyse<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        let (plan, images, t) = (self.plan, self.images, self.plan.t);
-        let block = Block::new(self.index, plan.geometry.groups, images.blocks());
-        let (planes, count) = block.planes(plan.geometry.groups, images.channels, images.pixels());
+        let (tiling, images, t) = (self.tiling, self.images, self.tiling.t);
+        let block = Block::new(self.index, tiling.geometry.groups, images.blocks());
+        let (planes, count) = block.planes(tiling.geometry.groups, images.channels, images.pixels());
         let source = (&self.elements[planes], Signals { count, stride: images.pixels() });
-        let columns = &mut self.scratch[..plan.half() * plan.column_stride()];
+        let columns = &mut self.scratch[..tiling.half() * tiling.column_stride()];
         let mut work = [Work::CLEARED; 3];
-        let plane = plan.plane(images);
-        for tile in 0..plan.tiles_of_image() {
-            transform_rows(l, plan, images, tile, source, columns, &mut work);
-            let bin = (block.sample * plan.tiles_of_image() + tile) * images.blocks() + block.block;
-            for (j, column) in columns.chunks_exact_mut(plan.column_stride()).enumerate() {
-                let first = (block.group * plan.half() + j) * t * plane + bin * BIN;
+        let plane = tiling.plane(images);
+        for tile in 0..tiling.tiles_of_image() {
+            transform_rows(l, tiling, images, tile, source, columns, &mut work);
+            let bin = (block.sample * tiling.tiles_of_image() + tile) * images.blocks() + block.block;
+            for (j, column) in columns.chunks_exact_mut(tiling.column_stride()).enumerate() {
+                let first = (block.group * tiling.half() + j) * t * plane + bin * BIN;
                 assert!(first + (t - 1) * plane + BIN <= self.spectra.len(), "the spectra do not fit");
                 // SAFETY: the assertion shows the bins to lie inside. They belong to this tile, block and group alone.
                 // Workspaces are aligned, and planes and bins are multiples of 64 bytes long.
@@ -88,22 +88,22 @@ impl WithLanes for Analyse<'_> {
 #[inline(always)]
 fn transform_rows<L: Lanes>(
     l: L,
-    plan: &Plan,
+    tiling: &Tiling,
     images: &Images,
     tile: usize,
     (planes, signals): (&[f32], Signals),
     columns: &mut [f32],
     [values, work @ ..]: &mut [Work; 3],
 ) {
-    let corner = plan.corner(tile);
+    let corner = tiling.corner(tile);
     let [ys, xs] = [0, 1].map(|axis| images.inside(axis, corner[axis]));
-    let stride = plan.column_stride();
-    assert!(columns.len() >= plan.half() * stride, "the columns do not fit");
+    let stride = tiling.column_stride();
+    assert!(columns.len() >= tiling.half() * stride, "the columns do not fit");
     *values = Work::CLEARED;
     for y in ys.clone() {
         for x in xs.clone().step_by(LANES) {
             let len = (xs.end - x).min(LANES);
-            let vectors = signals.gather(l, planes, y * images.image[1] + x, len);
+            let vectors = signals.gather(l, &planes[y * images.image[1] + x..], len);
             let mut at = images.position(1, corner[1], x);
             for &vector in &vectors[..len] {
                 let to: &mut [f32; LANES] =
@@ -114,7 +114,7 @@ fn transform_rows<L: Lanes>(
         }
         let row = images.position(0, corner[0], y);
         // SAFETY: `row` is below T, so this row of all columns lies inside, as the assertion above has shown.
-        unsafe { real_fft(l, plan.t, values, work, Bins::new(&mut columns[row * BIN..], stride)) };
+        unsafe { real_fft(l, tiling.t, values, work, Bins::new(&mut columns[row * BIN..], stride)) };
     }
     let filled = if ys.is_empty() {
         0..0
@@ -157,7 +157,7 @@ unsafe fn transform_column<L: Lanes>(
 
 /// The task of transforming the rows of all tiles of one block of channels of one sample back, into the result.
 pub(super) struct Synthesise<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) tiling: &'a Tiling,
     pub(super) rows: &'a [f32],
     pub(super) out: SharedMut<'a>,
     pub(super) accumulate: Accumulate,
@@ -166,8 +166,8 @@ pub(super) struct Synthesise<'a> {
 
 impl Synthesise<'_> {
     /// The number of tasks.
-    pub(super) fn tasks(plan: &Plan) -> usize {
-        plan.geometry.n * plan.geometry.groups * plan.extents[2]
+    pub(super) fn tasks(tiling: &Tiling) -> usize {
+        tiling.geometry.n * tiling.geometry.groups * tiling.extents[2]
     }
 }
 
@@ -176,26 +176,26 @@ impl WithLanes for Synthesise<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        let (plan, image) = (self.plan, self.plan.result_image());
-        let block = Block::new(self.index, plan.geometry.groups, plan.extents[2]);
-        let (planes, count) = block.planes(plan.geometry.groups, plan.columns, image[0] * image[1]);
+        let (tiling, image) = (self.tiling, self.tiling.result_image());
+        let block = Block::new(self.index, tiling.geometry.groups, tiling.extents[2]);
+        let (planes, count) = block.planes(tiling.geometry.groups, tiling.columns, image[0] * image[1]);
         // SAFETY: every task writes the channel planes of its own block.
         let planes = unsafe { self.out.slice(planes) };
         let signals = Signals { count, stride: image[0] * image[1] };
         let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
-        let tiles = plan.tiles_of_image();
+        let tiles = tiling.tiles_of_image();
         for tile in 0..tiles {
-            let corner = plan.corner(tile);
-            let row = block.group * plan.extents[0] + block.sample * tiles + tile;
-            let spectra = plan.result_tile(self.rows, row * plan.extents[2] + block.block);
-            let end = (corner[1] + plan.step[1]).min(image[1]);
-            for r in 0..plan.step[0].min(image[0] - corner[0]) {
-                row_values(l, plan, spectra, r, &mut work, &mut values);
+            let corner = tiling.corner(tile);
+            let row = block.group * tiling.extents[0] + block.sample * tiles + tile;
+            let spectra = tiling.result_tile(self.rows, row * tiling.extents[2] + block.block);
+            let end = (corner[1] + tiling.step[1]).min(image[1]);
+            for r in 0..tiling.step[0].min(image[0] - corner[0]) {
+                row_values(l, tiling, spectra, r, &mut work, &mut values);
                 for x in (corner[1]..end).step_by(LANES) {
                     let len = (end - x).min(LANES);
-                    let vectors = vectors(l, &values.0, plan.first[1] + x - corner[1], len);
-                    let run = ((corner[0] + r) * image[1] + x, len);
-                    signals.scatter(l, vectors, planes, run, (plan.scale(), self.accumulate));
+                    let vectors = vectors(l, &values.0, tiling.first[1] + x - corner[1], len);
+                    let to = (&mut planes[(corner[0] + r) * image[1] + x..], len);
+                    signals.scatter(l, vectors, to, tiling.scale(), self.accumulate);
                 }
             }
         }
@@ -206,16 +206,16 @@ impl WithLanes for Synthesise<'_> {
 #[inline(always)]
 pub(super) fn row_values<L: Lanes>(
     l: L,
-    plan: &Plan,
+    tiling: &Tiling,
     spectra: &[f32],
     r: usize,
     work: &mut [Work; 2],
     values: &mut Work,
 ) {
-    let rows = plan.result[0];
-    assert!(r < rows && spectra.len() >= plan.half() * rows * BIN, "row {r} does not exist");
+    let rows = tiling.result[0];
+    assert!(r < rows && spectra.len() >= tiling.half() * rows * BIN, "row {r} does not exist");
     // SAFETY: the assertion shows row `r` of the last column to be there.
-    unsafe { real_inverse(l, plan.t, Bins::read(&spectra[r * BIN..], rows * BIN), work, values) };
+    unsafe { real_inverse(l, tiling.t, Bins::read(&spectra[r * BIN..], rows * BIN), work, values) };
 }
 
 /// Values `first..first + len`, at most sixteen.

@@ -20,142 +20,112 @@
 mod bins;
 mod filter;
 mod image;
-mod lanes;
 mod multiply;
-mod plan;
 mod product;
 #[cfg(test)]
 mod tests;
+mod tiling;
 mod transform;
 
-use super::{super::ConvOp, CpuAlgorithm, Operands};
+use super::{Operands, Pass, split};
+use crate::conv::ConvOp;
 use filter::{AnalyseFilter, SynthesiseFilter};
 use image::{Analyse, Synthesise};
 use multiply::Multiply;
-use plan::{Images, Plan, Right};
 use tensor::{
     Accumulate, ConvGeometry, Cpu,
     cpu::{SharedMut, simd::dispatch},
 };
+use tiling::{Images, Right, Tiling};
 
-/// Convolution by Fourier transforms of tiles of `T` x `T`; see the [module](self).
-///
-/// For stride 1, dilation 1 and filters up to half a tile.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FftTiling<const T: usize>;
+/// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32), for stride 1, dilation 1 and filters up to half a
+/// tile.
+pub(super) fn pass(op: ConvOp, g: &ConvGeometry, t: usize) -> Option<Box<dyn Pass>> {
+    Some(Box::new(Tiling::new(op, g, t)?))
+}
 
-/// Tiles of 32 x 32.
-pub(super) const FFT_TILING: FftTiling<32> = FftTiling;
-
-/// Tiles of 16 x 16: less waste on small images.
-pub(super) const FFT_TILING_16: FftTiling<16> = FftTiling;
-
-impl<const T: usize> CpuAlgorithm for FftTiling<T> {
-    fn name(&self) -> &'static str {
-        if T == 32 { "FFT_TILING" } else { "FFT_TILING_16" }
+impl Pass for Tiling {
+    fn workspace_len(&self, threads: usize) -> usize {
+        self.regions(threads).iter().sum()
     }
 
-    fn max_error(&self) -> f32 {
-        1e-6
-    }
-
-    fn workspace_len(&self, op: ConvOp, geometry: &ConvGeometry, threads: usize) -> Option<usize> {
-        Some(Plan::new(op, geometry, T)?.regions(threads).iter().sum())
-    }
-
-    fn prepared_len(&self, op: ConvOp, geometry: &ConvGeometry) -> usize {
-        Plan::new(op, geometry, T).map_or(0, |plan| plan.prepared_len())
-    }
-
-    fn prepare(&self, cpu: &Cpu, op: ConvOp, geometry: &ConvGeometry, filter: &[f32], workspace: &mut [f32]) {
-        let plan = Plan::new(op, geometry, T).expect(APPLIES);
-        if let Right::Filter = &plan.right {
-            let [right, _, _, scratch] = regions(&plan, cpu.threads(), workspace);
-            analyse_filter(cpu, &plan, filter, right, scratch);
+    /// The row spectra of filters depend on nothing else.
+    fn prepared_len(&self) -> usize {
+        match &self.right {
+            Right::Filter => self.regions(1)[0],
+            Right::Images(_) => 0,
         }
     }
 
-    fn run(
-        &self,
-        cpu: &Cpu,
-        op: ConvOp,
-        geometry: &ConvGeometry,
-        operands: Operands<'_>,
-        accumulate: Accumulate,
-        workspace: &mut [f32],
-    ) {
-        let plan = Plan::new(op, geometry, T).expect(APPLIES);
-        let [right, left, result, scratch] = regions(&plan, cpu.threads(), workspace);
+    fn prepare(&self, cpu: &Cpu, filter: &[f32], workspace: &mut [f32]) {
+        let ([spectra, ..], scratch) = self.cut(cpu, workspace);
+        let spectra = SharedMut::new(spectra);
+        cpu.for_each_scratch(AnalyseFilter::tasks(self), scratch, |index, scratch| {
+            dispatch(AnalyseFilter { tiling: self, filter, spectra, index, scratch });
+        });
+    }
+
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+        let ([right, left, result], scratch) = self.cut(cpu, workspace);
         let Operands { a, b, out } = operands;
-        match &plan.right {
-            Right::Filter => analyse(cpu, &plan, &plan.left, a, left, scratch),
+        match &self.right {
+            Right::Filter => self.analyse(cpu, &self.left, a, left, scratch),
             Right::Images(images) => {
-                analyse(cpu, &plan, &plan.left, b, left, scratch);
-                analyse(cpu, &plan, images, a, right, scratch);
+                self.analyse(cpu, &self.left, b, left, scratch);
+                self.analyse(cpu, images, a, right, scratch);
             }
         }
-        multiply(cpu, &plan, left, right, result, scratch);
-        synthesise(cpu, &plan, result, out, accumulate, scratch);
+        self.multiply(cpu, [left, right], result, scratch);
+        self.synthesise(cpu, result, out, accumulate, scratch);
     }
 }
 
-/// Whoever calls an algorithm has asked how much workspace it needs.
-const APPLIES: &str = "called only where `workspace_len` says that it applies";
+impl Tiling {
+    /// The parts of the workspace, as [`Tiling::regions`] says.
+    fn cut<'a>(&self, cpu: &Cpu, workspace: &'a mut [f32]) -> ([&'a mut [f32]; 3], &'a mut [f32]) {
+        assert_eq!(workspace.as_ptr().align_offset(64), 0, "a workspace begins at a cache line");
+        let [right, left, result, _] = self.regions(cpu.threads());
+        split(workspace, [right, left, result])
+    }
 
-/// The parts of the workspace, as [`Plan::regions`] says.
-fn regions<'a>(plan: &Plan, threads: usize, mut workspace: &'a mut [f32]) -> [&'a mut [f32]; 4] {
-    assert_eq!(workspace.as_ptr().align_offset(64), 0, "a workspace begins at a cache line");
-    plan.regions(threads).map(|len| {
-        let (region, rest) = std::mem::take(&mut workspace).split_at_mut(len);
-        workspace = rest;
-        region
-    })
-}
-
-fn analyse(
-    cpu: &Cpu,
-    plan: &Plan,
-    images: &Images,
-    elements: &[f32],
-    spectra: &mut [f32],
-    scratch: &mut [f32],
-) {
-    let spectra = SharedMut::new(spectra);
-    cpu.for_each_scratch(Analyse::tasks(plan, images), scratch, |index, scratch| {
-        dispatch(Analyse { plan, images, elements, spectra, index, scratch });
-    });
-}
-
-fn analyse_filter(cpu: &Cpu, plan: &Plan, filter: &[f32], spectra: &mut [f32], scratch: &mut [f32]) {
-    let spectra = SharedMut::new(spectra);
-    cpu.for_each_scratch(AnalyseFilter::tasks(plan), scratch, |index, scratch| {
-        dispatch(AnalyseFilter { plan, filter, spectra, index, scratch });
-    });
-}
-
-fn multiply(cpu: &Cpu, plan: &Plan, left: &[f32], right: &[f32], result: &mut [f32], scratch: &mut [f32]) {
-    let result = SharedMut::new(result);
-    cpu.for_each_scratch(Multiply::tasks(plan), scratch, |index, scratch| {
-        dispatch(Multiply { plan, left, right, result, index, scratch });
-    });
-}
-
-fn synthesise(
-    cpu: &Cpu,
-    plan: &Plan,
-    rows: &[f32],
-    out: &mut [f32],
-    accumulate: Accumulate,
-    scratch: &mut [f32],
-) {
-    let out = SharedMut::new(out);
-    if plan.op == ConvOp::BackwardFilter {
-        cpu.for_each_scratch(SynthesiseFilter::tasks(plan), scratch, |index, scratch| {
-            dispatch(SynthesiseFilter { plan, rows, out, accumulate, index, scratch });
+    fn analyse(
+        &self,
+        cpu: &Cpu,
+        images: &Images,
+        elements: &[f32],
+        spectra: &mut [f32],
+        scratch: &mut [f32],
+    ) {
+        let spectra = SharedMut::new(spectra);
+        cpu.for_each_scratch(Analyse::tasks(self, images), scratch, |index, scratch| {
+            dispatch(Analyse { tiling: self, images, elements, spectra, index, scratch });
         });
-    } else {
-        cpu.for_each(Synthesise::tasks(plan), |index| {
-            dispatch(Synthesise { plan, rows, out, accumulate, index });
+    }
+
+    fn multiply(&self, cpu: &Cpu, [left, right]: [&[f32]; 2], result: &mut [f32], scratch: &mut [f32]) {
+        let result = SharedMut::new(result);
+        cpu.for_each_scratch(Multiply::tasks(self), scratch, |index, scratch| {
+            dispatch(Multiply { tiling: self, left, right, result, index, scratch });
         });
+    }
+
+    fn synthesise(
+        &self,
+        cpu: &Cpu,
+        rows: &[f32],
+        out: &mut [f32],
+        accumulate: Accumulate,
+        scratch: &mut [f32],
+    ) {
+        let out = SharedMut::new(out);
+        if self.op == ConvOp::BackwardFilter {
+            cpu.for_each_scratch(SynthesiseFilter::tasks(self), scratch, |index, scratch| {
+                dispatch(SynthesiseFilter { tiling: self, rows, out, accumulate, index, scratch });
+            });
+        } else {
+            cpu.for_each(Synthesise::tasks(self), |index| {
+                dispatch(Synthesise { tiling: self, rows, out, accumulate, index });
+            });
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     bins::{BIN, Bins, Work},
-    plan::{Plan, ROWS, Right, VECTORS},
     product::Product,
+    tiling::{ROWS, Right, Tiling, VECTORS},
     transform::{fft, tangle, untangle},
 };
 use std::ops::Range;
@@ -17,7 +17,7 @@ use tensor::{
 
 /// The task of one block of rows and of columns of the product, at one column of the spectra.
 pub(super) struct Multiply<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) tiling: &'a Tiling,
     pub(super) left: &'a [f32],
     pub(super) right: &'a [f32],
     pub(super) result: SharedMut<'a>,
@@ -27,9 +27,9 @@ pub(super) struct Multiply<'a> {
 
 impl Multiply<'_> {
     /// The number of tasks. Those of one column of the spectra follow each other, to share the left operand in cache.
-    pub(super) fn tasks(plan: &Plan) -> usize {
-        let [rows, _, vectors] = plan.extents;
-        plan.geometry.groups * plan.half() * rows.div_ceil(ROWS) * vectors.div_ceil(VECTORS)
+    pub(super) fn tasks(tiling: &Tiling) -> usize {
+        let [rows, _, vectors] = tiling.extents;
+        tiling.geometry.groups * tiling.half() * rows.div_ceil(ROWS) * vectors.div_ceil(VECTORS)
     }
 }
 
@@ -44,14 +44,14 @@ struct Part {
 }
 
 impl Part {
-    fn new(plan: &Plan, index: usize) -> Self {
-        let [rows, _, vectors] = plan.extents;
+    fn new(tiling: &Tiling, index: usize) -> Self {
+        let [rows, _, vectors] = tiling.extents;
         let (row_blocks, vector_blocks) = (rows.div_ceil(ROWS), vectors.div_ceil(VECTORS));
         let (vector, row) = (index % vector_blocks * VECTORS, index / vector_blocks % row_blocks * ROWS);
         let column = index / vector_blocks / row_blocks;
         Self {
-            group: column / plan.half(),
-            j: column % plan.half(),
+            group: column / tiling.half(),
+            j: column % tiling.half(),
             rows: row..(row + ROWS).min(rows),
             vectors: vector..(vector + VECTORS).min(vectors),
         }
@@ -63,25 +63,25 @@ impl WithLanes for Multiply<'_> {
 
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        let (plan, t) = (self.plan, self.plan.t);
-        let part = Part::new(plan, self.index);
-        let [filter_stride, product_stride] = plan.scratch_strides();
+        let (tiling, t) = (self.tiling, self.tiling.t);
+        let part = Part::new(tiling, self.index);
+        let [filter_stride, product_stride] = tiling.scratch_strides();
         let (filters, product) = self.scratch.split_at_mut(filter_stride * t);
         let mut work = [Work::CLEARED; 2];
-        let left_plane = plan.plane(&plan.left);
-        let left = &self.left[(part.group * plan.half() + part.j) * t * left_plane..][..t * left_plane];
-        let [row, term] = plan.left_axes();
-        for terms in plan.term_blocks() {
-            let (right, right_plane, right_stride) = match &plan.right {
+        let left_plane = tiling.plane(&tiling.left);
+        let left = &self.left[(part.group * tiling.half() + part.j) * t * left_plane..][..t * left_plane];
+        let [row, term] = tiling.left_axes();
+        for terms in tiling.term_blocks() {
+            let (right, right_plane, right_stride) = match &tiling.right {
                 Right::Filter => {
-                    let right = &self.right[filter_columns(plan, &part)];
+                    let right = &self.right[filter_columns(tiling, &part)];
                     let to = (&mut *filters, filter_stride);
-                    filter_spectra(l, plan, &part, right, terms.clone(), to, &mut work);
+                    filter_spectra(l, tiling, &part, right, terms.clone(), to, &mut work);
                     (&*filters, filter_stride, part.vectors.len() * BIN)
                 }
                 Right::Images(images) => {
-                    let plane = plan.plane(images);
-                    let right = &self.right[(part.group * plan.half() + part.j) * t * plane..][..t * plane];
+                    let plane = tiling.plane(images);
+                    let right = &self.right[(part.group * tiling.half() + part.j) * t * plane..][..t * plane];
                     (&right[part.vectors.start * BIN..], plane, images.blocks() * BIN)
                 }
             };
@@ -99,25 +99,25 @@ impl WithLanes for Multiply<'_> {
                 .run(l, part.j == 0 && v % (t / 2) == 0);
             }
         }
-        let rows = plan.result[0] * BIN;
+        let rows = tiling.result[0] * BIN;
         for (i, row) in part.rows.clone().enumerate() {
             for (k, vector) in part.vectors.clone().enumerate() {
-                let item = (part.group * plan.extents[0] + row) * plan.extents[2] + vector;
-                let at = (item * plan.half() + part.j) * rows;
+                let item = (part.group * tiling.extents[0] + row) * tiling.extents[2] + vector;
+                let at = (item * tiling.half() + part.j) * rows;
                 // SAFETY: this column of this row and vector of the product belongs to this task alone.
                 let to = unsafe { self.result.slice(at..at + rows) };
                 let from = &mut product[(i * part.vectors.len() + k) * BIN..];
-                inverse_column(l, plan, (from, product_stride), part.j == 0, to, &mut work);
+                inverse_column(l, tiling, (from, product_stride), part.j == 0, to, &mut work);
             }
         }
     }
 }
 
 /// The row spectra of the filters at a task's column: `[vector][term][filter row]`.
-fn filter_columns(plan: &Plan, part: &Part) -> Range<usize> {
-    let [_, terms, vectors] = plan.extents;
-    let len = terms * plan.geometry.r * BIN;
-    let first = (part.group * plan.half() + part.j) * vectors;
+fn filter_columns(tiling: &Tiling, part: &Part) -> Range<usize> {
+    let [_, terms, vectors] = tiling.extents;
+    let len = terms * tiling.geometry.r * BIN;
+    let first = (part.group * tiling.half() + part.j) * vectors;
     (first + part.vectors.start) * len..(first + part.vectors.end) * len
 }
 
@@ -125,24 +125,24 @@ fn filter_columns(plan: &Plan, part: &Part) -> Range<usize> {
 #[inline(always)]
 fn filter_spectra<L: Lanes>(
     l: L,
-    plan: &Plan,
+    tiling: &Tiling,
     part: &Part,
     columns: &[f32],
     terms: Range<usize>,
     (spectra, stride): (&mut [f32], usize),
     [work, column]: &mut [Work; 2],
 ) {
-    let (t, taps, vectors) = (plan.t, plan.geometry.r * BIN, part.vectors.len());
+    let (t, taps, vectors) = (tiling.t, tiling.geometry.r * BIN, part.vectors.len());
     assert!((t - 1) * stride + terms.len() * vectors * BIN <= spectra.len(), "the filters do not fit");
     *column = Work::CLEARED;
     for vector in 0..vectors {
         for (i, term) in terms.clone().enumerate() {
-            column.0[..taps].copy_from_slice(&columns[(vector * plan.extents[1] + term) * taps..][..taps]);
+            column.0[..taps].copy_from_slice(&columns[(vector * tiling.extents[1] + term) * taps..][..taps]);
             let to = Bins::new(&mut spectra[(i * vectors + vector) * BIN..], stride);
             let from = column.bins();
             // SAFETY: the assertion shows that the bins lie inside; the column is a whole `Work`.
             unsafe {
-                fft(l, (t, plan.geometry.r <= t / 4), from, work, to, 0..t);
+                fft(l, (t, tiling.geometry.r <= t / 4), from, work, to, 0..t);
                 if part.j == 0 {
                     untangle(l, t, to);
                 }
@@ -155,13 +155,13 @@ fn filter_spectra<L: Lanes>(
 #[inline(always)]
 fn inverse_column<L: Lanes>(
     l: L,
-    plan: &Plan,
+    tiling: &Tiling,
     (from, stride): (&mut [f32], usize),
     packed: bool,
     to: &mut [f32],
     [work, _]: &mut [Work; 2],
 ) {
-    let (t, first, rows) = (plan.t, plan.first[0], plan.result[0]);
+    let (t, first, rows) = (tiling.t, tiling.first[0], tiling.result[0]);
     assert!((t - 1) * stride + BIN <= from.len(), "the product does not fit");
     assert!(rows * BIN <= to.len() && first + rows <= t, "the result does not fit");
     let (from, to) = (Bins::new(from, stride), Bins::new(to, BIN));

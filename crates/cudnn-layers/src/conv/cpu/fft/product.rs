@@ -12,13 +12,13 @@ const TILE_VECTORS: usize = 2;
 
 /// Where along one axis of the left operand the real parts lie; the imaginary part is [`LANES`] further.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
+pub(super) struct ProductAxis {
     stride: usize,
     run: usize,
     jump: usize,
 }
 
-impl Axis {
+impl ProductAxis {
     /// Channels: runs of sixteen.
     pub(super) const CHANNELS: Self = Self { stride: 1, run: LANES, jump: BIN };
 
@@ -38,8 +38,8 @@ pub(super) struct Product<'a> {
     pub(super) extents: [usize; 3],
     /// The left operand: element (row, term) lies at the sum of both axes' offsets.
     pub(super) left: &'a [f32],
-    pub(super) row: Axis,
-    pub(super) term: Axis,
+    pub(super) row: ProductAxis,
+    pub(super) term: ProductAxis,
     /// The right operand, with the distance between terms.
     pub(super) right: (&'a [f32], usize),
     /// The result, with the distance between rows.
@@ -98,7 +98,7 @@ struct Tile {
     terms: usize,
     left: *const f32,
     row_stride: usize,
-    term: Axis,
+    term: ProductAxis,
     right: *const f32,
     right_stride: usize,
     out: *mut f32,

@@ -1,11 +1,10 @@
 //! The transforms against another library, and convolutions whose extents lie at the edges of tiles and blocks.
 
 use super::{
-    super::super::tests::check,
-    FFT_TILING, FFT_TILING_16,
     bins::{BIN, MAX, Work},
     transform::{fft, real_fft, real_inverse, tangle, untangle},
 };
+use crate::conv::tests::check;
 use rustfft::{FftPlanner, num_complex::Complex};
 use tensor::{
     ConvGeometry,
@@ -181,9 +180,9 @@ fn convolutions_at_the_edges_of_tiles_and_blocks() {
         conv([3, 6, 18, 9], 6, [3, 3], [1, 1]).groups(6),
     ];
     for (seed, g) in geometries.iter().enumerate() {
-        assert_eq!(check(&FFT_TILING, g, seed as u64), 3, "{g:?}");
+        assert_eq!(check("FFT_TILING", g, seed as u64), 3, "{g:?}");
         let expected = if g.r.max(g.s) <= 8 { 3 } else { 0 };
-        assert_eq!(check(&FFT_TILING_16, g, seed as u64), expected, "{g:?}");
+        assert_eq!(check("FFT_TILING_16", g, seed as u64), expected, "{g:?}");
     }
 }
 
@@ -191,6 +190,6 @@ fn convolutions_at_the_edges_of_tiles_and_blocks() {
 fn strides_dilations_and_large_filters_are_declined() {
     let g = ConvGeometry::new([1, 2, 40, 40], 2, [5, 5]);
     for g in [g.stride([2, 1]), g.dilation([1, 2]), ConvGeometry { r: 17, ..g }] {
-        assert_eq!(check(&FFT_TILING, &g, 0), 0, "{g:?}");
+        assert_eq!(check("FFT_TILING", &g, 0), 0, "{g:?}");
     }
 }

@@ -5,102 +5,94 @@
 //! channels lie side by side, and [`gather_gemm`] adds their product to the task's sums. The unrolled image exists as
 //! addresses only. At the end the sums, channels side by side, are turned into images.
 
-use super::filter::{FilterLayout, TapBox};
-use super::patch::{PatchLayout, Planes};
-use super::turn::turn_columns;
-use crate::conv::cpu::axis::{Axis, Cut, part};
+use super::{
+    filter::{FilterLayout, TapBox},
+    patch::{ImageStack, PatchLayout, Scratch, turn_columns},
+};
 use crate::conv::{
     ConvOp,
-    cpu::{ALIGNED_LEN, Operands},
+    cpu::{
+        ALIGNED_LEN, Operands, Pass,
+        axis::{Axis, Cut, part},
+    },
 };
 use std::ops::Range;
-use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
-use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
-use tensor::{Accumulate, ConvGeometry, Cpu, cpu::SharedMut};
+use tensor::{
+    Accumulate, ConvGeometry, Cpu,
+    cpu::{
+        SharedMut,
+        gather_gemm::{Gather, MAX_VECTORS, gather_gemm},
+        simd::{LANES, Lanes, WithLanes, dispatch},
+    },
+};
 
 /// Pixels of a task: enough that turning a box of the filter costs little beside its use.
 const PIXELS: usize = 192;
 /// Taps of a box: its 64 output channels then take 32 KiB, which stay in the first-level cache.
 const TAPS: usize = 128;
 
+/// Most phases: far more than any filter but a hostile one has.
+const MOST_PHASES: usize = 1 << 12;
+
 /// Forward or backward data of one geometry.
-pub(super) struct Correlation<'a> {
-    op: ConvOp,
-    g: &'a ConvGeometry,
+#[derive(Debug)]
+pub(super) struct Correlation {
+    /// The independent parts: one of a forward pass, one for each pair of residues modulo the strides of backward data that
+    /// taps meet.
+    phases: Vec<Phase>,
     /// Whether the filter is turned beforehand, in the workspace, instead of in each task.
     turned_once: bool,
+    /// Whether there are pixels of backward data that no tap meets.
+    leaves_pixels: bool,
 }
 
-impl<'a> Correlation<'a> {
-    pub(super) fn new(op: ConvOp, g: &'a ConvGeometry, turned_once: bool) -> Self {
-        Self { op, g, turned_once }
-    }
-
-    /// Elements of workspace; `None` where patches are sparse.
-    pub(super) fn workspace_len(&self, threads: usize) -> Option<usize> {
-        let is_sparse =
-            |phase: Phase<'_>| phase.patch.is_sparse(phase.pixels.most_points(), phase.taps.most_points());
-        if self.phases().any(is_sparse) {
+impl Correlation {
+    /// `None` for more phases than anyone wants to run one after the other.
+    pub(super) fn new(op: ConvOp, g: &ConvGeometry, turned_once: bool) -> Option<Self> {
+        let [rows, cols] = [0, 1].map(|axis| match op {
+            ConvOp::Forward => vec![Axis::forward(g, axis)],
+            _ => Axis::backward(g, axis),
+        });
+        if rows.len() * cols.len() > MOST_PHASES {
             return None;
         }
-        let scratch = self.phases().map(|phase| phase.scratch().total()).max();
-        Some(self.prepared_len() + threads * scratch.unwrap_or(0))
+        let pairs = rows.iter().flat_map(|&row| cols.iter().map(move |&col| [row, col]));
+        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes, turned_once)).collect();
+        let residues = g.stride[0].min(g.h) * g.stride[1].min(g.w);
+        let leaves_pixels = op != ConvOp::Forward && phases.len() < residues;
+        Some(Self { phases, turned_once, leaves_pixels })
+    }
+}
+
+impl Pass for Correlation {
+    fn workspace_len(&self, threads: usize) -> usize {
+        let scratch = self.phases.iter().map(|phase| phase.scratch().total()).max();
+        self.prepared_len() + threads * scratch.unwrap_or(0)
     }
 
-    /// Elements of the whole filter, turned: phase after phase, in which every tap has its place once.
-    pub(super) fn prepared_len(&self) -> usize {
-        self.phases().map(|phase| phase.filter_len()).sum()
+    /// The whole filter, turned: phase after phase, in which every tap has its place once.
+    fn prepared_len(&self) -> usize {
+        self.phases.iter().map(Phase::filter_len).sum()
     }
 
-    /// Turns the filter for [`Correlation::run`].
-    pub(super) fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
+    /// Turns the filter.
+    fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
         let mut rest = workspace;
-        for phase in self.phases().filter(|phase| phase.filter_len() > 0) {
+        for phase in self.phases.iter().filter(|phase| phase.filter_len() > 0) {
             let (turned, others) = rest.split_at_mut(phase.filter_len());
             phase.turn(cpu, w, turned);
             rest = others;
         }
     }
 
-    /// The axes of the independent parts, vertical and horizontal: one of a forward pass, one for each residue modulo the
-    /// stride of backward data that taps meet.
-    fn axes(&self, axis: usize) -> Vec<Axis> {
-        match self.op {
-            ConvOp::Forward => vec![Axis::forward(self.g, axis)],
-            _ => Axis::backward(self.g, axis),
-        }
-    }
-
-    fn phases(&self) -> impl Iterator<Item = Phase<'a>> + use<'a> {
-        let (g, op, turned_once) = (self.g, self.op, self.turned_once);
-        let (rows, cols) = (self.axes(0), self.axes(1));
-        rows.into_iter().flat_map(move |row| {
-            let parts: Vec<_> = cols.iter().map(|&col| Phase::new(op, g, [row, col], turned_once)).collect();
-            parts
-        })
-    }
-
-    /// Whether there are pixels of backward data that no tap meets.
-    fn leaves_pixels(&self) -> bool {
-        let g = self.g;
-        let met = self.axes(0).len() * self.axes(1).len();
-        self.op != ConvOp::Forward && met < g.stride[0].min(g.h) * g.stride[1].min(g.w)
-    }
-
-    pub(super) fn run(
-        &self,
-        cpu: &Cpu,
-        operands: Operands<'_>,
-        accumulate: Accumulate,
-        workspace: &mut [f32],
-    ) {
-        if accumulate == Accumulate::Replace && self.leaves_pixels() {
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+        if accumulate == Accumulate::Replace && self.leaves_pixels {
             cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
         }
         let out = SharedMut::new(operands.out);
         let (turned, scratch) = workspace.split_at_mut(self.prepared_len());
         let mut turned = &*turned;
-        for phase in self.phases() {
+        for phase in &self.phases {
             let (own, others) = turned.split_at(phase.filter_len());
             let filter = if self.turned_once { Filter::Turned(own) } else { Filter::Raw(operands.b) };
             phase.run(cpu, (operands.a, filter), out, accumulate, scratch);
@@ -110,9 +102,9 @@ impl<'a> Correlation<'a> {
 }
 
 /// One correlation: `groups` times `in_channels` of the input to `out_channels` of the output.
-struct Phase<'a> {
-    g: &'a ConvGeometry,
-    axes: [Axis; 2],
+#[derive(Debug)]
+struct Phase {
+    groups: usize,
     /// Channels of the input in a group, and the input's image.
     input: [usize; 3],
     /// Height and width of the output's image.
@@ -124,33 +116,25 @@ struct Phase<'a> {
     turned_once: bool,
 }
 
-/// Elements of a thread's scratch.
-struct Scratch {
-    patch: usize,
-    filter: usize,
-    sums: usize,
-    turned: usize,
-}
-
-impl Scratch {
-    fn total(&self) -> usize {
-        self.patch + self.filter + self.sums + self.turned
-    }
-}
-
-impl<'a> Phase<'a> {
-    fn new(op: ConvOp, g: &'a ConvGeometry, axes: [Axis; 2], turned_once: bool) -> Self {
+impl Phase {
+    fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2], turned_once: bool) -> Self {
         let (plane, [c, k]) = (g.r * g.s, [g.c / g.groups, g.k / g.groups]);
         let (input, out_image, out_channels, [out_stride, in_stride]) = match op {
             ConvOp::Forward => ([c, g.h, g.w], [g.out_h(), g.out_w()], k, [c * plane, plane]),
             _ => ([k, g.out_h(), g.out_w()], [g.h, g.w], c, [plane, c * plane]),
         };
-        let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], PIXELS);
-        let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], TAPS);
         let image = [input[0] * g.groups, input[1], input[2]];
-        let patch = PatchLayout::new(&axes, image, pixels.largest(), taps.largest());
         let filter = FilterLayout { out_channels, out_stride, in_stride, plane, row: g.s };
-        Self { g, axes, input, out_image, filter, pixels, taps, patch, turned_once }
+        let cut = |most_pixels, most_taps| {
+            let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], most_pixels);
+            let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], most_taps);
+            (pixels, taps, PatchLayout::new(axes, image, &pixels, &taps))
+        };
+        let (pixels, taps, patch) = match cut(PIXELS, TAPS) {
+            (_, _, patch) if patch.is_sparse => cut(1, 1),
+            dense => dense,
+        };
+        Self { groups: g.groups, input, out_image, filter, pixels, taps, patch, turned_once }
     }
 
     /// Panels of output channels, and the vectors in the largest.
@@ -162,7 +146,7 @@ impl<'a> Phase<'a> {
 
     /// Panels of all groups.
     fn all_panels(&self) -> usize {
-        self.g.groups * self.panels().0
+        self.groups * self.panels().0
     }
 
     /// The vectors of output channels of panel `index`.
@@ -175,7 +159,7 @@ impl<'a> Phase<'a> {
         let (width, pixels) = (self.panels().1 * LANES, self.pixels.most_points());
         Scratch {
             patch: align(self.patch.len),
-            filter: if self.turned_once { 0 } else { self.taps.most_points() * width },
+            right: if self.turned_once { 0 } else { self.taps.most_points() * width },
             sums: pixels * width,
             turned: align(pixels) * LANES,
         }
@@ -183,12 +167,12 @@ impl<'a> Phase<'a> {
 
     /// All taps of an output channel.
     fn taps_len(&self) -> usize {
-        self.input[0] * self.axes[0].taps * self.axes[1].taps
+        self.input[0] * self.patch.axes[0].taps * self.patch.axes[1].taps
     }
 
     /// Elements of the whole filter, turned; none if each task turns its own boxes.
     fn filter_len(&self) -> usize {
-        let vectors = self.g.groups * self.filter.out_channels.div_ceil(LANES);
+        let vectors = self.groups * self.filter.out_channels.div_ceil(LANES);
         if self.turned_once { vectors * LANES * self.taps_len() } else { 0 }
     }
 
@@ -211,9 +195,9 @@ impl<'a> Phase<'a> {
         scratch: &mut [f32],
     ) {
         let scratch = &mut scratch[..cpu.threads() * self.scratch().total()];
-        let input = Planes {
+        let input = ImageStack {
             elements: input,
-            channels: self.input[0] * self.g.groups,
+            channels: self.input[0] * self.groups,
             h: self.input[1],
             w: self.input[2],
         };
@@ -245,7 +229,7 @@ impl<'a> Phase<'a> {
 
 /// Turns the filter of one panel, box after box.
 struct TurnPanel<'a> {
-    phase: &'a Phase<'a>,
+    phase: &'a Phase,
     w: &'a [f32],
     panel: usize,
     to: &'a mut [f32],
@@ -260,9 +244,9 @@ impl WithLanes for TurnPanel<'_> {
         let vectors = phase.panel(self.panel % phase.panels().0);
         let mut at = 0;
         for index in 0..phase.taps.pieces() {
-            let taps = TapBox::new(phase.taps.piece(index));
+            let taps = TapBox(phase.taps.piece(index));
             let channels = (vectors.start * LANES, vectors.len());
-            phase.filter.pack(lanes, w, &phase.axes, &taps, channels, &mut self.to[at..]);
+            phase.filter.pack(lanes, w, &phase.patch.axes, &taps, channels, &mut self.to[at..]);
             at += taps.len() * vectors.len() * LANES;
         }
     }
@@ -279,8 +263,8 @@ enum Filter<'a> {
 
 /// A panel of output channels of a block of output pixels (samples, rows, columns).
 struct Task<'a> {
-    phase: &'a Phase<'a>,
-    input: Planes<'a>,
+    phase: &'a Phase,
+    input: ImageStack<'a>,
     filter: Filter<'a>,
     panel: usize,
     band: [Range<usize>; 3],
@@ -293,10 +277,7 @@ impl WithLanes for Task<'_> {
     type Output = ();
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let sizes = self.phase.scratch();
-        let (patch, rest) = std::mem::take(&mut self.scratch).split_at_mut(sizes.patch);
-        let (filter, rest) = rest.split_at_mut(sizes.filter);
-        let (sums, turned) = rest.split_at_mut(sizes.sums);
+        let [patch, filter, sums, turned] = self.phase.scratch().split(std::mem::take(&mut self.scratch));
         self.multiply(lanes, patch, filter, sums);
         self.write(lanes, sums, turned);
     }
@@ -315,22 +296,22 @@ impl Task<'_> {
     #[inline(always)]
     fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], filter: &mut [f32], sums: &mut [f32]) {
         let (phase, width) = (self.phase, self.vectors().len() * LANES);
-        let pixel_offsets = self.pixel_offsets();
-        let pixel_offsets = &pixel_offsets[..self.pixels()];
+        let pixel_offsets: [usize; PIXELS] = phase.patch.pixel_offsets(&self.band);
+        let first_channel = self.panel / phase.panels().0 * phase.input[0];
         let (mut step_offsets, mut channels, mut turned_at) = ([0; TAPS], 0, 0);
         for index in 0..phase.taps.pieces() {
-            let taps = TapBox::new(phase.taps.piece(index));
+            let taps = TapBox(phase.taps.piece(index));
             if index == 0 || channels != taps.channels().len() || phase.taps.largest()[1..] != [0, 0] {
-                self.step_offsets(&taps, &mut step_offsets);
+                step_offsets = phase.patch.tap_offsets(&taps);
                 channels = taps.channels().len();
             }
-            let image = self.open(&taps, patch);
+            let image = phase.patch.open(self.input, self.band.clone(), (&taps, first_channel), patch);
             let weights = match self.filter {
                 Filter::Turned(all) => &all[turned_at..][..taps.len() * width],
                 Filter::Raw(w) => {
                     let group = phase.group_filter(w, self.panel);
                     let channels = (self.vectors().start * LANES, width / LANES);
-                    phase.filter.pack(lanes, group, &phase.axes, &taps, channels, filter);
+                    phase.filter.pack(lanes, group, &phase.patch.axes, &taps, channels, filter);
                     &*filter
                 }
             };
@@ -339,8 +320,10 @@ impl Task<'_> {
             let mut rows = self.band[1].clone();
             while let Some(start) = rows.next() {
                 // Rows of pixels that skip the same taps are one product.
-                let inside = phase.axes[0].taps_inside(start, &taps.rows());
-                while rows.start < rows.end && phase.axes[0].taps_inside(rows.start, &taps.rows()) == inside {
+                let inside = phase.patch.axes[0].taps_inside(start, &taps.rows());
+                while rows.start < rows.end
+                    && phase.patch.axes[0].taps_inside(rows.start, &taps.rows()) == inside
+                {
                     rows.start += 1;
                 }
                 let per_row = self.band[0].len() * self.band[2].len();
@@ -357,47 +340,6 @@ impl Task<'_> {
                 gather_gemm(a, width / LANES, &weights[steps.start * width..], sums, mode);
             }
         }
-    }
-
-    /// The part of the input that the task reads with `taps`.
-    fn open<'b>(&'b self, taps: &TapBox, patch: &'b mut [f32]) -> &'b [f32] {
-        let phase = self.phase;
-        let group = self.panel / phase.panels().0 * phase.input[0];
-        let channels = group + taps.channels().start..group + taps.channels().end;
-        let rows = phase.axes[0].window(&self.band[1], &taps.rows());
-        let cols = phase.axes[1].window(&self.band[2], &taps.cols());
-        phase.patch.open(self.input, self.band[0].clone(), channels, rows, cols, patch)
-    }
-
-    /// Where the window of each pixel starts in the patch.
-    fn pixel_offsets(&self) -> [usize; PIXELS] {
-        let mut offsets = [0; PIXELS];
-        let mut next = offsets.iter_mut();
-        let steps = [self.phase.axes[0].in_step, self.phase.axes[1].in_step];
-        for row in 0..self.band[1].len() {
-            for sample in 0..self.band[0].len() {
-                for (col, offset) in (0..self.band[2].len()).zip(&mut next) {
-                    *offset = self.phase.patch.offset([sample, 0, row * steps[0], col * steps[1]]);
-                }
-            }
-        }
-        offsets
-    }
-
-    /// Where each tap lies from the start of a window.
-    fn step_offsets(&self, taps: &TapBox, offsets: &mut [usize; TAPS]) {
-        let [vertical, horizontal] = &self.phase.axes;
-        let row = |tap: usize| vertical.input(0, taps.rows().start + tap);
-        let col = |tap: usize| horizontal.input(0, taps.cols().start + tap);
-        let first_row = vertical.window(&(0..1), &taps.rows()).0;
-        let first_col = horizontal.window(&(0..1), &taps.cols()).0;
-        let mut next = offsets.iter_mut();
-        taps.for_each(|[tap_row, channel, tap_col]| {
-            let at = [(row(tap_row) - first_row) as usize, (col(tap_col) - first_col) as usize];
-            if let Some(offset) = next.next() {
-                *offset = self.phase.patch.offset([0, channel, at[0], at[1]]);
-            }
-        });
     }
 
     /// Turns the sums into rows of the output's images.
@@ -421,10 +363,10 @@ impl Task<'_> {
         let group = self.panel / phase.panels().0;
         let channel = group * phase.filter.out_channels + channel;
         let [h, w] = phase.out_image;
-        let [vertical, horizontal] = &phase.axes;
+        let [vertical, horizontal] = &phase.patch.axes;
         let mut values = values.chunks_exact(cols.len());
         for (row, sample) in rows.clone().flat_map(|row| samples.clone().map(move |sample| (row, sample))) {
-            let plane = (sample * phase.filter.out_channels * phase.g.groups + channel) * h * w;
+            let plane = (sample * phase.filter.out_channels * phase.groups + channel) * h * w;
             let start = plane + (vertical.out_start + vertical.out_step * row) * w + horizontal.out_start;
             let Some(values) = values.next() else { return };
             let ends = [cols.start, cols.end - 1].map(|col| start + horizontal.out_step * col);

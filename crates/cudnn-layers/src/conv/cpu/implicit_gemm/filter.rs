@@ -1,22 +1,20 @@
 //! The filter as the right operand of the products: a row for each tap, output channels side by side.
 
-use super::turn::{load_turned, store};
-use crate::conv::cpu::axis::Axis;
+use crate::conv::cpu::{
+    axis::Axis,
+    planes::{Signals, store},
+};
 use std::ops::Range;
 use tensor::cpu::simd::{LANES, Lanes};
 
 /// A box of taps: input channels, tap rows, tap columns. Its taps are numbered by row, then channel, then column, so that
 /// the taps of consecutive rows are consecutive: an output whose upper or lower rows read only padding skips them.
-pub(super) struct TapBox([Range<usize>; 3]);
+pub(super) struct TapBox(pub(super) [Range<usize>; 3]);
 
 /// Filter elements of one channel whose position in a box is looked up and not computed.
 const TABLE: usize = 128;
 
 impl TapBox {
-    pub(super) fn new(ranges: [Range<usize>; 3]) -> Self {
-        Self(ranges)
-    }
-
     pub(super) fn channels(&self) -> Range<usize> {
         self.0[0].clone()
     }
@@ -118,7 +116,7 @@ impl FilterLayout {
     #[inline(always)]
     fn columns<L: Lanes>(&self, lanes: L, run: &[f32], rows: usize, cols: usize) -> [L::V; LANES] {
         if self.out_stride > 1 || rows == 1 {
-            return load_turned(lanes, run, self.out_stride, rows, cols);
+            return Signals { count: rows, stride: self.out_stride }.gather(lanes, run, cols);
         }
         // Output channels lie side by side (1x1, backward data): one element of each is the vector already.
         let run = &run[..rows];

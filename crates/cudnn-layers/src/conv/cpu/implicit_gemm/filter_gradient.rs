@@ -8,15 +8,24 @@
 //! The blocks never cross a sample, and a gradient that is added to is read before the first one. So the gradient of a
 //! mini-batch is the same to the last bit however the mini-batch is divided into micro-batches.
 
-use super::filter::TapBox;
-use super::patch::{PatchLayout, Planes};
-use super::turn::{load_turned, store, turn_columns};
-use crate::conv::cpu::axis::{Axis, Cut, part};
-use crate::conv::cpu::{ALIGNED_LEN, Operands};
+use super::{
+    filter::TapBox,
+    patch::{ImageStack, PatchLayout, Scratch, turn_columns},
+};
+use crate::conv::cpu::{
+    ALIGNED_LEN, Operands, Pass,
+    axis::{Axis, Cut, part},
+    planes::{Signals, store},
+};
 use std::ops::Range;
-use tensor::cpu::gather_gemm::{Gather, MAX_VECTORS, gather_gemm};
-use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
-use tensor::{Accumulate, ConvGeometry, Cpu, cpu::SharedMut};
+use tensor::{
+    Accumulate, ConvGeometry, Cpu,
+    cpu::{
+        SharedMut,
+        gather_gemm::{Gather, MAX_VECTORS, gather_gemm},
+        simd::{LANES, Lanes, WithLanes, dispatch},
+    },
+};
 
 /// Pixels of a block: with up to 64 output channels it stays in the first-level cache.
 const PIXELS: usize = 128;
@@ -24,39 +33,48 @@ const PIXELS: usize = 128;
 const TAPS: usize = 384;
 
 /// Backward filter of one geometry on some number of threads.
-pub(super) struct FilterGradient<'a> {
-    g: &'a ConvGeometry,
-    axes: [Axis; 2],
+#[derive(Debug)]
+pub(super) struct FilterGradient {
+    g: ConvGeometry,
     /// Panels of output channels in a group.
     panels: usize,
     taps: Cut,
     pixels: Cut,
     patch: PatchLayout,
-    /// Whether `dy` is turned once for all tasks, in the workspace, instead of in each task.
-    turned_once: bool,
 }
 
-/// Elements of a thread's scratch.
-struct Scratch {
-    patch: usize,
-    dy: usize,
-    sums: usize,
-    turned: usize,
-}
+impl Pass for FilterGradient {
+    fn workspace_len(&self, threads: usize) -> usize {
+        threads * self.scratch().total()
+    }
 
-impl Scratch {
-    fn total(&self) -> usize {
-        self.patch + self.dy + self.sums + self.turned
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+        let scratch = &mut workspace[..cpu.threads() * self.scratch().total()];
+        let (panels, dy) = (self.g.groups * self.panels, operands.b);
+        let out = SharedMut::new(operands.out);
+        let boxes = self.taps.pieces();
+        cpu.for_each_scratch(panels * boxes, scratch, |task, scratch| {
+            let (panel, taps) = (self.panel(task / boxes), TapBox(self.taps.piece(task % boxes)));
+            let x = ImageStack { elements: operands.a, channels: self.g.c, h: self.g.h, w: self.g.w };
+            dispatch(Task { gradient: self, x, dy, panel, taps, out, accumulate, scratch });
+        });
     }
 }
 
-impl<'a> FilterGradient<'a> {
-    pub(super) fn new(g: &'a ConvGeometry, threads: usize, turned_once: bool) -> Self {
+impl FilterGradient {
+    pub(super) fn new(g: &ConvGeometry, threads: usize) -> Self {
         let axes = [0, 1].map(|axis| Axis::forward(g, axis));
-        let (panels, taps) = divide(g, threads, turned_once);
-        let pixels = Cut::new([1, g.out_h(), g.out_w()], PIXELS);
-        let patch = PatchLayout::new(&axes, [g.c, g.h, g.w], pixels.largest(), taps.largest());
-        Self { g, axes, panels, taps, pixels, patch, turned_once }
+        let cut = |(panels, taps): (usize, Cut), most_pixels| {
+            let pixels = Cut::new([1, g.out_h(), g.out_w()], most_pixels);
+            let patch = PatchLayout::new(axes, [g.c, g.h, g.w], &pixels, &taps);
+            Self { g: *g, panels, taps, pixels, patch }
+        };
+        match cut(divide(g, threads), PIXELS) {
+            Self { panels, patch, .. } if patch.is_sparse => {
+                cut((panels, Cut::new([g.c / g.groups, g.r, g.s], 1)), 1)
+            }
+            dense => dense,
+        }
     }
 
     /// Vectors of output channels in a group.
@@ -73,66 +91,16 @@ impl<'a> FilterGradient<'a> {
         let taps = self.taps.most_points();
         Scratch {
             patch: self.patch.len.next_multiple_of(ALIGNED_LEN),
-            dy: if self.turned_once { 0 } else { self.pixels.most_points() * self.width() },
+            right: self.pixels.most_points() * self.width(),
             sums: taps * self.width(),
             turned: taps.next_multiple_of(LANES) * LANES,
         }
-    }
-
-    /// Elements of `dy`, turned; none if each task turns its own blocks.
-    fn turned_len(&self) -> usize {
-        let g = self.g;
-        if self.turned_once { g.n * g.out_pixels() * g.groups * self.vectors() * LANES } else { 0 }
-    }
-
-    /// Elements of workspace; `None` as for correlations.
-    pub(super) fn workspace_len(&self, threads: usize) -> Option<usize> {
-        let is_sparse = self.patch.is_sparse(self.pixels.most_points(), self.taps.most_points());
-        (!is_sparse).then(|| self.turned_len() + threads * self.scratch().total())
-    }
-
-    pub(super) fn run(
-        &self,
-        cpu: &Cpu,
-        operands: Operands<'_>,
-        accumulate: Accumulate,
-        workspace: &mut [f32],
-    ) {
-        let (turned, scratch) = workspace.split_at_mut(self.turned_len());
-        let scratch = &mut scratch[..cpu.threads() * self.scratch().total()];
-        let panels = self.g.groups * self.panels;
-        let dy = operands.b;
-        if self.turned_once {
-            let turned = SharedMut::new(turned);
-            cpu.for_each(panels * self.g.n, |task| {
-                let (panel, sample) = (self.panel(task / self.g.n), task % self.g.n);
-                // SAFETY: each task has the range of its own panel and sample.
-                let to = unsafe { turned.slice(self.turned_span(&panel, sample)) };
-                dispatch(TurnSample { gradient: self, dy, panel, sample, to });
-            });
-        }
-        let turned = self.turned_once.then_some(&*turned);
-        let out = SharedMut::new(operands.out);
-        let boxes = self.taps.pieces();
-        cpu.for_each_scratch(panels * boxes, scratch, |task, scratch| {
-            let (panel, taps) = (self.panel(task / boxes), TapBox::new(self.taps.piece(task % boxes)));
-            let x = Planes { elements: operands.a, channels: self.g.c, h: self.g.h, w: self.g.w };
-            dispatch(Task { gradient: self, x, dy, turned, panel, taps, out, accumulate, scratch });
-        });
     }
 
     /// The panel `index`, counted through all groups.
     fn panel(&self, index: usize) -> Panel {
         let vectors = part(self.vectors(), self.panels, index % self.panels);
         Panel { group: index / self.panels, vectors }
-    }
-
-    /// Where the turned `dy` of a panel and sample lies.
-    fn turned_span(&self, panel: &Panel, sample: usize) -> Range<usize> {
-        let per_vector = LANES * self.g.out_pixels();
-        let first = (panel.group * self.vectors() + panel.vectors.start) * self.g.n;
-        let start = (first + sample * panel.vectors.len()) * per_vector;
-        start..start + panel.vectors.len() * per_vector
     }
 
     /// Turns the pixels `rows`, `cols` of one sample of `dy`: row `pixel` of `to` holds the channels of the panel.
@@ -145,7 +113,7 @@ impl<'a> FilterGradient<'a> {
         [rows, cols]: [Range<usize>; 2],
         to: &mut [f32],
     ) {
-        let (g, plane) = (self.g, self.g.out_pixels());
+        let (g, plane) = (&self.g, self.g.out_pixels());
         let vectors = panel.vectors.len();
         // Whole rows follow each other without a gap.
         let whole = cols.len() == g.out_w();
@@ -153,13 +121,13 @@ impl<'a> FilterGradient<'a> {
         let len = if whole { rows.len() * cols.len() } else { cols.len() };
         for vector in 0..vectors {
             let first = (panel.vectors.start + vector) * LANES;
-            let channels = LANES.min(g.k / g.groups - first);
+            let signals = Signals { count: LANES.min(g.k / g.groups - first), stride: plane };
             let channel = sample * g.k + panel.group * (g.k / g.groups) + first;
             for run in 0..runs {
                 let from = &dy[channel * plane + (rows.start + run) * g.out_w() + cols.start..];
                 for pixel in (0..len).step_by(LANES) {
                     let pixels = LANES.min(len - pixel);
-                    let block = load_turned(lanes, &from[pixel..], plane, channels, pixels);
+                    let block = signals.gather(lanes, &from[pixel..], pixels);
                     for (at, &v) in (run * len + pixel..).zip(&block[..pixels]) {
                         store(lanes, to, (at * vectors + vector) * LANES, v);
                     }
@@ -171,18 +139,18 @@ impl<'a> FilterGradient<'a> {
 
 /// Chooses the panels of output channels and the boxes of taps: as large as scratch allows, but so that the threads
 /// finish together. Outputs are independent, so this has no influence on the result.
-fn divide(g: &ConvGeometry, threads: usize, turned_once: bool) -> (usize, Cut) {
+fn divide(g: &ConvGeometry, threads: usize) -> (usize, Cut) {
     let vectors = (g.k / g.groups).div_ceil(LANES);
     let all_taps = g.taps();
     // What turning a vector of `dy` takes, in taps it could be multiplied by.
-    let turning = if turned_once { 2 } else { 14 };
+    const TURNING: usize = 14;
     let mut best = (f64::INFINITY, 1, Cut::new([1; 3], 1));
     for (wanted, penalty) in [(MAX_VECTORS, 1.0), (2, 1.05)] {
         let panels = vectors.div_ceil(wanted);
         for boxes in all_taps.div_ceil(TAPS)..=all_taps.div_ceil(TAPS) + 16 {
             let taps = Cut::new([g.c / g.groups, g.r, g.s], all_taps.div_ceil(boxes).min(TAPS));
             let rounds = (g.groups * panels * taps.pieces()).div_ceil(threads);
-            let work = vectors.div_ceil(panels) * (taps.most_points() + turning) * rounds;
+            let work = vectors.div_ceil(panels) * (taps.most_points() + TURNING) * rounds;
             let cost = work as f64 * penalty;
             if cost < best.0 {
                 best = (cost, panels, taps);
@@ -193,36 +161,16 @@ fn divide(g: &ConvGeometry, threads: usize, turned_once: bool) -> (usize, Cut) {
 }
 
 /// Some output channels of a group.
-#[derive(Clone)]
 struct Panel {
     group: usize,
     vectors: Range<usize>,
 }
 
-struct TurnSample<'a> {
-    gradient: &'a FilterGradient<'a>,
-    dy: &'a [f32],
-    panel: Panel,
-    sample: usize,
-    to: &'a mut [f32],
-}
-
-impl WithLanes for TurnSample<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn call<L: Lanes>(self, lanes: L) {
-        let g = self.gradient.g;
-        let all = [0..g.out_h(), 0..g.out_w()];
-        self.gradient.turn(lanes, self.dy, (&self.panel, self.sample), all, self.to);
-    }
-}
-
 /// The gradient of a box of taps of a panel of output channels.
 struct Task<'a> {
-    gradient: &'a FilterGradient<'a>,
-    x: Planes<'a>,
+    gradient: &'a FilterGradient,
+    x: ImageStack<'a>,
     dy: &'a [f32],
-    turned: Option<&'a [f32]>,
     panel: Panel,
     taps: TapBox,
     out: SharedMut<'a>,
@@ -234,15 +182,12 @@ impl WithLanes for Task<'_> {
     type Output = ();
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let sizes = self.gradient.scratch();
-        let (patch, rest) = std::mem::take(&mut self.scratch).split_at_mut(sizes.patch);
-        let (dy, rest) = rest.split_at_mut(sizes.dy);
-        let (sums, turned) = rest.split_at_mut(sizes.sums);
+        let [patch, dy, sums, turned] = self.gradient.scratch().split(std::mem::take(&mut self.scratch));
         let mut mode = self.accumulate;
         if mode == Accumulate::Add {
             self.read(lanes, sums, turned);
         }
-        let offsets = self.tap_offsets();
+        let offsets = self.gradient.patch.tap_offsets(&self.taps);
         for sample in 0..self.gradient.g.n {
             for index in 0..self.gradient.pixels.pieces() {
                 let [_, rows, cols] = self.gradient.pixels.piece(index);
@@ -271,22 +216,15 @@ impl Task<'_> {
         mode: Accumulate,
     ) {
         let (gradient, width) = (self.gradient, self.width());
-        let dy = match self.turned {
-            Some(turned) => {
-                let span = gradient.turned_span(&self.panel, sample);
-                &turned[span][(rows.start * gradient.g.out_w() + cols.start) * width..]
-            }
-            None => {
-                gradient.turn(lanes, self.dy, (&self.panel, sample), [rows.clone(), cols.clone()], dy);
-                &*dy
-            }
-        };
-        let image = self.open(sample, [&rows, &cols], patch);
-        let steps = self.pixel_offsets(rows.len(), cols.len());
+        gradient.turn(lanes, self.dy, (&self.panel, sample), [rows.clone(), cols.clone()], dy);
+        let block = [sample..sample + 1, rows.clone(), cols.clone()];
+        let steps: [usize; PIXELS] = gradient.patch.pixel_offsets(&block);
+        let first_channel = self.panel.group * (gradient.g.c / gradient.g.groups);
+        let image = gradient.patch.open(self.x, block, (&self.taps, first_channel), patch);
         let row_len = self.taps.row_len();
         for (index, tap_row) in self.taps.rows().enumerate() {
             // This row of taps sees nothing but padding from the pixels outside of these rows.
-            let inside = gradient.axes[0].outputs_inside(tap_row, &rows);
+            let inside = gradient.patch.axes[0].outputs_inside(tap_row, &rows);
             let pixels = (inside.start - rows.start) * cols.len()..(inside.end - rows.start) * cols.len();
             let a = Gather {
                 elements: image,
@@ -296,46 +234,6 @@ impl Task<'_> {
             let dy = &dy[pixels.start * width..];
             gather_gemm(a, width / LANES, dy, &mut sums[index * row_len * width..], mode);
         }
-    }
-
-    /// The part of a sample of `x` that the pixels read with the task's taps.
-    fn open<'b>(
-        &'b self,
-        sample: usize,
-        [rows, cols]: [&Range<usize>; 2],
-        patch: &'b mut [f32],
-    ) -> &'b [f32] {
-        let (gradient, g) = (self.gradient, self.gradient.g);
-        let group = self.panel.group * (g.c / g.groups);
-        let channels = group + self.taps.channels().start..group + self.taps.channels().end;
-        let rows = gradient.axes[0].window(rows, &self.taps.rows());
-        let cols = gradient.axes[1].window(cols, &self.taps.cols());
-        gradient.patch.open(self.x, sample..sample + 1, channels, rows, cols, patch)
-    }
-
-    /// Where the window of each pixel starts in the patch.
-    fn pixel_offsets(&self, rows: usize, cols: usize) -> [usize; PIXELS] {
-        let mut offsets = [0; PIXELS];
-        let [vertical, horizontal] = self.gradient.g.stride;
-        for (row, offsets) in (0..rows).zip(offsets.chunks_exact_mut(cols)) {
-            for (col, offset) in offsets.iter_mut().enumerate() {
-                *offset = self.gradient.patch.offset([0, 0, row * vertical, col * horizontal]);
-            }
-        }
-        offsets
-    }
-
-    /// Where each tap lies from the start of a window.
-    fn tap_offsets(&self) -> [usize; TAPS] {
-        let mut offsets = [0; TAPS];
-        let mut next = offsets.iter_mut();
-        let [vertical, horizontal] = self.gradient.g.dilation;
-        self.taps.for_each(|[row, channel, col]| {
-            if let Some(offset) = next.next() {
-                *offset = self.gradient.patch.offset([0, channel, row * vertical, col * horizontal]);
-            }
-        });
-        offsets
     }
 
     /// The old gradient as the sums' first value.
@@ -349,7 +247,7 @@ impl Task<'_> {
                 turned[channel * room + tap..][..gradient.len()].copy_from_slice(gradient);
             });
             for tap in (0..taps).step_by(LANES) {
-                let block = load_turned(lanes, &turned[tap..], room, LANES, LANES);
+                let block = Signals { count: LANES, stride: room }.gather(lanes, &turned[tap..], LANES);
                 for (tap, &v) in (tap..taps).zip(&block) {
                     store(lanes, sums, tap * width + vector * LANES, v);
                 }
@@ -373,7 +271,7 @@ impl Task<'_> {
     /// Calls `visit` with the channel within the vector, the first tap's number and the gradient of every run of the
     /// task's taps that lie side by side in the filter.
     fn for_each_run(&self, vector: usize, mut visit: impl FnMut(usize, usize, &mut [f32])) {
-        let g = self.gradient.g;
+        let g = &self.gradient.g;
         let per_group = g.k / g.groups;
         let first = (self.panel.vectors.start + vector) * LANES;
         for channel in 0..LANES.min(per_group - first) {

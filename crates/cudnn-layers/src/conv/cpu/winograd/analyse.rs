@@ -1,10 +1,11 @@
 //! From images to the frequencies of their tiles: `B^T x B`, and `A dy A^T` for the gradient of a filter.
 
 use super::{
-    layout::{Images, Problem, Segment, Spectrum, take},
+    layout::{Images, Problem, Segment, Spectrum},
     minimal::Transform,
     pixels::{gather, pixels_len},
 };
+use crate::conv::cpu::split;
 use std::{marker::PhantomData, ops::Range};
 use tensor::cpu::{
     SharedMut,
@@ -53,9 +54,8 @@ impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> WithLanes for Ana
 
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let tall = take(&mut scratch, OUT * width::<IN>(self.problem) * LANES);
-        let zeros = take(&mut scratch, self.images.w * LANES);
+        let lens = [OUT * width::<IN>(self.problem) * LANES, self.images.w * LANES];
+        let ([tall, zeros], scratch) = split(std::mem::take(&mut self.scratch), lens);
         tall.fill(0.0); // The columns of padding stay so.
         zeros.fill(0.0);
         for segment in self.problem.segments(self.rows.clone()) {

@@ -1,10 +1,11 @@
 //! Filters at the points, `G g G^T`, and the adjoint, which makes gradients of filters.
 
 use super::{
-    layout::{Planes, Spectrum},
+    layout::{CHANNELS, Planes, Spectrum},
     minimal::{Transform, square},
     pixels::{gather, pixels_len, scatter},
 };
+use crate::conv::ConvOp;
 use std::{marker::PhantomData, ops::Range};
 use tensor::{
     Accumulate,
@@ -16,17 +17,6 @@ use tensor::{
 
 /// Taps of a filter.
 pub(super) const TAPS: usize = 9;
-/// Input channels that one task transforms.
-pub(super) const CHANNELS: usize = 16;
-
-/// Which way the filters are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// As they are: the first index of `w` is the output channel.
-    Forward,
-    /// Rotated by 180 degrees: the first index of `w` is the input channel.
-    Backward,
-}
 
 /// Some filters of a group, and where they lie at the points.
 #[derive(Clone, Debug)]
@@ -60,7 +50,8 @@ impl Part {
 /// Transforms a part of the filters.
 pub(super) struct TransformFilter<'a, T, const A: usize> {
     pub(super) transform: PhantomData<T>,
-    pub(super) direction: Direction,
+    /// In backward data the filters are rotated by 180 degrees, and the first index of `w` is the input channel.
+    pub(super) op: ConvOp,
     /// The filters of the group.
     pub(super) w: &'a [f32],
     pub(super) part: Part,
@@ -89,7 +80,7 @@ impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A>
                 let taps = &taps[channel * distance..];
                 let mut g = [[lanes.zero(); 3]; 3];
                 for (tap, value) in g.as_flattened_mut().iter_mut().enumerate() {
-                    let at = if self.direction == Direction::Forward { tap } else { TAPS - 1 - tap };
+                    let at = if self.op == ConvOp::Forward { tap } else { TAPS - 1 - tap };
                     let from: &[f32; LANES] = taps[at * LANES..][..LANES].try_into().expect("16 elements");
                     *value = lanes.load(from);
                 }
@@ -113,14 +104,14 @@ impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
         let Part { inputs, outputs, channels, .. } = &self.part;
         let first = block * LANES;
         let count = (outputs - first).min(LANES);
-        match self.direction {
-            Direction::Forward => {
+        match self.op {
+            ConvOp::Forward => {
                 let start = (first * inputs + channels.start) * TAPS;
                 let len = channels.len() * TAPS;
                 gather(lanes, self.w, Planes { first: start, stride: inputs * TAPS, count, len }, taps);
                 TAPS * LANES
             }
-            Direction::Backward => {
+            _ => {
                 for (channel, taps) in channels.clone().zip(taps.chunks_exact_mut(LANES * LANES)) {
                     let start = (channel * outputs + first) * TAPS;
                     gather(lanes, self.w, Planes { first: start, stride: TAPS, count, len: TAPS }, taps);
@@ -135,7 +126,6 @@ impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
 pub(super) struct FilterGradient<'a, T, const A: usize> {
     pub(super) transform: PhantomData<T>,
     pub(super) part: Part,
-    /// Partial sums one after the other, each of the layout's length.
     pub(super) from: &'a [f32],
     /// The gradients of all groups, and where this group's start.
     pub(super) dw: &'a SharedMut<'a>,
@@ -155,12 +145,9 @@ impl<T: Transform<A, 3>, const A: usize> WithLanes for FilterGradient<'_, T, A> 
             for channel in 0..channels.len() {
                 let mut points = [[lanes.zero(); A]; A];
                 for (frequency, point) in points.as_flattened_mut().iter_mut().enumerate() {
-                    let rows = self.part.range(frequency);
-                    for sum in self.from.chunks_exact(layout.len()) {
-                        let from = &sum[rows.clone()][channel * width + columns..][..LANES];
-                        // SAFETY: the slice has sixteen elements.
-                        *point = lanes.add(*point, unsafe { lanes.load_ptr(from.as_ptr()) });
-                    }
+                    let from = &self.from[self.part.range(frequency)][channel * width + columns..][..LANES];
+                    // SAFETY: the slice has sixteen elements.
+                    *point = unsafe { lanes.load_ptr(from.as_ptr()) };
                 }
                 let gradients = square::<T, L, A, 3>(lanes, points);
                 for (tap, &gradient) in gradients.as_flattened().iter().enumerate() {

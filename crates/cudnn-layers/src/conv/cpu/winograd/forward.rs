@@ -2,32 +2,83 @@
 
 use super::{
     analyse::{Analyse, analyse_scratch},
-    filter::{CHANNELS, Direction, Part, TAPS, TransformFilter},
-    layout::{Problem, Spectrum, take},
+    filter::{Part, TAPS, TransformFilter},
+    layout::{CHANNELS, PANEL, Problem, Spectrum},
     minimal::Minimal,
-    multiply::multiply,
     synthesise::{Synthesise, synthesise_scratch},
 };
-use crate::conv::cpu::Operands;
+use crate::conv::{
+    ConvOp,
+    cpu::{Operands, Pass, split},
+};
 use std::{marker::PhantomData, ops::Range};
 use tensor::{
     Accumulate, Cpu,
-    cpu::{SharedMut, block_gemm::Left, simd::dispatch},
+    cpu::{
+        SharedMut,
+        block_gemm::{Left, block_gemm_ahead},
+        simd::dispatch,
+    },
 };
 
-/// Blocks of the widest panel of output channels: the width of the product's register tile.
-pub(super) const PANEL: usize = 3;
-
-/// A forward pass: what it is and how it is cut.
+/// Transformed input of a block of tiles: a part of the second-level cache (1 MiB and more per core), through which the
+/// filters stream.
+const BLOCK_BYTES: usize = 512 << 10;
+/// A forward pass, or backward data as one: what it is and how it is cut.
+#[derive(Debug)]
 pub(super) struct Forward<T, const M: usize, const A: usize> {
     pub(super) transforms: PhantomData<T>,
     pub(super) problem: Problem,
-    pub(super) direction: Direction,
+    pub(super) op: ConvOp,
     /// Rows of tiles of one task.
     pub(super) block: usize,
 }
 
+impl<T: Minimal<M, A>, const M: usize, const A: usize> Pass for Forward<T, M, A> {
+    fn workspace_len(&self, threads: usize) -> usize {
+        self.prepared_len() + threads * self.fused_scratch().next_multiple_of(16)
+    }
+
+    /// The transformed filters of all groups.
+    fn prepared_len(&self) -> usize {
+        self.problem.groups * self.filters().len()
+    }
+
+    fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
+        let (layout, inputs) = (self.filters(), self.problem.input.channels);
+        let chunks = inputs.div_ceil(CHANNELS);
+        let prepared = &mut workspace[..self.prepared_len()];
+        for (group, filters) in prepared.chunks_exact_mut(layout.len()).enumerate() {
+            let to = SharedMut::new(filters);
+            cpu.for_each(layout.panels() * chunks, |task| {
+                let (panel, first) = (task / chunks, task % chunks * CHANNELS);
+                let part = (layout.panel_blocks(panel), first..(first + CHANNELS).min(inputs));
+                self.transform_filters((w, group), part, (layout, panel, first), &to);
+            });
+        }
+    }
+
+    /// Transforms, multiplies with the transformed filters, and transforms back one block of tiles after the other, each in
+    /// its thread's scratch.
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+        let ([prepared], scratch) = split(workspace, [self.prepared_len()]);
+        let out = SharedMut::new(operands.out);
+        for (group, filters) in prepared.chunks_exact(self.filters().len()).enumerate() {
+            cpu.for_each_scratch(self.tasks(), scratch, |task, scratch| {
+                self.fused_block((operands.a, group, self.rows(task)), filters, (&out, accumulate), scratch);
+            });
+        }
+    }
+}
+
 impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
+    pub(super) fn new(op: ConvOp, problem: Problem) -> Self {
+        let tile_bytes = 4 * A * A * problem.input.channels;
+        let tiles = (BLOCK_BYTES / tile_bytes).clamp(32, 128);
+        let block = (tiles / problem.cols()).clamp(1, problem.rows().div_ceil(2));
+        Self { transforms: PhantomData, problem, op, block }
+    }
+
     pub(super) fn filters(&self) -> Spectrum {
         let Problem { input, output, .. } = self.problem;
         Spectrum { frequencies: A * A, rows: input.channels, blocks: output.blocks(), widest: PANEL }
@@ -70,31 +121,11 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         let len = inputs * outputs * TAPS;
         dispatch(TransformFilter::<T::Filter, A> {
             transform: PhantomData,
-            direction: self.direction,
+            op: self.op,
             w: &w[group * len..][..len],
             part: Part { inputs, outputs, blocks, channels, layout, panel, row },
             to,
         });
-    }
-
-    /// Elements of the transformed filters of all groups.
-    pub(super) fn prepared_len(&self) -> usize {
-        self.problem.groups * self.filters().len()
-    }
-
-    /// Transforms all filters, for [`Forward::run_fused`].
-    pub(super) fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
-        let (layout, inputs) = (self.filters(), self.problem.input.channels);
-        let chunks = inputs.div_ceil(CHANNELS);
-        let prepared = &mut workspace[..self.prepared_len()];
-        for (group, filters) in prepared.chunks_exact_mut(layout.len()).enumerate() {
-            let to = SharedMut::new(filters);
-            cpu.for_each(layout.panels() * chunks, |task| {
-                let (panel, first) = (task / chunks, task % chunks * CHANNELS);
-                let part = (layout.panel_blocks(panel), first..(first + CHANNELS).min(inputs));
-                self.transform_filters((w, group), part, (layout, panel, first), &to);
-            });
-        }
     }
 
     pub(super) fn analyse(
@@ -118,31 +149,8 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         });
     }
 
-    /// Elements of workspace of [`Forward::run_fused`].
-    pub(super) fn fused_len(&self, threads: usize) -> usize {
-        self.prepared_len() + threads * self.fused_scratch().next_multiple_of(16)
-    }
-
     fn fused_scratch(&self) -> usize {
         self.inputs(self.block).len() + self.products(self.block, PANEL).len() + self.transform_scratch()
-    }
-
-    /// Transforms, multiplies with what [`Forward::prepare`] made of the filters, and transforms back one block of tiles
-    /// after the other, each in its thread's scratch.
-    pub(super) fn run_fused(
-        &self,
-        cpu: &Cpu,
-        operands: Operands<'_>,
-        accumulate: Accumulate,
-        mut workspace: &mut [f32],
-    ) {
-        let prepared = take(&mut workspace, self.prepared_len());
-        let out = SharedMut::new(operands.out);
-        for (group, filters) in prepared.chunks_exact(self.filters().len()).enumerate() {
-            cpu.for_each_scratch(self.tasks(), workspace, |task, scratch| {
-                self.fused_block((operands.a, group, self.rows(task)), filters, (&out, accumulate), scratch);
-            });
-        }
     }
 
     fn fused_block(
@@ -150,11 +158,11 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         (from, group, rows): (&[f32], usize, Range<usize>),
         filters: &[f32],
         (to, accumulate): (&SharedMut<'_>, Accumulate),
-        mut scratch: &mut [f32],
+        scratch: &mut [f32],
     ) {
         let input_layout = self.inputs(self.block);
-        let inputs = take(&mut scratch, input_layout.len());
-        let products = take(&mut scratch, self.products(self.block, PANEL).len());
+        let lens = [input_layout.len(), self.products(self.block, PANEL).len()];
+        let ([inputs, products], scratch) = split(scratch, lens);
         self.analyse((from, group, rows.clone()), (input_layout, &SharedMut::new(inputs), 0), scratch);
         let filter_layout = self.filters();
         let (tiles, terms) = (rows.len() * self.problem.cols(), self.problem.input.channels);
@@ -163,11 +171,12 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
             let layout = self.products(self.block, blocks.len());
             for frequency in 0..A * A {
                 let left = &inputs[input_layout.range(frequency, 0, 0..tiles)];
-                multiply(
-                    [tiles, layout.width(0), terms],
+                let width = layout.width(0);
+                block_gemm_ahead(
+                    [tiles, width, terms],
                     Left { elements: left, row_stride: input_layout.width(0), step: 1 },
-                    &filters[filter_layout.range(frequency, panel, 0..terms)],
-                    &mut products[layout.range(frequency, 0, 0..tiles)],
+                    (&filters[filter_layout.range(frequency, panel, 0..terms)], width),
+                    (&mut products[layout.range(frequency, 0, 0..tiles)], width),
                     Accumulate::Replace,
                     &filters[self.filters_after(frequency, panel)],
                 );

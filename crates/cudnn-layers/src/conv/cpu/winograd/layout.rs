@@ -1,7 +1,15 @@
-//! Who lies where: images and their tiles, and matrices of every frequency.
+//! Memory layout of images and their tiles, and of the matrices of every frequency.
 
+use crate::conv::ConvOp;
 use std::ops::Range;
 use tensor::{ConvGeometry, cpu::simd::LANES};
+
+/// Blocks of the widest panel of output channels: the width of the product's register tile.
+pub(super) const PANEL: usize = 3;
+/// Input channels whose filters are transformed together.
+pub(super) const CHANNELS: usize = 16;
+/// Input channels of a slice of the filters, which with a panel of output channels stays in a thread's caches.
+pub(super) const SLICE: usize = 64;
 
 /// The images of one operand: `total` channels of `h x w` pixels per sample, of which one group has `channels`.
 #[derive(Clone, Copy, Debug)]
@@ -52,23 +60,19 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// The forward pass of `g` (and what its backward-filter pass differentiates), or `None` where Winograd's method
-    /// does not apply.
-    pub(super) fn forward(g: &ConvGeometry, step: usize) -> Option<Self> {
-        let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
-        let input = Images { channels: g.c / g.groups, total: g.c, h: g.h, w: g.w };
-        applies.then(|| {
-            let output = Images { channels: g.k / g.groups, total: g.k, h: g.out_h(), w: g.out_w() };
-            Self { n: g.n, groups: g.groups, input, output, pad: g.pad, step }
-        })
-    }
-
-    /// The backward-data pass of `g`: a correlation of `dy` with the rotated filters. A padding of more than 2 would have
+    /// The pass `op` of `g`, for backward filter the forward pass that it differentiates, or `None` where Winograd's method
+    /// does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
     /// to crop instead, which is not built.
-    pub(super) fn backward_data(g: &ConvGeometry, step: usize) -> Option<Self> {
-        let Self { n, groups, input, output, pad, step } = Self::forward(g, step)?;
-        let pad = [2usize.checked_sub(pad[0])?, 2usize.checked_sub(pad[1])?];
-        Some(Self { n, groups, input: output, output: input, pad, step })
+    pub(super) fn new(op: ConvOp, g: &ConvGeometry, step: usize) -> Option<Self> {
+        let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
+        let x = Images { channels: g.c / g.groups, total: g.c, h: g.h, w: g.w };
+        let y =
+            applies.then(|| Images { channels: g.k / g.groups, total: g.k, h: g.out_h(), w: g.out_w() })?;
+        let (input, output, pad) = match op {
+            ConvOp::BackwardData => (y, x, [2usize.checked_sub(g.pad[0])?, 2usize.checked_sub(g.pad[1])?]),
+            _ => (x, y, g.pad),
+        };
+        Some(Self { n: g.n, groups: g.groups, input, output, pad, step })
     }
 
     /// Rows of tiles of one image.
@@ -162,9 +166,18 @@ impl Spectrum {
     }
 }
 
-/// Cuts the first `len` elements off `rest`.
-pub(super) fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
-    let (first, tail) = std::mem::take(rest).split_at_mut(len);
-    *rest = tail;
-    first
+/// A slice of the filters of `blocks` blocks of output channels, or its gradients.
+pub(super) fn slice_layout(frequencies: usize, inputs: usize, blocks: usize) -> Spectrum {
+    Spectrum { frequencies, rows: SLICE.min(inputs), blocks, widest: PANEL }
+}
+
+/// The channels, of `inputs` in all, that some blocks hold.
+pub(super) fn slice_channels(blocks: Range<usize>, inputs: usize) -> Range<usize> {
+    blocks.start * LANES..(blocks.end * LANES).min(inputs)
+}
+
+/// Runs of [`CHANNELS`] channels of a slice, each with its first row in the slice's layout.
+pub(super) fn slice_rows(slice: &Range<usize>) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
+    let (start, end) = (slice.start, slice.end);
+    (start..end).step_by(CHANNELS).map(move |first| (first..(first + CHANNELS).min(end), first - start))
 }

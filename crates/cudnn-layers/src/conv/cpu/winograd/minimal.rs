@@ -4,25 +4,22 @@
 //! evaluate both factors at `A = M + 2` points, multiply there, interpolate. In two dimensions every transform is applied
 //! to columns, then to rows (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
 
+use std::fmt;
 use tensor::cpu::simd::Lanes;
 
 /// A linear map on vectors of `IN` numbers, each sixteen channels wide.
-pub(super) trait Transform<const IN: usize, const OUT: usize> {
+pub(crate) trait Transform<const IN: usize, const OUT: usize> {
     fn apply<L: Lanes>(lanes: L, from: [L::V; IN]) -> [L::V; OUT];
 }
 
-/// The five transforms of F(M, 3) with `A = M + 2` points.
-pub(super) trait Minimal<const M: usize, const A: usize>: Sync {
+/// The transforms of F(M, 3) with `A = M + 2` points.
+pub(crate) trait Minimal<const M: usize, const A: usize>: fmt::Debug + Send + Sync + 'static {
     /// `B^T`: a window of the input, evaluated at the points.
     type Input: Transform<A, A>;
     /// `G`: the taps of a filter, evaluated at the points.
     type Filter: Transform<3, A>;
     /// `A^T`: from products at the points to outputs.
     type Output: Transform<A, M>;
-    /// `A`, the adjoint of [`Minimal::Output`]: gradients of outputs to the points.
-    type OutputAdjoint: Transform<M, A>;
-    /// `G^T`, the adjoint of [`Minimal::Filter`]: gradients at the points to the taps.
-    type FilterAdjoint: Transform<A, 3>;
 }
 
 /// Applies `T` to the columns and then to the rows of a square.
@@ -50,41 +47,37 @@ pub(super) fn square<T: Transform<IN, OUT>, L: Lanes, const IN: usize, const OUT
 
 /// F(2, 3) at the points 0, 1, -1 and infinity.
 #[derive(Debug)]
-pub(super) struct F2;
+pub(crate) struct F2;
 /// F(4, 3) at the points 0, `±NEAR`, `±FAR` and infinity.
 #[derive(Debug)]
-pub(super) struct F4;
+pub(crate) struct F4;
 
 /// The input transform of a tile size.
 #[derive(Debug)]
-pub(super) struct Input<F>(F);
+pub(crate) struct Input<F>(F);
 /// The filter transform of a tile size.
 #[derive(Debug)]
-pub(super) struct Filter<F>(F);
+pub(crate) struct Filter<F>(F);
 /// The output transform of a tile size.
 #[derive(Debug)]
-pub(super) struct Output<F>(F);
-/// The adjoint of the output transform.
+pub(crate) struct Output<F>(F);
+/// `A`, the adjoint of the output transform: gradients of outputs to the points.
 #[derive(Debug)]
-pub(super) struct OutputAdjoint<F>(F);
-/// The adjoint of the filter transform.
+pub(crate) struct OutputAdjoint<F>(F);
+/// `G^T`, the adjoint of the filter transform: gradients at the points to the taps.
 #[derive(Debug)]
-pub(super) struct FilterAdjoint<F>(F);
+pub(crate) struct FilterAdjoint<F>(F);
 
 impl Minimal<2, 4> for F2 {
     type Input = Input<F2>;
     type Filter = Filter<F2>;
     type Output = Output<F2>;
-    type OutputAdjoint = OutputAdjoint<F2>;
-    type FilterAdjoint = FilterAdjoint<F2>;
 }
 
 impl Minimal<4, 6> for F4 {
     type Input = Input<F4>;
     type Filter = Filter<F4>;
     type Output = Output<F4>;
-    type OutputAdjoint = OutputAdjoint<F4>;
-    type FilterAdjoint = FilterAdjoint<F4>;
 }
 
 impl Transform<4, 4> for Input<F2> {
@@ -107,22 +100,6 @@ impl Transform<4, 2> for Output<F2> {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, m: [L::V; 4]) -> [L::V; 2] {
         [l.add(m[0], l.add(m[1], m[2])), l.add(m[3], l.sub(m[1], m[2]))]
-    }
-}
-
-impl Transform<2, 4> for OutputAdjoint<F2> {
-    #[inline(always)]
-    fn apply<L: Lanes>(l: L, y: [L::V; 2]) -> [L::V; 4] {
-        [y[0], l.add(y[0], y[1]), l.sub(y[0], y[1]), y[1]]
-    }
-}
-
-impl Transform<4, 3> for FilterAdjoint<F2> {
-    #[inline(always)]
-    fn apply<L: Lanes>(l: L, m: [L::V; 4]) -> [L::V; 3] {
-        let half = l.splat(0.5);
-        let (sum, difference) = (l.mul(half, l.add(m[1], m[2])), l.mul(half, l.sub(m[1], m[2])));
-        [l.add(m[0], sum), difference, l.add(sum, m[3])]
     }
 }
 

@@ -1,0 +1,142 @@
+//! The CPU's convolution algorithms.
+
+mod axis;
+mod fft;
+mod im2col;
+mod implicit_gemm;
+mod planes;
+mod winograd;
+
+use super::{ConvError, ConvOp, Convolver};
+use planner::Bytes;
+use std::{fmt, sync::Arc};
+use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Cpu, Format, Space, View, ViewMut};
+
+/// Workspaces are cut at multiples of this many elements.
+const ALIGNED_LEN: usize = ALIGNMENT / size_of::<f32>();
+
+/// One algorithm on one operation and geometry, of which it holds all that it derives. Lengths are in elements.
+trait Pass: fmt::Debug + Send + Sync {
+    /// The workspace that [`Pass::run`] needs on so many threads: it touches no other memory of a size that grows with the
+    /// operands.
+    fn workspace_len(&self, threads: usize) -> usize;
+
+    /// As [`Convolver::prepared`].
+    fn prepared_len(&self) -> usize {
+        0
+    }
+
+    /// As [`Convolver::prepare`].
+    fn prepare(&self, _cpu: &Cpu, _filter: &[f32], _workspace: &mut [f32]) {}
+
+    /// As [`Convolver::run`]. The workspace is aligned to a cache line, and may be larger than needed.
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]);
+}
+
+/// The operands of one call; which is which, says the table in [`super`].
+struct Operands<'a> {
+    /// `x` or `dy`.
+    a: &'a [f32],
+    /// The filter `w`, or `dy`.
+    b: &'a [f32],
+    /// `y`, `dx` or `dw`.
+    out: &'a mut [f32],
+}
+
+/// Makes an algorithm ready for an operation, a geometry and a number of threads, if it applies.
+type MakePass = fn(ConvOp, &ConvGeometry, usize) -> Option<Box<dyn Pass>>;
+
+/// Every algorithm: its name, its accuracy class, and how it is made ready. The first applies to nearly everything.
+const ALGORITHMS: [(&str, f32, MakePass); 8] = [
+    // Each task prepares what it needs: a few hundred KiB of workspace for each thread, whatever the mini-batch.
+    ("IMPLICIT_GEMM", 1e-6, |op, g, threads| implicit_gemm::pass(op, g, threads, false)),
+    // The filter is prepared once for all tasks: as much more workspace as it has elements.
+    ("IMPLICIT_PRECOMP_GEMM", 1e-6, |op, g, threads| implicit_gemm::pass(op, g, threads, true)),
+    ("GEMM", 1e-6, |op, g, _| im2col::pass(op, g)),
+    // As accurate as the definition.
+    ("WINOGRAD_2X2", 1e-6, |op, g, _| winograd::fused::<winograd::F2, 2, 4>(op, g)),
+    // Fewest multiplications.
+    ("WINOGRAD_4X4", 5e-6, |op, g, _| winograd::fused::<winograd::F4, 4, 6>(op, g)),
+    // Transformed filters never leave the caches.
+    ("WINOGRAD_4X4_NONFUSED", 5e-6, |op, g, _| winograd::nonfused(op, g)),
+    ("FFT_TILING", 1e-6, |op, g, _| fft::pass(op, g, 32)),
+    // Less waste on small images.
+    ("FFT_TILING_16", 1e-6, |op, g, _| fft::pass(op, g, 16)),
+];
+
+/// The algorithms with a `wanted` name that apply.
+pub(super) fn convolvers(
+    cpu: &Cpu,
+    op: ConvOp,
+    geometry: ConvGeometry,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Vec<Arc<dyn Convolver>> {
+    let wanted = ALGORITHMS.into_iter().filter(|(name, ..)| wanted(name));
+    let ready = wanted.filter_map(|(name, max_error, make)| {
+        let pass = make(op, &geometry, cpu.threads())?;
+        Some(Arc::new(CpuConvolver { name, max_error, cpu: cpu.clone(), geometry, pass })
+            as Arc<dyn Convolver>)
+    });
+    ready.collect()
+}
+
+/// A pass and the threads it runs on.
+#[derive(Debug)]
+struct CpuConvolver {
+    name: &'static str,
+    max_error: f32,
+    cpu: Cpu,
+    geometry: ConvGeometry,
+    pass: Box<dyn Pass>,
+}
+
+impl Convolver for CpuConvolver {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn geometry(&self) -> &ConvGeometry {
+        &self.geometry
+    }
+
+    fn workspace(&self) -> Bytes {
+        Bytes(Space::of::<f32>(self.pass.workspace_len(self.cpu.threads())).bytes() as u64)
+    }
+
+    fn max_error(&self) -> f32 {
+        self.max_error
+    }
+
+    fn prepared(&self) -> Bytes {
+        Bytes(Space::of::<f32>(self.pass.prepared_len()).bytes() as u64)
+    }
+
+    fn prepare(&self, filter: View<'_>, workspace: ViewMut<'_>) {
+        if self.pass.prepared_len() > 0 {
+            self.pass.prepare(&self.cpu, filter.host(), floats(workspace));
+        }
+    }
+
+    fn run(
+        &self,
+        [a, b]: [View<'_>; 2],
+        out: ViewMut<'_>,
+        accumulate: Accumulate,
+        workspace: ViewMut<'_>,
+    ) -> Result<(), ConvError> {
+        let operands = Operands { a: a.host(), b: b.host(), out: out.into_host() };
+        self.pass.run(&self.cpu, operands, accumulate, floats(workspace));
+        Ok(())
+    }
+}
+
+fn floats(mut workspace: ViewMut<'_>) -> &mut [f32] {
+    workspace.take(Format::F32, workspace.byte_len() / size_of::<f32>()).into_host()
+}
+
+/// Cuts parts of these lengths off the beginning of `memory`; the last part returned is the rest.
+fn split<const N: usize>(mut memory: &mut [f32], lens: [usize; N]) -> ([&mut [f32]; N], &mut [f32]) {
+    let parts =
+        lens.map(|len| memory.split_off_mut(..len).expect("a workspace of the length that was asked for"));
+    (parts, memory)
+}

@@ -1,0 +1,86 @@
+//! Operands and workspace to measure with.
+
+use super::super::{
+    ConvOp, Convolver,
+    operands::{operand_lens, slices},
+};
+use tensor::{Accumulate, Arena, ConvGeometry, Cursor, Device, Format, MemoryError, Span, View, ViewMut};
+
+/// Throw-away operands of one kernel, and a workspace. Micro-batches are taken in turn from the slices of a mini-batch's
+/// operands: they find the addresses, the alignment and the caches that they will find as parts of a mini-batch.
+#[derive(Debug)]
+pub(super) struct Bench {
+    op: ConvOp,
+    /// With as many samples as there are operands for.
+    pub(super) geometry: ConvGeometry,
+    operands: Arena,
+    spans: [Span; 3],
+    workspace: Arena,
+    calls: usize,
+}
+
+/// What one call computes with.
+pub(super) struct BenchCall<'a> {
+    pub(super) operands: [View<'a>; 2],
+    pub(super) out: ViewMut<'a>,
+    pub(super) accumulate: Accumulate,
+    pub(super) workspace: ViewMut<'a>,
+}
+
+impl Bench {
+    /// Operands that hold `geometry`, with the values of `pattern`, and so many bytes of workspace: those of `old` as far as
+    /// they will do.
+    pub(super) fn new(
+        old: Option<Self>,
+        device: &Device,
+        (op, geometry): (ConvOp, ConvGeometry),
+        workspace: usize,
+        pattern: &[f32],
+    ) -> Result<Self, MemoryError> {
+        let (operands, old_workspace) = match old {
+            Some(old) if old.holds(op, &geometry) => {
+                let workspace = reuse(Some(old.workspace), device, workspace)?;
+                return Ok(Self { workspace, ..old });
+            }
+            Some(old) => (Some(old.operands), Some(old.workspace)),
+            None => (None, None),
+        };
+        let mut cursor = Cursor::default();
+        let spans = operand_lens(op, &geometry).map(|len| cursor.take(Format::F32, len));
+        let mut operands = reuse(operands, device, cursor.end())?;
+        operands.repeat(Span::bytes(0, cursor.end()).tagged(Format::F32), pattern)?;
+        let workspace = reuse(old_workspace, device, workspace)?;
+        Ok(Self { op, geometry, operands, spans, workspace, calls: 0 })
+    }
+
+    /// Whether these are operands of the same kernel, with at least as many samples as `geometry`.
+    fn holds(&self, op: ConvOp, geometry: &ConvGeometry) -> bool {
+        self.op == op && self.geometry.with_batch(geometry.n) == *geometry && geometry.n <= self.geometry.n
+    }
+
+    /// What the next call computes with: the next slice of so many samples. Parts of a filter gradient add up.
+    pub(super) fn next(&mut self, convolver: &dyn Convolver) -> BenchCall<'_> {
+        let samples = convolver.geometry().n;
+        let first = self.calls % (self.geometry.n / samples) * samples;
+        self.calls += 1;
+        let ranges = slices(self.op, &self.geometry, &(first..first + samples));
+        let [a, b, out] = std::array::from_fn(|operand| self.spans[operand].slice(ranges[operand].clone()));
+        let adds_up = self.op == ConvOp::BackwardFilter && samples < self.geometry.n;
+        let (operands, [out]) = self.operands.lease([a, b], [out]).expect("spans side by side");
+        let accumulate = if adds_up { Accumulate::Add } else { Accumulate::Replace };
+        let workspace = self.workspace.view_mut(Span::bytes(0, convolver.workspace().0 as usize));
+        BenchCall { operands, out, accumulate, workspace }
+    }
+}
+
+/// `arena` if it has `len` bytes, and otherwise a new one in its place.
+fn reuse(arena: Option<Arena>, device: &Device, len: usize) -> Result<Arena, MemoryError> {
+    match arena {
+        Some(arena) if arena.len() >= len => Ok(arena),
+        // The old one goes first: there need not be room for both.
+        old => {
+            drop(old);
+            Arena::on(device, len)
+        }
+    }
+}

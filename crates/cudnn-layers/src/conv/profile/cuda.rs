@@ -1,0 +1,303 @@
+//! Timing calls on a GPU.
+
+use super::{ProfileOptions, Trial, bench::Bench};
+use crate::conv::{ConvError, Convolver};
+use planner::{Bytes, Request};
+use std::time::{Duration, Instant};
+use tensor::{
+    Arena,
+    cuda::{Cuda, CudaError, Event},
+};
+
+/// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
+const HOPELESS: f64 = 1.5;
+
+/// An algorithm that takes this many times as long as another that is as good in everything else, at the two largest of
+/// the smaller sizes, and does not catch up from one to the other by more than this part, has lost the kernel.
+const LOST: f64 = 2.0;
+const CATCHES_UP: f64 = 0.05;
+
+/// Most calls between two events, however short they are.
+const MOST_CALLS: usize = 50;
+
+/// A call that takes this many times as long as one of more samples was disturbed, by the loading of its code or by others,
+/// and is timed again.
+const DISTURBED: f64 = 1.1;
+/// The same of time per sample and fewer samples, where whole waves of thread blocks make steps.
+const DISTURBED_PER_SAMPLE: f64 = 1.5;
+
+/// How long the GPU works at most before the first measurement, for it is slow to leave its idle clocks; and for how long
+/// between two looks at whether it still becomes faster.
+const SPIN_UP: Duration = Duration::from_millis(300);
+const SPIN: Duration = Duration::from_millis(20);
+/// It does not become faster if a call takes this part of what it took before.
+const STEADY: f64 = 0.98;
+
+/// Bytes of the memory that is filled to keep the GPU busy, and the most that launching a call is taken to cost.
+const BALLAST_LEN: usize = 64 << 20;
+const MOST_LAUNCH_MS: f64 = 0.2;
+
+impl Trial {
+    /// Whether one call is too short to be timed alone, or so short that the GPU had to wait for it.
+    fn is_short(&self, at_least: Duration) -> bool {
+        let longer_than = |time_ms| at_least.as_secs_f64() * 1e3 > time_ms || 2.0 * self.launch_ms > time_ms;
+        self.time_ms.is_some_and(longer_than)
+    }
+
+    /// Whether neither neighbour in its series is near enough in size to show what disturbed it.
+    fn is_alone(series: &[Trial], place: usize) -> bool {
+        let neighbours = [place.checked_sub(1), Some(place + 1)];
+        let mut neighbours = neighbours.into_iter().flatten().filter_map(|place| series.get(place));
+        let samples = series[place].samples();
+        !neighbours.any(|other| 8 * samples.abs_diff(other.samples()) <= samples)
+    }
+
+    /// The places in a series, by rising size, whose times say that fewer samples take longer, or that more samples take
+    /// much longer each.
+    fn disturbed(series: &[Trial]) -> Vec<usize> {
+        let known = series.iter().enumerate();
+        let known: Vec<(usize, f64, f64)> = known
+            .filter_map(|(place, trial)| Some((place, trial.samples() as f64, trial.time_ms?)))
+            .collect();
+        let mut disturbed = Vec::new();
+        for pair in known.windows(2) {
+            let [(below, fewer, below_ms), (above, more, above_ms)] = [pair[0], pair[1]];
+            if below_ms > DISTURBED * above_ms {
+                disturbed.push(below);
+            }
+            if above_ms / more > DISTURBED_PER_SAMPLE * below_ms / fewer {
+                disturbed.push(above);
+            }
+        }
+        disturbed
+    }
+}
+
+/// Times calls between events. Calls follow each other on a GPU that is never out of work, so that launching them costs
+/// nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short: times on a GPU
+/// repeat within a per cent or two. Repeated are calls shorter than the options say, sizes with no measured neighbour, and
+/// outliers.
+#[derive(Debug, Default)]
+pub(super) struct GpuClock {
+    events: Vec<Event>,
+    /// There once the GPU has left its idle clocks.
+    ballast: Option<Ballast>,
+}
+
+impl GpuClock {
+    /// Times the `trials` of one kernel, a series for each algorithm. Returns the names of those that have lost the kernel.
+    pub(super) fn time(
+        &mut self,
+        cuda: &Cuda,
+        trials: &mut [Vec<Trial>],
+        requests: &[Request],
+        bench: &mut Bench,
+        options: &ProfileOptions,
+    ) -> Result<Vec<String>, ConvError> {
+        let is_idle = self.ballast.is_none();
+        let ballast = match &mut self.ballast {
+            Some(ballast) => ballast,
+            none => none.insert(Ballast::new(cuda)?),
+        };
+        let mut timing = Timing { cuda, bench, ballast, events: &mut self.events };
+        if let (true, Some(trial)) = (is_idle, trials.iter().flatten().max_by_key(|trial| trial.samples())) {
+            timing.spin_up(&*trial.convolver)?;
+        }
+        // The smaller sizes, which cost little, tell who need not try the larger ones.
+        let largest = requests.iter().map(|request| request.micro_batch as usize).max().unwrap_or(0);
+        let is_small = |trial: &Trial| 4 * trial.samples() <= largest;
+        let small: Vec<usize> = trials.iter().map(|series| series.partition_point(is_small)).collect();
+        for (series, &small) in std::iter::zip(&mut *trials, &small) {
+            timing.once(&mut series[..small], 0)?;
+        }
+        let lost = lost(trials, requests);
+        for (place, (series, small)) in std::iter::zip(&mut *trials, small).enumerate() {
+            if lost.contains(&place) {
+                series.truncate(small);
+            }
+            timing.once(series, small)?;
+        }
+        let hopeless = hopeless(trials, requests.len());
+        for series in &mut *trials {
+            let mut again = doubtful(series, requests, &hopeless, options.at_least);
+            timing.again(&mut again, options.at_least)?;
+        }
+        Ok(lost.into_iter().map(|place| trials[place][0].convolver.name().to_owned()).collect())
+    }
+}
+
+/// What timing needs.
+struct Timing<'t> {
+    cuda: &'t Cuda,
+    bench: &'t mut Bench,
+    ballast: &'t mut Ballast,
+    events: &'t mut Vec<Event>,
+}
+
+impl Timing<'_> {
+    /// Times one call of every trial of a series, which is one algorithm by rising size, from place `first` on: that keeps
+    /// the code and the clocks, and the largest, which is most likely to matter, never comes first.
+    fn once(&mut self, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
+        if first == series.len() {
+            return Ok(());
+        }
+        // Loads the algorithm's code, and keeps the GPU busy until the next call is asked for.
+        self.call(&*series[0].convolver)?;
+        let series = &mut series[first..];
+        self.reserve(series.len() + 1)?;
+        self.events[0].record()?;
+        let mut runs = Vec::with_capacity(series.len());
+        for (place, trial) in series.iter_mut().enumerate() {
+            let start = Instant::now();
+            runs.push(self.call(&*trial.convolver)?);
+            trial.launch_ms = (start.elapsed().as_secs_f64() * 1e3).min(MOST_LAUNCH_MS);
+            self.events[place + 1].record()?;
+        }
+        for (place, trial) in series.iter_mut().enumerate().filter(|(place, _)| runs[*place]) {
+            trial.time_ms = Some(self.events[place].elapsed_ms(&self.events[place + 1])?);
+        }
+        Ok(())
+    }
+
+    /// Times trials that run once more, for `at_least` as long, and keeps the shorter times: what disturbs makes slower,
+    /// never faster. The GPU is kept busy until all calls of a trial are asked for, as it is in a net.
+    fn again(&mut self, trials: &mut [&mut Trial], at_least: Duration) -> Result<(), ConvError> {
+        self.reserve(2 * trials.len())?;
+        let mut calls = Vec::with_capacity(trials.len());
+        for (place, trial) in trials.iter().enumerate() {
+            let time_ms = trial.time_ms.unwrap_or(f64::INFINITY).max(1e-4);
+            calls.push(((at_least.as_secs_f64() * 1e3 / time_ms).ceil() as usize).clamp(1, MOST_CALLS));
+            if 2.0 * trial.launch_ms > time_ms {
+                self.ballast.load((1 + calls[place]) as f64 * trial.launch_ms)?;
+            }
+            self.call(&*trial.convolver)?;
+            self.events[2 * place].record()?;
+            for _ in 0..calls[place] {
+                self.call(&*trial.convolver)?;
+            }
+            self.events[2 * place + 1].record()?;
+        }
+        for (place, trial) in trials.iter_mut().enumerate() {
+            let interval_ms = self.events[2 * place].elapsed_ms(&self.events[2 * place + 1])?;
+            trial.time_ms = trial.time_ms.map(|time_ms| time_ms.min(interval_ms / calls[place] as f64));
+        }
+        Ok(())
+    }
+
+    /// Keeps the GPU busy until it does not become faster any more, and then finds out what keeps it busy for how long.
+    fn spin_up(&mut self, convolver: &dyn Convolver) -> Result<(), ConvError> {
+        let (start, mut fastest) = (Instant::now(), f64::INFINITY);
+        while start.elapsed() < SPIN_UP {
+            let (look, mut calls) = (Instant::now(), 0);
+            while look.elapsed() < SPIN {
+                self.call(convolver)?;
+                self.cuda.synchronize()?;
+                calls += 1;
+            }
+            let call = look.elapsed().as_secs_f64() / f64::from(calls);
+            if call > STEADY * fastest {
+                break;
+            }
+            fastest = call;
+        }
+        self.reserve(2)?;
+        Ok(self.ballast.calibrate([&self.events[0], &self.events[1]])?)
+    }
+
+    fn reserve(&mut self, events: usize) -> Result<(), CudaError> {
+        while self.events.len() < events {
+            self.events.push(self.cuda.event()?);
+        }
+        Ok(())
+    }
+
+    /// Launches a call. Returns whether the algorithm runs after all.
+    fn call(&mut self, convolver: &dyn Convolver) -> Result<bool, ConvError> {
+        let next = self.bench.next(convolver);
+        match convolver.run(next.operands, next.out, next.accumulate, next.workspace) {
+            Ok(()) => Ok(true),
+            Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The places of the series whose algorithms have lost: of those that were not asked for by name.
+fn lost(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<usize> {
+    let lags = |trial: &Trial| {
+        let time_ms = trial.time_ms.filter(|_| requests[trial.request].algorithms.is_none())?;
+        let row = |trial: &Trial| trial.convolver.measurement(0.0, 0.0);
+        let own = row(trial);
+        let rivals = trials.iter().flatten().filter(|other| other.request == trial.request);
+        let as_good = rivals.filter(|other| row(other).is_as_good_as(&own));
+        Some(time_ms / as_good.filter_map(|other| other.time_ms).fold(time_ms, f64::min))
+    };
+    let has_lost = |series: &Vec<Trial>| {
+        let known: Vec<f64> = series.iter().filter_map(lags).collect();
+        matches!(known[..], [.., before, last] if before > LOST && last > LOST.max((1.0 - CATCHES_UP) * before))
+    };
+    (0..trials.len()).filter(|&place| has_lost(&trials[place])).collect()
+}
+
+/// For each of so many requests, by workspace, the times above which a call with as much will not be chosen.
+fn hopeless(trials: &[Vec<Trial>], requests: usize) -> Vec<Vec<(Bytes, f64)>> {
+    let mut hopeless = vec![Vec::new(); requests];
+    for trial in trials.iter().flatten() {
+        hopeless[trial.request]
+            .extend(trial.time_ms.map(|time_ms| (trial.convolver.workspace(), HOPELESS * time_ms)));
+    }
+    hopeless
+}
+
+/// The trials of a series that need another look, if they are not hopeless and long.
+fn doubtful<'t>(
+    series: &'t mut [Trial],
+    requests: &[Request],
+    hopeless: &[Vec<(Bytes, f64)>],
+    at_least: Duration,
+) -> Vec<&'t mut Trial> {
+    let disturbed = Trial::disturbed(series);
+    let is_doubtful = |(place, trial): (usize, &Trial)| {
+        let Some(time_ms) = trial.time_ms else { return false };
+        let beats = |&(workspace, limit_ms): &(Bytes, f64)| {
+            workspace <= trial.convolver.workspace() && limit_ms < time_ms
+        };
+        // What is asked for whole stands for the sizes around it.
+        let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);
+        let is_hopeless = || hopeless[trial.request].iter().any(beats);
+        trial.is_short(at_least) || disturbed.contains(&place) || stands_alone && !is_hopeless()
+    };
+    let doubtful: Vec<bool> = series.iter().enumerate().map(is_doubtful).collect();
+    std::iter::zip(series, doubtful).filter_map(|(trial, doubtful)| doubtful.then_some(trial)).collect()
+}
+
+/// Filler work: launched quickly, and takes the GPU a while.
+#[derive(Debug)]
+struct Ballast {
+    arena: Arena,
+    /// Milliseconds that filling it takes.
+    filling_ms: f64,
+}
+
+impl Ballast {
+    /// Some memory, of which nobody knows yet how long it takes to fill.
+    fn new(cuda: &Cuda) -> Result<Self, CudaError> {
+        Ok(Self { arena: Arena::unset(cuda.stream(), BALLAST_LEN)?, filling_ms: f64::INFINITY })
+    }
+
+    /// Finds out how long it takes.
+    fn calibrate(&mut self, [start, end]: [&Event; 2]) -> Result<(), CudaError> {
+        const FILLS: u8 = 8;
+        start.record()?;
+        (0..FILLS).try_for_each(|_| self.arena.set(self.arena.all(), 0))?;
+        end.record()?;
+        self.filling_ms = start.elapsed_ms(end)?.max(1e-3) / f64::from(FILLS);
+        Ok(())
+    }
+
+    /// Launches work of about so many milliseconds.
+    fn load(&mut self, milliseconds: f64) -> Result<(), CudaError> {
+        let fills = (milliseconds / self.filling_ms).ceil() as usize;
+        (0..fills).try_for_each(|_| self.arena.set(self.arena.all(), 0))
+    }
+}

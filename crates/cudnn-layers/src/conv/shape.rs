@@ -1,0 +1,32 @@
+//! Between the planner's kernels and this crate's geometries.
+
+use super::ConvOp;
+use planner::{ConvShape, Dtype, KernelId, Layout, Math};
+use tensor::{ConvGeometry, Format};
+
+/// The convolution of `micro_batch` samples of a planner's shape.
+pub fn geometry(shape: &ConvShape, micro_batch: u32) -> ConvGeometry {
+    let &ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups } = shape;
+    let [n, c, h, w, k, r, s, groups] = [micro_batch, c, h, w, k, r, s, groups].map(|extent| extent as usize);
+    let [pad, stride, dilation] = [pad, stride, dilation].map(|pair| pair.map(|extent| extent as usize));
+    ConvGeometry { n, c, h, w, k, r, s, pad, stride, dilation, groups }
+}
+
+/// What identifies the kernel of `op` on this geometry, with operands of this format, whatever its mini-batch.
+///
+/// # Panics
+/// If an extent exceeds 32 bits, or the operands are bytes.
+pub fn kernel_id(op: ConvOp, g: &ConvGeometry, format: Format) -> KernelId {
+    let extent = |value: usize| u32::try_from(value).expect("extents of images and filters fit in 32 bits");
+    let [c, h, w, k, r, s, groups] = [g.c, g.h, g.w, g.k, g.r, g.s, g.groups].map(extent);
+    let [pad, stride, dilation] = [g.pad, g.stride, g.dilation].map(|pair| pair.map(extent));
+    let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups };
+    let dtype = match format.dtype {
+        tensor::ElementType::F32 => Dtype::F32,
+        tensor::ElementType::U8 => panic!("no convolution computes with bytes"),
+    };
+    let layout = match format.layout {
+        tensor::AxisOrder::Nchw => Layout::Nchw,
+    };
+    KernelId { op, shape, dtype, math: Math::Fp32, layout }
+}

@@ -1,0 +1,76 @@
+//! The host's processor as a device: a pool of threads, SIMD, matrix products.
+
+pub mod block_gemm;
+mod denormals;
+pub mod gather_gemm;
+pub mod gemm;
+pub mod parallel;
+mod processor;
+pub mod simd;
+
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use std::{fmt, sync::Arc};
+use thiserror::Error;
+
+pub use parallel::SharedMut;
+pub use processor::{instruction_set, processor_name};
+
+/// A pool of threads. Cheap to clone; clones share the pool.
+///
+/// Results never depend on the number of threads: work is cut by index, and every output value is computed by one
+/// task in a fixed order. All of it is done on the pool's threads, where denormals count as zeros (on x86-64).
+#[derive(Clone)]
+pub struct Cpu {
+    pool: Arc<ThreadPool>,
+}
+
+impl Cpu {
+    /// A pool of `threads` threads (at least one), or, for `None`, of as many as the operating system offers this process.
+    ///
+    /// # Errors
+    /// The operating system refuses to start a thread.
+    pub fn try_new(threads: Option<usize>) -> Result<Self, ThreadError> {
+        let threads = threads.unwrap_or_else(Self::available_threads).max(1);
+        let builder = ThreadPoolBuilder::new().num_threads(threads);
+        let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
+        let refused = |error: ThreadPoolBuildError| ThreadError { threads, reason: error.to_string() };
+        Ok(Self { pool: Arc::new(pool.map_err(refused)?) })
+    }
+
+    /// As [`Cpu::try_new`], for where a handful of threads can be relied upon: tests and benchmarks.
+    ///
+    /// # Panics
+    /// If the operating system refuses to start a thread.
+    pub fn new(threads: usize) -> Self {
+        Self::try_new(Some(threads)).expect("the operating system starts a handful of threads")
+    }
+
+    /// As many threads as the operating system offers this process.
+    pub fn available_threads() -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    /// Runs `body` on a thread of the pool. Parallel loops started inside it need not wake the pool again.
+    pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(body)
+    }
+}
+
+/// Threads that the operating system refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{threads} threads cannot be started: {reason}")]
+pub struct ThreadError {
+    threads: usize,
+    reason: String,
+}
+
+impl fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cpu({} threads)", self.threads())
+    }
+}

@@ -1,0 +1,141 @@
+//! What algorithms over sixteen lanes are written in.
+
+/// The number of lanes.
+pub const LANES: usize = 16;
+
+/// Arithmetic on sixteen `f32` at once. The value itself is a witness that the instruction set is there.
+pub trait Lanes: Copy + Send + Sync + 'static {
+    /// Sixteen `f32`.
+    type V: Copy + Send + Sync;
+
+    /// All lanes equal to `value`.
+    fn splat(self, value: f32) -> Self::V;
+    /// Lanes from an array.
+    fn load(self, from: &[f32; LANES]) -> Self::V;
+    /// Lanes as an array.
+    fn to_array(self, v: Self::V) -> [f32; LANES];
+    /// Lanes into an array.
+    #[inline(always)]
+    fn store(self, to: &mut [f32; LANES], v: Self::V) {
+        *to = self.to_array(v);
+    }
+    /// `a + b`.
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b`.
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b`.
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, rounded once where the processor can.
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `c - a * b`, rounded once where the processor can.
+    fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger of each pair.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `value` in the lanes where `gate` is above 0, zero in the others (also where `gate` is NaN).
+    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V;
+
+    /// Lanes from sixteen consecutive elements of any alignment.
+    ///
+    /// # Safety
+    /// `from` must be valid for reading sixteen elements.
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
+        // SAFETY: the caller promises sixteen readable elements; an array of f32 has the alignment of f32.
+        self.load(unsafe { &*from.cast::<[f32; LANES]>() })
+    }
+
+    /// Stores to sixteen consecutive elements of any alignment.
+    ///
+    /// # Safety
+    /// `to` must be valid for writing sixteen elements.
+    #[inline(always)]
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements; an array of f32 has the alignment of f32.
+        self.store(unsafe { &mut *to.cast::<[f32; LANES]>() }, v);
+    }
+
+    /// Stores to a cache line past the caches, for results too large to be read again soon: the line is not fetched first.
+    /// Other threads may read it after [`Lanes::finish_streams`].
+    ///
+    /// # Safety
+    /// `to` must be aligned to 64 bytes and valid for writing sixteen elements.
+    #[inline(always)]
+    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements.
+        unsafe { self.store_ptr(to, v) };
+    }
+
+    /// Orders this thread's streamed stores before all that follow.
+    #[inline(always)]
+    fn finish_streams(self) {}
+
+    /// The first `count` lanes (at most sixteen) from consecutive elements of any alignment, the others zero.
+    ///
+    /// # Safety
+    /// `from` must be valid for reading `count` elements.
+    #[inline(always)]
+    unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
+        let mut lanes = [0.0; LANES];
+        // SAFETY: the caller promises `count` readable elements; the array holds sixteen and `count` is cut to that.
+        unsafe { std::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), count.min(LANES)) };
+        self.load(&lanes)
+    }
+
+    /// Stores the first `count` lanes (at most sixteen) to consecutive elements of any alignment.
+    ///
+    /// # Safety
+    /// `to` must be valid for writing `count` elements.
+    #[inline(always)]
+    unsafe fn store_partial(self, to: *mut f32, v: Self::V, count: usize) {
+        let lanes = self.to_array(v);
+        // SAFETY: the caller promises `count` writable elements; the array holds sixteen and `count` is cut to that.
+        unsafe { std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, count.min(LANES)) };
+    }
+
+    /// Prefetches the cache line at `from`, which need not be a valid address, where the processor can.
+    #[inline(always)]
+    fn prefetch(self, from: *const f32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE belongs to x86-64, and a prefetch of any address has no effect but on the cache.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = from;
+    }
+
+    /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
+
+    /// The elements with even and with odd numbers of the 32 that `a` and then `b` hold.
+    #[inline(always)]
+    fn deal(self, a: Self::V, b: Self::V) -> [Self::V; 2] {
+        let (a, b) = (self.to_array(a), self.to_array(b));
+        let both = |lane: usize| if lane < LANES { a[lane] } else { b[lane - LANES] };
+        [0, 1].map(|odd| self.load(&std::array::from_fn(|lane| both(2 * lane + odd))))
+    }
+
+    /// One step of a search for the largest element and its label: `candidate` in the lanes where its element is larger
+    /// than that of `best` or NaN, `best` in the others. Elements come first, labels second.
+    #[inline(always)]
+    fn larger(self, best: [Self::V; 2], candidate: [Self::V; 2]) -> [Self::V; 2] {
+        let (best, candidate) = (best.map(|v| self.to_array(v)), candidate.map(|v| self.to_array(v)));
+        let wins = |lane: usize| candidate[0][lane] > best[0][lane] || candidate[0][lane].is_nan();
+        let pick = |of: usize, lane: usize| if wins(lane) { candidate[of][lane] } else { best[of][lane] };
+        [0, 1].map(|of| self.load(&std::array::from_fn(|lane| pick(of, lane))))
+    }
+
+    /// All lanes zero.
+    #[inline(always)]
+    fn zero(self) -> Self::V {
+        self.splat(0.0)
+    }
+}
+
+/// A computation generic over the lanes it runs on.
+pub trait WithLanes {
+    /// Its result.
+    type Output;
+    /// The computation; mark it `#[inline(always)]`, and everything hot that it calls.
+    fn call<L: Lanes>(self, lanes: L) -> Self::Output;
+}

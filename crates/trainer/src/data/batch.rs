@@ -1,0 +1,138 @@
+//! Mini-batches put together from samples, and the memory that this is done in.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use tensor::{Device, HostBuffer, MemoryError, ViewMut};
+
+use super::order::Order;
+use super::{DataError, Dataset, Draw, LoaderOptions, Sample, Transform, TransformScratch};
+
+/// What mini-batches are made from; shared with the background thread.
+pub(super) struct BatchSource {
+    pub(super) dataset: Arc<dyn Dataset>,
+    pub(super) transform: Transform,
+    pub(super) options: LoaderOptions,
+}
+
+/// A position, and the memory reused from one mini-batch to the next.
+pub(super) struct Cursor {
+    pub(super) position: u64,
+    order: Order,
+    indices: Vec<usize>,
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    sample: Sample,
+    transform: TransformScratch,
+}
+
+/// Memory for one mini-batch, which a GPU can copy by itself.
+pub(super) struct Buffer {
+    data: HostBuffer,
+    labels: HostBuffer,
+}
+
+impl Buffer {
+    pub(super) fn new(source: &BatchSource, device: Option<&Device>) -> Result<Self, DataError> {
+        let new = |len: usize| -> Result<HostBuffer, DataError> {
+            let bytes = len * size_of::<f32>();
+            Ok(match device {
+                Some(device) => HostBuffer::new(device, bytes)?,
+                None => HostBuffer::Plain(tensor::Arena::new(bytes)?),
+            })
+        };
+        Ok(Self { data: new(source.data_len())?, labels: new(source.options.mini_batch)? })
+    }
+
+    /// Copies it to a device; a GPU's copies are launched, not waited for.
+    pub(super) fn copy_to(
+        &mut self,
+        data: ViewMut<'_>,
+        labels: Option<ViewMut<'_>>,
+    ) -> Result<(), DataError> {
+        let copied = self
+            .data
+            .copy_to(data)
+            .and_then(|()| labels.map_or(Ok(()), |labels| self.labels.copy_to(labels)));
+        Ok(copied.map_err(MemoryError::from)?)
+    }
+}
+
+impl BatchSource {
+    pub(super) fn cursor(&self, position: u64) -> Cursor {
+        let LoaderOptions { seed, shuffle, .. } = self.options;
+        let order = Order::new(self.dataset.len(), seed, shuffle);
+        Cursor { position, order, indices: Vec::new(), scratch: Scratch::default() }
+    }
+
+    /// Whether filling a mini-batch is spread over threads.
+    pub(super) fn is_parallel(&self) -> bool {
+        self.dataset.is_decoded()
+    }
+
+    pub(super) fn data_len(&self) -> usize {
+        self.options.mini_batch * self.sample_len()
+    }
+
+    fn sample_len(&self) -> usize {
+        self.transform.out_shape().iter().product()
+    }
+
+    /// As [`BatchSource::fill`], once a GPU has copied what was there before.
+    pub(super) fn fill_buffer(&self, cursor: &mut Cursor, buffer: &mut Buffer) -> Result<(), DataError> {
+        let data = buffer.data.elements(self.data_len()).map_err(MemoryError::from)?;
+        let labels = buffer.labels.elements(self.options.mini_batch).map_err(MemoryError::from)?;
+        self.fill(cursor, data, labels)
+    }
+
+    /// Fills a mini-batch and moves the cursor behind it. Of several bad samples the first one is reported.
+    pub(super) fn fill(
+        &self,
+        cursor: &mut Cursor,
+        data: &mut [f32],
+        labels: &mut [f32],
+    ) -> Result<(), DataError> {
+        let Cursor { position, order, indices, scratch } = cursor;
+        let end = *position + labels.len() as u64;
+        indices.clear();
+        indices.extend((*position..end).map(|position| order.index(position)));
+        let fill = |scratch: &mut Scratch, (n, ((out, label), &index)): (usize, Slot<'_>)| {
+            self.fill_sample(*position + n as u64, index, scratch, out, label).err()
+        };
+        let error = if self.is_parallel() {
+            let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices);
+            slots.enumerate().map_init(Scratch::default, fill).find_map_first(|error| error)
+        } else {
+            let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
+            slots.find_map(|slot| fill(scratch, slot))
+        };
+        if error.is_none() {
+            *position = end;
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    fn fill_sample(
+        &self,
+        position: u64,
+        index: usize,
+        scratch: &mut Scratch,
+        out: &mut [f32],
+        label: &mut f32,
+    ) -> Result<(), DataError> {
+        let Scratch { sample, transform } = scratch;
+        self.dataset.read_into(index, sample)?;
+        let draw = Draw { seed: self.options.seed, position };
+        self.transform
+            .apply(sample, draw, transform, out)
+            .map_err(|misfit| DataError::Sample { place: self.dataset.place(index), misfit })?;
+        *label = sample.label as f32;
+        Ok(())
+    }
+}
+
+/// Where a sample and its label go, and its index.
+type Slot<'a> = ((&'a mut [f32], &'a mut f32), &'a usize);
