@@ -324,7 +324,7 @@ fn a_run_keeps_its_budget_of_memory() {
     let free = folder.json(&format!("{test} --device-memory 8GiB"));
     let tight = folder.json(&format!("{test} --verify --device-memory {}", arena(&free)));
     assert!(arena(&tight) <= arena(&free) && tight["loss"] == free["loss"]);
-    refused(&folder, &format!("{train} --device-memory 4096"), &["--device-memory 4096", "smallest budget"]);
+    refused(&folder, &format!("{train} --device-memory 4096"), &["--device-memory 4 KiB", "smallest budget"]);
 }
 
 /// What a table of a GPU predicts is planned as on that GPU: the file's mini-batch, the paper's limit, and no word of a CPU.
