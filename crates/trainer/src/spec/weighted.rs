@@ -17,7 +17,7 @@ params! {
         dilation: HeightWidth { extent(params, "dilation", 1)?.unwrap_or(HeightWidth::square(1)) };
             "Distance between filter taps, at least 1"
         group: usize = 1, group > 0 => "at least 1",
-            num_output % group == 0 => &format!("a divisor of num_output, {num_output}");
+            num_output.is_multiple_of(group) => &format!("a divisor of num_output, {num_output}");
             "Groups; divides `num_output`"
         bias_term: bool = true; "Is there a bias per output channel?"
         weight_filler: Filler = Filler::constant(0.0); "Initial filter"
