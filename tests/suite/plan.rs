@@ -312,11 +312,11 @@ fn a_run_keeps_its_budget_of_memory() {
     }
     // A training and a test do so, too; with its own plan, a training that resumes keeps it.
     let train = "train --solver solver.prototxt --snapshot-prefix small --threads 2 --database db";
-    let arena = |report: &Value| report["memory"]["arena_bytes"].as_u64().unwrap();
+    let arena = |report: &Value| report["memory"]["arena"].as_u64().unwrap();
     let free = folder.json(&format!("{train} --max-iter 2 --device-memory 8GiB"));
     let budget = arena(&free) - 4096;
     let tight = folder.json(&format!("{train} --max-iter 2 --device-memory {budget}"));
-    assert!(arena(&tight) <= budget && tight["budget"]["budget_bytes"] == budget, "{}", tight["memory"]);
+    assert!(arena(&tight) <= budget && tight["budget"]["budget"] == budget, "{}", tight["memory"]);
     let resume = "--snapshot small_iter_2.solverstate.safetensors --max-iter 3";
     let resumed = folder.json(&format!("{train} {resume} --device-memory {budget}"));
     assert!(resumed["notes"].to_string().contains("the snapshot's plan is used"), "{}", resumed["notes"]);
