@@ -16,7 +16,7 @@ use trainer::{
     Net, NetRun, PlanOrigin,
     host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
-    net::Layout,
+    net::RunLayout,
     planning::PlanRecord,
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
@@ -102,7 +102,7 @@ impl Session {
     ) -> Result<Self, Error> {
         let (device_memory, verifies) = (planning.device_memory, planning.verify);
         if origin.recorded.is_none() {
-            let layout = Layout::new(&nets.iter().collect::<Vec<_>>(), updates);
+            let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
             check_memory(&origin.device, [layout.report.arena, layout.report.host], at_start)?;
         }
         Ok(Self { at_start, options, device_memory, verifies, updates, origin, nets })

@@ -13,7 +13,7 @@ use microbatch::{
     trainer::{
         Net, NetRun,
         layers::{BuildOptions, SyntheticData},
-        net::Layout,
+        net::RunLayout,
         planning::{Planning, header},
         prototxt,
         spec::{NetSpec, Phase},
@@ -238,7 +238,7 @@ pub(crate) fn build_options(device: &Device, random: &mut Random) -> BuildOption
 pub(crate) fn is_small(net: &Net, kernels: &[Kernel]) -> bool {
     let flops =
         kernels.iter().map(|kernel| geometry(&kernel.id.shape, kernel.mini_batch).flops()).sum::<f64>();
-    Layout::new(&[net], true).bytes() <= MOST_ELEMENTS
+    RunLayout::new(&[net], true).bytes() <= MOST_ELEMENTS
         && flops <= MOST_FLOPS
         && kernels.iter().all(|kernel| kernel.mini_batch <= 64)
 }

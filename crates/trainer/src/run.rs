@@ -8,7 +8,7 @@ mod tests;
 use crate::{
     error::NetError,
     fill::fill,
-    net::{Layout, Net},
+    net::{Net, RunLayout},
 };
 use cudnn_layers::sgd::{self, ParamUpdate, StepState};
 use memory::{Action, MemoryReport, Place};
@@ -17,7 +17,7 @@ use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
     Accumulate, Arena, Device, Element, Format, Setting, Span,
-    cuda::{Cuda, CudaError, Graph},
+    cuda::{Cuda, CudaError, CudaGraph},
 };
 
 /// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
@@ -25,7 +25,7 @@ use tensor::{
 pub struct NetRun {
     nets: Vec<Net>,
     plans: Vec<Plan>,
-    layout: Layout,
+    layout: RunLayout,
 }
 
 impl NetRun {
@@ -37,7 +37,7 @@ impl NetRun {
         for (net, plan) in nets.iter_mut().zip(&plans) {
             net.install(plan)?;
         }
-        let layout = Layout::new(&nets.iter().collect::<Vec<_>>(), updates);
+        let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
         Ok(Self { nets, plans, layout })
     }
 
@@ -58,7 +58,7 @@ impl NetRun {
 
     /// The same in another layout.
     #[cfg(test)]
-    pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], Layout) -> Layout) -> Self {
+    pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Self {
         Self { layout: layout(&self.nets, self.layout), nets: self.nets, plans: self.plans }
     }
 
@@ -132,11 +132,11 @@ pub struct Update {
 pub struct Execution {
     /// Recorded work: of which net, adding to gradients or not, with an update or not. `None` for what has run once, so that
     /// all that it loads is there. First of all fields, as it ends before the memory that it works on.
-    recordings: HashMap<(usize, Accumulate, bool), Option<Graph>>,
+    recordings: HashMap<(usize, Accumulate, bool), Option<CudaGraph>>,
     device: Device,
     nets: Vec<Net>,
     plans: Vec<Plan>,
-    layout: Layout,
+    layout: RunLayout,
     number: Setting<u64>,
     rate: Setting<f32>,
     /// A [`StepState`] in the device's memory.
@@ -180,7 +180,7 @@ impl Execution {
     }
 
     /// Where everything lies.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &RunLayout {
         &self.layout
     }
 

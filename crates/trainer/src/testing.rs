@@ -3,7 +3,7 @@
 use crate::{
     error::NetError,
     layers::BuildOptions,
-    net::{Layout, Net, NetLayout},
+    net::{Net, NetLayout, RunLayout},
     run::{MiniBatch, NetRun},
     spec::{NetSpec, NetState},
 };
@@ -171,7 +171,11 @@ impl Running {
     }
 
     /// `net` where `choose` puts it.
-    pub(crate) fn in_layout(net: Net, plan: Plan, choose: impl FnOnce(&[Net], Layout) -> Layout) -> Self {
+    pub(crate) fn in_layout(
+        net: Net,
+        plan: Plan,
+        choose: impl FnOnce(&[Net], RunLayout) -> RunLayout,
+    ) -> Self {
         let run = NetRun::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
         let mut running = run.start(1).unwrap();
         let all = running.arena_mut().all();

@@ -5,14 +5,14 @@ use cudarc::driver::{result, sys};
 
 /// Recorded work on one device. It is replayed on the very memory that it was recorded with.
 #[derive(Debug)]
-pub struct Graph {
+pub struct CudaGraph {
     executable: sys::CUgraphExec,
     graph: sys::CUgraph,
     stream: Stream,
 }
 
 // SAFETY: a graph belongs to no thread; only its owner launches it.
-unsafe impl Send for Graph {}
+unsafe impl Send for CudaGraph {}
 
 impl Cuda {
     /// Records all that `work` asks of the device, which does none of it. `work` must not wait for the device, nor ask for
@@ -20,7 +20,7 @@ impl Cuda {
     ///
     /// # Errors
     /// What `work` returns, or work that cannot be recorded.
-    pub fn record<E: From<CudaError>>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<Graph, E> {
+    pub fn record<E: From<CudaError>>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> {
         let stream = self.stream();
         stream.bind()?;
         let failed = || CudaError::driver("recording work for the GPU");
@@ -33,7 +33,7 @@ impl Cuda {
         // SAFETY: as above; the recording began right there.
         let graph = unsafe { result::stream::end_capture(stream.raw()) }.map_err(failed());
         asked?;
-        let mut graph = Graph { executable: std::ptr::null_mut(), graph: graph?, stream: stream.clone() };
+        let mut graph = CudaGraph { executable: std::ptr::null_mut(), graph: graph?, stream: stream.clone() };
         // SAFETY: the graph was just recorded; the address of a handle is written to.
         unsafe { sys::cuGraphInstantiateWithFlags(&mut graph.executable, graph.graph, 0) }
             .result()
@@ -42,7 +42,7 @@ impl Cuda {
     }
 }
 
-impl Graph {
+impl CudaGraph {
     /// Asks for all of the recorded work.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Graph {
     }
 }
 
-impl Drop for Graph {
+impl Drop for CudaGraph {
     fn drop(&mut self) {
         if self.stream.bind().and_then(|()| self.stream.synchronize()).is_ok() {
             // SAFETY: both are ours, made in `record` (or never made, and null), and no longer at work.

@@ -20,7 +20,7 @@ mod probe;
 mod stream;
 
 pub use context::Cuda;
-pub use graph::Graph;
+pub use graph::CudaGraph;
 pub use library::Library;
 pub(crate) use memory::DeviceMemory;
 pub use module::{Arg, Grid, Source};

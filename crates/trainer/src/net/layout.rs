@@ -28,14 +28,14 @@ pub struct NetLayout {
 
 /// The whole arena.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct RunLayout {
     /// One layout per net, in the order given.
     pub nets: Vec<NetLayout>,
     /// What it adds up to.
     pub report: MemoryReport,
 }
 
-impl Layout {
+impl RunLayout {
     /// Lays out `nets`, with room for the solver's history if there are `updates`.
     pub fn new(nets: &[&Net], updates: bool) -> Self {
         let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();

@@ -22,9 +22,9 @@ use planner::{Bytes, Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use std::collections::HashMap;
 use tensor::{Device, Mark, Space};
 
-pub use layout::{Layout, NetLayout};
+pub use layout::{NetLayout, RunLayout};
 
-/// A net in one phase, before and after its convolutions are planned. It owns no memory for blobs: see [`Layout`].
+/// A net in one phase, before and after its convolutions are planned. It owns no memory for blobs: see [`RunLayout`].
 pub struct Net {
     name: String,
     phase: Phase,

@@ -3,7 +3,7 @@
 
 use super::{MiniBatch, Update};
 use crate::{
-    net::{Layout, Net, tests::lifetimes::iterate_poisoned},
+    net::{Net, RunLayout, tests::lifetimes::iterate_poisoned},
     testing::{Forced, Running, build_on, own_gpu, plan_options},
 };
 use cudnn_layers::sgd::{Regularization, Rule};
@@ -53,15 +53,15 @@ fn by_hand(net: &Net, outline: &Outline) -> Schedule {
     Schedule::new(outline, actions).unwrap()
 }
 
-fn moved(nets: &[Net], _: Layout) -> Layout {
+fn moved(nets: &[Net], _: RunLayout) -> RunLayout {
     let outline = nets[0].outline(true);
     let schedule = by_hand(&nets[0], &outline);
     let layout = ArenaLayout::new(&[outline], vec![schedule]);
     assert!(layout.report.nets[0].slab.0 > 0);
-    Layout::of(&[&nets[0]], layout)
+    RunLayout::of(&[&nets[0]], layout)
 }
 
-fn running(device: &Device, choose: impl FnOnce(&[Net], Layout) -> Layout) -> Running {
+fn running(device: &Device, choose: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Running {
     let mut net = build_on(device, NET).unwrap();
     let plan = Forced::IMPLICIT_GEMM
         .install(&mut net, &plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws));

@@ -2,7 +2,7 @@
 
 use super::{DATA, conv, head, ip, layer};
 use crate::{
-    net::Layout,
+    net::RunLayout,
     testing::{Running, build},
 };
 
@@ -124,6 +124,6 @@ fn an_absorbed_relu_does_not_keep_its_top() {
         let relu = relu.replace(" }", &format!(" relu_param {{ negative_slope: {slope} }} }}"));
         format!("{DATA}{}{}{relu}{sum}{}", conv("conv", "data"), norm(AFFINE), head("sum"))
     };
-    let bytes = |text: &str| Layout::new(&[&build(text).unwrap()], false).report.nets[0].lower_bound;
+    let bytes = |text: &str| RunLayout::new(&[&build(text).unwrap()], false).report.nets[0].lower_bound;
     assert!(bytes(&text("0")) < bytes(&text("0.5")));
 }

@@ -5,7 +5,7 @@ use super::lifetimes::everything;
 use crate::{
     digest::fnv1a,
     layers::{BuildOptions, SyntheticData},
-    net::{Layout, Net},
+    net::{Net, RunLayout},
     spec::{NetSpec, Phase},
     testing::{build_on, root},
 };
@@ -43,7 +43,7 @@ fn net(name: &str, phase: Phase) -> Net {
 }
 
 /// Offset and size of data, gradients, saved state and scratch, then of parameters, their gradients and history.
-fn places(net: &Net, layout: &Layout) -> String {
+fn places(net: &Net, layout: &RunLayout) -> String {
     let (graph, layout) = (net.graph(), &layout.nets[0]);
     let values = graph.values.iter().map(|value| value.root);
     let data = values.clone().flat_map(|root| [Buffer::Constant(root), Buffer::Data(root)]);
@@ -64,7 +64,7 @@ fn nets_lie_where_they_always_did() {
     let mut moved = Vec::new();
     for (name, phase, updates, arena, digest) in PLACES {
         let net = net(name, phase);
-        let layout = Layout::new(&[&net], updates);
+        let layout = RunLayout::new(&[&net], updates);
         let found = (layout.bytes(), fnv1a(places(&net, &layout).into_bytes()));
         if found != (arena, digest) {
             moved.push(format!("{name} {phase} {updates}: {} bytes, {:#018x}", found.0, found.1));

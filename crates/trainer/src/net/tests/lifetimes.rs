@@ -3,7 +3,7 @@
 
 use super::{DATA, conv, head, layer};
 use crate::{
-    net::{Layout, Net, NetLayout},
+    net::{Net, NetLayout, RunLayout},
     run::MiniBatch,
     testing::{Forced, Running, build_on, gpu, plan_options, set},
 };
@@ -47,7 +47,7 @@ fn planned(device: &Device, workspace: WorkspacePolicy) -> (Net, Plan) {
 }
 
 /// A layout in which no transient buffer shares memory with another.
-fn unshared(_: &[Net], mut layout: Layout) -> Layout {
+fn unshared(_: &[Net], mut layout: RunLayout) -> RunLayout {
     let places = &mut layout.nets[0].places;
     for ((buffer, residences), offsets) in places.schedule.buffers.iter().zip(&mut places.offsets) {
         for (residence, offset) in residences.iter().zip(offsets).filter(|_| !buffer.outlives()) {
@@ -106,7 +106,7 @@ fn cuda_sharing_memory_changes_nothing() {
 
 fn sharing_memory_changes_nothing_on(device: &Device) {
     for policy in WorkspacePolicy::ALL {
-        let run = |choose: fn(&[Net], Layout) -> Layout| {
+        let run = |choose: fn(&[Net], RunLayout) -> RunLayout| {
             let (net, plan) = planned(device, policy);
             Running::in_layout(net, plan, choose)
         };
@@ -128,7 +128,7 @@ fn sharing_memory_changes_nothing_on(device: &Device) {
 fn buffers_alive_together_never_overlap() {
     for policy in WorkspacePolicy::ALL {
         let (net, _) = planned(&Device::Cpu(Cpu::new(2)), policy);
-        let layout = Layout::new(&[&net], true);
+        let layout = RunLayout::new(&[&net], true);
         let net = &layout.nets[0];
         let placed = residences(net);
         let params = net.params.iter().flat_map(|spans| [Some(spans.data), spans.diff, spans.history]);
@@ -154,7 +154,7 @@ fn a_plan_that_cannot_run_here_takes_the_same_places() {
         let options = plan_options(BatchSizePolicy::PowerOfTwo, workspace_policy);
         let plan = Forced { algorithm: 1, mixed: true, sizes: &[2] }.install(&mut installed, &options);
         reserved.reserve(&plan).unwrap();
-        let (installed, reserved) = (Layout::new(&[&installed], true), Layout::new(&[&reserved], true));
+        let (installed, reserved) = (RunLayout::new(&[&installed], true), RunLayout::new(&[&reserved], true));
         assert!(
             installed.report.nets[0].scratch.0 > 0 || installed.report.segments.0 > 0,
             "{workspace_policy}"

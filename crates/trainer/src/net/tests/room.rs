@@ -2,7 +2,7 @@
 
 use super::{DATA, conv, head, layer};
 use crate::{
-    net::{Layout, Net},
+    net::{Net, RunLayout},
     testing::build,
 };
 use cudnn_layers::conv::{ConvBackend, Convolver};
@@ -75,7 +75,7 @@ fn a_plan_for_a_budget_fits_it_and_more_memory_is_never_slower() {
         {
             let plan = plan_in(&room, &kernels, &table, budget);
             net.install(&plan).unwrap();
-            let arena = Layout::new(&[&net], with_history).report.arena;
+            let arena = RunLayout::new(&[&net], with_history).report.arena;
             assert!(arena <= budget, "{arena} is more than {budget}");
             if budget < enough {
                 assert!(plan.time_ms <= last_ms + 1e-9 || budget.0 == enough.0 - 64);

@@ -1,16 +1,16 @@
 //! Nets of very many layers: the time to lay them out is near-linear in their number.
 
 use super::{DATA, head};
-use crate::{net::Layout, testing::build};
+use crate::{net::RunLayout, testing::build};
 use std::{fmt::Write, time::Instant};
 
 /// Far less than it takes where every layer looks at every other one.
 const SECONDS: u64 = 5;
 
-fn lay_out(text: &str) -> Layout {
+fn lay_out(text: &str) -> RunLayout {
     let start = Instant::now();
     let net = build(text).unwrap();
-    let layout = Layout::new(&[&net], true);
+    let layout = RunLayout::new(&[&net], true);
     let taken = start.elapsed();
     assert!(taken.as_secs() < SECONDS, "{taken:?}");
     layout
