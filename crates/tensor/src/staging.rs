@@ -24,7 +24,7 @@ impl HostBuffer {
     pub fn new(device: &Device, len: usize) -> Result<Self, MemoryError> {
         Ok(match device {
             Device::Cpu(_) => Self::Plain(Arena::new(len)?),
-            Device::Cuda(cuda) => Self::Pinned(Pinned::new(cuda, len)?),
+            Device::Cuda(cuda) => Self::Pinned(Pinned::new(cuda.stream(), len)?),
         })
     }
 
@@ -92,7 +92,7 @@ impl Staging {
         self.turn ^= 1;
         let buffer = &mut self.buffers[self.turn];
         if buffer.as_ref().is_none_or(|buffer| buffer.len() != to.byte_len()) {
-            *buffer = Some(Pinned::new(cuda, to.byte_len())?);
+            *buffer = Some(Pinned::new(cuda.stream(), to.byte_len())?);
         }
         let buffer = buffer.as_mut().expect("made above");
         assert_eq!(to.format().dtype, T::DTYPE, "elements are filled in as what they are");

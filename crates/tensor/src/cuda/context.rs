@@ -162,7 +162,7 @@ impl Cuda {
         let mut buffers = lock(&self.shared.buffers);
         match buffers.iter().position(|buffer| buffer.len() >= len) {
             Some(place) => Ok(buffers.swap_remove(place)),
-            None => Pinned::new(self, len),
+            None => Pinned::new(&self.stream, len),
         }
     }
 

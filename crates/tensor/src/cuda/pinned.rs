@@ -1,6 +1,6 @@
 //! Page-locked host memory, which the device copies from and to by itself while the host goes on.
 
-use super::{Cuda, CudaError, Event, Stream};
+use super::{CudaError, Event, Stream};
 use crate::{Element, View, ViewMut};
 use cudarc::driver::result;
 use std::ffi::c_void;
@@ -17,20 +17,20 @@ pub struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// `len` bytes, all 0.
+    /// `len` bytes, all 0, for copies in `stream`.
     ///
     /// # Errors
     /// The system does not lock that much memory.
-    pub fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
-        cuda.bind()?;
-        let copied = cuda.event()?;
+    pub fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
+        stream.bind()?;
+        let copied = stream.event()?;
         // SAFETY: the context is bound.
         let memory = unsafe { result::malloc_host(len.max(1), 0) }
             .map_err(CudaError::driver(format!("locking {len} bytes of host memory")))?
             .cast::<u8>();
         // SAFETY: the memory has `len` bytes.
         unsafe { memory.write_bytes(0, len) };
-        Ok(Self { memory, len, copied, stream: cuda.stream().clone() })
+        Ok(Self { memory, len, copied, stream: stream.clone() })
     }
 
     /// The number of bytes.
@@ -55,7 +55,7 @@ impl Pinned {
         Ok(bytemuck::cast_slice_mut(bytes))
     }
 
-    /// Launches a copy of the first bytes to `to`, behind all other work of the device.
+    /// Launches a copy of the first bytes to `to`, behind all work that was launched in its stream before.
     ///
     /// # Errors
     /// The device is lost.
@@ -63,12 +63,12 @@ impl Pinned {
     /// # Panics
     /// If `to` is longer.
     pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
-        // SAFETY: the device's work is done in order; the host touches the memory only after `copied`.
+        // SAFETY: a stream's work is done in order; the host touches the memory only after `copied`.
         unsafe { self.upload_in(&self.stream, 0, to)? };
         self.copied.record()
     }
 
-    /// Launches a copy of `from` to the first bytes, behind all other work of the device.
+    /// Launches a copy of `from` to the first bytes, behind all work that was launched in its stream before.
     ///
     /// # Errors
     /// The device is lost.
@@ -167,7 +167,7 @@ mod tests {
         let mut cursor = Cursor::default();
         let [kept, gone] = [(); 2].map(|()| cursor.take(Format::U8, LEN));
         let mut arena = Arena::unset(cuda.stream(), cursor.end()).unwrap();
-        let mut slab = Pinned::new(&cuda, 2 * LEN).unwrap();
+        let mut slab = Pinned::new(cuda.stream(), 2 * LEN).unwrap();
         let [computed, copied] = [cuda.event().unwrap(), copies.event().unwrap()];
         let work = |arena: &mut Arena, slab: &Pinned| -> Result<(), CudaError> {
             let ([from], [to]) = arena.lease([kept], [gone]).unwrap();

@@ -6,7 +6,30 @@ use rayon::prelude::*;
 use tensor::{Device, HostBuffer, MemoryError, ViewMut};
 
 use super::order::Order;
-use super::{DataError, Dataset, Draw, LoaderOptions, Sample, Transform, TransformScratch};
+use super::{DataError, Dataset, Draw, Phase, Sample, Transform, TransformScratch};
+
+/// How samples are put into mini-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoaderOptions {
+    /// Samples per mini-batch.
+    pub mini_batch: usize,
+    /// Selects random or centred crops.
+    pub phase: Phase,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// A new random order in every epoch, instead of the order of the data set (Caffe's `Data` layer).
+    pub shuffle: bool,
+    /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is needed. One is enough to overlap
+    /// loading with computing, for the net takes a copy; more only even out files of very different sizes.
+    pub prefetch: usize,
+}
+
+impl LoaderOptions {
+    /// In the order of the data set, seed 0, one mini-batch ahead.
+    pub fn new(mini_batch: usize, phase: Phase) -> Self {
+        Self { mini_batch, phase, seed: 0, shuffle: false, prefetch: 1 }
+    }
+}
 
 /// What mini-batches are made from; shared with the background thread.
 pub(super) struct BatchSource {

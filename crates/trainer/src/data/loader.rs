@@ -5,32 +5,9 @@ use std::sync::Arc;
 use tensor::arena::zeroed;
 use tensor::{Cpu, Device, ViewMut, geometry::elements};
 
-use super::batch::{BatchSource, Buffer, Cursor};
+use super::batch::{BatchSource, Buffer, Cursor, LoaderOptions};
 use super::prefetch::Worker;
-use super::{DataError, DataSummary, Dataset, Phase, Transform, TransformOptions};
-
-/// How samples are put into mini-batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoaderOptions {
-    /// Samples per mini-batch.
-    pub mini_batch: usize,
-    /// Selects random or centred crops.
-    pub phase: Phase,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// A new random order in every epoch, instead of the order of the data set (Caffe's `Data` layer).
-    pub shuffle: bool,
-    /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is needed. One is enough to overlap
-    /// loading with computing, for the net takes a copy; more only even out files of very different sizes.
-    pub prefetch: usize,
-}
-
-impl LoaderOptions {
-    /// In the order of the data set, seed 0, one mini-batch ahead.
-    pub fn new(mini_batch: usize, phase: Phase) -> Self {
-        Self { mini_batch, phase, seed: 0, shuffle: false, prefetch: 1 }
-    }
-}
+use super::{DataError, DataSummary, Dataset, Transform, TransformOptions};
 
 /// An endless stream of mini-batches over a data set.
 ///

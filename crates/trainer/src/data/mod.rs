@@ -32,11 +32,12 @@ mod unpack;
 pub use crate::spec::Phase;
 use tensor::MemoryError;
 
+pub use batch::LoaderOptions;
 pub use cifar::Cifar10;
 pub use error::{DataError, Misfit};
 pub use idx::Idx;
 pub use image_data::{ImageData, ImageOptions};
-pub use loader::{Loader, LoaderOptions};
+pub use loader::Loader;
 pub use mean_file::MeanImage;
 pub use open::{open_source, source_shape};
 pub use synthetic::Synthetic;

@@ -111,7 +111,7 @@ impl Copies {
     fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
         let streams = [cuda.new_stream()?, cuda.new_stream()?];
         let joined = [streams[0].event()?, streams[1].event()?];
-        let (forked, memory) = (cuda.event()?, Pinned::new(cuda, len)?);
+        let (forked, memory) = (cuda.event()?, Pinned::new(cuda.stream(), len)?);
         Ok(Self { cuda: cuda.clone(), streams, ends: HashMap::new(), forked, joined, memory })
     }
 
