@@ -1,19 +1,22 @@
 //! What the user typed, checked.
 
+mod environment;
 mod examples;
 mod measuring;
 mod planning;
 mod values;
 
+pub use environment::Environment;
 pub use measuring::MeasuringArgs;
-pub use planning::{Environment, PlanningArgs, default_limit};
+pub use planning::{PlanningArgs, default_limit};
+pub use values::ImageShape;
 
 use crate::{
     Error, device,
-    shapes::{Convolution, parse_shape},
+    shapes::{ShapeSpec, parse_shape},
 };
 use clap::{Args, Parser, Subcommand};
-use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
+use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
@@ -48,6 +51,16 @@ pub enum Command {
     Profile(ProfileArgs),
     /// List the devices that nets can run on
     Devices(DevicesArgs),
+    /// Print completions of the command line for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man {
+        /// Of this subcommand
+        command: Option<String>,
+    },
 }
 
 /// How and where a net runs, whatever is done with it.
@@ -71,10 +84,6 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
 }
-
-/// Channels, height and width of an image, if given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ImageShape(pub Option<[usize; 3]>);
 
 /// Which net, in which phase, with how large a mini-batch.
 #[derive(Clone, Debug, Args)]
@@ -203,23 +212,10 @@ const SHAPES: &str = "shapes";
 /// What has an effect on a net only.
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is measured only.
-const OF_MEASURING: [&str; 16] = [
-    "model",
-    "phase",
-    "synthetic",
-    "batch",
-    "csv",
-    "conv",
-    "op",
-    "policy",
-    "at_least_ms",
-    "out",
-    "date",
-    "offline",
-    "benchmark_devices",
-    "device",
-    "threads",
-    "math",
+#[rustfmt::skip]
+const OF_MEASURING: [&str; 13] = [
+    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "out", "date", "offline", "benchmark_devices",
+    "device", "threads", "math",
 ];
 
 /// Convolutions instead of a net.
@@ -232,7 +228,7 @@ pub struct ShapeArgs {
     pub csv: Option<PathBuf>,
     /// A convolution, such as n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2; may be repeated
     #[arg(long, value_name = "SHAPE", value_parser = parse_shape, group = SHAPES, conflicts_with_all = OF_A_NET)]
-    pub conv: Vec<Convolution>,
+    pub conv: Vec<ShapeSpec>,
     /// An operation of --csv and --conv: forward, backwardData or backwardFilter; may be repeated [default: all]
     #[arg(long, value_name = "OP", value_parser = op, requires = SHAPES)]
     pub op: Vec<ConvOp>,
@@ -271,7 +267,7 @@ pub struct ProfileArgs {
           conflicts_with_all = OF_MEASURING)]
     pub merge: Option<Vec<PathBuf>>,
     /// Write all that the database has, one cost table for each device, into this folder
-    #[arg(long, value_name = "FOLDER", help_heading = "Cost tables",
+    #[arg(long, value_name = "FOLDER", help_heading = "Cost tables", conflicts_with = "merge",
           conflicts_with_all = OF_MEASURING)]
     pub export: Option<PathBuf>,
     /// Who measures, and where measurements are kept.
@@ -290,7 +286,7 @@ pub struct DevicesArgs {
     pub json: bool,
 }
 
-/// The seed where nobody gives one: runs are alike unless asked to differ.
+/// The default seed: runs are alike unless they are given different ones.
 pub const DEFAULT_SEED: u64 = 1;
 
 impl RunArgs {
@@ -306,11 +302,6 @@ impl RunArgs {
     pub(crate) fn on_gpu(&self) -> bool {
         device::on_gpu(&self.device, self.threads)
     }
-}
-
-/// A limit as a user would type it back.
-pub(crate) fn exact(limit: Bytes) -> String {
-    limit.exact().replace(' ', "")
 }
 
 /// The file that `--option` must name.

@@ -6,13 +6,13 @@ mod origin;
 mod plan;
 mod profile;
 mod setup;
+mod shell;
 mod test;
 mod time;
 mod train;
 mod verify;
 
 pub use devices::devices;
-pub(crate) use origin::recorded_on_gpu;
 pub use plan::plan;
 pub use profile::profile;
 pub use setup::Notes;
@@ -34,5 +34,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
         Command::Devices(args) => devices(args),
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man { command } => shell::man(command.as_deref()),
     }
 }

@@ -7,8 +7,18 @@ use std::{
     io::{self, Write},
 };
 
-/// Standard output in one of its two forms: everything a command says in text is left out where JSON was asked for, and
-/// the other way round.
+/// The version of the reports in JSON: it rises when a field changes its name or meaning.
+const VERSION: u32 = 1;
+
+/// A report as it is printed.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    report: &'a T,
+}
+
+/// Standard output in one of its two forms: a command says everything in both, and one of them is printed.
 pub struct Console {
     out: Box<dyn Write>,
     json: bool,
@@ -18,11 +28,6 @@ impl Console {
     /// Standard output, as text or as JSON.
     pub fn new(json: bool) -> Self {
         Self { out: Box::new(io::stdout()), json }
-    }
-
-    /// Whether JSON was asked for.
-    pub fn is_json(&self) -> bool {
-        self.json
     }
 
     /// Prints `text` and ends the line.
@@ -42,7 +47,8 @@ impl Console {
     /// As [`Console::text`].
     pub fn object(&mut self, object: &impl Serialize) -> Result<(), Error> {
         if self.json {
-            serde_json::to_writer_pretty(&mut self.out, object).map_err(io::Error::from)?;
+            let report = Versioned { version: VERSION, report: object };
+            serde_json::to_writer_pretty(&mut self.out, &report).map_err(io::Error::from)?;
             writeln!(self.out)?;
         }
         self.out.flush()?;
@@ -55,12 +61,12 @@ impl Console {
     }
 }
 
-/// Prints a line on stderr. If that is closed there is nobody left to tell.
+/// Prints a line on stderr, if that is open.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Has a panic told in one sentence, as everything else that goes wrong; whoever asks for a backtrace gets that.
+/// Has a panic told in one sentence, as any other error, unless RUST_BACKTRACE is set.
 pub(crate) fn tell_panics_in_a_sentence() {
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         std::panic::set_hook(Box::new(|panic| {

@@ -1,6 +1,6 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::{Error, commands::recorded_on_gpu};
+use crate::{Error, tables::recorded_on_gpu};
 use serde::Serialize;
 use std::{fmt, path::Path};
 use tensor::{
@@ -14,7 +14,7 @@ pub(crate) fn recorded(name: &str) -> Option<&Path> {
 }
 
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose products
-/// may round to TF32 if `tf32`. `auto` is the first GPU if there is one that works, unless threads are asked for.
+/// may round to TF32 if `tf32`. `auto` is the first GPU that works, unless threads are given.
 pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Device, Error> {
     let device = match (name, ordinal(name)?) {
         (_, Some(ordinal)) => Device::Cuda(open_gpu(ordinal)?.with_tf32(tf32)),
@@ -32,7 +32,7 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Dev
     }
 }
 
-/// Threads that a machine may be asked for even if it has fewer: results do not depend on their number.
+/// Threads that may be set even on a machine that has fewer: results do not depend on their number.
 const THREADS: usize = 256;
 
 /// Refuses so many threads that they would only wait for each other.

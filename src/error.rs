@@ -1,6 +1,9 @@
 //! Why a command could not do what was asked.
 
-use crate::{shapes::CsvError, stop};
+use crate::{
+    shapes::CsvError,
+    stop::{self, SignalError},
+};
 use planner::{Bytes, PlanError};
 use std::io;
 use thiserror::Error;
@@ -15,7 +18,7 @@ pub enum Error {
     Usage(String),
     /// A net or solver file.
     #[error(transparent)]
-    Spec(#[from] prototxt::Error),
+    Spec(#[from] prototxt::SpecError),
     /// A net, its data or its plan.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -67,7 +70,7 @@ pub enum Error {
     /// The database of measurements.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// A file that was asked for.
+    /// An output file.
     #[error("cannot write {file}: {source}")]
     Write {
         /// The file.
@@ -91,18 +94,6 @@ pub enum Error {
         /// The largest one allowed.
         tolerance: f64,
     },
-    /// More memory than there is.
-    #[error(
-        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
-    )]
-    Memory {
-        /// What sets the limit: the machine, the GPU, or a limit of this process.
-        place: &'static str,
-        /// What the run needs.
-        needed: Bytes,
-        /// What is left.
-        available: Bytes,
-    },
     /// Threads that the system refuses.
     #[error(transparent)]
     Threads(#[from] tensor::ThreadError),
@@ -123,8 +114,8 @@ pub enum Error {
         exit_code: u8,
     },
     /// The system does not let us wait for signals.
-    #[error("cannot wait for signals: {0}")]
-    Signals(#[source] io::Error),
+    #[error(transparent)]
+    Signals(#[from] SignalError),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -141,7 +132,7 @@ impl Error {
         }
     }
 
-    /// Whether it is no error, but what a signal has asked for.
+    /// Whether a signal has stopped the command, which is no error.
     pub fn is_stop(&self) -> bool {
         use NetError::Stopped;
         matches!(
@@ -157,8 +148,7 @@ impl Error {
         matches!(self, Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The same of a training: nobody who starts one may take it for complete because its output is not read. `next` says how
-    /// far it came.
+    /// The same for a training, which is not complete if its output cannot be written: `next` says how far it came.
     pub(crate) fn of_training(self, next: &str) -> Self {
         match self {
             Error::Output(_) => Error::Failed { source: Box::new(self), next: next.to_owned() },

@@ -5,15 +5,16 @@
 //! *micro-batches* brings the fast algorithm back under the limit, and the mathematics of training stays the same. This
 //! crate measures every algorithm, plans the split of every convolution kernel, and trains and times nets with the plan.
 //!
-//! It is a facade: the work is done in four crates, re-exported here, each of which knows only those on its right.
+//! It is a facade: the work is done in five crates, re-exported here, each of which knows only those on its right.
 //!
 //! ```text
 //! microbatch ──► trainer ──► cudnn_layers ──► planner
-//!                                └──────────► tensor
+//!     │                          └──────────► tensor
+//!     └────────► figures ───────────────────► planner
 //! ```
 //!
 //! What is here itself is the command: [`args`] (what the user typed, checked), [`commands`] (what is done),
-//! [`report`] (what is printed, as text or JSON), [`shapes`] (convolutions without a net), [`example`] (the same for one
+//! [`report`] (what is printed of runs; of plans it is in [`figures`]), [`shapes`] (convolutions without a net), [`example`] (the same for one
 //! model of `models/`).
 //!
 //! # Glossary
@@ -37,6 +38,7 @@
 //! | arena | the one allocation that holds everything a net touches, laid out before it is made |
 
 pub use cudnn_layers;
+pub use figures;
 pub use memory;
 pub use planner;
 pub use tensor;
@@ -48,11 +50,11 @@ mod console;
 mod device;
 mod error;
 pub mod example;
-mod process;
 mod progress;
 pub mod report;
 pub mod shapes;
 mod stop;
+mod tables;
 
 pub use console::Console;
 pub use error::Error;

@@ -27,7 +27,7 @@ pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
     let until = bar.is_hidden().then(|| {
         let (until, ended) = channel();
         let bar = bar.clone();
-        // Where the system refuses a thread, work goes on without a word.
+        // If the system refuses a thread, work continues without these lines.
         let _ = thread::Builder::new().name("progress".to_owned()).spawn(move || tell(&bar, &ended));
         until
     });
@@ -52,7 +52,7 @@ impl Deref for Bar {
     }
 }
 
-/// A line that says what is done for as long as it takes, which nobody knows.
+/// A line that says what is done, for work of unknown length.
 pub(crate) fn busy(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("a valid template");
     let busy = ProgressBar::new_spinner().with_style(style).with_message(what);

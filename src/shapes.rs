@@ -11,7 +11,7 @@ use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 
 /// A convolution with its mini-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Convolution {
+pub struct ShapeSpec {
     /// What it is called.
     pub name: String,
     /// Its geometry.
@@ -20,7 +20,7 @@ pub struct Convolution {
     pub mini_batch: u32,
 }
 
-impl Convolution {
+impl ShapeSpec {
     /// Its kernels for these operations.
     pub fn kernels(&self, ops: &[ConvOp]) -> impl Iterator<Item = Kernel> {
         ops.iter().map(|&op| Kernel {

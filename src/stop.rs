@@ -1,6 +1,5 @@
 //! The signals that ask to stop: Ctrl-C, a batch system that wants its machine back, a terminal that closes.
 
-use crate::{Error, process};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
@@ -9,17 +8,23 @@ use std::{
     io,
     sync::{Arc, OnceLock},
 };
-use trainer::Stop;
+use thiserror::Error;
+use trainer::{Stop, host};
+
+/// The system does not let us wait for signals.
+#[derive(Debug, Error)]
+#[error("cannot wait for signals: {0}")]
+pub struct SignalError(#[from] io::Error);
 
 static STOP: OnceLock<Stop> = OnceLock::new();
 
-/// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. Where nobody listens to it they end the process,
-/// as they did before; where somebody does, the second one.
-pub(crate) fn stop() -> Result<Stop, Error> {
+/// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. While nothing listens to it, a signal ends the
+/// process as before; otherwise the second one does.
+pub(crate) fn stop() -> Result<Stop, SignalError> {
     if let Some(stop) = STOP.get() {
         return Ok(stop.clone());
     }
-    let stop = register().map_err(Error::Signals)?;
+    let stop = register()?;
     Ok(STOP.get_or_init(|| stop).clone())
 }
 
@@ -32,7 +37,7 @@ fn register() -> io::Result<Stop> {
     let stop = Stop::default();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // `nohup` means that a terminal may close.
-        if signal == SIGHUP && process::ignores(signal) {
+        if signal == SIGHUP && host::ignores(signal) {
             continue;
         }
         // In this order: the first signal still finds the flag as it was.

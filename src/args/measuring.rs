@@ -1,6 +1,6 @@
 //! Who measures, and where measurements are kept from run to run.
 
-use super::Environment;
+use super::environment::{DATABASE, DEVICES, Environment};
 use crate::Error;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,9 @@ pub struct MeasuringArgs {
     /// GPUs that measure at the same time, of the model of the one that runs: all, or numbers such as 0,1 [default: the one that runs]
     #[arg(long, value_name = "GPUS")]
     pub benchmark_devices: Option<BenchmarkDevices>,
+    /// The variables below the options, read when these are.
+    #[arg(skip = Environment::of_process())]
+    pub environment: Environment,
 }
 
 impl MeasuringArgs {
@@ -33,9 +36,11 @@ impl MeasuringArgs {
     ///
     /// # Errors
     /// [`Error::Usage`]: a database that is a file, or none to plan from without measuring.
-    pub fn records(&self, environment: &Environment) -> Result<Records, Error> {
+    pub fn records(&self) -> Result<Records, Error> {
+        let environment = &self.environment;
         let default = || environment.cache.as_ref().map(|cache| cache.join("microbatch/measurements"));
-        let named = self.database.as_ref().or(environment.database.as_ref());
+        let of_variable = environment.get(DATABASE)?;
+        let named = self.database.as_ref().or(of_variable.as_ref());
         let folder = match named {
             _ if self.no_database => None,
             Some(name) => Some(name.clone()).filter(|name| name != Path::new("none")),
@@ -61,9 +66,9 @@ impl MeasuringArgs {
     /// # Errors
     /// As [`MeasuringArgs::records`]; or GPUs to measure on that are not there, are of another model than `device`, or, if
     /// they are typed, cannot measure for it.
-    pub fn records_of(&self, environment: &Environment, device: &Device) -> Result<Records, Error> {
-        let records = self.records(environment)?;
-        let of_variable = environment.benchmark_devices()?;
+    pub fn records_of(&self, device: &Device) -> Result<Records, Error> {
+        let records = self.records()?;
+        let of_variable = self.environment.get(DEVICES)?;
         let benchmark_devices = match (device, &self.benchmark_devices) {
             // The variable is meant for runs on a GPU.
             (Device::Cpu(_), None) => Vec::new(),
@@ -93,10 +98,10 @@ mod tests {
 
     #[test]
     fn the_database_is_in_the_cache_unless_somebody_says_otherwise() {
-        let environment = |database: &str| Environment {
-            database: Some(PathBuf::from(database)).filter(|_| !database.is_empty()),
-            cache: Some("/home/me/.cache".into()),
-            ..Environment::default()
+        let environment = |database: &str| {
+            let mut environment = Environment::new(|name| (name == DATABASE).then(|| database.to_owned()));
+            environment.cache = Some("/home/me/.cache".into());
+            environment
         };
         let typed = |database: Option<&str>, no_database| MeasuringArgs {
             database: database.map(PathBuf::from),
@@ -112,20 +117,22 @@ mod tests {
             (typed(Some("none"), false), "/data", None),
             (typed(None, true), "/data", None),
         ] {
-            let records = args.records(&environment(variable)).unwrap();
+            let args = MeasuringArgs { environment: environment(variable), ..args };
+            let records = args.records().unwrap();
             assert_eq!(records.database, expected.map(Database::new), "{args:?} {variable}");
-            let offline = MeasuringArgs { offline: true, ..args }.records(&environment(variable));
+            let offline = MeasuringArgs { offline: true, ..args }.records();
             assert_eq!(offline.is_ok(), expected.is_some());
         }
-        let nowhere = typed(None, false).records(&Environment::default()).unwrap();
+        let nowhere = typed(None, false).records().unwrap();
         assert_eq!(nowhere, Records::default());
         let typed_gpus =
             MeasuringArgs { benchmark_devices: Some(BenchmarkDevices::All), ..typed(None, false) };
-        let error = typed_gpus.records_of(&Environment::default(), &Device::cpu()).unwrap_err();
+        let error = typed_gpus.records_of(&Device::cpu()).unwrap_err();
         assert!(error.to_string().contains("--benchmark-devices all cannot measure for a CPU"), "{error}");
-        let of_variable = Environment { benchmark_devices: Some("0,1".to_owned()), ..Environment::default() };
-        assert_eq!(typed(None, false).records_of(&of_variable, &Device::cpu()).unwrap(), Records::default());
+        let mut of_variable = typed(None, false);
+        of_variable.environment = Environment::new(|name| (name == DEVICES).then(|| "0,1".to_owned()));
+        assert_eq!(of_variable.records_of(&Device::cpu()).unwrap(), Records::default());
         let file = typed(Some(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")), false);
-        assert!(file.records(&environment("")).unwrap_err().to_string().contains("Cargo.toml is a file"));
+        assert!(file.records().unwrap_err().to_string().contains("Cargo.toml is a file"));
     }
 }

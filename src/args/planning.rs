@@ -1,12 +1,13 @@
-//! How convolutions are planned: options, and under them the original's environment variables.
+//! How convolutions are planned.
 
-use super::values::max_error;
-use super::{MeasuringArgs, exact};
+use super::{
+    environment::{LIMIT, POLICY, TOTAL},
+    measuring::MeasuringArgs,
+    values::{exact, max_error},
+};
 use crate::Error;
 use clap::Args;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WdSolver, WorkspacePolicy};
-use std::path::PathBuf;
-use trainer::planning::BenchmarkDevices;
 
 /// The options of planning.
 #[derive(Clone, Debug, Default, Args)]
@@ -48,86 +49,6 @@ pub struct PlanningArgs {
     pub verify: bool,
 }
 
-const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
-const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
-const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
-const DATABASE: &str = "UCUDNN_DATABASE";
-const DEVICES: &str = "UCUDNN_BENCHMARK_DEVICES";
-
-/// The environment variables of the original µ-cuDNN that have a meaning here, as they are set. An empty one is not set.
-#[derive(Clone, Debug, Default)]
-pub struct Environment {
-    /// `UCUDNN_BATCH_SIZE_POLICY`.
-    pub policy: Option<String>,
-    /// `UCUDNN_DEFAULT_WORKSPACE_LIMIT`.
-    pub workspace_limit: Option<String>,
-    /// `UCUDNN_TOTAL_WORKSPACE_SIZE`.
-    pub total_workspace: Option<String>,
-    /// `UCUDNN_DATABASE`: here a folder, or none.
-    pub database: Option<PathBuf>,
-    /// `UCUDNN_BENCHMARK_DEVICES`.
-    pub benchmark_devices: Option<String>,
-    /// The user's folder for what can be made again.
-    pub cache: Option<PathBuf>,
-}
-
-impl Environment {
-    /// This process's.
-    pub fn of_process() -> Self {
-        let variable = |name| {
-            let value = std::env::var_os(name)?.to_string_lossy().into_owned();
-            Some(value).filter(|value| !value.is_empty())
-        };
-        Self {
-            policy: variable(POLICY),
-            workspace_limit: variable(LIMIT),
-            total_workspace: variable(TOTAL),
-            database: variable(DATABASE).map(PathBuf::from),
-            benchmark_devices: variable(DEVICES),
-            cache: cache_folder(),
-        }
-    }
-
-    fn policy(&self) -> Result<Option<BatchSizePolicy>, Error> {
-        read(POLICY, self.policy.as_deref(), |text| text.parse().map_err(|error| format!("{error}")))
-    }
-
-    fn workspace_limit(&self) -> Result<Option<Bytes>, Error> {
-        read(LIMIT, self.workspace_limit.as_deref(), size)
-    }
-
-    pub(super) fn benchmark_devices(&self) -> Result<Option<BenchmarkDevices>, Error> {
-        read(DEVICES, self.benchmark_devices.as_deref(), str::parse)
-    }
-
-    fn total_workspace(&self) -> Result<Option<Bytes>, Error> {
-        read(TOTAL, self.total_workspace.as_deref(), size)
-    }
-}
-
-/// As the XDG base directory specification has it: a relative path counts as none.
-fn cache_folder() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
-}
-
-fn read<T>(
-    name: &str,
-    value: Option<&str>,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Result<Option<T>, Error> {
-    let parsed = value.map(|text| {
-        parse(text).map_err(|reason| {
-            Error::Usage(format!("invalid value '{text}' of the environment variable {name}: {reason}"))
-        })
-    });
-    parsed.transpose()
-}
-
-fn size(text: &str) -> Result<Bytes, String> {
-    text.parse().map_err(|error: planner::ParseBytesError| error.to_string())
-}
-
 impl PlanningArgs {
     /// What to plan with: what is typed, else what the environment says, else what a plan was
     /// `recorded` with, else the original's defaults under [`default_limit`].
@@ -137,24 +58,25 @@ impl PlanningArgs {
     /// value.
     pub fn options(
         &self,
-        environment: &Environment,
         scaled_to: Option<usize>,
         recorded: Option<&PlanOptions>,
     ) -> Result<PlanOptions, Error> {
         self.check_budget()?;
         let fresh = PlanOptions { limit: default_limit(scaled_to), ..PlanOptions::default() };
         let defaults = recorded.unwrap_or(&fresh);
-        let workspace_policy = self.workspace_policy(environment)?.unwrap_or(defaults.workspace_policy);
+        let workspace_policy = self.workspace_policy()?.unwrap_or(defaults.workspace_policy);
         // A limit and a solver have a meaning under their own policy only.
         let kept = recorded.filter(|options| options.workspace_policy == workspace_policy);
-        let (kept, kept_solver) = (kept.map(|options| options.limit), kept.map(|options| options.wd_solver));
+        let (kept_limit, kept_solver) =
+            (kept.map(|options| options.limit), kept.map(|options| options.wd_solver));
+        let batch_size_policy = match self.policy {
+            None => self.measuring.environment.get(POLICY)?,
+            typed => typed,
+        };
         Ok(PlanOptions {
-            batch_size_policy: match self.policy {
-                Some(policy) => policy,
-                None => environment.policy()?.unwrap_or(defaults.batch_size_policy),
-            },
+            batch_size_policy: batch_size_policy.unwrap_or(defaults.batch_size_policy),
             workspace_policy,
-            limit: self.limit(workspace_policy, environment, kept)?.unwrap_or(fresh.limit),
+            limit: self.limit(workspace_policy, kept_limit)?.unwrap_or(fresh.limit),
             max_error: self.max_error.or(defaults.max_error),
             deterministic_only: self.deterministic || defaults.deterministic_only,
             wd_solver: self.wd_solver(workspace_policy)?.or(kept_solver).unwrap_or_default(),
@@ -174,12 +96,12 @@ impl PlanningArgs {
         }
     }
 
-    /// The rule behind the limit of `options` for `mini_batch` samples, if nobody has chosen it.
+    /// The rule behind the limit of `options` for so many samples, if it is the default.
     pub(crate) fn limit_note(&self, options: &PlanOptions, scaled_to: Option<usize>) -> Option<String> {
         let typed = self.workspace_limit.or(self.total_workspace).or(self.device_memory).is_some();
-        let default = scaled_to.is_some() && options.limit == default_limit(scaled_to);
-        let is_default = default && !typed && options.workspace_policy != WorkspacePolicy::Wd;
-        let samples = scaled_to.filter(|_| is_default)?;
+        let is_default = options.limit == default_limit(scaled_to);
+        let samples =
+            scaled_to.filter(|_| is_default && !typed && options.workspace_policy != WorkspacePolicy::Wd)?;
         let rule = match samples {
             ..=64 => format!("the smallest default, for up to 64 samples (here {samples})"),
             _ => format!("64 MiB for each 256 samples, of which there are {samples}"),
@@ -188,59 +110,50 @@ impl PlanningArgs {
     }
 
     /// A total asks for WD, as it does in the original; what is typed about workspace silences the variables.
-    fn workspace_policy(&self, environment: &Environment) -> Result<Option<WorkspacePolicy>, Error> {
+    fn workspace_policy(&self) -> Result<Option<WorkspacePolicy>, Error> {
         Ok(match (self.workspace_policy, self.total_workspace, self.workspace_limit) {
             _ if self.device_memory.is_some() => Some(WorkspacePolicy::Ws),
             (Some(policy), _, _) => Some(policy),
             (None, Some(_), _) => Some(WorkspacePolicy::Wd),
             (None, None, Some(_)) => Some(WorkspacePolicy::Wr),
-            (None, None, None) => environment.total_workspace()?.map(|_| WorkspacePolicy::Wd),
+            (None, None, None) => {
+                self.measuring.environment.get::<Bytes>(TOTAL)?.map(|_| WorkspacePolicy::Wd)
+            }
         })
     }
 
     /// The limit that is chosen under `policy`, else the one that was `kept` from before.
-    fn limit(
-        &self,
-        policy: WorkspacePolicy,
-        environment: &Environment,
-        kept: Option<Bytes>,
-    ) -> Result<Option<Bytes>, Error> {
+    fn limit(&self, policy: WorkspacePolicy, kept: Option<Bytes>) -> Result<Option<Bytes>, Error> {
         use WorkspacePolicy::{Wd, Wr, Ws};
-        let useless = |option: &str, limit: Bytes, instead: &str| {
-            let limit = exact(limit);
-            Err(Error::Usage(format!(
-                "{option} {limit} has no effect under the workspace policy {policy}; {instead}"
-            )))
-        };
         let [per_kernel, total] = ["--workspace-limit", "--total-workspace"];
-        match (policy, self.workspace_limit, self.total_workspace.or(self.device_memory)) {
+        let useless = match (policy, self.workspace_limit, self.total_workspace.or(self.device_memory)) {
             (Wr, _, Some(size)) => {
-                useless(total, size, "--workspace-limit limits each kernel, wd and ws take a total")
+                Some((total, size, "--workspace-limit limits each kernel, wd and ws take a total"))
             }
-            (Wd, Some(size), _) => useless(per_kernel, size, "--total-workspace is what wd divides"),
+            (Wd, Some(size), _) => Some((per_kernel, size, "--total-workspace is what wd divides")),
             (Ws, Some(size), Some(_)) => {
-                useless(per_kernel, size, "--total-workspace already says how large the shared arena is")
+                Some((per_kernel, size, "--total-workspace already says how large the shared arena is"))
             }
-            (_, Some(size), None) | (_, None, Some(size)) => Ok(Some(size)),
-            (_, None, None) => self.limit_by_default(policy, environment, kept),
+            _ => None,
+        };
+        if let Some((option, size, instead)) = useless {
+            let size = exact(size);
+            return Err(Error::Usage(format!(
+                "{option} {size} has no effect under the workspace policy {policy}; {instead}"
+            )));
         }
-    }
-
-    /// The limit where none is typed.
-    fn limit_by_default(
-        &self,
-        policy: WorkspacePolicy,
-        environment: &Environment,
-        kept: Option<Bytes>,
-    ) -> Result<Option<Bytes>, Error> {
-        let total = if policy == WorkspacePolicy::Wr { None } else { environment.total_workspace()? };
-        let per_kernel = if policy == WorkspacePolicy::Wd { None } else { environment.workspace_limit()? };
-        let limit = total.or(per_kernel).or(kept);
-        if policy == WorkspacePolicy::Wd && limit.is_none() {
-            let missing = "--workspace-policy wd needs --total-workspace SIZE, the total it divides";
-            return Err(Error::Usage(missing.to_owned()));
+        if let typed @ Some(_) = self.workspace_limit.or(self.total_workspace).or(self.device_memory) {
+            return Ok(typed);
         }
-        Ok(limit)
+        let environment = &self.measuring.environment;
+        let total = if policy == Wr { None } else { environment.get(TOTAL)? };
+        let per_kernel = if policy == Wd { None } else { environment.get(LIMIT)? };
+        match total.or(per_kernel).or(kept) {
+            None if policy == Wd => Err(Error::Usage(
+                "--workspace-policy wd needs --total-workspace SIZE, the total it divides".to_owned(),
+            )),
+            limit => Ok(limit),
+        }
     }
 
     fn wd_solver(&self, policy: WorkspacePolicy) -> Result<Option<WdSolver>, Error> {
@@ -253,7 +166,7 @@ impl PlanningArgs {
     }
 }
 
-/// The workspace limit where nobody chooses one: the paper's 64 MiB at its mini-batch of 256, in proportion, so that a
+/// The default workspace limit: the paper's 64 MiB at its mini-batch of 256, in proportion, so that a
 /// small mini-batch on a processor is limited as much as the paper's on a GPU. At least 16 MiB: with less, the large
 /// kernels of the models here have no fast algorithm for more than a few samples.
 pub fn default_limit(scaled_to: Option<usize>) -> Bytes {
@@ -264,15 +177,11 @@ pub fn default_limit(scaled_to: Option<usize>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Environment;
 
     fn environment(policy: &str, limit: &str, total: &str) -> Environment {
-        let set = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
-        Environment {
-            policy: set(policy),
-            workspace_limit: set(limit),
-            total_workspace: set(total),
-            ..Environment::default()
-        }
+        let set = [(POLICY, policy), (LIMIT, limit), (TOTAL, total)];
+        Environment::new(|name| Some(set.iter().find(|(set, _)| *set == name)?.1.to_owned()))
     }
 
     fn args(limit: Option<u64>, total: Option<u64>, policy: Option<WorkspacePolicy>) -> PlanningArgs {
@@ -282,6 +191,12 @@ mod tests {
             workspace_policy: policy,
             ..PlanningArgs::default()
         }
+    }
+
+    /// The same in an environment.
+    fn within(args: &PlanningArgs, environment: &Environment) -> PlanningArgs {
+        let measuring = MeasuringArgs { environment: environment.clone(), ..MeasuringArgs::default() };
+        PlanningArgs { measuring, ..args.clone() }
     }
 
     #[test]
@@ -307,7 +222,7 @@ mod tests {
             (args(None, None, None), &environment("", "0", ""), (Wr, 0)),
             (args(None, None, None), &environment("", "8MiB", "0"), (Wd, 0)),
         ] {
-            let options = typed.options(environment, Some(256), None).unwrap();
+            let options = within(&typed, environment).options(Some(256), None).unwrap();
             assert_eq!(
                 (options.workspace_policy, options.limit),
                 (expected.0, Bytes::mib(expected.1)),
@@ -316,7 +231,7 @@ mod tests {
         }
         let policy = |typed, variable| {
             let args = PlanningArgs { policy: typed, ..PlanningArgs::default() };
-            args.options(&environment(variable, "", ""), Some(256), None).unwrap().batch_size_policy
+            within(&args, &environment(variable, "", "")).options(Some(256), None).unwrap().batch_size_policy
         };
         assert_eq!(policy(None, ""), BatchSizePolicy::PowerOfTwo);
         assert_eq!(policy(None, "undivided"), BatchSizePolicy::Undivided);
@@ -332,7 +247,7 @@ mod tests {
             "a mini-batch that no memory holds"
         );
         let note = |args: PlanningArgs, limit: &str| {
-            let options = args.options(&environment("", limit, ""), Some(32), None).unwrap();
+            let options = within(&args, &environment("", limit, "")).options(Some(32), None).unwrap();
             args.limit_note(&options, Some(32))
         };
         assert!(
@@ -353,10 +268,8 @@ mod tests {
             max_error: Some(1e-5),
             ..PlanOptions::default()
         };
-        let none = environment("", "", "");
-        let over = |typed: PlanningArgs, recorded: &PlanOptions| {
-            typed.options(&none, Some(32), Some(recorded)).unwrap()
-        };
+        let over =
+            |typed: PlanningArgs, recorded: &PlanOptions| typed.options(Some(32), Some(recorded)).unwrap();
         for before in [recorded(Wr, 3), recorded(Wd, 300), recorded(Ws, 5)] {
             assert_eq!(over(PlanningArgs::default(), &before), before);
             let limited = over(args(Some(7), None, Some(Ws)), &before);
@@ -367,9 +280,9 @@ mod tests {
         assert_eq!(over(args(None, None, Some(Wr)), &by_ilp).wd_solver, WdSolver::Exact);
         let exact = PlanningArgs { wd_solver: Some(WdSolver::Exact), ..PlanningArgs::default() };
         assert_eq!(over(exact.clone(), &by_ilp), recorded(Wd, 300));
-        assert!(exact.options(&none, Some(32), None).is_err(), "there is nothing to divide under wr");
+        assert!(exact.options(Some(32), None).is_err(), "there is nothing to divide under wr");
         assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(16));
-        assert!(args(None, None, Some(Wd)).options(&none, Some(32), Some(&recorded(Wr, 3))).is_err());
+        assert!(args(None, None, Some(Wd)).options(Some(32), Some(&recorded(Wr, 3))).is_err());
     }
 
     #[test]
@@ -387,7 +300,7 @@ mod tests {
             (args(None, None, None), &environment("", "64MB0", ""), [LIMIT, "'64MB0'"]),
             (args(None, None, None), &environment("", "", "-1"), [TOTAL, "'-1'"]),
         ] {
-            let message = typed.options(environment, Some(256), None).unwrap_err().to_string();
+            let message = within(&typed, environment).options(Some(256), None).unwrap_err().to_string();
             assert!(named.iter().all(|name| message.contains(name)), "{message}");
         }
     }

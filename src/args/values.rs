@@ -1,8 +1,16 @@
 //! Reading the values of options.
 
-use super::ImageShape;
-use planner::{ConvOp, Math};
+use planner::{Bytes, ConvOp, Math};
 use trainer::spec::Phase;
+
+/// Channels, height and width of an image, if given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageShape(pub Option<[usize; 3]>);
+
+/// A size as a user would type it back.
+pub(super) fn exact(size: Bytes) -> String {
+    size.exact().replace(' ', "")
+}
 
 /// A whole number from 1 to `MOST`.
 pub(super) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {

@@ -1,12 +1,9 @@
 //! Plans for a budget of device memory: every kernel may have what is free at its own step.
 
 use super::origin::Origin;
-use crate::{
-    Error,
-    report::{BudgetReport, steps},
-};
+use crate::{Error, report::BudgetReport};
 use memory::{Outline, Room};
-use planner::{Bytes, Fronts, Headroom, Kernel, Plan, PlanOptions, WorkspacePolicy};
+use planner::{Bytes, Fronts, Headroom, Kernel, Plan, PlanOptions};
 use trainer::NetError;
 
 /// A budget, and what it leaves to the kernels of a net.
@@ -44,7 +41,8 @@ impl<'k> Budget<'k> {
         let limits: Vec<Bytes> =
             (0..self.kernels.len()).map(|kernel| self.room.limit(kernel, self.bytes)).collect();
         let plan = origin.plan(self.kernels, Some(&limits), options)?;
-        let report = self.report(&fronts, &limits, &plan, origin, options);
+        let report = BudgetReport::new(self.bytes, &self.room, origin.planning.table(), &plan);
+        let report = report.map_err(|error| origin.explain(error.into(), self.kernels))?;
         Ok((plan, report))
     }
 
@@ -56,42 +54,6 @@ impl<'k> Budget<'k> {
         }
         let kernel = kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string);
         Err(Error::Budget { budget: self.bytes, smallest, kernel })
-    }
-
-    fn report(
-        &self,
-        fronts: &Fronts,
-        limits: &[Bytes],
-        plan: &Plan,
-        origin: &Origin,
-        options: &PlanOptions,
-    ) -> BudgetReport {
-        let wr = fronts.equal_limit(limits);
-        let table = origin.planning.table();
-        // Segments lie beside everything else, all the time.
-        let total = self.bytes.saturating_sub(self.room.least());
-        let divided = PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: total, ..options.clone() };
-        let wd = planner::plan(self.kernels, table, &divided);
-        let arena = plan.kernels.iter().enumerate();
-        let arena = arena.map(|(kernel, planned)| self.room.budget(kernel, planned.workspace)).max();
-        let curve = fronts.budget_curve(&self.room);
-        BudgetReport {
-            budget_bytes: self.bytes.0,
-            arena_bytes: arena.unwrap_or_else(|| self.room.least()).0,
-            without_workspace_bytes: self.room.least().0,
-            smallest_limit_bytes: limits.iter().min().copied().unwrap_or_default().0,
-            largest_limit_bytes: self.largest.0,
-            time_ms: plan.time_ms,
-            wr_limit_bytes: wr.map(|wr| wr.workspace.0),
-            wr_time_ms: wr.map(|wr| wr.time_ms),
-            wd_total_bytes: total.0,
-            wd_time_ms: wd.ok().map(|plan| plan.time_ms),
-            unlimited_time_ms: fronts.unlimited_time_ms(),
-            price_ms_per_mib: curve.price_ms_per_mib(self.bytes),
-            curve: steps(&curve),
-            smallest_budget_bytes: fronts.smallest_budget(&self.room).0.0,
-            enough_budget_bytes: fronts.enough_budget(&self.room).0,
-        }
     }
 }
 

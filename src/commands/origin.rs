@@ -2,22 +2,19 @@
 
 use crate::{
     Console, Error,
-    args::{Environment, MeasuringArgs, PlanningArgs, RunArgs},
+    args::{MeasuringArgs, PlanningArgs, RunArgs},
     device::{self, DeviceReport},
     progress::{self, ProfileBar},
-    report::{ProfilingReport, RecordedReport},
+    report::{ProfilingReport, Recorded, shown},
     stop::stop,
+    tables::{is_of_gpu, read_table},
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
 };
-use std::{
-    io::{BufRead, BufReader, Read},
-    path::Path,
-};
 use tensor::{Cpu, Device};
-use trainer::{NetError, data::open_unpacked, planning::Planning};
+use trainer::{NetError, planning::Planning};
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {
@@ -26,7 +23,7 @@ pub(super) struct Origin {
     pub(super) planning: Planning,
     /// The arithmetic of products.
     pub(super) math: Math,
-    pub(super) recorded: Option<RecordedReport>,
+    pub(super) recorded: Option<Recorded>,
     offline: bool,
     /// Where the database is, for the reader.
     database: Option<String>,
@@ -40,9 +37,9 @@ impl Origin {
     /// The device that `run` names; with its database, if there is one.
     pub(super) fn device(run: &RunArgs, measuring: &MeasuringArgs) -> Result<Self, Error> {
         // What is wrong with the files is known before a device is opened.
-        measuring.records(&Environment::of_process())?;
+        measuring.records()?;
         let device = run.device()?;
-        let records = measuring.records_of(&Environment::of_process(), &device)?;
+        let records = measuring.records_of(&device)?;
         let database = records.database.as_ref().map(|database| database.folder().display().to_string());
         let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
         let planning =
@@ -71,7 +68,7 @@ impl Origin {
             return Err(Error::Usage(reason.to_owned()));
         }
         let table = read_table(file)?;
-        let recorded = RecordedReport::new(file, &table);
+        let recorded = Recorded { file: shown(file), device: table.device.clone() };
         let device = Device::Cpu(Cpu::try_new(None)?);
         let planning = Planning::recorded(table);
         let (offline, database, devices) = (false, None, 0);
@@ -165,25 +162,6 @@ fn usable(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> usi
     pairs.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count()
 }
 
-/// Whether `table` was measured on a GPU: only a CPU's header tells its threads.
-fn is_of_gpu(table: &CostTable) -> bool {
-    table.device.threads.is_empty()
-}
-
-/// Whether the cost table in `file` was measured on a GPU, by its first line, the header. What cannot be read is refused
-/// when the whole table is.
-pub(crate) fn recorded_on_gpu(file: &Path) -> bool {
-    let header = || -> Option<CostTable> {
-        let mut line = String::new();
-        BufReader::new(open_unpacked(file).ok()?).take(MOST_HEADER).read_line(&mut line).ok()?;
-        CostTable::from_json_lines(&line).ok()
-    };
-    header().is_none_or(|table| is_of_gpu(&table))
-}
-
-/// Most bytes of a table's first line.
-const MOST_HEADER: u64 = 1 << 16;
-
 /// Why a table has no plan for a kernel.
 fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
     let PlanError::NotMeasured { kernel: name, measured, .. } = error else { return error.to_string() };
@@ -193,19 +171,4 @@ fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
         }
         _ => format!("{error}; a table serves the mini-batch and the policy that it was recorded for"),
     }
-}
-
-/// Largest cost table, unpacked: a hundred times the largest that was recorded.
-const MOST_TABLE: Bytes = Bytes::mib(256);
-
-/// Reads a cost table, packed by gzip or not.
-pub(super) fn read_table(file: &Path) -> Result<CostTable, Error> {
-    let name = file.display().to_string();
-    let refused = |reason: String| Error::Table { file: name.clone(), reason };
-    let mut bytes = Vec::new();
-    let read = open_unpacked(file).and_then(|file| file.take(MOST_TABLE.0 + 1).read_to_end(&mut bytes));
-    if read.map_err(|error| refused(error.to_string()))? as u64 > MOST_TABLE.0 {
-        return Err(refused(format!("it is larger than {MOST_TABLE}, which no cost table is")));
-    }
-    CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
 }

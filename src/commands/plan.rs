@@ -3,22 +3,24 @@
 use super::{
     Notes,
     origin::Origin,
-    setup::{Request, Session, check_memory, in_math, scaled_to},
+    setup::{Request, Session, in_math, scaled_to},
     verify::verify,
 };
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, Environment, PlanArgs, ShapeArgs, required},
+    args::{DEFAULT_SEED, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
-        BudgetReport, ExplainReport, Header, LayerMemory, MemoryEstimate, PlanReport, ProfilingReport,
-        RecordedReport, ShapesReport, layer_memory, layer_table,
+        BudgetReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport, Recorded,
+        ShapesReport, layer_table,
     },
-    shapes::{Convolution, read_csv},
+    shapes::{ShapeSpec, read_csv},
 };
 use cudnn_layers::conv::{geometry, operand_lens};
+use memory::LayerMemory;
 use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;
+use trainer::host::check_memory;
 
 /// What is planned.
 #[derive(Serialize)]
@@ -28,7 +30,7 @@ enum Subject {
     Shapes {
         command: &'static str,
         device: Option<DeviceReport>,
-        recorded: Option<Box<RecordedReport>>,
+        recorded: Option<Box<Recorded>>,
         shapes: ShapesReport,
         notes: Vec<String>,
     },
@@ -82,11 +84,11 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
         true => {
             session.nets[0].reserve(&plans.remove(0))?;
-            (None, layer_memory(&session.nets[0]))
+            (None, session.nets[0].layer_memory())
         }
         false => {
             let (run, memory) = session.lay_out(plans, console)?;
-            (Some(memory), layer_memory(&run.nets()[0]))
+            (Some(memory), run.nets()[0].layer_memory())
         }
     };
     let origin = session.origin;
@@ -103,7 +105,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
 fn plan_shapes(
     args: &PlanArgs,
     source: String,
-    convolutions: &[Convolution],
+    convolutions: &[ShapeSpec],
     console: &mut Console,
 ) -> Result<(), Error> {
     if let Some(budget) = args.planning.device_memory {
@@ -113,7 +115,7 @@ fn plan_shapes(
     let mut origin = Origin::any(&args.run, &args.planning)?;
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
     let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
-    let options = args.planning.options(&Environment::of_process(), scaled_to, None)?;
+    let options = args.planning.options(scaled_to, None)?;
     let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
     if origin.recorded.is_none() {
         check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
@@ -147,7 +149,7 @@ fn plan_shapes(
 pub(super) fn convolutions(
     args: &ShapeArgs,
     batch: Option<usize>,
-) -> Result<Option<(String, Vec<Convolution>)>, Error> {
+) -> Result<Option<(String, Vec<ShapeSpec>)>, Error> {
     let (source, mut convolutions) = match &args.csv {
         Some(file) => (file.display().to_string(), read_csv(file)?),
         None if args.conv.is_empty() => return Ok(None),
@@ -160,20 +162,20 @@ pub(super) fn convolutions(
 }
 
 /// Several convolutions of one name get numbers.
-fn numbered(convolutions: &[Convolution]) -> Vec<Convolution> {
+fn numbered(convolutions: &[ShapeSpec]) -> Vec<ShapeSpec> {
     let alone = |name: &str| convolutions.iter().filter(|convolution| convolution.name == name).count() == 1;
     let numbered = convolutions.iter().enumerate().map(|(index, convolution)| {
         let name = match alone(&convolution.name) {
             true => convolution.name.clone(),
             false => format!("{}{}", convolution.name, index + 1),
         };
-        Convolution { name, ..convolution.clone() }
+        ShapeSpec { name, ..convolution.clone() }
     });
     numbered.collect()
 }
 
 /// The kernels of `convolutions` for these operations, or for all.
-pub(super) fn shape_kernels(convolutions: &[Convolution], ops: &[ConvOp]) -> Vec<Kernel> {
+pub(super) fn shape_kernels(convolutions: &[ShapeSpec], ops: &[ConvOp]) -> Vec<Kernel> {
     let ops = if ops.is_empty() { &ConvOp::ALL } else { ops };
     convolutions.iter().flat_map(|convolution| convolution.kernels(ops)).collect()
 }

@@ -1,15 +1,15 @@
 //! `microbatch profile`.
 
 use super::{
-    origin::read_table,
     plan::{convolutions, largest, shape_kernels},
-    setup::{check_memory, in_math, stand_in},
+    setup::{in_math, stand_in},
 };
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, Environment, ProfileArgs, required},
+    args::{DEFAULT_SEED, ProfileArgs, required},
     progress::ProfileBar,
     stop::stop,
+    tables::read_table,
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
@@ -24,6 +24,7 @@ use trainer::{
     Net,
     database::Database,
     files::try_writing,
+    host::check_memory,
     layers::BuildOptions,
     planning::{Planning, Records},
     spec::{NetSpec, Phase},
@@ -46,7 +47,7 @@ struct Report {
 /// Files, nets and shapes that do not do, a GPU that is not there, a database and files that cannot be written.
 pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
-    let records = args.measuring.records(&Environment::of_process())?;
+    let records = args.measuring.records()?;
     if args.merge.is_some() || args.export.is_some() {
         return look_after(args, &records, &mut console);
     }
@@ -59,7 +60,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
         return Err(Error::Usage("--offline has no effect on `profile`, which measures".to_owned()));
     }
     let device = args.run.device()?;
-    let records = args.measuring.records_of(&Environment::of_process(), &device)?;
+    let records = args.measuring.records_of(&device)?;
     let kernels = kernels(args)?;
     check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
     let planning = planning(args, &device).with_records(records.clone()).with_stop(stop()?);

@@ -7,17 +7,17 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{Environment, PlanningArgs, RunArgs},
-    process,
+    args::{PlanningArgs, RunArgs},
     report::{BudgetReport, Header, MemoryEstimate, NetReport, PlanReport},
 };
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
-use tensor::Device;
 use trainer::{
-    Net, NetError, Run,
+    Net, NetRun, PlanOrigin,
+    host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::Layout,
+    planning::PlanRecord,
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
@@ -58,7 +58,7 @@ pub(super) struct Request<'a> {
 impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<(Self, Header), Error> {
-        let at_start = process::resident();
+        let at_start = host::resident();
         let is_run = request.command != "plan";
         let origin = match is_run {
             true => Origin::device(request.run, &request.planning.measuring)?,
@@ -69,7 +69,7 @@ impl Session {
             spec.set_mini_batch(samples);
         }
         let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
-        let options = request.planning.options(&Environment::of_process(), scaled_to, None)?;
+        let options = request.planning.options(scaled_to, None)?;
         let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = match is_run {
             true => synthetic(request.run, &spec)?,
@@ -122,6 +122,22 @@ impl Session {
         Some(kernels.iter().enumerate().map(budget).collect())
     }
 
+    /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there is one.
+    fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
+        match self.budgets(kernels) {
+            Some(budgets) => budgets.iter().map(Budget::largest).collect(),
+            None => vec![self.options.limit; kernels.len()],
+        }
+    }
+
+    /// The plans of `record` that are good for the nets, and what that means for the first.
+    pub(super) fn recorded(&mut self, record: &PlanRecord) -> (Vec<Option<Plan>>, PlanOrigin) {
+        let kernels = self.kernels();
+        let limits = self.limits(&kernels);
+        let options = &self.options;
+        record.plans(&mut self.nets, |net| PlanOptions { limit: limits[net], ..options.clone() })
+    }
+
     /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was.
     pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
         let all = self.kernels();
@@ -131,8 +147,7 @@ impl Session {
         if needed.is_empty() && !all.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        let largest = self.budgets(&all).and_then(|budgets| budgets.iter().map(Budget::largest).max());
-        let limit = largest.unwrap_or(self.options.limit);
+        let limit = self.limits(&all).into_iter().max().unwrap_or(self.options.limit);
         self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
     }
 
@@ -166,12 +181,12 @@ impl Session {
         &mut self,
         plans: Vec<Plan>,
         console: &mut Console,
-    ) -> Result<(Run, MemoryEstimate), Error> {
+    ) -> Result<(NetRun, MemoryEstimate), Error> {
         let device = &self.origin.device;
         if self.verifies {
             verify(device, &plans, console)?;
         }
-        let run = Run::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
+        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
         let report = run.memory();
         if let Some(budget) = self.device_memory {
             budget::check(run.nets()[0].name(), report.arena, budget)?;
@@ -182,10 +197,11 @@ impl Session {
     }
 }
 
-/// Prints the policies and sums of a plan, and the memory of its run.
+/// Prints the policies and sums of a plan, the memory of its run, and what a budget of memory allows, if there is one.
 pub(super) fn announce(
     plan: &Plan,
     memory: &MemoryEstimate,
+    budget: Option<&BudgetReport>,
     console: &mut Console,
 ) -> Result<PlanReport, Error> {
     let plan = PlanReport::new(plan, &[]);
@@ -194,6 +210,7 @@ pub(super) fn announce(
         console.text(format!("              {}", plan.totals()))?;
     }
     console.text(format!("{memory}\n"))?;
+    budget.map_or(Ok(()), |budget| console.text(format!("{budget}\n")))?;
     Ok(plan)
 }
 
@@ -212,29 +229,6 @@ pub(super) fn scaled_to(on_gpu: bool, mini_batch: usize) -> Option<usize> {
 pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     collapsed(warnings).iter().for_each(|warning| console.warn(warning));
     warnings.iter().map(Warning::to_string).collect()
-}
-
-/// Refuses a run that needs more memory than is left to this process, or to the GPU, before anything of that size is
-/// asked for. Of what it takes outside the arena, what was not resident `at_start` and now is, is there already.
-pub(super) fn check_memory(
-    device: &Device,
-    [arena, host]: [Bytes; 2],
-    at_start: Option<Bytes>,
-) -> Result<(), Error> {
-    let there = process::resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
-    let host = host.saturating_sub(there.unwrap_or_default());
-    let refuse = |needed: Bytes, (place, available)| match needed > available {
-        true => Err(Error::Memory { place, needed, available }),
-        false => Ok(()),
-    };
-    let on_host = match device {
-        Device::Cpu(_) => arena + host,
-        Device::Cuda(cuda) => {
-            refuse(arena, ("the GPU", Bytes(cuda.memory().map_err(NetError::from)?[0])))?;
-            host
-        }
-    };
-    process::available_memory().map_or(Ok(()), |left| refuse(on_host, left))
 }
 
 /// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes; refused for a net without a data set in
@@ -291,20 +285,5 @@ mod tests {
             layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"#;
         let spec = NetSpec::parse(Path::new("net.prototxt"), net).unwrap();
         assert_eq!(classes(&spec), 7);
-    }
-
-    #[test]
-    fn more_memory_than_the_machine_has_is_refused() {
-        let device = Device::cpu();
-        let check = |arena, host, at_start| check_memory(&device, [arena, host], at_start);
-        assert!(check(Bytes::mib(1), Bytes::mib(1), None).is_ok());
-        if cfg!(target_os = "linux") {
-            for (arena, host) in [(1 << 40, 0), (0, 1 << 40)] {
-                let error = check(Bytes::mib(arena), Bytes::mib(host), None).unwrap_err();
-                assert!(error.to_string().starts_with("the run needs"), "{error}");
-            }
-            let resident = process::resident().unwrap();
-            assert!(check(Bytes::ZERO, resident, Some(Bytes::ZERO)).is_ok(), "it is there already");
-        }
     }
 }

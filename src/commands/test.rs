@@ -8,11 +8,11 @@ use crate::{
     Console, Error,
     args::TestArgs,
     progress,
-    report::{BudgetReport, Header, MemoryEstimate, OutputReport, PlanReport, six_digits},
+    report::{BudgetReport, Header, MemoryEstimate, PlanReport, output_lines, six_digits},
     stop::{exit_code, stop},
 };
 use serde::Serialize;
-use trainer::{Running, snapshot::load_weights, spec::Phase};
+use trainer::{Execution, snapshot::load_weights, solver::TestOutput, spec::Phase};
 
 #[derive(Serialize)]
 struct Report {
@@ -23,7 +23,7 @@ struct Report {
     budget: Option<BudgetReport>,
     iterations: usize,
     loss: f64,
-    outputs: Vec<OutputReport>,
+    outputs: Vec<TestOutput>,
 }
 
 /// Runs trained weights over test data and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
@@ -49,16 +49,13 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     session.profile(&[], &mut console)?;
     let (plans, budget) = session.plan(Vec::new())?;
     let (run, memory) = session.lay_out(plans, &mut console)?;
-    let plan = announce(&run.plans()[0], &memory, &mut console)?;
-    if let Some(budget) = &budget {
-        console.text(format!("{budget}\n"))?;
-    }
+    let plan = announce(&run.plans()[0], &memory, budget.as_ref(), &mut console)?;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
     let (outputs, iterations) = mean_outputs(&mut running, args.iterations, &mut console)?;
-    let loss = outputs.iter().map(OutputReport::loss).sum();
+    let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
-    outputs.iter().flat_map(OutputReport::lines).try_for_each(|line| console.text(line))?;
+    outputs.iter().flat_map(output_lines).try_for_each(|line| console.text(line))?;
     console.object(&Report { header, memory, plan, budget, iterations, loss, outputs })?;
     let stopped = exit_code().filter(|_| iterations < args.iterations);
     let after = format!("after {iterations} of {} mini-batches", args.iterations);
@@ -67,10 +64,10 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
 
 /// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped.
 fn mean_outputs(
-    running: &mut Running,
+    running: &mut Execution,
     iterations: usize,
     console: &mut Console,
-) -> Result<(Vec<OutputReport>, usize), Error> {
+) -> Result<(Vec<TestOutput>, usize), Error> {
     let bar = progress::bar(iterations as u64, "testing");
     let stop = stop()?;
     let _listening = stop.listen();
@@ -85,6 +82,5 @@ fn mean_outputs(
         Ok::<(), Error>(())
     });
     bar.finish_and_clear();
-    let (outputs, done) = tested?;
-    Ok((outputs.into_iter().map(OutputReport::from).collect(), done))
+    tested
 }

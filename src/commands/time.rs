@@ -8,11 +8,11 @@ use crate::{
     Console, Error,
     args::{TimeArgs, required},
     progress,
-    report::{Comparison, Header, ProfilingReport, TimeRun, layer_memory},
+    report::{Comparison, Header, ProfilingReport, TimeRun},
 };
 use planner::BatchSizePolicy;
 use serde::Serialize;
-use trainer::{Run, time};
+use trainer::{NetRun, time};
 
 #[derive(Serialize)]
 struct Report {
@@ -64,7 +64,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         runs.push(run);
     }
     let comparison = match &runs[..] {
-        [undivided, chosen] => Some(Comparison::new(undivided, chosen)),
+        [undivided, chosen] => Some(undivided.compare(chosen)),
         _ => None,
     };
     if let Some(comparison) = &comparison {
@@ -88,11 +88,8 @@ fn timed(
 ) -> Result<TimeRun, Error> {
     let (plans, budget) = session.plan(Vec::new())?;
     let (run, memory) = session.lay_out(plans, console)?;
-    let (plan, layers) = (run.plans()[0].clone(), layer_memory(&run.nets()[0]));
-    announce(&plan, &memory, console)?;
-    if let Some(budget) = &budget {
-        console.text(format!("{budget}\n"))?;
-    }
+    let (plan, layers) = (run.plans()[0].clone(), run.nets()[0].layer_memory());
+    announce(&plan, &memory, budget.as_ref(), console)?;
     let measured = measure(session, run, args)?;
     let run = TimeRun::new((memory, &plan, layers), measured, mini_batch);
     console.text(run.caffe_lines())?;
@@ -100,7 +97,7 @@ fn timed(
 }
 
 /// Runs the net and puts its data back where it was: another run sees the same mini-batches.
-fn measure(session: &mut Session, run: Run, args: &TimeArgs) -> Result<time::TimeReport, Error> {
+fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::TimeReport, Error> {
     let positions = run.nets()[0].positions().map(|(layer, position)| (layer.to_owned(), position));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = progress::bar(args.iterations as u64, "timing");

@@ -9,17 +9,14 @@ use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    process,
-    report::{
-        BudgetReport, Header, MemoryEstimate, OutputReport, PlanReport, StepLine, TestLines, TrainSummary,
-    },
+    report::{BudgetReport, Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
 use averages::MovingAverages;
 use prepare::{Prepared, prepare};
 use progress::Meter;
 use serde::Serialize;
-use trainer::{Solver, Stop, TrainError};
+use trainer::{Solver, Stop, TrainError, host, solver::TestOutput};
 
 #[derive(Serialize)]
 struct Report {
@@ -61,7 +58,7 @@ struct Training<'a> {
 /// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
 /// that nobody reads, and [`Error::Stopped`].
 pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
-    let at_start = process::resident();
+    let at_start = host::resident();
     let mut console = Console::new(args.run.json);
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
@@ -81,7 +78,7 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
 fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     let summary = &report.summary;
     console.text(format!("\n{summary}"))?;
-    if let Some(peak) = report.memory.compare(summary.peak_resident_bytes) {
+    if let Some(peak) = report.memory.compare(summary.peak_resident) {
         console.text(format!("Peak resident memory {peak}"))?;
     }
     console.object(report)
@@ -123,7 +120,7 @@ impl<'a> Training<'a> {
             self.loss = step.smoothed_loss;
             self.meter.show(&step);
             if every(self.solver.spec().display, iteration) {
-                let line = StepLine::new(&step, self.meter.images_per_s());
+                let line = StepLine { step, images_per_s: self.meter.images_per_s() };
                 self.say(&line)?;
                 self.steps.push(line);
             }
@@ -198,7 +195,6 @@ impl<'a> Training<'a> {
         for net in 0..self.solver.spec().tests.len() {
             let (solver, stop) = (&mut self.solver, &self.stop);
             let Some(outputs) = self.meter.pause(|| solver.test_unless(net, stop))? else { return Ok(false) };
-            let outputs = outputs.into_iter().map(Into::into).collect();
             let lines = TestLines { iteration: self.solver.iteration(), net, outputs };
             self.say(&lines)?;
             self.explain(&lines);
@@ -209,8 +205,8 @@ impl<'a> Training<'a> {
 
     /// Says on stderr why a test's loss may be far above that of training.
     fn explain(&mut self, test: &TestLines) {
-        let loss = test.outputs.iter().map(OutputReport::loss).sum();
-        let train = self.steps.last().map_or(f64::NAN, |step| step.loss);
+        let loss = test.outputs.iter().map(TestOutput::loss).sum();
+        let train = self.steps.last().map_or(f64::NAN, |line| line.step.smoothed_loss);
         if let Some(hint) = self.averages.hint(test.iteration, train, loss) {
             self.meter.suspend(|| complain(&format!("hint: {hint}")));
         }
@@ -239,7 +235,7 @@ impl<'a> Training<'a> {
             images_per_s: self.meter.mean_images_per_s(),
             accuracies: outputs.filter(|output| output.loss_weight == 0.0).cloned().collect(),
             snapshot: written.map(|(_, path)| path.clone()).next(),
-            peak_resident_bytes: process::peak_resident().map(|bytes| bytes.0),
+            peak_resident: host::peak_resident(),
         }
     }
 }

@@ -1,14 +1,13 @@
 //! `--verify`: does every kernel compute, as planned, what it should?
 
-use super::setup::check_memory;
 use crate::{Console, Error, progress};
 use cudnn_layers::conv::{
     geometry,
     verify::{distances, memory},
 };
 use planner::{Bytes, Plan, PlannedKernel};
-use tensor::{Accumulate, Device, testing::distance_tolerance};
-use trainer::NetError;
+use tensor::{Accumulate, Device, tolerance::distance_tolerance};
+use trainer::{NetError, host::check_memory};
 
 /// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the definition of a
 /// convolution in double precision.

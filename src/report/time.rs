@@ -1,9 +1,8 @@
 //! What `time` measured: Caffe's lines in Caffe's words, then what they leave out.
 
-use super::{
-    KernelReport, LayerMemory, MemoryEstimate, PlanReport, layer_table,
-    number::{deviation, six_digits},
-};
+use super::MemoryEstimate;
+use figures::{Comparison, KernelReport, PlanReport, Ratio, deviation, layer_table, six_digits};
+use memory::LayerMemory;
 use planner::{Bytes, Plan};
 use serde::Serialize;
 use trainer::time::TimeReport;
@@ -15,51 +14,19 @@ pub struct TimeRun {
     pub memory: MemoryEstimate,
     /// The plan.
     pub plan: PlanReport,
-    /// The loss of the pass before the measurement.
-    pub initial_loss: f64,
-    /// Forward and backward of each timed iteration.
-    pub iterations_ms: Vec<f64>,
-    /// Each layer's average times.
-    pub layers: Vec<LayerTiming>,
-    /// ReLUs that run inside the layer before them, in whose times theirs are.
-    pub fused_relus: usize,
-    /// Average forward pass.
-    pub forward_ms: f64,
-    /// Average backward pass.
-    pub backward_ms: f64,
+    /// What was measured.
+    #[serde(flatten)]
+    pub measured: TimeReport,
     /// Average of forward and backward together.
     pub forward_backward_ms: f64,
-    /// All timed iterations.
-    pub total_ms: f64,
-    /// Average update of all parameters, which Caffe's `time` leaves out; `null` where nothing is trained.
-    pub update_ms: Option<f64>,
-    /// Forward, backward and update, if there is one, of each iteration recorded once and replayed; empty where nothing can be recorded.
-    pub replayed_ms: Vec<f64>,
     /// Samples in the time of forward, backward and update.
     pub images_per_s: f64,
-    /// All convolution kernels as planned.
-    pub kernels_planned_ms: f64,
     /// All convolution kernels as measured in the net.
     pub kernels_measured_ms: f64,
     /// What each layer brings into the arena.
     pub layer_memory: Vec<LayerMemory>,
-    /// What the run took of a GPU's memory.
-    pub gpu_bytes: Option<u64>,
     /// The most that was ever resident, if the system says.
-    pub peak_resident_bytes: Option<u64>,
-}
-
-/// Average times of a layer.
-#[derive(Clone, Debug, Serialize)]
-pub struct LayerTiming {
-    /// The layer.
-    pub name: String,
-    /// Its type.
-    pub type_name: &'static str,
-    /// Forward.
-    pub forward_ms: f64,
-    /// Backward.
-    pub backward_ms: f64,
+    pub peak_resident: Option<Bytes>,
 }
 
 impl TimeRun {
@@ -69,135 +36,133 @@ impl TimeRun {
         measured: TimeReport,
         mini_batch: usize,
     ) -> Self {
-        let plan = PlanReport::new(plan, &measured.kernels);
+        let kernels_ms: Vec<f64> = measured.kernels.iter().map(|kernel| kernel.measured_ms).collect();
         let iteration_ms = measured.forward_backward_ms() + measured.update_ms.unwrap_or(0.0);
-        let layers = measured.layers.iter().map(|layer| LayerTiming {
-            name: layer.name.clone(),
-            type_name: layer.type_name,
-            forward_ms: layer.forward_ms,
-            backward_ms: layer.backward_ms,
-        });
         Self {
-            initial_loss: measured.initial_loss,
-            layers: layers.collect(),
-            fused_relus: measured.fused_relus,
-            forward_ms: measured.forward_ms,
-            backward_ms: measured.backward_ms,
+            plan: PlanReport::new(plan, &kernels_ms),
             forward_backward_ms: measured.forward_backward_ms(),
-            total_ms: measured.total_ms(),
-            update_ms: measured.update_ms,
-            replayed_ms: measured.replayed_ms,
             images_per_s: mini_batch as f64 / iteration_ms * 1e3,
-            kernels_planned_ms: plan.time_ms,
-            kernels_measured_ms: plan.kernels.iter().filter_map(|kernel| kernel.measured_ms).sum(),
-            iterations_ms: measured.iterations_ms,
-            gpu_bytes: measured.gpu_bytes,
-            peak_resident_bytes: crate::process::peak_resident().map(|bytes| bytes.0),
+            kernels_measured_ms: kernels_ms.iter().sum(),
+            peak_resident: trainer::host::peak_resident(),
+            measured,
             memory,
-            plan,
             layer_memory,
         }
     }
 
     /// Forward, backward and update.
-    pub fn iteration_ms(&self) -> f64 {
-        self.forward_backward_ms + self.update_ms.unwrap_or(0.0)
+    fn iteration_ms(&self) -> f64 {
+        self.forward_backward_ms + self.measured.update_ms.unwrap_or(0.0)
     }
 
     /// What Caffe's `time` prints.
     pub fn caffe_lines(&self) -> String {
+        let TimeReport { initial_loss, iterations_ms, layers, forward_ms, backward_ms, .. } = &self.measured;
+        let line = |what: &str, ms: f64| format!("{what}: {} ms.", six_digits(ms));
         let mut lines = vec![
             "Performing Forward".to_owned(),
-            format!("Initial loss: {}", six_digits(self.initial_loss)),
+            format!("Initial loss: {}", six_digits(*initial_loss)),
             "Performing Backward".to_owned(),
             "*** Benchmark begins ***".to_owned(),
-            format!("Testing for {} iterations.", self.iterations_ms.len()),
+            format!("Testing for {} iterations.", iterations_ms.len()),
         ];
-        for (index, &time_ms) in self.iterations_ms.iter().enumerate() {
-            lines.push(format!(
-                "Iteration: {} forward-backward time: {} ms.",
-                index + 1,
-                six_digits(time_ms)
-            ));
-        }
+        let iterations = iterations_ms.iter().zip(1..);
+        lines.extend(iterations.map(|(&ms, n)| line(&format!("Iteration: {n} forward-backward time"), ms)));
         lines.push("Average time per layer: ".to_owned());
-        let width = self.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0).max(10);
-        for LayerTiming { name, forward_ms, backward_ms, .. } in &self.layers {
-            lines.push(format!("{name:>width$}\tforward: {} ms.", six_digits(*forward_ms)));
-            lines.push(format!("{name:>width$}\tbackward: {} ms.", six_digits(*backward_ms)));
+        let width = layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0).max(10);
+        for layer in layers {
+            for (pass, ms) in [("forward", layer.forward_ms), ("backward", layer.backward_ms)] {
+                lines.push(line(&format!("{:>width$}\t{pass}", layer.name), ms));
+            }
         }
-        lines.push(format!("Average Forward pass: {} ms.", six_digits(self.forward_ms)));
-        lines.push(format!("Average Backward pass: {} ms.", six_digits(self.backward_ms)));
-        lines.push(format!("Average Forward-Backward: {} ms.", six_digits(self.forward_backward_ms)));
-        lines.push(format!("Total Time: {} ms.", six_digits(self.total_ms)));
-        lines.push("*** Benchmark ends ***".to_owned());
+        lines.extend([
+            line("Average Forward pass", *forward_ms),
+            line("Average Backward pass", *backward_ms),
+            line("Average Forward-Backward", self.forward_backward_ms),
+            line("Total Time", self.measured.total_ms()),
+            "*** Benchmark ends ***".to_owned(),
+        ]);
         lines.join("\n")
     }
 
     /// What Caffe does not tell: kernels, memory by layer, the plan's promise and the speed.
     pub fn our_tables(&self) -> String {
-        let memory = format!(
-            "Memory by layer, before buffers share their places:\n{}",
-            layer_table(&self.layer_memory)
-        );
-        format!("{}\n\n{memory}\n\n{}", self.plan, self.summary())
+        let (plan, memory) = (&self.plan, layer_table(&self.layer_memory));
+        let memory = format!("Memory by layer, before buffers share their places:\n{memory}");
+        format!("{plan}\n\n{memory}\n\nSummary:\n{}", self.summary())
     }
 
     fn summary(&self) -> String {
-        let layers_ms: f64 = self.layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
-        let (planned, measured) = (self.kernels_planned_ms, self.kernels_measured_ms);
-        let mut lines = vec!["Summary:".to_owned()];
+        let TimeReport { layers, fused_relus, update_ms, replayed_ms, gpu_bytes, .. } = &self.measured;
+        let layers_ms: f64 = layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
+        let (planned, measured, both_ms) =
+            (self.plan.time_ms, self.kernels_measured_ms, self.forward_backward_ms);
+        let mut lines = Vec::new();
+        let mut line = |name: &str, text: String| lines.push(format!("  {name:<20} {text}"));
         if planned > 0.0 {
-            let share = measured / self.forward_backward_ms * 100.0;
-            lines.push(format!(
-                "  convolution kernels  planned {planned:.1} ms, measured {measured:.1} ms ({}), {share:.0} % of forward-backward",
-                deviation(measured, planned)
-            ));
+            let (deviation, share) = (deviation(measured, planned), measured / both_ms * 100.0);
+            line(
+                "convolution kernels",
+                format!(
+                    "planned {planned:.1} ms, measured {measured:.1} ms ({deviation}), {share:.0} % of forward-backward"
+                ),
+            );
         }
-        let worst = self.worst_prediction();
-        if let Some((kernel, measured_ms)) = worst {
+        if let Some((kernel, measured_ms)) = self.worst_prediction() {
             let deviation = deviation(measured_ms, kernel.planned_ms);
-            lines.push(format!("  furthest from plan   {}: {deviation}", kernel.name()));
+            line("furthest from plan", format!("{}: {deviation}", kernel.name()));
         }
-        lines.push(format!(
-            "  layers add up to     {layers_ms:.1} ms ({} to the average forward-backward)",
-            deviation(layers_ms, self.forward_backward_ms)
-        ));
-        lines.extend(match self.fused_relus {
-            0 => None,
-            1 => Some("  fused                1 ReLU runs inside the layer before it".to_owned()),
-            count => Some(format!("  fused                {count} ReLUs run inside the layer before them")),
-        });
-        let with_update = self.update_ms.map_or("", |_| " with the update");
-        lines.extend(self.update_ms.map(|update_ms| format!("  update               {update_ms:.1} ms")));
-        lines.push(format!(
-            "  whole iteration      {:.1} ms{with_update}: {:.1} images/s",
-            self.iteration_ms(),
-            self.images_per_s
-        ));
-        if let Some(replayed_ms) = median(&self.replayed_ms) {
-            let images_per_s = self.images_per_s * self.iteration_ms() / replayed_ms;
-            lines.push(format!(
-                "  recorded, replayed   {replayed_ms:.2} ms{with_update}: {images_per_s:.1} images/s"
-            ));
+        let difference = deviation(layers_ms, both_ms);
+        line("layers add up to", format!("{layers_ms:.1} ms ({difference} to the average forward-backward)"));
+        match fused_relus {
+            0 => {}
+            1 => line("fused", "1 ReLU runs inside the layer before it".to_owned()),
+            count => line("fused", format!("{count} ReLUs run inside the layer before them")),
         }
-        if let Some(taken) = self.gpu_bytes {
-            let difference = deviation(taken as f64, self.memory.arena_bytes as f64);
-            lines.push(format!("  GPU memory taken     {} ({difference} to the arena)", Bytes(taken)));
+        let with_update = update_ms.map_or("", |_| " with the update");
+        update_ms.iter().for_each(|update_ms| line("update", format!("{update_ms:.1} ms")));
+        let (iteration_ms, images_per_s) = (self.iteration_ms(), self.images_per_s);
+        line("whole iteration", format!("{iteration_ms:.1} ms{with_update}: {images_per_s:.1} images/s"));
+        if let Some(replayed_ms) = median(replayed_ms) {
+            let images_per_s = images_per_s * iteration_ms / replayed_ms;
+            line(
+                "recorded, replayed",
+                format!("{replayed_ms:.2} ms{with_update}: {images_per_s:.1} images/s"),
+            );
         }
-        let peak = self.memory.compare(self.peak_resident_bytes);
-        lines.extend(peak.map(|peak| format!("  peak resident        {peak}")));
+        if let Some(taken) = *gpu_bytes {
+            let difference = deviation(taken as f64, self.memory.report.arena.0 as f64);
+            line("GPU memory taken", format!("{} ({difference} to the arena)", Bytes(taken)));
+        }
+        let peak = self.memory.compare(self.peak_resident);
+        peak.into_iter().for_each(|peak| line("peak resident", peak));
         lines.join("\n")
     }
 
     /// The kernel whose measured time differs most from its planned one, among those that matter: a hundredth of all.
     fn worst_prediction(&self) -> Option<(&KernelReport, f64)> {
-        let matters = |kernel: &&KernelReport| kernel.planned_ms > 0.01 * self.kernels_planned_ms;
+        let matters = |kernel: &&KernelReport| kernel.planned_ms > 0.01 * self.plan.time_ms;
         let measured =
             self.plan.kernels.iter().filter(matters).filter_map(|kernel| Some((kernel, kernel.measured_ms?)));
         let distance =
             |&(kernel, measured_ms): &(&KernelReport, f64)| (measured_ms / kernel.planned_ms).ln().abs();
         measured.max_by(|a, b| distance(a).total_cmp(&distance(b)))
+    }
+
+    /// This run, undivided, beside one under the `chosen` policy.
+    pub fn compare(&self, chosen: &Self) -> Comparison {
+        let total = |name, of: fn(&Self) -> f64| Ratio::new(name, [self, chosen].map(of));
+        let mut totals = vec![
+            total("convolution kernels", |run| run.kernels_measured_ms),
+            total("forward", |run| run.measured.forward_ms),
+            total("backward", |run| run.measured.backward_ms),
+            total("forward-backward", |run| run.forward_backward_ms),
+            total("update", |run| run.measured.update_ms.unwrap_or(0.0)),
+            total("whole iteration", Self::iteration_ms),
+        ];
+        totals.retain(|ratio| ratio.name != "update" || chosen.measured.update_ms.is_some());
+        let arenas = [self, chosen].map(|run| run.memory.report.arena);
+        Comparison::new([&self.plan, &chosen.plan], totals, arenas)
     }
 }
 

@@ -1,49 +1,44 @@
 //! Lists of convolutions in DeepBench's columns.
 
-use super::Convolution;
+use super::ShapeSpec;
+use csv::{DeserializeErrorKind, ErrorKind, ReaderBuilder, StringRecord, Trim};
 use planner::ConvShape;
-use std::{fs, io, path::Path};
+use serde::Deserialize;
+use std::{fs, path::Path};
 use thiserror::Error;
 
-/// The columns, in DeepBench's order; a column [`SOURCE`] may stand before them.
-const COLUMNS: [&str; 11] =
-    ["W", "H", "C_in", "N", "C_out", "kernel_w", "kernel_h", "pad_w", "pad_h", "stride_w", "stride_h"];
+/// The columns, in DeepBench's order; the first, the names, may be left out.
+#[rustfmt::skip]
+const COLUMNS: [&str; 12] = [
+    "source", "W", "H", "C_in", "N", "C_out", "kernel_w", "kernel_h", "pad_w", "pad_h", "stride_w", "stride_h",
+];
 
-/// The column of names.
-const SOURCE: &str = "source";
-
-/// In which cell each column stands.
-struct Order {
-    source: Option<usize>,
-    columns: [usize; COLUMNS.len()],
+/// A line of a list.
+#[derive(Deserialize)]
+struct Row {
+    source: Option<String>,
+    #[serde(rename = "W")]
+    w: u32,
+    #[serde(rename = "H")]
+    h: u32,
+    #[serde(rename = "C_in")]
+    c: u32,
+    #[serde(rename = "N")]
+    n: u32,
+    #[serde(rename = "C_out")]
+    k: u32,
+    kernel_w: u32,
+    kernel_h: u32,
+    pad_w: u32,
+    pad_h: u32,
+    stride_w: u32,
+    stride_h: u32,
 }
 
-/// A list that cannot be read.
+/// A list that cannot be read, in a sentence with its file and line.
 #[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum CsvError {
-    /// The file cannot be read.
-    #[error("cannot read {file}: {source}")]
-    Read {
-        /// The file.
-        file: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A line makes no sense.
-    #[error("{file}:{line}: {reason}")]
-    Line {
-        /// The file.
-        file: String,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong there.
-        reason: String,
-    },
-    /// There is no convolution in it.
-    #[error("{0} lists no convolution")]
-    Empty(String),
-}
+#[error("{0}")]
+pub struct CsvError(String);
 
 /// Reads a list of convolutions: a line of column names, in any order, or DeepBench's columns in their order without one,
 /// `source` before them or not. Empty lines and lines that begin with `#` are skipped. Convolutions are named
@@ -51,94 +46,102 @@ pub enum CsvError {
 ///
 /// # Errors
 /// With the line that is no convolution.
-pub fn read_csv(file: &Path) -> Result<Vec<Convolution>, CsvError> {
-    let name = file.display().to_string();
-    let bytes = fs::read(file).map_err(|source| CsvError::Read { file: name.clone(), source })?;
-    let convolutions = parse(&String::from_utf8_lossy(&bytes)).map_err(|(line, reason)| CsvError::Line {
-        file: name.clone(),
-        line,
-        reason,
-    })?;
-    if convolutions.is_empty() { Err(CsvError::Empty(name)) } else { Ok(convolutions) }
+pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, CsvError> {
+    let name = file.display();
+    let bytes = fs::read(file).map_err(|error| CsvError(format!("cannot read {name}: {error}")))?;
+    let shapes = parse(&String::from_utf8_lossy(&bytes))
+        .map_err(|(line, reason)| CsvError(format!("{name}:{line}: {reason}")))?;
+    if shapes.is_empty() { Err(CsvError(format!("{name} lists no convolution"))) } else { Ok(shapes) }
 }
 
 /// Reads a list; an error has its line and what is wrong there.
-fn parse(text: &str) -> Result<Vec<Convolution>, (usize, String)> {
-    let mut order: Option<Order> = None;
-    let mut convolutions = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim().trim_start_matches('\u{feff}');
-        if line.is_empty() || line.starts_with('#') {
+fn parse(text: &str) -> Result<Vec<ShapeSpec>, (usize, String)> {
+    let mut header: Option<StringRecord> = None;
+    let mut shapes = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.trim_start_matches('\u{feff}').trim();
+        if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let cells: Vec<&str> = line.split(',').map(|cell| cell.trim().trim_matches('"').trim()).collect();
-        let at = |reason: String| (index + 1, reason);
-        if order.is_none() && is_header(&cells) {
-            order = Some(header(&cells).map_err(at)?);
-            continue;
+        let at = |reason: String| (line, reason);
+        let cells = cells(text).map_err(at)?;
+        let columns = match header.take() {
+            Some(columns) => columns,
+            None => header_of(&cells).map_err(at)?,
+        };
+        if !columns.iter().eq(cells.iter().map(known)) {
+            shapes.push(shape(&cells, &columns, line).map_err(at)?);
         }
-        let order = order.get_or_insert_with(|| usual(&cells));
-        convolutions.push(convolution(&cells, order, index + 1).map_err(at)?);
+        header = Some(columns);
     }
-    Ok(convolutions)
+    Ok(shapes)
 }
 
-/// A first line that has a column's name besides `source` is a header: no number is called so.
-fn is_header(cells: &[&str]) -> bool {
-    cells.iter().any(|cell| COLUMNS.iter().any(|column| column.eq_ignore_ascii_case(cell)))
+/// The cells of one line.
+fn cells(line: &str) -> Result<StringRecord, String> {
+    let mut reader = ReaderBuilder::new();
+    reader.has_headers(false).trim(Trim::All).buffer_capacity(line.len());
+    let record = reader.from_reader(line.as_bytes()).into_records().next();
+    record.unwrap_or_else(|| Ok(StringRecord::new())).map_err(|error| error.to_string())
 }
 
-/// The order without a header: DeepBench's own lists have no `source`.
-fn usual(cells: &[&str]) -> Order {
-    let source = (cells.len() > COLUMNS.len()).then_some(0);
-    let first = usize::from(source.is_some());
-    Order { source, columns: std::array::from_fn(|column| column + first) }
+/// A column's name in its usual spelling; anything else as it is.
+fn known(cell: &str) -> &str {
+    COLUMNS.into_iter().find(|column| column.eq_ignore_ascii_case(cell)).unwrap_or(cell)
 }
 
-/// The order that a header gives.
-fn header(cells: &[&str]) -> Result<Order, String> {
-    let place = |column: &str| {
-        let mut found = (0..cells.len()).filter(|&cell| cells[cell].eq_ignore_ascii_case(column));
-        match (found.next(), found.next()) {
-            (_, Some(_)) => Err(format!("the column {column} is there twice")),
-            (place, None) => Ok(place),
+/// The first line if it has a column's name besides `source`, as no number is called so; else the usual columns.
+fn header_of(cells: &StringRecord) -> Result<StringRecord, String> {
+    let header: StringRecord = cells.iter().map(known).collect();
+    let count = |column: &str| header.iter().filter(|name| *name == column).count();
+    if COLUMNS[1..].iter().all(|column| count(column) == 0) {
+        // DeepBench's own lists have no `source`.
+        return Ok(COLUMNS[usize::from(cells.len() < COLUMNS.len())..].iter().collect());
+    }
+    let missing = COLUMNS[1..].iter().find(|column| count(column) == 0);
+    match (missing, COLUMNS.iter().find(|column| count(column) > 1)) {
+        (_, Some(column)) => Err(format!("the column {column} is there twice")),
+        (Some(column), _) => {
+            let columns = COLUMNS[1..].join(" ");
+            Err(format!("the column {column} is missing; the columns are [{}] {columns}", COLUMNS[0]))
         }
-    };
-    let mut columns = [0; COLUMNS.len()];
-    for (cell, column) in columns.iter_mut().zip(COLUMNS) {
-        *cell = place(column)?.ok_or_else(|| {
-            format!("the column {column} is missing; the columns are [{SOURCE}] {}", COLUMNS.join(" "))
-        })?;
+        (None, None) => Ok(header),
     }
-    Ok(Order { source: place(SOURCE)?, columns })
 }
 
-fn convolution(cells: &[&str], order: &Order, line: usize) -> Result<Convolution, String> {
-    let cell = |column: usize| {
-        let found = cells.get(order.columns[column]).copied();
-        found.ok_or_else(|| format!("{} columns are too few: {} is missing", cells.len(), COLUMNS[column]))
-    };
-    let number = |column: usize| {
-        let text = cell(column)?;
-        text.parse::<u32>()
-            .map_err(|_| format!("{} is \"{text}\", which is no whole number", COLUMNS[column]))
-    };
-    let source = order.source.and_then(|place| cells.get(place).copied());
-    let source = source.filter(|source| !source.is_empty()).unwrap_or("conv");
+fn shape(cells: &StringRecord, columns: &StringRecord, line: usize) -> Result<ShapeSpec, String> {
+    // Cells that are missing are missing columns.
+    let columns: StringRecord = columns.iter().take(cells.len()).collect();
+    let row: Row =
+        cells.deserialize(Some(&columns)).map_err(|error| reason(error.kind(), cells, &columns))?;
     let shape = ConvShape {
-        w: number(0)?,
-        h: number(1)?,
-        c: number(2)?,
-        k: number(4)?,
-        s: number(5)?,
-        r: number(6)?,
-        pad: [number(8)?, number(7)?],
-        stride: [number(10)?, number(9)?],
+        c: row.c,
+        h: row.h,
+        w: row.w,
+        k: row.k,
+        r: row.kernel_h,
+        s: row.kernel_w,
+        pad: [row.pad_h, row.pad_w],
+        stride: [row.stride_h, row.stride_w],
         ..ConvShape::default()
     };
-    let convolution = Convolution { name: format!("{source}:{line}"), shape, mini_batch: number(3)? };
-    convolution.check()?;
-    Ok(convolution)
+    let source = row.source.unwrap_or_else(|| "conv".to_owned());
+    let spec = ShapeSpec { name: format!("{source}:{line}"), shape, mini_batch: row.n };
+    spec.check()?;
+    Ok(spec)
+}
+
+/// What is wrong with a line: a cell that is no number or missing.
+fn reason(error: &ErrorKind, cells: &StringRecord, columns: &StringRecord) -> String {
+    let ErrorKind::Deserialize { err, .. } = error else { return "it is no list of cells".to_owned() };
+    let place = err.field().and_then(|field| usize::try_from(field).ok());
+    match (err.kind(), place.and_then(|place| Some((columns.get(place)?, cells.get(place)?)))) {
+        (DeserializeErrorKind::ParseInt(_), Some((column, cell))) => {
+            format!("{column} is \"{cell}\", which is no whole number")
+        }
+        (DeserializeErrorKind::Message(what), _) => format!("{} columns are too few: {what}", cells.len()),
+        (kind, _) => kind.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -165,12 +168,19 @@ mod tests {
             .map(|line| line.split(',').rev().collect::<Vec<_>>().join(","))
             .collect();
         assert_eq!(parse(&turned.join("\n")).unwrap()[0].shape, speech.shape);
+        assert_eq!(parse(&LIST.to_ascii_uppercase()).unwrap()[1].name, "RESNET:5");
+    }
+
+    #[test]
+    fn a_quoted_cell_may_hold_commas_and_quotes() {
+        let list = LIST.replace("\"ResNet\"", "\"ResNet, \"\"50\"\"\"");
+        assert_eq!(parse(&list).unwrap()[1].name, "ResNet, \"50\":5");
     }
 
     #[test]
     fn a_source_may_be_left_out_with_and_without_a_header() {
         let plain = "700,161,1,4,32,20,5,0,0,2,2";
-        for list in [plain.to_owned(), format!("{}\n{plain}", COLUMNS.join(","))] {
+        for list in [plain.to_owned(), format!("{}\n{plain}", COLUMNS[1..].join(","))] {
             let [speech] = &parse(&list).unwrap()[..] else { panic!("one convolution in {list}") };
             assert_eq!(speech.name, format!("conv:{}", list.lines().count()));
             assert_eq!(
@@ -188,7 +198,8 @@ mod tests {
         assert_eq!(with("C_in,", ""), (1, format!("the column C_in is missing; {columns}")));
         assert_eq!(with("C_in", "W"), (1, "the column W is there twice".to_owned()));
         assert_eq!(with("700", "7e2"), (2, "W is \"7e2\", which is no whole number".to_owned()));
-        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: stride_h is missing".to_owned()));
+        assert_eq!(with("700", ""), (2, "W is \"\", which is no whole number".to_owned()));
+        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: missing field `stride_w`".to_owned()));
         assert!(with("161", "4").1.contains("window of 5"));
         assert!(with(", 8,", ", 0,").1.contains("mini-batch"));
         assert_eq!(with("ResNet\", 56", "ResNet\", 4000000000").0, 5);

@@ -1,6 +1,6 @@
 //! One convolution on the command line.
 
-use super::Convolution;
+use super::ShapeSpec;
 use planner::ConvShape;
 
 /// What can be said of a convolution, and what it means.
@@ -12,7 +12,7 @@ const KEYS: &str = "n, c, h, w, k, r, s, pad, stride, dilation, groups, name";
 ///
 /// # Errors
 /// A sentence that names what is missing, unknown or no number.
-pub fn parse_shape(text: &str) -> Result<Convolution, String> {
+pub fn parse_shape(text: &str) -> Result<ShapeSpec, String> {
     let mut values: Vec<(&str, &str)> = Vec::new();
     for part in text.split(',') {
         let (key, value) = part.split_once('=').ok_or_else(|| {
@@ -45,7 +45,7 @@ pub fn parse_shape(text: &str) -> Result<Convolution, String> {
         groups: number("groups")?.unwrap_or(1),
     };
     let name = value("name").filter(|name| !name.is_empty()).unwrap_or("conv").to_owned();
-    let convolution = Convolution { name, shape, mini_batch: needed("n")? };
+    let convolution = ShapeSpec { name, shape, mini_batch: needed("n")? };
     convolution.check()?;
     Ok(convolution)
 }

@@ -11,7 +11,7 @@ use microbatch::{
     },
     tensor::Device,
     trainer::{
-        Net, Run,
+        Net, NetRun,
         layers::{BuildOptions, SyntheticData},
         net::Layout,
         planning::{Planning, header},
@@ -238,7 +238,7 @@ pub(crate) fn build_options(device: &Device, random: &mut Random) -> BuildOption
 pub(crate) fn is_small(net: &Net, kernels: &[Kernel]) -> bool {
     let flops =
         kernels.iter().map(|kernel| geometry(&kernel.id.shape, kernel.mini_batch).flops()).sum::<f64>();
-    Layout::new(&[net], true).len() <= MOST_ELEMENTS
+    Layout::new(&[net], true).bytes() <= MOST_ELEMENTS
         && flops <= MOST_FLOPS
         && kernels.iter().all(|kernel| kernel.mini_batch <= 64)
 }
@@ -276,7 +276,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     let options = options(random);
     planning.complete(&kernels, &options, |_| ())?;
     let plan = planning.plan(&kernels, None, &options)?;
-    let run = Run::lay_out(vec![net], vec![plan], true)?;
+    let run = NetRun::lay_out(vec![net], vec![plan], true)?;
     let bytes = run.memory().arena.0 + run.memory().host.0;
     if bytes > MOST_BYTES {
         return Ok(Accepted::Huge);
@@ -287,7 +287,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
 }
 
 /// The error, which must say in which file it is.
-pub(crate) fn from_file(error: prototxt::Error, file: &str) -> prototxt::Error {
+pub(crate) fn from_file(error: prototxt::SpecError, file: &str) -> prototxt::SpecError {
     assert!(error.to_string().starts_with(&format!("{file}:")), "{error}");
     error
 }

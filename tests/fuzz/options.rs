@@ -1,7 +1,5 @@
 //! Command lines.
 
-use std::path::PathBuf;
-
 use clap::{CommandFactory, Parser};
 use microbatch::args::{Cli, Command, Environment, PlanningArgs};
 
@@ -83,24 +81,18 @@ fn environment(random: &mut Random) -> Environment {
         let value = if one_in(random, 3) { extreme(random) } else { pick(random, &VALUES) };
         one_in(random, 3).then(|| value.to_owned())
     };
-    Environment {
-        policy: variable(),
-        workspace_limit: variable(),
-        total_workspace: variable(),
-        database: variable().map(PathBuf::from),
-        benchmark_devices: variable(),
-        cache: None,
-    }
+    Environment::new(|_| variable())
 }
 
 fn use_up(planning: &PlanningArgs, input: &mut Input<'_>) -> Verdict {
-    let environment = environment(&mut input.random);
+    let mut planning = planning.clone();
+    planning.measuring.environment = environment(&mut input.random);
     let samples = extreme(&mut input.random).parse().ok();
-    let options = planning.options(&environment, samples, None)?;
-    planning.options(&environment, None, Some(&options))?;
+    let options = planning.options(samples, None)?;
+    planning.options(None, Some(&options))?;
     let in_budget = PlanningArgs { device_memory: Some(options.limit), ..planning.clone() };
-    in_budget.options(&environment, samples, None)?;
-    planning.measuring.records(&environment)?;
+    in_budget.options(samples, None)?;
+    planning.measuring.records()?;
     Ok(Accepted::Used)
 }
 
@@ -118,7 +110,7 @@ fn options() {
             Command::Train(args) => use_up(&args.planning, input),
             Command::Test(args) => use_up(&args.planning, input),
             Command::Plan(args) => use_up(&args.planning, input),
-            Command::Profile(_) | Command::Devices(_) => Ok(Accepted::Used),
+            _ => Ok(Accepted::Used),
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use microbatch::{
     cudnn_layers::conv::geometry,
-    shapes::{Convolution, parse_shape, read_csv},
+    shapes::{ShapeSpec, parse_shape, read_csv},
 };
 
 use crate::{
@@ -43,7 +43,7 @@ fn shape(random: &mut Random) -> String {
     parts.join(",")
 }
 
-fn use_up(convolution: &Convolution, input: &mut Input<'_>) -> Verdict {
+fn use_up(convolution: &ShapeSpec, input: &mut Input<'_>) -> Verdict {
     convolution::use_up(geometry(&convolution.shape, convolution.mini_batch), input)
 }
 

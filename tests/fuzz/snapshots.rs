@@ -5,10 +5,10 @@ use std::{cell::RefCell, fs, path::Path};
 use microbatch::{
     tensor::Device,
     trainer::{
-        Run, Solver, TrainError, Training,
+        NetRun, Solver, TrainError, Training,
         layers::BuildOptions,
         planning::PlanRecord,
-        snapshot::{load_solver_state, load_tensors, recorded_plans, weights_path},
+        snapshot::{load_solver_state, load_tensors, weights_path},
         spec::SolverSpec,
     },
 };
@@ -55,7 +55,11 @@ impl Folder {
         self.folder.path().join("snapshot")
     }
 
-    fn prepared(&self, device: &Device, recorded: Option<PlanRecord>) -> Result<(Training, Run), TrainError> {
+    fn prepared(
+        &self,
+        device: &Device,
+        recorded: Option<PlanRecord>,
+    ) -> Result<(Training, NetRun), TrainError> {
         let text = format!(
             "net_param {{ {NET} }} base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 max_iter: 9 test_iter: 1 \
              test_interval: 1 snapshot_prefix: '{}'",
@@ -133,7 +137,7 @@ fn state() {
             let beside = weights_path(Path::new(&input.path.with_file_name("snapshot")), 2);
             fs::write(beside, training.file("safetensors"))?;
             let (_, history) = load_solver_state(input.path)?;
-            let recorded = recorded_plans(&history)?;
+            let recorded = PlanRecord::recorded(&history)?;
             let (of_solver, run) = training.prepared(&device(&mut input.random), recorded)?;
             input.foretold = run.memory().arena.0 + run.memory().host.0;
             let mut solver = of_solver.start(run)?;

@@ -6,7 +6,7 @@ use microbatch::{
     cudnn_layers::conv::ProfileOptions,
     planner::{Bytes, PlanOptions},
     trainer::{
-        Net, Run, TrainError, Training,
+        Net, NetRun, TrainError, Training,
         layers::BuildOptions,
         planning::{PlanRecord, Planning},
         spec::{NetSource, NetState, SolverSpec},
@@ -79,11 +79,11 @@ pub(crate) fn prepare(
     spec: SolverSpec,
     build: &BuildOptions,
     recorded: Option<PlanRecord>,
-) -> Result<(Training, Run), TrainError> {
+) -> Result<(Training, NetRun), TrainError> {
     let options = PlanOptions { limit: Bytes::mib(1), ..PlanOptions::default() };
     let profile = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::mib(1) };
     let (training, mut nets) = Training::build(spec, build, None)?;
-    let recorded = recorded.map(|record| record.plans(&mut nets, &options).0).unwrap_or_default();
+    let recorded = recorded.map(|record| record.plans(&mut nets, |_| options.clone()).0).unwrap_or_default();
     let mut recorded = recorded.into_iter();
     let mut planning = Planning::new(&build.device, profile);
     let mut plans = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn prepare(
             }
         });
     }
-    Ok((training, Run::lay_out(nets, plans, true)?))
+    Ok((training, NetRun::lay_out(nets, plans, true)?))
 }
 
 fn check_rates(spec: &SolverSpec, random: &mut Random) {

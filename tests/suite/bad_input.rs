@@ -1,7 +1,7 @@
 //! Whatever is wrong, the command says so in one sentence, with an exit code, and does not panic.
 
 use crate::fixtures::{Folder, text};
-use std::process::Output;
+use std::{fs, process::Output};
 
 /// The sentence that the command gave up with; it must have every one of `parts`.
 pub(crate) fn assert_refused(output: &Output, code: i32, parts: &[&str], case: &str) {
@@ -68,11 +68,25 @@ fn options_without_effect_are_refused_or_not_offered() {
         (format!("profile {shape} --database db --offline"), ["--offline", "no effect"]),
         ("profile --database db --merge --threads 1".to_owned(), ["cannot be used with", "--threads"]),
         ("profile --database db --export to --policy all".to_owned(), ["cannot be used with", "--policy"]),
+        ("profile --merge --model net.prototxt".to_owned(), ["cannot be used with", "--model"]),
+        ("profile --export to --conv n=2,c=1,h=3,k=1,r=1".to_owned(), ["cannot be used with", "--conv"]),
+        ("profile --database db --merge --export to".to_owned(), ["cannot be used with", "--merge"]),
     ] {
         let output = folder.run(&arguments);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
         assert!(parts.iter().all(|part| stderr.contains(part)), "{arguments}: {stderr}");
+    }
+    let input = "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 dim: 1 dim: 4 dim: 4 } } }";
+    fs::write(folder.path("input.prototxt"), input).unwrap();
+    for command in ["time", "plan", "profile"] {
+        let output = folder.run(&format!("{command} --model input.prototxt --synthetic=1x4x4"));
+        assert_refused(
+            &output,
+            2,
+            &["--synthetic has no effect", "input.prototxt reads no data set"],
+            command,
+        );
     }
 }
 

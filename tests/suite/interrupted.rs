@@ -209,7 +209,7 @@ fn a_signal_is_heard_during_a_test() {
 fn a_signal_is_heard_between_the_mini_batches_of_an_iteration() {
     let folder = Folder::new();
     change_solver(&folder, &[["max_iter: 12", "max_iter: 12 iter_size: 100000000"]]);
-    let (child, stdout) = begin_until(&folder, TRAIN, "  prepared");
+    let (child, stdout) = begin_until(&folder, TRAIN, "  memory");
     sleep(Duration::from_millis(500));
     let (exit_code, said, complained) = end(child, stdout, "INT");
     assert_eq!(exit_code, Some(130), "{said}\n{complained}");

@@ -33,7 +33,7 @@ fn a_run_beyond_the_limit_of_the_process_is_refused() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_workspace_that_the_system_refuses_is_an_error() {
-    let plan = "plan --conv n=1,c=1,h=700,k=1,r=31,pad=15 --op forward --policy undivided --workspace-limit 3GiB --device cpu --threads 1";
+    let plan = "plan --conv n=1,c=1,h=1400,k=1,r=31,pad=15,stride=2 --op backwardData --policy undivided --workspace-limit 3GiB --device cpu --threads 1";
     let output = run_within(&Folder::new(), 1_500_000, plan);
     assert_refused(&output, 1, &["the system does not give this process"], "a workspace of 1.9 GB");
 }

@@ -9,6 +9,7 @@ mod fixtures;
 mod interrupted;
 mod limits;
 mod plan;
+mod shell;
 mod test_command;
 mod time;
 mod train;

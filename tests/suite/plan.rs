@@ -42,7 +42,7 @@ fn a_recorded_table_gives_a_prediction_and_says_so() {
     }
     let fp32 = folder.json(&recorded("--batch 256"));
     assert_eq!((&fp32["plan"]["prediction"], &fp32["profiling"]), (&Value::Bool(true), &Value::Null));
-    assert!(fp32["recorded"]["device"].as_str().unwrap().contains("H200") && fp32["device"].is_null());
+    assert!(fp32["recorded"]["name"].as_str().unwrap().contains("H200") && fp32["device"].is_null());
     // What the record of this table's day says: 34.6 ms undivided, 13.7 ms divided.
     assert!((fp32["plan"]["time_ms"].as_f64().unwrap() - 13.7).abs() < 0.7);
     assert!(fp32["plan"]["gain"].as_f64().unwrap() > 2.3);
@@ -117,14 +117,17 @@ fn shapes_are_planned_without_a_net() {
     let report = folder.json(one);
     let kernels = report["plan"]["kernels"].as_array().unwrap();
     assert_eq!((kernels.len(), &report["shapes"]["convolutions"]), (1, &Value::from(1)));
-    assert_eq!((kernels[0]["layer"].as_str(), kernels[0]["op"].as_str()), (Some("conv"), Some("Forward")));
+    assert_eq!(
+        (kernels[0]["kernel"]["name"].as_str(), kernels[0]["kernel"]["id"]["op"].as_str()),
+        (Some("conv"), Some("Forward"))
+    );
     assert!(kernels[0]["planned_ms"].as_f64().unwrap() > 0.0 && report["memory"].is_null());
     let two = folder.json(&format!("{one} --conv n=4,c=3,h=8,k=4,r=1,name=second --batch 8"));
     let layers: Vec<&str> = two["plan"]["kernels"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|kernel| kernel["layer"].as_str().unwrap())
+        .map(|kernel| kernel["kernel"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(layers, ["conv", "second"]);
     refused(&folder, "plan --conv n=2,c=3", &["--conv", "h= is missing"]);
@@ -140,7 +143,7 @@ fn a_list_in_deepbench_s_columns_is_planned() {
     folder.write("list.csv", list);
     let report = folder.json("plan --threads 2 --policy undivided --csv list.csv");
     let kernels = report["plan"]["kernels"].as_array().unwrap();
-    assert_eq!((kernels.len(), kernels[0]["layer"].as_str()), (6, Some("speech:2")));
+    assert_eq!((kernels.len(), kernels[0]["kernel"]["name"].as_str()), (6, Some("speech:2")));
     assert_eq!(report["shapes"]["source"], "list.csv");
     folder.write("list.csv", list.replace("20,10", "20,2"));
     refused(&folder, "plan --csv list.csv", &["list.csv:2", "window of 3"]);
@@ -157,22 +160,22 @@ fn an_explanation_has_fronts_prices_and_a_curve() {
         let (plan, explanation) = (&report["plan"], &report["explanation"]);
         for kernel in explanation["kernels"].as_array().unwrap() {
             let (times, workspaces) =
-                (numbers(&kernel["front"], "time_ms"), numbers(&kernel["front"], "workspace_bytes"));
+                (numbers(&kernel["costs"], "time_ms"), numbers(&kernel["costs"], "workspace"));
             assert!(times.windows(2).all(|pair| pair[0] > pair[1]));
             assert!(workspaces.windows(2).all(|pair| pair[0] < pair[1]));
-            let chosen = kernel["front"].as_array().unwrap().iter().filter(|point| point["chosen"] == true);
-            assert_eq!(chosen.count(), 1);
+            assert_eq!(kernel["front"].as_array().unwrap().len(), times.len());
+            assert!(kernel["chosen"].as_u64().unwrap() < times.len() as u64);
             let rejected = &kernel["fastest_rejected"];
             if rejected.is_object() {
-                let sum =
-                    kernel["available_bytes"].as_u64().unwrap() + rejected["lacking_bytes"].as_u64().unwrap();
-                assert_eq!(sum, rejected["workspace_bytes"].as_u64().unwrap());
+                let sum = kernel["available"].as_u64().unwrap() + rejected["lacking"].as_u64().unwrap();
+                assert_eq!(sum, rejected["micro"]["workspace"].as_u64().unwrap());
             }
         }
         let (limits, times) =
-            (numbers(&explanation["curve"], "limit_bytes"), numbers(&explanation["curve"], "time_ms"));
+            (numbers(&explanation["curve"], "workspace"), numbers(&explanation["curve"], "time_ms"));
         assert!(times.windows(2).all(|pair| pair[0] > pair[1]));
-        let here = limits.iter().rposition(|&limit| limit <= plan["limit_bytes"].as_f64().unwrap()).unwrap();
+        let here =
+            limits.iter().rposition(|&limit| limit <= plan["options"]["limit"].as_f64().unwrap()).unwrap();
         let planned = plan["time_ms"].as_f64().unwrap();
         // Under WD the curve has the corners of the convex hull, and the plan may lie below the staircase.
         assert!(planned <= times[here] + 1e-9);
@@ -180,7 +183,7 @@ fn an_explanation_has_fronts_prices_and_a_curve() {
             assert!((planned - times[here]).abs() < 1e-9);
         }
         assert!(explanation["price_ms_per_mib"].as_f64().unwrap() >= 0.0);
-        assert_eq!(explanation["smallest_limit_bytes"].as_f64().unwrap(), limits[0]);
+        assert_eq!(explanation["smallest_limit"].as_f64().unwrap(), limits[0]);
         let said = folder.succeed(&recorded(&format!("--batch 256 --explain {policy}")));
         for part in [
             "chosen",
@@ -202,10 +205,10 @@ fn no_workspace_is_a_limit() {
     for options in ["--total-workspace 0", "--workspace-policy ws --workspace-limit 0"] {
         let report = folder.json(&recorded(&format!("--batch 256 --explain {options}")));
         assert_eq!(times(&report), times(&none), "{options}");
-        assert!(numbers(&report["plan"]["kernels"], "workspace_bytes").iter().all(|&bytes| bytes == 0.0));
-        assert_eq!(report["plan"]["limit_bytes"].as_f64(), Some(0.0));
+        assert!(numbers(&report["plan"]["kernels"], "workspace").iter().all(|&bytes| bytes == 0.0));
+        assert_eq!(report["plan"]["options"]["limit"].as_f64(), Some(0.0));
         let (explanation, price) = (&report["explanation"], "price_ms_per_mib");
-        assert_eq!(explanation["smallest_limit_bytes"].as_f64(), Some(0.0));
+        assert_eq!(explanation["smallest_limit"].as_f64(), Some(0.0));
         assert!(explanation[price].as_f64().unwrap() > 0.0, "{explanation}");
         folder.succeed(&recorded(&format!("--batch 256 --explain {options}")));
     }
@@ -231,7 +234,7 @@ fn a_plan_is_verified_where_it_can_run() {
         assert!(!folder.succeed(&plan).contains("verified"));
     }
     let explained = folder.json(&format!("plan --policy undivided {shapes} --explain"));
-    let smallest = &explained["explanation"]["smallest_limit_bytes"];
+    let smallest = &explained["explanation"]["smallest_limit"];
     let said =
         folder.succeed(&format!("plan --policy undivided --workspace-limit {smallest} {shapes} --verify"));
     assert!(said.contains("verified    6 kernels, 3 of them different") && !said.contains("0.0e0"), "{said}");
@@ -242,7 +245,7 @@ fn the_smallest_feasible_limit_is_named_with_its_kernel_and_does() {
     let folder = Folder::new();
     let shape = "--conv n=8,c=4,h=16,k=8,r=3,pad=1 --threads 2 --policy undivided";
     let explained = folder.json(&format!("plan {shape} --explain"));
-    let smallest = explained["explanation"]["smallest_limit_bytes"].as_u64().unwrap();
+    let smallest = explained["explanation"]["smallest_limit"].as_u64().unwrap();
     assert!(explained["explanation"]["smallest_limit_kernel"].as_str().unwrap().starts_with("conv "));
     if smallest > 1 {
         let output = folder.run(&format!("plan {shape} --workspace-limit {}", smallest - 1));
@@ -261,8 +264,7 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
     let at = |budget: u64| folder.json(&recorded(&format!("--batch 256 --device-memory {budget} --explain")));
     let field = |report: &Value, name: &str| report["budget"][name].as_f64().unwrap();
     let most = at(200 << 30);
-    let (smallest, enough) =
-        (field(&most, "smallest_budget_bytes") as u64, field(&most, "enough_budget_bytes") as u64);
+    let (smallest, enough) = (field(&most, "smallest_budget") as u64, field(&most, "enough_budget") as u64);
     assert!(smallest < enough);
     assert_eq!(field(&most, "time_ms"), field(&most, "unlimited_time_ms"));
     let mut last_ms = f64::INFINITY;
@@ -270,7 +272,7 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
         let budget = smallest + (enough - smallest) / 4 * part + if part == 4 { 3 } else { 0 };
         let report = at(budget);
         let time_ms = field(&report, "time_ms");
-        assert!(field(&report, "arena_bytes") <= budget as f64 && time_ms <= last_ms);
+        assert!(field(&report, "arena") <= budget as f64 && time_ms <= last_ms);
         for other in ["wr_time_ms", "wd_time_ms"] {
             assert!(
                 report["budget"][other].as_f64().is_none_or(|other_ms| time_ms <= other_ms + 1e-9),
@@ -279,7 +281,7 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
         }
         assert_eq!(time_ms <= field(&report, "unlimited_time_ms"), part == 4, "time suffers below {enough}");
         let curve = &report["budget"]["curve"];
-        assert_eq!(numbers(curve, "limit_bytes")[0], smallest as f64);
+        assert_eq!(numbers(curve, "workspace")[0], smallest as f64);
         last_ms = time_ms;
     }
     let below = format!("--batch 256 --device-memory {}", smallest - 1);
@@ -301,13 +303,28 @@ fn a_run_keeps_its_budget_of_memory() {
     let folder = Folder::new();
     let time = "time --model net.prototxt --iterations 1 --threads 2 --database db";
     let free = folder.json(&format!("{time} --device-memory 8GiB"));
-    let enough = free["runs"][0]["memory"]["arena_bytes"].as_u64().unwrap();
+    let enough = free["runs"][0]["memory"]["arena"].as_u64().unwrap();
     let tight = folder.json(&format!("{time} --device-memory {}", enough - 4096));
-    assert!(tight["runs"][0]["memory"]["arena_bytes"].as_u64().unwrap() <= enough - 4096);
+    assert!(tight["runs"][0]["memory"]["arena"].as_u64().unwrap() <= enough - 4096);
     let said = folder.succeed(&format!("{time} --device-memory {}", enough - 4096));
     for part in ["WS by the schedule", "time suffers below", "nothing fits below"] {
         assert!(said.contains(part), "{part:?} is missing in:\n{said}");
     }
+    // A training and a test do so, too; with its own plan, a training that resumes keeps it.
+    let train = "train --solver solver.prototxt --snapshot-prefix small --threads 2 --database db";
+    let arena = |report: &Value| report["memory"]["arena_bytes"].as_u64().unwrap();
+    let free = folder.json(&format!("{train} --max-iter 2 --device-memory 8GiB"));
+    let budget = arena(&free) - 4096;
+    let tight = folder.json(&format!("{train} --max-iter 2 --device-memory {budget}"));
+    assert!(arena(&tight) <= budget && tight["budget"]["budget_bytes"] == budget, "{}", tight["memory"]);
+    let resume = "--snapshot small_iter_2.solverstate.safetensors --max-iter 3";
+    let resumed = folder.json(&format!("{train} {resume} --device-memory {budget}"));
+    assert!(resumed["notes"].to_string().contains("the snapshot's plan is used"), "{}", resumed["notes"]);
+    let test = "test --model net.prototxt --weights small_iter_2.safetensors --iterations 1 --threads 2 --database db";
+    let free = folder.json(&format!("{test} --device-memory 8GiB"));
+    let tight = folder.json(&format!("{test} --verify --device-memory {}", arena(&free)));
+    assert!(arena(&tight) <= arena(&free) && tight["loss"] == free["loss"]);
+    refused(&folder, &format!("{train} --device-memory 4096"), &["--device-memory 4 KiB", "smallest budget"]);
 }
 
 /// What a table of a GPU predicts is planned as on that GPU: the file's mini-batch, the paper's limit, and no word of a CPU.
@@ -317,7 +334,7 @@ fn a_gpu_s_table_has_a_gpu_s_defaults_and_needs_no_data() {
     let plan = recorded_of("resnet18", "resnet18-128-powerOfTwo.jsonl");
     let report = folder.json(&plan);
     assert_eq!(
-        (&report["net"]["mini_batch"], &report["plan"]["limit_bytes"]),
+        (&report["net"]["mini_batch"], &report["plan"]["options"]["limit"]),
         (&128.into(), &(64 << 20).into())
     );
     assert!(report["plan"]["gain"].as_f64().unwrap() > 1.6, "{}", report["plan"]["gain"]);
@@ -335,14 +352,16 @@ fn workspace_by_layer_is_there_in_a_prediction_too() {
             folder.json(&format!("{} {policy}", recorded_of("alexnet", "alexnet-256-powerOfTwo.jsonl")));
         let kernels = report["plan"]["kernels"].as_array().unwrap();
         let of = |layer: &Value, op: &str| {
-            let found = kernels.iter().find(|kernel| kernel["layer"] == *layer && kernel["op"] == op);
-            found.map_or(0, |kernel| kernel["workspace_bytes"].as_u64().unwrap())
+            let found = kernels
+                .iter()
+                .find(|kernel| kernel["kernel"]["name"] == *layer && kernel["kernel"]["id"]["op"] == op);
+            found.map_or(0, |kernel| kernel["workspace"].as_u64().unwrap())
         };
         let layers = report["layer_memory"].as_array().unwrap();
         let convolutions = layers.iter().filter(|layer| layer["type_name"] == "Convolution");
         let mut sum = 0;
         for layer in convolutions {
-            let found = layer["workspace_bytes"].as_u64().unwrap();
+            let found = layer["workspace"].as_u64().unwrap();
             let [forward, data, filter] =
                 ["Forward", "BackwardData", "BackwardFilter"].map(|op| of(&layer["name"], op));
             // Kernels of one step share their workspace, but have segments side by side under WD.
@@ -381,7 +400,7 @@ fn a_plan_foretells_the_memory_of_the_run() {
     let folder = Folder::new();
     let planned = folder.json("plan --model net.prototxt --database db --threads 2");
     let timed = folder.json("time --model net.prototxt --database db --threads 2 --iterations 1");
-    let arena = |memory: &Value| memory["arena_bytes"].as_u64().unwrap();
+    let arena = |memory: &Value| memory["arena"].as_u64().unwrap();
     assert_eq!(arena(&planned["memory"]), arena(&timed["runs"][0]["memory"]));
 }
 
@@ -403,9 +422,9 @@ fn a_list_needs_no_source() {
     let folder = Folder::new();
     folder.write("list.csv", "20,10,1,4,8,5,3,0,0,2,2\n");
     let report = folder.json("plan --threads 2 --policy undivided --op forward --csv list.csv");
-    assert_eq!(report["plan"]["kernels"][0]["layer"], "conv:1");
+    assert_eq!(report["plan"]["kernels"][0]["kernel"]["name"], "conv:1");
     // The rule of a net's limit holds for a list.
-    assert_eq!(report["plan"]["limit_bytes"], 16 << 20);
+    assert_eq!(report["plan"]["options"]["limit"], 16 << 20);
     folder.write("list.csv", "W,H,N\n20,10,1\n");
     refused(&folder, "plan --csv list.csv", &["list.csv:1", "C_in is missing", "[source] W H C_in N C_out"]);
     let help = folder.succeed("plan --help");

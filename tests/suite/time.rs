@@ -62,6 +62,7 @@ fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
 fn json_is_one_object_that_agrees_with_itself() {
     let report = Folder::new().json("time --model net.prototxt --iterations 2");
     assert_eq!((&report["command"], &report["net"]["mini_batch"]), (&"time".into(), &8.into()));
+    assert_eq!(report["version"], 1);
     let [run] = &report["runs"].as_array().unwrap()[..] else { panic!("one run in {report}") };
     assert_eq!(run["iterations_ms"].as_array().unwrap().len(), 2);
     assert_eq!(run["layers"].as_array().unwrap().len(), 7);
@@ -69,7 +70,7 @@ fn json_is_one_object_that_agrees_with_itself() {
     assert_eq!(kernels.len(), 5);
     let sum = |field: &str| kernels.iter().map(|kernel| kernel[field].as_f64().unwrap()).sum::<f64>();
     let close = |a: f64, b: &Value| assert!((a - b.as_f64().unwrap()).abs() <= 1e-9 * a.abs(), "{a} and {b}");
-    close(sum("planned_ms"), &run["kernels_planned_ms"]);
+    close(sum("planned_ms"), &run["plan"]["time_ms"]);
     close(sum("measured_ms"), &run["kernels_measured_ms"]);
     assert!(kernels.iter().all(|kernel| kernel["measured_ms"].as_f64().unwrap() > 0.0));
     assert!(kernels.iter().all(|kernel| kernel["gain"].as_f64().unwrap() >= 1.0), "a plan is never worse");
@@ -80,11 +81,20 @@ fn json_is_one_object_that_agrees_with_itself() {
 fn compare_runs_the_net_undivided_first() {
     let folder = Folder::new();
     let report = folder.json("time --model net.prototxt --iterations 2 --compare --workspace-limit 100KiB");
-    let policies: Vec<&Value> =
-        report["runs"].as_array().unwrap().iter().map(|run| &run["plan"]["policy"]).collect();
+    let policies: Vec<&Value> = report["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["plan"]["options"]["batch_size_policy"])
+        .collect();
     assert_eq!(policies, ["undivided", "powerOfTwo"]);
     let kernels = report["runs"][0]["plan"]["kernels"].as_array().unwrap();
-    assert!(kernels.iter().all(|kernel| kernel["calls"] == 1), "{kernels:?}");
+    assert!(
+        kernels
+            .iter()
+            .all(|kernel| kernel["configuration"][0]["count"] == 1 && kernel["configuration"][1].is_null()),
+        "{kernels:?}"
+    );
     assert_eq!(report["comparison"]["kernels"].as_array().unwrap().len(), 5);
     let losses = [0, 1].map(|run: usize| report["runs"][run]["initial_loss"].as_f64().unwrap());
     assert!((losses[0] - losses[1]).abs() < 1e-4 * losses[0], "the same net and images: {losses:?}");
@@ -109,47 +119,45 @@ fn the_options_of_planning_reach_the_plan() {
         |arguments: &str| folder.json(&format!("plan --model net.prototxt {arguments}"))["plan"].clone();
     let wr = plan("--workspace-limit 48KiB");
     for kernel in wr["kernels"].as_array().unwrap() {
-        assert!(kernel["workspace_bytes"].as_u64().unwrap() <= 48 << 10, "{kernel}");
+        assert!(kernel["workspace"].as_u64().unwrap() <= 48 << 10, "{kernel}");
     }
     let wd = plan("--total-workspace 300KiB --database measured");
-    assert_eq!(wd["workspace_policy"], "wd");
-    assert!(wd["workspace_total_bytes"].as_u64().unwrap() <= 300 << 10, "{wd}");
+    assert_eq!(wd["options"]["workspace_policy"], "wd");
+    assert!(wd["workspace_total"].as_u64().unwrap() <= 300 << 10, "{wd}");
     assert!(
         wd["division"]["lower_bound_ms"].as_f64().unwrap() <= wd["time_ms"].as_f64().unwrap() * (1.0 + 1e-9)
     );
     let ilp = plan("--total-workspace 300KiB --database measured --wd-solver ilp");
-    assert_eq!((&wd["wd_solver"], &ilp["wd_solver"]), (&"exact".into(), &"ilp".into()));
+    assert_eq!((&wd["options"]["wd_solver"], &ilp["options"]["wd_solver"]), (&"exact".into(), &"ilp".into()));
     let [exact_ms, ilp_ms] = [&wd, &ilp].map(|plan| plan["time_ms"].as_f64().unwrap());
     assert!((exact_ms - ilp_ms).abs() <= 1e-7 * exact_ms, "{exact_ms} and {ilp_ms} ms");
     let ws = plan("--workspace-policy ws --total-workspace 100KiB --policy all --max-error 1e-6");
-    assert_eq!(ws["policy"], "all");
+    assert_eq!(ws["options"]["batch_size_policy"], "all");
     // One arena is the same limit for every kernel; what separate workspaces would take is said beside it.
     let wr = plan("--workspace-limit 100KiB --policy all --max-error 1e-6");
     for plan in [&wr, &ws] {
         let kernels = plan["kernels"].as_array().unwrap().iter();
-        let workspaces: Vec<u64> =
-            kernels.map(|kernel| kernel["workspace_bytes"].as_u64().unwrap()).collect();
-        let [total, separate] =
-            ["total", "separate"].map(|what| plan[format!("workspace_{what}_bytes")].as_u64());
+        let workspaces: Vec<u64> = kernels.map(|kernel| kernel["workspace"].as_u64().unwrap()).collect();
+        let [total, separate] = ["total", "separate"].map(|what| plan[format!("workspace_{what}")].as_u64());
         assert_eq!(total, workspaces.iter().max().copied());
         assert!(separate >= Some(workspaces.iter().sum()) && separate > total);
     }
-    assert!(
-        ws["kernels"]
+    assert!(ws["kernels"].as_array().unwrap().iter().all(|kernel| {
+        kernel["configuration"]
             .as_array()
             .unwrap()
             .iter()
-            .all(|kernel| kernel["max_error"].as_f64().unwrap() <= 1.1e-6)
-    );
+            .all(|run| run["micro"]["max_error"].as_f64().unwrap() <= 1.1e-6)
+    }));
 
-    let limit = |arguments: &str| plan(arguments)["limit_bytes"].as_u64().unwrap() >> 20;
+    let limit = |arguments: &str| plan(arguments)["options"]["limit"].as_u64().unwrap() >> 20;
     assert_eq!((limit(""), limit("--batch 100"), limit("--batch 100 --workspace-limit 64MiB")), (16, 25, 64));
 
     let environment = [("UCUDNN_TOTAL_WORKSPACE_SIZE", "1024000"), ("UCUDNN_BATCH_SIZE_POLICY", "undivided")];
     let output = folder.run_with("plan --model net.prototxt --json", &environment);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (&report["plan"]["policy"], &report["plan"]["limit_bytes"]),
+        (&report["plan"]["options"]["batch_size_policy"], &report["plan"]["options"]["limit"]),
         (&"undivided".into(), &1_024_000.into())
     );
 }
@@ -219,10 +227,10 @@ fn the_expected_peak_of_a_run_does_not_depend_on_measuring() {
     let time = "time --model net.prototxt --iterations 1 --threads 1 --database db";
     let [first, second] = [0, 1].map(|_| folder.json(time)["runs"][0]["memory"].clone());
     let bytes = |memory: &Value, field: &str| memory[field].as_f64().unwrap();
-    let (a, b) = (bytes(&first, "run_peak_bytes"), bytes(&second, "run_peak_bytes"));
+    let (a, b) = (bytes(&first, "run_peak"), bytes(&second, "run_peak"));
     assert!((a - b).abs() < f64::from(16 << 20), "{first}\n{second}");
     for memory in [first, second] {
-        assert!(bytes(&memory, "expected_peak_bytes") >= bytes(&memory, "run_peak_bytes"), "{memory}");
+        assert!(bytes(&memory, "expected_peak") >= bytes(&memory, "run_peak"), "{memory}");
     }
 }
 

@@ -54,7 +54,7 @@ fn plan_note(report: &Value) -> String {
 }
 
 fn configurations(report: &Value) -> Vec<&Value> {
-    report["plan"]["kernels"].as_array().unwrap().iter().map(|kernel| &kernel["configuration"]).collect()
+    report["plan"]["kernels"].as_array().unwrap().iter().map(|kernel| &kernel["division"]).collect()
 }
 
 /// Whatever is measured when, the plan that a training began with is the plan that it goes on with.

@@ -6,7 +6,7 @@
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-/// Threads of a block of an element-wise kernel, and the elements that the block takes.
+/// Threads of a block of an element-wise CUDA kernel, and the elements that the block takes.
 constexpr u32 THREADS = 256;
 constexpr u32 PER_THREAD = 8;
 constexpr u32 TILE = THREADS * PER_THREAD;
@@ -135,7 +135,7 @@ __device__ __forceinline__ void map_tile(const float* const (&from)[INPUTS], flo
 }
 
 /// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the up to four elements from `first` on,
-/// which are then asked for in their order.
+/// whose results are then computed in their order.
 template <int INPUTS, class Op, class Places = Dense>
 __device__ __forceinline__ void map_packs(const float* const (&from)[INPUTS], float* to, bool add, u64 len, u64 tile,
                                           Op op, Places places = {}) {
@@ -369,37 +369,8 @@ __device__ void channel_sums(const float* const (&from)[INPUTS], const Extents& 
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
 }
 
-/// As `channel_sums` for 32 neighbouring channels of blobs without pixels, whose sums the first warp's lanes get.
-template <int INPUTS, int SUMS, class Terms>
-__device__ void column_sums(const float* const (&from)[INPUTS], const Extents& e, u64 channel, u64 first, u64 last,
-                            double (&sums)[SUMS], Terms terms) {
-    __shared__ double rows[THREADS / 32][SUMS][32];
-    constexpr int STEPS = 4;
-    u32 row = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
-    for (u64 sample = first + row; channel < e.axis.divisor && sample < last; sample += STEPS * THREADS / 32) {
-        float batch[SUMS] = {};
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            u64 at = sample + step * (THREADS / 32);
-            float x[INPUTS];
-            if (at < last) {
-                for (int input = 0; input < INPUTS; input++) x[input] = from[input][at * e.axis.divisor + channel];
-                terms(x, batch);
-            }
-        }
-        for (int sum = 0; sum < SUMS; sum++) sums[sum] += batch[sum];
-    }
-    for (int sum = 0; sum < SUMS; sum++) rows[row][sum][lane] = sums[sum];
-    __syncthreads();
-    for (int sum = 0; sum < SUMS; sum++) {
-        sums[sum] = 0;
-        for (u32 other = 0; other < THREADS / 32; other++) sums[sum] += rows[other][sum][lane];
-    }
-}
-
 /// Sums per channel: `finish(channel, sums)` is called by one thread for each. To be launched with THREADS threads, a block
-/// per channel (per 32 channels where there are no pixels) in x and, in y, the parts into which samples are cut. Where there
+/// per channel in x and, in y, the parts into which samples are cut. Where there
 /// are several, this leaves SUMS doubles per channel and part in `partials`, and `finish_sums` has to follow.
 /// `terms(channel)` gives the function to be added up.
 template <int SUMS, int INPUTS, class Terms, class Finish>
@@ -409,16 +380,8 @@ __device__ __forceinline__ void sum_channels(const float* const (&from)[INPUTS],
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
     double sums[SUMS];
     u64 channel = blockIdx.x;
-    bool speaks = threadIdx.x == 0;
-    if (e.inner.divisor == 1) {
-        channel = channel * 32 + threadIdx.x % 32;
-        bool there = channel < e.axis.divisor;
-        speaks = threadIdx.x < 32 && there;
-        column_sums(from, e, channel, first, last, sums, terms(there ? channel : 0));
-    } else {
-        channel_sums(from, e, channel, first, last, sums, terms(channel));
-    }
-    if (!speaks) return;
+    channel_sums(from, e, channel, first, last, sums, terms(channel));
+    if (threadIdx.x != 0) return;
     if (parts == 1) return finish(channel, sums);
     for (int sum = 0; sum < SUMS; sum++) partials[(channel * parts + part) * SUMS + sum] = sums[sum];
 }

@@ -31,7 +31,7 @@ pub(crate) fn tiles(len: usize) -> u32 {
     u32::try_from(len.div_ceil(TILE)).expect("no GPU has 16 TiB of memory")
 }
 
-/// A grid of `blocks` in x and y, without shared memory beyond what the kernel declares.
+/// A grid of `blocks` in x and y, without shared memory beyond what the CUDA kernel declares.
 pub(crate) fn grid([x, y]: [u32; 2], threads: u32) -> Grid {
     Grid { blocks: [x, y, 1], threads, shared_bytes: 0 }
 }
@@ -91,31 +91,16 @@ impl Extents {
     }
 }
 
-/// How `sum_channels` of `common.cuh` cuts a blob. It depends on the blob and the GPU's size only, and so do the sums.
-#[derive(Clone, Copy, Debug)]
-struct ChannelSums {
-    /// Blocks for the channels of one part of the samples.
-    blocks: u32,
-    /// Parts of the samples. One needs neither partial sums nor a second CUDA kernel.
-    parts: u32,
-}
-
 /// Blocks per multiprocessor that are enough to keep memory busy to the end.
 const BLOCKS: usize = 16;
 /// Elements that are worth a block of their own.
 const BLOCK_LEN: usize = 4096;
 
-impl ChannelSums {
-    fn new(multiprocessors: u32, extents: &AxisExtents) -> Self {
-        let &AxisExtents { outer, axis, inner } = extents;
-        let columns = inner <= 1;
-        let blocks = if columns { axis.div_ceil(32) } else { axis };
-        let per_block = if columns { 32 * outer } else { extents.per_index() };
-        let wanted = (BLOCKS * multiprocessors as usize).div_ceil(blocks.max(1));
-        let parts = wanted.min(per_block / BLOCK_LEN).clamp(1, outer.clamp(1, 1024));
-        let blocks = u32::try_from(blocks).expect("a CUDA kernel has fewer than 2^32 blocks");
-        Self { blocks, parts: parts as u32 }
-    }
+/// Into how many parts `sum_channels` of `common.cuh` cuts the samples. It depends on the blob and the GPU's size only, and
+/// so do the sums. One part needs neither partial sums nor a second CUDA kernel.
+fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
+    let wanted = (BLOCKS * multiprocessors as usize).div_ceil(extents.axis.max(1));
+    wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
 }
 
 /// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, and then, if samples
@@ -134,17 +119,21 @@ pub(crate) unsafe fn launch_sums(
     mut scratch: ViewMut<'_>,
     args: &[Arg<'_>],
 ) {
-    let cut = ChannelSums::new(cuda.multiprocessors(), extents);
-    let partials = if cut.parts == 1 { 0 } else { 2 * extents.axis * cut.parts as usize };
-    assert!(partials * size_of::<f64>() <= scratch.byte_len(), "scratch memory for {cut:?}");
+    let parts = parts(cuda.multiprocessors(), extents);
+    let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
+    let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
+    assert!(
+        partials * size_of::<f64>() <= scratch.byte_len(),
+        "scratch memory for {parts} parts of {extents:?}"
+    );
     let mut args = args.to_vec();
     args.push(Arg::Address(scratch.address::<u8>()));
     // SAFETY: as the caller promises.
-    unsafe { cuda.launch(source, sums, grid([cut.blocks, cut.parts], THREADS), &args) };
-    if cut.parts > 1 {
-        args.push(cut.parts.into());
+    unsafe { cuda.launch(source, sums, grid([channels, parts], THREADS), &args) };
+    if parts > 1 {
+        args.push(parts.into());
         // A warp per channel.
-        let grid = grid([(extents.axis as u32).div_ceil(THREADS / 32), 1], THREADS);
+        let grid = grid([channels.div_ceil(THREADS / 32), 1], THREADS);
         // SAFETY: as the caller promises; the partial sums are there.
         unsafe { cuda.launch(source, finish, grid, &args) };
     }
@@ -177,11 +166,11 @@ mod tests {
 
     #[test]
     fn large_channels_are_cut_and_small_ones_are_not() {
-        let parts = |outer, axis, inner| ChannelSums::new(132, &AxisExtents { outer, axis, inner }).parts;
+        let parts = |outer, axis, inner| parts(132, &AxisExtents { outer, axis, inner });
         assert_eq!(parts(128, 64, 112 * 112), 33);
         assert_eq!(parts(128, 512, 49), 1);
-        assert_eq!(parts(256, 4096, 1), 2);
-        assert_eq!(parts(256, 1000, 1), 2);
+        assert_eq!(parts(256, 4096, 1), 1);
+        assert_eq!(parts(100_000, 10, 1), 24);
         assert_eq!(parts(2, 1, 1 << 20), 2);
         assert_eq!(parts(0, 5, 0), 1);
     }

@@ -1,7 +1,7 @@
 //! A blob seen from one of its axes.
 
 use std::ops::Range;
-use tensor::{Layout, TensorType};
+use tensor::{AxisOrder, TensorType};
 
 /// A blob as `outer x axis x inner` elements in the order of memory. For the channels of images: samples, channels, pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ impl AxisExtents {
     /// A blob seen from its axis number `axis`.
     pub fn new(blob: &TensorType, axis: usize) -> Self {
         match blob.format().layout {
-            Layout::Nchw => Self {
+            AxisOrder::Nchw => Self {
                 outer: blob.count_before(axis),
                 axis: blob.dim(axis),
                 inner: blob.count_from(axis + 1),

@@ -22,7 +22,7 @@ pub(crate) enum TestDevice {
     },
 }
 
-/// Generates, for every test body, a test on the CPU and two on a GPU, which are ignored where none is asked for: with
+/// Generates, for every test body, a test on the CPU and two on a GPU, ignored by default: with
 /// aligned and with misaligned operands.
 macro_rules! on_every_device {
     ($($(#[$attribute:meta])* fn $name:ident($on:ident: &TestDevice) $body:block)+) => {$(

@@ -97,7 +97,7 @@ impl ArenaLayout {
             nets.map(|((index, net), schedule)| NetPlaces::new(net, schedule, &kept, index)).collect();
         report.nets = nets.iter().map(|net| net.report).collect();
         report.arena = base + report.nets.iter().map(|net| net.transient).max().unwrap_or_default();
-        report.host = report.host + report.nets.iter().map(|net| net.slab).max().unwrap_or_default();
+        report.host += report.nets.iter().map(|net| net.slab).max().unwrap_or_default();
         Self { nets, report }
     }
 

@@ -19,7 +19,7 @@ mod room;
 mod schedule;
 
 pub use layout::{ArenaLayout, MemoryReport, NetMemory, NetPlaces, Spot};
-pub use outline::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
+pub use outline::{LayerMemory, Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 pub use placement::{Placement, lower_bound, place};
 pub use room::Room;
 pub use schedule::{Action, Buffer, Place, Residence, Schedule, ScheduleError, StreamKind};

@@ -126,3 +126,22 @@ impl Outline {
         self.nodes[node].bottoms.is_empty()
     }
 }
+
+/// What one layer brings into the arena, before lifetimes let buffers share their places.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerMemory {
+    /// The layer.
+    pub name: String,
+    /// Its type.
+    pub type_name: String,
+    /// The shape of its first top.
+    pub shape: String,
+    /// Its tops' data; 0 in place.
+    pub data: Bytes,
+    /// Their gradients; 0 in place and where none is computed.
+    pub diff: Bytes,
+    /// Workspace and other scratch, the larger of the forward and the backward step.
+    pub workspace: Bytes,
+    /// Parameters and persistent state; a shared parameter counts where it first stands.
+    pub weights: Bytes,
+}

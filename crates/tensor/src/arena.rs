@@ -34,7 +34,7 @@ pub enum MemoryError {
     /// Of the host.
     #[error("the system does not give this process {bytes} bytes of memory")]
     Host {
-        /// What was asked for.
+        /// The bytes.
         bytes: usize,
     },
     /// Of a GPU.
@@ -182,7 +182,7 @@ impl Arena {
         })
     }
 
-    /// The elements of `span` after all work asked for so far: those of a GPU copied to the host.
+    /// The elements of `span` after all work enqueued so far: those of a GPU copied to the host.
     ///
     /// # Errors
     /// Work of a GPU failed, or the copy does.
@@ -248,7 +248,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Sets every byte of `span`: with 0 numbers are 0, with 0xff they are NaN, which nobody may read.
+    /// Sets every byte of `span`: with 0 numbers are 0, with 0xff they are NaN, which must not be read.
     ///
     /// # Errors
     /// A GPU is lost.

@@ -21,26 +21,26 @@ impl Device {
     /// # Panics
     /// If the operating system refuses to start a thread.
     pub fn cpu() -> Self {
-        Device::Cpu(Cpu::new(Cpu::available_threads()))
+        Self::Cpu(Cpu::new(Cpu::available_threads()))
     }
 
-    /// Runs `body` where the device's work is best asked for: on a thread of the processor's pool, or, for a GPU, on this
-    /// one.
+    /// Runs `body` where the device's work is best started: on a thread of the processor's pool, or, for a GPU, on this
+    /// thread.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         match self {
-            Device::Cpu(cpu) => cpu.run(body),
-            Device::Cuda(_) => body(),
+            Self::Cpu(cpu) => cpu.run(body),
+            Self::Cuda(_) => body(),
         }
     }
 
-    /// Waits for all work asked for so far. The processor's is always done.
+    /// Waits for all work enqueued so far. The processor's is always done.
     ///
     /// # Errors
     /// The first failure of a GPU since it was opened.
     pub fn check(&self) -> Result<(), CudaError> {
         match self {
-            Device::Cpu(_) => Ok(()),
-            Device::Cuda(cuda) => cuda.check(),
+            Self::Cpu(_) => Ok(()),
+            Self::Cuda(cuda) => cuda.check(),
         }
     }
 
@@ -50,8 +50,8 @@ impl Device {
     /// The GPU is lost.
     pub fn bytes_in_use(&self) -> Result<Option<u64>, CudaError> {
         match self {
-            Device::Cpu(_) => Ok(None),
-            Device::Cuda(cuda) => cuda.memory().map(|[free, total]| Some(total - free)),
+            Self::Cpu(_) => Ok(None),
+            Self::Cuda(cuda) => cuda.memory().map(|[free, total]| Some(total - free)),
         }
     }
 
@@ -63,8 +63,8 @@ impl Device {
     pub fn read_later(&self, from: View<'_>) -> Result<Later, CudaError> {
         let len = from.byte_len();
         Ok(Later(match self {
-            Device::Cpu(_) => Pending::Done(from.tagged(Format::U8).host::<u8>().to_vec()),
-            Device::Cuda(cuda) => {
+            Self::Cpu(_) => Pending::Done(from.tagged(Format::U8).host::<u8>().to_vec()),
+            Self::Cuda(cuda) => {
                 let mut buffer = cuda.take_buffer(len)?;
                 buffer.copy_from(from)?;
                 Pending::Copied { cuda: cuda.clone(), buffer: Some(buffer), len }
@@ -75,8 +75,8 @@ impl Device {
     /// Writes zeros.
     pub fn zero(&self, mut view: ViewMut<'_>) {
         match self {
-            Device::Cpu(_) => view.take(Format::U8, view.byte_len()).host::<u8>().fill(0),
-            Device::Cuda(cuda) => cuda.note(cuda.stream().set(view, 0)),
+            Self::Cpu(_) => view.take(Format::U8, view.byte_len()).host::<u8>().fill(0),
+            Self::Cuda(cuda) => cuda.note(cuda.stream().set(view, 0)),
         }
     }
 
@@ -86,8 +86,8 @@ impl Device {
     /// The GPU is lost.
     pub fn mark(&self) -> Result<Mark, CudaError> {
         Ok(match self {
-            Device::Cpu(_) => Mark(Point::Cpu(Instant::now())),
-            Device::Cuda(cuda) => {
+            Self::Cpu(_) => Mark(Point::Cpu(Instant::now())),
+            Self::Cuda(cuda) => {
                 let event = cuda.event()?;
                 event.record()?;
                 Mark(Point::Cuda(event))

@@ -5,7 +5,7 @@
 /// The planner, which knows no tensors, has a type of its own for what is a part of a kernel's name in tables and plans;
 /// `cudnn_layers::conv` translates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Dtype {
+pub enum ElementType {
     /// IEEE 754 binary32: today everything is computed in it.
     #[default]
     F32,
@@ -13,19 +13,19 @@ pub enum Dtype {
     U8,
 }
 
-impl Dtype {
+impl ElementType {
     /// Bytes of an element, and what its address is a multiple of.
     pub const fn bytes(self) -> usize {
         match self {
-            Dtype::F32 => 4,
-            Dtype::U8 => 1,
+            Self::F32 => 4,
+            Self::U8 => 1,
         }
     }
 }
 
 /// The order of an image's elements in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum AxisOrder {
     /// Sample by sample, channel by channel, row by row.
     #[default]
     Nchw,
@@ -35,28 +35,28 @@ pub enum Layout {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Format {
     /// The elements' type.
-    pub dtype: Dtype,
+    pub dtype: ElementType,
     /// Their order.
-    pub layout: Layout,
+    pub layout: AxisOrder,
 }
 
 impl Format {
     /// Single precision, NCHW.
-    pub const F32: Self = Self { dtype: Dtype::F32, layout: Layout::Nchw };
+    pub const F32: Self = Self { dtype: ElementType::F32, layout: AxisOrder::Nchw };
     /// Bytes.
-    pub const U8: Self = Self { dtype: Dtype::U8, layout: Layout::Nchw };
+    pub const U8: Self = Self { dtype: ElementType::U8, layout: AxisOrder::Nchw };
 }
 
 /// A type that elements have on the host.
 pub trait Element: bytemuck::Pod {
     /// Its name.
-    const DTYPE: Dtype;
+    const DTYPE: ElementType;
 }
 
 impl Element for f32 {
-    const DTYPE: Dtype = Dtype::F32;
+    const DTYPE: ElementType = ElementType::F32;
 }
 
 impl Element for u8 {
-    const DTYPE: Dtype = Dtype::U8;
+    const DTYPE: ElementType = ElementType::U8;
 }

@@ -1,6 +1,6 @@
-//! Memory that is asked for before it is used.
+//! How much memory something needs, before it is allocated.
 
-use crate::Dtype;
+use crate::ElementType;
 
 /// Offsets in an arena are multiples of this many bytes: what a GPU's own allocations are aligned to, and several cache
 /// lines.
@@ -8,8 +8,8 @@ pub const ALIGNMENT: usize = 256;
 
 /// How much memory something will need, and at which addresses: what a layer saves, the scratch of a step.
 ///
-/// What is needed together is asked for by [`Space::all_of`] and cut out of the view in the same order, by
-/// [`View::take`](crate::View::take); what is needed one after the other, by [`Space::any_of`].
+/// What is needed together is added up by [`Space::all_of`] and cut out of the view in the same order, by
+/// [`View::take`](crate::View::take); what is needed one after the other is [`Space::any_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     bytes: usize,
@@ -26,7 +26,7 @@ impl Space {
     }
 
     /// Room for `len` elements of type `dtype`.
-    pub const fn elements(dtype: Dtype, len: usize) -> Self {
+    pub const fn elements(dtype: ElementType, len: usize) -> Self {
         Self { bytes: len * dtype.bytes(), align: dtype.bytes() }
     }
 
@@ -70,13 +70,13 @@ mod tests {
 
     #[test]
     fn parts_lie_side_by_side_where_they_suit_or_in_one_place() {
-        let parts = [Space::of::<u8>(3), Space::elements(Dtype::F32, 2), Space::aligned(5)];
+        let parts = [Space::of::<u8>(3), Space::elements(ElementType::F32, 2), Space::aligned(5)];
         assert_eq!([Space::all_of(parts).bytes(), Space::any_of(parts).bytes()], [261, 8]);
         assert_eq!(Space::all_of([]), Space::NONE);
     }
 
     #[test]
-    fn what_was_asked_for_together_is_cut_out_in_the_same_order() {
+    fn parts_are_cut_out_in_the_order_in_which_they_were_added_up() {
         let [mask, floats] = [Space::of::<u8>(3), Space::of::<f32>(2)];
         let memory: Vec<f32> = (0..Space::all_of([mask, floats]).bytes() / 4).map(|i| i as f32).collect();
         let mut rest = View::from(&memory);

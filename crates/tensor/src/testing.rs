@@ -1,60 +1,9 @@
-//! What tests share: random operands, comparisons, and the tolerances with their reasons.
+//! What tests share: comparisons, and, from their own rooms, random operands and tolerances.
 
-use rand::RngExt;
-
-/// Largest distance allowed between an `f32` sum of `terms` products and the exact one, relative to the largest
-/// reference value.
-///
-/// Rounding errors of a sum of random signs grow like the square root of its length; 6e-8 is half a unit in the last
-/// place, and the factor 8 covers unlucky draws over thousands of outputs. If this trips, suspect the code first.
-pub fn sum_tolerance(terms: usize) -> f64 {
-    8.0 * 6e-8 * (terms.max(16) as f64).sqrt()
-}
-
-/// Algorithms with a larger typical error than this are not compared with others but through their own tests: cuDNN's
-/// Winograd with filters larger than 3x3 is off by 2e-3, and TF32 by 5e-4, which would hide mistakes.
-pub const COMPARABLE_ERROR: f32 = 1e-4;
-
-/// Largest relative distance allowed between a gradient and the differences of an objective that is linear, over a step of
-/// 1, where the algorithms behind both are off by `max_error` of the largest output.
-///
-/// Some 50 outputs of up to 5 change with one element, each by an error of up to four times the typical one: a sum of
-/// random signs of sqrt(50) * 5 * 4 * `max_error`, rounded up for unlucky draws.
-pub fn difference_tolerance(max_error: f32) -> f64 {
-    200.0 * f64::from(max_error)
-}
-
-/// Largest relative distance allowed between loss number `step`, from 0, of two trainings of LeNet on the digits, on two
-/// devices or under two plans, none of whose algorithms is coarser than [`COMPARABLE_ERROR`].
-///
-/// Rounding moves the first losses by 1e-7. Sooner or later it decides which of two nearly equal pixels is the largest in
-/// its pool; from then on two trainings differ by a gradient, and every step makes that larger. Between two algorithms of
-/// one accuracy class that was seen to begin at step 12, with 3e-5 at step 20 and 1e-3 at 33, on the processor; and at step
-/// 3, with 4e-4 at 14 and 1e-2 at 45, on a GPU. A wrong update or a lost micro-batch moves the very next losses by more
-/// than is allowed there.
-pub fn lenet_loss_tolerance(step: usize) -> f64 {
-    (1e-5 * 1.5f64.powf(step as f64)).min(0.05)
-}
-
-/// Largest relative distance allowed between the losses of the first few steps of a small net on two devices, its outputs
-/// and (relative to the largest) its parameters: what twenty steps between the processor's own algorithms are allowed.
-pub const FIRST_LOSSES: f64 = 1e-4;
-
-/// Largest relative L2 distance allowed between two executions of one `f32` convolution, whose algorithms are of the
-/// accuracy class `max_error` (largest error over the largest output) or better.
-///
-/// Errors and outputs are spread alike, so that the ratio of their norms is about that of their largest values; the factor
-/// 4 covers operands on which an algorithm is worse than typical. Nothing below 1e-5 is asked for: sums of some thousand
-/// products in another order.
-pub fn distance_tolerance(max_error: f32) -> f64 {
-    (4.0 * f64::from(max_error)).max(1e-5)
-}
-
-/// `len` values drawn uniformly from [-1, 1), the same for the same seed.
-pub fn random(len: usize, seed: u64) -> Vec<f32> {
-    let mut rng = crate::rng::stream(seed, 0);
-    (0..len).map(|_| rng.random_range(-1.0..1.0)).collect()
-}
+pub use crate::{
+    pattern::random,
+    tolerance::{COMPARABLE_ERROR, difference_tolerance, distance_tolerance, sum_tolerance},
+};
 
 /// Largest absolute difference divided by the largest absolute reference value.
 ///

@@ -4,8 +4,7 @@ use crate::{Element, Format};
 use std::{marker::PhantomData, ops::Range};
 
 /// A run of bytes with a tag that says what they hold, borrowed as a `B`. Layers pass views on; only an operation looks
-/// inside, at elements of a type that it knows: `host` and `address` panic if they are of another type, or not where the
-/// caller can reach them.
+/// inside: `host` and `address` panic if the elements are of another type, or in the memory of the other device.
 #[derive(Clone, Copy, Debug)]
 pub struct TaggedBytes<B> {
     address: Address,
@@ -33,16 +32,16 @@ impl Address {
     /// The address so many bytes further on.
     pub fn offset(self, bytes: usize) -> Self {
         match self {
-            Address::Host(pointer) => Address::Host(pointer.wrapping_add(bytes)),
-            Address::Device(address) => Address::Device(address + bytes as u64),
+            Self::Host(pointer) => Self::Host(pointer.wrapping_add(bytes)),
+            Self::Device(address) => Self::Device(address + bytes as u64),
         }
     }
 
     /// Bytes to the next multiple of `size`.
     fn padding(self, size: usize) -> usize {
         let number = match self {
-            Address::Host(pointer) => pointer.addr(),
-            Address::Device(address) => address as usize,
+            Self::Host(pointer) => pointer.addr(),
+            Self::Device(address) => address as usize,
         };
         number.next_multiple_of(size) - number
     }
@@ -54,11 +53,11 @@ unsafe impl<B: Send> Send for TaggedBytes<B> {}
 unsafe impl<B: Sync> Sync for TaggedBytes<B> {}
 
 impl<B> TaggedBytes<B> {
-    /// `bytes` bytes of memory, which may be somebody else's.
+    /// `bytes` bytes of memory, which another library may own.
     ///
     /// # Safety
-    /// As long as `B` lives the memory is allocated and initialised, and nobody writes it, or, for a [`ViewMut`], uses it at
-    /// all; on a GPU, no work but such as is ordered with ours. A host's address is not null.
+    /// As long as `B` lives the memory is allocated and initialised, and nothing writes it, or, for a [`ViewMut`], uses it at
+    /// all; on a GPU, only work that is ordered with ours may. A host's address is not null.
     pub unsafe fn from_raw(address: Address, bytes: usize, format: Format) -> Self {
         Self { address, bytes, format, borrow: PhantomData }
     }
@@ -101,8 +100,8 @@ impl<B> TaggedBytes<B> {
         TaggedBytes { address, bytes: range.len() * size, format: self.format, borrow: PhantomData }
     }
 
-    /// Cuts off the first `len` elements of `format`, whatever this view is tagged with: the next part of what was asked
-    /// for by [`Space::all_of`](crate::Space::all_of).
+    /// Cuts off the first `len` elements of `format`, whatever this view is tagged with: the next part of a
+    /// [`Space::all_of`](crate::Space::all_of).
     ///
     /// # Panics
     /// If there are fewer bytes.
@@ -241,10 +240,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_somebody_else_is_read_and_written_as_what_it_is() {
+    fn foreign_memory_is_read_and_written_as_what_it_is() {
         let mut theirs = vec![1.0f32, 2.0, 3.0];
         let address = Address::Host(theirs.as_mut_ptr().cast());
-        // SAFETY: the vector has so many bytes, and nobody else uses it as long as the view is used.
+        // SAFETY: the vector has so many bytes, and nothing else uses it as long as the view is used.
         let mut view = unsafe { ViewMut::from_raw(address, 12, Format::F32) };
         view.slice(1..3).host::<f32>()[0] = 5.0;
         assert_eq!((view.len(), view.as_view().host::<f32>()), (3, &[1.0, 5.0, 3.0][..]));

@@ -1,6 +1,6 @@
 //! What can go wrong between a net's specification and its run.
 
-use crate::prototxt::Location;
+use crate::{prototxt::Location, spec::LayerSpec};
 use thiserror::Error;
 
 /// Any error with a sentence of its own.
@@ -45,6 +45,18 @@ pub enum NetError {
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] tensor::MemoryError),
+    /// A run needs more memory than there is.
+    #[error(
+        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
+    )]
+    TooLarge {
+        /// What sets the limit: the machine, the GPU, or a limit of this process.
+        place: &'static str,
+        /// What the run needs.
+        needed: planner::Bytes,
+        /// What is left.
+        available: planner::Bytes,
+    },
     /// A GPU met a label out of range.
     #[error("a loss or an accuracy: {0}")]
     Label(cudnn_layers::softmax::LabelError),
@@ -60,4 +72,11 @@ pub enum NetError {
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),
+}
+
+impl NetError {
+    /// `layer` does not fit into its net, as `message` says.
+    pub(crate) fn layer(layer: &LayerSpec, message: String) -> Self {
+        Self::Layer { location: layer.location.clone(), layer: layer.name.clone(), message }
+    }
 }

@@ -1,6 +1,9 @@
 //! First values of parameters.
 
-use crate::spec::{Filler, VarianceNorm};
+use crate::{
+    digest::fnv1a,
+    spec::{Filler, VarianceNorm},
+};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tensor::TensorType;
@@ -23,10 +26,9 @@ pub fn fill(values: &mut [f32], shape: &TensorType, filler: Filler, seed: u64, n
     }
 }
 
-/// The stream of random numbers that belongs to `name`. FNV-1a: any fixed hash will do, but it must never change.
+/// The stream of random numbers that belongs to `name`.
 pub(crate) fn stream(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv1a(name.bytes())
 }
 
 /// The number that scales Xavier's and He's distributions. Caffe takes elements / K for the inputs of one output and

@@ -1,13 +1,13 @@
 //! Nets, schedules, memory plans, layers, solvers, data and snapshots.
 //!
 //! ```text
-//! prototxt ─► spec ─► net::Graph ─► net::Schedule ─► net::Layout ─► Net::forward, Net::backward
-//!                        │                ▲
-//!                        └─► planning ────┘   (kernels are measured, planned, installed; workspaces enter the layout)
+//! prototxt ─► spec ─► Net ─► planning ─► NetRun (schedule, places: crate memory) ─► Execution::iterate
+//!                                          │
+//!                                          └─► what it will take, before anything is allocated
 //! ```
 //!
-//! [`solver`] trains a net, [`time`] times it; both first plan everything, say what memory it takes, and only then
-//! allocate it: one arena, and nothing after that.
+//! One loop over one schedule: [`time`] looks on while it runs, [`solver`] trains with it, [`Execution::test`] tests. All
+//! memory is one arena, and nothing is allocated after it.
 
 pub mod data;
 pub mod database;
@@ -17,6 +17,7 @@ pub mod files;
 pub mod fill;
 #[cfg(test)]
 mod gradient_check;
+pub mod host;
 pub mod layers;
 pub mod net;
 pub mod planning;
@@ -33,6 +34,6 @@ pub mod time;
 pub use error::NetError;
 pub use net::Net;
 pub use planning::PlanOrigin;
-pub use run::{Run, Running};
+pub use run::{Execution, NetRun};
 pub use solver::{Solver, TrainError, Training};
 pub use stop::Stop;

@@ -17,18 +17,18 @@ use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
     Accumulate, Arena, Device, Element, Format, Setting, Span,
-    cuda::{CudaError, Graph},
+    cuda::{Cuda, CudaError, Graph},
 };
 
 /// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
 /// be shown first.
-pub struct Run {
+pub struct NetRun {
     nets: Vec<Net>,
     plans: Vec<Plan>,
     layout: Layout,
 }
 
-impl Run {
+impl NetRun {
     /// Installs the plan of each net and lays them out; with room for a solver's history if there are `updates`.
     ///
     /// # Errors
@@ -66,16 +66,16 @@ impl Run {
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn start(self, seed: u64) -> Result<Running, NetError> {
+    pub fn start(self, seed: u64) -> Result<Execution, NetError> {
         let Self { mut nets, plans, layout } = self;
         let device = nets[0].device().clone();
-        let arena = Arena::on(&device, layout.len())?;
-        let slab = Slab::new(&device, layout.slab_len())?;
+        let arena = Arena::on(&device, layout.bytes())?;
+        let slab = Slab::new(&device, layout.slab_bytes())?;
         let settings = (Setting::new(&device)?, Setting::new(&device)?);
         let state = Arena::on(&device, StepState::SPACE.bytes())?;
         nets.iter_mut().for_each(Net::enter_arena);
         let recordings = HashMap::new();
-        let mut running = Running {
+        let mut running = Execution {
             recordings,
             device,
             nets,
@@ -129,7 +129,7 @@ pub struct Update {
 }
 
 /// A run that has begun.
-pub struct Running {
+pub struct Execution {
     /// Recorded work: of which net, adding to gradients or not, with an update or not. `None` for what has run once, so that
     /// all that it loads is there. First of all fields, as it ends before the memory that it works on.
     recordings: HashMap<(usize, Accumulate, bool), Option<Graph>>,
@@ -145,7 +145,7 @@ pub struct Running {
     arena: Arena,
 }
 
-impl Running {
+impl Execution {
     /// Gives the parameters their first values. Parameters that nets share get the same from each.
     pub(crate) fn initialize(&mut self, seed: u64) -> Result<(), NetError> {
         for (net, layout) in self.nets.iter().zip(&self.layout.nets) {
@@ -230,38 +230,49 @@ impl Running {
         self.begin(&batch)?;
         let device = self.device.clone();
         device.run(|| {
-            let schedule = &self.layout.nets[net].places.schedule;
-            let graph = self.nets[net].graph();
-            let is_source = |action: &&Action| matches!(action, Action::Forward(node) if graph.nodes[*node].bottoms.is_empty());
-            let (sources, all) = (schedule.actions.iter().take_while(is_source).count(), schedule.actions.len());
+            let sources = self.sources(net);
+            let rest = sources..self.layout.nets[net].places.schedule.actions.len();
             // The host has its part in bringing the data, and none in what follows.
             self.perform(net, 0..sources, &mut batch)?;
             match &device {
-                Device::Cuda(cuda) if batch.observer.is_none() => {
-                    let key = (net, batch.accumulate, batch.update.is_some());
-                    let graph = match self.recordings.remove(&key) {
-                        None => {
-                            self.perform(net, sources..all, &mut batch)?;
-                            None
-                        }
-                        Some(recorded) => {
-                            let mut graph = match recorded {
-                                Some(graph) => graph,
-                                None => cuda.record(|| self.perform(net, sources..all, &mut batch))?,
-                            };
-                            // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as
-                            // they were when it was recorded and are dropped after it, which waits for the device;
-                            // whoever reads or fills them does so in the same stream.
-                            unsafe { graph.replay() }?;
-                            Some(graph)
-                        }
-                    };
-                    self.recordings.insert(key, graph);
-                    Ok(())
-                }
-                _ => self.perform(net, sources..all, &mut batch),
+                Device::Cuda(cuda) if batch.observer.is_none() => self.replay(cuda, net, rest, &mut batch),
+                _ => self.perform(net, rest, &mut batch),
             }
         })
+    }
+
+    /// How many actions of net number `net` bring data: the first ones.
+    fn sources(&self, net: usize) -> usize {
+        let nodes = &self.nets[net].graph().nodes;
+        let is_source =
+            |action: &&Action| matches!(action, Action::Forward(node) if nodes[*node].bottoms.is_empty());
+        self.layout.nets[net].places.schedule.actions.iter().take_while(is_source).count()
+    }
+
+    /// Does these actions as they are the first time, records them the second time, and replays them from then on.
+    fn replay(
+        &mut self,
+        cuda: &Cuda,
+        net: usize,
+        actions: Range<usize>,
+        batch: &mut MiniBatch<'_>,
+    ) -> Result<(), NetError> {
+        let key = (net, batch.accumulate, batch.update.is_some());
+        let Some(recorded) = self.recordings.remove(&key) else {
+            self.perform(net, actions, batch)?;
+            self.recordings.insert(key, None);
+            return Ok(());
+        };
+        let mut graph = match recorded {
+            Some(graph) => graph,
+            None => cuda.record(|| self.perform(net, actions, batch))?,
+        };
+        // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as they were when it was
+        // recorded and are dropped after it, which waits for the device; whoever reads or fills them does so in the same
+        // stream.
+        unsafe { graph.replay() }?;
+        self.recordings.insert(key, Some(graph));
+        Ok(())
     }
 
     /// Sets what the device's work reads anew in each mini-batch.
@@ -307,7 +318,7 @@ impl Running {
                 self.nets[net].compute(layout, &mut self.arena, at, iteration, batch.accumulate)?;
             }
             Action::Offload(buffer) | Action::Prefetch(buffer) => {
-                let place = |place| layout.find_in(buffer, place, at).expect("a copy has both its places");
+                let place = |place| layout.find(buffer, place, at).expect("a copy has both its places");
                 let [device, host] = [Place::Device, Place::Host].map(place);
                 self.slab.copy(&mut self.arena, action, (device, host))?;
             }

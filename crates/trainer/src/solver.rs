@@ -17,12 +17,13 @@ use crate::{
     net::Net,
     planning::{self, PlanRecord},
     prototxt,
-    run::{MiniBatch, Run, Running, Update},
+    run::{Execution, MiniBatch, NetRun, Update},
     snapshot::SnapshotError,
-    spec::{NetSource, NetSpec, NetState, Regularization, SolverSpec},
+    spec::{NetSource, NetSpec, NetState, SolverSpec},
     stop::Stop,
 };
 use cudnn_layers::sgd;
+use serde::Serialize;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
@@ -39,7 +40,7 @@ pub use test_nets::TestOutput;
 pub enum TrainError {
     /// A net or solver file.
     #[error(transparent)]
-    Spec(#[from] prototxt::Error),
+    Spec(#[from] prototxt::SpecError),
     /// A net.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -69,7 +70,7 @@ pub struct Training {
 pub struct Solver {
     spec: SolverSpec,
     seed: u64,
-    running: Running,
+    running: Execution,
     device: Device,
     plans: PlanRecord,
     iteration: u64,
@@ -79,7 +80,7 @@ pub struct Solver {
 }
 
 /// What one iteration said.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepReport {
     /// The iteration just done, counted from 0.
     pub iteration: u64,
@@ -88,6 +89,7 @@ pub struct StepReport {
     /// The mean of the last `average_loss` losses.
     pub smoothed_loss: f64,
     /// The learning rate it used.
+    #[serde(rename = "lr")]
     pub rate: f32,
 }
 
@@ -123,7 +125,7 @@ impl Training {
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn start(self, run: Run) -> Result<Solver, TrainError> {
+    pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
         let Self { spec, seed, settings } = self;
         let running = run.start(seed)?;
         let device = running.device().clone();
@@ -239,10 +241,6 @@ impl Solver {
 
     fn update(&self, rate: f32) -> Update {
         let SolverSpec { momentum, weight_decay, regularization, clip_gradients, iter_size, .. } = self.spec;
-        let regularization = match regularization {
-            Regularization::L1 => sgd::Regularization::L1,
-            Regularization::L2 => sgd::Regularization::L2,
-        };
         let rule = sgd::Rule { momentum, regularization, clip: clip_gradients, mini_batches: iter_size };
         Update { rule, weight_decay, rate }
     }

@@ -4,7 +4,7 @@ use crate::{
     error::NetError,
     layers::BuildOptions,
     net::{Layout, Net, NetLayout},
-    run::{MiniBatch, Run},
+    run::{MiniBatch, NetRun},
     spec::{NetSpec, NetState},
 };
 use cudnn_layers::conv::{ConvBackend, ProfileOptions, profiler};
@@ -159,7 +159,7 @@ pub(crate) fn build_error(text: &str) -> String {
 }
 
 /// A net in an arena.
-pub(crate) struct Running(pub(crate) crate::run::Running);
+pub(crate) struct Running(pub(crate) crate::run::Execution);
 
 impl Running {
     /// `text` with every convolution undivided, in an arena that holds NaN wherever nothing has been put.
@@ -172,7 +172,7 @@ impl Running {
 
     /// `net` where `choose` puts it.
     pub(crate) fn in_layout(net: Net, plan: Plan, choose: impl FnOnce(&[Net], Layout) -> Layout) -> Self {
-        let run = Run::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
+        let run = NetRun::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
         let mut running = run.start(1).unwrap();
         let all = running.arena_mut().all();
         running.arena_mut().set(all, 0xff).unwrap();
@@ -229,3 +229,19 @@ pub(crate) fn set<T: Element>(arena: &mut Arena, span: Span, write: impl FnOnce(
     });
     written.unwrap();
 }
+
+/// Largest relative distance allowed between loss number `step`, from 0, of two trainings of LeNet on the digits, on two
+/// devices or under two plans, none of whose algorithms is coarser than [`COMPARABLE_ERROR`].
+///
+/// Rounding moves the first losses by 1e-7. Sooner or later it decides which of two nearly equal pixels is the largest in
+/// its pool; from then on two trainings differ by a gradient, and every step makes that larger. Between two algorithms of
+/// one accuracy class that was seen to begin at step 12, with 3e-5 at step 20 and 1e-3 at 33, on the processor; and at step
+/// 3, with 4e-4 at 14 and 1e-2 at 45, on a GPU. A wrong update or a lost micro-batch moves the very next losses by more
+/// than is allowed there.
+pub(crate) fn lenet_loss_tolerance(step: usize) -> f64 {
+    (1e-5 * 1.5f64.powf(step as f64)).min(0.05)
+}
+
+/// Largest relative distance allowed between the losses of the first few steps of a small net on two devices, its outputs
+/// and (relative to the largest) its parameters: what twenty steps between the processor's own algorithms are allowed.
+pub(crate) const FIRST_LOSSES: f64 = 1e-4;

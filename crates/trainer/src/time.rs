@@ -6,15 +6,16 @@ mod tests;
 use crate::{
     error::NetError,
     net::Net,
-    run::{MiniBatch, Run, Running, Update},
+    run::{Execution, MiniBatch, NetRun, Update},
 };
 use cudnn_layers::{conv::ConvOp, sgd};
 use memory::Action;
+use serde::Serialize;
 use std::collections::HashMap;
 use tensor::{Accumulate, Device, Mark};
 
 /// Average times of one layer, in milliseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerTime {
     /// The layer's name.
     pub name: String,
@@ -27,7 +28,7 @@ pub struct LayerTime {
 }
 
 /// The measured time of one convolution kernel beside the plan's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelTime {
     /// The layer's name.
     pub layer: String,
@@ -40,7 +41,7 @@ pub struct KernelTime {
 }
 
 /// Everything that `time` measures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimeReport {
     /// The loss of the pass before the measurement.
     pub initial_loss: f64,
@@ -84,7 +85,7 @@ impl TimeReport {
 /// # Errors
 /// What a layer reports of its data; a GPU that is out of memory or lost.
 pub fn time(
-    run: Run,
+    run: NetRun,
     iterations: usize,
     seed: u64,
     mut observe: impl FnMut(usize, f64),
@@ -125,7 +126,7 @@ fn iteration<'a>(number: u64) -> MiniBatch<'a> {
 }
 
 /// Forward, backward and update, marked action by action.
-fn timed(running: &mut Running, number: u64) -> Result<Marks, NetError> {
+fn timed(running: &mut Execution, number: u64) -> Result<Marks, NetError> {
     let device = running.device().clone();
     let mut actions = Vec::with_capacity(running.layout().nets[0].places.schedule.actions.len());
     let start = device.mark()?;
@@ -138,7 +139,7 @@ fn timed(running: &mut Running, number: u64) -> Result<Marks, NetError> {
 }
 
 /// Iterations as a training runs them, in milliseconds each. None on a processor, which records nothing.
-fn replayed(running: &mut Running, iterations: usize) -> Result<Vec<f64>, NetError> {
+fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetError> {
     let device = running.device().clone();
     if matches!(device, Device::Cpu(_)) {
         return Ok(Vec::new());
@@ -154,7 +155,7 @@ fn replayed(running: &mut Running, iterations: usize) -> Result<Vec<f64>, NetErr
     marks.windows(2).map(|pair| Ok(pair[0].ms_until(&pair[1])?)).collect()
 }
 
-fn report(running: &Running, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
+fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
     let Clock { layers, kernels, iterations_ms, forward_ms, backward_ms, update_ms } = clock;
     let average = |total: f64| total / iterations_ms.len().max(1) as f64;
     let net = &running.nets()[0];

@@ -8,7 +8,7 @@ use counting::measured;
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
 use tensor::{Cpu, Device};
-use trainer::{Run, Solver, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec};
+use trainer::{NetRun, Solver, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec};
 
 /// Small lists (of views, of spans) are allowed; anything that grows with a blob is not.
 const LARGE: usize = 4096;
@@ -55,7 +55,7 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
         planning.complete(&kernels, &plan, |_| ()).unwrap();
         plans.push(planning.plan(&kernels, None, &plan).unwrap());
     }
-    training.start(Run::lay_out(nets, plans, true).unwrap()).unwrap()
+    training.start(NetRun::lay_out(nets, plans, true).unwrap()).unwrap()
 }
 
 #[test]

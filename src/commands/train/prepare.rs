@@ -3,7 +3,7 @@
 use super::averages::MovingAverages;
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, Environment, TrainArgs, required},
+    args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
         Notes,
         origin::Origin,
@@ -17,7 +17,7 @@ use trainer::{
     Net, PlanOrigin, Solver, Training,
     layers::BuildOptions,
     planning::PlanRecord,
-    snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights, recorded_plans},
+    snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights},
     solver::Changes,
     spec::{NetSpec, SolverSpec},
 };
@@ -58,29 +58,30 @@ pub(super) fn prepare(
     let scaled_to = scaled_to(origin.on_gpu(), args.batch.or(net.mini_batch()).unwrap_or(1));
     let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.as_ref());
     let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
-    let options = args.planning.options(&Environment::of_process(), scaled_to, before)?;
+    let options = args.planning.options(scaled_to, before)?;
     let mut notes = notes.0.clone();
     notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
     let (synthetic, tests) = (synthetic(&args.run, &net)?, test_nets(&spec)?);
     let build = BuildOptions { device: origin.device.clone(), seed: seed(args), synthetic };
-    let (training, mut nets) = Training::build(spec, &build, args.batch)?;
-    let (plans, plan_origin) = recorded.map(|record| record.plans(&mut nets, &options)).unwrap_or_default();
+    let (training, nets) = Training::build(spec, &build, args.batch)?;
+    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
+    let (plans, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
+    let nets = &mut session.nets;
     if let Some(Resumed { state, .. }) = &resumed {
-        let changes = training.changes_since(&nets, state);
+        let changes = training.changes_since(nets, state);
         notes.push(origin_note(plans.first().and_then(Option::as_ref), &plan_origin, &changes));
         notes.extend(changes_note(&changes));
     }
     notes.push(format!("seed {}", training.seed()));
-    warnings.extend(data_warnings(&nets).into_iter().inspect(|warning| console.warn(warning)));
+    warnings.extend(data_warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
     let kernels = nets[0].kernels().len();
     let mut report = NetReport::new(&net, &nets[0], kernels, synthetic);
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
     report.test_data = test_data.collect();
-    let device = origin.report();
+    let device = session.origin.report();
     let header = Header { command: "train", device, recorded: None, net: report, warnings, notes };
-    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
     console.text(&header)?;
     session.profile(&plans, console)?;
     let (plans, budget) = session.plan(plans)?;
@@ -88,10 +89,7 @@ pub(super) fn prepare(
     if args.snapshot.is_some() {
         memory = memory.restoring();
     }
-    let plan = announce(&run.plans()[0], &memory, console)?;
-    if let Some(budget) = &budget {
-        console.text(format!("{budget}\n"))?;
-    }
+    let plan = announce(&run.plans()[0], &memory, budget.as_ref(), console)?;
     let mut solver = training.start(run)?;
     start_from(args, &mut solver)?;
     let averages = MovingAverages::of(&net);
@@ -217,7 +215,7 @@ fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -
 fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
     let Some(snapshot) = &args.snapshot else { return Ok(None) };
     let (state, history) = load_solver_state(snapshot)?;
-    Ok(Some(Resumed { state, plans: recorded_plans(&history)? }))
+    Ok(Some(Resumed { state, plans: PlanRecord::recorded(&history)? }))
 }
 
 /// The seed where the solver file has none: Caffe draws another one for each run.

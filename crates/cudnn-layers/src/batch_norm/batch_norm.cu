@@ -1,4 +1,4 @@
-// Batch normalisation. Where a channel fits the caches, one block does it in one kernel, which reads memory once; larger
+// Batch normalisation. Where a channel fits the caches, one block does it in one launch, which reads memory once; larger
 // ones are summed by several blocks and then mapped.
 
 /// Threads of a block that does a whole channel.

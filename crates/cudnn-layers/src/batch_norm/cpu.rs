@@ -1,6 +1,6 @@
 //! Batch normalisation on the CPU: one channel after the other, so that all passes but the first read from cache.
 
-use super::{AffineGradients, BatchNorm, Running, Statistics};
+use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
     cpu_loops::{elements, for_each_channel, for_each_plane, put, put_if_any, rectified},
@@ -15,7 +15,7 @@ pub(super) fn forward(
     x: &[f32],
     y: &mut [f32],
     [mean, inv_std]: [&mut [f32]; 2],
-    running: Option<Running<'_>>,
+    running: Option<RunningSums<'_>>,
 ) {
     match norm.statistics {
         Statistics::Batch => {
@@ -127,7 +127,7 @@ fn moments(extents: &AxisExtents, x: &[f32], channel: usize) -> [f32; 2] {
 }
 
 /// Folds the statistics of a mini-batch into the running sums.
-fn update_running(extents: &AxisExtents, mean: &[f32], variance: &[f32], mut running: Running<'_>) {
+fn update_running(extents: &AxisExtents, mean: &[f32], variance: &[f32], mut running: RunningSums<'_>) {
     let (fraction, count) = (running.moving_average_fraction, extents.per_index() as f32);
     let unbiased = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
     running.mean.host::<f32>().iter_mut().zip(mean).for_each(|(to, &mean)| *to = fraction * *to + mean);
@@ -140,7 +140,7 @@ fn update_running(extents: &AxisExtents, mean: &[f32], variance: &[f32], mut run
 
 /// The mean and inverse standard deviation that the running sums stand for; with a factor of 0 (never trained) mean and
 /// variance are 0, as in Caffe.
-fn running_statistics(mut running: Running<'_>, epsilon: f32, [mean, inv_std]: [&mut [f32]; 2]) {
+fn running_statistics(mut running: RunningSums<'_>, epsilon: f32, [mean, inv_std]: [&mut [f32]; 2]) {
     let factor = running.factor.host::<f32>()[0];
     let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
     mean.iter_mut().zip(running.mean.host::<f32>()).for_each(|(to, sum)| *to = scale * *sum);

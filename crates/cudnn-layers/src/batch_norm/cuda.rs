@@ -1,6 +1,6 @@
 //! Batch normalisation on the GPU.
 
-use super::{AffineGradients, BatchNorm, Running, Statistics};
+use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
     cuda_launches::{Extents, THREADS, add, destination, grid, launch_sums, launch_tiles},
@@ -105,7 +105,7 @@ pub(super) fn forward(
     x: View<'_>,
     mut y: ViewMut<'_>,
     [mut mean, mut inv_std]: [ViewMut<'_>; 2],
-    mut running: Option<Running<'_>>,
+    mut running: Option<RunningSums<'_>>,
 ) {
     let extents = &norm.extents;
     let pass = Pass {

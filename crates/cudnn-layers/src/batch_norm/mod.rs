@@ -49,7 +49,7 @@ pub enum Statistics {
 
 /// The running statistics: forward updates them with those of a mini-batch, or normalises with them.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct RunningSums<'a> {
     /// The weighted sum of means, one element per channel.
     pub mean: ViewMut<'a>,
     /// The weighted sum of unbiased variances, one element per channel.
@@ -78,7 +78,7 @@ pub fn forward(
     x: View<'_>,
     mut y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
-    running: Option<Running<'_>>,
+    running: Option<RunningSums<'_>>,
 ) {
     let (len, channels) = (norm.extents.len(), norm.extents.axis);
     assert_eq!((x.len(), y.len()), (len, len), "lengths of x and y");

@@ -249,7 +249,7 @@ fn run_forward(device: &Device, norm: &BatchNorm<'_>, x: View<'_>, out: ViewMut<
     let (saved, rest) = rest.split_at(2 * axis);
     let (mean, rest) = rest.split_at(axis);
     let (variance, factor) = rest.split_at(axis);
-    let running = Running { mean, variance, factor, moving_average_fraction: 0.9 };
+    let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
     forward(device, norm, EPSILON, x, y, saved, Some(running));
 }
 

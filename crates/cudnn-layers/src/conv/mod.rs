@@ -18,7 +18,6 @@ mod error;
 pub(crate) mod operands;
 pub mod parallel;
 pub mod profile;
-pub mod reference;
 pub mod run;
 mod shape;
 #[cfg(test)]

@@ -5,94 +5,84 @@ use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError}
 use std::{
     fmt,
     ops::Range,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Sender, channel},
-    },
+    sync::{Mutex, PoisonError, mpsc::channel},
     thread,
 };
 
-/// A profiler of one device, for a thread of its own.
-pub type BoxedProfiler = Box<dyn Profiler + Send>;
+/// Opens a device, which takes a second, and gives what measures on it.
+pub type OpenProfiler = Box<dyn FnMut() -> Result<Box<dyn Profiler + Send>, ProfilerError> + Send>;
 
-/// Profilers of equal devices as one: whoever is free takes the requests about the next kernel.
+/// Profilers of equal devices as one: whichever is free takes the requests about the next kernel.
 pub struct ParallelProfiler {
-    workers: Vec<BoxedProfiler>,
+    workers: Vec<ProfilerThread>,
 }
 
-impl ParallelProfiler {
-    /// A profiler made of `workers`, whose devices must be of one model: their measurements are not told apart.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn new(workers: Vec<BoxedProfiler>) -> Self {
-        assert!(!workers.is_empty(), "somebody has to measure");
-        Self { workers }
+/// A profiler, opened in the thread that works with it when there is work for it.
+struct ProfilerThread {
+    open: OpenProfiler,
+    opened: Option<Box<dyn Profiler + Send>>,
+}
+
+impl ProfilerThread {
+    fn profiler(&mut self) -> Result<&mut dyn Profiler, ProfilerError> {
+        if self.opened.is_none() {
+            self.opened = Some((self.open)()?);
+        }
+        Ok(&mut **self.opened.as_mut().expect("opened above"))
+    }
+
+    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
+        let profiler = self.profiler().map_err(|source| RequestError { index: 0, source })?;
+        profiler.measure_each(requests, done)
     }
 }
 
-/// Requests about one kernel, and where their results go.
-struct Piece<'p> {
-    /// Index of the first of them among all.
-    first: usize,
-    requests: &'p [Request],
-    results: &'p Sender<(usize, Result<Vec<Measurement>, ProfilerError>)>,
-    stopped: &'p AtomicBool,
-}
-
-impl Piece<'_> {
-    /// Has `worker` serve the requests. Whatever comes of it is passed on; an error ends the worker, too.
-    fn serve(&self, worker: &mut BoxedProfiler) -> Result<(), ()> {
-        let served = worker.measure_each(self.requests, &mut |index, rows| {
-            let sent = self.results.send((self.first + index, Ok(rows)));
-            if sent.is_err() || self.stopped.load(Ordering::Relaxed) {
-                return Err("measuring has ended".into());
-            }
-            Ok(())
-        });
-        served.map_err(|RequestError { index, source }| {
-            // The receiver is gone if another error came first.
-            let _ = self.results.send((self.first + index, Err(source)));
-        })
+impl ParallelProfiler {
+    /// A profiler made of others, whose devices must be of one model: their measurements are not told apart.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn new(open: Vec<OpenProfiler>) -> Self {
+        assert!(!open.is_empty(), "at least one device has to measure");
+        Self { workers: open.into_iter().map(|open| ProfilerThread { open, opened: None }).collect() }
     }
 }
 
 impl Profiler for ParallelProfiler {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        self.workers[0].measure(request)
+        self.workers[0].profiler()?.measure(request)
     }
 
     /// Lets the workers serve `requests`, kernel by kernel. The first error ends it.
     fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
         let pieces = Mutex::new(pieces(requests).into_iter());
         let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let stopped = AtomicBool::new(false);
-        let mut result = Ok(());
         thread::scope(|scope| {
             let (results, received) = channel();
             for worker in &mut self.workers {
-                let (results, next, stopped) = (results.clone(), &next, &stopped);
+                let (results, next) = (results.clone(), &next);
                 scope.spawn(move || {
                     while let Some(range) = next() {
-                        let (first, requests) = (range.start, &requests[range]);
-                        let piece = Piece { first, requests, results: &results, stopped };
-                        if piece.serve(worker).is_err() {
+                        let first = range.start;
+                        let mut served = |index: usize, rows| -> Result<(), ProfilerError> {
+                            // The receiver is gone after the first error.
+                            let sent = results.send((first + index, Ok(rows)));
+                            sent.map_err(|_| "measuring has ended".into())
+                        };
+                        if let Err(RequestError { index, source }) =
+                            worker.measure_each(&requests[range], &mut served)
+                        {
+                            let _ = results.send((first + index, Err(source)));
                             return;
                         }
                     }
                 });
             }
             drop(results);
-            for (index, served) in received {
-                if let Err(source) = served.and_then(|served| done(index, served)) {
-                    stopped.store(true, Ordering::Relaxed);
-                    result = Err(RequestError { index, source });
-                    break;
-                }
-            }
-        });
-        result
+            received.into_iter().try_for_each(|(index, served)| {
+                served.and_then(|rows| done(index, rows)).map_err(|source| RequestError { index, source })
+            })
+        })
     }
 }
 
@@ -121,43 +111,6 @@ fn work(request: &Request) -> f64 {
     let geometry = geometry(&request.kernel.shape, request.micro_batch);
     let algorithms = request.algorithms.as_ref().map_or(1, Vec::len);
     geometry.validate().map_or(0.0, |geometry| geometry.flops() * algorithms as f64)
-}
-
-/// A worker that is made when there is work for it, in the thread that has it: opening a device takes a second.
-pub struct LazyProfiler<F> {
-    open: F,
-    opened: Option<BoxedProfiler>,
-}
-
-impl<F: FnMut() -> Result<BoxedProfiler, ProfilerError>> LazyProfiler<F> {
-    /// What `open` will give.
-    pub fn new(open: F) -> Self {
-        Self { open, opened: None }
-    }
-
-    fn worker(&mut self) -> Result<&mut BoxedProfiler, ProfilerError> {
-        match &mut self.opened {
-            Some(worker) => Ok(worker),
-            opened => Ok(opened.insert((self.open)()?)),
-        }
-    }
-}
-
-impl<F: FnMut() -> Result<BoxedProfiler, ProfilerError>> Profiler for LazyProfiler<F> {
-    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        self.worker()?.measure(request)
-    }
-
-    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
-        let worker = self.worker().map_err(|source| RequestError { index: 0, source })?;
-        worker.measure_each(requests, done)
-    }
-}
-
-impl<F> fmt::Debug for LazyProfiler<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.opened.is_some() { "LazyProfiler(open)" } else { "LazyProfiler(not open)" })
-    }
 }
 
 #[cfg(test)]
@@ -210,8 +163,10 @@ mod tests {
     fn workers(count: usize, together: bool, fails_at: Option<u32>) -> ParallelProfiler {
         let barrier = Arc::new(Barrier::new(count));
         let all_here = || together.then(|| barrier.clone());
-        let worker =
-            |number| -> BoxedProfiler { Box::new(Numbered { number, all_here: all_here(), fails_at }) };
+        let worker = |number| -> OpenProfiler {
+            let mut profiler = Some(Numbered { number, all_here: all_here(), fails_at });
+            Box::new(move || Ok(Box::new(profiler.take().expect("opened once"))))
+        };
         ParallelProfiler::new((0..count).map(worker).collect())
     }
 
@@ -256,19 +211,21 @@ mod tests {
     }
 
     #[test]
-    fn a_late_worker_is_made_when_there_is_something_to_do() {
-        let mut opened = 0;
-        let mut late = LazyProfiler::new(|| {
-            opened += 1;
-            Ok(Box::new(Numbered { number: 0, all_here: None, fails_at: None }) as BoxedProfiler)
-        });
-        assert_eq!(format!("{late:?}"), "LazyProfiler(not open)");
+    fn a_device_is_opened_once_when_there_is_something_to_do() {
+        let opened = Arc::new(Mutex::new(0));
+        let count = opened.clone();
+        let mut lazy = ParallelProfiler::new(vec![Box::new(move || {
+            *count.lock().unwrap() += 1;
+            Ok(Box::new(Numbered { number: 0, all_here: None, fails_at: None }))
+        })]);
+        assert_eq!(*opened.lock().unwrap(), 0);
         let requests = requests(1, 2);
-        late.measure_each(&requests, &mut |_, _| Ok(())).unwrap();
-        assert_eq!(late.measure(&requests[0]).unwrap().len(), 1);
-        drop(late);
-        assert_eq!(opened, 1);
-        let mut never = LazyProfiler::new(|| Err("there is no such GPU".into()));
+        lazy.measure_each(&requests, &mut |_, _| Ok(())).unwrap();
+        assert_eq!(lazy.measure(&requests[0]).unwrap().len(), 1);
+        assert_eq!(*opened.lock().unwrap(), 1);
+        let mut never = ParallelProfiler::new(vec![Box::new(|| Err("there is no such GPU".into()))]);
         assert_eq!(never.measure(&requests[0]).unwrap_err().to_string(), "there is no such GPU");
+        let error = never.measure_each(&requests, &mut |_, _| Ok(())).unwrap_err();
+        assert_eq!((error.index, error.to_string().as_str()), (0, "there is no such GPU"));
     }
 }

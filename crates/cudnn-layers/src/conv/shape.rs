@@ -22,11 +22,11 @@ pub fn kernel_id(op: ConvOp, g: &ConvGeometry, format: Format) -> KernelId {
     let [pad, stride, dilation] = [g.pad, g.stride, g.dilation].map(|pair| pair.map(extent));
     let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups };
     let dtype = match format.dtype {
-        tensor::Dtype::F32 => Dtype::F32,
-        tensor::Dtype::U8 => panic!("no convolution computes with bytes"),
+        tensor::ElementType::F32 => Dtype::F32,
+        tensor::ElementType::U8 => panic!("no convolution computes with bytes"),
     };
     let layout = match format.layout {
-        tensor::Layout::Nchw => Layout::Nchw,
+        tensor::AxisOrder::Nchw => Layout::Nchw,
     };
     KernelId { op, shape, dtype, math: Math::Fp32, layout }
 }

@@ -4,81 +4,60 @@ use super::{CudnnError, api::call};
 use cudarc::cudnn::sys;
 use planner::Math;
 use std::ffi::c_int;
-use tensor::{ConvGeometry, Dtype, Format, Layout};
+use tensor::{AxisOrder, ConvGeometry, ElementType, Format};
 
-/// A kind of cuDNN's opaque objects: how one is made and destroyed.
-pub(crate) trait Opaque: Copy {
-    /// A new one, not set yet.
-    fn create() -> Result<Self, CudnnError>;
+/// One of cuDNN's opaque objects, which dies with the value.
+macro_rules! descriptors {
+    ($($name:ident($raw:ident): $create:ident, $destroy:ident;)*) => {$(
+        #[derive(Debug)]
+        pub(crate) struct $name(sys::$raw);
 
-    /// Ends one.
-    ///
-    /// # Safety
-    /// `self` came from [`Opaque::create`], and neither it nor a copy is used again.
-    unsafe fn destroy(self);
-}
-
-macro_rules! opaque {
-    ($($name:ident: $create:ident, $destroy:ident;)*) => {$(
-        impl Opaque for sys::$name {
-            fn create() -> Result<Self, CudnnError> {
+        impl $name {
+            /// A new one, as `set` sets it.
+            fn new(set: impl FnOnce(sys::$raw) -> Result<(), CudnnError>) -> Result<Self, CudnnError> {
                 let mut raw = std::ptr::null_mut();
                 // SAFETY: the address of a descriptor is written to.
                 unsafe { call!($create(&mut raw)) }?;
-                Ok(raw)
+                let descriptor = Self(raw);
+                set(raw).map(|()| descriptor)
             }
 
-            unsafe fn destroy(self) {
-                // SAFETY: the caller's promise. Should this fail, there is nothing left to be done.
-                let _ = unsafe { call!($destroy(self)) };
+            /// For calls of cuDNN during the life of `self`.
+            pub(crate) fn raw(&self) -> sys::$raw {
+                self.0
             }
         }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here. Should this fail, there
+                // is nothing left to be done.
+                let _ = unsafe { call!($destroy(self.0)) };
+            }
+        }
+
+        // SAFETY: a descriptor is set once, in `new`, and only read from then on; it belongs to no thread and no handle.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
     )*};
 }
 
-opaque! {
-    cudnnTensorDescriptor_t: cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor;
-    cudnnFilterDescriptor_t: cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor;
-    cudnnConvolutionDescriptor_t: cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor;
-}
-
-/// One of cuDNN's opaque objects, which dies with this value.
-#[derive(Debug)]
-pub(crate) struct Descriptor<T: Opaque>(T);
-
-impl<T: Opaque> Descriptor<T> {
-    /// A new one, as `set` sets it.
-    fn new(set: impl FnOnce(T) -> Result<(), CudnnError>) -> Result<Self, CudnnError> {
-        let descriptor = Self(T::create()?);
-        set(descriptor.0).map(|()| descriptor)
-    }
-
-    /// For calls of cuDNN during the life of `self`.
-    pub(crate) fn raw(&self) -> T {
-        self.0
-    }
-}
-
-// SAFETY: a descriptor is set once, in `new`, and only read from then on; it belongs to no thread and no handle.
-unsafe impl<T: Opaque> Send for Descriptor<T> {}
-// SAFETY: as above.
-unsafe impl<T: Opaque> Sync for Descriptor<T> {}
-
-impl<T: Opaque> Drop for Descriptor<T> {
-    fn drop(&mut self) {
-        // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here.
-        unsafe { self.0.destroy() };
-    }
+descriptors! {
+    TensorDescriptor(cudnnTensorDescriptor_t): cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor;
+    FilterDescriptor(cudnnFilterDescriptor_t): cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor;
+    ConvolutionDescriptor(cudnnConvolutionDescriptor_t):
+        cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor;
 }
 
 /// The descriptors of one convolution: `dx` is as `x`, `dw` as `w` and `dy` as `y`.
 #[derive(Debug)]
 pub(crate) struct ConvDescriptors {
     pub(crate) geometry: ConvGeometry,
-    pub(crate) x: Descriptor<sys::cudnnTensorDescriptor_t>,
-    pub(crate) w: Descriptor<sys::cudnnFilterDescriptor_t>,
-    pub(crate) y: Descriptor<sys::cudnnTensorDescriptor_t>,
-    pub(crate) convolution: Descriptor<sys::cudnnConvolutionDescriptor_t>,
+    pub(crate) x: TensorDescriptor,
+    pub(crate) w: FilterDescriptor,
+    pub(crate) y: TensorDescriptor,
+    pub(crate) convolution: ConvolutionDescriptor,
 }
 
 impl ConvDescriptors {
@@ -94,22 +73,19 @@ impl ConvDescriptors {
     }
 }
 
-fn tensor(format: Format, dims: [usize; 4]) -> Result<Descriptor<sys::cudnnTensorDescriptor_t>, CudnnError> {
+fn tensor(format: Format, dims: [usize; 4]) -> Result<TensorDescriptor, CudnnError> {
     let (dtype, layout, [n, c, h, w]) = (dtype(format), layout(format), extents(dims)?);
     // SAFETY: the descriptor was just made.
-    Descriptor::new(|raw| unsafe { call!(cudnnSetTensor4dDescriptor(raw, layout, dtype, n, c, h, w)) })
+    TensorDescriptor::new(|raw| unsafe { call!(cudnnSetTensor4dDescriptor(raw, layout, dtype, n, c, h, w)) })
 }
 
-fn filter(format: Format, dims: [usize; 4]) -> Result<Descriptor<sys::cudnnFilterDescriptor_t>, CudnnError> {
+fn filter(format: Format, dims: [usize; 4]) -> Result<FilterDescriptor, CudnnError> {
     let (dtype, layout, [k, c, r, s]) = (dtype(format), layout(format), extents(dims)?);
     // SAFETY: the descriptor was just made.
-    Descriptor::new(|raw| unsafe { call!(cudnnSetFilter4dDescriptor(raw, dtype, layout, k, c, r, s)) })
+    FilterDescriptor::new(|raw| unsafe { call!(cudnnSetFilter4dDescriptor(raw, dtype, layout, k, c, r, s)) })
 }
 
-fn convolution(
-    g: &ConvGeometry,
-    math: Math,
-) -> Result<Descriptor<sys::cudnnConvolutionDescriptor_t>, CudnnError> {
+fn convolution(g: &ConvGeometry, math: Math) -> Result<ConvolutionDescriptor, CudnnError> {
     /// Cross-correlation: what deep learning calls a convolution.
     const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
     const SUMS: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
@@ -119,7 +95,7 @@ fn convolution(
         Math::Fp32 => sys::cudnnMathType_t::CUDNN_FMA_MATH,
         Math::Tf32 => sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
     };
-    Descriptor::new(|raw| {
+    ConvolutionDescriptor::new(|raw| {
         // SAFETY: the descriptor was just made, as for both calls below.
         unsafe {
             call!(cudnnSetConvolution2dDescriptor(
@@ -141,14 +117,14 @@ fn convolution(
 
 fn dtype(format: Format) -> sys::cudnnDataType_t {
     match format.dtype {
-        Dtype::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
-        Dtype::U8 => panic!("no convolution computes with bytes"),
+        ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+        ElementType::U8 => panic!("no convolution computes with bytes"),
     }
 }
 
 fn layout(format: Format) -> sys::cudnnTensorFormat_t {
     match format.layout {
-        Layout::Nchw => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+        AxisOrder::Nchw => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
     }
 }
 

@@ -9,15 +9,16 @@ const BLOCK: usize = 2048;
 
 pub(super) fn forward(cpu: &Cpu, combination: Combination<'_>, inputs: &[&[f32]], relu: bool, y: &mut [f32]) {
     match combination {
-        Combination::Sum(coefficients) => fold(
+        Combination::Sum(a) => fold(
             cpu,
             inputs,
             relu,
             y,
+            a[0],
             #[inline(always)]
-            |index, sum, x| {
-                let term = coefficients[index] * x;
-                if index == 0 { term } else { sum + term }
+            |index| {
+                let factor = a[index];
+                move |sum, x| sum + factor * x
             },
         ),
         Combination::Product => fold(
@@ -25,22 +26,32 @@ pub(super) fn forward(cpu: &Cpu, combination: Combination<'_>, inputs: &[&[f32]]
             inputs,
             relu,
             y,
+            1.0,
             #[inline(always)]
-            |index, product, x| if index == 0 { x } else { product * x },
+            |_| |product, x| product * x,
         ),
         Combination::Maximum => fold(
             cpu,
             inputs,
             relu,
             y,
+            1.0,
             #[inline(always)]
-            |index, best, x| if index == 0 || wins(index, x, best) { x } else { best },
+            |index| move |best, x| if wins(index, x, best) { x } else { best },
         ),
     }
 }
 
-/// `y = op(.. op(1, op(0, _, x[0]), x[1]) .., x[last])`; `op` also gets the index of its last argument.
-fn fold(cpu: &Cpu, inputs: &[&[f32]], relu: bool, y: &mut [f32], op: impl Fn(usize, f32, f32) -> f32 + Sync) {
+/// `y = op(.. op(1)(first * x[0], x[1]) .., x[last])`, where `op` gets the index of its last argument before the elements, so
+/// that loops hold no decision.
+fn fold<Op: Fn(f32, f32) -> f32>(
+    cpu: &Cpu,
+    inputs: &[&[f32]],
+    relu: bool,
+    y: &mut [f32],
+    first: f32,
+    op: impl Fn(usize) -> Op + Sync,
+) {
     for_each_element_run(
         cpu,
         [y],
@@ -49,8 +60,11 @@ fn fold(cpu: &Cpu, inputs: &[&[f32]], relu: bool, y: &mut [f32], op: impl Fn(usi
             for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
                 for (index, input) in inputs.iter().enumerate() {
                     let relu = relu && index + 1 == inputs.len();
-                    let elements = y.iter_mut().zip(&input[start..]);
-                    elements.for_each(|(y, &x)| *y = rectified(relu, op(index, *y, x)));
+                    let (op, elements) = (op(index), y.iter_mut().zip(&input[start..]));
+                    match index {
+                        0 => elements.for_each(|(y, &x)| *y = rectified(relu, first * x)),
+                        _ => elements.for_each(|(y, &x)| *y = rectified(relu, op(*y, x))),
+                    }
                 }
             }
         },

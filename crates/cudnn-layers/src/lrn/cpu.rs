@@ -62,12 +62,16 @@ fn for_each_sum<const OUTPUTS: usize>(
                     vertical[at..].iter_mut().zip(kept_terms).for_each(|(sum, term)| *sum += *term);
                 }
                 ready = rows.end;
-                sums.copy_from_slice(&vertical[..columns.len()]);
-                for shift in 1..=2 * margin {
-                    sums.iter_mut().zip(&vertical[shift..]).for_each(|(sum, part)| *sum += part);
+                let mut around = &vertical[..columns.len()];
+                if margin > 0 {
+                    sums.copy_from_slice(around);
+                    for shift in 1..=2 * margin {
+                        sums.iter_mut().zip(&vertical[shift..]).for_each(|(sum, part)| *sum += part);
+                    }
+                    around = sums;
                 }
                 let outputs = outputs.each_mut().map(|output| output.row(row));
-                body(elements(row, &columns), sums, outputs);
+                body(elements(row, &columns), around, outputs);
             }
         },
     );

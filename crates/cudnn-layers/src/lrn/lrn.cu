@@ -1,5 +1,5 @@
 // Local response normalisation. A thread walks along the channels of one pixel, or looks at the square around it, and sums
-// its neighbourhood anew for every element: differences of running sums would lose digits.
+// its neighbourhood again for every element: differences of running sums would lose digits.
 
 using i64 = long long;
 

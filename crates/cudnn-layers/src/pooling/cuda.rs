@@ -1,7 +1,7 @@
 //! Pooling on the GPU.
 
 use super::tap_size;
-use crate::cuda_launches::{THREADS, add};
+use crate::cuda_launches::{Divisor, THREADS, add};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, PoolGeometry, View, ViewMut,
@@ -161,15 +161,17 @@ struct Planes {
     window: [i32; 2],
     stride: [i32; 2],
     pad: [i32; 2],
-    columns: Division,
-    rows: Division,
-    by_window: Division,
-    by_stride: [Division; 2],
+    padding: u32,
+    columns: Divisor,
+    rows: Divisor,
+    by_window: Divisor,
+    by_stride: [Divisor; 2],
 }
 
 impl Planes {
     fn new(g: &PoolGeometry, planes: usize, [rows, columns]: [usize; 2]) -> Self {
         let pair = |pair: [usize; 2]| pair.map(|extent| extent as i32);
+        let divisor = |divisor| Divisor::new(divisor, 1 << 31);
         Self {
             planes: planes as i32,
             image: pair([g.h, g.w]),
@@ -177,51 +179,11 @@ impl Planes {
             window: pair(g.window),
             stride: pair(g.stride),
             pad: pair(g.pad),
-            columns: Division::by(columns),
-            rows: Division::by(rows),
-            by_window: Division::by(g.window[1]),
-            by_stride: g.stride.map(Division::by),
-        }
-    }
-}
-
-/// `Division` of `pooling.cu`: the quotient of a dividend below 2^31 is its product with `multiplier`, shifted. With `2^s`
-/// the first power of two that is no smaller than the divisor, the multiplier is `2^(31 + s) / divisor` rounded up, which
-/// makes no difference for dividends below 2^31 (Granlund and Montgomery 1994, theorem 4.2).
-#[derive(Clone, Copy, Debug, Zeroable, Pod)]
-#[repr(C)]
-struct Division {
-    divisor: u32,
-    multiplier: u32,
-    shift: u32,
-}
-
-impl Division {
-    fn by(divisor: usize) -> Self {
-        let divisor = u32::try_from(divisor).ok().filter(|divisor| (1..1 << 31).contains(divisor));
-        let divisor = divisor.expect("an extent of a plane that is small enough to be launched");
-        let shift = 31 + divisor.next_power_of_two().trailing_zeros();
-        Self { divisor, multiplier: (1u64 << shift).div_ceil(divisor.into()) as u32, shift }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::RngExt;
-
-    #[test]
-    fn multiplication_divides() {
-        let mut rng = tensor::rng::stream(1, 0);
-        for round in 0..100_000 {
-            let bits = rng.random_range(1..32);
-            let divisor = if round < 300 { round + 1 } else { rng.random_range(1..1usize << bits) };
-            let Division { multiplier, shift, .. } = Division::by(divisor);
-            let multiple = rng.random_range(0..1usize << 31) / divisor * divisor;
-            for dividend in [multiple, multiple.saturating_sub(1), (1 << 31) - 1] {
-                let quotient = (dividend as u64 * u64::from(multiplier)) >> shift;
-                assert_eq!(quotient, (dividend / divisor) as u64, "{dividend} / {divisor}");
-            }
+            padding: 0,
+            columns: divisor(columns),
+            rows: divisor(rows),
+            by_window: divisor(g.window[1]),
+            by_stride: g.stride.map(divisor),
         }
     }
 }

@@ -6,18 +6,11 @@
 
 using u8 = unsigned char;
 
-/// A divisor of dividends below 2^31. The host chooses the other two so that this is exact.
-struct Division {
-    u32 divisor, multiplier, shift;
-
-    __device__ __forceinline__ int of(int dividend) const { return int(u64(u32(dividend)) * multiplier >> shift); }
-};
-
 /// As `Planes` of cuda.rs. Rows are outputs' or strips of some of them forward, strips of pixels backward.
 struct Planes {
     int planes, h, w, out_h, out_w;
     int window_h, window_w, stride_h, stride_w, pad_h, pad_w;
-    Division columns, rows, window, vertical, horizontal;  // the last two by the strides
+    Divisor columns, rows, window, vertical, horizontal;  // the last two by the strides
 };
 
 /// Of a winner's number: no pixel won.
@@ -29,10 +22,10 @@ struct Place {
     bool exists;
 
     __device__ __forceinline__ Place(const Planes& g, u32 index) {
-        int line = g.columns.of(index);
-        column = index - line * g.columns.divisor;
-        plane = g.rows.of(line);
-        row = line - plane * g.rows.divisor;
+        u32 line = g.columns.divide(index);
+        column = index - line * u32(g.columns.divisor);
+        plane = g.rows.divide(line);
+        row = line - plane * u32(g.rows.divisor);
         exists = plane < g.planes;
     }
 };
@@ -194,7 +187,7 @@ __device__ __forceinline__ void each_pixel_of_lane(const Planes& g, const Place&
     int top = out.row * g.stride_h - g.pad_h, left = out.column * g.stride_w - g.pad_w;
     x += out.plane * (g.h * g.w);
     for (int tap = threadIdx.x % 32; tap < g.window_h * g.window_w; tap += 32) {
-        int r = g.window.of(tap), row = top + r, column = left + tap - r * g.window_w;
+        int r = int(g.window.divide(tap)), row = top + r, column = left + tap - r * g.window_w;
         if (inside(row, g.h) && inside(column, g.w)) body(tap, x[row * g.w + column]);
     }
 }
@@ -241,10 +234,10 @@ __device__ __forceinline__ float size(const Planes& g, int p, int q) {
 template <class Share>
 __device__ __forceinline__ void gather(const Planes& g, const Place& pixel, float* dx, bool add, Share share) {
     int row = pixel.row + g.pad_h, column = pixel.column + g.pad_w;
-    int p = row < g.window_h ? 0 : g.vertical.of(row - g.window_h) + 1;
-    int p_end = min(g.vertical.of(row) + 1, g.out_h);
-    int first_q = column < g.window_w ? 0 : g.horizontal.of(column - g.window_w) + 1;
-    int q_end = min(g.horizontal.of(column) + 1, g.out_w);
+    int p = row < g.window_h ? 0 : int(g.vertical.divide(row - g.window_h)) + 1;
+    int p_end = min(int(g.vertical.divide(row)) + 1, g.out_h);
+    int first_q = column < g.window_w ? 0 : int(g.horizontal.divide(column - g.window_w)) + 1;
+    int q_end = min(int(g.horizontal.divide(column)) + 1, g.out_w);
     float sum = 0;
     for (; p < p_end; p++) {
         for (int q = first_q; q < q_end; q++) sum += share(p, q);

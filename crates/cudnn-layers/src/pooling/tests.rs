@@ -84,7 +84,7 @@ fn winner(x: &[f32], pixels: &[usize]) -> Option<usize> {
     best.1
 }
 
-/// Few distinct values, so that there are ties in nearly every window; if asked for, with NaNs and infinities.
+/// Few distinct values, so that there are ties in nearly every window; with NaNs and infinities if `special`.
 fn image(g: &PoolGeometry, special: bool) -> Vec<f32> {
     let value = |x: &f32| match (x * 4.0).round() {
         -4.0 if special => f32::NAN,

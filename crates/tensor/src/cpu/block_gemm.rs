@@ -43,7 +43,7 @@ pub fn block_gemm(
 /// As [`block_gemm`], fetching `next`, which the following product will read, into the cache meanwhile.
 ///
 /// A right operand that comes from the last-level cache or from memory is read by the first rows at that memory's speed;
-/// asked for one product earlier, it arrives while the arithmetic goes on. Worth it if the product has few rows.
+/// fetched one product earlier, it arrives during the arithmetic. Worth it if the product has few rows.
 ///
 /// # Panics
 /// As [`block_gemm`].
@@ -79,7 +79,7 @@ pub fn block_gemm_ahead(
         add: accumulate == Accumulate::Add,
         ahead: b.as_ptr(),
     };
-    // The asserts above cover every element of the whole product, which is what `AllTiles` asks for.
+    // The asserts above cover every element of the whole product, which is what `AllTiles` demands.
     dispatch(AllTiles { m, n, whole, next });
 }
 

@@ -62,6 +62,11 @@ pub fn gemm_single(
     multiply(extents, a, b, c, c_stride, accumulate, Parallelism::None);
 }
 
+/// Allocates what products pack their operands into on this thread, which would else happen in the middle of an iteration.
+pub(super) fn allocate_for_this_thread() {
+    gemm_common::gemm::L2_SLAB.with(|_| ());
+}
+
 fn multiply(
     [m, n, k]: [usize; 3],
     a: Matrix<'_>,

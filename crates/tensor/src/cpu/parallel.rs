@@ -1,7 +1,6 @@
 //! Parallel loops over numbered tasks.
 
-use super::Cpu;
-use super::simd::LANES;
+use super::{Cpu, simd::LANES};
 use rayon::prelude::*;
 use std::{
     marker::PhantomData,

@@ -1,13 +1,13 @@
 //! A GPU in use.
 
 use super::{
-    CudaDeviceInfo, CudaError, DeviceMemory, Event, Pinned, Stream,
+    CudaDeviceInfo, CudaDevices, CudaError, DeviceMemory, Event, Pinned, Stream,
     fault::FaultCell,
     library::{Libraries, Library},
-    module::Modules,
+    module::{Arg, Grid, Modules, Source},
 };
 use crate::ViewMut;
-use cudarc::driver::{CudaContext, sys};
+use cudarc::driver::{CudaContext, result, sys};
 use std::{
     fmt,
     sync::{
@@ -19,10 +19,16 @@ use std::{
 /// Bytes of the scratch that every open device owns: what cuBLAS recommends for its workspace on the largest GPUs.
 const SCRATCH_LEN: usize = 32 << 20;
 
+/// Most arguments of a CUDA kernel here.
+const MOST_ARGS: usize = 32;
+
+static TRAP: Source =
+    Source { name: "trap.cu", text: "extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n" };
+
 /// A GPU in use: its context and the one stream that all work goes through. Clones share both.
 ///
-/// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: asking for work returns
-/// nothing, and the first failure is kept for whoever waits for the work ([`Cuda::check`]).
+/// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: enqueuing work returns
+/// nothing, and the first failure is kept for [`Cuda::check`].
 #[derive(Clone)]
 pub struct Cuda {
     stream: Stream,
@@ -45,7 +51,7 @@ struct Shared {
 }
 
 impl Cuda {
-    pub(super) fn open(info: CudaDeviceInfo, versions: String) -> Result<Self, CudaError> {
+    fn new(info: CudaDeviceInfo, versions: String) -> Result<Self, CudaError> {
         let what = format!("opening GPU {} ({})", info.ordinal, info.name);
         let stream = Stream::new(CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?)?;
         let shared = Shared {
@@ -106,7 +112,7 @@ impl Cuda {
     /// As [`Stream::synchronize`].
     ///
     /// # Errors
-    /// Some of the work asked for so far failed.
+    /// Some of the work enqueued so far failed.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.stream.synchronize()
     }
@@ -134,14 +140,14 @@ impl Cuda {
         Ok([free as u64, total as u64])
     }
 
-    /// Keeps the failure of work that was asked for, if it is the first.
+    /// Keeps the failure of enqueued work, if it is the first.
     pub fn note(&self, result: Result<(), CudaError>) {
         if let Err(error) = result {
             lock(&self.shared.failure).get_or_insert(error);
         }
     }
 
-    /// Waits until all work asked for so far is done.
+    /// Waits until all work enqueued so far is done.
     ///
     /// # Errors
     /// The first failure since the device was opened.
@@ -215,8 +221,61 @@ impl Cuda {
         self.shared.recording.store(recording, Ordering::Relaxed);
     }
 
-    pub(super) fn modules(&self) -> MutexGuard<'_, Modules> {
-        lock(&self.shared.modules)
+    /// Launches the CUDA kernel `function` of `source`, and does not wait for it. A failure is kept for [`Cuda::check`].
+    ///
+    /// # Safety
+    /// `args` are the CUDA kernel's parameters, in order and type. On a grid as given it touches no memory but that of
+    /// the views whose addresses are among them (and of [`Cuda::fault_address`]), writes only where a view is writable, and
+    /// never reads what another thread of its grid writes without synchronisation.
+    ///
+    /// # Panics
+    /// If there are more than 32 arguments.
+    pub unsafe fn launch(
+        &self,
+        source: &'static Source,
+        function: &'static str,
+        grid: Grid,
+        args: &[Arg<'_>],
+    ) {
+        let mut values = [std::ptr::null_mut(); MOST_ARGS];
+        let values = &mut values[..args.len()];
+        values.iter_mut().zip(args).for_each(|(value, arg)| *value = arg.value());
+        let Grid { blocks: [x, y, z], threads, shared_bytes } = grid;
+        if [x, y, z, threads].contains(&0) {
+            return;
+        }
+        let launched = self.bind().and_then(|()| {
+            let function = lock(&self.shared.modules).function(self.stream(), source, function)?;
+            let (blocks, threads) = ((x, y, z), (threads, 1, 1));
+            // SAFETY: the function is loaded as long as `self` lives; `values` point to live values, of the CUDA
+            // kernel's parameter types by the caller's promise, which also covers what it does.
+            unsafe {
+                result::launch_kernel(function, blocks, threads, shared_bytes, self.stream().raw(), values)
+            }
+            .map_err(CudaError::driver(format!("launching a CUDA kernel of {}", source.name)))
+        });
+        self.note(launched);
+    }
+
+    /// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if the
+    /// GPU were lost. Other processes notice nothing. For tests.
+    pub fn break_down(&self) {
+        // SAFETY: the kernel has no parameters and touches no memory.
+        unsafe { self.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
+    }
+}
+
+impl CudaDevices {
+    /// Opens the device `ordinal`.
+    ///
+    /// # Errors
+    /// There is no such device, or the driver cannot open it (it may be out of memory, or taken by another process).
+    pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
+        let info = self.devices.get(ordinal).ok_or_else(|| {
+            CudaError::new(format!("opening GPU {ordinal}"), format!("there are {}", self.devices.len()))
+        })?;
+        let driver = self.driver.as_deref().unwrap_or("of unknown version");
+        Cuda::new(info.clone(), format!("CUDA {}, driver {driver}", self.cuda))
     }
 }
 

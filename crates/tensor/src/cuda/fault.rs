@@ -1,6 +1,6 @@
 //! How a CUDA kernel says that its data is out of range.
 
-use super::{Cuda, CudaError, Grid, Source, Stream};
+use super::{CudaError, Stream};
 use cudarc::driver::{result, sys};
 use std::ffi::c_void;
 
@@ -55,17 +55,5 @@ impl Drop for FaultCell {
             // SAFETY: the memory comes from `malloc_host`, and no work uses it any more.
             let _ = unsafe { result::free_host(self.host.cast::<c_void>()) };
         }
-    }
-}
-
-static TRAP: Source =
-    Source { name: "trap.cu", text: "extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n" };
-
-impl Cuda {
-    /// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if the
-    /// GPU were lost. Other processes notice nothing. For tests.
-    pub fn break_down(&self) {
-        // SAFETY: the kernel has no parameters and touches no memory.
-        unsafe { self.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
     }
 }

@@ -74,7 +74,7 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies `from` to the host after all work asked for so far.
+    /// Copies `from` to the host after all work enqueued so far.
     ///
     /// # Errors
     /// Earlier work failed, or the device is lost.
@@ -90,7 +90,7 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Asks for a copy of `from` to `to`.
+    /// Enqueues a copy of `from` to `to`.
     ///
     /// # Errors
     /// The device is lost.
@@ -106,7 +106,7 @@ impl Stream {
             .map_err(CudaError::driver("copying on the GPU"))
     }
 
-    /// Asks for every byte of `to` to be set.
+    /// Enqueues that every byte of `to` is set.
     ///
     /// # Errors
     /// The device is lost.

@@ -6,7 +6,7 @@
 //!
 //! NVRTC compiles CUDA kernels when they are first launched.
 //!
-//! All work of one [`Cuda`] goes through its one stream, in the order in which it was asked for. The host waits only
+//! All work of one [`Cuda`] goes through its one stream, in the order in which it was enqueued. The host waits only
 //! where it says so.
 
 mod context;

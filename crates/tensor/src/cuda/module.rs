@@ -1,14 +1,14 @@
-//! CUDA kernels: compiled by NVRTC when first launched, for the very device they run on.
+//! CUDA kernels and their arguments: compiled by NVRTC when first launched, for the very device they run on.
 
-use super::{Cuda, CudaError, Stream};
+use super::{CudaError, Stream};
 use crate::{View, ViewMut};
 use cudarc::{
-    driver::{CudaFunction, CudaModule, result, sys},
+    driver::{CudaFunction, CudaModule, sys},
     nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts},
 };
 use std::{collections::HashMap, ffi::c_void, sync::Arc};
 
-/// CUDA C++ text with some `extern "C"` kernels.
+/// CUDA C++ text with some `extern "C"` CUDA kernels.
 #[derive(Debug)]
 pub struct Source {
     /// Its file name, for messages of the compiler. Sources are told apart by it.
@@ -59,13 +59,13 @@ impl<'a> Arg<'a> {
     }
 
     /// Where the value lies, as the driver wants to know.
-    fn value(&self) -> *mut c_void {
+    pub(super) fn value(&self) -> *mut c_void {
         let value: *const c_void = match self {
-            Arg::Address(value) | Arg::U64(value) => (&raw const *value).cast(),
-            Arg::I32(value) => (&raw const *value).cast(),
-            Arg::U32(value) => (&raw const *value).cast(),
-            Arg::F32(value) => (&raw const *value).cast(),
-            Arg::Bytes(bytes) => bytes.as_ptr().cast(),
+            Self::Address(value) | Self::U64(value) => (&raw const *value).cast(),
+            Self::I32(value) => (&raw const *value).cast(),
+            Self::U32(value) => (&raw const *value).cast(),
+            Self::F32(value) => (&raw const *value).cast(),
+            Self::Bytes(bytes) => bytes.as_ptr().cast(),
         };
         value.cast_mut()
     }
@@ -74,100 +74,46 @@ impl<'a> Arg<'a> {
 /// A pointer to `float`s.
 impl From<View<'_>> for Arg<'_> {
     fn from(view: View<'_>) -> Self {
-        Arg::Address(view.address::<f32>())
+        Self::Address(view.address::<f32>())
     }
 }
 
 /// A null pointer for `None`.
 impl From<Option<View<'_>>> for Arg<'_> {
     fn from(view: Option<View<'_>>) -> Self {
-        view.map_or(Arg::Address(0), Arg::from)
+        view.map_or(Self::Address(0), Arg::from)
     }
 }
 
 /// A pointer to `float`s.
 impl From<&mut ViewMut<'_>> for Arg<'_> {
     fn from(view: &mut ViewMut<'_>) -> Self {
-        Arg::Address(view.address::<f32>())
+        Self::Address(view.address::<f32>())
     }
 }
 
 /// A null pointer for `None`.
 impl From<Option<&mut ViewMut<'_>>> for Arg<'_> {
     fn from(view: Option<&mut ViewMut<'_>>) -> Self {
-        view.map_or(Arg::Address(0), Arg::from)
+        view.map_or(Self::Address(0), Arg::from)
     }
 }
 
-impl From<i32> for Arg<'_> {
-    fn from(value: i32) -> Self {
-        Arg::I32(value)
-    }
+macro_rules! numbers {
+    ($($variant:ident($number:ty)),+) => {$(
+        impl From<$number> for Arg<'_> {
+            fn from(value: $number) -> Self {
+                Arg::$variant(value)
+            }
+        }
+    )+};
 }
 
-impl From<u32> for Arg<'_> {
-    fn from(value: u32) -> Self {
-        Arg::U32(value)
-    }
-}
-
-impl From<u64> for Arg<'_> {
-    fn from(value: u64) -> Self {
-        Arg::U64(value)
-    }
-}
+numbers!(I32(i32), U32(u32), U64(u64), F32(f32));
 
 impl From<usize> for Arg<'_> {
     fn from(value: usize) -> Self {
-        Arg::U64(value as u64)
-    }
-}
-
-impl From<f32> for Arg<'_> {
-    fn from(value: f32) -> Self {
-        Arg::F32(value)
-    }
-}
-
-/// Most arguments of a CUDA kernel here.
-const MOST_ARGS: usize = 32;
-
-impl Cuda {
-    /// Asks for one run of the CUDA kernel `function` of `source`, and does not wait for it. A failure is kept for
-    /// [`Cuda::check`].
-    ///
-    /// # Safety
-    /// `args` are the kernel's parameters, in order and type. On a grid as given the kernel touches no memory but that of
-    /// the views whose addresses are among them (and of [`Cuda::fault_address`]), writes only where a view is writable, and
-    /// never reads what another thread of its grid writes without synchronisation.
-    ///
-    /// # Panics
-    /// If there are more than 32 arguments.
-    pub unsafe fn launch(
-        &self,
-        source: &'static Source,
-        function: &'static str,
-        grid: Grid,
-        args: &[Arg<'_>],
-    ) {
-        let mut values = [std::ptr::null_mut(); MOST_ARGS];
-        let values = &mut values[..args.len()];
-        values.iter_mut().zip(args).for_each(|(value, arg)| *value = arg.value());
-        let Grid { blocks: [x, y, z], threads, shared_bytes } = grid;
-        if [x, y, z, threads].contains(&0) {
-            return;
-        }
-        let launched = self.bind().and_then(|()| {
-            let function = self.modules().function(self.stream(), source, function)?;
-            let (blocks, threads) = ((x, y, z), (threads, 1, 1));
-            // SAFETY: the function is loaded as long as `self` lives; `values` point to live values, of the kernel's
-            // parameter types by the caller's promise, which also covers what the kernel does.
-            unsafe {
-                result::launch_kernel(function, blocks, threads, shared_bytes, self.stream().raw(), values)
-            }
-            .map_err(CudaError::driver(format!("starting a CUDA kernel of {}", source.name)))
-        });
-        self.note(launched);
+        Self::U64(value as u64)
     }
 }
 
@@ -179,7 +125,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    fn function(
+    pub(super) fn function(
         &mut self,
         stream: &Stream,
         source: &'static Source,

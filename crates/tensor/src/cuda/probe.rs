@@ -1,6 +1,6 @@
 //! Is there a GPU that can be used, and if not, what is missing?
 
-use super::{Cuda, CudaError, reason};
+use super::reason;
 use cudarc::driver::{DriverError, result, sys};
 use std::fmt;
 use sys::CUdevice_attribute_enum as Attribute;
@@ -132,20 +132,6 @@ pub fn probe() -> Result<CudaDevices, Absent> {
         return Err(Absent::NoLibrary { library, tried: tried(file) });
     }
     Ok(CudaDevices { cuda, driver: kernel_module_version(), devices })
-}
-
-impl CudaDevices {
-    /// Opens the device `ordinal`.
-    ///
-    /// # Errors
-    /// There is no such device, or the driver cannot open it (it may be out of memory, or taken by another process).
-    pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
-        let info = self.devices.get(ordinal).ok_or_else(|| {
-            CudaError::new(format!("opening GPU {ordinal}"), format!("there are {}", self.devices.len()))
-        })?;
-        let driver = self.driver.as_deref().unwrap_or("of unknown version");
-        Cuda::open(info.clone(), format!("CUDA {}, driver {driver}", self.cuda))
-    }
 }
 
 fn describe(ordinal: usize) -> Result<CudaDeviceInfo, DriverError> {

@@ -30,6 +30,7 @@ mod transform;
 mod unpack;
 
 pub use crate::spec::Phase;
+use serde::Serialize;
 use tensor::MemoryError;
 
 pub use batch::LoaderOptions;
@@ -78,7 +79,7 @@ impl Sample {
 }
 
 /// What a data layer reads, for its reader.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DataSummary {
     /// Samples.
     pub images: usize,

@@ -1,6 +1,5 @@
 //! One file of the database.
 
-use super::DatabaseError;
 use crate::files::{random, read_regular};
 use planner::{CostTable, CostTableError};
 use std::{
@@ -12,6 +11,21 @@ use std::{
 /// How often a folder is listed again because files went away meanwhile.
 const ATTEMPTS: usize = 20;
 
+/// A database that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("the measurement database cannot {action} {}: {source}", path.display())]
+pub struct DatabaseError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl DatabaseError {
+    pub(super) fn at<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(io::Error) -> Self + 'p {
+        move |source| Self { action, path: path.to_owned(), source }
+    }
+}
+
 /// A cost table as somebody wrote it.
 pub(super) struct Segment {
     pub(super) path: PathBuf,
@@ -21,27 +35,23 @@ pub(super) struct Segment {
     pub(super) skipped: Vec<CostTableError>,
 }
 
-/// What became of a file that was listed.
-enum Found {
-    Segment(Segment),
-    /// Why it cannot be read.
-    Unread(String),
-    Gone,
-}
-
 impl Segment {
-    /// Reads a segment.
-    fn read(path: PathBuf) -> Found {
+    /// Reads a segment; `None` if it is gone.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn read(path: PathBuf) -> Result<Option<Self>, String> {
         let bytes = match read_regular(&path) {
-            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // What is still listed, but not there, is a link.
-                return match fs::symlink_metadata(&path) {
-                    Ok(_) => Found::Unread(format!("{} is a link to nothing", path.display())),
-                    Err(_) => Found::Gone,
+                let is_link = fs::symlink_metadata(&path).is_ok();
+                return if is_link {
+                    Err(format!("{} is a link to nothing", path.display()))
+                } else {
+                    Ok(None)
                 };
             }
-            Err(error) => return Found::Unread(format!("{}: {error}", path.display())),
+            bytes => bytes.map_err(|error| format!("{}: {error}", path.display()))?,
         };
         // Bytes that are no text spoil their line only.
         let text = String::from_utf8_lossy(&bytes);
@@ -49,7 +59,7 @@ impl Segment {
             Ok((table, skipped)) => (Some(table), skipped),
             Err(error) => (None, vec![error]),
         };
-        Found::Segment(Self { path, table, skipped })
+        Ok(Some(Self { path, table, skipped }))
     }
 
     /// What cannot be read, a sentence each.
@@ -62,11 +72,11 @@ impl Segment {
 pub(super) fn segments(folder: &Path) -> Result<(Vec<Segment>, Vec<String>), DatabaseError> {
     for _ in 0..ATTEMPTS {
         let (mut segments, mut unread, mut gone) = (Vec::new(), Vec::new(), false);
-        for path in paths(folder)? {
+        for path in list(folder, is_segment)? {
             match Segment::read(path) {
-                Found::Segment(segment) => segments.push(segment),
-                Found::Unread(reason) => unread.push(reason),
-                Found::Gone => gone = true,
+                Ok(Some(segment)) => segments.push(segment),
+                Ok(None) => gone = true,
+                Err(reason) => unread.push(reason),
             }
         }
         // A segment that went away has been merged into one that may not have been there when the folder was listed.
@@ -78,23 +88,22 @@ pub(super) fn segments(folder: &Path) -> Result<(Vec<Segment>, Vec<String>), Dat
     Err(DatabaseError::at("read", folder)(source))
 }
 
-fn paths(folder: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
+/// What is in `folder` and `wanted`, in order; nothing if there is no such folder.
+pub(super) fn list(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, DatabaseError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(DatabaseError::at("read", folder))?,
+        entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
     };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(DatabaseError::at("read", folder))?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        // Hidden files are being written.
-        if name.ends_with(".jsonl") && !name.starts_with('.') {
-            paths.push(entry.path());
-        }
-    }
+    let mut paths: Vec<PathBuf> = entries.map_err(DatabaseError::at("read", folder))?;
+    paths.retain(|path| wanted(path));
     paths.sort();
     Ok(paths)
+}
+
+/// Whether `path` has the name of a segment. Hidden files are being written.
+fn is_segment(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(".jsonl") && !name.starts_with('.')
 }
 
 /// A name that nobody else chooses, later in order than those chosen before.

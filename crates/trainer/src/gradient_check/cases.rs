@@ -1,6 +1,6 @@
 //! The cases: every layer type over its parameters.
 
-use super::Case;
+use super::case::Case;
 use crate::{
     spec::{LayerKind, NetSpec, Phase},
     testing::gpu,
@@ -84,7 +84,7 @@ fn types_without_a_gradient_declare_none() {
     let net = NetSpec::parse(Path::new("data.prototxt"), text).unwrap();
     let names: Vec<&str> = net.layers.iter().map(|layer| layer.kind.type_name()).collect();
     assert_eq!(names, WITHOUT_GRADIENT[..4]);
-    assert!(net.layers.iter().all(|layer| layer.kind.bottoms() == (0..=0)));
+    assert!(net.layers.iter().all(|layer| layer.kind.blobs()[0] == (0..=0)));
 }
 
 /// A checker that cannot fail would be no check: here differences are taken of a function that backward does not know of.

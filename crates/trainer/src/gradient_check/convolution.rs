@@ -1,7 +1,7 @@
 //! What a convolution runs with in its checks.
 
 use crate::{
-    layers::{Convolution, Role},
+    layers::{ConvolutionLayer, Role},
     testing::Candidates,
 };
 use cudnn_layers::conv::ConvOp;
@@ -12,7 +12,7 @@ use tensor::{Device, Space};
 pub(super) type Installed = [Configuration; 3];
 
 /// Every algorithm undivided and in unequal micro-batches, and micro-batches of different algorithms.
-pub(super) fn configurations(device: &Device, planned: &Convolution) -> Vec<Installed> {
+pub(super) fn configurations(device: &Device, planned: &ConvolutionLayer) -> Vec<Installed> {
     let mut candidates = Candidates::on(device);
     let kernels = ConvOp::ALL.map(|op| planned.kernel(device, "l", op));
     let n = kernels[0].mini_batch;

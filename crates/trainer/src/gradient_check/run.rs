@@ -1,19 +1,12 @@
 //! Both passes of a layer in an arena of its device, poisoned where the layer may not rely on it.
 
-use super::{Blob, Subject};
+use super::subject::{Blob, Subject};
 use crate::{
     layers::{Backward, Forward, Gradient, Need},
     testing::set,
 };
 use std::ops::Range;
-use tensor::{Accumulate, Arena, Cursor, Device, Format, Setting, Space, Span, View, ViewMut};
-
-/// The iteration that random layers draw from: the third.
-pub(super) fn iteration(device: &Device) -> Setting<u64> {
-    let mut iteration = Setting::new(device).unwrap();
-    iteration.set(3).unwrap();
-    iteration
-}
+use tensor::{Accumulate, Arena, Cursor, Device, Format, Space, Span, View, ViewMut};
 
 /// What a forward pass leaves.
 pub(super) struct Forwarded {

@@ -1,9 +1,9 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Split`.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
 use crate::{
     error::BoxError,
-    spec::{ConcatParams, EltwiseOperation, EltwiseParams},
+    spec::{ConcatParams, EltwiseOperation},
 };
 use cudnn_layers::{
     copy::{self, Columns},
@@ -12,17 +12,11 @@ use cudnn_layers::{
 use tensor::{Accumulate, Device, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
-pub(super) struct Eltwise {
-    operation: EltwiseOperation,
-}
+pub(super) struct Eltwise(pub(super) EltwiseOperation);
 
 impl Eltwise {
-    pub(super) fn new(params: EltwiseParams) -> Self {
-        Self { operation: params.operation }
-    }
-
     fn combination(&self) -> Combination<'_> {
-        match &self.operation {
+        match &self.0 {
             EltwiseOperation::Sum { coefficients } => Combination::Sum(coefficients),
             EltwiseOperation::Product => Combination::Product,
             EltwiseOperation::Max => Combination::Maximum,
@@ -35,8 +29,8 @@ impl Layer for Eltwise {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
-        let is_sum = matches!(self.operation, EltwiseOperation::Sum { .. });
-        if let EltwiseOperation::Sum { coefficients } = &mut self.operation
+        let is_sum = matches!(self.0, EltwiseOperation::Sum { .. });
+        if let EltwiseOperation::Sum { coefficients } = &mut self.0
             && coefficients.is_empty()
         {
             *coefficients = vec![1.0; bottoms.len()];
@@ -67,23 +61,12 @@ impl Layer for Eltwise {
 }
 
 /// Blobs side by side along one axis. Backward needs no data.
-pub(super) struct Concat {
-    axis: i32,
-    columns: Vec<Columns>,
-}
-
-impl Concat {
-    pub(super) fn new(params: ConcatParams) -> Self {
-        Self { axis: params.axis, columns: Vec::new() }
-    }
-}
+pub(super) type Concat = Declared<ConcatParams, Vec<Columns>>;
 
 impl Layer for Concat {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
-        let axis = first
-            .axis(i64::from(self.axis))
-            .ok_or_else(|| format!("there is no axis {} in {first}", self.axis))?;
+        let axis = axis_of(first, self.params.axis)?;
         let others = |shape: &TensorType| {
             let mut dims = shape.dims().to_vec();
             (axis < dims.len()).then(|| dims.remove(axis));
@@ -99,7 +82,7 @@ impl Layer for Concat {
         let top = first.with_dims(&dims);
         let (rows, stride) = (top.count_before(axis), top.count_from(axis));
         let mut offset = 0;
-        self.columns = (bottoms.iter())
+        self.extents = (bottoms.iter())
             .map(|shape| {
                 let width = shape.count_from(axis);
                 offset += width;
@@ -110,7 +93,7 @@ impl Layer for Concat {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        for (columns, &x) in self.columns.iter().zip(&io.bottoms) {
+        for (columns, &x) in self.extents.iter().zip(&io.bottoms) {
             copy::into_columns(device, columns, x, io.tops[0].reborrow());
         }
         Ok(())
@@ -118,7 +101,7 @@ impl Layer for Concat {
 
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
-        for (columns, dx) in self.columns.iter().zip(io.bottom_diffs) {
+        for (columns, dx) in self.extents.iter().zip(io.bottom_diffs) {
             if let Some(dx) = dx {
                 copy::from_columns(device, columns, dy, dx.diff, dx.accumulate);
             }
@@ -129,13 +112,7 @@ impl Layer for Concat {
 
 /// Copies of one blob. Seldom needed: a blob may have any number of readers.
 pub(super) struct Split {
-    tops: usize,
-}
-
-impl Split {
-    pub(super) fn new(tops: usize) -> Self {
-        Self { tops }
-    }
+    pub(super) tops: usize,
 }
 
 impl Layer for Split {

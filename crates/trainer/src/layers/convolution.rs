@@ -18,7 +18,7 @@ struct Installed {
 }
 
 /// y = x ⋆ w + b. Backward needs x.
-pub struct Convolution {
+pub struct ConvolutionLayer {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
     /// What x, w and y consist of.
@@ -27,7 +27,7 @@ pub struct Convolution {
     timed: bool,
 }
 
-impl Convolution {
+impl ConvolutionLayer {
     pub(super) fn new(params: ConvolutionParams) -> Self {
         let installed = [None, None, None];
         Self { params, geometry: None, format: Format::default(), installed, timed: false }
@@ -59,25 +59,16 @@ impl Convolution {
     }
 }
 
-impl Layer for Convolution {
+impl Layer for ConvolutionLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         if x.rank() != 4 {
             return Err(format!("a convolution reads images (N, C, H, W), not a blob of shape {x}"));
         }
-        let geometry = ConvGeometry {
-            n: x.n(),
-            c: x.c(),
-            h: x.h(),
-            w: x.w(),
-            k: p.num_output,
-            r: p.kernel.h,
-            s: p.kernel.w,
-            pad: [p.pad.h, p.pad.w],
-            stride: [p.stride.h, p.stride.w],
-            dilation: [p.dilation.h, p.dilation.w],
-            groups: p.group,
-        };
+        let [kernel, pad, stride, dilation] =
+            [p.kernel, p.pad, p.stride, p.dilation].map(|extents| [extents.h, extents.w]);
+        let geometry = ConvGeometry::new([x.n(), x.c(), x.h(), x.w()], p.num_output, kernel);
+        let geometry = geometry.pad(pad).stride(stride).dilation(dilation).groups(p.group);
         let g = geometry.validate().map_err(|error| error.to_string())?;
         (self.geometry, self.format) = (Some(g), x.format());
         let filter = ParamDeclaration {
@@ -126,7 +117,7 @@ impl Layer for Convolution {
     }
 }
 
-impl Convolution {
+impl ConvolutionLayer {
     /// The kernel of `op` on `device`, named after `layer`.
     pub fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
         let g = self.geometry();

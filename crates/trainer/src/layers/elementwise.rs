@@ -1,9 +1,10 @@
 //! Layers that work element by element on one blob, in place if asked to: `ReLU` and `Dropout`.
 
-use super::{Backward, Declaration, Forward, InPlace, Layer, Need};
+use super::{Backward, Declaration, Forward, InPlace, Layer, Need, Place};
 use crate::{
     error::BoxError,
-    spec::{Phase, ReluParams},
+    fill::stream,
+    spec::{DropoutParams, Phase, ReluParams},
 };
 use cudnn_layers::{
     activation, copy,
@@ -12,40 +13,31 @@ use cudnn_layers::{
 use tensor::{Accumulate, Device, TensorType, View};
 
 /// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
-pub(super) struct Relu {
-    slope: f32,
-}
-
-impl Relu {
-    pub(super) fn new(params: ReluParams) -> Self {
-        Self { slope: params.negative_slope }
-    }
-}
+pub(super) struct Relu(pub(super) ReluParams);
 
 impl Layer for Relu {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        if self.slope < 0.0 || self.slope.is_nan() {
-            return Err(format!("a negative_slope of {} is below 0, where the gradient is lost", self.slope));
+        let slope = self.0.negative_slope;
+        if slope < 0.0 || slope.is_nan() {
+            return Err(format!("a negative_slope of {slope} is below 0, where the gradient is lost"));
         }
         Ok(Declaration {
-            tops: bottoms.to_vec(),
-            gradients: vec![true],
             needs_top: Need::Sign,
             in_place: InPlace::KeepsSign,
-            rectifies: self.slope == 0.0,
-            ..Declaration::default()
+            rectifies: slope == 0.0,
+            ..Declaration::one(bottoms[0].clone())
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        activation::forward(device, self.slope, io.bottoms.first().copied(), io.tops.remove(0));
+        activation::forward(device, self.0.negative_slope, io.bottoms.first().copied(), io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let dy = io.top_diffs.first().map(|_| io.top_diff());
-        activation::backward(device, self.slope, io.tops[0], dy, dx.diff, dx.accumulate);
+        activation::backward(device, self.0.negative_slope, io.tops[0], dy, dx.diff, dx.accumulate);
         Ok(())
     }
 }
@@ -58,8 +50,9 @@ pub(super) struct DropoutLayer {
 }
 
 impl DropoutLayer {
-    pub(super) fn new(ratio: f32, seed: u64, phase: Phase) -> Self {
-        Self { ratio, seed, identity: phase == Phase::Test }
+    pub(super) fn new(params: &DropoutParams, place: &Place<'_>) -> Self {
+        let seed = stream(&place.layer.name) ^ place.options.seed;
+        Self { ratio: params.ratio, seed, identity: place.net.state.phase == Phase::Test }
     }
 
     fn mask<'a>(&self, iteration: View<'a>) -> Dropout<'a> {
@@ -69,13 +62,8 @@ impl DropoutLayer {
 
 impl Layer for DropoutLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        Ok(Declaration {
-            tops: bottoms.to_vec(),
-            gradients: vec![true],
-            // Where it zeroes the data it also stops the gradient.
-            in_place: InPlace::KeepsSign,
-            ..Declaration::default()
-        })
+        // Where it zeroes the data it also stops the gradient.
+        Ok(Declaration { in_place: InPlace::KeepsSign, ..Declaration::one(bottoms[0].clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

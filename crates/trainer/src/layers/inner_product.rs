@@ -1,6 +1,6 @@
 //! `InnerProduct`: the fully connected layer.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
 use crate::{error::BoxError, spec::InnerProductParams};
 use cudnn_layers::inner_product::{self, InnerProduct};
 use tensor::{Device, TensorType};
@@ -8,52 +8,46 @@ use tensor::{Device, TensorType};
 /// y = x wᵀ + b over everything from `axis` on. Backward needs x.
 pub(super) struct InnerProductLayer {
     params: InnerProductParams,
-    extents: Option<InnerProduct>,
+    /// Without samples and inputs until the layer is declared.
+    extents: InnerProduct,
 }
 
 impl InnerProductLayer {
-    pub(super) fn new(params: InnerProductParams) -> Self {
-        Self { params, extents: None }
-    }
-
-    fn extents(&self) -> InnerProduct {
-        self.extents.expect("a layer is declared before it is used")
+    pub(super) fn new(params: &InnerProductParams) -> Self {
+        let InnerProductParams { num_output: outputs, transpose, .. } = *params;
+        Self { params: params.clone(), extents: InnerProduct { n: 0, inputs: 0, outputs, transpose } }
     }
 }
 
 impl Layer for InnerProductLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
-        let axis = x.axis(i64::from(p.axis)).ok_or_else(|| format!("there is no axis {} in {x}", p.axis))?;
-        let (n, inputs, outputs) = (x.count_before(axis), x.count_from(axis), p.num_output);
-        self.extents = Some(InnerProduct { n, inputs, outputs, transpose: p.transpose });
+        let axis = axis_of(x, p.axis)?;
+        let (inputs, outputs) = (x.count_from(axis), p.num_output);
+        self.extents = InnerProduct { n: x.count_before(axis), inputs, ..self.extents };
         let filter = if p.transpose { [inputs, outputs] } else { [outputs, inputs] };
-        let blob =
-            |dims: &[usize], filler| ParamDeclaration { shape: x.with_dims(dims), filler, learned: true };
-        let mut top = x.dims()[..axis].to_vec();
-        top.push(outputs);
+        let blob = |dims: &[usize], filler| ParamDeclaration::learned(x.with_dims(dims), filler);
+        let top = [&x.dims()[..axis], &[outputs]].concat();
         Ok(Declaration {
-            tops: vec![x.with_dims(&top)],
             params: std::iter::once(blob(&filter, p.weight_filler))
                 .chain(p.bias_term.then(|| blob(&[outputs], p.bias_filler)))
                 .collect(),
-            gradients: vec![true],
             needs_bottom: true,
             // With the bias.
             absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
-            ..Declaration::default()
+            ..Declaration::one(x.with_dims(&top))
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let b = io.params.get(1).copied();
         let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
-        inner_product::forward(device, &self.extents(), x, w, b, io.rectify, y);
+        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y);
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (extents, dy) = (self.extents(), io.top_diff());
+        let (extents, dy) = (self.extents, io.top_diff());
         let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
         if let Some(dw) = param_diffs.next().flatten() {
             inner_product::backward_weights(device, &extents, io.bottoms[0], dy, dw.diff, dw.accumulate);

@@ -1,58 +1,48 @@
 //! `LRN`: local response normalisation.
 
-use super::{Backward, Declaration, Forward, Layer};
-use crate::{
-    error::BoxError,
-    spec::{LrnParams, NormRegion},
-};
-use cudnn_layers::lrn::{self, Lrn, Region};
+use super::{Backward, Declaration, Declared, Forward, Layer, images};
+use crate::{error::BoxError, spec::LrnParams};
+use cudnn_layers::lrn::{self, Lrn};
 use tensor::{Device, TensorType};
 
 /// y = x scale^-β. Backward needs x and the scale, which forward saves.
-pub(super) struct LrnLayer {
-    lrn: Lrn,
-    shape: [usize; 4],
-}
+pub(super) type LrnLayer = Declared<LrnParams, [usize; 4]>;
 
 impl LrnLayer {
-    pub(super) fn new(params: LrnParams) -> Self {
-        let region = match params.norm_region {
-            NormRegion::AcrossChannels => Region::AcrossChannels,
-            NormRegion::WithinChannel => Region::WithinChannel,
-        };
-        let LrnParams { local_size: size, alpha, beta, k, .. } = params;
-        Self { lrn: Lrn { region, size, alpha, beta, k }, shape: [0; 4] }
+    fn lrn(&self) -> Lrn {
+        let LrnParams { local_size: size, alpha, beta, k, norm_region: region } = self.params;
+        Lrn { region, size, alpha, beta, k }
     }
 }
 
 impl Layer for LrnLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
-        if x.rank() != 4 {
-            return Err(format!("LRN reads images (N, C, H, W), not a blob of shape {x}"));
+        self.extents = images("LRN", x)?;
+        if self.params.local_size > lrn::MAX_SIZE {
+            return Err(format!("a local_size of {} is above {}", self.params.local_size, lrn::MAX_SIZE));
         }
-        if self.lrn.size > lrn::MAX_SIZE {
-            return Err(format!("a local_size of {} is above {}", self.lrn.size, lrn::MAX_SIZE));
-        }
-        self.shape = [x.n(), x.c(), x.h(), x.w()];
-        Ok(Declaration {
-            tops: vec![x.clone()],
-            gradients: vec![true],
-            needs_bottom: true,
-            saved: lrn::saved(x.count()),
-            ..Declaration::default()
-        })
+        Ok(Declaration { needs_bottom: true, saved: lrn::saved(x.count()), ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        lrn::forward(device, &self.lrn, self.shape, io.bottoms[0], io.tops.remove(0), io.saved);
+        lrn::forward(device, &self.lrn(), self.extents, io.bottoms[0], io.tops.remove(0), io.saved);
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            lrn::backward(device, &self.lrn, self.shape, io.bottoms[0], io.saved, dy, dx.diff, dx.accumulate);
+            lrn::backward(
+                device,
+                &self.lrn(),
+                self.extents,
+                io.bottoms[0],
+                io.saved,
+                dy,
+                dx.diff,
+                dx.accumulate,
+            );
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod inner_product;
 mod lrn;
 mod norm;
 mod pooling;
+mod registry;
 mod shape;
 mod softmax;
 mod source;
@@ -18,13 +19,13 @@ mod source;
 pub use tensor::Gradient;
 
 use crate::{
-    error::{BoxError, NetError},
-    spec::{Filler, LayerKind, LayerSpec, NetSpec},
+    error::BoxError,
+    spec::{Filler, LayerSpec, NetSpec},
 };
-use std::ops::{Deref, DerefMut};
 use tensor::{Device, Space, TensorType, View, ViewMut};
 
-pub use convolution::Convolution;
+pub use convolution::ConvolutionLayer;
+pub use registry::{Role, build};
 pub use source::DataLayer;
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
@@ -68,6 +69,20 @@ pub struct ParamDeclaration {
     pub filler: Filler,
     /// Whether the solver changes it (a filter) or the layer itself does (a running mean).
     pub learned: bool,
+}
+
+impl ParamDeclaration {
+    /// A parameter that the solver changes.
+    pub fn learned(shape: TensorType, filler: Filler) -> Self {
+        Self { shape, filler, learned: true }
+    }
+}
+
+impl Declaration {
+    /// Of a layer with one bottom, which can get a gradient, and one top.
+    pub fn one(top: TensorType) -> Self {
+        Self { tops: vec![top], gradients: vec![true], ..Self::default() }
+    }
 }
 
 /// What a backward pass wants to know of a blob.
@@ -215,50 +230,6 @@ pub trait Layer: Send {
     }
 }
 
-/// A layer, by what its net does with it besides its passes.
-pub enum Role {
-    /// Nothing.
-    Plain(Box<dyn Layer>),
-    /// Plans its kernels.
-    Convolution(Box<Convolution>),
-    /// Keeps its position in a data set.
-    Data(Box<DataLayer>),
-}
-
-impl Role {
-    /// The layer as one whose kernels are planned.
-    pub fn convolution(&mut self) -> Option<&mut Convolution> {
-        if let Self::Convolution(layer) = self { Some(layer) } else { None }
-    }
-
-    /// The layer as one that reads a data set.
-    pub fn data(&self) -> Option<&DataLayer> {
-        if let Self::Data(layer) = self { Some(layer) } else { None }
-    }
-}
-
-impl Deref for Role {
-    type Target = dyn Layer;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Plain(layer) => &**layer,
-            Self::Convolution(layer) => &**layer,
-            Self::Data(layer) => &**layer,
-        }
-    }
-}
-
-impl DerefMut for Role {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Self::Plain(layer) => &mut **layer,
-            Self::Convolution(layer) => &mut **layer,
-            Self::Data(layer) => &mut **layer,
-        }
-    }
-}
-
 /// What layers are built with, besides their specification.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -282,62 +253,33 @@ pub struct SyntheticData {
     pub stand_in: bool,
 }
 
-/// The layer that `layer`, one of `net`'s, describes.
-///
-/// # Errors
-/// Data that cannot be opened; the message names the layer and its line.
-pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
-    let fault = |message: String| NetError::Layer {
-        location: layer.location.clone(),
-        layer: layer.name.clone(),
-        message,
-    };
-    let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
-    if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
-        return Err(fault(format!(
-            "a loss_weight has no effect on a layer of type {}",
-            layer.kind.type_name()
-        )));
-    }
-    registry(net, layer, options).map_err(|error| fault(error.to_string()))
+/// Where a layer stands that is made.
+struct Place<'a> {
+    net: &'a NetSpec,
+    layer: &'a LayerSpec,
+    options: &'a BuildOptions,
 }
 
-/// Every layer type there is.
-fn registry(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, BoxError> {
-    use LayerKind as Kind;
-    let (phase, seed) = (net.state.phase, options.seed);
-    let plain: Box<dyn Layer> = match &layer.kind {
-        Kind::Convolution(params) => {
-            return Ok(Role::Convolution(Box::new(Convolution::new(params.clone()))));
-        }
-        Kind::Data(params) => {
-            return Ok(Role::Data(Box::new(DataLayer::data((net, layer), params, options)?)));
-        }
-        Kind::ImageData(params) => {
-            return Ok(Role::Data(Box::new(DataLayer::images((net, layer), params, options)?)));
-        }
-        Kind::Input(params) => Box::new(source::FilledData::input(layer, params, seed)),
-        Kind::DummyData(params) => Box::new(source::FilledData::dummy(layer, params, seed)),
-        Kind::InnerProduct(params) => Box::new(inner_product::InnerProductLayer::new(params.clone())),
-        Kind::ReLU(params) => Box::new(elementwise::Relu::new(*params)),
-        Kind::Dropout(params) => {
-            let seed = crate::fill::stream(&layer.name) ^ seed;
-            Box::new(elementwise::DropoutLayer::new(params.ratio, seed, phase))
-        }
-        Kind::Pooling(params) => Box::new(pooling::Pooling::new(*params)),
-        Kind::LRN(params) => Box::new(lrn::LrnLayer::new(*params)),
-        Kind::BatchNorm(params) => Box::new(norm::BatchNorm::new(*params, phase)),
-        Kind::Scale(params) => Box::new(norm::Scale::new(*params)),
-        Kind::Eltwise(params) => Box::new(combine::Eltwise::new(params.clone())),
-        Kind::Concat(params) => Box::new(combine::Concat::new(*params)),
-        Kind::Split => Box::new(combine::Split::new(layer.tops.len())),
-        Kind::Softmax(params) => Box::new(softmax::Softmax::new(*params)),
-        Kind::SoftmaxWithLoss(params) => {
-            Box::new(softmax::SoftmaxWithLoss::new(*params, layer.loss_weight(0)))
-        }
-        Kind::Accuracy(params) => Box::new(softmax::Accuracy::new(*params)),
-        Kind::Flatten(params) => Box::new(shape::Reshape::Flatten(*params)),
-        Kind::Reshape(params) => Box::new(shape::Reshape::Replace(params.clone())),
-    };
-    Ok(Role::Plain(plain))
+/// A layer of which there is nothing to know but its parameters, and what its declaration finds out.
+struct Declared<P, E> {
+    params: P,
+    /// Empty until the layer is declared.
+    extents: E,
+}
+
+impl<P: Clone, E: Default> Declared<P, E> {
+    fn new(params: &P) -> Self {
+        Self { params: params.clone(), extents: E::default() }
+    }
+}
+
+/// Axis `axis` of `shape`, where a negative one counts from the end.
+fn axis_of(shape: &TensorType, axis: i32) -> Result<usize, String> {
+    shape.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {shape}"))
+}
+
+/// The extents (N, C, H, W) of images, which `reader` reads.
+fn images(reader: &str, shape: &TensorType) -> Result<[usize; 4], String> {
+    let dims = shape.dims().try_into();
+    dims.map_err(|_| format!("{reader} reads images (N, C, H, W), not a blob of shape {shape}"))
 }

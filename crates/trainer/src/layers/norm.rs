@@ -1,13 +1,13 @@
 //! The normalisations with statistics: `BatchNorm`, and its other half, `Scale`.
 
-use super::{Absorbed, Backward, Declaration, Forward, Gradient, Layer, ParamDeclaration};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration, axis_of};
 use crate::{
     error::BoxError,
     spec::{BatchNormParams, Filler, Phase, ScaleParams},
 };
 use cudnn_layers::{
     AxisExtents,
-    batch_norm::{self, Running, Statistics},
+    batch_norm::{self, RunningSums, Statistics},
     scale::{self, Affine, AffineGradients},
 };
 use tensor::{Accumulate, Device, TensorType, View};
@@ -17,19 +17,20 @@ use tensor::{Accumulate, Device, TensorType, View};
 pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
-    extents: Option<AxisExtents>,
+    /// Of no element until the layer is declared.
+    extents: AxisExtents,
 }
 
 impl BatchNorm {
-    pub(super) fn new(params: BatchNormParams, phase: Phase) -> Self {
+    pub(super) fn new(params: &BatchNormParams, phase: Phase) -> Self {
         let running = params.use_global_stats.unwrap_or(phase == Phase::Test);
         let statistics = if running { Statistics::Running } else { Statistics::Batch };
-        Self { params, statistics, extents: None }
+        Self { params: params.clone(), statistics, extents: AxisExtents::default() }
     }
 
     fn norm<'a>(&self, params: &[View<'a>], relu: bool) -> batch_norm::BatchNorm<'a> {
         batch_norm::BatchNorm {
-            extents: self.extents.expect("a layer is declared before it is used"),
+            extents: self.extents,
             statistics: self.statistics,
             affine: affine(params),
             relu,
@@ -47,32 +48,30 @@ impl Layer for BatchNorm {
         if self.statistics == Statistics::Batch && extents.per_index() < 2 {
             return Err("one value per channel has no variance; use a larger mini-batch".to_owned());
         }
-        self.extents = Some(extents);
+        self.extents = extents;
         let channels = extents.axis;
         let blob =
             |len, filler, learned| ParamDeclaration { shape: TensorType::f32(&[len]), filler, learned };
-        let state = |len| blob(len, Filler::Constant { value: 0.0 }, false);
+        let state = |len| blob(len, Filler::constant(0.0), false);
         let mut params = vec![state(channels), state(channels), state(1)];
-        if let Some(affine) = self.params.scale_bias {
+        if let Some(affine) = &self.params.scale_bias {
             params.push(blob(channels, affine.scale_filler, true));
             params.push(blob(channels, affine.bias_filler, true));
         }
         Ok(Declaration {
-            tops: vec![x.clone()],
             params,
-            gradients: vec![true],
             always_propagates: true,
             needs_bottom: true,
             saved: batch_norm::saved(&extents),
             absorbs: Absorbed::Both,
-            ..Declaration::default()
+            ..Declaration::one(x.clone())
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let mut state = io.state.into_iter();
         let mut blob = || state.next().expect("mean, variance and factor");
-        let running = Running {
+        let running = RunningSums {
             mean: blob(),
             variance: blob(),
             factor: blob(),
@@ -110,58 +109,45 @@ fn affine_gradients(diffs: Vec<Option<Gradient<'_>>>) -> AffineGradients<'_> {
 }
 
 /// `Scale`: y = gamma x + beta over the axes from `axis` on. In place it is out of place here: backward needs the bottom.
-pub(super) struct Scale {
-    params: ScaleParams,
-    extents: Option<AxisExtents>,
-}
-
-impl Scale {
-    pub(super) fn new(params: ScaleParams) -> Self {
-        Self { params, extents: None }
-    }
-}
+pub(super) type Scale = Declared<ScaleParams, AxisExtents>;
 
 impl Layer for Scale {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
-        let axis = x.axis(i64::from(p.axis)).ok_or_else(|| format!("there is no axis {} in {x}", p.axis))?;
+        let axis = axis_of(x, p.axis)?;
         let end = if p.num_axes < 0 { x.rank() } else { axis + p.num_axes as usize };
         if end > x.rank() {
             return Err(format!("{} axes from axis {axis} on are more than {x} has", p.num_axes));
         }
         let scale = x.with_dims(&x.dims()[axis..end]);
         let (outer, inner) = (x.count_before(axis), x.count_from(end));
-        self.extents = Some(AxisExtents { outer, axis: scale.count(), inner });
-        let blob = |filler| ParamDeclaration { shape: scale.clone(), filler, learned: true };
+        self.extents = AxisExtents { outer, axis: scale.count(), inner };
+        let blob = |filler| ParamDeclaration::learned(scale.clone(), filler);
         let bias = p.bias_term.then(|| blob(p.bias_filler));
         let params: Vec<_> = std::iter::once(blob(p.filler)).chain(bias).collect();
         Ok(Declaration {
-            tops: vec![x.clone()],
             params,
-            gradients: vec![true],
             needs_bottom: true,
             absorbs: Absorbed::Forward,
-            ..Declaration::default()
+            ..Declaration::one(x.clone())
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let extents = self.extents.expect("a layer is declared before it is used");
         let (x, y) = (io.bottoms[0], io.tops.remove(0));
-        scale::forward(device, &extents, affine(&io.params), io.rectify, Some(x), y);
+        scale::forward(device, &self.extents, affine(&io.params), io.rectify, Some(x), y);
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let extents = self.extents.expect("a layer is declared before it is used");
         let (x, dy) = (io.bottoms[0], io.top_diff());
         let wants_affine = io.param_diffs.iter().any(Option::is_some);
         if wants_affine {
             let gradients = affine_gradients(std::mem::take(&mut io.param_diffs));
-            scale::backward_affine(device, &extents, Some(x), dy, gradients);
+            scale::backward_affine(device, &self.extents, Some(x), dy, gradients);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            scale::backward(device, &extents, io.params[0], dy, dx.diff, dx.accumulate);
+            scale::backward(device, &self.extents, io.params[0], dy, dx.diff, dx.accumulate);
         }
         Ok(())
     }

@@ -1,56 +1,42 @@
 //! `Pooling`.
 
-use super::{Backward, Declaration, Forward, Layer};
+use super::{Backward, Declaration, Declared, Forward, Layer, images};
 use crate::{
     error::BoxError,
-    spec::{PoolingMethod, PoolingParams, PoolingWindow, RoundMode},
+    spec::{PoolingMethod, PoolingParams, PoolingWindow},
 };
 use cudnn_layers::pooling;
-use tensor::{Device, PoolGeometry, Rounding, Space, TensorType};
+use tensor::{Device, PoolGeometry, Space, TensorType};
 
 /// The maximum or average of each window. Backward needs no blob: the maximum saves its winners.
-pub(super) struct Pooling {
-    params: PoolingParams,
-    geometry: Option<PoolGeometry>,
-}
+pub(super) type Pooling = Declared<PoolingParams, Option<PoolGeometry>>;
 
 impl Pooling {
-    pub(super) fn new(params: PoolingParams) -> Self {
-        Self { params, geometry: None }
-    }
-
     fn geometry(&self) -> PoolGeometry {
-        self.geometry.expect("a layer is declared before it is used")
+        self.extents.expect("a layer is declared before it is used")
     }
 }
 
 impl Layer for Pooling {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
-        if x.rank() != 4 {
-            return Err(format!("pooling reads images (N, C, H, W), not a blob of shape {x}"));
-        }
+        let [n, c, h, w] = images("pooling", x)?;
         let (window, pad, stride) = match self.params.window {
-            PoolingWindow::Global => ([x.h(), x.w()], [0, 0], [1, 1]),
+            PoolingWindow::Global => ([h, w], [0, 0], [1, 1]),
             PoolingWindow::Sliding { kernel, pad, stride } => {
                 ([kernel.h, kernel.w], [pad.h, pad.w], [stride.h, stride.w])
             }
         };
-        let rounding = match self.params.round_mode {
-            RoundMode::Ceil => Rounding::Ceil,
-            RoundMode::Floor => Rounding::Floor,
-        };
-        let geometry = PoolGeometry { n: x.n(), c: x.c(), h: x.h(), w: x.w(), window, pad, stride, rounding };
+        let rounding = self.params.round_mode;
+        let geometry = PoolGeometry { n, c, h, w, window, pad, stride, rounding };
         let g = geometry.validate().map_err(|error| error.to_string())?;
-        self.geometry = Some(g);
+        self.extents = Some(g);
         Ok(Declaration {
-            tops: vec![x.with_dims(&[g.n, g.c, g.out_h(), g.out_w()])],
-            gradients: vec![true],
             saved: match self.params.method {
                 PoolingMethod::Max => pooling::mask(&g),
                 PoolingMethod::Average => Space::NONE,
             },
-            ..Declaration::default()
+            ..Declaration::one(x.with_dims(&[n, c, g.out_h(), g.out_w()]))
         })
     }
 

@@ -1,6 +1,6 @@
 //! `Flatten` and `Reshape`: other extents for the same elements.
 
-use super::{Backward, Declaration, Forward, InPlace, Layer};
+use super::{Backward, Declaration, Forward, InPlace, Layer, axis_of};
 use crate::{
     error::BoxError,
     spec::{FlattenParams, ReshapeParams},
@@ -16,18 +16,8 @@ pub(super) enum Reshape {
     Replace(ReshapeParams),
 }
 
-impl Reshape {
-    fn top(&self, x: &TensorType) -> Result<TensorType, String> {
-        match self {
-            Reshape::Flatten(params) => flattened(params, x),
-            Reshape::Replace(params) => reshaped(params, x),
-        }
-    }
-}
-
 fn flattened(params: &FlattenParams, x: &TensorType) -> Result<TensorType, String> {
-    let axis = |axis: i32| x.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {x}"));
-    let (first, last) = (axis(params.axis)?, axis(params.end_axis)?);
+    let (first, last) = (axis_of(x, params.axis)?, axis_of(x, params.end_axis)?);
     if last < first {
         return Err(format!("axis {first} lies behind end_axis {last}"));
     }
@@ -69,12 +59,11 @@ fn reshaped(params: &ReshapeParams, x: &TensorType) -> Result<TensorType, String
 
 impl Layer for Reshape {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        Ok(Declaration {
-            tops: vec![self.top(&bottoms[0])?],
-            gradients: vec![true],
-            in_place: InPlace::KeepsSign,
-            ..Declaration::default()
-        })
+        let top = match self {
+            Self::Flatten(params) => flattened(params, &bottoms[0]),
+            Self::Replace(params) => reshaped(params, &bottoms[0]),
+        };
+        Ok(Declaration { in_place: InPlace::KeepsSign, ..Declaration::one(top?) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

@@ -1,9 +1,9 @@
 //! `Softmax`, `SoftmaxWithLoss` and `Accuracy`.
 
-use super::{Backward, Declaration, Forward, Layer, Need};
+use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
 use crate::{
     error::BoxError,
-    spec::{AccuracyParams, Normalization, SoftmaxParams, SoftmaxWithLossParams},
+    spec::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams},
 };
 use cudnn_layers::{
     AxisExtents,
@@ -12,27 +12,12 @@ use cudnn_layers::{
 use tensor::{Device, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
-pub(super) struct Softmax {
-    axis: i32,
-    /// Of no element until the layer is declared.
-    extents: AxisExtents,
-}
-
-impl Softmax {
-    pub(super) fn new(params: SoftmaxParams) -> Self {
-        Self { axis: params.axis, extents: AxisExtents::default() }
-    }
-}
+pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
 
 impl Layer for Softmax {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        self.extents = classes(&bottoms[0], self.axis)?;
-        Ok(Declaration {
-            tops: vec![bottoms[0].clone()],
-            gradients: vec![true],
-            needs_top: Need::Values,
-            ..Declaration::default()
-        })
+        self.extents = classes(&bottoms[0], self.params.axis)?;
+        Ok(Declaration { needs_top: Need::Values, ..Declaration::one(bottoms[0].clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
@@ -59,15 +44,10 @@ pub(super) struct SoftmaxWithLoss {
 }
 
 impl SoftmaxWithLoss {
-    pub(super) fn new(params: SoftmaxWithLossParams, weight: f32) -> Self {
-        let normalization = match params.normalization {
-            Normalization::Full => softmax::Normalization::Full,
-            Normalization::Valid => softmax::Normalization::Valid,
-            Normalization::BatchSize => softmax::Normalization::BatchSize,
-            Normalization::None => softmax::Normalization::None,
-        };
-        let options = LossOptions { normalization, ignore_label: params.ignore_label };
-        Self { axis: params.axis, options, weight, extents: AxisExtents::default() }
+    pub(super) fn new(params: &SoftmaxWithLossParams, weight: f32) -> Self {
+        let SoftmaxWithLossParams { axis, ignore_label, normalization } = *params;
+        let options = LossOptions { normalization, ignore_label };
+        Self { axis, options, weight, extents: AxisExtents::default() }
     }
 }
 
@@ -112,17 +92,7 @@ impl Layer for SoftmaxWithLoss {
 }
 
 /// The share of samples whose label is among the highest scores.
-pub(super) struct Accuracy {
-    params: AccuracyParams,
-    /// Of no element until the layer is declared.
-    extents: AxisExtents,
-}
-
-impl Accuracy {
-    pub(super) fn new(params: AccuracyParams) -> Self {
-        Self { params, extents: AxisExtents::default() }
-    }
-}
+pub(super) type Accuracy = Declared<AccuracyParams, AxisExtents>;
 
 impl Layer for Accuracy {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
@@ -132,11 +102,7 @@ impl Layer for Accuracy {
             return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
         }
         self.extents = extents;
-        Ok(Declaration {
-            tops: vec![TensorType::f32(&[])],
-            gradients: vec![false; 2],
-            ..Declaration::default()
-        })
+        Ok(Declaration { gradients: vec![false; 2], ..Declaration::one(TensorType::f32(&[])) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
@@ -148,8 +114,7 @@ impl Layer for Accuracy {
 }
 
 fn classes(scores: &TensorType, axis: i32) -> Result<AxisExtents, String> {
-    let axis = scores.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {scores}"))?;
-    Ok(AxisExtents::new(scores, axis))
+    Ok(AxisExtents::new(scores, axis_of(scores, axis)?))
 }
 
 fn check_labels(extents: &AxisExtents, bottoms: &[TensorType]) -> Result<(), String> {

@@ -10,7 +10,7 @@ use crate::{
     fill::fill,
     spec::{
         DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec,
-        TransformParams,
+        TransformParams, of_top,
     },
 };
 use std::sync::Arc;
@@ -206,7 +206,8 @@ pub(super) struct FilledData {
 
 impl FilledData {
     pub(super) fn dummy(layer: &LayerSpec, params: &DummyDataParams, seed: u64) -> Self {
-        let top = |top| (TensorType::f32(params.shape(top)), params.filler(top));
+        let top =
+            |top| (TensorType::f32(of_top(&params.shapes, top).as_slice()), *of_top(&params.fillers, top));
         let tops: Vec<_> = (0..layer.tops.len()).map(top).collect();
         let constant = tops.iter().all(|(_, filler)| matches!(filler, Filler::Constant { .. }));
         Self { constant, ..Self::constant(layer, tops, seed) }
@@ -215,7 +216,7 @@ impl FilledData {
     /// What an `Input` holds until a program writes to it: numbers between -1 and 1, made once.
     pub(super) fn input(layer: &LayerSpec, params: &InputParams, seed: u64) -> Self {
         let filler = Filler::Uniform { min: -1.0, max: 1.0 };
-        let top = |top| (TensorType::f32(params.shape(top)), filler);
+        let top = |top| (TensorType::f32(of_top(&params.shapes, top).as_slice()), filler);
         Self::constant(layer, (0..layer.tops.len()).map(top).collect(), seed)
     }
 

@@ -231,7 +231,7 @@ impl<'a> Builder<'a> {
         let index = self.graph.nodes.len();
         if let Some(other) = self.nodes.insert(&spec.name, index) {
             let place = &self.graph.nodes[other].location;
-            return Err(fault(
+            return Err(NetError::layer(
                 spec,
                 format!("there is another layer of this name ({place}); parameters are kept by layer name"),
             ));
@@ -240,7 +240,7 @@ impl<'a> Builder<'a> {
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
         let shapes: Vec<TensorType> =
             bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
-        let declaration = layer.declare(&shapes).map_err(|message| fault(spec, message))?;
+        let declaration = layer.declare(&shapes).map_err(|message| NetError::layer(spec, message))?;
         let params = self.params(spec, &declaration.params)?;
         bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
         let tops = (spec.tops.iter().zip(&declaration.tops))
@@ -267,7 +267,7 @@ impl<'a> Builder<'a> {
     fn bottom(&self, spec: &LayerSpec, name: &str) -> Result<ValueId, NetError> {
         self.current.get(name).copied().ok_or_else(|| {
             let later = self.spec.layers.iter().find(|layer| layer.tops.iter().any(|top| top == name));
-            fault(spec, match later {
+            NetError::layer(spec, match later {
                 Some(later) => format!(
                     "bottom '{name}' comes only from layer '{}' ({}); layers run in the order of the file, so this is \
                      a cycle or a wrong order",
@@ -289,11 +289,14 @@ impl<'a> Builder<'a> {
         if let Some(&other) = self.current.get(name) {
             let other = self.graph.values[other].producer;
             if other == producer {
-                return Err(fault(spec, format!("top '{name}' stands twice")));
+                return Err(NetError::layer(spec, format!("top '{name}' stands twice")));
             }
             if !spec.bottoms.iter().any(|bottom| bottom == name) {
                 let other = &self.graph.nodes[other].name;
-                return Err(fault(spec, format!("top '{name}' is already the top of layer '{other}'")));
+                return Err(NetError::layer(
+                    spec,
+                    format!("top '{name}' is already the top of layer '{other}'"),
+                ));
             }
         }
         let id = self.graph.values.len();
@@ -315,7 +318,7 @@ impl<'a> Builder<'a> {
             let param = self.param(spec, index, declaration)?;
             if params.contains(&param) {
                 let name = &self.graph.params[param].name;
-                return Err(fault(spec, format!("it shares parameter '{name}' with itself")));
+                return Err(NetError::layer(spec, format!("it shares parameter '{name}' with itself")));
             }
             params.push(param);
         }
@@ -333,7 +336,7 @@ impl<'a> Builder<'a> {
             let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
             if owner != own {
                 let name = &self.graph.params[param].name;
-                return Err(fault(
+                return Err(NetError::layer(
                     spec,
                     format!("it shares parameter '{name}' of shape {owner}, but needs {own}"),
                 ));
@@ -347,7 +350,7 @@ impl<'a> Builder<'a> {
         }
         let name = shared.unwrap_or_else(|| format!("{}.{index}", spec.name));
         if !self.params.insert(name.clone()) {
-            return Err(fault(spec, format!("another parameter is named '{name}' already")));
+            return Err(NetError::layer(spec, format!("another parameter is named '{name}' already")));
         }
         self.graph.params.push(Param {
             name,
@@ -363,12 +366,9 @@ impl<'a> Builder<'a> {
 fn check_size(spec: &LayerSpec, what: &str, shape: &TensorType) -> Result<(), NetError> {
     match elements(shape.dims()) {
         Some(_) => Ok(()),
-        None => {
-            Err(fault(spec, format!("{what} would have the extents {shape:?}, more than any memory holds")))
-        }
+        None => Err(NetError::layer(
+            spec,
+            format!("{what} would have the extents {shape:?}, more than any memory holds"),
+        )),
     }
-}
-
-fn fault(spec: &LayerSpec, message: String) -> NetError {
-    NetError::Layer { location: spec.location.clone(), layer: spec.name.clone(), message }
 }

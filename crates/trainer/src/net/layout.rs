@@ -49,17 +49,12 @@ impl Layout {
     }
 
     /// Bytes of the arena.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.report.arena.0 as usize
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Bytes of the host's slab.
-    pub fn slab_len(&self) -> usize {
+    pub fn slab_bytes(&self) -> usize {
         self.report.nets.iter().map(|net| net.slab.0 as usize).max().unwrap_or(0)
     }
 }
@@ -74,7 +69,9 @@ impl NetLayout {
         });
         let mut layout = Self { values: values.collect(), places, params: Vec::new() };
         let params = graph.params.iter().enumerate().map(|(id, param)| {
-            let span = |buffer| Some(layout.find(buffer, 0)?.tagged(param.declaration.shape.format()));
+            let span = |buffer| {
+                Some(layout.find(buffer, Place::Device, 0)?.tagged(param.declaration.shape.format()))
+            };
             let data = span(Buffer::Parameter(id)).expect("every parameter has a place");
             ParamSpans { data, diff: span(Buffer::Gradient(id)), history: span(Buffer::History(id)) }
         });
@@ -101,15 +98,11 @@ impl NetLayout {
 
     /// Where a buffer lies on the device at action `at`; an empty span if it does not.
     pub fn span(&self, buffer: Buffer, at: usize) -> Span {
-        self.find(buffer, at).unwrap_or_default()
-    }
-
-    fn find(&self, buffer: Buffer, at: usize) -> Option<Span> {
-        self.find_in(buffer, Place::Device, at)
+        self.find(buffer, Place::Device, at).unwrap_or_default()
     }
 
     /// Where a buffer lies in the device's arena or the host's slab.
-    pub fn find_in(&self, buffer: Buffer, place: Place, at: usize) -> Option<Span> {
+    pub fn find(&self, buffer: Buffer, place: Place, at: usize) -> Option<Span> {
         let spot = self.places.spot(buffer, place, at)?;
         Some(Span::bytes(spot.offset.0 as usize, spot.bytes.0 as usize))
     }

@@ -5,6 +5,7 @@ pub mod graph;
 pub mod layout;
 pub mod run;
 mod split;
+mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -24,18 +24,9 @@ fn copies(layer: &mut LayerSpec) -> Vec<LayerSpec> {
         if !before.insert(bottom.clone()) {
             let copy = format!("{bottom}_{}_{index}_split", layer.name);
             let blob = std::mem::replace(&mut layer.bottoms[index], copy.clone());
-            copies.push(LayerSpec {
-                name: copy.clone(),
-                kind: LayerKind::Split,
-                bottoms: vec![blob],
-                tops: vec![copy],
-                loss_weights: Vec::new(),
-                params: Vec::new(),
-                propagate_down: Vec::new(),
-                include: Vec::new(),
-                exclude: Vec::new(),
-                location: layer.location.clone(),
-            });
+            let [name, top] = [copy.clone(), copy];
+            let blobs = [vec![blob], vec![top]];
+            copies.push(LayerSpec::new(name, LayerKind::Split, blobs, layer.location.clone()));
         }
     }
     copies

@@ -2,7 +2,10 @@
 //! algorithms, which round differently. A training that goes on under its old plan goes on bit by bit.
 
 use super::identity;
-use crate::net::Net;
+use crate::{
+    net::Net,
+    snapshot::{PLANS, SnapshotError, Tensors},
+};
 use planner::{
     ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
 };
@@ -31,12 +34,16 @@ pub enum PlanOrigin {
 }
 
 impl PlanRecord {
-    /// The plan of each of `nets` that is good for it on its device and was made with `options`, and what that means for the
-    /// first.
-    pub fn plans(&self, nets: &mut [Net], options: &PlanOptions) -> (Vec<Option<Plan>>, PlanOrigin) {
+    /// The plan of each of `nets` that is good for it on its device and was made with its `options`, and what that means for
+    /// the first.
+    pub fn plans(
+        &self,
+        nets: &mut [Net],
+        options: impl Fn(usize) -> PlanOptions,
+    ) -> (Vec<Option<Plan>>, PlanOrigin) {
         let mut origin = PlanOrigin::Recorded;
         let plan = |(index, net): (usize, &mut Net)| {
-            let plan = self.plan(index, &net.kernels(), &identity(net.device()), options);
+            let plan = self.plan(index, &net.kernels(), &identity(net.device()), &options(index));
             if let (0, Err(reason)) = (index, &plan) {
                 origin = PlanOrigin::Refused(reason.clone());
             }
@@ -72,6 +79,14 @@ impl PlanRecord {
             return Err(format!("it was made with {then}, not with {now}"));
         }
         Ok(plan)
+    }
+
+    /// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Corrupt`] for plans that no planner made.
+    pub fn recorded(history: &Tensors) -> Result<Option<Self>, SnapshotError> {
+        history.json(PLANS, "its plans are", Self::check)
     }
 
     /// Verifies what a plan that the planner has made cannot be without, as a file may say anything.

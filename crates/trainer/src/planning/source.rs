@@ -1,11 +1,7 @@
 //! Who measures.
 
-use cudnn_layers::conv::{
-    ParallelProfiler, ProfileOptions,
-    parallel::{BoxedProfiler, LazyProfiler},
-    profiler,
-};
-use planner::{Profiler, ProfilerError};
+use cudnn_layers::conv::{ParallelProfiler, ProfileOptions, parallel::OpenProfiler, profiler};
+use planner::Profiler;
 use std::fmt;
 use tensor::{Device, cuda::probe};
 
@@ -41,14 +37,19 @@ impl Source {
     }
 }
 
-/// A profiler of the GPU `ordinal`, which is opened when it is needed, unless it is `device`.
-fn worker(device: &Device, ordinal: usize, options: ProfileOptions) -> BoxedProfiler {
-    match device {
-        Device::Cuda(own) if own.info().ordinal == ordinal => profiler(device, options),
-        _ => Box::new(LazyProfiler::new(move || -> Result<BoxedProfiler, ProfilerError> {
-            Ok(profiler(&Device::Cuda(probe()?.open(ordinal)?), options))
-        })),
-    }
+/// Opens a profiler of the GPU `ordinal`, which may be `device` itself.
+fn worker(device: &Device, ordinal: usize, options: ProfileOptions) -> OpenProfiler {
+    let own = match device {
+        Device::Cuda(own) if own.info().ordinal == ordinal => Some(device.clone()),
+        _ => None,
+    };
+    Box::new(move || {
+        let device = match &own {
+            Some(own) => own.clone(),
+            None => Device::Cuda(probe()?.open(ordinal)?),
+        };
+        Ok(profiler(&device, options))
+    })
 }
 
 /// The GPUs that measure for a device: `all`, or numbers such as `0,1`.

@@ -4,7 +4,7 @@ use super::{PlanRecord, Planning, Records};
 use crate::{
     database::Database,
     error::NetError,
-    snapshot::{load_tensors, recorded_plans, save_tensors},
+    snapshot::{load_tensors, save_tensors},
     stop::Stop,
 };
 use planner::{
@@ -59,7 +59,7 @@ fn plans_that_no_planner_made_are_refused() {
     let path = folder.path().join("state");
     let save = |record: &str| {
         save_tensors(&path, &[], &BTreeMap::from([("plans".to_owned(), record.to_owned())])).unwrap();
-        recorded_plans(&load_tensors(&path).unwrap())
+        PlanRecord::recorded(&load_tensors(&path).unwrap())
     };
     let good = serde_json::to_string(&record()).unwrap();
     assert_eq!(save(&good).unwrap(), Some(record()));
@@ -83,7 +83,7 @@ fn plans_that_no_planner_made_are_refused() {
         assert!(error.contains("(the workspace of conv1 Forward cannot be)"), "{offset}: {error}");
     }
     save_tensors(&path, &[], &BTreeMap::new()).unwrap();
-    assert_eq!(recorded_plans(&load_tensors(&path).unwrap()).unwrap(), None);
+    assert_eq!(PlanRecord::recorded(&load_tensors(&path).unwrap()).unwrap(), None);
 }
 
 #[test]

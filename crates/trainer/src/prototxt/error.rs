@@ -1,8 +1,6 @@
 //! Where something is wrong in a file, and what.
 
-use std::fmt;
-use std::io;
-use std::sync::Arc;
+use std::{fmt, io, sync::Arc};
 
 /// A line of a file; prints as `file:line`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,7 +26,7 @@ impl fmt::Display for Location {
 
 /// Why a net or solver file was refused. Every variant prints as one sentence that starts with the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum SpecError {
     /// The file could not be read at all.
     #[error("{file}: cannot be read: {reason}")]
     Unreadable {
@@ -47,7 +45,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl SpecError {
     /// An error in the line `location`.
     pub fn at(location: Location, message: impl Into<String>) -> Self {
         Self::At { location, message: message.into() }
@@ -57,6 +55,9 @@ impl Error {
         Self::Unreadable { file: file.to_owned(), reason: error.to_string() }
     }
 }
+
+/// A value, or why there is none.
+pub(crate) type Result<T, E = SpecError> = std::result::Result<T, E>;
 
 /// Something in a file that has no effect here; prints as `file:line: sentence`.
 #[derive(Debug, Clone, PartialEq, Eq)]

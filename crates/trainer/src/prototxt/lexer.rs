@@ -1,6 +1,6 @@
 //! Text to tokens, each with its line.
 
-use super::{Error, Location, string};
+use super::{Location, Result, SpecError, string};
 
 /// The smallest unit of the text. Numbers keep their spelling: only the parser knows about a preceding minus.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +44,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next token and its line.
-    pub(super) fn next(&mut self) -> Result<(Token<'t>, usize), Error> {
+    pub(super) fn next(&mut self) -> Result<(Token<'t>, usize)> {
         self.skip_blank();
         let line = self.line;
         let Some(first) = self.rest.chars().next() else { return Ok((Token::End, line)) };
@@ -61,7 +61,7 @@ impl<'t> Lexer<'t> {
             }
             _ => {
                 let message = format!("the character {first:?} has no meaning in text format");
-                return Err(Error::at(self.location(line), message));
+                return Err(SpecError::at(self.location(line), message));
             }
         };
         Ok((token, line))
@@ -102,9 +102,9 @@ impl<'t> Lexer<'t> {
         Token::Number(number)
     }
 
-    fn string(&mut self, quote: char) -> Result<Token<'t>, Error> {
+    fn string(&mut self, quote: char) -> Result<Token<'t>> {
         let (bytes, rest) = string::unquote(&self.rest[1..], quote)
-            .map_err(|message| Error::at(self.location(self.line), message))?;
+            .map_err(|message| SpecError::at(self.location(self.line), message))?;
         self.rest = rest;
         Ok(Token::String(bytes))
     }

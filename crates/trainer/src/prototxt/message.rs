@@ -19,13 +19,13 @@ pub struct Field {
     /// The line of the name, counted from 1.
     pub line: usize,
     /// What stands after it.
-    pub value: Value,
+    pub value: FieldValue,
 }
 
 /// The value of a [`Field`]. Without a schema `1` may be an integer, a real number or a boolean, and `MAX` an enum
 /// value or a boolean; the reader of the field decides.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum FieldValue {
     /// `{ … }` or `< … >`
     Message(Message),
     /// `"…"`, with escapes resolved and adjacent strings joined
@@ -38,7 +38,7 @@ pub enum Value {
     Real(f64),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Message(_) => f.write_str("a message"),

@@ -15,15 +15,16 @@ mod tests;
 
 use std::path::Path;
 
-pub use error::{Error, Location, Warning, collapsed};
-pub use message::{Field, Message, Value};
-pub(crate) use reader::{Reader, Source, one_of};
+pub(crate) use error::Result;
+pub use error::{Location, SpecError, Warning, collapsed};
+pub use message::{Field, FieldValue, Message};
+pub(crate) use reader::{FromField, Reader, SourceFile, choices, interpret, one_of};
 
 /// Parses `text`; `file` is only used to say where an error is.
 ///
 /// # Errors
 /// The first place at which the text is not text format, with file and line.
-pub fn parse(file: &str, text: &str) -> Result<Message, Error> {
+pub fn parse(file: &str, text: &str) -> Result<Message> {
     parser::Parser::new(file, text).document()
 }
 
@@ -31,15 +32,15 @@ pub fn parse(file: &str, text: &str) -> Result<Message, Error> {
 ///
 /// # Errors
 /// The file cannot be read, is not UTF-8, or is not text format.
-pub fn read(path: &Path) -> Result<Message, Error> {
+pub fn read(path: &Path) -> Result<Message> {
     let file = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(&file, &error))?;
+    let bytes = std::fs::read(path).map_err(|error| SpecError::unreadable(&file, &error))?;
     match std::str::from_utf8(&bytes) {
         Ok(text) => parse(&file, text),
         Err(error) => {
             let newlines = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
             let location = Location::new(file.as_str(), newlines + 1);
-            Err(Error::at(location, "the text is not valid UTF-8, so this is not a text-format file"))
+            Err(SpecError::at(location, "the text is not valid UTF-8, so this is not a text-format file"))
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Tokens to messages, by recursive descent.
 
-use super::lexer::{Lexer, Token};
-use super::{Error, Field, Message, Value};
+use super::{
+    Field, FieldValue, Message, Result, SpecError,
+    lexer::{Lexer, Token},
+};
 
 /// Messages inside messages before we give up; protobuf's own limit. It keeps a hostile file from exhausting the
 /// stack.
@@ -10,7 +12,7 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct Parser<'t> {
     lexer: Lexer<'t>,
     /// The token not yet consumed; `Err` if the text stops making sense there.
-    next: Result<(Token<'t>, usize), Error>,
+    next: Result<(Token<'t>, usize)>,
     depth: usize,
 }
 
@@ -22,24 +24,24 @@ impl<'t> Parser<'t> {
     }
 
     /// The whole file: the fields of one message that has no braces.
-    pub(super) fn document(mut self) -> Result<Message, Error> {
+    pub(super) fn document(mut self) -> Result<Message> {
         let fields = self.fields(&Token::End)?;
         Ok(Message { line: 1, fields })
     }
 
-    fn peek(&self) -> Result<(&Token<'t>, usize), Error> {
+    fn peek(&self) -> Result<(&Token<'t>, usize)> {
         match &self.next {
             Ok((token, line)) => Ok((token, *line)),
             Err(error) => Err(error.clone()),
         }
     }
 
-    fn advance(&mut self) -> Result<(Token<'t>, usize), Error> {
+    fn advance(&mut self) -> Result<(Token<'t>, usize)> {
         let following = self.lexer.next();
         std::mem::replace(&mut self.next, following)
     }
 
-    fn accept(&mut self, character: char) -> Result<bool, Error> {
+    fn accept(&mut self, character: char) -> Result<bool> {
         let found = *self.peek()?.0 == Token::Punctuation(character);
         if found {
             self.advance()?;
@@ -47,18 +49,18 @@ impl<'t> Parser<'t> {
         Ok(found)
     }
 
-    fn expected(&self, what: &str) -> Error {
+    fn expected(&self, what: &str) -> SpecError {
         match self.peek() {
             Ok((token, line)) => {
                 let message = format!("expected {what}, found {}", token.describe());
-                Error::at(self.lexer.location(line), message)
+                SpecError::at(self.lexer.location(line), message)
             }
             Err(error) => error,
         }
     }
 
     /// Fields up to and including `close`.
-    fn fields(&mut self, close: &Token<'t>) -> Result<Vec<Field>, Error> {
+    fn fields(&mut self, close: &Token<'t>) -> Result<Vec<Field>> {
         let mut fields = Vec::new();
         while self.peek()?.0 != close {
             self.field(&mut fields)?;
@@ -71,7 +73,7 @@ impl<'t> Parser<'t> {
     }
 
     /// One `name: value`, or a list that becomes several fields of one name.
-    fn field(&mut self, fields: &mut Vec<Field>) -> Result<(), Error> {
+    fn field(&mut self, fields: &mut Vec<Field>) -> Result<()> {
         let (name, line) = self.name()?;
         let colon = self.accept(':')?;
         if self.accept('[')? {
@@ -93,7 +95,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A field's name; an extension is written `[package.name]`.
-    fn name(&mut self) -> Result<(String, usize), Error> {
+    fn name(&mut self) -> Result<(String, usize)> {
         let (token, line) = self.peek()?;
         match *token {
             Token::Word(word) => {
@@ -109,7 +111,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn extension_name(&mut self) -> Result<String, Error> {
+    fn extension_name(&mut self) -> Result<String> {
         let mut name = String::from("[");
         loop {
             let &Token::Word(word) = self.peek()?.0 else { return Err(self.expected("an extension's name")) };
@@ -120,14 +122,14 @@ impl<'t> Parser<'t> {
                 (Token::Punctuation(']'), _) => return Ok(name + "]"),
                 (token, line) => {
                     let message = format!("expected ']' behind {name}, found {}", token.describe());
-                    return Err(Error::at(self.lexer.location(line), message));
+                    return Err(SpecError::at(self.lexer.location(line), message));
                 }
             }
         }
     }
 
     /// A message, or a scalar if a colon announced one.
-    fn value(&mut self, colon: bool) -> Result<Value, Error> {
+    fn value(&mut self, colon: bool) -> Result<FieldValue> {
         match self.peek()?.0 {
             Token::Punctuation('{') => self.message('}'),
             Token::Punctuation('<') => self.message('>'),
@@ -136,49 +138,49 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn message(&mut self, close: char) -> Result<Value, Error> {
+    fn message(&mut self, close: char) -> Result<FieldValue> {
         let (_, line) = self.advance()?;
         if self.depth == MAX_DEPTH {
             let message = format!("messages are nested more than {MAX_DEPTH} deep");
-            return Err(Error::at(self.lexer.location(line), message));
+            return Err(SpecError::at(self.lexer.location(line), message));
         }
         self.depth += 1;
         let fields =
             self.fields(&Token::Punctuation(close)).map_err(|error| self.unclosed(error, close, line))?;
         self.depth -= 1;
-        Ok(Value::Message(Message { line, fields }))
+        Ok(FieldValue::Message(Message { line, fields }))
     }
 
     /// A missing brace shows only at the end of the file; the line of the opening one is what the user needs.
-    fn unclosed(&self, error: Error, close: char, line: usize) -> Error {
+    fn unclosed(&self, error: SpecError, close: char, line: usize) -> SpecError {
         match self.peek() {
             Ok((Token::End, _)) => {
-                Error::at(self.lexer.location(line), format!("this message is never closed by '{close}'"))
+                SpecError::at(self.lexer.location(line), format!("this message is never closed by '{close}'"))
             }
             _ => error,
         }
     }
 
-    fn scalar(&mut self) -> Result<Value, Error> {
+    fn scalar(&mut self) -> Result<FieldValue> {
         let negative = self.accept('-')?;
         let (token, line) = self.peek()?;
         let value = match token {
             Token::String(_) if !negative => return self.string(),
-            Token::Word(word) if !negative => Some(Value::Word((*word).to_owned())),
-            Token::Word(word) => non_finite(word).map(|number| Value::Real(-number)),
+            Token::Word(word) if !negative => Some(FieldValue::Word((*word).to_owned())),
+            Token::Word(word) => non_finite(word).map(|number| FieldValue::Real(-number)),
             Token::Number(text) => number(text, negative),
             _ => return Err(self.expected("a value")),
         };
         let Some(value) = value else {
             let message = format!("{} is not a number", token.describe());
-            return Err(Error::at(self.lexer.location(line), message));
+            return Err(SpecError::at(self.lexer.location(line), message));
         };
         self.advance()?;
         Ok(value)
     }
 
     /// One or more adjacent string literals, joined.
-    fn string(&mut self) -> Result<Value, Error> {
+    fn string(&mut self) -> Result<FieldValue> {
         let mut bytes = Vec::new();
         let (_, line) = self.peek()?;
         while let (Token::String(part), _) = self.peek()? {
@@ -186,8 +188,8 @@ impl<'t> Parser<'t> {
             self.advance()?;
         }
         String::from_utf8(bytes)
-            .map(Value::String)
-            .map_err(|_| Error::at(self.lexer.location(line), "the string is not valid UTF-8"))
+            .map(FieldValue::String)
+            .map_err(|_| SpecError::at(self.lexer.location(line), "the string is not valid UTF-8"))
     }
 }
 
@@ -200,14 +202,14 @@ pub(super) fn non_finite(word: &str) -> Option<f64> {
     }
 }
 
-fn number(text: &str, negative: bool) -> Option<Value> {
+fn number(text: &str, negative: bool) -> Option<FieldValue> {
     if let Some(magnitude) = integer(text) {
         let range = if negative { i128::from(i64::MAX) + 1 } else { i128::from(u64::MAX) };
         if magnitude <= range {
-            return Some(Value::Integer(if negative { -magnitude } else { magnitude }));
+            return Some(FieldValue::Integer(if negative { -magnitude } else { magnitude }));
         }
     }
-    real(text).map(|magnitude| Value::Real(if negative { -magnitude } else { magnitude }))
+    real(text).map(|magnitude| FieldValue::Real(if negative { -magnitude } else { magnitude }))
 }
 
 fn integer(text: &str) -> Option<i128> {

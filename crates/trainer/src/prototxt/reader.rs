@@ -1,106 +1,157 @@
 //! Typed access to the fields of a message.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-
-use super::parser::non_finite;
-use super::{Error, Field, Location, Message, Value, Warning};
+use super::{Field, FieldValue, Location, Message, Result, SpecError, Warning, parser::non_finite};
+use std::{cell::RefCell, path::Path, sync::Arc};
 
 /// The file being read and the warnings collected from it so far.
-pub(crate) struct Source {
-    file: Arc<str>,
+pub(crate) struct SourceFile {
+    name: Arc<str>,
     warnings: RefCell<Vec<Warning>>,
 }
 
-impl Source {
-    pub(crate) fn new(file: &str) -> Self {
-        Self { file: file.into(), warnings: RefCell::default() }
-    }
-
+impl SourceFile {
     pub(crate) fn location(&self, line: usize) -> Location {
-        Location { file: self.file.clone(), line }
+        Location { file: self.name.clone(), line }
     }
 
-    pub(crate) fn warn(&self, line: usize, owner: &str, message: String) {
+    fn warn(&self, line: usize, owner: &str, message: String) {
         let (location, owner) = (self.location(line), owner.to_owned());
         self.warnings.borrow_mut().push(Warning { location, owner, message });
     }
+}
 
-    /// The warnings in the order of the file.
-    pub(crate) fn into_warnings(self) -> Vec<Warning> {
-        let mut warnings = self.warnings.into_inner();
-        warnings.sort_by_key(|warning| warning.location.line);
-        warnings
+/// What `read` makes of `file`'s `message`, which is called `owner` in errors, and the warnings in the order of the file.
+pub(crate) fn interpret<T>(
+    file: &Path,
+    message: &Message,
+    owner: &str,
+    read: impl FnOnce(&mut Reader<'_>) -> Result<T>,
+) -> Result<(T, Vec<Warning>)> {
+    let source = SourceFile { name: file.display().to_string().into(), warnings: RefCell::default() };
+    let found = read(&mut Reader::new(&source, message, owner.to_owned()))?;
+    let mut warnings = source.warnings.into_inner();
+    warnings.sort_by_key(|warning| warning.location.line);
+    Ok((found, warnings))
+}
+
+/// A type that fields can be read as.
+pub(crate) trait FromField: Sized {
+    /// What `reader`'s field `name` says, if there is one.
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>>;
+}
+
+impl<T: Scalar> FromField for T {
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
+        reader.field(name)?.map(|field| reader.convert(field)).transpose()
     }
 }
 
-/// A type that a field's value can be read as.
-pub(crate) trait FieldValue: Sized {
-    /// What the error says was expected.
-    const EXPECTED: &'static str;
-    fn from_value(value: &Value) -> Option<Self>;
+/// A field that may be absent.
+impl<T: FromField> FromField for Option<T> {
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
+        T::read(reader, name).map(Some)
+    }
 }
 
-impl FieldValue for f32 {
+/// A field that may stand any number of times.
+impl<T: Scalar> FromField for Vec<T> {
+    fn read(reader: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
+        reader.fields(name).into_iter().map(|field| reader.convert(field)).collect::<Result<_, _>>().map(Some)
+    }
+}
+
+/// Enums that are read from fields: those of operations by `Type: "NAME" = Variant, …;`, those of their own with what their
+/// variants mean.
+macro_rules! choices {
+    ($(
+        $(#[$meta:meta])*
+        pub enum $type:ident { $($(#[$mark:meta])* $choice:ident = $name:literal; $doc:literal)+ }
+    )+) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $type {
+            $(#[doc = $doc] $(#[$mark])* $choice,)+
+        }
+
+        $crate::prototxt::choices! { $type: $($name = $choice),+; }
+    )+};
+    ($($type:ty: $($name:literal = $choice:ident),+;)+) => {$(
+        impl $crate::prototxt::FromField for $type {
+            fn read(
+                reader: &mut $crate::prototxt::Reader<'_>,
+                name: &str,
+            ) -> $crate::prototxt::Result<Option<Self>> {
+                let choice = reader.word(name, &[$($name),+])?;
+                Ok(choice.map(|choice| [$(Self::$choice),+][choice]))
+            }
+        }
+    )+};
+}
+
+pub(crate) use choices;
+
+/// A type that one value can be read as.
+pub(crate) trait Scalar: Sized {
+    /// What the error says was expected.
+    const EXPECTED: &'static str;
+    fn from_value(value: &FieldValue) -> Option<Self>;
+}
+
+impl Scalar for f32 {
     const EXPECTED: &'static str = "a number";
-    fn from_value(value: &Value) -> Option<Self> {
+    fn from_value(value: &FieldValue) -> Option<Self> {
         match value {
-            Value::Integer(number) => Some(*number as f32),
+            FieldValue::Integer(number) => Some(*number as f32),
             // By way of f64, as protobuf does.
-            Value::Real(number) => Some(*number as f32),
-            Value::Word(word) => non_finite(word).map(|number| number as f32),
+            FieldValue::Real(number) => Some(*number as f32),
+            FieldValue::Word(word) => non_finite(word).map(|number| number as f32),
             _ => None,
         }
     }
 }
 
-impl FieldValue for bool {
+impl Scalar for bool {
     const EXPECTED: &'static str = "true or false";
-    fn from_value(value: &Value) -> Option<Self> {
+    fn from_value(value: &FieldValue) -> Option<Self> {
         match value {
-            Value::Word(word) => match word.as_str() {
+            FieldValue::Word(word) => match word.as_str() {
                 "true" | "True" | "t" => Some(true),
                 "false" | "False" | "f" => Some(false),
                 _ => None,
             },
-            Value::Integer(0) => Some(false),
-            Value::Integer(1) => Some(true),
+            FieldValue::Integer(number @ (0 | 1)) => Some(*number == 1),
             _ => None,
         }
     }
 }
 
-impl FieldValue for String {
+impl Scalar for String {
     const EXPECTED: &'static str = "a string in quotes";
-    fn from_value(value: &Value) -> Option<Self> {
-        match value {
-            Value::String(text) => Some(text.clone()),
-            _ => None,
-        }
+    fn from_value(value: &FieldValue) -> Option<Self> {
+        if let FieldValue::String(text) = value { Some(text.clone()) } else { None }
     }
 }
 
-impl FieldValue for i64 {
-    const EXPECTED: &'static str = "an integer";
-    fn from_value(value: &Value) -> Option<Self> {
-        match value {
-            Value::Integer(number) => Self::try_from(*number).ok(),
-            _ => None,
+macro_rules! integers {
+    ($($type:ty, $expected:literal;)*) => {$(
+        impl Scalar for $type {
+            const EXPECTED: &'static str = $expected;
+            fn from_value(value: &FieldValue) -> Option<Self> {
+                if let FieldValue::Integer(number) = value { Self::try_from(*number).ok() } else { None }
+            }
         }
-    }
+    )*};
 }
 
-impl FieldValue for i32 {
-    const EXPECTED: &'static str = "a 32-bit integer";
-    fn from_value(value: &Value) -> Option<Self> {
-        i64::from_value(value)?.try_into().ok()
-    }
+integers! {
+    i64, "an integer";
+    i32, "a 32-bit integer";
 }
 
 /// Sizes and counts. Caffe's are 32-bit, too, and its blobs have no more than 2³¹ - 1 elements.
-impl FieldValue for usize {
+impl Scalar for usize {
     const EXPECTED: &'static str = "an integer from 0 to 2147483647";
-    fn from_value(value: &Value) -> Option<Self> {
+    fn from_value(value: &FieldValue) -> Option<Self> {
         i32::from_value(value)?.try_into().ok()
     }
 }
@@ -108,7 +159,7 @@ impl FieldValue for usize {
 /// Hands out the fields of one message and remembers which were asked for. When it is dropped, every field that
 /// nobody asked for becomes a warning.
 pub(crate) struct Reader<'s> {
-    source: &'s Source,
+    source: &'s SourceFile,
     fields: &'s [Field],
     /// Line on which the message opens; that of its parent if it is absent.
     line: usize,
@@ -120,12 +171,12 @@ pub(crate) struct Reader<'s> {
 }
 
 impl<'s> Reader<'s> {
-    pub(crate) fn new(source: &'s Source, message: &'s Message, owner: String) -> Self {
+    pub(crate) fn new(source: &'s SourceFile, message: &'s Message, owner: String) -> Self {
         let Message { line, ref fields } = *message;
         Self { source, fields, line, owner, path: String::new(), known: vec![false; fields.len()] }
     }
 
-    pub(crate) fn source(&self) -> &'s Source {
+    pub(crate) fn source(&self) -> &'s SourceFile {
         self.source
     }
 
@@ -146,7 +197,7 @@ impl<'s> Reader<'s> {
     }
 
     /// The only field of this name, if there is one.
-    fn field(&mut self, name: &str) -> Result<Option<&'s Field>, Error> {
+    fn field(&mut self, name: &str) -> Result<Option<&'s Field>> {
         match self.fields(name)[..] {
             [] => Ok(None),
             [field] => Ok(Some(field)),
@@ -168,44 +219,42 @@ impl<'s> Reader<'s> {
         }
     }
 
-    pub(crate) fn get<T: FieldValue>(&mut self, name: &str) -> Result<Option<T>, Error> {
-        self.field(name)?.map(|field| self.convert(field)).transpose()
+    /// How often a field is given.
+    pub(crate) fn count(&mut self, name: &str) -> usize {
+        self.fields(name).len()
     }
 
-    pub(crate) fn get_or<T: FieldValue>(&mut self, name: &str, default: T) -> Result<T, Error> {
+    pub(crate) fn get<T: FromField>(&mut self, name: &str) -> Result<Option<T>> {
+        T::read(self, name)
+    }
+
+    pub(crate) fn get_or<T: FromField>(&mut self, name: &str, default: T) -> Result<T> {
         Ok(self.get(name)?.unwrap_or(default))
     }
 
-    pub(crate) fn require<T: FieldValue>(&mut self, name: &str) -> Result<T, Error> {
+    pub(crate) fn require<T: FromField>(&mut self, name: &str) -> Result<T> {
         self.get(name)?.ok_or_else(|| self.missing(name))
     }
 
-    pub(crate) fn list<T: FieldValue>(&mut self, name: &str) -> Result<Vec<T>, Error> {
-        self.fields(name).into_iter().map(|field| self.convert(field)).collect()
+    pub(crate) fn list<T: Scalar>(&mut self, name: &str) -> Result<Vec<T>> {
+        self.require(name)
     }
 
-    /// An integer of at least 1.
-    pub(crate) fn positive(&mut self, name: &str) -> Result<Option<usize>, Error> {
-        let value = self.get(name)?;
-        self.check(name, value != Some(0), "at least 1")?;
-        Ok(value)
-    }
-
-    /// An enum value, given as its name (or, as old files do, in quotes), out of `choices`.
-    pub(crate) fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Error> {
+    /// The place among `words` of the one in the field `name`, which old files put in quotes.
+    pub(crate) fn word(&mut self, name: &str, words: &[&str]) -> Result<Option<usize>> {
         let Some(field) = self.field(name)? else { return Ok(None) };
-        if let Value::Word(word) | Value::String(word) = &field.value
-            && let Some((_, choice)) = choices.iter().find(|(name, _)| name == word)
-        {
-            return Ok(Some(*choice));
+        let place = match &field.value {
+            FieldValue::Word(word) | FieldValue::String(word) => words.iter().position(|other| other == word),
+            _ => None,
+        };
+        match place {
+            Some(place) => Ok(Some(place)),
+            None => Err(self.unexpected(field, &one_of(words))),
         }
-        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-        let message = format!("{} is {}, expected {}", self.full(name), field.value, one_of(&names));
-        Err(self.error(field.line, message))
     }
 
     /// The message in the field `name`; empty where the field is absent, so that its defaults apply.
-    pub(crate) fn message(&mut self, name: &str) -> Result<Reader<'s>, Error> {
+    pub(crate) fn message(&mut self, name: &str) -> Result<Reader<'s>> {
         Ok(self.optional_message(name)?.unwrap_or_else(|| Reader {
             source: self.source,
             fields: &[],
@@ -216,21 +265,30 @@ impl<'s> Reader<'s> {
         }))
     }
 
-    pub(crate) fn optional_message(&mut self, name: &str) -> Result<Option<Reader<'s>>, Error> {
+    pub(crate) fn optional_message(&mut self, name: &str) -> Result<Option<Reader<'s>>> {
         self.field(name)?.map(|field| self.inner(field)).transpose()
     }
 
-    pub(crate) fn messages(&mut self, name: &str) -> Result<Vec<Reader<'s>>, Error> {
+    /// What `read` makes of every message `name`.
+    pub(crate) fn read_all<T>(
+        &mut self,
+        name: &str,
+        read: impl Fn(&mut Reader<'s>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.messages(name)?.into_iter().map(|mut message| read(&mut message)).collect()
+    }
+
+    pub(crate) fn messages(&mut self, name: &str) -> Result<Vec<Reader<'s>>> {
         self.fields(name).into_iter().map(|field| self.inner(field)).collect()
     }
 
     /// Fails at the line of the field `name` unless its value `holds`; `must` says what the value has to be.
-    pub(crate) fn check(&self, name: &str, holds: bool, must: &str) -> Result<(), Error> {
+    pub(crate) fn check(&self, name: &str, holds: bool, must: &str) -> Result<()> {
         if holds { Ok(()) } else { Err(self.reject(name, must)) }
     }
 
     /// The field `name` has a value it cannot have; `must` says what it has to be.
-    pub(crate) fn reject(&self, name: &str, must: &str) -> Error {
+    pub(crate) fn reject(&self, name: &str, must: &str) -> SpecError {
         match self.fields.iter().rev().find(|field| field.name == name) {
             Some(field) => {
                 let message = format!("{} is {}, but must be {must}", self.full(name), field.value);
@@ -240,12 +298,12 @@ impl<'s> Reader<'s> {
         }
     }
 
-    pub(crate) fn missing(&self, name: &str) -> Error {
+    pub(crate) fn missing(&self, name: &str) -> SpecError {
         self.error(self.line, format!("{} is missing", self.full(name)))
     }
 
     /// An error about the owner, in the line of the field `name`, or of the message if there is no such field.
-    pub(crate) fn error_at(&self, name: &str, message: impl Into<String>) -> Error {
+    pub(crate) fn error_at(&self, name: &str, message: impl Into<String>) -> SpecError {
         self.error(self.line_of(name), message)
     }
 
@@ -254,30 +312,38 @@ impl<'s> Reader<'s> {
         self.source.warn(self.line_of(name), &self.owner, format!("{}: {message}", self.owner));
     }
 
+    /// Warns of those of `fields` that are given, as they have no effect `here`.
+    pub(crate) fn without_effect(&mut self, fields: &[&str], here: &str) {
+        for field in fields.iter().filter(|field| self.has(field)).collect::<Vec<_>>() {
+            self.ignore(&[field]);
+            self.warn(field, &format!("{field} has no effect {here}"));
+        }
+    }
+
     fn line_of(&self, name: &str) -> usize {
         self.fields.iter().find(|field| field.name == name).map_or(self.line, |field| field.line)
     }
 
-    fn error(&self, line: usize, message: impl Into<String>) -> Error {
-        Error::at(self.source.location(line), format!("{}: {}", self.owner, message.into()))
+    fn error(&self, line: usize, message: impl Into<String>) -> SpecError {
+        SpecError::at(self.source.location(line), format!("{}: {}", self.owner, message.into()))
     }
 
     fn full(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 
-    fn convert<T: FieldValue>(&self, field: &Field) -> Result<T, Error> {
-        T::from_value(&field.value).ok_or_else(|| {
-            let message = format!("{} is {}, expected {}", self.full(&field.name), field.value, T::EXPECTED);
-            self.error(field.line, message)
-        })
+    fn convert<T: Scalar>(&self, field: &Field) -> Result<T> {
+        T::from_value(&field.value).ok_or_else(|| self.unexpected(field, T::EXPECTED))
     }
 
-    fn inner(&self, field: &'s Field) -> Result<Reader<'s>, Error> {
-        let Value::Message(message) = &field.value else {
-            let message =
-                format!("{} is {}, expected a message in {{ }}", self.full(&field.name), field.value);
-            return Err(self.error(field.line, message));
+    fn unexpected(&self, field: &Field, expected: &str) -> SpecError {
+        let message = format!("{} is {}, expected {expected}", self.full(&field.name), field.value);
+        self.error(field.line, message)
+    }
+
+    fn inner(&self, field: &'s Field) -> Result<Reader<'s>> {
+        let FieldValue::Message(message) = &field.value else {
+            return Err(self.unexpected(field, "a message in { }"));
         };
         let mut reader = Reader::new(self.source, message, self.owner.clone());
         reader.path = format!("{}{}.", self.path, field.name);

@@ -1,8 +1,7 @@
 //! The notation itself: what is read, what is refused and where, and that nothing makes the parser panic.
 
+use super::{FieldValue, Message, parse};
 use proptest::prelude::*;
-
-use super::{Message, Value, parse};
 
 fn read(text: &str) -> Message {
     parse("net.prototxt", text).unwrap()
@@ -62,8 +61,8 @@ fn messages_lists_and_separators() {
     assert_eq!(values(""), [""; 0]);
     let forms = ["m { a: 1 }", "m: { a: 1 }", "m < a: 1 >", "m: <a:1;>;", "m: [{ a: 1 }]", "m{a:1}"];
     for form in forms {
-        let Value::Message(inner) = &read(form).fields[0].value else { panic!("{form}") };
-        assert_eq!(inner.fields[0].value, Value::Integer(1), "{form}");
+        let FieldValue::Message(inner) = &read(form).fields[0].value else { panic!("{form}") };
+        assert_eq!(inner.fields[0].value, FieldValue::Integer(1), "{form}");
     }
 }
 
@@ -73,7 +72,7 @@ fn every_field_knows_its_line() {
     let message = read(text);
     let lines: Vec<_> = message.fields.iter().map(|field| (field.name.as_str(), field.line)).collect();
     assert_eq!(lines, [("a", 1), ("m", 3), ("d", 9), ("e", 11)]);
-    let Value::Message(inner) = &message.fields[1].value else { panic!() };
+    let FieldValue::Message(inner) = &message.fields[1].value else { panic!() };
     let lines: Vec<_> = inner.fields.iter().map(|field| (field.name.as_str(), field.line)).collect();
     assert_eq!(lines, [("b", 4), ("c", 5), ("c", 5)]);
     assert_eq!(inner.line, 3);
@@ -156,6 +155,6 @@ proptest! {
     fn strings_survive_escaping(text in any::<String>()) {
         let escaped: String = text.bytes().map(|byte| format!("\\{byte:03o}")).collect();
         let message = parse("f", &format!("a: \"{escaped}\"")).unwrap();
-        prop_assert_eq!(&message.fields[0].value, &Value::String(text));
+        prop_assert_eq!(&message.fields[0].value, &FieldValue::String(text));
     }
 }

@@ -13,7 +13,7 @@ pub(super) enum Slab {
     /// Beside a processor: they are copied at once.
     Host(Arena),
     /// Beside a GPU that computes meanwhile, unless nothing is offloaded.
-    Pinned(Option<Copies>),
+    Pinned(Option<Box<Copies>>),
 }
 
 /// Page-locked memory with a stream for each direction. Streams wait for each other on the device: between a fork and a join,
@@ -33,23 +33,25 @@ impl Slab {
     pub(super) fn new(device: &Device, len: usize) -> Result<Self, NetError> {
         Ok(match device {
             Device::Cpu(_) => Self::Host(Arena::new(len)?),
-            Device::Cuda(cuda) => Self::Pinned((len > 0).then(|| Copies::new(cuda, len)).transpose()?),
+            Device::Cuda(cuda) => {
+                Self::Pinned((len > 0).then(|| Copies::new(cuda, len).map(Box::new)).transpose()?)
+            }
         })
     }
 
     /// The copy streams begin after all work launched so far.
     pub(super) fn fork(&mut self) -> Result<(), CudaError> {
-        let Self::Pinned(Some(Copies { streams, forked, .. })) = self else { return Ok(()) };
-        forked.record()?;
-        streams.iter().try_for_each(|stream| stream.wait(forked))
+        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        copies.forked.record()?;
+        copies.streams.iter().try_for_each(|stream| stream.wait(&copies.forked))
     }
 
     /// Work launched from now on begins after all copies.
     pub(super) fn join(&mut self) -> Result<(), CudaError> {
-        let Self::Pinned(Some(Copies { cuda, joined, .. })) = self else { return Ok(()) };
-        joined.iter().try_for_each(|end| {
+        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        copies.joined.iter().try_for_each(|end| {
             end.record()?;
-            cuda.stream().wait(end)
+            copies.cuda.stream().wait(end)
         })
     }
 

@@ -1,24 +1,17 @@
 //! What can be wrong with a snapshot: one clear sentence each, with the file in it.
 
-use std::io;
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 /// Why a snapshot cannot be written or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The file could not be written; what stood under its name before still does.
-    #[error("cannot write the snapshot {}: {source}", path.display())]
-    Write {
+    /// The system refuses a file. One that could not be written has not changed either.
+    #[error("{action} {}: {source}", path.display())]
+    File {
+        /// What was tried, as the beginning of a sentence.
+        action: &'static str,
         /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// No snapshot could be written under a prefix, as was tried before anything else.
-    #[error("no snapshot can be written as {}: {source}", path.display())]
-    Place {
-        /// The longest name that a snapshot would get.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -33,14 +26,6 @@ pub enum SnapshotError {
         prefix: PathBuf,
         /// The other one's process.
         holder: String,
-    },
-    /// The file could not be read.
-    #[error("cannot read the snapshot {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
     },
     /// The values are on a GPU that does not give or take them.
     #[error(transparent)]
@@ -61,37 +46,13 @@ pub enum SnapshotError {
         /// What it is, and what to name in its place.
         what: String,
     },
-    /// A tensor of the net has another shape in the file.
-    #[error("{} is of another net: {name} has the shape {found:?} in it, but {expected:?} in this net", path.display())]
-    Shape {
+    /// The file does not have exactly the net's tensors.
+    #[error("{} is of another net: {difference}", path.display())]
+    OtherNet {
         /// The file.
         path: PathBuf,
-        /// Name of the tensor.
-        name: String,
-        /// Shape in the net.
-        expected: Vec<usize>,
-        /// Shape in the file.
-        found: Vec<usize>,
-    },
-    /// A tensor of the net is not in the file.
-    #[error("{} is of another net: it has no tensor {name}, which this net has with the shape {shape:?}", path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-        /// Name of the tensor.
-        name: String,
-        /// Shape in the net.
-        shape: Vec<usize>,
-    },
-    /// A tensor of the file is not in the net.
-    #[error("{} is of another net: it has a tensor {name} of shape {shape:?}, which this net has not", path.display())]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// Name of the tensor.
-        name: String,
-        /// Shape in the file.
-        shape: Vec<usize>,
+        /// The first tensor that differs, and how.
+        difference: String,
     },
     /// The solver state belongs to another net, solver or weights file.
     #[error("{} cannot be resumed: {reason}", path.display())]

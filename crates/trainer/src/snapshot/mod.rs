@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 pub use error::SnapshotError;
 pub use place::SnapshotPlace;
-pub use state::{SolverState, fingerprint, load_solver_state, recorded_plans, save_solver_state};
+pub(crate) use state::PLANS;
+pub use state::{SolverState, fingerprint, load_solver_state, save_solver_state};
 pub use tensors::{Tensors, load_tensors, save_tensors};
 pub use weights::load_weights;
 

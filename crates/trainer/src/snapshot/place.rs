@@ -25,10 +25,14 @@ impl SnapshotPlace {
     /// that have died there left half written, and keeps the prefix for this process.
     ///
     /// # Errors
-    /// [`SnapshotError::Place`] if no snapshot could be written, [`SnapshotError::Taken`] if another training writes there.
+    /// [`SnapshotError::File`] if no snapshot could be written, [`SnapshotError::Taken`] if another training writes there.
     pub fn open(prefix: &Path, last: u64) -> Result<Self, SnapshotError> {
         let longest = state_path(prefix, last);
-        let error = |source| SnapshotError::Place { path: longest.clone(), source };
+        let error = |source| SnapshotError::File {
+            action: "no snapshot can be written as",
+            path: longest.clone(),
+            source,
+        };
         let folder = longest.parent().unwrap_or(Path::new("")).to_owned();
         fs::create_dir_all(&folder).map_err(error)?;
         try_writing(&longest).map_err(error)?;

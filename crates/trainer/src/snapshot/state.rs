@@ -1,17 +1,14 @@
 //! What a resumed run needs besides the weights.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use serde::{Deserialize, Serialize};
-
 use super::{NamedTensor, SnapshotError, Tensors, load_tensors, save_tensors};
-use crate::{digest::fnv1a, planning::PlanRecord};
+use crate::digest::fnv1a;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::Path};
 
 /// Key of the state in the metadata of its file.
 pub(super) const KEY: &str = "solver_state";
 /// Key of the plans.
-const PLANS: &str = "plans";
+pub(crate) const PLANS: &str = "plans";
 /// Further than any training goes, and still far from where numbers of 64 bits end.
 const MOST_COUNTED: u64 = 1 << 53;
 
@@ -55,23 +52,16 @@ impl SolverState {
         solver_type: &str,
         weights: &Tensors,
     ) -> Result<(), SnapshotError> {
-        let error = |reason| Err(SnapshotError::Resume { path: path.to_owned(), reason });
-        if self.parameters != parameters {
-            return error(format!(
-                "it is of the net {:?}, whose parameters differ from this net's",
-                self.net
-            ));
-        }
-        if self.solver_type != solver_type {
-            return error(format!("it is of a solver of type {}, not {solver_type}", self.solver_type));
-        }
-        if self.weights_checksum != weights.checksum() {
-            return error(format!(
-                "{} holds other weights than were saved with it",
-                weights.path().display()
-            ));
-        }
-        Ok(())
+        let reason = if self.parameters != parameters {
+            format!("it is of the net {:?}, whose parameters differ from this net's", self.net)
+        } else if self.solver_type != solver_type {
+            format!("it is of a solver of type {}, not {solver_type}", self.solver_type)
+        } else if self.weights_checksum != weights.checksum() {
+            format!("{} holds other weights than were saved with it", weights.path().display())
+        } else {
+            return Ok(());
+        };
+        Err(SnapshotError::Resume { path: path.to_owned(), reason })
     }
 }
 
@@ -89,7 +79,7 @@ pub fn fingerprint<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a [usize
 pub fn save_solver_state(
     path: &Path,
     state: &SolverState,
-    plans: &PlanRecord,
+    plans: &impl Serialize,
     history: &[NamedTensor],
 ) -> Result<(), SnapshotError> {
     let json = serde_json::to_string(state).expect("strings and numbers always have a JSON form");
@@ -105,28 +95,17 @@ pub fn save_solver_state(
 /// Those of [`load_tensors`]; [`SnapshotError::Kind`] if the file holds no solver state (a file of weights, perhaps).
 pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
     let history = load_tensors(path)?;
-    let Some(json) = history.metadata(KEY) else {
-        return Err(SnapshotError::Kind { path: path.to_owned(), what: weights_instead(path) });
+    let is_possible = |state: &SolverState| {
+        let counts = std::iter::once(&state.iteration).chain(state.data_positions.values());
+        match counts.into_iter().find(|&&count| count > MOST_COUNTED) {
+            Some(count) => Err(format!("no training counts to {count}")),
+            None => Ok(()),
+        }
     };
-    let damaged = |reason: String| corrupt(path, format!("its solver state is damaged ({reason})"));
-    let state: SolverState = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
-    let counts = std::iter::once(&state.iteration).chain(state.data_positions.values());
-    match counts.into_iter().find(|&&count| count > MOST_COUNTED) {
-        Some(count) => Err(damaged(format!("no training counts to {count}"))),
-        None => Ok((state, history)),
+    match history.json(KEY, "its solver state is", is_possible)? {
+        Some(state) => Ok((state, history)),
+        None => Err(SnapshotError::Kind { path: path.to_owned(), what: weights_instead(path) }),
     }
-}
-
-/// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
-///
-/// # Errors
-/// [`SnapshotError::Corrupt`] for plans that no planner made.
-pub fn recorded_plans(history: &Tensors) -> Result<Option<PlanRecord>, SnapshotError> {
-    let Some(json) = history.metadata(PLANS) else { return Ok(None) };
-    let damaged = |reason| corrupt(history.path(), format!("its plans are damaged ({reason})"));
-    let plans: PlanRecord = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
-    plans.check().map_err(damaged)?;
-    Ok(Some(plans))
 }
 
 /// What to say of weights where a solver state should be: the state that was written with them has nearly the same name.
@@ -138,8 +117,4 @@ fn weights_instead(path: &Path) -> String {
         Some(state) => format!("holds weights, not a solver state; {} is theirs", state.display()),
         None => "holds weights, not a solver state; --weights starts a new training from it".to_owned(),
     }
-}
-
-fn corrupt(path: &Path, reason: String) -> SnapshotError {
-    SnapshotError::Corrupt { path: path.to_owned(), reason }
 }

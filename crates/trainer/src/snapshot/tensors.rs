@@ -4,17 +4,19 @@
 //! in the data, and a map of strings `__metadata__`), then the data, little-endian. Files written here carry a CRC-32 of the
 //! data in the metadata, which the format itself has no place for; files from elsewhere load without one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{self, Write};
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-
-use safetensors::Dtype;
-use safetensors::tensor::Metadata;
-use serde_json::{Value, json};
-
 use super::{NamedTensor, SnapshotError};
 use crate::files::{read_regular, write_atomically};
+use safetensors::{Dtype, SafeTensors};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+// The format is little-endian, and elements are written as they lie in memory.
+const _: () = assert!(cfg!(target_endian = "little"));
 
 /// Key of the checksum in the metadata.
 const CHECKSUM: &str = "crc32";
@@ -33,10 +35,17 @@ pub fn save_tensors(
     metadata: &BTreeMap<String, String>,
 ) -> Result<u32, SnapshotError> {
     check(tensors)?;
-    let checksum = checksum(tensors);
-    write_atomically(path, |file| write_file(file, tensors, metadata, checksum))
-        .map_err(|source| SnapshotError::Write { path: path.to_owned(), source })?;
-    Ok(checksum)
+    let mut crc = flate2::Crc::new();
+    tensors.iter().for_each(|(_, _, data)| crc.update(bytemuck::cast_slice(data)));
+    let header = header(tensors, metadata, crc.sum());
+    let written = write_atomically(path, |file| {
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&header)?;
+        tensors.iter().try_for_each(|(_, _, data)| file.write_all(bytemuck::cast_slice(data)))
+    });
+    let error =
+        |source| SnapshotError::File { action: "cannot write the snapshot", path: path.to_owned(), source };
+    written.map(|()| crc.sum()).map_err(error)
 }
 
 fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
@@ -53,23 +62,6 @@ fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
     Ok(())
 }
 
-fn write_file(
-    file: &mut dyn Write,
-    tensors: &[NamedTensor],
-    metadata: &BTreeMap<String, String>,
-    checksum: u32,
-) -> io::Result<()> {
-    let mut header = header(tensors, metadata, checksum);
-    // The data begin at a multiple of 8 bytes, for readers that map the file.
-    header.resize(header.len().next_multiple_of(LENGTH_BYTES), b' ');
-    file.write_all(&(header.len() as u64).to_le_bytes())?;
-    file.write_all(&header)?;
-    for &(_, _, data) in tensors {
-        for_chunks(data, |bytes| file.write_all(bytes))?;
-    }
-    Ok(())
-}
-
 fn header(tensors: &[NamedTensor], metadata: &BTreeMap<String, String>, checksum: u32) -> Vec<u8> {
     let mut metadata = metadata.clone();
     metadata.insert(CHECKSUM.to_owned(), format!("{checksum:08x}"));
@@ -77,35 +69,14 @@ fn header(tensors: &[NamedTensor], metadata: &BTreeMap<String, String>, checksum
     let mut start = 0;
     for &(name, shape, data) in tensors {
         let end = start + size_of_val(data);
-        header
-            .insert(name.to_owned(), json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] }));
+        let info = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });
+        header.insert(name.to_owned(), info);
         start = end;
     }
-    Value::Object(header).to_string().into_bytes()
-}
-
-fn checksum(tensors: &[NamedTensor]) -> u32 {
-    let mut crc = flate2::Crc::new();
-    for &(_, _, data) in tensors {
-        let updated: io::Result<()> = for_chunks(data, |bytes| {
-            crc.update(bytes);
-            Ok(())
-        });
-        updated.expect("a checksum does no input or output");
-    }
-    crc.sum()
-}
-
-/// Hands out the little-endian bytes of `data` in pieces, so that a net is never in memory twice.
-fn for_chunks(data: &[f32], mut act: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-    let mut bytes = [0; 4096];
-    for piece in data.chunks(bytes.len() / 4) {
-        for (bytes, value) in bytes.chunks_exact_mut(4).zip(piece) {
-            bytes.copy_from_slice(&value.to_le_bytes());
-        }
-        act(&bytes[..4 * piece.len()])?;
-    }
-    Ok(())
+    let mut header = Value::Object(header).to_string().into_bytes();
+    // The data begin at a multiple of 8 bytes, for readers that map the file.
+    header.resize(header.len().next_multiple_of(LENGTH_BYTES), b' ');
+    header
 }
 
 /// The tensors of a file, in memory.
@@ -124,28 +95,25 @@ pub struct Tensors {
 /// # Errors
 /// The file cannot be read, is truncated, damaged (its checksum differs) or something else, or holds another type.
 pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
-    let bytes = read_regular(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
+    let error =
+        |source| SnapshotError::File { action: "cannot read the snapshot", path: path.to_owned(), source };
+    let bytes = read_regular(path).map_err(error)?;
     parse(path, bytes).map_err(|reason| SnapshotError::Corrupt { path: path.to_owned(), reason })
 }
 
 fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
-    let header = header_of(&data)?;
-    let parsed: Metadata =
-        serde_json::from_slice(header).map_err(|error| format!("its header is damaged ({error})"))?;
-    let (start, found) = (LENGTH_BYTES + header.len(), data.len() - LENGTH_BYTES - header.len());
-    if parsed.data_len() != found {
-        return Err(format!(
-            "its header announces {} bytes of data, but {found} are there",
-            parsed.data_len()
-        ));
+    if data.get(LENGTH_BYTES).is_some_and(|&byte| byte != b'{') {
+        return Err("it is not a safetensors file".to_owned());
     }
-    let index = parsed.tensors().into_iter().map(|(name, info)| match info.dtype {
+    let (header_len, header) = SafeTensors::read_metadata(&data)
+        .map_err(|error| format!("it is cut short or its header is damaged ({error})"))?;
+    let index = header.tensors().into_iter().map(|(name, info)| match info.dtype {
         Dtype::F32 => Ok((name, (info.shape.clone(), info.data_offsets.0..info.data_offsets.1))),
         other => Err(format!("tensor {name} is of type {other}, only F32 is supported")),
     });
     let index = index.collect::<Result<_, _>>()?;
-    let metadata = parsed.metadata().clone().unwrap_or_default();
-    data.drain(..start);
+    let metadata = header.metadata().clone().unwrap_or_default();
+    data.drain(..LENGTH_BYTES + header_len);
     let mut crc = flate2::Crc::new();
     crc.update(&data);
     let checksum = crc.sum();
@@ -153,18 +121,6 @@ fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
         return Err("its checksum is wrong, the data are damaged".to_owned());
     }
     Ok(Tensors { path: path.to_owned(), data, index, metadata, checksum })
-}
-
-fn header_of(bytes: &[u8]) -> Result<&[u8], String> {
-    let (length, rest) = bytes
-        .split_first_chunk::<LENGTH_BYTES>()
-        .ok_or_else(|| format!("it is only {} bytes long", bytes.len()))?;
-    if rest.first().is_some_and(|&byte| byte != b'{') {
-        return Err("it is not a safetensors file".to_owned());
-    }
-    let length = u64::from_le_bytes(*length);
-    let header = usize::try_from(length).ok().and_then(|length| rest.get(..length));
-    header.ok_or_else(|| format!("its header announces {length} bytes, but only {} follow", rest.len()))
 }
 
 impl Tensors {
@@ -188,6 +144,25 @@ impl Tensors {
         self.metadata.get(key).map(String::as_str)
     }
 
+    /// What the metadata hold under `key` in JSON, if anything. Errors begin with `subject` and a verb, such as `its plans are`.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Corrupt`] for what cannot be read or does not pass `check`.
+    pub(crate) fn json<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        subject: &str,
+        check: impl FnOnce(&T) -> Result<(), String>,
+    ) -> Result<Option<T>, SnapshotError> {
+        let Some(json) = self.metadata(key) else { return Ok(None) };
+        let value = serde_json::from_str(json).map_err(|error| error.to_string());
+        let checked = value.and_then(|value| check(&value).map(|()| Some(value)));
+        checked.map_err(|reason| SnapshotError::Corrupt {
+            path: self.path.clone(),
+            reason: format!("{subject} damaged ({reason})"),
+        })
+    }
+
     /// CRC-32 of the data.
     pub fn checksum(&self) -> u32 {
         self.checksum
@@ -196,56 +171,51 @@ impl Tensors {
     /// Verifies that the file holds exactly the tensors `expected`, before any of them is copied.
     ///
     /// # Errors
-    /// [`SnapshotError::Missing`], [`SnapshotError::Shape`] or [`SnapshotError::Unknown`], naming the first that differs.
+    /// [`SnapshotError::OtherNet`], naming the first that differs.
     pub fn check<'a>(
         &self,
         expected: impl IntoIterator<Item = (&'a str, &'a [usize])>,
     ) -> Result<(), SnapshotError> {
         let mut known = BTreeSet::new();
         for (name, shape) in expected {
-            self.range(name, shape)?;
+            self.bytes(name, shape)?;
             known.insert(name);
         }
-        match self.shapes().find(|(name, _)| !known.contains(name)) {
+        match self.index.iter().find(|(name, _)| !known.contains(name.as_str())) {
             None => Ok(()),
-            Some((name, shape)) => Err(SnapshotError::Unknown {
-                path: self.path.clone(),
-                name: name.to_owned(),
-                shape: shape.to_vec(),
-            }),
+            Some((name, (shape, _))) => {
+                Err(self
+                    .other_net(format!("it has a tensor {name} of shape {shape:?}, which this net has not")))
+            }
         }
     }
 
     /// Copies a tensor out, bit by bit.
     ///
     /// # Errors
-    /// [`SnapshotError::Missing`] or [`SnapshotError::Shape`].
+    /// [`SnapshotError::OtherNet`] if it is not there, or has another shape.
     ///
     /// # Panics
     /// If `out` is not as long as `shape` says.
     pub fn copy_to(&self, name: &str, shape: &[usize], out: &mut [f32]) -> Result<(), SnapshotError> {
-        let bytes = &self.data[self.range(name, shape)?];
-        let (floats, _) = bytes.as_chunks::<4>();
-        assert_eq!(floats.len(), out.len(), "elements of tensor {name}");
-        for (out, &float) in out.iter_mut().zip(floats) {
-            *out = f32::from_le_bytes(float);
-        }
+        bytemuck::cast_slice_mut(out).copy_from_slice(self.bytes(name, shape)?);
         Ok(())
     }
 
-    fn range(&self, name: &str, expected: &[usize]) -> Result<Range<usize>, SnapshotError> {
-        let path = || self.path.clone();
+    fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {
         match self.index.get(name) {
-            None => {
-                Err(SnapshotError::Missing { path: path(), name: name.to_owned(), shape: expected.to_vec() })
+            Some((shape, range)) if shape == expected => Ok(&self.data[range.clone()]),
+            Some((shape, _)) => {
+                Err(self
+                    .other_net(format!("{name} has the shape {shape:?} in it, but {expected:?} in this net")))
             }
-            Some((shape, _)) if shape != expected => Err(SnapshotError::Shape {
-                path: path(),
-                name: name.to_owned(),
-                expected: expected.to_vec(),
-                found: shape.clone(),
-            }),
-            Some((_, range)) => Ok(range.clone()),
+            None => Err(self.other_net(format!(
+                "it has no tensor {name}, which this net has with the shape {expected:?}"
+            ))),
         }
+    }
+
+    fn other_net(&self, difference: String) -> SnapshotError {
+        SnapshotError::OtherNet { path: self.path.clone(), difference }
     }
 }

@@ -1,13 +1,9 @@
 //! Snapshots: whole or not at all, and never trusted when read.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-
-use safetensors::SafeTensors;
-
 use super::*;
-use crate::planning::tests::record;
+use crate::planning::{PlanRecord, tests::record};
+use safetensors::SafeTensors;
+use std::{collections::BTreeMap, fs, path::Path};
 
 const CONV: [usize; 4] = [2, 1, 1, 3];
 const WEIGHTS: [f32; 6] = [1.0, -0.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, 3.5, f32::NAN];
@@ -234,7 +230,7 @@ fn a_solver_state_comes_back_and_knows_its_net_solver_and_weights() {
     let (loaded, history) = load_solver_state(&path).unwrap();
     assert_eq!(loaded, saved);
     history.check(shapes()).unwrap();
-    assert_eq!(recorded_plans(&history).unwrap(), Some(record()));
+    assert_eq!(PlanRecord::recorded(&history).unwrap(), Some(record()));
 
     let weights = load_tensors(&weights).unwrap();
     loaded.check(&path, &saved.parameters, "SGD", &weights).unwrap();

@@ -7,7 +7,7 @@ use crate::snapshot::{
 };
 use crate::{
     net::{Net, graph::Param, layout::ParamSpans},
-    run::Running,
+    run::Execution,
 };
 use std::{
     borrow::Cow,
@@ -118,7 +118,7 @@ impl Solver {
 /// Which of a parameter's spans, if it has that.
 type Which = fn(&ParamSpans) -> Option<Span>;
 
-impl Running {
+impl Execution {
     /// The parameters of its first net and where they lie.
     pub(super) fn params(&self) -> impl Iterator<Item = (&Param, &ParamSpans)> {
         self.nets()[0].graph().params.iter().zip(&self.layout().nets[0].params)

@@ -3,12 +3,13 @@
 use super::{Solver, TrainError};
 use crate::{
     error::NetError,
-    run::{MiniBatch, Running},
+    run::{Execution, MiniBatch},
     stop::Stop,
 };
+use serde::Serialize;
 
 /// An output of a test net.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TestOutput {
     /// The blob's name.
     pub name: String,
@@ -16,6 +17,13 @@ pub struct TestOutput {
     pub values: Vec<f64>,
     /// Its weight in the objective; 0 for what is not a loss.
     pub loss_weight: f32,
+}
+
+impl TestOutput {
+    /// Its part of the loss.
+    pub fn loss(&self) -> f64 {
+        self.values.iter().sum::<f64>() * f64::from(self.loss_weight)
+    }
 }
 
 impl Solver {
@@ -45,7 +53,7 @@ impl Solver {
     }
 }
 
-impl Running {
+impl Execution {
     /// Runs net number `net` forward on `iterations` mini-batches, or until `stop` is requested between them, and tells
     /// `observe` the number and the outputs of each. Returns the mean of every output, and over how many mini-batches.
     ///
@@ -80,7 +88,7 @@ impl Running {
     /// The outputs of net number `net` after an iteration.
     ///
     /// # Errors
-    /// As [`Running::values`].
+    /// As [`Execution::values`].
     fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
         let outputs = self.nets()[net].outputs().map(|output| {
             let values = self.values(net, output.value)?;

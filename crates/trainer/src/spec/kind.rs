@@ -1,168 +1,106 @@
 //! The layer types.
 
-use std::ops::RangeInclusive;
-
 use super::{
     AccuracyParams, BatchNormParams, ConcatParams, ConvolutionParams, DataParams, DropoutParams,
     DummyDataParams, EltwiseParams, FlattenParams, ImageDataParams, InnerProductParams, InputParams,
     LrnParams, PoolingParams, ReluParams, ReshapeParams, ScaleParams, SoftmaxParams, SoftmaxWithLossParams,
 };
-use crate::prototxt::{Error, Reader};
+use crate::prototxt::{Reader, Result, SpecError};
+use std::ops::RangeInclusive;
 
-/// A layer's type, with what its type-specific message (`convolution_param` …) says.
-#[derive(Debug, Clone, PartialEq)]
-pub enum LayerKind {
-    /// Blobs that the program fills
-    Input(InputParams),
-    /// Blobs with made-up contents
-    DummyData(DummyDataParams),
-    /// Image files from a list
-    ImageData(ImageDataParams),
-    /// Images from MNIST or CIFAR-10 files
-    Data(DataParams),
-    /// Convolution, the layer that gets micro-batches
-    Convolution(ConvolutionParams),
-    /// Fully connected
-    InnerProduct(InnerProductParams),
-    /// Rectifier
-    ReLU(ReluParams),
-    /// Maximum or average of windows
-    Pooling(PoolingParams),
-    /// Local response normalisation
-    LRN(LrnParams),
-    /// Batch normalisation, with or without scale and bias
-    BatchNorm(BatchNormParams),
-    /// Scale and bias per channel
-    Scale(ScaleParams),
-    /// Sum, product or maximum of blobs
-    Eltwise(EltwiseParams),
-    /// Blobs joined along an axis
-    Concat(ConcatParams),
-    /// Copies its bottom to every top; a net needs it only if it is written out
-    Split,
-    /// Random zeros in TRAIN
-    Dropout(DropoutParams),
-    /// Probabilities of classes
-    Softmax(SoftmaxParams),
-    /// Cross entropy of classes and labels
-    SoftmaxWithLoss(SoftmaxWithLossParams),
-    /// Share of labels among the highest scores
-    Accuracy(AccuracyParams),
-    /// Several axes become one
-    Flatten(FlattenParams),
-    /// Other axes for the same elements
-    Reshape(ReshapeParams),
+/// Every layer type, declared once: its name, its parameters, how many bottoms and how many tops it may have, and the
+/// layer, made from its parameters and the `place` where it stands, in its role ([`layers::build`](crate::layers::build)).
+macro_rules! layer_types {
+    ($then:ident) => { $then! { place;
+        Input(params: InputParams), 0..=0, 1..=MANY =>
+            Plain(FilledData::input(place.layer, params, place.options.seed)); "Blobs that the program fills"
+        DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
+            Plain(FilledData::dummy(place.layer, params, place.options.seed)); "Blobs with synthetic contents"
+        ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
+            Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
+        Data(params: DataParams), 0..=0, 1..=2 =>
+            Data(DataLayer::data((place.net, place.layer), params, place.options)?); "Images of MNIST or CIFAR-10"
+        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution(ConvolutionLayer::new(params.clone()));
+            "Convolution, the layer that gets micro-batches"
+        InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => Plain(InnerProductLayer::new(params));
+            "Fully connected"
+        ReLU(params: ReluParams), 1..=1, 1..=1 => Plain(Relu(params.clone())); "Rectifier"
+        Pooling(params: PoolingParams), 1..=1, 1..=1 => Plain(Pooling::new(params)); "Maximum or average of windows"
+        LRN(params: LrnParams), 1..=1, 1..=1 => Plain(LrnLayer::new(params)); "Local response normalisation"
+        BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => Plain(BatchNorm::new(params, place.net.state.phase));
+            "Batch normalisation, with or without scale and bias"
+        Scale(params: ScaleParams), 1..=1, 1..=1 => Plain(Scale::new(params)); "Scale and bias per channel"
+        Eltwise(params: EltwiseParams), 2..=MANY, 1..=1 => Plain(Eltwise(params.operation.clone()));
+            "Sum, product or maximum of blobs"
+        Concat(params: ConcatParams), 1..=MANY, 1..=1 => Plain(Concat::new(params)); "Blobs joined along an axis"
+        Split, 1..=1, 1..=MANY => Plain(Split { tops: place.layer.tops.len() });
+            "Copies its bottom to every top; a net needs it only if it is written out"
+        Dropout(params: DropoutParams), 1..=1, 1..=1 => Plain(DropoutLayer::new(params, place)); "Random zeros in TRAIN"
+        Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Plain(Softmax::new(params)); "Probabilities of classes"
+        SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=1 =>
+            Plain(SoftmaxWithLoss::new(params, place.layer.loss_weight(0))); "Cross entropy of classes and labels"
+        Accuracy(params: AccuracyParams), 2..=2, 1..=1 => Plain(Accuracy::new(params));
+            "Share of labels among the highest scores"
+        Flatten(params: FlattenParams), 1..=1, 1..=1 => Plain(Reshape::Flatten(params.clone()));
+            "Several axes become one"
+        Reshape(params: ReshapeParams), 1..=1, 1..=1 => Plain(Reshape::Replace(params.clone()));
+            "Other axes for the same elements"
+    } };
 }
 
+pub(crate) use layer_types;
+
+/// Any number of bottoms or tops.
+const MANY: usize = usize::MAX;
+
+macro_rules! declare_kind {
+    ($place:ident; $(
+        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $role:ident($layer:expr); $doc:literal
+    )*) => {
+        /// A layer's type, with what its type-specific message (`convolution_param` …) says.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum LayerKind {
+            $(#[doc = $doc] $name $(($type))?,)*
+        }
+
+        impl LayerKind {
+            /// Every type name, as nets spell it.
+            pub const TYPES: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
+
+            /// The parameters of a layer of type `name`.
+            pub(super) fn read(name: &str, layer: &mut Reader<'_>) -> Result<Self> {
+                match name {
+                    $(stringify!($name) => Ok(Self::$name $((<$type>::read(layer)?))?),)*
+                    _ => Err(unknown(name, layer)),
+                }
+            }
+
+            /// The type's name, as nets spell it.
+            pub fn type_name(&self) -> &'static str {
+                match self {
+                    $(Self::$name { .. } => stringify!($name),)*
+                }
+            }
+
+            /// How many bottoms and how many tops a layer of this type may have.
+            pub fn blobs(&self) -> [RangeInclusive<usize>; 2] {
+                match self {
+                    $(Self::$name { .. } => [$bottoms, $tops],)*
+                }
+            }
+        }
+    };
+}
+
+layer_types!(declare_kind);
+
 impl LayerKind {
-    /// Every type name, as nets spell it.
-    pub const TYPES: [&str; 20] = [
-        "Input",
-        "DummyData",
-        "ImageData",
-        "Data",
-        "Convolution",
-        "InnerProduct",
-        "ReLU",
-        "Pooling",
-        "LRN",
-        "BatchNorm",
-        "Scale",
-        "Eltwise",
-        "Concat",
-        "Split",
-        "Dropout",
-        "Softmax",
-        "SoftmaxWithLoss",
-        "Accuracy",
-        "Flatten",
-        "Reshape",
-    ];
-
-    /// The layer's parameters, for a layer of type `name` with so many bottoms and tops.
-    pub(super) fn read(
-        name: &str,
-        layer: &mut Reader<'_>,
-        bottoms: usize,
-        tops: usize,
-    ) -> Result<Self, Error> {
-        Ok(match name {
-            "Input" => Self::Input(InputParams::read(layer, tops)?),
-            "DummyData" => Self::DummyData(DummyDataParams::read(layer, tops)?),
-            "ImageData" => Self::ImageData(ImageDataParams::read(layer)?),
-            "Data" => Self::Data(DataParams::read(layer)?),
-            "Convolution" => Self::Convolution(ConvolutionParams::read(layer)?),
-            "InnerProduct" => Self::InnerProduct(InnerProductParams::read(layer)?),
-            "ReLU" => Self::ReLU(ReluParams::read(layer)?),
-            "Pooling" => Self::Pooling(PoolingParams::read(layer)?),
-            "LRN" => Self::LRN(LrnParams::read(layer)?),
-            "BatchNorm" => Self::BatchNorm(BatchNormParams::read(layer)?),
-            "Scale" => Self::Scale(ScaleParams::read(layer)?),
-            "Eltwise" => Self::Eltwise(EltwiseParams::read(layer, bottoms)?),
-            "Concat" => Self::Concat(ConcatParams::read(layer)?),
-            "Split" => Self::Split,
-            "Dropout" => Self::Dropout(DropoutParams::read(layer)?),
-            "Softmax" => Self::Softmax(SoftmaxParams::read(layer)?),
-            "SoftmaxWithLoss" => Self::SoftmaxWithLoss(SoftmaxWithLossParams::read(layer)?),
-            "Accuracy" => Self::Accuracy(AccuracyParams::read(layer)?),
-            "Flatten" => Self::Flatten(FlattenParams::read(layer)?),
-            "Reshape" => Self::Reshape(ReshapeParams::read(layer)?),
-            _ => return Err(unknown(name, layer)),
-        })
-    }
-
-    /// The type's name, as nets spell it.
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Self::Input(_) => "Input",
-            Self::DummyData(_) => "DummyData",
-            Self::ImageData(_) => "ImageData",
-            Self::Data(_) => "Data",
-            Self::Convolution(_) => "Convolution",
-            Self::InnerProduct(_) => "InnerProduct",
-            Self::ReLU(_) => "ReLU",
-            Self::Pooling(_) => "Pooling",
-            Self::LRN(_) => "LRN",
-            Self::BatchNorm(_) => "BatchNorm",
-            Self::Scale(_) => "Scale",
-            Self::Eltwise(_) => "Eltwise",
-            Self::Concat(_) => "Concat",
-            Self::Split => "Split",
-            Self::Dropout(_) => "Dropout",
-            Self::Softmax(_) => "Softmax",
-            Self::SoftmaxWithLoss(_) => "SoftmaxWithLoss",
-            Self::Accuracy(_) => "Accuracy",
-            Self::Flatten(_) => "Flatten",
-            Self::Reshape(_) => "Reshape",
-        }
-    }
-
-    /// How many bottoms a layer of this type may have.
-    pub fn bottoms(&self) -> RangeInclusive<usize> {
-        match self {
-            Self::Input(_) | Self::DummyData(_) | Self::ImageData(_) | Self::Data(_) => 0..=0,
-            Self::Eltwise(_) => 2..=usize::MAX,
-            Self::Concat(_) => 1..=usize::MAX,
-            Self::SoftmaxWithLoss(_) | Self::Accuracy(_) => 2..=2,
-            _ => 1..=1,
-        }
-    }
-
-    /// How many tops a layer of this type may have.
-    pub fn tops(&self) -> RangeInclusive<usize> {
-        match self {
-            Self::Input(_) | Self::DummyData(_) | Self::Split => 1..=usize::MAX,
-            Self::ImageData(_) => 2..=2,
-            Self::Data(_) => 1..=2,
-            _ => 1..=1,
-        }
-    }
-
     /// Samples per iteration, if a layer of this type decides that.
     pub fn mini_batch(&self) -> Option<usize> {
         match self {
-            Self::Input(params) => Some(params.shape(0)[0]),
-            Self::DummyData(params) => Some(params.shape(0)[0]),
+            Self::Input(InputParams { shapes }) | Self::DummyData(DummyDataParams { shapes, .. }) => {
+                Some(shapes[0][0])
+            }
             Self::ImageData(params) => Some(params.batch_size),
             Self::Data(params) => Some(params.batch_size),
             _ => None,
@@ -182,7 +120,7 @@ impl LayerKind {
     }
 }
 
-fn unknown(name: &str, layer: &Reader<'_>) -> Error {
+fn unknown(name: &str, layer: &Reader<'_>) -> SpecError {
     let advice = match nearest(name) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the types are {}", LayerKind::TYPES.join(", ")),
@@ -190,26 +128,14 @@ fn unknown(name: &str, layer: &Reader<'_>) -> Error {
     layer.error_at("type", format!("layer type '{name}' is not known; {advice}"))
 }
 
-/// The type whose name differs least from `name`, among those of which at most a third of the letters differ.
-fn nearest(name: &str) -> Option<&'static str> {
-    let spelling = |text: &str| text.to_ascii_lowercase().replace('_', "");
-    let distance = |candidate: &&str| edit_distance(&spelling(name), &spelling(candidate));
-    let near = LayerKind::TYPES.into_iter().filter(|candidate| distance(candidate) * 3 <= candidate.len());
-    near.min_by_key(distance)
+/// A type's name without what notations differ in: `INNER_PRODUCT` is `InnerProduct`.
+pub(super) fn spelling(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "")
 }
 
-/// Levenshtein's: insertions, deletions and replacements of letters from `a` to `b`.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for j in 0..b.len() {
-            let replaced = diagonal + usize::from(letter != b[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+/// The type whose name differs least from `name`, among those of which at most a third of the letters differ.
+fn nearest(name: &str) -> Option<&'static str> {
+    let distance = |candidate: &&str| strsim::levenshtein(&spelling(name), &spelling(candidate));
+    let near = LayerKind::TYPES.into_iter().filter(|candidate| distance(candidate) * 3 <= candidate.len());
+    near.min_by_key(distance)
 }

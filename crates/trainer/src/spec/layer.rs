@@ -1,44 +1,36 @@
 //! What every layer has, whatever its type.
 
+use super::{LayerKind, NetState, StateRule, params::params};
+use crate::prototxt::{FieldValue, Location, Message, Reader, Result, SourceFile};
 use std::ops::RangeInclusive;
 
-use super::{LayerKind, NetState, StateRule};
-use crate::prototxt::{Error, Location, Message, Reader, Source, Value};
+params! {
+    /// One `layer { … }` of a net file.
+    // `phase` is what Caffe fills in itself when it builds a net.
+    LayerSpec(layer, own_name: String) ignores [phase] first { layer.get::<String>("name")?; } {
+        name: String { own_name }; "Its name; names need not be unique across phases"
+        kind: LayerKind { LayerKind::read(&layer.require::<String>("type")?, layer)? };
+            "Its type and the parameters of that type"
+        bottoms "bottom": Vec<String>; "The blobs it reads"
+        tops "top": Vec<String>; "The blobs it writes; a name that is also a bottom means in place"
+        loss_weights "loss_weight": Vec<f32>; "As written, none or one for each top; see [`LayerSpec::loss_weight`]"
+        params: Vec<ParamSpec> { layer.read_all("param", ParamSpec::read)? };
+            "As written, for the first learnable parameters; see [`LayerSpec::param`]"
+        propagate_down: Vec<bool>; "As written, none or one for each bottom: is its gradient wanted?"
+        include: Vec<StateRule> { layer.read_all("include", StateRule::read)? };
+            "The states in which the layer takes part; empty for all"
+        exclude: Vec<StateRule> { layer.read_all("exclude", StateRule::read)? };
+            "The states in which it does not; empty for none"
+        location: Location { layer.location() }; "Where it stands"
+    }
 
-/// One `layer { … }` of a net file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LayerSpec {
-    /// Its name; names need not be unique across phases
-    pub name: String,
-    /// Its type and the parameters of that type
-    pub kind: LayerKind,
-    /// The blobs it reads
-    pub bottoms: Vec<String>,
-    /// The blobs it writes; a name that is also a bottom means in place
-    pub tops: Vec<String>,
-    /// As written, none or one for each top; see [`LayerSpec::loss_weight`]
-    pub loss_weights: Vec<f32>,
-    /// As written, for the first learnable parameters; see [`LayerSpec::param`]
-    pub params: Vec<ParamSpec>,
-    /// As written, none or one for each bottom: is its gradient wanted?
-    pub propagate_down: Vec<bool>,
-    /// The states in which the layer takes part; empty for all
-    pub include: Vec<StateRule>,
-    /// The states in which it does not; empty for none
-    pub exclude: Vec<StateRule>,
-    /// Where it stands
-    pub location: Location,
-}
-
-/// One `param { … }`: how one learnable parameter of a layer is trained.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ParamSpec {
-    /// Parameters of one name are one shared parameter
-    pub name: Option<String>,
-    /// Multiplies the solver's learning rate
-    pub lr_mult: f32,
-    /// Multiplies the solver's weight decay
-    pub decay_mult: f32,
+    /// One `param { … }`: how one learnable parameter of a layer is trained.
+    ParamSpec(param) first { param.word("share_mode", &["STRICT"])?; } {
+        name: Option<String> { param.get("name")?.filter(|name: &String| !name.is_empty()) };
+            "Parameters of one name are one shared parameter"
+        lr_mult: f32 = 1.0; "Multiplies the solver's learning rate"
+        decay_mult: f32 = 1.0; "Multiplies the solver's weight decay"
+    }
 }
 
 impl Default for ParamSpec {
@@ -48,52 +40,56 @@ impl Default for ParamSpec {
 }
 
 impl LayerSpec {
-    pub(super) fn read(source: &Source, message: &Message) -> Result<Self, Error> {
-        let mut layer = Reader::new(source, message, format!("layer '{}'", name_of(message)));
-        layer.get::<String>("name")?;
-        // Caffe fills it in itself when it builds a net.
-        layer.ignore(&["phase"]);
-        let type_name: String = layer.require("type")?;
-        let bottoms: Vec<String> = layer.list("bottom")?;
-        let mut tops: Vec<String> = layer.list("top")?;
-        if tops.is_empty() && type_name == "SoftmaxWithLoss" {
-            // Caffe gives a loss without a top one by itself.
-            tops.push(name_of(message));
-        }
-        let spec = Self {
-            name: name_of(message),
-            kind: LayerKind::read(&type_name, &mut layer, bottoms.len(), tops.len())?,
+    /// A layer of which no more is said than this.
+    pub(crate) fn new(
+        name: String,
+        kind: LayerKind,
+        [bottoms, tops]: [Vec<String>; 2],
+        location: Location,
+    ) -> Self {
+        Self {
+            name,
+            kind,
             bottoms,
             tops,
-            loss_weights: layer.list("loss_weight")?,
-            params: params(&mut layer)?,
-            propagate_down: layer.list("propagate_down")?,
-            include: rules(&mut layer, "include")?,
-            exclude: rules(&mut layer, "exclude")?,
-            location: layer.location(),
-        };
+            loss_weights: Vec::new(),
+            params: Vec::new(),
+            propagate_down: Vec::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            location,
+        }
+    }
+
+    pub(super) fn from_message(source: &SourceFile, message: &Message) -> Result<Self> {
+        let name = name_of(message);
+        let mut layer = Reader::new(source, message, format!("layer '{name}'"));
+        let mut spec = Self::read(&mut layer, name)?;
+        if spec.tops.is_empty() && matches!(spec.kind, LayerKind::SoftmaxWithLoss(_)) {
+            // Caffe gives a loss without a top one by itself.
+            spec.tops.push(spec.name.clone());
+        }
         spec.check(&layer)?;
         Ok(spec)
     }
 
-    fn check(&self, layer: &Reader<'_>) -> Result<(), Error> {
-        check_count(layer, "bottom", self.bottoms.len(), self.kind.bottoms())?;
-        check_count(layer, "top", self.tops.len(), self.kind.tops())?;
+    fn check(&self, layer: &Reader<'_>) -> Result<()> {
+        let [bottoms, tops] = self.kind.blobs();
+        check_count(layer, "bottom", self.bottoms.len(), bottoms)?;
+        check_count(layer, "top", self.tops.len(), tops)?;
+        if !self.include.is_empty() && !self.exclude.is_empty() {
+            return Err(layer.error_at("exclude", "give either include or exclude rules, not both"));
+        }
         let per_blob = [
             ("loss_weight", self.loss_weights.len(), "tops", self.tops.len()),
             ("propagate_down", self.propagate_down.len(), "bottoms", self.bottoms.len()),
         ];
-        for (name, given, blobs, count) in per_blob {
-            if given != 0 && given != count {
-                return Err(
-                    layer.error_at(name, format!("{name} is given {given} times for {count} {blobs}"))
-                );
+        match per_blob.into_iter().find(|&(_, given, _, count)| given != 0 && given != count) {
+            None => Ok(()),
+            Some((name, given, blobs, count)) => {
+                Err(layer.error_at(name, format!("{name} is given {given} times for {count} {blobs}")))
             }
         }
-        if !self.include.is_empty() && !self.exclude.is_empty() {
-            return Err(layer.error_at("exclude", "give either include or exclude rules, not both"));
-        }
-        Ok(())
     }
 
     /// Does the layer take part in `state`?
@@ -117,34 +113,12 @@ impl LayerSpec {
 /// The name of a layer, or what stands for it in a file that gives none.
 fn name_of(message: &Message) -> String {
     match message.fields.iter().find(|field| field.name == "name").map(|field| &field.value) {
-        Some(Value::String(name)) => name.clone(),
+        Some(FieldValue::String(name)) => name.clone(),
         _ => format!("line {}", message.line),
     }
 }
 
-fn params(layer: &mut Reader<'_>) -> Result<Vec<ParamSpec>, Error> {
-    let mut params = Vec::new();
-    for mut param in layer.messages("param")? {
-        param.choice("share_mode", &[("STRICT", ())])?;
-        params.push(ParamSpec {
-            name: param.get("name")?.filter(|name: &String| !name.is_empty()),
-            lr_mult: param.get_or("lr_mult", 1.0)?,
-            decay_mult: param.get_or("decay_mult", 1.0)?,
-        });
-    }
-    Ok(params)
-}
-
-fn rules(layer: &mut Reader<'_>, name: &str) -> Result<Vec<StateRule>, Error> {
-    layer.messages(name)?.into_iter().map(StateRule::read).collect()
-}
-
-fn check_count(
-    layer: &Reader<'_>,
-    name: &str,
-    given: usize,
-    range: RangeInclusive<usize>,
-) -> Result<(), Error> {
+fn check_count(layer: &Reader<'_>, name: &str, given: usize, range: RangeInclusive<usize>) -> Result<()> {
     if range.contains(&given) {
         return Ok(());
     }
@@ -154,10 +128,6 @@ fn check_count(
         usize::MAX => format!("at least {least}"),
         _ => format!("{least} to {most}"),
     };
-    let message = format!("a layer of this type has {wanted} {name}{}, here are {given}", plural(most));
-    Err(layer.error_at(name, message))
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
+    let plural = if most == 1 { "" } else { "s" };
+    Err(layer.error_at(name, format!("a layer of this type has {wanted} {name}{plural}, here are {given}")))
 }

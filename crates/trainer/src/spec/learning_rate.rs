@@ -1,74 +1,62 @@
 //! The seven learning-rate policies, with the rise at the start and the floor that NVIDIA's branch adds.
 
-use super::solver::useless;
-use crate::prototxt::{Error, Reader};
+use super::params::{params, variants};
+use crate::prototxt::{Reader, Result};
 
-/// The learning rate of every iteration.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LearningRate {
-    /// b, the rate that the policy varies
-    pub base_lr: f32,
-    /// How it varies
-    pub policy: LrPolicy,
-    /// The rate is never below this, at most b
-    pub min_lr: f32,
-    /// What stands in the place of the policy in the first iterations, if anything does
-    pub rampup: Option<Rampup>,
+params! {
+    /// The learning rate of every iteration.
+    LearningRate(solver) {
+        base_lr: f32, from_0(base_lr) => FROM_0; "b, the rate that the policy varies"
+        policy: LrPolicy { LrPolicy::read(solver)? }; "How it varies"
+        min_lr: f32 = 0.0, (0.0..=base_lr).contains(&min_lr) => "from 0 to base_lr";
+            "The rate is never below this, at most b"
+        rampup: Option<Rampup> { rampup(solver)? };
+            "What stands in the place of the policy in the first iterations, if anything does"
+    }
+
+    /// The rate r + (b - r) (i / interval)² of the first iterations i, as NVIDIA's Caffe has had it since 0.16.5
+    /// (it rose linearly before). The policy that follows counts from the first iteration all the same.
+    #[derive(Copy)]
+    Rampup(solver) {
+        rampup_lr: f32 = 0.0, from_0(rampup_lr) => FROM_0; "r, the rate of the first iteration"
+        interval "rampup_interval": usize = 0; "How many iterations it lasts, at least 1"
+    }
 }
 
-/// The rate r + (b - r) (i / interval)² of the first iterations i, as NVIDIA's Caffe has had it since 0.16.5
-/// (it rose linearly before). The policy that follows counts from the first iteration all the same.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rampup {
-    /// r, the rate of the first iteration
-    pub rampup_lr: f32,
-    /// How many iterations it lasts, at least 1
-    pub interval: usize,
+/// What [`from_0`] asks for. A γ below 0, whose powers are taken, would make the rate's sign alternate.
+pub(super) const FROM_0: &str = "a finite number from 0";
+
+pub(super) fn from_0(number: f32) -> bool {
+    number.is_finite() && number >= 0.0
 }
 
-/// How the learning rate depends on the iteration i, counted from 0, and on b, the solver's `base_lr`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum LrPolicy {
-    /// b
-    Fixed,
-    /// b γ^⌊i / stepsize⌋
-    Step {
-        /// γ
-        gamma: f32,
-        /// At least 1
-        stepsize: usize,
-    },
-    /// b γ^i
-    Exp {
-        /// γ
-        gamma: f32,
-    },
-    /// b (1 + γ i)^-power
-    Inv {
-        /// γ
-        gamma: f32,
-        /// The exponent
-        power: f32,
-    },
-    /// b γ^(number of `stepvalues` that are at most i)
-    Multistep {
-        /// γ
-        gamma: f32,
-        /// Ascending
-        stepvalues: Vec<usize>,
-    },
-    /// m + (b - m) (1 - i / `max_iter`)^power with m = `min_lr`, and m from `max_iter` on
-    Poly {
-        /// The exponent
-        power: f32,
-    },
-    /// b / (1 + exp(-γ (i - stepsize)))
-    Sigmoid {
-        /// γ; negative for a falling rate
-        gamma: f32,
-        /// The iteration at which the rate is b / 2
-        stepsize: usize,
-    },
+variants! {
+    /// How the learning rate depends on the iteration i, counted from 0, and on b, the solver's `base_lr`.
+    LrPolicy(solver) {
+        "fixed" = Fixed; "b"
+        "step" = Step {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+            stepsize: usize, stepsize > 0 => "at least 1"; "At least 1"
+        }; "b γ^⌊i / stepsize⌋"
+        "exp" = Exp {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+        }; "b γ^i"
+        "inv" = Inv {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+            power: f32, from_0(power) => FROM_0; "The exponent"
+        }; "b (1 + γ i)^-power"
+        "multistep" = Multistep {
+            gamma: f32, from_0(gamma) => FROM_0; "γ"
+            stepvalues "stepvalue": Vec<usize> { stepvalues(solver)? }; "Ascending"
+        }; "b γ^(number of `stepvalues` that are at most i)"
+        "poly" = Poly {
+            power: f32, from_0(power) => FROM_0; "The exponent"
+        }; "m + (b - m) (1 - i / `max_iter`)^power with m = `min_lr`, and m from `max_iter` on"
+        "sigmoid" = Sigmoid {
+            gamma: f32, gamma.is_finite() => "a finite number"; "γ; negative for a falling rate"
+            stepsize: usize; "The iteration at which the rate is b / 2"
+        }; "b / (1 + exp(-γ (i - stepsize)))"
+    }
 }
 
 impl LearningRate {
@@ -88,27 +76,6 @@ impl LearningRate {
             _ => base * factor,
         };
         rate.max(least) as f32
-    }
-
-    pub(super) fn read(solver: &mut Reader<'_>) -> Result<Self, Error> {
-        let base_lr = solver.require("base_lr")?;
-        solver.check("base_lr", f32::is_finite(base_lr) && base_lr >= 0.0, "a finite number from 0")?;
-        let min_lr = solver.get_or("min_lr", 0.0)?;
-        solver.check("min_lr", (0.0..=base_lr).contains(&min_lr), "from 0 to base_lr")?;
-        let rampup = Rampup::read(solver)?;
-        Ok(Self { base_lr, policy: LrPolicy::read(solver)?, min_lr, rampup })
-    }
-}
-
-impl Rampup {
-    fn read(solver: &mut Reader<'_>) -> Result<Option<Self>, Error> {
-        let rampup_lr = solver.get_or("rampup_lr", 0.0)?;
-        solver.check("rampup_lr", f32::is_finite(rampup_lr) && rampup_lr >= 0.0, "a finite number from 0")?;
-        let interval = solver.get_or("rampup_interval", 0)?;
-        if interval == 0 {
-            useless(solver, &["rampup_lr"], "without rampup_interval");
-        }
-        Ok((interval > 0).then_some(Self { rampup_lr, interval }))
     }
 }
 
@@ -134,63 +101,35 @@ impl LrPolicy {
         }
     }
 
-    fn read(solver: &mut Reader<'_>) -> Result<Self, Error> {
+    fn read(solver: &mut Reader<'_>) -> Result<Self> {
         let name: String = solver.require("lr_policy")?;
-        let (policy, fields): (_, &[&str]) = match name.as_str() {
-            "fixed" => (Self::Fixed, &[]),
-            "step" => {
-                (Self::Step { gamma: gamma(solver)?, stepsize: stepsize(solver, 1)? }, &["gamma", "stepsize"])
-            }
-            "exp" => (Self::Exp { gamma: gamma(solver)? }, &["gamma"]),
-            "inv" => (inv(solver)?, &["gamma", "power"]),
-            "multistep" => (multistep(solver)?, &["gamma", "stepvalue"]),
-            "poly" => (Self::Poly { power: power(solver)? }, &["power"]),
-            "sigmoid" => (sigmoid(solver)?, &["gamma", "stepsize"]),
-            _ => {
-                return Err(solver.reject("lr_policy", "fixed, step, exp, inv, multistep, poly or sigmoid"));
-            }
-        };
+        let policy = Self::read_word(solver, "lr_policy", &name)?;
+        let used: Vec<&str> = Self::WORDS
+            .iter()
+            .filter(|(word, _)| *word == name)
+            .flat_map(|(_, fields)| *fields)
+            .copied()
+            .collect();
         let others = ["gamma", "power", "stepsize", "stepvalue"].into_iter();
-        let others: Vec<_> = others.filter(|field| !fields.contains(field)).collect();
-        useless(solver, &others, &format!("with lr_policy \"{name}\""));
+        let others: Vec<&str> = others.filter(|field| !used.contains(field)).collect();
+        solver.without_effect(&others, &format!("with lr_policy \"{name}\""));
         Ok(policy)
     }
 }
 
-/// γ where its powers are taken: a negative one would make the rate's sign alternate.
-fn gamma(solver: &mut Reader<'_>) -> Result<f32, Error> {
-    let gamma = solver.require("gamma")?;
-    solver.check("gamma", f32::is_finite(gamma) && gamma >= 0.0, "a finite number from 0")?;
-    Ok(gamma)
+fn rampup(solver: &mut Reader<'_>) -> Result<Option<Rampup>> {
+    let rampup = Rampup::read(solver)?;
+    if rampup.interval == 0 {
+        solver.without_effect(&["rampup_lr"], "without rampup_interval");
+    }
+    Ok((rampup.interval > 0).then_some(rampup))
 }
 
-fn power(solver: &mut Reader<'_>) -> Result<f32, Error> {
-    let power = solver.require("power")?;
-    solver.check("power", f32::is_finite(power) && power >= 0.0, "a finite number from 0")?;
-    Ok(power)
-}
-
-fn stepsize(solver: &mut Reader<'_>, least: usize) -> Result<usize, Error> {
-    let stepsize = solver.require("stepsize")?;
-    solver.check("stepsize", stepsize >= least, &format!("at least {least}"))?;
-    Ok(stepsize)
-}
-
-fn inv(solver: &mut Reader<'_>) -> Result<LrPolicy, Error> {
-    Ok(LrPolicy::Inv { gamma: gamma(solver)?, power: power(solver)? })
-}
-
-fn sigmoid(solver: &mut Reader<'_>) -> Result<LrPolicy, Error> {
-    let gamma = solver.require("gamma")?;
-    solver.check("gamma", f32::is_finite(gamma), "a finite number")?;
-    Ok(LrPolicy::Sigmoid { gamma, stepsize: stepsize(solver, 0)? })
-}
-
-fn multistep(solver: &mut Reader<'_>) -> Result<LrPolicy, Error> {
+fn stepvalues(solver: &mut Reader<'_>) -> Result<Vec<usize>> {
     let stepvalues: Vec<usize> = solver.list("stepvalue")?;
     if stepvalues.is_empty() {
         return Err(solver.missing("stepvalue"));
     }
     solver.check("stepvalue", stepvalues.is_sorted_by(|a, b| a < b), "larger than the one before it")?;
-    Ok(LrPolicy::Multistep { gamma: gamma(solver)?, stepvalues })
+    Ok(stepvalues)
 }

@@ -14,6 +14,7 @@ mod legacy;
 mod loss;
 mod net;
 mod norm;
+mod params;
 mod pooling;
 mod solver;
 mod solver_nets;
@@ -24,7 +25,15 @@ mod weighted;
 
 use std::path::{Path, PathBuf};
 
-pub use data::{Backend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams};
+pub(crate) use kind::layer_types;
+
+// Parameters that are the operations' own types.
+pub use cudnn_layers::{lrn::Region, sgd::Regularization, softmax::Normalization};
+pub use tensor::Rounding;
+
+pub use data::{
+    DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
+};
 pub use elementwise::{
     ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, FlattenParams, ReluParams, ReshapeParams,
 };
@@ -32,16 +41,17 @@ pub use filler::{Filler, VarianceNorm};
 pub use kind::LayerKind;
 pub use layer::{LayerSpec, ParamSpec};
 pub use learning_rate::{LearningRate, LrPolicy, Rampup};
-pub use loss::{AccuracyParams, Normalization, SoftmaxParams, SoftmaxWithLossParams};
+pub use loss::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams};
 pub use net::NetSpec;
-pub use norm::{BatchNormParams, LrnParams, NormRegion, ScaleBias, ScaleParams};
-pub use pooling::{PoolingMethod, PoolingParams, PoolingWindow, RoundMode};
-pub use solver::{NetSource, Regularization, SnapshotSpec, SolverSpec, TestSpec};
+pub use norm::{BatchNormParams, LrnParams, ScaleBias, ScaleParams};
+pub use pooling::{PoolingMethod, PoolingParams, PoolingWindow};
+pub use solver::{SnapshotSpec, SolverSpec};
+pub use solver_nets::{NetSource, TestSpec};
 pub use state::{NetState, Phase, StateRule};
 pub use weighted::{ConvolutionParams, InnerProductParams};
 
 /// A value for the height and one for the width of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct HeightWidth {
     /// Along the rows of the image (vertical)
     pub h: usize,

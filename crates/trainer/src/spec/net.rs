@@ -1,26 +1,26 @@
 //! A whole net.
 
+use super::{
+    InputParams, LayerKind, LayerSpec, NetState, Phase,
+    data::{shapes, sizes},
+    legacy,
+    params::params,
+};
+use crate::prototxt::{self, FieldValue, Reader, Result, SpecError, Warning};
 use std::path::{Path, PathBuf};
 
-use super::data::shapes;
-use super::{InputParams, LayerKind, LayerSpec, NetState, Phase, legacy};
-use crate::prototxt::{self, Error, Reader, Source, Value, Warning};
-
-/// A net file: its layers, in the order of the file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NetSpec {
-    /// The net's name; may be empty
-    pub name: String,
-    /// The file it was read from, for [`NetSpec::resolve`]
-    pub file: PathBuf,
-    /// The layers
-    pub layers: Vec<LayerSpec>,
-    /// Run backward through every layer, even where no parameter needs it?
-    pub force_backward: bool,
-    /// The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for
-    pub state: NetState,
-    /// What the file says without effect
-    pub warnings: Vec<Warning>,
+params! {
+    /// A net file, or a message inside a solver file: its layers, in the order of the file.
+    NetSpec(net, own_file: &Path) ignores [debug_info] {
+        name: String = String::new(); "The net's name; may be empty"
+        file: PathBuf { own_file.to_owned() }; "The file it was read from, for [`NetSpec::resolve`]"
+        layers: Vec<LayerSpec> { layers(net)? }; "The layers"
+        force_backward: bool = false; "Run backward through every layer, even where no parameter needs it?"
+        state: NetState { NetState::default().merged(net.optional_message("state")?)? };
+            "The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for"
+        warnings: Vec<Warning> { Vec::new() };
+            "What the file says without effect; of a net inside a solver file, that has it"
+    }
 }
 
 impl NetSpec {
@@ -29,7 +29,7 @@ impl NetSpec {
     /// # Errors
     /// The file cannot be read, is not text format, or says something that cannot work; the message names file, line
     /// and layer.
-    pub fn load(path: &Path) -> Result<Self, Error> {
+    pub fn load(path: &Path) -> Result<Self> {
         Self::from_message(path, &prototxt::read(path)?)
     }
 
@@ -37,33 +37,13 @@ impl NetSpec {
     ///
     /// # Errors
     /// As [`NetSpec::load`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self, Error> {
+    pub fn parse(file: &Path, text: &str) -> Result<Self> {
         Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
     }
 
-    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self, Error> {
-        let source = Source::new(&file.display().to_string());
-        let mut spec = Self::read(Reader::new(&source, message, "the net".to_owned()), file)?;
-        spec.warnings = source.into_warnings();
-        Ok(spec)
-    }
-
-    /// Reads a net that is the whole file, or a message inside a solver file. The warnings stay with the reader's
-    /// source.
-    pub(super) fn read(mut net: Reader<'_>, file: &Path) -> Result<Self, Error> {
-        net.ignore(&["debug_info"]);
-        let name = net.get_or("name", String::new())?;
-        let force_backward = net.get_or("force_backward", false)?;
-        let mut state = NetState::default();
-        if let Some(own) = net.optional_message("state")? {
-            state.merge(own)?;
-        }
-        let mut layers: Vec<LayerSpec> = inputs(&mut net)?.into_iter().collect();
-        layers.extend(read_layers(&mut net)?);
-        if layers.is_empty() {
-            return Err(net.error_at("layer", "there is no layer in it"));
-        }
-        Ok(Self { name, file: file.to_owned(), layers, force_backward, state, warnings: Vec::new() })
+    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
+        let (spec, warnings) = prototxt::interpret(file, message, "the net", |net| Self::read(net, file))?;
+        Ok(Self { warnings, ..spec })
     }
 
     /// The net of one state: only the layers that take part in it. The level and stages in the file's own `state`
@@ -101,35 +81,36 @@ impl NetSpec {
     }
 }
 
-fn read_layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>, Error> {
+fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>> {
+    let mut layers: Vec<LayerSpec> = inputs(net)?.into_iter().collect();
     let (today, old) = (net.fields("layer"), net.fields("layers"));
     if !today.is_empty() && !old.is_empty() {
-        return Err(
-            net.error_at("layers", "a net may have layers of the old or of the new form, not of both")
-        );
+        let message = "a net may have layers of the old or of the new form, not of both";
+        return Err(net.error_at("layers", message));
     }
     let source = net.source();
-    let mut layers = Vec::new();
     for field in today.into_iter().chain(old) {
-        let Value::Message(message) = &field.value else {
+        let FieldValue::Message(message) = &field.value else {
             let message = format!("{} is {}, expected a message in {{ }}", field.name, field.value);
-            return Err(Error::at(source.location(field.line), message));
+            return Err(SpecError::at(source.location(field.line), message));
         };
         layers.push(match field.name.as_str() {
-            "layer" => LayerSpec::read(source, message)?,
-            _ => LayerSpec::read(source, &legacy::upgrade(source, message)?)?,
+            "layer" => LayerSpec::from_message(source, message)?,
+            _ => LayerSpec::from_message(source, &legacy::upgrade(source, message)?)?,
         });
+    }
+    if layers.is_empty() {
+        return Err(net.error_at("layer", "there is no layer in it"));
     }
     Ok(layers)
 }
 
 /// The `input` fields of a net that is fed from outside, as the `Input` layer that has replaced them.
-fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>, Error> {
+fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>> {
     let fields = net.fields("input");
     let tops: Vec<String> = net.list("input")?;
     let mut shapes = shapes(net, "input_shape")?;
-    let dims: Vec<usize> = net.list("input_dim")?;
-    net.check("input_dim", !dims.contains(&0), "at least 1")?;
+    let dims = sizes(net, "input_dim")?;
     if !dims.is_empty() && !shapes.is_empty() {
         return Err(net.error_at("input_dim", "give either input_dim or input_shape, not both"));
     }
@@ -139,16 +120,6 @@ fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>, Error> {
         let message = "each input needs one input_shape, or four times input_dim";
         return Err(net.error_at("input", message));
     }
-    Ok(Some(LayerSpec {
-        name: "input".to_owned(),
-        kind: LayerKind::Input(InputParams { shapes }),
-        bottoms: Vec::new(),
-        tops,
-        loss_weights: Vec::new(),
-        params: Vec::new(),
-        propagate_down: Vec::new(),
-        include: Vec::new(),
-        exclude: Vec::new(),
-        location: net.source().location(first.line),
-    }))
+    let (kind, location) = (LayerKind::Input(InputParams { shapes }), net.source().location(first.line));
+    Ok(Some(LayerSpec::new("input".to_owned(), kind, [Vec::new(), tops], location)))
 }

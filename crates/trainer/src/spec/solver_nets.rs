@@ -1,11 +1,42 @@
 //! Which nets a solver trains and tests: Caffe lets a solver name one net for both, or one for each, in files or
 //! in the solver file itself.
 
-use std::path::Path;
+use super::{NetSpec, NetState, Phase, resolve};
+use crate::prototxt::{Reader, Result};
+use std::path::{Path, PathBuf};
 
-use super::solver::state;
-use super::{NetSource, NetSpec, Phase, TestSpec};
-use crate::prototxt::{Error, Reader};
+/// Where a solver's net stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NetSource {
+    /// In this file
+    File(PathBuf),
+    /// In the solver file
+    Inline(Box<NetSpec>),
+}
+
+impl NetSource {
+    /// The net, with the layers of all phases.
+    ///
+    /// # Errors
+    /// As [`NetSpec::load`].
+    pub fn load(&self) -> Result<NetSpec> {
+        match self {
+            Self::File(path) => NetSpec::load(path),
+            Self::Inline(net) => Ok(net.as_ref().clone()),
+        }
+    }
+}
+
+/// One of the nets that test a solver's progress.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestSpec {
+    /// The net
+    pub net: NetSource,
+    /// The state it is built for
+    pub state: NetState,
+    /// Mini-batches per test, at least 1
+    pub iterations: usize,
+}
 
 /// The nets of a solver file.
 pub(super) struct Nets {
@@ -18,7 +49,7 @@ pub(super) struct Nets {
 }
 
 impl Nets {
-    pub(super) fn read(solver: &mut Reader<'_>, file: &Path) -> Result<Self, Error> {
+    pub(super) fn read(solver: &mut Reader<'_>, file: &Path) -> Result<Self> {
         let both = sources(solver, file, "net_param", "net")?;
         let train = sources(solver, file, "train_net_param", "train_net")?;
         let [only] = &[&both[..], &train[..]].concat()[..] else {
@@ -30,7 +61,7 @@ impl Nets {
     }
 
     /// The tests: every `test_iter` is one, first of the nets that are for testing only, then of the one for both.
-    pub(super) fn tests(&self, solver: &mut Reader<'_>) -> Result<Vec<TestSpec>, Error> {
+    pub(super) fn tests(&self, solver: &mut Reader<'_>) -> Result<Vec<TestSpec>> {
         let iterations: Vec<usize> = solver.list("test_iter")?;
         solver.check("test_iter", !iterations.contains(&0), "at least 1")?;
         let states = solver.messages("test_state")?;
@@ -45,24 +76,18 @@ impl Nets {
         }
         let nets = self.test.iter().chain(self.both.iter().cycle());
         let states = states.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        iterations
-            .into_iter()
-            .zip(nets.zip(states))
-            .map(|(iterations, (net, own))| {
-                Ok(TestSpec { net: net.clone(), state: state(Phase::Test, own)?, iterations })
-            })
-            .collect()
+        let tests = iterations.into_iter().zip(nets.zip(states)).map(|(iterations, (net, own))| {
+            Ok(TestSpec { net: net.clone(), state: NetState::phase(Phase::Test).merged(own)?, iterations })
+        });
+        tests.collect()
     }
 }
 
 /// The nets in the messages `inline` and in the files that `named` names.
-fn sources(solver: &mut Reader<'_>, file: &Path, inline: &str, named: &str) -> Result<Vec<NetSource>, Error> {
-    let mut nets = Vec::new();
-    for net in solver.messages(inline)? {
-        nets.push(NetSource::Inline(Box::new(NetSpec::read(net, file)?)));
-    }
-    for path in solver.list::<String>(named)? {
-        nets.push(NetSource::File(super::resolve(file, &path)));
-    }
+fn sources(solver: &mut Reader<'_>, file: &Path, inline: &str, named: &str) -> Result<Vec<NetSource>> {
+    let mut nets =
+        solver.read_all(inline, |net| Ok(NetSource::Inline(Box::new(NetSpec::read(net, file)?))))?;
+    let paths = solver.list::<String>(named)?;
+    nets.extend(paths.iter().map(|path| NetSource::File(resolve(file, path))));
     Ok(nets)
 }

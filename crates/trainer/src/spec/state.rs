@@ -1,15 +1,15 @@
 //! Phases, and the rules that say in which of them a layer takes part.
 
-use crate::prototxt::{Error, Reader};
+use super::params::params;
+use crate::prototxt::{Reader, Result, choices};
 
-/// Whether a net trains or is tested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Phase {
-    /// Forward, backward, update
-    #[default]
-    Train,
-    /// Forward only
-    Test,
+choices! {
+    /// Whether a net trains or is tested.
+    #[derive(Default)]
+    pub enum Phase {
+        #[default] Train = "TRAIN"; "Forward, backward, update"
+        Test = "TEST"; "Forward only"
+    }
 }
 
 impl std::fmt::Display for Phase {
@@ -39,46 +39,28 @@ impl NetState {
     }
 
     /// This state with what `file` says on top, as protobuf merges messages: numbers replace, stages are appended.
-    pub(super) fn merge(&mut self, mut file: Reader<'_>) -> Result<(), Error> {
-        if let Some(phase) = file.choice("phase", &PHASES)? {
-            self.phase = phase;
+    pub(super) fn merged(mut self, file: Option<Reader<'_>>) -> Result<Self> {
+        if let Some(mut file) = file {
+            self.phase = file.get_or("phase", self.phase)?;
+            self.level = file.get_or("level", self.level)?;
+            self.stages.extend(file.list::<String>("stage")?);
         }
-        if let Some(level) = file.get("level")? {
-            self.level = level;
-        }
-        self.stages.extend(file.list::<String>("stage")?);
-        Ok(())
+        Ok(self)
     }
 }
 
-const PHASES: [(&str, Phase); 2] = [("TRAIN", Phase::Train), ("TEST", Phase::Test)];
-
-/// Caffe's `NetStateRule`: the states that an `include` or `exclude` means. What is not given does not matter.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StateRule {
-    /// The phase has to be this one
-    pub phase: Option<Phase>,
-    /// The level has to be at least this
-    pub min_level: Option<i32>,
-    /// The level has to be at most this
-    pub max_level: Option<i32>,
-    /// All these stages have to be set
-    pub stages: Vec<String>,
-    /// None of these stages may be set
-    pub not_stages: Vec<String>,
+params! {
+    /// Caffe's `NetStateRule`: the states that an `include` or `exclude` means. What is not given does not matter.
+    StateRule(rule) {
+        phase: Option<Phase>; "The phase has to be this one"
+        min_level: Option<i32>; "The level has to be at least this"
+        max_level: Option<i32>; "The level has to be at most this"
+        stages "stage": Vec<String>; "All these stages have to be set"
+        not_stages "not_stage": Vec<String>; "None of these stages may be set"
+    }
 }
 
 impl StateRule {
-    pub(super) fn read(mut rule: Reader<'_>) -> Result<Self, Error> {
-        Ok(Self {
-            phase: rule.choice("phase", &PHASES)?,
-            min_level: rule.get("min_level")?,
-            max_level: rule.get("max_level")?,
-            stages: rule.list("stage")?,
-            not_stages: rule.list("not_stage")?,
-        })
-    }
-
     /// Does the rule mean `state`?
     pub fn matches(&self, state: &NetState) -> bool {
         self.phase.is_none_or(|phase| phase == state.phase)

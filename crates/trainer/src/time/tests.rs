@@ -1,7 +1,7 @@
 //! Times that agree with each other, on every device.
 
 use super::{TimeReport, time};
-use crate::run::Run;
+use crate::run::NetRun;
 use crate::testing::{Forced, build_on, own_gpu, plan_options, root};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use tensor::{Cpu, Device};
@@ -62,7 +62,7 @@ fn times_agree_on(device: &Device) {
         for batch in [BatchSizePolicy::Undivided, BatchSizePolicy::PowerOfTwo] {
             let plan = Forced::IMPLICIT_GEMM.install(&mut net, &plan_options(batch, WorkspacePolicy::Wr));
             let mut observed = Vec::new();
-            let run = Run::lay_out(vec![net], vec![plan], true).unwrap();
+            let run = NetRun::lay_out(vec![net], vec![plan], true).unwrap();
             let report;
             (report, net) = time(run, ITERATIONS, 1, |index, ms| observed.push((index, ms))).unwrap();
             check(&report);

@@ -155,7 +155,10 @@ impl RollUp {
         for p in vertical.outputs_inside(r, &(0..vertical.outputs)) {
             let start = vertical.input(p, r) as usize * self.g.w + horizontal.input(cols.start, s) as usize;
             let from = &from[p * horizontal.outputs..][cols.clone()];
-            to[start..].iter_mut().step_by(horizontal.in_step).zip(from).for_each(|(to, from)| *to += from);
+            match horizontal.in_step {
+                1 => to[start..].iter_mut().zip(from).for_each(|(to, from)| *to += from),
+                step => to[start..].iter_mut().step_by(step).zip(from).for_each(|(to, from)| *to += from),
+            }
         }
     }
 }

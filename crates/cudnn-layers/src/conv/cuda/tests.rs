@@ -4,7 +4,7 @@ use super::{BACKWARD_DATA, BACKWARD_FILTER, CudnnAlgorithm, FORWARD};
 use crate::{
     conv::{
         ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
-        reference, tests::random_geometry,
+        tests::{random_geometry, reference},
     },
     cudnn::Cudnn,
 };

@@ -1,10 +1,7 @@
 //! Configurations of several algorithms, against the definition and call by call.
 
 use super::*;
-use crate::conv::{
-    reference,
-    tests::{named, run},
-};
+use crate::conv::tests::{named, reference, run};
 use planner::Measurement;
 use std::sync::Mutex;
 use tensor::{
@@ -15,13 +12,13 @@ use tensor::{
 /// Sizes and algorithms of a mini-batch of fourteen samples. No algorithm's micro-batches follow each other.
 fn parts(op: ConvOp) -> [(u32, &'static str); 7] {
     let [first, last] = match op {
-        ConvOp::BackwardFilter => ["FFT_TILING", "IMPLICIT_GEMM"],
+        ConvOp::BackwardFilter => ["WINOGRAD_4X4_NONFUSED", "IMPLICIT_GEMM"],
         _ => ["WINOGRAD_4X4", "IMPLICIT_PRECOMP_GEMM"],
     };
     [
         (4, first),
         (3, "FFT_TILING_16"),
-        (2, "WINOGRAD_4X4_NONFUSED"),
+        (2, "FFT_TILING"),
         (2, last),
         (1, "FFT_TILING_16"),
         (1, last),

@@ -9,7 +9,7 @@
 
 use super::Operand;
 use crate::conv::ConvOp;
-use tensor::{ConvGeometry, testing::random};
+use tensor::{ConvGeometry, pattern::random};
 
 /// How many sums there are. The estimate is off by about a third; a fault is off by orders of magnitude.
 const DRAWS: u64 = 4;

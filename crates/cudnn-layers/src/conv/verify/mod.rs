@@ -13,7 +13,7 @@ use super::{ConvBackend, ConvError, ConvOp, Runner, operand_lens};
 use draw::Draw;
 use planner::{Bytes, Configuration};
 use tensor::{
-    Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, View, ViewMut, testing::random,
+    Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, View, ViewMut, pattern::random,
 };
 
 /// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums over

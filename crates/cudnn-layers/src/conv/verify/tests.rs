@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::{
-    conv::{kernel_id, operands::slices, reference, tests::random_geometry},
+    conv::{
+        kernel_id,
+        operands::slices,
+        tests::{random_geometry, reference},
+    },
     testing::on_every_device,
 };
 use planner::{Measurement, Run};

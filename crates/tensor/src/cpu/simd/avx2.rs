@@ -1,6 +1,6 @@
 //! Lanes of AVX2 with FMA.
 
-use super::{LANES, Lanes};
+use super::lanes::{LANES, Lanes};
 use std::arch::x86_64::{__m256, _CMP_GT_OQ};
 
 /// Two 256-bit registers.

@@ -1,6 +1,6 @@
 //! Lanes of AVX-512.
 
-use super::{LANES, Lanes};
+use super::lanes::{LANES, Lanes};
 use std::arch::x86_64::{__m512, _CMP_GT_OQ, _CMP_UNORD_Q};
 
 /// One 512-bit register.

@@ -1,6 +1,6 @@
 //! Lanes of any processor.
 
-use super::{LANES, Lanes};
+use super::lanes::{LANES, Lanes};
 
 /// An array, for the compiler to vectorise as it can.
 #[derive(Clone, Copy)]

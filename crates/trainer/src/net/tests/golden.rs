@@ -1,4 +1,5 @@
-//! Places in the arena that must not change without somebody noticing: a plan of earlier versions promises them.
+//! Places in the arena that must not change without somebody noticing. They follow from the sizes that layers declare; a
+//! layer that needs less moves what lies behind it.
 
 use super::lifetimes::everything;
 use crate::{
@@ -13,19 +14,19 @@ use tensor::{Cpu, Device};
 
 /// Net, phase, whether there is a history, bytes of the arena, and a digest of all offsets and sizes.
 const PLACES: [(&str, Phase, bool, usize, u64); 14] = [
-    ("everything", Phase::Train, false, 27_392, 0x3d6b_80c0_a573_5800),
-    ("everything", Phase::Train, true, 30_720, 0xf5be_e6e3_8d05_4e52),
+    ("everything", Phase::Train, false, 27_392, 0xf101_4bf5_7992_800e),
+    ("everything", Phase::Train, true, 30_720, 0x7009_8698_5d31_140b),
     ("lenet", Phase::Train, false, 4_051_712, 0x7fa1_e71c_0766_da15),
     ("lenet", Phase::Train, true, 5_776_896, 0x6856_d3fd_0329_d5f6),
     ("lenet", Phase::Test, false, 2_209_280, 0xb04c_3fc9_9102_e99e),
     ("alexnet", Phase::Train, false, 514_607_872, 0xe892_1e45_bee3_4a05),
     ("alexnet", Phase::Train, true, 759_011_328, 0xeeac_af4d_9f96_e518),
     ("alexnet", Phase::Test, false, 255_415_808, 0x0840_781b_bbcf_db2d),
-    ("resnet18", Phase::Train, false, 236_499_712, 0x1673_b691_33d3_8599),
-    ("resnet18", Phase::Train, true, 283_257_856, 0x27e4_3b1d_2d69_cc1d),
+    ("resnet18", Phase::Train, false, 236_499_712, 0xb77f_6858_22f8_686e),
+    ("resnet18", Phase::Train, true, 283_257_856, 0x571b_47ce_135e_dc58),
     ("resnet18", Phase::Test, false, 98_182_656, 0xe311_2629_5cfb_9a03),
-    ("resnet50", Phase::Train, false, 827_896_832, 0xd456_c801_eca7_a50e),
-    ("resnet50", Phase::Train, true, 930_125_056, 0xa1a0_134a_ebaa_91e0),
+    ("resnet50", Phase::Train, false, 827_880_448, 0xc18a_afe2_f3fc_0aa9),
+    ("resnet50", Phase::Train, true, 930_108_672, 0xed12_5c78_4328_c2df),
     ("resnet50", Phase::Test, false, 179_526_912, 0x866c_f578_14e2_32e2),
 ];
 
@@ -60,10 +61,14 @@ fn places(net: &Net, layout: &Layout) -> String {
 
 #[test]
 fn nets_lie_where_they_always_did() {
+    let mut moved = Vec::new();
     for (name, phase, updates, arena, digest) in PLACES {
         let net = net(name, phase);
         let layout = Layout::new(&[&net], updates);
-        let found = (layout.len(), fnv1a(places(&net, &layout).into_bytes()));
-        assert_eq!(found, (arena, digest), "{name} {phase} {updates}");
+        let found = (layout.bytes(), fnv1a(places(&net, &layout).into_bytes()));
+        if found != (arena, digest) {
+            moved.push(format!("{name} {phase} {updates}: {} bytes, {:#018x}", found.0, found.1));
+        }
     }
+    assert!(moved.is_empty(), "{moved:#?}");
 }

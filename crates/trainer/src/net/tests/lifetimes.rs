@@ -112,7 +112,7 @@ fn sharing_memory_changes_nothing_on(device: &Device) {
         };
         let (mut shared, mut poisoned) = (run(|_, layout| layout), run(|_, layout| layout));
         let mut apart = run(unshared);
-        assert!(shared.0.layout().len() < apart.0.layout().len());
+        assert!(shared.0.layout().bytes() < apart.0.layout().bytes());
         for number in 0..2 {
             let expected = apart.iterate(number);
             assert!(expected.is_finite(), "{policy}");
@@ -134,7 +134,7 @@ fn buffers_alive_together_never_overlap() {
         let params = net.params.iter().flat_map(|spans| [Some(spans.data), spans.diff, spans.history]);
         let always: Vec<Span> = params.flatten().collect();
         for (index, (span, life)) in placed.iter().enumerate() {
-            assert!(span.end() <= layout.len() && always.iter().all(|other| !span.overlaps(other)));
+            assert!(span.end() <= layout.bytes() && always.iter().all(|other| !span.overlaps(other)));
             for (other, met) in &placed[..index] {
                 assert!(!life.meets(met) || !span.overlaps(other), "{span:?} {life:?} and {other:?} {met:?}");
             }

@@ -9,13 +9,16 @@ use crate::{
     planning::Planning,
     snapshot::state_path,
     spec::SolverSpec,
-    testing::{Candidates, Forced, gpu, own_gpu, plan_options, quick_profile, root},
+    testing::{
+        Candidates, FIRST_LOSSES, Forced, gpu, lenet_loss_tolerance, own_gpu, plan_options, quick_profile,
+        root,
+    },
 };
 use planner::{BatchSizePolicy, PlanOptions, PlannedKernel, WorkspacePolicy};
 use std::{path::Path, process::Command};
 use tensor::{
     Cpu, Device,
-    testing::{COMPARABLE_ERROR, FIRST_LOSSES, assert_close, lenet_loss_tolerance},
+    testing::{COMPARABLE_ERROR, assert_close},
 };
 
 /// Deterministic algorithms that can be compared with the processor's.

@@ -11,7 +11,7 @@ use crate::{
     layers::BuildOptions,
     net::Net,
     planning::Planning,
-    run::Run,
+    run::NetRun,
     spec::SolverSpec,
     testing::{Forced, plan_options, quick_profile, root},
 };
@@ -95,7 +95,7 @@ const SGD: &str = "base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 weight_decay: 
 /// A training that is laid out and has not begun.
 struct Prepared {
     training: Training,
-    run: Run,
+    run: NetRun,
 }
 
 impl Prepared {
@@ -134,7 +134,7 @@ fn forced(spec: SolverSpec, threads: usize, forced: Forced, plan: &PlanOptions) 
 fn planned(spec: SolverSpec, device: &Device, plan: impl FnMut(&mut Net) -> Plan) -> Prepared {
     let (training, mut nets) = build(spec, device).unwrap();
     let plans = nets.iter_mut().map(plan).collect();
-    Prepared { training, run: Run::lay_out(nets, plans, true).unwrap() }
+    Prepared { training, run: NetRun::lay_out(nets, plans, true).unwrap() }
 }
 
 /// A training with every convolution undivided and by the algorithm that always applies.

@@ -8,11 +8,11 @@ use crate::{
     snapshot::{SnapshotError, SolverState, load_solver_state, state_path},
     solver::{Changes, TestOutput},
     stop::Stop,
-    testing::{Forced, gpu, plan_options},
+    testing::{FIRST_LOSSES, Forced, gpu, plan_options},
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use std::{fs, path::Path, sync::atomic::Ordering};
-use tensor::{Cpu, Device, testing::FIRST_LOSSES};
+use tensor::{Cpu, Device};
 
 /// Seven grey images of 6x6 in three classes, and the list of them.
 fn images(folder: &Path) {

@@ -2,10 +2,11 @@
 
 use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
-    AccuracyParams, Backend, BatchNormParams, ConcatParams, ConvolutionParams, DropoutParams,
+    AccuracyParams, BatchNormParams, ConcatParams, ConvolutionParams, DataBackend, DropoutParams,
     EltwiseOperation, EltwiseParams, Filler, FlattenParams, HeightWidth, InnerProductParams, LayerKind,
-    LrnParams, Mean, NormRegion, Normalization, PoolingMethod, PoolingParams, PoolingWindow, ReluParams,
-    ReshapeParams, RoundMode, ScaleBias, ScaleParams, SoftmaxParams, SoftmaxWithLossParams, VarianceNorm,
+    LrnParams, Mean, Normalization, PoolingMethod, PoolingParams, PoolingWindow, Region, ReluParams,
+    ReshapeParams, Rounding, ScaleBias, ScaleParams, SoftmaxParams, SoftmaxWithLossParams, VarianceNorm,
+    of_top,
 };
 
 const ZERO: Filler = Filler::Constant { value: 0.0 };
@@ -160,7 +161,7 @@ fn pooling() {
     let sliding = |method, kernel, pad, stride| PoolingParams {
         method,
         window: PoolingWindow::Sliding { kernel, pad, stride },
-        round_mode: RoundMode::Ceil,
+        round_mode: Rounding::Ceil,
     };
     let square = HeightWidth::square;
     let cases = [
@@ -179,7 +180,7 @@ fn pooling() {
             PoolingParams {
                 method: PoolingMethod::Average,
                 window: PoolingWindow::Global,
-                round_mode: RoundMode::Floor,
+                round_mode: Rounding::Floor,
             },
         ),
     ];
@@ -211,10 +212,10 @@ fn pooling() {
 #[test]
 fn normalisation_layers() {
     let lrn =
-        LrnParams { local_size: 5, alpha: 1.0, beta: 0.75, k: 1.0, norm_region: NormRegion::AcrossChannels };
-    assert_eq!(kind("LRN", ""), LayerKind::LRN(lrn));
+        LrnParams { local_size: 5, alpha: 1.0, beta: 0.75, k: 1.0, norm_region: Region::AcrossChannels };
+    assert_eq!(kind("LRN", ""), LayerKind::LRN(lrn.clone()));
     let text = "lrn_param { local_size: 3 alpha: 5e-5 k: 2 norm_region: WITHIN_CHANNEL engine: CAFFE }";
-    let lrn = LrnParams { local_size: 3, alpha: 5e-5, k: 2.0, norm_region: NormRegion::WithinChannel, ..lrn };
+    let lrn = LrnParams { local_size: 3, alpha: 5e-5, k: 2.0, norm_region: Region::WithinChannel, ..lrn };
     assert_eq!(kind("LRN", text), LayerKind::LRN(lrn));
     for size in [0, 4] {
         let message = layer_error("LRN", &format!("lrn_param {{ local_size: {size} }}"));
@@ -236,7 +237,7 @@ fn normalisation_layers() {
         use_global_stats: Some(false),
         moving_average_fraction: 0.9,
         eps: 1e-4,
-        scale_bias,
+        scale_bias: scale_bias.clone(),
     };
     assert_eq!(kind("BatchNorm", text), LayerKind::BatchNorm(bn));
     // As in NVIDIA's sources, a filler is enough.
@@ -252,7 +253,7 @@ fn normalisation_layers() {
     assert!(layer_error("BatchNorm", text).ends_with("is 1.5, but must be from 0 to 1"));
 
     let scale = ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: ONE, bias_filler: ZERO };
-    assert_eq!(kind("Scale", ""), LayerKind::Scale(scale));
+    assert_eq!(kind("Scale", ""), LayerKind::Scale(scale.clone()));
     let scale = ScaleParams { bias_term: true, axis: 0, num_axes: -1, ..scale };
     assert_eq!(
         kind("Scale", "scale_param { bias_term: true axis: 0 num_axes: -1 }"),
@@ -335,7 +336,7 @@ fn data_layers() {
         data_param { source: 'lmdb' batch_size: 8 backend: LMDB prefetch: 4 }
         transform_param { crop_size: 227 mirror: true mean_file: 'mean' scale: 0.5 resize: 256 } }";
     let LayerKind::Data(data) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((data.source.as_str(), data.batch_size, data.backend), ("lmdb", 8, Backend::Lmdb));
+    assert_eq!((data.source.as_str(), data.batch_size, data.backend), ("lmdb", 8, DataBackend::Lmdb));
     let transform = &data.transform;
     assert_eq!((transform.crop_size, transform.mirror, transform.resize), (Some(227), true, Some(256)));
     assert_eq!((&transform.mean, transform.scale), (&Mean::File("mean".to_owned()), 0.5));
@@ -352,12 +353,12 @@ fn data_layers() {
     let text = "layer { name: 'd' type: 'DummyData' top: 'x' top: 'y' dummy_data_param {
         shape { dim: 2 dim: 3 } shape { dim: 2 } data_filler { type: 'gaussian' } } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((dummy.shape(0), dummy.shape(1)), (&[2, 3][..], &[2][..]));
-    assert_eq!(dummy.filler(1), Filler::Gaussian { mean: 0.0, std: 1.0 });
+    assert_eq!((&of_top(&dummy.shapes, 0)[..], &of_top(&dummy.shapes, 1)[..]), (&[2, 3][..], &[2][..]));
+    assert_eq!(*of_top(&dummy.fillers, 1), Filler::Gaussian { mean: 0.0, std: 1.0 });
     let text = "layer { name: 'd' type: 'DummyData' top: 'x'
         dummy_data_param { num: 2 channels: 3 height: 4 width: 5 } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((dummy.shape(0), dummy.filler(0)), (&[2, 3, 4, 5][..], ZERO));
+    assert_eq!((&of_top(&dummy.shapes, 0)[..], *of_top(&dummy.fillers, 0)), (&[2, 3, 4, 5][..], ZERO));
 }
 
 #[test]

@@ -5,9 +5,8 @@ mod learning_rate;
 mod net;
 mod solver;
 
-use std::path::Path;
-
 use super::{LayerKind, LayerSpec, NetSpec};
+use std::path::Path;
 
 fn net(text: &str) -> NetSpec {
     NetSpec::parse(Path::new("net.prototxt"), text).unwrap()

@@ -1,9 +1,8 @@
 //! Nets: layers in common, phases, old notations, warnings.
 
-use std::path::Path;
-
 use super::{layer, layer_error, net, net_error};
 use crate::spec::{LayerKind, NetSpec, NetState, ParamSpec, Phase};
+use std::path::Path;
 
 #[test]
 fn what_every_layer_has() {

@@ -1,8 +1,7 @@
 //! Solver files.
 
-use std::path::{Path, PathBuf};
-
 use crate::spec::{LrPolicy, NetSource, NetState, Phase, Rampup, Regularization, SolverSpec};
+use std::path::{Path, PathBuf};
 
 const LEAST: &str = "net: 'net.prototxt' base_lr: 0.1 lr_policy: 'fixed' max_iter: 10\n";
 

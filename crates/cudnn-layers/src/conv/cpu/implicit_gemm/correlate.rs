@@ -31,6 +31,9 @@ const PIXELS: usize = 192;
 /// Taps of a box: its 64 output channels then take 32 KiB, which stay in the first-level cache.
 const TAPS: usize = 128;
 
+/// Most phases: far more than any filter but a hostile one has.
+const MOST_PHASES: usize = 1 << 12;
+
 /// Forward or backward data of one geometry.
 #[derive(Debug)]
 pub(super) struct Correlation {
@@ -44,19 +47,17 @@ pub(super) struct Correlation {
 }
 
 impl Correlation {
-    /// `None` where patches are sparse.
+    /// `None` for more phases than anyone wants to run one after the other.
     pub(super) fn new(op: ConvOp, g: &ConvGeometry, turned_once: bool) -> Option<Self> {
         let [rows, cols] = [0, 1].map(|axis| match op {
             ConvOp::Forward => vec![Axis::forward(g, axis)],
             _ => Axis::backward(g, axis),
         });
+        if rows.len() * cols.len() > MOST_PHASES {
+            return None;
+        }
         let pairs = rows.iter().flat_map(|&row| cols.iter().map(move |&col| [row, col]));
-        let phase = |axes| {
-            let phase = Phase::new(op, g, axes, turned_once);
-            let is_sparse = phase.patch.is_sparse(phase.pixels.most_points(), phase.taps.most_points());
-            (!is_sparse).then_some(phase)
-        };
-        let phases = pairs.map(phase).collect::<Option<Vec<Phase>>>()?;
+        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes, turned_once)).collect();
         let residues = g.stride[0].min(g.h) * g.stride[1].min(g.w);
         let leaves_pixels = op != ConvOp::Forward && phases.len() < residues;
         Some(Self { phases, turned_once, leaves_pixels })
@@ -104,7 +105,6 @@ impl Pass for Correlation {
 #[derive(Debug)]
 struct Phase {
     groups: usize,
-    axes: [Axis; 2],
     /// Channels of the input in a group, and the input's image.
     input: [usize; 3],
     /// Height and width of the output's image.
@@ -123,12 +123,18 @@ impl Phase {
             ConvOp::Forward => ([c, g.h, g.w], [g.out_h(), g.out_w()], k, [c * plane, plane]),
             _ => ([k, g.out_h(), g.out_w()], [g.h, g.w], c, [plane, c * plane]),
         };
-        let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], PIXELS);
-        let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], TAPS);
         let image = [input[0] * g.groups, input[1], input[2]];
-        let patch = PatchLayout::new(&axes, image, pixels.largest(), taps.largest());
         let filter = FilterLayout { out_channels, out_stride, in_stride, plane, row: g.s };
-        Self { groups: g.groups, axes, input, out_image, filter, pixels, taps, patch, turned_once }
+        let cut = |most_pixels, most_taps| {
+            let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], most_pixels);
+            let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], most_taps);
+            (pixels, taps, PatchLayout::new(axes, image, &pixels, &taps))
+        };
+        let (pixels, taps, patch) = match cut(PIXELS, TAPS) {
+            (_, _, patch) if patch.is_sparse => cut(1, 1),
+            dense => dense,
+        };
+        Self { groups: g.groups, input, out_image, filter, pixels, taps, patch, turned_once }
     }
 
     /// Panels of output channels, and the vectors in the largest.
@@ -161,7 +167,7 @@ impl Phase {
 
     /// All taps of an output channel.
     fn taps_len(&self) -> usize {
-        self.input[0] * self.axes[0].taps * self.axes[1].taps
+        self.input[0] * self.patch.axes[0].taps * self.patch.axes[1].taps
     }
 
     /// Elements of the whole filter, turned; none if each task turns its own boxes.
@@ -240,7 +246,7 @@ impl WithLanes for TurnPanel<'_> {
         for index in 0..phase.taps.pieces() {
             let taps = TapBox(phase.taps.piece(index));
             let channels = (vectors.start * LANES, vectors.len());
-            phase.filter.pack(lanes, w, &phase.axes, &taps, channels, &mut self.to[at..]);
+            phase.filter.pack(lanes, w, &phase.patch.axes, &taps, channels, &mut self.to[at..]);
             at += taps.len() * vectors.len() * LANES;
         }
     }
@@ -290,22 +296,22 @@ impl Task<'_> {
     #[inline(always)]
     fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], filter: &mut [f32], sums: &mut [f32]) {
         let (phase, width) = (self.phase, self.vectors().len() * LANES);
-        let pixel_offsets = self.pixel_offsets();
-        let pixel_offsets = &pixel_offsets[..self.pixels()];
+        let pixel_offsets: [usize; PIXELS] = phase.patch.pixel_offsets(&self.band);
+        let first_channel = self.panel / phase.panels().0 * phase.input[0];
         let (mut step_offsets, mut channels, mut turned_at) = ([0; TAPS], 0, 0);
         for index in 0..phase.taps.pieces() {
             let taps = TapBox(phase.taps.piece(index));
             if index == 0 || channels != taps.channels().len() || phase.taps.largest()[1..] != [0, 0] {
-                self.step_offsets(&taps, &mut step_offsets);
+                step_offsets = phase.patch.tap_offsets(&taps);
                 channels = taps.channels().len();
             }
-            let image = self.open(&taps, patch);
+            let image = phase.patch.open(self.input, self.band.clone(), (&taps, first_channel), patch);
             let weights = match self.filter {
                 Filter::Turned(all) => &all[turned_at..][..taps.len() * width],
                 Filter::Raw(w) => {
                     let group = phase.group_filter(w, self.panel);
                     let channels = (self.vectors().start * LANES, width / LANES);
-                    phase.filter.pack(lanes, group, &phase.axes, &taps, channels, filter);
+                    phase.filter.pack(lanes, group, &phase.patch.axes, &taps, channels, filter);
                     &*filter
                 }
             };
@@ -314,8 +320,10 @@ impl Task<'_> {
             let mut rows = self.band[1].clone();
             while let Some(start) = rows.next() {
                 // Rows of pixels that skip the same taps are one product.
-                let inside = phase.axes[0].taps_inside(start, &taps.rows());
-                while rows.start < rows.end && phase.axes[0].taps_inside(rows.start, &taps.rows()) == inside {
+                let inside = phase.patch.axes[0].taps_inside(start, &taps.rows());
+                while rows.start < rows.end
+                    && phase.patch.axes[0].taps_inside(rows.start, &taps.rows()) == inside
+                {
                     rows.start += 1;
                 }
                 let per_row = self.band[0].len() * self.band[2].len();
@@ -332,47 +340,6 @@ impl Task<'_> {
                 gather_gemm(a, width / LANES, &weights[steps.start * width..], sums, mode);
             }
         }
-    }
-
-    /// The part of the input that the task reads with `taps`.
-    fn open<'b>(&'b self, taps: &TapBox, patch: &'b mut [f32]) -> &'b [f32] {
-        let phase = self.phase;
-        let group = self.panel / phase.panels().0 * phase.input[0];
-        let channels = group + taps.channels().start..group + taps.channels().end;
-        let rows = phase.axes[0].window(&self.band[1], &taps.rows());
-        let cols = phase.axes[1].window(&self.band[2], &taps.cols());
-        phase.patch.open(self.input, self.band[0].clone(), channels, rows, cols, patch)
-    }
-
-    /// Where the window of each pixel starts in the patch.
-    fn pixel_offsets(&self) -> [usize; PIXELS] {
-        let mut offsets = [0; PIXELS];
-        let mut next = offsets.iter_mut();
-        let steps = [self.phase.axes[0].in_step, self.phase.axes[1].in_step];
-        for row in 0..self.band[1].len() {
-            for sample in 0..self.band[0].len() {
-                for (col, offset) in (0..self.band[2].len()).zip(&mut next) {
-                    *offset = self.phase.patch.offset([sample, 0, row * steps[0], col * steps[1]]);
-                }
-            }
-        }
-        offsets
-    }
-
-    /// Where each tap lies from the start of a window.
-    fn step_offsets(&self, taps: &TapBox, offsets: &mut [usize; TAPS]) {
-        let [vertical, horizontal] = &self.phase.axes;
-        let row = |tap: usize| vertical.input(0, taps.rows().start + tap);
-        let col = |tap: usize| horizontal.input(0, taps.cols().start + tap);
-        let first_row = vertical.window(&(0..1), &taps.rows()).0;
-        let first_col = horizontal.window(&(0..1), &taps.cols()).0;
-        let mut next = offsets.iter_mut();
-        taps.for_each(|[tap_row, channel, tap_col]| {
-            let at = [(row(tap_row) - first_row) as usize, (col(tap_col) - first_col) as usize];
-            if let Some(offset) = next.next() {
-                *offset = self.phase.patch.offset([0, channel, at[0], at[1]]);
-            }
-        });
     }
 
     /// Turns the sums into rows of the output's images.
@@ -396,7 +363,7 @@ impl Task<'_> {
         let group = self.panel / phase.panels().0;
         let channel = group * phase.filter.out_channels + channel;
         let [h, w] = phase.out_image;
-        let [vertical, horizontal] = &phase.axes;
+        let [vertical, horizontal] = &phase.patch.axes;
         let mut values = values.chunks_exact(cols.len());
         for (row, sample) in rows.clone().flat_map(|row| samples.clone().map(move |sample| (row, sample))) {
             let plane = (sample * phase.filter.out_channels * phase.groups + channel) * h * w;

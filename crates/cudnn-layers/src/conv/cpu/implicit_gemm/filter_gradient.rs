@@ -36,7 +36,6 @@ const TAPS: usize = 384;
 #[derive(Debug)]
 pub(super) struct FilterGradient {
     g: ConvGeometry,
-    axes: [Axis; 2],
     /// Panels of output channels in a group.
     panels: usize,
     taps: Cut,
@@ -63,14 +62,19 @@ impl Pass for FilterGradient {
 }
 
 impl FilterGradient {
-    /// `None` where patches are sparse.
-    pub(super) fn new(g: &ConvGeometry, threads: usize) -> Option<Self> {
+    pub(super) fn new(g: &ConvGeometry, threads: usize) -> Self {
         let axes = [0, 1].map(|axis| Axis::forward(g, axis));
-        let (panels, taps) = divide(g, threads);
-        let pixels = Cut::new([1, g.out_h(), g.out_w()], PIXELS);
-        let patch = PatchLayout::new(&axes, [g.c, g.h, g.w], pixels.largest(), taps.largest());
-        let is_sparse = patch.is_sparse(pixels.most_points(), taps.most_points());
-        (!is_sparse).then_some(Self { g: *g, axes, panels, taps, pixels, patch })
+        let cut = |(panels, taps): (usize, Cut), most_pixels| {
+            let pixels = Cut::new([1, g.out_h(), g.out_w()], most_pixels);
+            let patch = PatchLayout::new(axes, [g.c, g.h, g.w], &pixels, &taps);
+            Self { g: *g, panels, taps, pixels, patch }
+        };
+        match cut(divide(g, threads), PIXELS) {
+            Self { panels, patch, .. } if patch.is_sparse => {
+                cut((panels, Cut::new([g.c / g.groups, g.r, g.s], 1)), 1)
+            }
+            dense => dense,
+        }
     }
 
     /// Vectors of output channels in a group.
@@ -183,7 +187,7 @@ impl WithLanes for Task<'_> {
         if mode == Accumulate::Add {
             self.read(lanes, sums, turned);
         }
-        let offsets = self.tap_offsets();
+        let offsets = self.gradient.patch.tap_offsets(&self.taps);
         for sample in 0..self.gradient.g.n {
             for index in 0..self.gradient.pixels.pieces() {
                 let [_, rows, cols] = self.gradient.pixels.piece(index);
@@ -213,12 +217,14 @@ impl Task<'_> {
     ) {
         let (gradient, width) = (self.gradient, self.width());
         gradient.turn(lanes, self.dy, (&self.panel, sample), [rows.clone(), cols.clone()], dy);
-        let image = self.open(sample, [&rows, &cols], patch);
-        let steps = self.pixel_offsets(rows.len(), cols.len());
+        let block = [sample..sample + 1, rows.clone(), cols.clone()];
+        let steps: [usize; PIXELS] = gradient.patch.pixel_offsets(&block);
+        let first_channel = self.panel.group * (gradient.g.c / gradient.g.groups);
+        let image = gradient.patch.open(self.x, block, (&self.taps, first_channel), patch);
         let row_len = self.taps.row_len();
         for (index, tap_row) in self.taps.rows().enumerate() {
             // This row of taps sees nothing but padding from the pixels outside of these rows.
-            let inside = gradient.axes[0].outputs_inside(tap_row, &rows);
+            let inside = gradient.patch.axes[0].outputs_inside(tap_row, &rows);
             let pixels = (inside.start - rows.start) * cols.len()..(inside.end - rows.start) * cols.len();
             let a = Gather {
                 elements: image,
@@ -228,46 +234,6 @@ impl Task<'_> {
             let dy = &dy[pixels.start * width..];
             gather_gemm(a, width / LANES, dy, &mut sums[index * row_len * width..], mode);
         }
-    }
-
-    /// The part of a sample of `x` that the pixels read with the task's taps.
-    fn open<'b>(
-        &'b self,
-        sample: usize,
-        [rows, cols]: [&Range<usize>; 2],
-        patch: &'b mut [f32],
-    ) -> &'b [f32] {
-        let (gradient, g) = (self.gradient, &self.gradient.g);
-        let group = self.panel.group * (g.c / g.groups);
-        let channels = group + self.taps.channels().start..group + self.taps.channels().end;
-        let rows = gradient.axes[0].window(rows, &self.taps.rows());
-        let cols = gradient.axes[1].window(cols, &self.taps.cols());
-        gradient.patch.open(self.x, sample..sample + 1, channels, rows, cols, patch)
-    }
-
-    /// Where the window of each pixel starts in the patch.
-    fn pixel_offsets(&self, rows: usize, cols: usize) -> [usize; PIXELS] {
-        let mut offsets = [0; PIXELS];
-        let [vertical, horizontal] = self.gradient.g.stride;
-        for (row, offsets) in (0..rows).zip(offsets.chunks_exact_mut(cols)) {
-            for (col, offset) in offsets.iter_mut().enumerate() {
-                *offset = self.gradient.patch.offset([0, 0, row * vertical, col * horizontal]);
-            }
-        }
-        offsets
-    }
-
-    /// Where each tap lies from the start of a window.
-    fn tap_offsets(&self) -> [usize; TAPS] {
-        let mut offsets = [0; TAPS];
-        let mut next = offsets.iter_mut();
-        let [vertical, horizontal] = self.gradient.g.dilation;
-        self.taps.for_each(|[row, channel, col]| {
-            if let Some(offset) = next.next() {
-                *offset = self.gradient.patch.offset([0, channel, row * vertical, col * horizontal]);
-            }
-        });
-        offsets
     }
 
     /// The old gradient as the sums' first value.

@@ -1,5 +1,4 @@
-//! Products of matrices with an unrolled image that is never stored, for every geometry whose strides do not take pixels
-//! too far apart.
+//! Products of matrices with an unrolled image that is never stored: the algorithm for every geometry.
 
 mod correlate;
 mod filter;
@@ -17,7 +16,7 @@ use tensor::ConvGeometry;
 pub(super) fn pass(op: ConvOp, g: &ConvGeometry, threads: usize, turned_once: bool) -> Option<Box<dyn Pass>> {
     Some(match op {
         ConvOp::BackwardFilter if turned_once => return None,
-        ConvOp::BackwardFilter => Box::new(FilterGradient::new(g, threads)?),
+        ConvOp::BackwardFilter => Box::new(FilterGradient::new(g, threads)),
         _ => Box::new(Correlation::new(op, g, turned_once)?),
     })
 }

@@ -1,8 +1,9 @@
 //! The scratch of a task: the part of an image that a block of pixels and taps reads, padding included, and sums of products,
 //! which are turned into images or filters at the end.
 
+use super::filter::TapBox;
 use crate::conv::cpu::{
-    axis::Axis,
+    axis::{Axis, Cut},
     planes::{Signals, store},
     split,
 };
@@ -63,60 +64,98 @@ pub(super) struct ImageStack<'a> {
 /// How patches lie in memory: copied with the padding's zeros around them, or the image itself where nothing is padded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PatchLayout {
+    pub(super) axes: [Axis; 2],
     in_place: bool,
     sample: usize,
     channel: usize,
-    pub(super) row: usize,
+    row: usize,
     /// Elements of a copied patch.
     pub(super) len: usize,
+    /// Whether strides and dilations that are far larger than windows take pixels and taps so far apart that most of a
+    /// patch would be copied for nothing.
+    pub(super) is_sparse: bool,
 }
 
-/// Most elements of a patch for each product of a pixel and a tap. Strides and dilations that are far larger than windows
-/// take these further apart, and most of a patch is copied for nothing.
+/// Most elements of a patch for each product of a pixel and a tap.
 const MOST_SPREAD: usize = 4096;
 
 impl PatchLayout {
-    /// Whether so much lies between what `pixels` read with `taps` that it is no use to copy it.
-    pub(super) fn is_sparse(&self, pixels: usize, taps: usize) -> bool {
-        self.len > MOST_SPREAD * pixels * taps
-    }
-
-    /// For patches of at most `pixels` (samples, rows, columns) and `taps` (channels, rows, columns).
-    pub(super) fn new(
-        axes: &[Axis; 2],
-        [channels, h, w]: [usize; 3],
-        pixels: [usize; 3],
-        taps: [usize; 3],
-    ) -> Self {
+    /// For boxes of pixels (samples, rows, columns) and of taps (channels, rows, columns).
+    pub(super) fn new(axes: [Axis; 2], [channels, h, w]: [usize; 3], pixels: &Cut, taps: &Cut) -> Self {
         if axes.iter().all(Axis::is_unpadded) {
-            return Self { in_place: true, sample: channels * h * w, channel: h * w, row: w, len: 0 };
+            return Self {
+                axes,
+                in_place: true,
+                sample: channels * h * w,
+                channel: h * w,
+                row: w,
+                len: 0,
+                is_sparse: false,
+            };
         }
-        let window = |axis: usize| match (pixels[axis + 1], taps[axis + 1]) {
+        let (largest, points) =
+            ([pixels.largest(), taps.largest()], pixels.most_points() * taps.most_points());
+        let window = |axis: usize| match (largest[0][axis + 1], largest[1][axis + 1]) {
             (0, _) | (_, 0) => 0,
             (pixels, taps) => axes[axis].window(&(0..pixels), &(0..taps)).1,
         };
         let (rows, row) = (window(0), window(1));
         // Far apart they may be more than a number of 64 bits: then this is no layout to run with.
         let channel = rows.saturating_mul(row);
-        let sample = channel.saturating_mul(taps[0]);
-        Self { in_place: false, sample, channel, row, len: sample.saturating_mul(pixels[0]) }
+        let sample = channel.saturating_mul(largest[1][0]);
+        let len = sample.saturating_mul(largest[0][0]);
+        Self { axes, in_place: false, sample, channel, row, len, is_sparse: len > MOST_SPREAD * points }
     }
 
     /// Where sample, channel, row and column of a patch lie from its start.
-    pub(super) fn offset(&self, [sample, channel, row, col]: [usize; 4]) -> usize {
+    fn offset(&self, [sample, channel, row, col]: [usize; 4]) -> usize {
         sample * self.sample + channel * self.channel + row * self.row + col
     }
 
-    /// The patch of `samples` and `channels` whose rows and columns are `(first, number)`, starting at its first element.
+    /// Where the windows of pixels (samples, rows, columns), numbered by row, then sample, then column, start in their patch.
+    pub(super) fn pixel_offsets<const N: usize>(
+        &self,
+        [samples, rows, cols]: &[Range<usize>; 3],
+    ) -> [usize; N] {
+        let mut offsets = [0; N];
+        let (mut next, steps) = (offsets.iter_mut(), self.axes.map(|axis| axis.in_step));
+        for (row, sample) in
+            (0..rows.len()).flat_map(|row| (0..samples.len()).map(move |sample| (row, sample)))
+        {
+            for (col, offset) in (0..cols.len()).zip(&mut next) {
+                *offset = self.offset([sample, 0, row * steps[0], col * steps[1]]);
+            }
+        }
+        offsets
+    }
+
+    /// Where each tap lies from the start of a window.
+    pub(super) fn tap_offsets<const N: usize>(&self, taps: &TapBox) -> [usize; N] {
+        let mut offsets = [0; N];
+        let (mut next, ranges) = (offsets.iter_mut(), [taps.rows(), taps.cols()]);
+        let first = [0, 1].map(|axis| self.axes[axis].window(&(0..1), &ranges[axis]).0);
+        taps.for_each(|[row, channel, col]| {
+            let input = |axis: usize, tap: usize| {
+                (self.axes[axis].input(0, ranges[axis].start + tap) - first[axis]) as usize
+            };
+            if let Some(offset) = next.next() {
+                *offset = self.offset([0, channel, input(0, row), input(1, col)]);
+            }
+        });
+        offsets
+    }
+
+    /// The patch that pixels (samples, rows, columns) read with `taps`, whose channels are counted from `first_channel`.
     pub(super) fn open<'a>(
         &self,
         planes: ImageStack<'a>,
-        samples: Range<usize>,
-        channels: Range<usize>,
-        rows: (isize, usize),
-        cols: (isize, usize),
+        [samples, rows, cols]: [Range<usize>; 3],
+        (taps, first_channel): (&TapBox, usize),
         scratch: &'a mut [f32],
     ) -> &'a [f32] {
+        let rows = self.axes[0].window(&rows, &taps.rows());
+        let cols = self.axes[1].window(&cols, &taps.cols());
+        let channels = first_channel + taps.channels().start..first_channel + taps.channels().end;
         let plane =
             |sample: usize, channel: usize| (sample * planes.channels + channel) * planes.h * planes.w;
         if self.in_place {

@@ -4,8 +4,8 @@ use super::{Nonfused, Pass, forward::Forward, layout::Problem, minimal::F4};
 use crate::conv::{
     ConvOp,
     cpu::Operands,
-    operand_lens, reference,
-    tests::{check, named, random_geometry, run},
+    operand_lens,
+    tests::{check, named, random_geometry, reference, run},
 };
 use std::marker::PhantomData;
 use tensor::{

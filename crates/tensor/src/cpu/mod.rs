@@ -32,7 +32,11 @@ impl Cpu {
     pub fn try_new(threads: Option<usize>) -> Result<Self, ThreadError> {
         let threads = threads.unwrap_or_else(Self::available_threads).max(1);
         let builder = ThreadPoolBuilder::new().num_threads(threads);
-        let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
+        let start = |_| {
+            denormals::flush_on_this_thread();
+            gemm::allocate_for_this_thread();
+        };
+        let pool = builder.start_handler(start).build();
         let refused = |error: ThreadPoolBuildError| ThreadError { threads, reason: error.to_string() };
         Ok(Self { pool: Arc::new(pool.map_err(refused)?) })
     }
@@ -55,7 +59,7 @@ impl Cpu {
         self.pool.current_num_threads()
     }
 
-    /// Runs `body` on a thread of the pool. Parallel loops started inside it need not wake the pool anew.
+    /// Runs `body` on a thread of the pool. Parallel loops started inside it need not wake the pool again.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         self.pool.install(body)
     }

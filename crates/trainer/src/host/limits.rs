@@ -2,13 +2,10 @@
 
 use super::field;
 use planner::Bytes;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 /// What leaves how much.
-pub(crate) type Left = (&'static str, Bytes);
+type Left = (&'static str, Bytes);
 
 /// The least of everything that the files below `root`, which is `/`, tell.
 pub(super) fn available(root: &Path) -> Option<Left> {
@@ -33,35 +30,28 @@ fn own(root: &Path) -> Vec<Left> {
     kinds.into_iter().filter_map(left).collect()
 }
 
-/// What each control group leaves that this process is in, from its own to the topmost that is visible.
+/// What each control group leaves that this process is in, from its own to the topmost that is visible. In a container
+/// the host's name of its group is not; then the topmost is the container's own.
 fn groups(root: &Path) -> Vec<Bytes> {
-    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
-    let (memberships, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
-    let mut left = Vec::new();
-    for (files, mount) in mounts.lines().filter_map(Mount::of_memory) {
-        let Some(group) = memberships.lines().find_map(|line| files.group(line)) else { continue };
-        // A group outside what is mounted here is not visible; then the mount itself is the nearest.
-        let inside = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
-        let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        let own = top.join(inside);
-        left.extend(
-            own.ancestors()
-                .take_while(|folder| folder.starts_with(&top))
-                .filter_map(|folder| files.left(folder)),
-        );
-    }
-    left
-}
-
-/// Where a hierarchy of groups is mounted, and which of its groups is the mount's top.
-struct Mount {
-    root: PathBuf,
-    point: PathBuf,
+    let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let of_line = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (parts.next()?, parts.next()?);
+        let version =
+            [&V1, &V2].into_iter().find(|version| controllers.split(',').any(|c| c == version.controller))?;
+        let top = root.join(version.top);
+        let own = top.join(group.trim_start_matches('/'));
+        let visible = own.ancestors().take_while(|folder| folder.starts_with(&top));
+        Some(visible.filter_map(|folder| version.left(folder)).collect::<Vec<Bytes>>())
+    };
+    memberships.lines().filter_map(of_line).flatten().collect()
 }
 
 /// The files of one version of control groups.
 struct Files {
     controller: &'static str,
+    /// The folder of the topmost group.
+    top: &'static str,
     limit: &'static str,
     used: &'static str,
     /// Lines of `memory.stat`: pages of files, which the system takes back before it refuses anything.
@@ -70,40 +60,20 @@ struct Files {
 
 const V1: Files = Files {
     controller: "memory",
+    top: "sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
     reclaimable: ["total_inactive_file ", "total_active_file "],
 };
 const V2: Files = Files {
     controller: "",
+    top: "sys/fs/cgroup",
     limit: "memory.max",
     used: "memory.current",
     reclaimable: ["inactive_file ", "active_file "],
 };
 
-impl Mount {
-    /// What a line of `mountinfo` mounts, if it is a hierarchy of groups that limit memory.
-    fn of_memory(line: &str) -> Option<(&'static Files, Self)> {
-        let (mount, kind) = line.split_once(" - ")?;
-        let mut kind = kind.split(' ');
-        let files = match kind.next()? {
-            "cgroup2" => &V2,
-            "cgroup" if kind.nth(1)?.split(',').any(|option| option == V1.controller) => &V1,
-            _ => return None,
-        };
-        let mut mount = mount.split(' ').skip(3).map(PathBuf::from);
-        Some((files, Self { root: mount.next()?, point: mount.next()? }))
-    }
-}
-
 impl Files {
-    /// The group in a line `number:controllers:group` of `/proc/self/cgroup`, if it is of this version.
-    fn group<'a>(&self, line: &'a str) -> Option<&'a str> {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let matches = parts.next()?.split(',').any(|controller| controller == self.controller);
-        parts.next().filter(|_| matches)
-    }
-
     /// What the group in `folder` leaves, if it has a limit.
     fn left(&self, folder: &Path) -> Option<Bytes> {
         let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
@@ -153,10 +123,8 @@ mod tests {
 
     #[test]
     fn groups_of_version_2_count_with_those_above_them() {
-        let mounts = "30 20 0:25 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         let mut files = vec![
             MACHINE,
-            ("proc/self/mountinfo", mounts),
             ("proc/self/cgroup", "0::/job/step\n"),
             ("sys/fs/cgroup/job/step/memory.max", "max\n"),
             ("sys/fs/cgroup/job/memory.max", "1000000\n"),
@@ -174,13 +142,10 @@ mod tests {
     /// In a container the groups of the host are named, but only its own is mounted.
     #[test]
     fn groups_of_version_1_count_too() {
-        let mounts = "1 2 0:3 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-                      4 5 0:6 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
         for own in ["/docker/abc", "/elsewhere"] {
             let memberships = format!("5:cpu,cpuacct:/x\n4:memory:{own}\n0::/y\n");
             let files = [
                 MACHINE,
-                ("proc/self/mountinfo", mounts),
                 ("proc/self/cgroup", &memberships),
                 ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000\n"),
                 ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1500\n"),

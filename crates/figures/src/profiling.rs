@@ -1,6 +1,6 @@
-//! What measuring was like.
+//! Where measurements come from, and how far they can be trusted.
 
-use planner::{BatchSizePolicy, Coverage, Noise};
+use planner::{BatchSizePolicy, Coverage, DeviceHeader, Noise};
 use serde::Serialize;
 use std::fmt;
 
@@ -38,21 +38,17 @@ impl fmt::Display for ProfilingReport {
         if let (Some(database), 1..) = (&self.database, *known) {
             write!(f, ", {known} known from {database}")?;
         }
-        self.write_coverage(f)?;
-        self.write_noise(f)
-    }
-}
-
-impl ProfilingReport {
-    fn write_coverage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(coverage) = self.coverage else { return Ok(()) };
-        let Coverage { measured, all, .. } = coverage;
-        write!(f, "\n              {measured} are {:.1} % of the {all} there are", 100.0 * coverage.share())?;
-        let gap = coverage.gap().map(|gap| 100.0 * gap);
-        gap.map_or(Ok(()), |gap| write!(f, "; all would make the plan {gap:.1} % faster at most"))
-    }
-
-    fn write_noise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(coverage) = &self.coverage {
+            let Coverage { measured, all, .. } = coverage;
+            write!(
+                f,
+                "\n              {measured} are {:.1} % of the {all} there are",
+                100.0 * coverage.share()
+            )?;
+            if let Some(gap) = coverage.gap() {
+                write!(f, "; all would make the plan {:.1} % faster at most", 100.0 * gap)?;
+            }
+        }
         let Noise { repeated, median, largest } = self.noise;
         if repeated == 0 {
             return Ok(());
@@ -64,5 +60,24 @@ impl ProfilingReport {
             100.0 * median,
             100.0 * largest,
         )
+    }
+}
+
+/// Measurements that were recorded elsewhere: what is planned from them is a prediction, and says so.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recorded {
+    /// The cost table.
+    pub file: String,
+    /// Where and how it was measured.
+    #[serde(flatten)]
+    pub device: DeviceHeader,
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeviceHeader { name, library_version, date, .. } = &self.device;
+        writeln!(f, "  PREDICTION  from {}: nothing was measured on this machine", self.file)?;
+        write!(f, "  recorded    on {name}, {library_version}")?;
+        if date.is_empty() { Ok(()) } else { write!(f, ", {date}") }
     }
 }

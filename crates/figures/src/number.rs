@@ -3,7 +3,7 @@
 /// `value` with six significant digits and no trailing zeros, as C++ streams, and so Caffe, print by default.
 ///
 /// ```
-/// use microbatch::report::six_digits;
+/// use figures::six_digits;
 /// assert_eq!(["1.5", "123.457", "1e-06"], [1.5, 123.45678, 1e-6].map(six_digits).each_ref().map(String::as_str));
 /// ```
 pub fn six_digits(value: f64) -> String {
@@ -25,24 +25,34 @@ fn trim(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-/// How many times faster, as in `2.07x`.
-pub(crate) fn times(ratio: f64) -> String {
-    format!("{ratio:.2}x")
+/// How many times faster, as in `2.07x`; `-` if that is unknown.
+pub fn times(ratio: impl Into<Option<f64>>) -> String {
+    or_dash(ratio.into(), |ratio| format!("{ratio:.2}x"))
 }
 
-/// A factor that may be missing.
-pub(crate) fn times_or_dash(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "-".to_owned(), times)
+/// Milliseconds in a table; `-` if they are unknown.
+pub fn ms(value: impl Into<Option<f64>>) -> String {
+    or_dash(value.into(), |value| format!("{value:.3}"))
 }
 
-/// Milliseconds in a table.
-pub(crate) fn ms(value: f64) -> String {
-    format!("{value:.3}")
+fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
 }
 
 /// The deviation of `value` from `reference`, as in `+3.1 %`.
-pub(crate) fn deviation(value: f64, reference: f64) -> String {
-    if reference > 0.0 { format!("{:+.1} %", (value / reference - 1.0) * 100.0) } else { "-".to_owned() }
+pub fn deviation(value: f64, reference: f64) -> String {
+    or_dash((reference > 0.0).then(|| (value / reference - 1.0) * 100.0), |percent| {
+        format!("{percent:+.1} %")
+    })
+}
+
+/// What more workspace would save, with three digits that count.
+pub(crate) fn price(ms_per_mib: f64) -> String {
+    match ms_per_mib {
+        price if price <= 0.0 => "more workspace would save nothing".to_owned(),
+        price if price < 0.001 => format!("one more MiB would save at most {price:.1e} ms"),
+        price => format!("one more MiB would save at most {price:.3} ms"),
+    }
 }
 
 #[cfg(test)]
@@ -72,5 +82,10 @@ mod tests {
         assert_eq!(deviation(103.1, 100.0), "+3.1 %");
         assert_eq!(deviation(50.0, 100.0), "-50.0 %");
         assert_eq!(deviation(1.0, 0.0), "-");
+    }
+
+    #[test]
+    fn what_is_unknown_is_a_dash() {
+        assert_eq!([times(2.066), times(None), ms(0.5), ms(None)], ["2.07x", "-", "0.500", "-"]);
     }
 }

@@ -8,113 +8,23 @@
 //! A layer gets what its declaration asks for and nothing else: views that it did not declare are missing, of a top whose
 //! sign it needs only the sign is right, and memory that holds nothing yet holds NaN.
 
+mod case;
 mod cases;
 mod convolution;
 mod run;
+mod subject;
 
-use crate::{
-    layers::{self, BuildOptions, Declaration, InPlace, Role},
-    spec::{NetSpec, Phase},
-};
-use convolution::{Installed, configurations, install};
-use run::{Forwarded, Wanted, iteration};
-use std::path::Path;
+use crate::layers::InPlace;
+use case::Case;
+use convolution::configurations;
+use run::{Forwarded, Wanted};
+use subject::{Blob, Subject};
 use tensor::{
-    Arena, Device, Setting, Space, TensorType,
+    Device, TensorType,
     testing::{difference_tolerance, random},
 };
 
-/// One layer with one set of parameters, on bottoms of given shapes.
-#[derive(Clone, Debug)]
-struct Case {
-    type_name: &'static str,
-    fields: &'static str,
-    shapes: Vec<Vec<usize>>,
-    phase: Phase,
-    tops: usize,
-    /// A top that leads to no loss.
-    dead_top: Option<usize>,
-    step: f32,
-    threshold: f64,
-    kink: Option<f32>,
-    distinct: bool,
-    /// Values of a bottom, where random ones will not do.
-    given: Option<(usize, Vec<f32>)>,
-    /// Persistent state, where there is any.
-    state: Vec<Vec<f32>>,
-}
-
 impl Case {
-    fn new(type_name: &'static str, fields: &'static str, shapes: &[&[usize]]) -> Self {
-        Self {
-            type_name,
-            fields,
-            shapes: shapes.iter().map(|shape| shape.to_vec()).collect(),
-            phase: Phase::Train,
-            tops: 1,
-            dead_top: None,
-            step: 1e-2,
-            threshold: 2e-3,
-            kink: None,
-            distinct: false,
-            given: None,
-            state: Vec::new(),
-        }
-    }
-
-    /// For a function that is linear in each operand, differences are exact at any step: a large one drowns the rounding.
-    fn linear(self) -> Self {
-        Self { step: 0.5, threshold: 2e-4, ..self }
-    }
-
-    /// Elements within a step of `at` are left out.
-    fn kink(self, at: f32) -> Self {
-        Self { kink: Some(at), ..self }
-    }
-
-    /// Any two elements of the bottoms differ by more than two steps, so that no maximum changes hands.
-    fn distinct(self) -> Self {
-        Self { distinct: true, ..self }
-    }
-
-    fn given(self, bottom: usize, values: &[f32]) -> Self {
-        Self { given: Some((bottom, values.to_vec())), ..self }
-    }
-
-    fn text(&self) -> String {
-        let bottoms = (0..self.shapes.len()).map(|index| format!(" bottom: 'x{index}'"));
-        let tops = (0..self.tops).map(|index| format!(" top: 'y{index}'"));
-        let blobs: String = bottoms.chain(tops).collect();
-        format!("layer {{ name: 'l' type: '{}'{blobs} {} }}", self.type_name, self.fields)
-    }
-
-    fn build(&self, device: &Device) -> Role {
-        let net = NetSpec::parse(Path::new("case.prototxt"), &self.text()).unwrap().for_phase(self.phase);
-        assert_eq!(net.warnings, [], "{}", self.text());
-        let options = BuildOptions { device: device.clone(), seed: 5, synthetic: None };
-        layers::build(&net, &net.layers[0], &options).unwrap()
-    }
-
-    fn bottoms(&self) -> Vec<Vec<f32>> {
-        let lens: Vec<usize> = self.shapes.iter().map(|shape| shape.iter().product()).collect();
-        let mut values: Vec<f32> = random(lens.iter().sum(), 11);
-        if self.distinct {
-            values = spread(&values, 4.0 * self.step);
-        }
-        let mut rest = &values[..];
-        let mut bottoms: Vec<Vec<f32>> = Vec::new();
-        for len in lens {
-            let (bottom, behind) = rest.split_at(len);
-            bottoms.push(bottom.to_vec());
-            rest = behind;
-        }
-        if let Some((index, values)) = &self.given {
-            assert_eq!(values.len(), bottoms[*index].len(), "{}", self.text());
-            bottoms[*index].clone_from(values);
-        }
-        bottoms
-    }
-
     /// Checks the layer on `device`, a convolution in several configurations.
     fn check(&self, device: &Device) {
         let mut layer = self.build(device);
@@ -130,82 +40,7 @@ impl Case {
     }
 }
 
-/// The ranks of `values`, `gap` apart and centred on 0: a permutation without ties.
-fn spread(values: &[f32], gap: f32) -> Vec<f32> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
-    let mut ranked = vec![0.0; values.len()];
-    for (rank, index) in order.into_iter().enumerate() {
-        ranked[index] = gap * (rank as f32 - values.len() as f32 / 2.0);
-    }
-    ranked
-}
-
-/// A layer ready to run, and its blobs.
-struct Subject<'a> {
-    case: &'a Case,
-    configuration: Option<&'a Installed>,
-    layer: Role,
-    device: Device,
-    /// Where it runs, made with the first pass.
-    arena: Option<Arena>,
-    /// The iteration that random layers draw from.
-    iteration: Setting<u64>,
-    declaration: Declaration,
-    bottoms: Vec<Vec<f32>>,
-    learned: Vec<Vec<f32>>,
-    /// State as it is before each forward pass.
-    state: Vec<Vec<f32>>,
-    scratch: [Space; 2],
-    /// For each top, the gradient that reaches it: what its elements weigh in the objective.
-    weights: Vec<Option<Vec<f32>>>,
-}
-
-/// What is differentiated for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Blob {
-    Bottom(usize),
-    Param(usize),
-}
-
-impl<'a> Subject<'a> {
-    fn new(case: &'a Case, device: &Device, configuration: Option<&'a Installed>) -> Self {
-        let device = device.clone();
-        let mut layer = case.build(&device);
-        let shapes: Vec<TensorType> = case.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
-        let declaration = layer.declare(&shapes).unwrap();
-        let scratch = match configuration {
-            None => declaration.scratch,
-            Some(configuration) => install(&mut layer, &device, configuration),
-        };
-        let params = |learned: bool| declaration.params.iter().filter(move |param| param.learned == learned);
-        let learned: Vec<Vec<f32>> =
-            params(true).zip(20..).map(|(param, seed)| random(param.shape.count(), seed)).collect();
-        let state: Vec<usize> = params(false).map(|param| param.shape.count()).collect();
-        assert_eq!(state, case.state.iter().map(Vec::len).collect::<Vec<_>>(), "state of {}", case.text());
-        let weights = (declaration.tops.iter().enumerate())
-            .map(|(top, shape)| match declaration.loss_weights.get(top) {
-                Some(&weight) => Some(vec![weight; shape.count()]),
-                None => (Some(top) != case.dead_top).then(|| random(shape.count(), 40 + top as u64)),
-            })
-            .collect();
-        let (bottoms, state) = (case.bottoms(), case.state.clone());
-        Self {
-            case,
-            configuration,
-            layer,
-            iteration: iteration(&device),
-            device,
-            arena: None,
-            declaration,
-            bottoms,
-            learned,
-            state,
-            scratch,
-            weights,
-        }
-    }
-
+impl Subject<'_> {
     fn check(&mut self) {
         let forwarded = self.forward(false);
         let targets = self.targets();
@@ -217,19 +52,6 @@ impl<'a> Subject<'a> {
         }
         if self.declaration.in_place != InPlace::No {
             self.check_in_place(&forwarded, &gradients[0]);
-        }
-    }
-
-    /// Everything that has a gradient.
-    fn targets(&self) -> Vec<Blob> {
-        let bottoms = (0..self.bottoms.len()).filter(|&bottom| self.declaration.gradients[bottom]);
-        bottoms.map(Blob::Bottom).chain((0..self.learned.len()).map(Blob::Param)).collect()
-    }
-
-    fn values(&mut self, blob: Blob) -> &mut Vec<f32> {
-        match blob {
-            Blob::Bottom(index) => &mut self.bottoms[index],
-            Blob::Param(index) => &mut self.learned[index],
         }
     }
 

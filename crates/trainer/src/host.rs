@@ -1,19 +1,21 @@
-//! What the operating system says of this process and machine; nothing where it does not say.
+//! What the operating system says of this process and machine: `None` where it does not say.
 
 mod limits;
 
+use crate::NetError;
 use planner::Bytes;
 use std::{fs, path::Path};
+use tensor::Device;
 
 /// Memory of this process that is resident now.
-pub(crate) fn resident() -> Option<Bytes> {
+pub fn resident() -> Option<Bytes> {
     field(Path::new("/proc/self/status"), "VmRSS:")
 }
 
 /// Gives memory that was freed back to the system, so that [`resident`] is what is in use. The C library keeps freed
 /// memory for later, tens of MiB after profiling, and takes what is allocated next from there; elsewhere than with glibc
 /// nothing is done.
-pub(crate) fn release_freed() {
+pub fn release_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         // SAFETY: this is the declaration of glibc's manual, of a function for any thread at any time. It needs nothing
@@ -26,17 +28,43 @@ pub(crate) fn release_freed() {
 }
 
 /// The most that was ever resident.
-pub(crate) fn peak_resident() -> Option<Bytes> {
+pub fn peak_resident() -> Option<Bytes> {
     field(Path::new("/proc/self/status"), "VmHWM:")
 }
 
 /// How much more this process may have, and what sets that limit.
-pub(crate) fn available_memory() -> Option<limits::Left> {
+pub fn available_memory() -> Option<(&'static str, Bytes)> {
     limits::available(Path::new("/"))
 }
 
-/// Whether whoever started this process had it ignore `signal`.
-pub(crate) fn ignores(signal: i32) -> bool {
+/// Refuses a run that needs more memory than is left to this process, or to the GPU: `arena` on the device and `host`
+/// beside it. What of the latter was not resident `at_start` and now is, is there already.
+///
+/// # Errors
+/// [`NetError::TooLarge`], or a GPU that does not answer.
+pub fn check_memory(
+    device: &Device,
+    [arena, host]: [Bytes; 2],
+    at_start: Option<Bytes>,
+) -> Result<(), NetError> {
+    let there = resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
+    let host = host.saturating_sub(there.unwrap_or_default());
+    let refuse = |needed: Bytes, (place, available)| match needed > available {
+        true => Err(NetError::TooLarge { place, needed, available }),
+        false => Ok(()),
+    };
+    let on_host = match device {
+        Device::Cpu(_) => arena + host,
+        Device::Cuda(cuda) => {
+            refuse(arena, ("the GPU", Bytes(cuda.memory()?[0])))?;
+            host
+        }
+    };
+    available_memory().map_or(Ok(()), |left| refuse(on_host, left))
+}
+
+/// Whether this process was started to ignore `signal`.
+pub fn ignores(signal: i32) -> bool {
     let ignored =
         text(Path::new("/proc/self/status"), "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     ignored.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
@@ -64,18 +92,5 @@ mod tests {
         let total = field(Path::new("/proc/meminfo"), "MemTotal:").unwrap();
         let (_, left) = available_memory().unwrap();
         assert!(peak < total && left > Bytes::ZERO && left <= total, "{left} of {total}");
-    }
-
-    /// Small pieces, which the C library keeps when they are freed: one behind them stays in use.
-    #[test]
-    #[cfg(target_env = "gnu")]
-    fn freed_memory_is_not_resident() {
-        let pieces: Vec<Vec<u8>> = (0..16_384).map(|_| vec![1; 4000]).collect();
-        let kept = vec![1u8; 4000];
-        let before = resident().unwrap();
-        drop(pieces);
-        release_freed();
-        let after = resident().unwrap();
-        assert!(after + Bytes::mib(50) < before, "{before} before, {after} after {} bytes kept", kept.len());
     }
 }

@@ -1,11 +1,11 @@
 //! The definition of the three operations as loops in double precision: slow, obvious, and what all else is tested against.
 
-use super::ConvOp;
+use crate::conv::{ConvOp, operand_lens};
 use tensor::ConvGeometry;
 
-/// `out` of `op` in double precision, starting from zero. Operands as in the table of [`super`].
-pub fn direct(op: ConvOp, g: &ConvGeometry, a: &[f32], b: &[f32]) -> Vec<f64> {
-    let mut out = vec![0.0; super::operand_lens(op, g)[2]];
+/// `out` of `op` in double precision, starting from zero. Operands as in the table of [`crate::conv`].
+pub(crate) fn direct(op: ConvOp, g: &ConvGeometry, a: &[f32], b: &[f32]) -> Vec<f64> {
+    let mut out = vec![0.0; operand_lens(op, g)[2]];
     for_each_product(g, |x, w, y| match op {
         ConvOp::Forward => out[y] += f64::from(a[x]) * f64::from(b[w]),
         ConvOp::BackwardData => out[x] += f64::from(a[y]) * f64::from(b[w]),
@@ -15,7 +15,7 @@ pub fn direct(op: ConvOp, g: &ConvGeometry, a: &[f32], b: &[f32]) -> Vec<f64> {
 }
 
 /// Terms in the longest sum behind one output of `op`.
-pub fn terms(op: ConvOp, g: &ConvGeometry) -> usize {
+pub(crate) fn terms(op: ConvOp, g: &ConvGeometry) -> usize {
     match op {
         ConvOp::Forward => g.taps(),
         ConvOp::BackwardData => g.k / g.groups * g.r * g.s,

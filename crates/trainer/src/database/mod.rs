@@ -14,18 +14,21 @@
 //! ([`Database::compact`]), and what cannot be read is never thrown away.
 
 mod segment;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     digest::fnv1a,
     files::{remove_abandoned, try_writing, write_atomically},
 };
 use planner::{CostTable, DeviceHeader, MergeError};
-use segment::{Segment, fresh_name, segments};
+use segment::{Segment, fresh_name, list, segments};
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-use thiserror::Error;
+
+pub use segment::DatabaseError;
 
 /// A folder of cost tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,28 +43,6 @@ pub struct Known {
     pub table: CostTable,
     /// What could not be read, if there was anything: one sentence.
     pub warning: Option<String>,
-}
-
-/// A database that cannot be read or written.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum DatabaseError {
-    /// The system refused.
-    #[error("the measurement database cannot {action} {path}: {source}")]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// Where.
-        path: String,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-impl DatabaseError {
-    fn at<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(io::Error) -> Self + 'p {
-        move |source| Self::File { action, path: path.display().to_string(), source }
-    }
 }
 
 impl Database {
@@ -120,7 +101,7 @@ impl Database {
     /// When files cannot be read or written; nothing is lost then, as segments go only when their contents stand elsewhere.
     pub fn compact(&self) -> Result<(usize, usize), DatabaseError> {
         let (mut before, mut after) = (0, 0);
-        for folder in folders(&self.folder)? {
+        for folder in list(&self.folder, |path| path.is_dir())? {
             let (of_folder, _) = segments(&folder)?;
             before += of_folder.len();
             after += compact_folder(&of_folder)?;
@@ -134,7 +115,7 @@ impl Database {
     /// When files cannot be read.
     pub fn devices(&self) -> Result<Vec<Known>, DatabaseError> {
         let mut devices = Vec::new();
-        for folder in folders(&self.folder)? {
+        for folder in list(&self.folder, |path| path.is_dir())? {
             let (segments, _) = segments(&folder)?;
             let headers = segments.into_iter().filter_map(|segment| Some(segment.table?.device));
             if let Some(device) = headers.last() {
@@ -180,9 +161,10 @@ fn compact_folder(segments: &[Segment]) -> Result<usize, DatabaseError> {
     for segment in segments {
         let Some(other) = &segment.table else { continue };
         // A folder has one device, unless somebody copied something into it.
-        match tables.iter_mut().find(|(table, _)| table.clone().merge(other.clone()).is_ok()) {
+        let device = folder_name(&other.device);
+        match tables.iter_mut().find(|(table, _)| folder_name(&table.device) == device) {
             Some((table, newest)) => {
-                table.merge(other.clone()).expect("tried just before");
+                table.merge(other.clone()).expect("measurements of one device");
                 newest.clone_from(&segment.path);
             }
             None => tables.push((other.clone(), segment.path.clone())),
@@ -214,23 +196,6 @@ fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
     write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(DatabaseError::at("write", path))
 }
 
-/// The folders of all devices, in order.
-fn folders(root: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
-    let entries = match fs::read_dir(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(DatabaseError::at("read", root))?,
-    };
-    let mut folders = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(DatabaseError::at("read", root))?.path();
-        if path.is_dir() {
-            folders.push(path);
-        }
-    }
-    folders.sort();
-    Ok(folders)
-}
-
 /// A name that says whose measurements are inside, and a number in which everything that matters counts.
 pub fn folder_name(device: &DeviceHeader) -> String {
     let DeviceHeader { name, library_version, threads, .. } = device;
@@ -239,6 +204,3 @@ pub fn folder_name(device: &DeviceHeader) -> String {
     let bytes = [name, library_version, threads].into_iter().flat_map(|text| text.bytes().chain([0]));
     format!("{short}-{:016x}", fnv1a(bytes))
 }
-
-#[cfg(test)]
-mod tests;

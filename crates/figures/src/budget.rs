@@ -1,0 +1,113 @@
+//! What a budget of device memory allows.
+
+use crate::{
+    number::{ms, times},
+    table::Table,
+};
+use planner::{
+    Bytes, CostTable, Curve, Fronts, Headroom, Kernel, Plan, PlanError, PlanOptions, WorkspacePolicy,
+};
+use serde::Serialize;
+use std::fmt;
+
+/// A plan for a budget of device memory, beside what other policies make of the same memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct BudgetReport {
+    /// The budget.
+    pub budget: Bytes,
+    /// What the plan takes of it.
+    pub arena: Bytes,
+    /// What the net takes without any workspace.
+    pub without_workspace: Bytes,
+    /// The least that any kernel may have at its step.
+    pub smallest_limit: Bytes,
+    /// The most.
+    pub largest_limit: Bytes,
+    /// Planned time of all kernels, each limited by what is free at its own step.
+    pub time_ms: f64,
+    /// WR: the largest limit, the same for all kernels, that keeps the budget.
+    pub wr_limit: Option<Bytes>,
+    /// The time under it.
+    pub wr_time_ms: Option<f64>,
+    /// WD: the total that is left beside everything else.
+    pub wd_total: Bytes,
+    /// The time if it is divided among all kernels, if it suffices.
+    pub wd_time_ms: Option<f64>,
+    /// The time in any amount of memory.
+    pub unlimited_time_ms: f64,
+    /// The time as a function of the budget: where it falls, and to what.
+    pub curve: Curve,
+    /// Milliseconds that each MiB more could save at best.
+    pub price_ms_per_mib: f64,
+    /// The smallest budget with a plan.
+    pub smallest_budget: Bytes,
+    /// The budget below which time begins to suffer.
+    pub enough_budget: Bytes,
+}
+
+impl BudgetReport {
+    /// Describes `plan`, which was made from `table` with what `room` leaves to each kernel within `budget`.
+    ///
+    /// # Errors
+    /// None, if the plan is of that table.
+    pub fn new(
+        budget: Bytes,
+        room: &dyn Headroom,
+        table: &CostTable,
+        plan: &Plan,
+    ) -> Result<Self, PlanError> {
+        let kernels: Vec<Kernel> = plan.kernels.iter().map(|planned| planned.kernel.clone()).collect();
+        let limits: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.available).collect();
+        let fronts = Fronts::new(&kernels, table, &plan.options)?;
+        let wr = fronts.equal_limit(&limits);
+        // Segments lie beside everything else, all the time.
+        let wd_total = budget.saturating_sub(room.least());
+        let divided =
+            PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: wd_total, ..plan.options.clone() };
+        let taken = plan.kernels.iter().enumerate();
+        let arena = taken.map(|(kernel, planned)| room.budget(kernel, planned.workspace)).max();
+        let curve = fronts.budget_curve(room);
+        Ok(Self {
+            budget,
+            arena: arena.unwrap_or_else(|| room.least()),
+            without_workspace: room.least(),
+            smallest_limit: limits.iter().min().copied().unwrap_or_default(),
+            largest_limit: limits.iter().max().copied().unwrap_or_default(),
+            time_ms: plan.time_ms,
+            wr_limit: wr.map(|wr| wr.workspace),
+            wr_time_ms: wr.map(|wr| wr.time_ms),
+            wd_total,
+            wd_time_ms: planner::plan(&kernels, table, &divided).ok().map(|plan| plan.time_ms),
+            unlimited_time_ms: fronts.unlimited_time_ms(),
+            price_ms_per_mib: curve.price_ms_per_mib(budget),
+            curve,
+            smallest_budget: fronts.smallest_budget(room).0,
+            enough_budget: fronts.enough_budget(room),
+        })
+    }
+}
+
+impl fmt::Display for BudgetReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { budget, arena, without_workspace, smallest_limit, largest_limit, .. } = self;
+        writeln!(
+            f,
+            "Device memory {budget}: the plan takes {arena}, {without_workspace} without workspace; each kernel may have \
+             what is free at its own step, {smallest_limit} to {largest_limit}"
+        )?;
+        let mut table = Table::new(["in the same memory", ">ms", ">this is faster by"]);
+        table.row(["WS by the schedule (this plan)", &ms(self.time_ms), ""]);
+        let wr = match self.wr_limit {
+            Some(limit) => format!("WR, {limit} for each kernel"),
+            None => "WR: no limit for all fits".to_owned(),
+        };
+        let wd = format!("WD, {} divided among all", self.wd_total);
+        let unlimited = ("any amount of memory".to_owned(), Some(self.unlimited_time_ms));
+        for (name, time_ms) in [(wr, self.wr_time_ms), (wd, self.wd_time_ms), unlimited] {
+            let gain = times(time_ms.map(|time_ms| time_ms / self.time_ms));
+            table.row([name, time_ms.map_or_else(|| "does not fit".to_owned(), ms), gain]);
+        }
+        let [enough, smallest] = [self.enough_budget, self.smallest_budget].map(Bytes::exact);
+        write!(f, "{table}\n  time suffers below {enough}; nothing fits below {smallest}")
+    }
+}

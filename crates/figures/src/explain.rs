@@ -1,0 +1,179 @@
+//! Why a plan is as it is: what there was to choose from, and what more workspace would buy.
+
+use crate::{
+    budget::BudgetReport,
+    number::{ms, price},
+    table::Table,
+};
+use planner::{
+    Bytes, Configuration, CostTable, Curve, DesirableSet, Fronts, Kernel, Plan, PlanError, PlannedKernel,
+    Rejected,
+};
+use serde::Serialize;
+use std::fmt;
+
+/// Most lines of a curve in text; JSON has all of them.
+const MOST_LINES: usize = 16;
+
+/// A plan explained.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExplainReport {
+    /// Every kernel, in the order of the plan.
+    pub kernels: Vec<KernelExplanation>,
+    /// What `limit` and the curve are of: the `limit` of the workspace policy, or a `budget of device memory`.
+    pub of: &'static str,
+    /// The plan's own.
+    pub limit: Bytes,
+    /// Planned time of all kernels as a function of the limit: where it falls, and to what.
+    pub curve: Curve,
+    /// Milliseconds that each MiB more could save at best, at the plan's limit; `null` where nothing fits.
+    pub price_ms_per_mib: f64,
+    /// The smallest limit with a plan.
+    pub smallest_limit: Option<Bytes>,
+    /// The kernel that sets it.
+    pub smallest_limit_kernel: Option<String>,
+}
+
+/// One kernel explained.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelExplanation {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The workspace that it could have had.
+    pub available: Bytes,
+    /// Its Pareto front.
+    pub front: DesirableSet,
+    /// Time and workspace of each point of the front.
+    pub costs: Curve,
+    /// Which of them the plan has.
+    pub chosen: Option<usize>,
+    /// The micro-configuration with the least time per sample among those that need more workspace, if it is faster than
+    /// what was chosen.
+    pub fastest_rejected: Option<Rejected>,
+    /// Milliseconds that each MiB more could save at best; `null` where nothing fits.
+    pub price_ms_per_mib: f64,
+}
+
+impl ExplainReport {
+    /// Explains `plan`, which was made from `table`.
+    ///
+    /// # Errors
+    /// None, if the plan is of that table.
+    pub fn new(plan: &Plan, table: &CostTable) -> Result<Self, PlanError> {
+        let kernels: Vec<Kernel> = plan.kernels.iter().map(|planned| planned.kernel.clone()).collect();
+        let fronts = Fronts::new(&kernels, table, &plan.options)?;
+        let (policy, limit) = (plan.options.workspace_policy, plan.options.limit);
+        let smallest = fronts.smallest_limit(policy);
+        let explained = std::iter::zip(&plan.kernels, fronts.iter());
+        Ok(Self {
+            kernels: explained
+                .map(|(planned, (_, front))| KernelExplanation::new(plan, planned, front, table))
+                .collect(),
+            of: "limit",
+            limit,
+            curve: fronts.curve(policy),
+            price_ms_per_mib: fronts.price_ms_per_mib(policy, limit),
+            smallest_limit: smallest.map(|(limit, _)| limit),
+            smallest_limit_kernel: smallest.map(|(_, kernel)| kernel.to_string()),
+        })
+    }
+
+    /// The same with the curve of a budget of device memory: there is no one limit.
+    #[must_use]
+    pub fn in_budget(self, budget: &BudgetReport) -> Self {
+        Self {
+            of: "budget of device memory",
+            limit: budget.budget,
+            curve: budget.curve.clone(),
+            price_ms_per_mib: budget.price_ms_per_mib,
+            smallest_limit: Some(budget.smallest_budget),
+            smallest_limit_kernel: None,
+            ..self
+        }
+    }
+}
+
+impl KernelExplanation {
+    fn new(plan: &Plan, planned: &PlannedKernel, front: &DesirableSet, table: &CostTable) -> Self {
+        let costs = front.curve();
+        Self {
+            kernel: planned.kernel.clone(),
+            available: planned.available,
+            chosen: front.iter().position(|configuration| *configuration == planned.configuration),
+            front: front.clone(),
+            fastest_rejected: planned.fastest_rejected(table, &plan.options),
+            price_ms_per_mib: costs.price_ms_per_mib(planned.available),
+            costs,
+        }
+    }
+}
+
+/// The configurations of a Pareto front, one a line, with a mark at the `chosen` one.
+pub fn front_table(front: &DesirableSet, chosen: Option<usize>) -> Table {
+    let mut table = Table::new(["", ">workspace", ">ms", "configuration"]);
+    for (place, configuration) in front.iter().enumerate() {
+        let mark = if Some(place) == chosen { "chosen" } else { "" };
+        let (workspace, time_ms) = (configuration.workspace().to_string(), ms(configuration.time_ms()));
+        table.row([mark.to_owned(), workspace, time_ms, Configuration::to_string(configuration)]);
+    }
+    table
+}
+
+/// Where the time of `curve` falls, over the limit that is called `of`: some sixteen lines, with a mark at that which
+/// `limit` reaches.
+pub fn curve_table(curve: &Curve, limit: Bytes, of: &str) -> Table {
+    let mut table = Table::new([format!(">{of}"), ">ms".to_owned(), String::new()]);
+    let points = curve.points();
+    let Some(last) = points.len().checked_sub(1) else { return table };
+    let reached = points.partition_point(|point| point.workspace <= limit).checked_sub(1);
+    let lines = MOST_LINES.min(points.len());
+    let mut shown: Vec<usize> =
+        (0..lines).map(|line| line * last / (lines - 1).max(1)).chain(reached).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    for place in shown {
+        let here = if Some(place) == reached { format!("this plan's {of} is here") } else { String::new() };
+        table.row([points[place].workspace.to_string(), ms(points[place].time_ms), here]);
+    }
+    table
+}
+
+impl fmt::Display for KernelExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, available, .. } = self;
+        let (shape, mini_batch) = (kernel.id.shape, kernel.mini_batch);
+        writeln!(f, "{kernel}: {shape}, mini-batch {mini_batch}, up to {available} of workspace")?;
+        writeln!(f, "{}", front_table(&self.front, self.chosen))?;
+        match &self.fastest_rejected {
+            Some(Rejected { micro, lacking }) => writeln!(
+                f,
+                "  rejected: {} at {} takes {} ms ({} a sample) and lacks {lacking}",
+                micro.algorithm,
+                micro.micro_batch,
+                ms(micro.time_ms),
+                ms(micro.time_per_sample_ms()),
+            )?,
+            None => writeln!(f, "  rejected: nothing that is faster")?,
+        }
+        write!(f, "  {}", price(self.price_ms_per_mib))
+    }
+}
+
+impl fmt::Display for ExplainReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "What every kernel had to choose from:")?;
+        self.kernels.iter().try_for_each(|kernel| writeln!(f, "{kernel}\n"))?;
+        let of = self.of;
+        writeln!(f, "Planned time of all kernels under each {of}, where it changes:")?;
+        writeln!(f, "{}", curve_table(&self.curve, self.limit, of))?;
+        if let Some(smallest) = self.smallest_limit {
+            let kernel = match &self.smallest_limit_kernel {
+                Some(_) if smallest == Bytes::ZERO => ": no kernel needs workspace".to_owned(),
+                Some(kernel) => format!(", set by {kernel}"),
+                None => String::new(),
+            };
+            writeln!(f, "  the smallest feasible {of} is {}{kernel}", smallest.exact())?;
+        }
+        write!(f, "  {}", price(self.price_ms_per_mib))
+    }
+}

@@ -1,0 +1,34 @@
+//! What the planner decides, as tables and sentences.
+//!
+//! Pure as the planner: its values go in, reports come out; no device, no clock, no file. It builds for wasm32, so that a
+//! page shows the words and numbers of the command. A report is plain data: it serialises, sizes as numbers of bytes, and
+//! prints as text.
+//!
+//! ```text
+//! Plan ───────────────► PlanReport ──────┬─► Comparison
+//! Plan, CostTable ────► ExplainReport    ├─► text (Display, Table)
+//! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
+//! Coverage, Noise ────► ProfilingReport
+//! MemoryReport ───────► arena_lines, layer_table
+//! DeviceHeader ───────► Recorded
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod budget;
+mod compare;
+mod explain;
+mod memory;
+mod number;
+mod plan;
+mod profiling;
+mod table;
+
+pub use self::memory::{arena_lines, layer_table};
+pub use budget::BudgetReport;
+pub use compare::{Comparison, Ratio};
+pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
+pub use number::{deviation, ms, six_digits, times};
+pub use plan::{KernelReport, PlanReport, kernel_table};
+pub use profiling::{ProfilingReport, Recorded};
+pub use table::Table;

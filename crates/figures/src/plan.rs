@@ -1,0 +1,209 @@
+//! A plan: what each convolution kernel got and why, and what it adds up to.
+
+use crate::{
+    number::{deviation, ms, times},
+    table::Table,
+};
+use planner::{
+    Bytes, DivisionReport, Explanation, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
+};
+use serde::Serialize;
+use std::fmt;
+
+/// One kernel of a plan, and what it took.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelReport {
+    /// What the plan says: the kernel, its configuration as a list of runs, its workspace, what it would be undivided.
+    #[serde(flatten)]
+    pub planned: PlannedKernel,
+    /// The configuration in words, as in `4x60 FFT_TILING + 16 IMPLICIT_GEMM`.
+    pub division: String,
+    /// Planned time: the sum of what was measured of its parts.
+    pub planned_ms: f64,
+    /// Its time in the net, the median over the iterations, if it has run.
+    pub measured_ms: Option<f64>,
+    /// How many times faster than undivided the plan is.
+    pub gain: Option<f64>,
+    /// In words, why it did not get something faster.
+    pub reason: String,
+}
+
+impl KernelReport {
+    fn new(planned: &PlannedKernel, measured_ms: Option<f64>) -> Self {
+        Self {
+            division: planned.configuration.to_string(),
+            planned_ms: planned.time_ms(),
+            measured_ms,
+            gain: planned.gain(),
+            reason: planned.explanation.to_string(),
+            planned: planned.clone(),
+        }
+    }
+
+    /// Layer and operation, as in `conv2 Forward`.
+    pub fn name(&self) -> String {
+        self.planned.kernel.to_string()
+    }
+
+    /// Whether nothing measured is faster, however large the workspace.
+    fn is_fastest(&self) -> bool {
+        self.planned.explanation == Explanation::FastestMeasured
+    }
+}
+
+/// What was chosen for every kernel, and what it adds up to.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanReport {
+    /// What was asked for.
+    pub options: PlanOptions,
+    /// Whether the times come from measurements of another machine.
+    pub prediction: bool,
+    /// Every kernel, in the order of the net.
+    pub kernels: Vec<KernelReport>,
+    /// Planned time of all kernels.
+    pub time_ms: f64,
+    /// The same undivided, if every kernel can run undivided under the limit.
+    pub undivided_time_ms: Option<f64>,
+    /// The latter over the former.
+    pub gain: Option<f64>,
+    /// The workspace that is allocated: under WR and WS what all kernels share, under WD a segment for each.
+    pub workspace_total: Bytes,
+    /// What workspaces would take if each kernel had one of its own.
+    pub workspace_separate: Bytes,
+    /// Under WD, how the total was divided.
+    pub division: Option<DivisionReport>,
+}
+
+impl PlanReport {
+    /// Describes `plan`, with the times `measured_ms` of its kernels, in order, if it has run.
+    pub fn new(plan: &Plan, measured_ms: &[f64]) -> Self {
+        let measured = measured_ms.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let kernels = plan.kernels.iter().zip(measured);
+        Self {
+            options: plan.options.clone(),
+            prediction: false,
+            kernels: kernels.map(|(planned, measured_ms)| KernelReport::new(planned, measured_ms)).collect(),
+            time_ms: plan.time_ms,
+            undivided_time_ms: plan.undivided_time_ms,
+            gain: plan.gain(),
+            workspace_total: plan.workspace_total(),
+            workspace_separate: plan.workspace_separate(),
+            division: plan.division,
+        }
+    }
+
+    /// The same as a prediction, if it is one.
+    #[must_use]
+    pub fn predicted(self, prediction: bool) -> Self {
+        Self { prediction, ..self }
+    }
+
+    /// The policies in a line.
+    pub fn policies(&self) -> String {
+        let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, .. } = &self.options;
+        let workspace = match workspace_policy {
+            WorkspacePolicy::Wr => format!("WR, at most {limit} of workspace for each kernel"),
+            WorkspacePolicy::Wd => format!("WD, {limit} of workspace divided among all kernels"),
+            WorkspacePolicy::Ws => format!("WS, one arena of at most {limit} shared by all kernels"),
+        };
+        let accuracy = max_error.map(|error| format!(", errors up to {error:e}"));
+        format!("{batch_size_policy}; {workspace}{}", accuracy.unwrap_or_default())
+    }
+
+    /// What all kernels take together, in a line.
+    pub fn totals(&self) -> String {
+        let Self { workspace_total: total, workspace_separate: separate, time_ms, .. } = self;
+        let workspace = match self.options.workspace_policy {
+            WorkspacePolicy::Wd => format!("workspace {total}, a segment for each kernel"),
+            _ => format!("workspace {total}, shared by all kernels (separate ones would take {separate})"),
+        };
+        let planned = if self.prediction { "predicted" } else { "planned" };
+        let undivided = match (self.undivided_time_ms, self.gain) {
+            (Some(undivided_ms), Some(gain)) => {
+                format!(", undivided {undivided_ms:.1} ms, gain {}", times(gain))
+            }
+            _ => "; not every kernel fits undivided".to_owned(),
+        };
+        format!("{planned} {time_ms:.1} ms{undivided}; {workspace}")
+    }
+}
+
+impl fmt::Display for PlanReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kernels.is_empty() {
+            return write!(f, "The net has no convolution to plan.");
+        }
+        writeln!(f, "Convolution kernels ({}):\n{}", self.policies(), kernel_table(&self.kernels))?;
+        if self.options.workspace_policy == WorkspacePolicy::Wd {
+            let total = self.options.limit;
+            writeln!(
+                f,
+                "  undivided kernels share the same {total}, so that one may have more than in the plan, and be faster"
+            )?;
+        }
+        legend(&self.kernels).map_or(Ok(()), |legend| writeln!(f, "{legend}"))?;
+        write!(f, "  total: {}", self.totals())?;
+        if let Some(DivisionReport { lower_bound_ms, binaries }) = self.division {
+            let solver = match self.options.wd_solver {
+                WdSolver::Exact => "by our exact method",
+                WdSolver::Ilp => "as an ILP by microlp",
+            };
+            let time_ms = self.time_ms;
+            write!(
+                f,
+                "\n  optimal: {time_ms:.2} ms (LP bound {lower_bound_ms:.2}); {binaries} binary variables, solved {solver}"
+            )?;
+        }
+        write!(f, "\n\n{}", explanations(&self.kernels))
+    }
+}
+
+/// All kernels, one a line; with measured times if they have run.
+pub fn kernel_table(kernels: &[KernelReport]) -> Table {
+    let ran = kernels.iter().any(|kernel| kernel.measured_ms.is_some());
+    let run = if ran { &[">run ms", ">deviation"][..] } else { &[] };
+    let rest = [">workspace", ">undivided ms", ">gain", ">max rel. error"];
+    let mut table =
+        Table::new(["kernel", "configuration", ">plan ms"].iter().chain(run).chain(&rest).copied());
+    for kernel in kernels {
+        let KernelReport { planned, planned_ms, measured_ms, .. } = kernel;
+        let mut row = vec![kernel.name(), kernel.division.clone(), ms(*planned_ms)];
+        if ran {
+            row.extend([ms(*measured_ms), deviation(measured_ms.unwrap_or(f64::NAN), *planned_ms)]);
+        }
+        row.extend([
+            planned.workspace.to_string(),
+            ms(planned.undivided.as_ref().map(|micro| micro.time_ms)),
+            times(kernel.gain),
+            format!("{:.0e}", planned.configuration.max_error()),
+        ]);
+        table.row(row);
+    }
+    table
+}
+
+/// Why kernels did not get something faster, one a line; those that have the fastest are only counted.
+fn explanations(kernels: &[KernelReport]) -> String {
+    let slower = || kernels.iter().filter(|kernel| !kernel.is_fastest());
+    let width = slower().map(|kernel| kernel.name().len()).max().unwrap_or(0);
+    let mut lines = vec!["Why nothing faster:".to_owned()];
+    lines.extend(slower().map(|kernel| format!("  {:<width$}  {}", kernel.name(), kernel.reason)));
+    let fastest = kernels.len() - slower().count();
+    if fastest > 0 {
+        lines.push(format!("  {fastest} of {} kernels: the fastest measured was chosen", kernels.len()));
+    }
+    lines.join("\n")
+}
+
+/// What the names in the table mean that do not say it: cuDNN has numbers only for some of its algorithms.
+fn legend(kernels: &[KernelReport]) -> Option<String> {
+    let meanings = [
+        ("ALGO_0", "implicit GEMM, added up atomically (not bit-equal every time)"),
+        ("ALGO_1", "implicit GEMM"),
+        ("ALGO_3", "ALGO_0 with precomputed indices"),
+    ];
+    let texts = || kernels.iter().flat_map(|kernel| [&kernel.division, &kernel.reason]);
+    let used = meanings.iter().filter(|(name, _)| texts().any(|text| text.contains(name)));
+    let lines: Vec<String> = used.map(|(name, meaning)| format!("{name}: {meaning}")).collect();
+    (!lines.is_empty()).then(|| format!("  cuDNN's {}", lines.join("; ")))
+}

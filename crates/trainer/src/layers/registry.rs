@@ -1,0 +1,92 @@
+//! From a layer's specification to the layer.
+
+use super::{
+    BuildOptions, Layer, Place,
+    combine::{Concat, Eltwise, Split},
+    convolution::ConvolutionLayer,
+    elementwise::{DropoutLayer, Relu},
+    inner_product::InnerProductLayer,
+    lrn::LrnLayer,
+    norm::{BatchNorm, Scale},
+    pooling::Pooling,
+    shape::Reshape,
+    softmax::{Accuracy, Softmax, SoftmaxWithLoss},
+    source::{DataLayer, FilledData},
+};
+use crate::{
+    error::{BoxError, NetError},
+    spec::{LayerKind, LayerSpec, NetSpec, layer_types},
+};
+use std::ops::{Deref, DerefMut};
+
+/// A layer, by what its net does with it besides its passes.
+pub enum Role {
+    /// Nothing.
+    Plain(Box<dyn Layer>),
+    /// Plans its kernels.
+    Convolution(Box<ConvolutionLayer>),
+    /// Keeps its position in a data set.
+    Data(Box<DataLayer>),
+}
+
+impl Role {
+    /// The layer as one whose kernels are planned.
+    pub fn convolution(&mut self) -> Option<&mut ConvolutionLayer> {
+        if let Self::Convolution(layer) = self { Some(layer) } else { None }
+    }
+
+    /// The layer as one that reads a data set.
+    pub fn data(&self) -> Option<&DataLayer> {
+        if let Self::Data(layer) = self { Some(layer) } else { None }
+    }
+}
+
+impl Deref for Role {
+    type Target = dyn Layer;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Plain(layer) => &**layer,
+            Self::Convolution(layer) => &**layer,
+            Self::Data(layer) => &**layer,
+        }
+    }
+}
+
+impl DerefMut for Role {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Plain(layer) => &mut **layer,
+            Self::Convolution(layer) => &mut **layer,
+            Self::Data(layer) => &mut **layer,
+        }
+    }
+}
+
+macro_rules! make_layers {
+    ($place:ident; $(
+        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $role:ident($layer:expr); $doc:literal
+    )*) => {
+        /// The layer that its kind's row in [`layer_types`] makes.
+        fn make($place: &Place<'_>) -> Result<Role, BoxError> {
+            Ok(match &$place.layer.kind {
+                $(LayerKind::$name $(($params))? => Role::$role(Box::new($layer)),)*
+            })
+        }
+    };
+}
+
+layer_types!(make_layers);
+
+/// The layer that `layer`, one of `net`'s, describes.
+///
+/// # Errors
+/// Data that cannot be opened; the message names the layer and its line.
+pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
+    let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
+    if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
+        let name = layer.kind.type_name();
+        return Err(NetError::layer(layer, format!("a loss_weight has no effect on a layer of type {name}")));
+    }
+    make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error.to_string()))
+}

@@ -1,0 +1,50 @@
+//! What a net is, for its reader: its input, and what each layer takes.
+
+use super::Net;
+use memory::LayerMemory;
+use planner::Bytes;
+use tensor::TensorType;
+
+impl Net {
+    /// The shape of what the net is fed, (samples, ...).
+    pub fn input(&self) -> Option<&TensorType> {
+        let source = self.graph.nodes.iter().find(|node| node.bottoms.is_empty())?;
+        source.tops.first().map(|&top| &self.graph.values[top].shape)
+    }
+
+    /// Samples per iteration.
+    pub fn mini_batch(&self) -> usize {
+        self.input().map_or(1, TensorType::n)
+    }
+
+    /// Elements of all learned parameters.
+    pub fn learned(&self) -> usize {
+        let params = self.graph.params.iter().map(|param| &param.declaration);
+        params.filter(|declaration| declaration.learned).map(|declaration| declaration.shape.count()).sum()
+    }
+
+    /// The memory of every layer, with the plan that is installed.
+    pub fn layer_memory(&self) -> Vec<LayerMemory> {
+        let graph = &self.graph;
+        let mut counted = vec![false; graph.params.len()];
+        let layers = graph.nodes.iter().zip(&self.scratch).map(|(node, scratch)| {
+            let tops = || node.tops.iter().map(|&top| (top, &graph.values[top]));
+            let own = || tops().filter(|(top, value)| value.root == *top).map(|(_, value)| value);
+            let weights = node.params.iter().filter(|&&param| !std::mem::replace(&mut counted[param], true));
+            LayerMemory {
+                name: node.name.clone(),
+                type_name: node.type_name.to_owned(),
+                shape: tops().next().map_or_else(String::new, |(_, top)| top.shape.to_string()),
+                data: own().map(|value| bytes(&value.shape)).sum(),
+                diff: own().filter(|value| value.needs_diff).map(|value| bytes(&value.shape)).sum(),
+                workspace: scratch.map(|pass| pass.bytes()).into_iter().max().unwrap_or_default(),
+                weights: weights.map(|&param| bytes(&graph.params[param].declaration.shape)).sum(),
+            }
+        });
+        layers.collect()
+    }
+}
+
+fn bytes(tensor: &TensorType) -> Bytes {
+    Bytes(tensor.space().bytes() as u64)
+}

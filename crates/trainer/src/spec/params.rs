@@ -1,0 +1,96 @@
+//! How settings are declared: once, as a table of fields.
+
+/// Structs that are read from a message, with a `read` of their own.
+///
+/// `Name(reader: outer.message)` reads the message of that name inside the one that it is handed, `Name(reader)` that
+/// message itself; `ignores` lists fields that are rightly without effect, and `first` runs before any field is read. A field
+/// `name "key": Type` is called as its key in the file, or as itself. Without `= default` it is required, and
+/// `{ expression }` takes its value from elsewhere. Each `condition => "what it must be"` may refer to it and to those before.
+/// What the field means stands last.
+macro_rules! params {
+    ($(
+        $(#[$meta:meta])*
+        $name:ident($reader:ident $(: $outer:ident . $message:ident)? $(, $argument:ident: $argument_type:ty)*)
+            $(ignores [$($ignored:ident)+])? $(first { $($first:tt)* })? {
+            $(
+                $field:ident $($key:literal)?: $type:ty $({ $($value:tt)+ })? $(= $default:expr)?
+                    $(, $holds:expr => $must:expr)*; $doc:literal
+            )*
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name {
+            $(#[doc = $doc] pub $field: $type,)*
+        }
+
+        impl $name {
+            pub(super) fn read(
+                message: &mut $crate::prototxt::Reader<'_>
+                $(, $argument: $argument_type)*
+            ) -> $crate::prototxt::Result<Self> {
+                $(let $outer = message; let message = &mut $outer.message(stringify!($message))?;)?
+                let $reader = message;
+                $($reader.ignore(&[$(stringify!($ignored)),+]);)?
+                $($($first)*)?
+                $(
+                    let key = [$($key,)? stringify!($field)][0];
+                    let $field: $type = params!(@ $reader, key, $({ $($value)+ })? $(= $default)?);
+                    $($reader.check(key, $holds, $must)?;)*
+                )*
+                Ok(Self { $($field),* })
+            }
+        }
+    )*};
+    (@ $reader:ident, $key:ident, { $($value:tt)+ }) => { { let _ = $key; $($value)+ } };
+    (@ $reader:ident, $key:ident, = $default:expr) => { $reader.get_or($key, $default)? };
+    (@ $reader:ident, $key:ident,) => { $reader.require($key)? };
+}
+
+/// An enum that is read by the word in a field: each variant by its word, with rows of fields as in [`params`].
+macro_rules! variants {
+    (
+        $(#[$meta:meta])*
+        $name:ident($reader:ident) {$(
+            $word:literal = $variant:ident $({$(
+                $field:ident $($key:literal)?: $type:ty $({ $($value:tt)+ })? $(= $default:expr)?
+                    $(, $holds:expr => $must:expr)*; $field_doc:literal
+            )+})?; $doc:literal
+        )*}
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum $name {
+            $(#[doc = $doc] $variant $({ $(#[doc = $field_doc] $field: $type,)+ })?,)*
+        }
+
+        impl $name {
+            /// Every word, and the fields that go with it.
+            const WORDS: &[(&str, &[&str])] = &[$(($word, &[$($([$($key,)? stringify!($field)][0]),+)?])),*];
+
+            /// The variant of the word in the field `key`.
+            fn read_word(
+                $reader: &mut $crate::prototxt::Reader<'_>,
+                key: &str,
+                word: &str,
+            ) -> $crate::prototxt::Result<Self> {
+                match word {
+                    $($word => {
+                        $($(
+                            let key = [$($key,)? stringify!($field)][0];
+                            let $field: $type = params!(@ $reader, key, $({ $($value)+ })? $(= $default)?);
+                            $($reader.check(key, $holds, $must)?;)*
+                        )+)?
+                        Ok(Self::$variant $({ $($field),+ })?)
+                    })*
+                    _ => {
+                        let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
+                        Err($reader.reject(key, &$crate::prototxt::one_of(&words)))
+                    }
+                }
+            }
+        }
+    };
+}
+
+pub(super) use {params, variants};

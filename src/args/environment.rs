@@ -1,0 +1,49 @@
+//! The original's environment variables, under the options.
+
+use crate::Error;
+use std::{collections::BTreeMap, env, fmt::Display, path::PathBuf, str::FromStr};
+
+/// Which micro-batch sizes may be used.
+pub(super) const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
+/// Workspace of each kernel.
+pub(super) const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
+/// Workspace of all kernels together.
+pub(super) const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
+/// Where measurements are kept: here a folder, or none.
+pub(super) const DATABASE: &str = "UCUDNN_DATABASE";
+/// The GPUs that measure.
+pub(super) const DEVICES: &str = "UCUDNN_BENCHMARK_DEVICES";
+
+/// The environment variables of the original µ-cuDNN that have a meaning here, as they are set. An empty one is not set.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: BTreeMap<&'static str, String>,
+    /// The user's folder for what can be made again.
+    pub(super) cache: Option<PathBuf>,
+}
+
+impl Environment {
+    /// This process's.
+    pub fn of_process() -> Self {
+        let variable = |name| Some(env::var_os(name)?.to_string_lossy().into_owned());
+        // As the XDG base directory specification has it: a relative path counts as none.
+        let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+        Self { cache, ..Self::new(variable) }
+    }
+
+    /// What `variable` says of each name.
+    pub fn new(mut variable: impl FnMut(&'static str) -> Option<String>) -> Self {
+        let names = [POLICY, LIMIT, TOTAL, DATABASE, DEVICES].into_iter();
+        let set = names.filter_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
+        Self { variables: set.collect(), cache: None }
+    }
+
+    /// The value of the variable `name`, if it is set.
+    pub(super) fn get<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Error> {
+        let Some(text) = self.variables.get(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|reason| {
+            Error::Usage(format!("invalid value '{text}' of the environment variable {name}: {reason}"))
+        })
+    }
+}
