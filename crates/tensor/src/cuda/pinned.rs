@@ -17,7 +17,7 @@ pub struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// `len` bytes, all 0.
+    /// `len` bytes, all 0, for copies in `stream`.
     ///
     /// # Errors
     /// The system does not lock that much memory.
@@ -55,7 +55,7 @@ impl Pinned {
         Ok(bytemuck::cast_slice_mut(bytes))
     }
 
-    /// Launches a copy of the first bytes to `to`, behind all other work of the device.
+    /// Launches a copy of the first bytes to `to`, behind all work that was launched in its stream before.
     ///
     /// # Errors
     /// The device is lost.
@@ -63,12 +63,12 @@ impl Pinned {
     /// # Panics
     /// If `to` is longer.
     pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
-        // SAFETY: the device's work is done in order; the host touches the memory only after `copied`.
+        // SAFETY: a stream's work is done in order; the host touches the memory only after `copied`.
         unsafe { self.upload_in(&self.stream, 0, to)? };
         self.copied.record()
     }
 
-    /// Launches a copy of `from` to the first bytes, behind all other work of the device.
+    /// Launches a copy of `from` to the first bytes, behind all work that was launched in its stream before.
     ///
     /// # Errors
     /// The device is lost.
