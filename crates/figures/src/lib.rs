@@ -11,6 +11,7 @@
 //! Coverage, Noise ────► ProfilingReport
 //! MemoryReport ───────► arena_lines, layer_table
 //! DeviceHeader ───────► Recorded
+//! Curve ──────────────► staircase_svg
 //! ```
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -22,6 +23,7 @@ mod memory;
 mod number;
 mod plan;
 mod profiling;
+mod staircase;
 mod table;
 
 pub use self::memory::{arena_lines, layer_table};
@@ -31,4 +33,5 @@ pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};
 pub use profiling::{ProfilingReport, Recorded};
+pub use staircase::staircase_svg;
 pub use table::Table;
