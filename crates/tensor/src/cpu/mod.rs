@@ -32,13 +32,12 @@ impl Cpu {
     pub fn try_new(threads: Option<usize>) -> Result<Self, ThreadError> {
         let threads = threads.unwrap_or_else(Self::available_threads).max(1);
         let builder = ThreadPoolBuilder::new().num_threads(threads);
-        let start = |_| {
-            denormals::flush_on_this_thread();
-            gemm::allocate_for_this_thread();
-        };
-        let pool = builder.start_handler(start).build();
+        let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
         let refused = |error: ThreadPoolBuildError| ThreadError { threads, reason: error.to_string() };
-        Ok(Self { pool: Arc::new(pool.map_err(refused)?) })
+        let pool = pool.map_err(refused)?;
+        // Once all have started: a thread that the system refuses is to be an error, which memory that it refuses is not.
+        pool.broadcast(|_| gemm::allocate_for_this_thread());
+        Ok(Self { pool: Arc::new(pool) })
     }
 
     /// As [`Cpu::try_new`], for where a handful of threads can be relied upon: tests and benchmarks.
