@@ -98,7 +98,8 @@ pub struct MiniBatch<'a> {
     pub number: u64,
     /// Whether gradients of parameters and the loss add to those of earlier mini-batches (`iter_size`).
     pub accumulate: Accumulate,
-    /// How the parameters are updated at its end, if they are.
+    /// How the parameters are updated at its end, if they are. Of a run on a GPU all but the rate stays what it was in the
+    /// second iteration, which is recorded.
     pub update: Option<Update>,
     /// Told of every action once it is launched. With an observer, nothing is recorded and replayed.
     pub observer: Option<Observer<'a>>,
