@@ -15,7 +15,7 @@ use crate::{
     Error, device,
     shapes::{ShapeSpec, parse_shape},
 };
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
@@ -51,6 +51,14 @@ pub enum Command {
     Profile(ProfileArgs),
     /// List the devices that nets can run on
     Devices(DevicesArgs),
+    /// Print a net that is too deep to be kept as a file
+    Model {
+        /// The family
+        family: Family,
+        /// Its layers with weights: 16 and any multiple of five more, which the five groups share
+        #[arg(long, default_value_t = 16)]
+        depth: usize,
+    },
     /// Print completions of the command line for a shell
     Completions {
         /// The shell
@@ -61,6 +69,13 @@ pub enum Command {
         /// Of this subcommand
         command: Option<String>,
     },
+}
+
+/// A family of nets.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Family {
+    /// VGG, with as many convolutions as wished: 116, 216, 316 and 416 layers are those of the vDNN paper
+    Vgg,
 }
 
 /// How and where a net runs, whatever is done with it.

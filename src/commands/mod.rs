@@ -2,6 +2,7 @@
 
 mod budget;
 mod devices;
+mod model;
 mod origin;
 mod plan;
 mod profile;
@@ -20,7 +21,10 @@ pub use test::test;
 pub use time::time;
 pub use train::train;
 
-use crate::{Error, args::Command};
+use crate::{
+    Error,
+    args::{Command, Family},
+};
 
 /// Does what the command line says.
 ///
@@ -34,6 +38,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
         Command::Devices(args) => devices(args),
+        Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
     }

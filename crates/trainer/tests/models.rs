@@ -4,8 +4,23 @@ use std::path::{Path, PathBuf};
 
 use trainer::spec::{LayerKind, NetSpec, Phase, SolverSpec};
 
-const MODELS: [&str; 7] =
-    ["alexnet", "alexnet_owt", "caffe_alexnet", "cifar10_quick", "lenet", "resnet18", "resnet50"];
+/// With the mini-batch of each in training, and the images of its test.
+const MODELS: [(&str, usize, usize); 14] = [
+    ("alexnet", 256, 50_000),
+    ("alexnet_owt", 256, 50_000),
+    ("caffe_alexnet", 256, 50_000),
+    ("cifar10_quick", 100, 10_000),
+    ("densenet40", 256, 10_000),
+    ("googlenet", 32, 50_000),
+    ("lenet", 64, 300),
+    ("overfeat", 128, 50_000),
+    ("resnet101", 32, 50_000),
+    ("resnet152", 32, 50_000),
+    ("resnet18", 128, 50_000),
+    ("resnet34", 128, 50_000),
+    ("resnet50", 32, 50_000),
+    ("vgg16", 64, 50_000),
+];
 
 fn folder(model: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(model)
@@ -28,16 +43,17 @@ fn every_model_is_listed_here() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     found.sort();
-    assert_eq!(found, MODELS);
+    assert_eq!(found, MODELS.map(|(model, ..)| model));
 }
 
 #[test]
 fn every_net_has_data_and_loss_in_both_phases_and_accuracy_in_test() {
-    for model in MODELS {
+    for (model, ..) in MODELS {
         for phase in [Phase::Train, Phase::Test] {
             let net = net(model, phase);
             let data = count(&net, "Data") + count(&net, "ImageData");
-            assert_eq!((data, count(&net, "SoftmaxWithLoss")), (1, 1), "{model} {phase}");
+            let losses = if model == "googlenet" && phase == Phase::Train { 3 } else { 1 };
+            assert_eq!((data, count(&net, "SoftmaxWithLoss")), (1, losses), "{model} {phase}");
             assert_eq!(count(&net, "Accuracy") > 0, phase == Phase::Test, "{model} {phase}");
             assert_eq!(net.name, model);
         }
@@ -47,7 +63,7 @@ fn every_net_has_data_and_loss_in_both_phases_and_accuracy_in_test() {
 /// Each bottom is the top of a layer above it, and each top but the results is somebody's bottom.
 #[test]
 fn every_net_is_connected() {
-    for model in MODELS {
+    for (model, ..) in MODELS {
         for phase in [Phase::Train, Phase::Test] {
             let net = net(model, phase);
             let mut made: Vec<&String> = Vec::new();
@@ -72,8 +88,7 @@ fn every_net_is_connected() {
 
 #[test]
 fn every_solver_names_its_net_and_its_mini_batch() {
-    let mini_batches = [256, 256, 256, 100, 64, 128, 32];
-    for (model, mini_batch) in MODELS.into_iter().zip(mini_batches) {
+    for (model, mini_batch, _) in MODELS {
         let solver = SolverSpec::load(&folder(model).join("solver.prototxt")).unwrap();
         assert_eq!(solver.warnings, [], "{model}");
         let train = solver.train_net.load().unwrap().for_state(&solver.train_state);
@@ -85,8 +100,7 @@ fn every_solver_names_its_net_and_its_mini_batch() {
 /// A test sees every test image once.
 #[test]
 fn tests_cover_the_test_set() {
-    let images = [50_000, 50_000, 50_000, 10_000, 300, 50_000, 50_000];
-    for (model, images) in MODELS.into_iter().zip(images) {
+    for (model, _, images) in MODELS {
         let solver = SolverSpec::load(&folder(model).join("solver.prototxt")).unwrap();
         let mini_batch = net(model, Phase::Test).mini_batch().unwrap();
         assert_eq!(solver.tests[0].iterations * mini_batch, images, "{model}");
@@ -105,6 +119,7 @@ fn input_channels(net: &NetSpec) -> Vec<usize> {
                 inputs.push(bottom);
                 params.num_output
             }
+            LayerKind::Concat(_) => layer.bottoms.iter().map(|bottom| channels[bottom]).sum(),
             _ => bottom,
         };
         channels.insert(layer.tops[0].clone(), top);
@@ -132,10 +147,20 @@ fn nets_have_the_published_sizes() {
         ("alexnet_owt", 5, 3, 64 * 363 + 192 * 1600 + 384 * 1728 + 384 * 3456 + 256 * 3456),
         ("caffe_alexnet", 5, 3, 96 * 363 + 256 * 1200 + 384 * 2304 + 384 * 1728 + 256 * 1728),
         ("cifar10_quick", 3, 2, 32 * 75 + 32 * 800 + 64 * 800),
+        // 16 filters, then 40 for each of 16, 56, ... 456 channels and so on, and 496 and 976 between the blocks.
+        ("densenet40", 39, 1, 16 * 27 + 360 * (236 + 716 + 1196) * 12 + 496 * 496 + 976 * 976),
+        // 6,998,552 parameters, less the classifier's and a bias for each filter, and the two auxiliary convolutions.
+        ("googlenet", 59, 5, 6_998_552 - 1_025_000 - 7_280 + 128 * (512 + 528)),
         ("lenet", 2, 2, 20 * 25 + 50 * 500),
-        // torchvision: 11,689,512 and 25,557,032 parameters, less the classifier's and two per channel of batch norm.
+        ("overfeat", 5, 3, 96 * 363 + 256 * 2400 + 512 * 2304 + 1024 * 4608 + 1024 * 9216),
+        // torchvision: 11,689,512 parameters of ResNet-18 and so on, less the classifier's and two per channel of batch norm.
         ("resnet18", 20, 1, 11_689_512 - 513_000 - 2 * 4_800),
+        ("resnet34", 36, 1, 21_797_672 - 513_000 - 2 * 8_512),
         ("resnet50", 53, 1, 25_557_032 - 2_049_000 - 2 * 26_560),
+        ("resnet101", 104, 1, 44_549_160 - 2_049_000 - 2 * 52_672),
+        ("resnet152", 155, 1, 60_192_808 - 2_049_000 - 2 * 75_712),
+        // torchvision: 138,357,544 parameters, less the fully connected layers' and a bias for each filter.
+        ("vgg16", 13, 3, 138_357_544 - 123_642_856 - 4_224),
     ];
     for (model, convolutions, inner_products, weights) in cases {
         let net = net(model, Phase::Train);
@@ -147,7 +172,14 @@ fn nets_have_the_published_sizes() {
 
 #[test]
 fn residual_nets_have_one_sum_per_block() {
-    for (model, blocks, batch_norms) in [("resnet18", 8, 20), ("resnet50", 16, 53)] {
+    let nets = [
+        ("resnet18", 8, 20),
+        ("resnet34", 16, 36),
+        ("resnet50", 16, 53),
+        ("resnet101", 33, 104),
+        ("resnet152", 50, 155),
+    ];
+    for (model, blocks, batch_norms) in nets {
         let net = net(model, Phase::Train);
         assert_eq!((count(&net, "Eltwise"), count(&net, "BatchNorm")), (blocks, batch_norms), "{model}");
     }
