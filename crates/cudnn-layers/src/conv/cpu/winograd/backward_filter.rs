@@ -158,7 +158,7 @@ impl BackwardFilter {
             for (block, sums) in blocks.clone().zip(sums.chunks_mut(LANES * width)) {
                 let rows = LANES.min(channels - block * LANES);
                 let left = &inputs[input_layout.range(frequency, block, terms.clone())];
-                let left = Left { elements: left, row_stride: 1, step: LANES };
+                let left = Left::Strided { elements: left, row_stride: 1, step: LANES };
                 block_gemm([rows, width, terms.len()], left, (right, width), (sums, width), accumulate);
             }
         }

@@ -174,7 +174,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
                 let width = layout.width(0);
                 block_gemm_ahead(
                     [tiles, width, terms],
-                    Left { elements: left, row_stride: input_layout.width(0), step: 1 },
+                    Left::Strided { elements: left, row_stride: input_layout.width(0), step: 1 },
                     (&filters[filter_layout.range(frequency, panel, 0..terms)], width),
                     (&mut products[layout.range(frequency, 0, 0..tiles)], width),
                     Accumulate::Replace,

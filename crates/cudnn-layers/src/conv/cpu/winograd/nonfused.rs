@@ -110,7 +110,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
                 let width = layout.width(panel);
                 block_gemm(
                     [tiles, width, slice.len()],
-                    Left { elements: left, row_stride: input_layout.width(index), step: 1 },
+                    Left::Strided { elements: left, row_stride: input_layout.width(index), step: 1 },
                     (&scratch[filter_layout.range(frequency, 0, 0..slice.len())], width),
                     (product, width),
                     accumulate,
