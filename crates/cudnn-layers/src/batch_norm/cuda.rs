@@ -3,18 +3,15 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, THREADS, add, destination, grid, launch_sums, launch_tiles},
+    cuda_launches::{Extents, add, destination, launch, launch_sums, source, threads, tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, Format, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
+    cuda::{Arg, Cuda, Grid},
 };
 
-static SOURCE: Source = Source {
-    name: "batch_norm.cu",
-    text: concat!(include_str!("../common.cuh"), include_str!("batch_norm.cu")),
-};
+source!("batch_norm.cu");
 
 /// `CHANNEL_THREADS` of `batch_norm.cu`.
 const CHANNEL_THREADS: u32 = 512;
@@ -27,7 +24,7 @@ const CHANNELS: usize = 128;
 fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
     let small = extents.inner > 1 && extents.per_index() <= CHANNEL_LEN;
     let alone = extents.per_index() <= CHANNEL_THREADS as usize * 16;
-    (small && (alone || extents.axis >= CHANNELS)).then(|| grid([extents.axis as u32, 1], CHANNEL_THREADS))
+    (small && (alone || extents.axis >= CHANNELS)).then(|| Grid::line(extents.axis as u32, CHANNEL_THREADS))
 }
 
 /// `Pass` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
@@ -82,17 +79,16 @@ impl Pass {
     ) {
         if let Some(grid) = channel_grid(extents) {
             // SAFETY: `by_channel(Pass pass)`, and as the caller promises.
-            return unsafe { cuda.launch(&SOURCE, by_channel, grid, &[Arg::of(&self)]) };
+            return unsafe { launch!(cuda, by_channel, grid, [&self]) };
         }
         cuda.scratch(|mut scratch| {
             // The planes of all channels, two elements each, and partial sums behind them.
             self.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
-            let args = [Arg::of(&self)];
             // SAFETY: `sums(Pass pass, double* partials)`, `finish(Pass pass, const double* partials, u32 parts)` and
             // `map(Pass pass)`, and as the caller promises; the scratch memory has room for the planes.
             unsafe {
-                launch_sums(cuda, &SOURCE, [sums, finish], extents, scratch, &args);
-                launch_tiles(cuda, &SOURCE, map, extents.len(), &args);
+                launch_sums(cuda, &SOURCE, [sums, finish], extents, scratch, &[Arg::from(&self)]);
+                launch!(cuda, map, tiles(extents.len()), [&self]);
             }
         });
     }
@@ -127,11 +123,10 @@ pub(super) fn forward(
             unsafe { pass.launch(cuda, extents, names) };
         }
         Statistics::Running => {
-            let threads = grid([(extents.axis as u32).div_ceil(THREADS), 1], THREADS);
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
             unsafe {
-                cuda.launch(&SOURCE, "running_statistics", threads, &[Arg::of(&pass)]);
-                launch_tiles(cuda, &SOURCE, "normalise", extents.len(), &[Arg::of(&pass)]);
+                launch!(cuda, "running_statistics", threads(extents.axis), [&pass]);
+                launch!(cuda, "normalise", tiles(extents.len()), [&pass]);
             }
         }
     }

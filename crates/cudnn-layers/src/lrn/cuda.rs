@@ -1,15 +1,14 @@
 //! Local response normalisation on the GPU.
 
 use super::Neighbourhood;
-use crate::cuda_launches::{Extents, THREADS, add};
+use crate::cuda_launches::{Extents, THREADS, add, source};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
+    cuda::{Arg, Cuda, Grid},
 };
 
-static SOURCE: Source =
-    Source { name: "lrn.cu", text: concat!(include_str!("../common.cuh"), include_str!("lrn.cu")) };
+source!("lrn.cu");
 
 /// Fewest channels of a segment: every segment reads four channels of its neighbours once more.
 const SEGMENT: usize = 16;
@@ -66,7 +65,7 @@ unsafe fn launch(cuda: &Cuda, near: &Neighbourhood, [five, any]: [&'static str; 
     let blocks = u32::try_from(threads.div_ceil(THREADS as usize)).expect("no GPU has 4 TiB of memory");
     let grid = Grid::line(blocks * constants.segments, THREADS);
     let extents = Extents::new(extents);
-    let args = [[Arg::of(&constants), extents.arg()].as_slice(), operands].concat();
+    let args = [[Arg::from(&constants), Arg::from(&extents)].as_slice(), operands].concat();
     // SAFETY: the caller's promise. There are `segments` blocks for each run of pixels, or a thread for each element.
     unsafe { cuda.launch(&SOURCE, function, grid, &args) };
 }

@@ -1,15 +1,14 @@
 //! Pooling on the GPU.
 
 use super::tap_size;
-use crate::cuda_launches::{Divisor, THREADS, add};
+use crate::cuda_launches::{Divisor, THREADS, add, source};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, PoolGeometry, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
+    cuda::{Arg, Cuda, Grid},
 };
 
-static SOURCE: Source =
-    Source { name: "pooling.cu", text: concat!(include_str!("../common.cuh"), include_str!("pooling.cu")) };
+source!("pooling.cu");
 
 /// `OUTPUTS` and `PIXELS` of `pooling.cu`.
 const OUTPUTS: usize = 4;
@@ -140,7 +139,7 @@ unsafe fn launch<const OPERANDS: usize>(
     for first in (0..all).step_by(step) {
         let planes = step.min(all - first);
         let fields = Planes::new(g, planes, [rows, columns]);
-        let mut args = vec![Arg::of(&fields)];
+        let mut args = vec![Arg::from(&fields)];
         let offset =
             |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
         args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
