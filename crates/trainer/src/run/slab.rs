@@ -113,7 +113,7 @@ impl Copies {
     fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
         let streams = [cuda.new_stream()?, cuda.new_stream()?];
         let joined = [streams[0].event()?, streams[1].event()?];
-        let (forked, memory) = (cuda.event()?, Pinned::new(cuda.stream(), len)?);
+        let (forked, memory) = (cuda.stream().event()?, Pinned::new(cuda.stream(), len)?);
         Ok(Self { cuda: cuda.clone(), streams, ends: HashMap::new(), forked, joined, memory })
     }
 
@@ -129,7 +129,7 @@ impl Copies {
 impl Drop for Copies {
     fn drop(&mut self) {
         // What is copied to and from must live until then; a GPU that is lost copies no more.
-        let _ = self.cuda.synchronize();
+        let _ = self.cuda.stream().synchronize();
         self.streams.iter().for_each(|stream| drop(stream.synchronize()));
     }
 }

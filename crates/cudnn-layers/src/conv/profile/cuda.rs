@@ -191,7 +191,7 @@ impl Timing<'_> {
             let (look, mut calls) = (Instant::now(), 0);
             while look.elapsed() < SPIN {
                 self.call(convolver)?;
-                self.cuda.synchronize()?;
+                self.cuda.stream().synchronize()?;
                 calls += 1;
             }
             let call = look.elapsed().as_secs_f64() / f64::from(calls);
@@ -206,7 +206,7 @@ impl Timing<'_> {
 
     fn reserve(&mut self, events: usize) -> Result<(), CudaError> {
         while self.events.len() < events {
-            self.events.push(self.cuda.event()?);
+            self.events.push(self.cuda.stream().event()?);
         }
         Ok(())
     }
