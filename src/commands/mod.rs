@@ -2,6 +2,9 @@
 
 mod budget;
 mod devices;
+mod draw;
+mod figures;
+mod list;
 mod origin;
 mod plan;
 mod profile;
@@ -13,6 +16,7 @@ mod train;
 mod verify;
 
 pub use devices::devices;
+pub use figures::figures;
 pub use plan::plan;
 pub use profile::profile;
 pub use setup::Notes;
@@ -33,6 +37,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Test(args) => test(&args),
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
+        Command::Figures(args) => figures(&args),
         Command::Devices(args) => devices(args),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
