@@ -20,7 +20,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{count, image_shape, math, op, phase};
+use values::{count, drawing, image_shape, math, op, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -49,6 +49,9 @@ pub enum Command {
     /// Measure the convolutions of a net for later, and look after what was measured
     #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
+    /// Draw the figures of the µ-cuDNN papers, of a recorded GPU or of this machine
+    #[command(after_help = examples::FIGURES)]
+    Figures(FiguresArgs),
     /// List the devices that nets can run on
     Devices(DevicesArgs),
     /// Print a net that is too deep to be kept as a file
@@ -82,7 +85,8 @@ pub enum Family {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` also takes recorded:FILE, a cost table
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` and `figures` also take a recorded GPU,
+    /// h200, or recorded:FILE, a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]
@@ -136,6 +140,9 @@ pub struct TimeArgs {
     /// Time the net undivided first, then with the chosen policy, and compare
     #[arg(long)]
     pub compare: bool,
+    /// Draw what every kernel took, and would take undivided, into this file: .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = drawing)]
+    pub plot: Option<PathBuf>,
 }
 
 /// `microbatch train`.
@@ -214,6 +221,12 @@ pub struct PlanArgs {
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
     #[arg(long, help_heading = "Planning")]
     pub explain: bool,
+    /// List the kernels that were recorded of --device, and plan nothing
+    #[arg(long, help_heading = "Planning", conflicts_with_all = ["NetArgs", "ShapeArgs", "explain"])]
+    pub list: bool,
+    /// Draw what every kernel would take, undivided and as planned, into this file: .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
+    pub plot: Option<PathBuf>,
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
@@ -291,6 +304,26 @@ pub struct ProfileArgs {
     /// How and where they are measured.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// `microbatch figures`.
+#[derive(Clone, Debug, Args)]
+pub struct FiguresArgs {
+    /// Folder to write into
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Only figures whose names contain this, such as alexnet or cliff
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// Whose measurements: h200 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "h200")]
+    pub device: String,
+    /// The numbers alone, as CSV and JSON, and no drawings
+    #[arg(long)]
+    pub csv: bool,
+    /// Who measures, and where measurements are kept.
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
 }
 
 /// `microbatch devices`.

@@ -35,14 +35,13 @@ impl<'k> Budget<'k> {
         options: &PlanOptions,
     ) -> Result<(Plan, BudgetReport), Error> {
         let table = origin.planning.table();
-        let fronts =
-            Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into(), self.kernels))?;
+        let fronts = Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into()))?;
         self.check(&fronts)?;
         let limits: Vec<Bytes> =
             (0..self.kernels.len()).map(|kernel| self.room.limit(kernel, self.bytes)).collect();
         let plan = origin.plan(self.kernels, Some(&limits), options)?;
         let report = BudgetReport::new(self.bytes, &self.room, origin.planning.table(), &plan);
-        let report = report.map_err(|error| origin.explain(error.into(), self.kernels))?;
+        let report = report.map_err(|error| origin.explain(error.into()))?;
         Ok((plan, report))
     }
 

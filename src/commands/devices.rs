@@ -1,6 +1,6 @@
 //! `microbatch devices`.
 
-use crate::{Console, Error, args::DevicesArgs, device::DeviceReport};
+use crate::{Console, Error, args::DevicesArgs, device::DeviceReport, tables::SHIPPED};
 use serde::Serialize;
 use tensor::{Cpu, Device, cuda::probe};
 use trainer::NetError;
@@ -8,6 +8,8 @@ use trainer::NetError;
 #[derive(Serialize)]
 struct Devices {
     devices: Vec<DeviceReport>,
+    /// What `plan` and `figures` can be told of without being there.
+    recorded: Vec<&'static str>,
 }
 
 /// Lists the devices that nets can run on, and says what is missing if no GPU is among them.
@@ -25,5 +27,7 @@ pub fn devices(args: DevicesArgs) -> Result<(), Error> {
     }
     devices.push(DeviceReport::new(&Device::Cpu(Cpu::try_new(None)?)));
     devices.iter().try_for_each(|device| console.text(device))?;
-    console.object(&Devices { devices })
+    let recorded: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+    console.text(format!("recorded, for `plan` and `figures`: {}", recorded.join(", ")))?;
+    console.object(&Devices { devices, recorded })
 }

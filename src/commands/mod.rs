@@ -2,6 +2,9 @@
 
 mod budget;
 mod devices;
+mod draw;
+mod figures;
+mod list;
 mod model;
 mod origin;
 mod plan;
@@ -14,6 +17,7 @@ mod train;
 mod verify;
 
 pub use devices::devices;
+pub use figures::figures;
 pub use plan::plan;
 pub use profile::profile;
 pub use setup::Notes;
@@ -37,6 +41,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Test(args) => test(&args),
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
+        Command::Figures(args) => figures(&args),
         Command::Devices(args) => devices(args),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),

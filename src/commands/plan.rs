@@ -2,6 +2,8 @@
 
 use super::{
     Notes,
+    draw::plot,
+    list::list,
     origin::Origin,
     setup::{Request, Session, in_math, scaled_to},
     verify::verify,
@@ -11,8 +13,8 @@ use crate::{
     args::{DEFAULT_SEED, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
-        BudgetReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport, Recorded,
-        ShapesReport, layer_table,
+        BudgetReport, EstimateReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport,
+        Recorded, ShapesReport, layer_table, measured_on,
     },
     shapes::{ShapeSpec, read_csv},
 };
@@ -42,6 +44,8 @@ struct Report {
     subject: Subject,
     /// What was measured, unless the device is a recorded table.
     profiling: Option<ProfilingReport>,
+    /// What a recorded device's tables do not have.
+    estimate: Option<EstimateReport>,
     planning_ms: f64,
     plan: PlanReport,
     explanation: Option<ExplainReport>,
@@ -52,6 +56,19 @@ struct Report {
     layer_memory: Vec<LayerMemory>,
 }
 
+impl Subject {
+    /// What is planned, and whose measurements that rests on.
+    fn words(&self) -> (String, String) {
+        match self {
+            Self::Net(header) => header.words(),
+            Self::Shapes { device, recorded, shapes, .. } => (
+                format!("{} convolutions", shapes.convolutions),
+                measured_on(device.as_ref(), recorded.as_deref()),
+            ),
+        }
+    }
+}
+
 /// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans other
 /// convolutions, or from a recorded table.
 ///
@@ -59,6 +76,9 @@ struct Report {
 /// Files, nets, shapes and limits that do not do, and measurements that are missing.
 pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
+    if args.list {
+        return list(args, &mut console);
+    }
     match convolutions(&args.shapes, args.net.batch)? {
         Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
         None => plan_net(args, notes, &mut console),
@@ -95,6 +115,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
     let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
         .in_budget();
     print(&report, console)?;
+    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
         layer_table(&layer_memory)
@@ -142,6 +163,7 @@ fn plan_shapes(
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, &plan)?;
     print(&report, console)?;
+    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
     console.object(&report)
 }
 
@@ -194,6 +216,7 @@ fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Re
     Ok(Report {
         subject,
         profiling: origin.profiling.clone(),
+        estimate: origin.estimate,
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
         explanation: explanation.transpose().map_err(trainer::NetError::from)?,

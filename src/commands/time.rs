@@ -2,6 +2,7 @@
 
 use super::{
     Notes,
+    draw::plot,
     setup::{Request, Session, announce},
 };
 use crate::{
@@ -69,6 +70,9 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     };
     if let Some(comparison) = &comparison {
         console.text(format!("\n{comparison}"))?;
+    }
+    if let Some(run) = runs.last() {
+        plot(args.plot.as_ref(), &run.plan, header.words(), &mut console)?;
     }
     console.object(&Report {
         header,

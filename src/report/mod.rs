@@ -7,9 +7,10 @@ mod time;
 mod train;
 
 pub use figures::{
-    BudgetReport, Comparison, ExplainReport, PlanReport, ProfilingReport, Recorded, layer_table, six_digits,
+    BudgetReport, Comparison, EstimateReport, ExplainReport, PlanReport, ProfilingReport, Recorded,
+    layer_table, six_digits,
 };
-pub use header::{DataReport, Header, NetReport, ShapesReport, shown};
+pub use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
 pub use memory::{GpuMemory, MemoryEstimate};
 pub use time::TimeRun;
 pub use train::{StepLine, TestLines, TrainSummary, output_lines};

@@ -4,7 +4,6 @@ mod bad_input;
 mod class_folders;
 mod cuda;
 mod database;
-mod drawings;
 mod examples;
 mod fixtures;
 mod interrupted;

@@ -11,19 +11,20 @@
 //! Coverage, Noise ────► ProfilingReport
 //! MemoryReport ───────► arena_lines, layer_table
 //! DeviceHeader ───────► Recorded
-//! Curve ──────────────► staircase_svg
+//! Study (net, CostTable) ► Figure ──────► SVG, PNG, CSV (`draw`)
 //! ```
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod budget;
 mod compare;
+pub mod draw;
 mod explain;
 mod memory;
 mod number;
 mod plan;
 mod profiling;
-mod staircase;
+pub mod study;
 mod table;
 
 pub use self::memory::{arena_lines, layer_table};
@@ -32,6 +33,5 @@ pub use compare::{Comparison, Ratio};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};
-pub use profiling::{ProfilingReport, Recorded};
-pub use staircase::staircase_svg;
+pub use profiling::{EstimateReport, ProfilingReport, Recorded};
 pub use table::Table;

@@ -3,12 +3,14 @@
 mod adaptive;
 mod coverage;
 mod estimate;
+mod estimator;
 mod measuring;
 mod profile;
 mod profiler;
 mod repeat;
 
 pub use coverage::{Coverage, coverage};
+pub use estimator::{EstimateError, Estimator};
 pub use measuring::{ProfileError, Progress};
 pub use profile::profile;
 pub use profiler::{Done, Profiler, ProfilerError, Request, RequestError};

@@ -43,7 +43,7 @@ pub use mean_file::MeanImage;
 pub use open::{open_source, source_shape};
 pub use synthetic::Synthetic;
 pub use transform::{Draw, Transform, TransformOptions, TransformScratch};
-pub use unpack::open_unpacked;
+pub use unpack::{open_unpacked, unpacked};
 
 /// One labelled image, as read: planar bytes, not yet transformed.
 ///

@@ -10,7 +10,14 @@ use std::path::Path;
 /// # Errors
 /// The file cannot be opened or read.
 pub fn open_unpacked(path: &Path) -> io::Result<Box<dyn Read + Send>> {
-    let mut file = BufReader::new(File::open(path)?);
-    let is_packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-    Ok(if is_packed { Box::new(flate2::bufread::MultiGzDecoder::new(file)) } else { Box::new(file) })
+    unpacked(BufReader::new(File::open(path)?))
+}
+
+/// The same for what is open already.
+///
+/// # Errors
+/// It cannot be read.
+pub fn unpacked<R: BufRead + Send + 'static>(mut packed: R) -> io::Result<Box<dyn Read + Send>> {
+    let is_packed = packed.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+    Ok(if is_packed { Box::new(flate2::bufread::MultiGzDecoder::new(packed)) } else { Box::new(packed) })
 }

@@ -14,8 +14,8 @@ use crate::{
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
 use interruptible::Interruptible;
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Kernel, KernelId, Noise, Plan, PlanOptions,
-    ProfileError, Profiler, Progress,
+    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Kernel, KernelId, Noise, Plan,
+    PlanOptions, ProfileError, Profiler, Progress,
 };
 use source::Source;
 use std::time::{Duration, Instant};
@@ -69,9 +69,9 @@ impl Planning {
         Self::of(Source::Profiler(profiler), CostTable::new(header))
     }
 
-    /// All that there is to plan with is `table`: nothing is ever measured.
+    /// All that there is to plan with is `table`: what it does not have is estimated from what it has.
     pub fn recorded(table: CostTable) -> Self {
-        Self::of(Source::Table, table)
+        Self::of(Source::Profiler(Box::new(Estimator::new(&table))), table)
     }
 
     fn of(source: Source, table: CostTable) -> Self {
@@ -218,7 +218,6 @@ impl Planning {
         let measured = self.source.with_profiler(&self.records.benchmark_devices, |profiler| {
             work(table, &mut Interruptible { profiler, stop })
         });
-        let Some(measured) = measured else { return Ok(()) };
         self.profiling += start.elapsed();
         if let Some(database) = &self.records.database {
             let added = database.add(&self.table.changed_since(&before));
@@ -236,9 +235,6 @@ impl Planning {
     /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.
     fn read_database(&mut self) {
         let Some(database) = self.records.database.as_ref().filter(|_| !self.has_read) else { return };
-        if matches!(self.source, Source::Table) {
-            return;
-        }
         self.has_read = true;
         match database.read(&self.table.device) {
             Ok(Known { table, warning }) => {

@@ -11,27 +11,23 @@ pub(super) enum Source {
     Device(Device, ProfileOptions),
     /// Somebody else's profiler.
     Profiler(Box<dyn Profiler>),
-    /// Nobody: there is a table, and that is all there is.
-    Table,
 }
 
 impl Source {
-    /// Lets `work` measure: on the device itself, or on the GPUs `ordinals`, which are of its model, if there are any. Does
-    /// nothing if there is nobody.
+    /// Lets `work` measure: on the device itself, or on the GPUs `ordinals`, which are of its model, if there are any.
     pub(super) fn with_profiler<R>(
         &mut self,
         ordinals: &[usize],
         work: impl FnOnce(&mut dyn Profiler) -> R,
-    ) -> Option<R> {
+    ) -> R {
         match self {
-            Source::Table => None,
-            Source::Profiler(profiler) => Some(work(profiler.as_mut())),
+            Source::Profiler(profiler) => work(profiler.as_mut()),
             Source::Device(device, options) if ordinals.is_empty() => {
-                Some(work(profiler(device, *options).as_mut()))
+                work(profiler(device, *options).as_mut())
             }
             Source::Device(device, options) => {
                 let worker = |&ordinal: &usize| worker(device, ordinal, *options);
-                Some(work(&mut ParallelProfiler::new(ordinals.iter().map(worker).collect())))
+                work(&mut ParallelProfiler::new(ordinals.iter().map(worker).collect()))
             }
         }
     }
