@@ -241,9 +241,9 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
-const OF_MEASURING: [&str; 13] = [
-    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "out", "date", "offline", "benchmark_devices",
-    "device", "threads", "math",
+const OF_MEASURING: [&str; 14] = [
+    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "every_algorithm", "out", "date", "offline",
+    "benchmark_devices", "device", "threads", "math",
 ];
 
 /// Convolutions instead of a net.
@@ -284,6 +284,9 @@ pub struct ProfileArgs {
     /// Milliseconds of timed calls in each measurement [default: 2 on a CPU, 0.1 on a GPU, where times vary less]
     #[arg(long, value_name = "MS", value_parser = count::<10_000>, help_heading = "Measuring")]
     pub at_least_ms: Option<usize>,
+    /// Measure and write algorithms that no plan would use, too
+    #[arg(long, help_heading = "Measuring")]
+    pub every_algorithm: bool,
     /// Write the net's measurements to this file: a cost table for `plan --device recorded:FILE`
     #[arg(long, value_name = "FILE", help_heading = "Cost tables")]
     pub out: Option<PathBuf>,

@@ -74,7 +74,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
     }
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
-        let mut shipped = table.of_kernels(&kernels).thinned();
+        let mut shipped = table.of_kernels(&kernels).thinned(args.every_algorithm);
         shipped.device.date = args.date.clone();
         write(file, shipped.to_json_lines().into_bytes())?;
         console.text(format!("  written     {}", file.display()))?;
@@ -104,7 +104,8 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
 }
 
 fn planning(args: &ProfileArgs, device: &Device) -> Planning {
-    let mut options = ProfileOptions { repeats: 5, ..ProfileOptions::on(device) };
+    let every_algorithm = args.every_algorithm;
+    let mut options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(device) };
     if let Some(milliseconds) = args.at_least_ms {
         options.at_least = Duration::from_millis(milliseconds as u64);
     }

@@ -19,6 +19,9 @@ pub struct ProfileOptions {
     pub at_least: Duration,
     /// Algorithms that need more workspace than this are not tried: what no limit will ever admit need not be timed.
     pub largest_workspace: Bytes,
+    /// Whether algorithms are timed at large sizes, too, that at small ones were no match for another: no plan needs them, but
+    /// a picture of all algorithms does.
+    pub every_algorithm: bool,
 }
 
 impl ProfileOptions {
@@ -28,7 +31,7 @@ impl ProfileOptions {
             Device::Cpu(_) => Duration::from_millis(2),
             Device::Cuda(_) => Duration::from_micros(100),
         };
-        Self { repeats: 3, at_least, largest_workspace: Bytes(2 << 30) }
+        Self { repeats: 3, at_least, largest_workspace: Bytes(2 << 30), every_algorithm: false }
     }
 }
 
@@ -160,7 +163,12 @@ mod tests {
 
     #[test]
     fn a_repeated_micro_batch_is_a_slice_of_the_mini_batchs_operands() {
-        let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::MAX };
+        let options = ProfileOptions {
+            repeats: 1,
+            at_least: Duration::ZERO,
+            largest_workspace: Bytes::MAX,
+            every_algorithm: false,
+        };
         let mut profiler = ConvProfiler::new(&Device::Cpu(Cpu::new(1)), options);
         let kernel =
             |k| kernel_id(ConvOp::BackwardFilter, &ConvGeometry::new([1, 2, 6, 6], k, [3, 3]), Format::F32);
