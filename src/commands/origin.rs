@@ -144,8 +144,10 @@ impl Origin {
     pub(super) fn explain(&self, error: NetError, kernels: &[Kernel]) -> Error {
         let NetError::Plan(error @ PlanError::NotMeasured { .. }) = error else { return error.into() };
         match &self.recorded {
-            Some(recorded) => Error::Table { file: recorded.file.clone(), reason: lack(&error, kernels) },
-            None if self.offline => Error::Offline(error),
+            Some(recorded) => Error::table(&recorded.file, lack(&error, kernels)),
+            None if self.offline => Error::Refused(format!(
+                "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
+            )),
             None => NetError::Plan(error).into(),
         }
     }

@@ -191,5 +191,5 @@ fn write(file: &Path, text: &str) -> Result<(), Error> {
 }
 
 fn refused(file: &Path) -> impl FnOnce(io::Error) -> Error {
-    |source| Error::Write { file: file.display().to_string(), source }
+    |source| Error::Refused(format!("cannot write {}: {source}", file.display()))
 }

@@ -13,7 +13,7 @@ use trainer::{NetError, host::check_memory};
 /// convolution in double precision.
 ///
 /// # Errors
-/// [`Error::Verification`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
+/// [`Error::Refused`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
 /// operands that are larger than the memory.
 pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> Result<(), Error> {
     let mut worst: Option<(f64, String)> = None;
@@ -68,8 +68,10 @@ fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, Error>
                 Accumulate::Replace => "replacing",
                 Accumulate::Add => "adding to",
             };
-            let (kernel, configuration) = (kernel.to_string(), configuration.to_string());
-            return Err(Error::Verification { kernel, configuration, how, distance, tolerance });
+            return Err(Error::Refused(format!(
+                "{kernel} as {configuration}, {how} its output, is about {distance:.1e} away from the exact result \
+                 (relative L2 distance), and {tolerance:.1e} is allowed"
+            )));
         }
     }
     Ok(found.into_iter().fold(0.0, |worst, (_, distance)| distance.max(worst)))

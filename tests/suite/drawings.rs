@@ -20,7 +20,7 @@ fn alexnet(mini_batch: usize) -> Vec<Kernel> {
     let spec = NetSpec::load(&root().join("models/alexnet/net.prototxt")).unwrap();
     let mut spec = spec.for_state(&NetState { phase: Phase::Train, ..NetState::default() });
     spec.set_mini_batch(mini_batch);
-    let synthetic = Some(SyntheticData { shape: None, classes: 1000, stand_in: true });
+    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 1, synthetic };
     Net::new(&spec, &options, true).unwrap().kernels()
 }

@@ -206,7 +206,10 @@ fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -
     let (Some(Resumed { state, .. }), Some(snapshot)) = (resumed, &args.snapshot) else { return Ok(()) };
     let (iteration, max_iter) = (state.iteration, spec.max_iter);
     if iteration >= max_iter as u64 {
-        return Err(Error::Finished { snapshot: snapshot.display().to_string(), iteration, max_iter });
+        return Err(Error::Refused(format!(
+            "{} is at iteration {iteration}, and training ends at iteration {max_iter} (--max-iter moves the end)",
+            snapshot.display()
+        )));
     }
     Ok(())
 }

@@ -1,36 +1,24 @@
 //! Caffe's mean image: a `BlobProto` message in protobuf's binary form (`…_mean.binaryproto`).
 
-use std::fs;
-use std::path::Path;
-
 use super::DataError;
+use ndarray::Array3;
+use std::{fs, path::Path};
 
-/// A mean image, subtracted pixel by pixel before cropping.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeanImage {
-    /// Channels, height, width.
-    pub shape: [usize; 3],
-    /// Means in the order channel, row, column.
-    pub values: Vec<f32>,
-}
-
-impl MeanImage {
-    /// Reads a `.binaryproto` file.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a `BlobProto`, or does not hold exactly one image.
-    pub fn open(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(DataError::read(path))?;
-        let error = |reason| DataError::format(path, format!("is not a mean image of Caffe: {reason}"));
-        let (shape, values) =
-            blob(&bytes).ok_or_else(|| error("it does not read as a protobuf message".to_owned()))?;
-        let elements = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
-        match shape[..] {
-            [1, channels, height, width] if elements == Some(values.len()) && !values.is_empty() => {
-                Ok(Self { shape: [channels, height, width], values })
-            }
-            _ => Err(error(format!("its shape is {shape:?} and it holds {} values", values.len()))),
+/// Reads the mean image in a `.binaryproto` file: channel, row, column.
+///
+/// # Errors
+/// The file cannot be read, is not a `BlobProto`, or does not hold exactly one image.
+pub fn read_mean(path: &Path) -> Result<Array3<f32>, DataError> {
+    let bytes = fs::read(path).map_err(DataError::read(path))?;
+    let error = |reason| DataError::at(path.display(), format!("is not a mean image of Caffe: {reason}"));
+    let (shape, values) =
+        blob(&bytes).ok_or_else(|| error("it does not read as a protobuf message".to_owned()))?;
+    let wrong = format!("its shape is {shape:?} and it holds {} values", values.len());
+    match shape[..] {
+        [1, channels, height, width] if !values.is_empty() => {
+            Array3::from_shape_vec([channels, height, width], values).map_err(|_| error(wrong))
         }
+        _ => Err(error(wrong)),
     }
 }
 

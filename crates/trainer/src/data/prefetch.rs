@@ -1,15 +1,19 @@
 //! The background thread of a loader.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
-
+use super::{
+    DataError,
+    batch::{BatchSource, Buffer},
+};
 use rayon::ThreadPoolBuilder;
+use std::{
+    io,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
 use tensor::{Device, ViewMut};
-
-use super::DataError;
-use super::batch::{BatchSource, Buffer};
 
 /// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all buffers
 /// there are, so that neither side waits to send, and the thread notices the end of its loader after one mini-batch at most.

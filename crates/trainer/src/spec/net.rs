@@ -66,8 +66,31 @@ impl NetSpec {
     }
 
     /// Where a file that the net names is: beside the net file, or else relative to the current directory.
-    pub fn resolve(&self, path: &str) -> PathBuf {
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         super::resolve(&self.file, path)
+    }
+
+    /// How many classes its losses know: the outputs of the layer that feeds each, the fewest if they differ; 1 without any.
+    pub fn classes(&self) -> usize {
+        let is_loss =
+            |kind: &LayerKind| matches!(kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_));
+        let losses = self.layers.iter().enumerate().filter(|(_, layer)| is_loss(&layer.kind));
+        losses.filter_map(|(index, layer)| self.outputs(index, layer.bottoms.first()?)).min().unwrap_or(1)
+    }
+
+    /// Channels of `blob` as it is before layer `end`, found at the last layer with weights on the way to it.
+    fn outputs(&self, end: usize, blob: &str) -> Option<usize> {
+        let mut blob = blob;
+        for layer in self.layers[..end].iter().rev() {
+            if layer.tops.iter().any(|top| top == blob) {
+                match &layer.kind {
+                    LayerKind::InnerProduct(params) => return Some(params.num_output),
+                    LayerKind::Convolution(params) => return Some(params.num_output),
+                    _ => blob = layer.bottoms.first()?,
+                }
+            }
+        }
+        None
     }
 
     /// Samples per iteration, as the first layer that brings data says.

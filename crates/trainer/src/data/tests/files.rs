@@ -1,14 +1,13 @@
 //! IDX and CIFAR-10 files, sound and damaged, and the synthetic set.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::path::Path;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
 use super::{digits, idx_bytes};
 use crate::data::{Cifar10, Dataset, Idx, Phase, Synthetic, open_source, source_shape};
+use flate2::{Compression, write::GzEncoder};
+use std::{
+    fs,
+    io::{Read, Write},
+    path::Path,
+};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -119,7 +118,7 @@ fn no_more_is_read_than_the_header_announces() {
     let endless = std::io::Cursor::new(images).chain(std::io::repeat(7));
     let error = Idx::read(Path::new("images"), endless, &labels).unwrap_err().to_string();
     assert!(error.contains("must hold 24 bytes") && error.ends_with("but holds more"), "{error}");
-    let error = Cifar10::read(Path::new("batch"), std::io::repeat(0)).unwrap_err().to_string();
+    let error = Cifar10::read(Path::new("batch"), std::io::repeat(0), "").unwrap_err().to_string();
     assert_eq!(error, "batch: holds more than the 60000 records of CIFAR-10");
 }
 

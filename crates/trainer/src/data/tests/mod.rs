@@ -6,9 +6,8 @@ mod loader;
 mod mean;
 mod transform;
 
-use std::path::{Path, PathBuf};
-
 use super::{DataError, Dataset, Sample};
+use std::path::{Path, PathBuf};
 
 /// The digits that ship with the project.
 fn digits() -> PathBuf {
@@ -59,7 +58,7 @@ impl Dataset for Counting {
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
         if self.broken == Some(index) {
-            return Err(DataError::Image { place: self.place(index), reason: "broken".to_owned() });
+            return Err(DataError::at(self.place(index), "broken"));
         }
         let pixels: usize = self.shape.iter().product();
         sample.pixels = (0..pixels).map(|pixel| (10 * index + pixel) as u8).collect();

@@ -339,7 +339,7 @@ fn data_layers() {
     assert_eq!((data.source.as_str(), data.batch_size, data.backend), ("lmdb", 8, DataBackend::Lmdb));
     let transform = &data.transform;
     assert_eq!((transform.crop_size, transform.mirror, transform.resize), (Some(227), true, Some(256)));
-    assert_eq!((&transform.mean, transform.scale), (&Mean::File("mean".to_owned()), 0.5));
+    assert_eq!((&transform.mean, transform.scale), (&Mean::File("mean".into()), 0.5));
 
     let text = "layer { name: 'd' type: 'ImageData' top: 'x' top: 'y'
         image_data_param { source: 'list' new_height: 4 new_width: 5 shuffle: true root_folder: 'r/' }
