@@ -5,7 +5,6 @@
 //! knows; whatever nobody asked for becomes a [`Warning`].
 
 mod error;
-mod lexer;
 mod message;
 mod parser;
 mod reader;
