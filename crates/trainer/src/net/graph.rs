@@ -97,7 +97,7 @@ impl Graph {
     pub fn build(spec: &NetSpec, layers: &mut [Role], backward: bool) -> Result<Self, NetError> {
         let mut builder = Builder::new(spec);
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
-            builder.add(layer_spec, &mut **layer)?;
+            builder.add(layer_spec, layer.layer())?;
         }
         let mut graph = builder.graph;
         if backward {

@@ -84,7 +84,7 @@ impl PlanRecord {
     /// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
     ///
     /// # Errors
-    /// [`SnapshotError::Corrupt`] for plans that no planner made.
+    /// [`SnapshotError::Refused`] for plans that no planner made.
     pub fn recorded(history: &Tensors) -> Result<Option<Self>, SnapshotError> {
         history.json(PLANS, "its plans are", Self::check)
     }

@@ -1,13 +1,13 @@
 //! Snapshots of a training, and going on from one bit by bit.
 
 use super::{Solver, TrainError};
-use crate::snapshot::{
-    NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
-    save_solver_state, save_tensors, state_path, weights_path,
-};
 use crate::{
     net::{Net, graph::Param, layout::ParamSpans},
     run::Execution,
+    snapshot::{
+        NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
+        save_solver_state, save_tensors, state_path, weights_path,
+    },
 };
 use std::{
     borrow::Cow,
@@ -90,7 +90,7 @@ impl Solver {
             return Ok(());
         }
         let reason = format!("it was trained with the seed {seed}, but this run has {}", self.seed);
-        Err(SnapshotError::Resume { path: path.to_owned(), reason })
+        Err(SnapshotError::refused(path, format!("cannot be resumed: {reason}")))
     }
 
     /// Starts from the weights of another training of this very net.

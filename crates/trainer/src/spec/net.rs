@@ -4,7 +4,7 @@ use super::{
     InputParams, LayerKind, LayerSpec, NetState, Phase,
     data::{shapes, sizes},
     legacy,
-    params::params,
+    params::{params, spec_file},
 };
 use crate::prototxt::{self, FieldValue, Reader, Result, SpecError, Warning};
 use std::path::{Path, PathBuf};
@@ -23,29 +23,9 @@ params! {
     }
 }
 
+spec_file!(NetSpec, "the net");
+
 impl NetSpec {
-    /// Reads the net file at `path`, with the layers of all phases.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not text format, or says something that cannot work; the message names file, line
-    /// and layer.
-    pub fn load(path: &Path) -> Result<Self> {
-        Self::from_message(path, &prototxt::read(path)?)
-    }
-
-    /// Reads a net from `text`; `file` is where it came from.
-    ///
-    /// # Errors
-    /// As [`NetSpec::load`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self> {
-        Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
-    }
-
-    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
-        let (spec, warnings) = prototxt::interpret(file, message, "the net", |net| Self::read(net, file))?;
-        Ok(Self { warnings, ..spec })
-    }
-
     /// The net of one state: only the layers that take part in it. The level and stages in the file's own `state`
     /// join those asked for; the phase asked for decides.
     #[must_use]
