@@ -42,7 +42,7 @@ pub use figures;
 pub use memory;
 pub use planner;
 pub use tensor;
-pub use trainer;
+pub use trainer::{self, shapes};
 
 pub mod args;
 pub mod commands;
@@ -52,7 +52,6 @@ mod error;
 pub mod example;
 mod progress;
 pub mod report;
-pub mod shapes;
 mod stop;
 mod tables;
 

@@ -11,7 +11,6 @@ mod shell;
 mod test;
 mod time;
 mod train;
-mod verify;
 
 pub use devices::devices;
 pub use plan::plan;

@@ -3,8 +3,7 @@
 use super::{
     Notes,
     origin::Origin,
-    setup::{Request, Session, in_math, scaled_to},
-    verify::verify,
+    setup::{Request, Session, in_math, scaled_to, verify},
 };
 use crate::{
     Console, Error,

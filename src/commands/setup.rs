@@ -3,21 +3,22 @@
 use super::{
     budget::{self, Budget},
     origin::Origin,
-    verify::verify,
 };
 use crate::{
     Console, Error,
     args::{PlanningArgs, RunArgs},
-    report::{BudgetReport, Header, MemoryEstimate, NetReport, PlanReport},
+    progress,
+    report::{BudgetReport, GpuMemory, Header, MemoryEstimate, NetReport, PlanReport},
 };
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
+use tensor::Device;
 use trainer::{
     Net, NetRun, PlanOrigin,
     host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::RunLayout,
-    planning::PlanRecord,
+    planning::{self, PlanRecord, Verified},
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
@@ -192,8 +193,35 @@ impl Session {
             budget::check(run.nets()[0].name(), report.arena, budget)?;
         }
         check_memory(device, [report.arena, report.host], self.at_start)?;
-        let memory = MemoryEstimate::new(report, self.at_start, device);
+        host::release_freed();
+        let resident = [self.at_start, host::resident(), host::peak_resident()];
+        let memory = MemoryEstimate::new(report, resident, gpu_memory(device));
         Ok((run, memory))
+    }
+}
+
+/// Nothing on a processor, or if the GPU does not answer.
+fn gpu_memory(device: &Device) -> Option<GpuMemory> {
+    let Device::Cuda(cuda) = device else { return None };
+    let [free, _] = cuda.memory().ok()?;
+    Some(GpuMemory { free: Bytes(free), scratch: Bytes(cuda.own_bytes()) })
+}
+
+/// Verifies the kernels of `plans`, and prints how far the worst is from the definition.
+pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> Result<(), Error> {
+    let bar = progress::bar(0, "verifying");
+    let verified = planning::verify(device, plans, |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let Verified { kernels, different, worst } = verified?;
+    match worst {
+        Some((distance, name)) => console.text(format!(
+            "  verified    {kernels} kernels, {different} of them different, replacing and adding, against exact sums over \
+             their outputs: relative L2 distance about {distance:.1e} at most ({name})"
+        )),
+        None => console.text("  verified    no kernels"),
     }
 }
 

@@ -9,7 +9,7 @@
 //! Plan, CostTable ────► ExplainReport    ├─► text (Display, Table)
 //! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
-//! MemoryReport ───────► arena_lines, layer_table
+//! MemoryReport ───────► MemoryEstimate, arena_lines, layer_table
 //! DeviceHeader ───────► Recorded
 //! Curve ──────────────► staircase_svg
 //! ```
@@ -18,6 +18,7 @@
 
 mod budget;
 mod compare;
+mod estimate;
 mod explain;
 mod memory;
 mod number;
@@ -29,6 +30,7 @@ mod table;
 pub use self::memory::{arena_lines, layer_table};
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
+pub use estimate::{GpuMemory, MemoryEstimate};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};

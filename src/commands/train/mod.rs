@@ -1,6 +1,5 @@
 //! `microbatch train`.
 
-mod averages;
 mod prepare;
 mod progress;
 
@@ -12,11 +11,13 @@ use crate::{
     report::{BudgetReport, Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
-use averages::MovingAverages;
 use prepare::{Prepared, prepare};
 use progress::Meter;
 use serde::Serialize;
-use trainer::{Solver, Stop, TrainError, host, solver::TestOutput};
+use trainer::{
+    Solver, Stop, TrainError, host,
+    solver::{MovingAverages, TestOutput},
+};
 
 #[derive(Serialize)]
 struct Report {

@@ -5,6 +5,7 @@ mod record;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
+mod verify;
 
 use crate::{
     database::{Database, DatabaseError, Known},
@@ -39,6 +40,7 @@ pub struct Records {
 
 pub use record::{PlanOrigin, PlanRecord};
 pub use source::BenchmarkDevices;
+pub use verify::{Verified, verify};
 
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {

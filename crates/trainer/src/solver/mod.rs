@@ -4,6 +4,7 @@
 //! `g = scale * dw + decay_mult * weight_decay * w`, `v = momentum * v + rate * lr_mult * g`, `w = w - v`, where `scale` is
 //! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
 
+mod averages;
 mod finished;
 mod restore;
 mod settings;
@@ -31,6 +32,7 @@ use std::{
 use tensor::{Accumulate, Device, TensorType};
 use thiserror::Error;
 
+pub use averages::MovingAverages;
 pub use settings::Changes;
 pub use test_nets::TestOutput;
 

@@ -5,9 +5,11 @@ use super::Training;
 use crate::{
     digest::fnv1a,
     net::Net,
+    planning::PlanOrigin,
     snapshot::SolverState,
     spec::{LayerKind, LayerSpec, LrPolicy, NetSpec, SolverSpec},
 };
+use planner::Plan;
 use std::{collections::BTreeMap, fmt::Debug};
 
 /// What is not as it was when a snapshot was written.
@@ -28,6 +30,57 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty() && self.begin_anew.is_empty() && self.unread.is_empty()
     }
+
+    /// What becomes of a snapshot's plan, and whether a training that goes on does so bit by bit.
+    pub fn plan_note(&self, plan: Option<&Plan>, origin: &PlanOrigin) -> String {
+        let kernels = plan.iter().flat_map(|plan| &plan.kernels);
+        let is_exact =
+            kernels.flat_map(|kernel| kernel.configuration.runs()).all(|run| run.micro.deterministic);
+        match origin {
+            PlanOrigin::Recorded if !self.recorded || !self.is_empty() => {
+                "the snapshot's plan is used, nothing is measured".to_owned()
+            }
+            PlanOrigin::Recorded if is_exact => {
+                "the snapshot's plan is used, nothing is measured: training resumes bit-exactly under it"
+                    .to_owned()
+            }
+            PlanOrigin::Recorded => {
+                "the snapshot's plan is used, nothing is measured: training resumes under it, but some of \
+                 its algorithms round differently each time (--deterministic leaves them out)"
+                    .to_owned()
+            }
+            PlanOrigin::Refused(reason) => format!(
+                "the snapshot's plan is not used, as {reason}: training goes on, but its rounding may differ"
+            ),
+            PlanOrigin::Measured => {
+                "the snapshot has no plan: training goes on under a new one, and its rounding may differ"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// What else is not as it was when the snapshot was written.
+    pub fn note(&self) -> Option<String> {
+        let Self { recorded, settings, begin_anew, unread } = self;
+        if !recorded && self.is_empty() {
+            let reason = "whether solver, net and data are as they were is not recorded in the snapshot";
+            return Some(format!("{reason}: only then does training resume bit-exactly"));
+        }
+        let list =
+            |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}{}", names.join(", ")));
+        let parts = [
+            list("", settings),
+            list("no position is recorded, so data begin anew: ", begin_anew),
+            list("there is a position of data that are not read: ", unread),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| {
+            format!(
+                "not as when the snapshot was written, so training does not go on bit by bit: {}",
+                parts.join("; ")
+            )
+        })
+    }
 }
 
 impl Training {
@@ -43,6 +96,29 @@ impl Training {
             begin_anew: positions.keys().filter(|key| !known(key)).cloned().collect(),
             unread: state.data_positions.keys().filter(|key| !is_read(key)).cloned().collect(),
         }
+    }
+
+    /// What is odd about the data as a whole, one sentence each.
+    pub fn data_warnings(&self, nets: &[Net]) -> Vec<String> {
+        let by_class = nets[0].data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
+            format!(
+                "layer '{layer}' reads its {} images class by class, so that a mini-batch holds few of the {} classes and \
+                 training hardly works; ImageData mixes them with `shuffle: true`",
+                data.images, data.classes
+            )
+        });
+        let names = |net: &Net| net.data().next().map(|(_, data)| data.class_names).unwrap_or_default();
+        let trained = names(&nets[0]);
+        let strangers = nets[1..].iter().map(names).filter_map(|tested| {
+            let only_in = |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name)).cloned();
+            let both = !trained.is_empty() && !tested.is_empty();
+            let stranger = only_in(&tested, &trained).or_else(|| only_in(&trained, &tested)).filter(|_| both)?;
+            Some(format!(
+                "training and test data have different classes ('{stranger}' is in one of them only): labels follow the \
+                 order of the folders' names, so equal labels mean different classes"
+            ))
+        });
+        by_class.chain(strangers).collect()
     }
 }
 

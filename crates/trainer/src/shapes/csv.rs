@@ -1,7 +1,7 @@
 //! Lists of convolutions in DeepBench's columns.
 
 use super::ShapeSpec;
-use crate::Error;
+use crate::prototxt::{Location, SpecError};
 use csv::{DeserializeErrorKind, ErrorKind, ReaderBuilder, StringRecord, Trim};
 use planner::ConvShape;
 use serde::Deserialize;
@@ -41,12 +41,13 @@ struct Row {
 ///
 /// # Errors
 /// With the line that is no convolution.
-pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, Error> {
-    let name = file.display();
-    let bytes = fs::read(file).map_err(|error| Error::Refused(format!("cannot read {name}: {error}")))?;
-    match parse(&String::from_utf8_lossy(&bytes)) {
-        Ok(shapes) if shapes.is_empty() => Err(Error::Refused(format!("{name} lists no convolution"))),
-        parsed => parsed.map_err(|(line, reason)| Error::Refused(format!("{name}:{line}: {reason}"))),
+pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
+    let name = file.display().to_string();
+    let bytes = fs::read(file).map_err(|error| SpecError::unreadable(&name, &error))?;
+    let error = |(line, reason)| SpecError::at(Location::new(name.as_str(), line), reason);
+    match parse(&String::from_utf8_lossy(&bytes)).map_err(error)? {
+        shapes if shapes.is_empty() => Err(error((1, "the file lists no convolution".to_owned()))),
+        shapes => Ok(shapes),
     }
 }
 
