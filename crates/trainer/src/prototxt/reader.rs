@@ -219,11 +219,6 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// How often a field is given.
-    pub(crate) fn count(&mut self, name: &str) -> usize {
-        self.fields(name).len()
-    }
-
     pub(crate) fn get<T: FromField>(&mut self, name: &str) -> Result<Option<T>> {
         T::read(self, name)
     }

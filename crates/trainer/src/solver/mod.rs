@@ -29,7 +29,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Accumulate, TensorType};
 use thiserror::Error;
 
 pub use averages::MovingAverages;
@@ -73,7 +73,6 @@ pub struct Solver {
     spec: SolverSpec,
     seed: u64,
     running: Execution,
-    device: Device,
     plans: PlanRecord,
     iteration: u64,
     recent: VecDeque<f64>,
@@ -130,10 +129,10 @@ impl Training {
     pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
         let Self { spec, seed, settings } = self;
         let running = run.start(seed)?;
-        let device = running.device().clone();
-        let plans = PlanRecord { device: planning::identity(&device), plans: running.plans().to_vec() };
+        let device = planning::identity(running.device());
+        let plans = PlanRecord { device, plans: running.plans().to_vec() };
         let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
-        let mut solver = Solver { spec, seed, running, device, plans, iteration, recent, settings, finished };
+        let mut solver = Solver { spec, seed, running, plans, iteration, recent, settings, finished };
         solver.note_finished()?;
         Ok(solver)
     }

@@ -73,14 +73,7 @@ impl Solver {
         self.running.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
         self.recent.clear();
-        for (name, &position) in &state.data_positions {
-            let nets = self.running.nets_mut().iter_mut().enumerate();
-            for (index, net) in nets {
-                if let Some(layer) = name.strip_suffix(&suffix(index)) {
-                    net.set_position(layer, position);
-                }
-            }
-        }
+        set_positions(self.running.nets_mut(), &state.data_positions);
         Ok(self.note_finished()?)
     }
 
@@ -157,6 +150,17 @@ pub(super) fn positions(nets: &[Net]) -> BTreeMap<String, u64> {
         net.positions().map(|(layer, position)| (format!("{layer}{}", suffix(index)), position)).collect()
     };
     nets.iter().enumerate().flat_map(of_net).collect()
+}
+
+/// Continues reading the data of `nets` at these positions.
+pub(super) fn set_positions(nets: &mut [Net], positions: &BTreeMap<String, u64>) {
+    for (index, net) in nets.iter_mut().enumerate() {
+        for (name, &position) in positions {
+            if let Some(layer) = name.strip_suffix(&suffix(index)) {
+                net.set_position(layer, position);
+            }
+        }
+    }
 }
 
 /// What tells the layers of net number `net` of a training from those of the others.

@@ -146,7 +146,7 @@ pub(super) fn settings(solver: &SolverSpec, spec: &NetSpec, train: &Net) -> BTre
     let solver = solver.into_iter().map(|(name, digest)| (name.to_owned(), digest));
     let layers = spec.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(layer)));
     let data =
-        train.data_digests().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data)));
+        train.sources().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data.digest())));
     solver.chain(layers).chain(data).collect()
 }
 

@@ -97,7 +97,7 @@ pub fn of_top<T>(each: &[T], top: usize) -> &T {
 
 /// `given` by the field `name`, if it is one for all tops or one for each.
 fn for_tops<T>(layer: &mut Reader<'_>, params: &Reader<'_>, name: &str, given: Vec<T>) -> Result<Vec<T>> {
-    match (given.len(), layer.count("top")) {
+    match (given.len(), layer.fields("top").len()) {
         (0, _) => Err(params.missing(name)),
         (1, _) => Ok(given),
         (count, tops) if count == tops => Ok(given),
