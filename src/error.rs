@@ -38,13 +38,13 @@ pub enum Error {
     Failed {
         /// What happened.
         source: Box<Error>,
-        /// What was saved, and how to go on.
+        /// What was saved, and how to resume.
         next: String,
     },
     /// Something that a signal has stopped, in good order.
     #[error("{after}")]
     Stopped {
-        /// How much was done, and how to go on.
+        /// How much was done, and how to resume.
         after: String,
         /// The exit code that tells of the signal.
         exit_code: u8,

@@ -50,7 +50,11 @@ pub enum Command {
     #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
     /// List the devices that nets can run on
-    Devices(DevicesArgs),
+    Devices {
+        /// Print one JSON object and nothing else
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a net that is too deep to be kept as a file
     Model {
         /// The family
@@ -291,14 +295,6 @@ pub struct ProfileArgs {
     /// How and where they are measured.
     #[command(flatten)]
     pub run: RunArgs,
-}
-
-/// `microbatch devices`.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct DevicesArgs {
-    /// Print one JSON object and nothing else
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The default seed: runs are alike unless they are given different ones.

@@ -36,7 +36,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Test(args) => test(&args),
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
-        Command::Devices(args) => devices(args),
+        Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),

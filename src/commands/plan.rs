@@ -91,8 +91,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         }
     };
     let origin = session.origin;
-    let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
-        .in_budget();
+    let report = Report { memory, ..report(args, Subject::Net(Box::new(header)), &origin, (&plan, budget))? };
     print(&report, console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
@@ -139,7 +138,7 @@ fn plan_shapes(
         verify(&origin.device, std::slice::from_ref(&plan), console)?;
     }
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
-    let report = report(args, subject, &origin, &plan)?;
+    let report = report(args, subject, &origin, (&plan, None))?;
     print(&report, console)?;
     console.object(&report)
 }
@@ -188,29 +187,28 @@ pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
     kernels.iter().map(bytes).max().unwrap_or_default()
 }
 
-fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Result<Report, Error> {
+fn report(
+    args: &PlanArgs,
+    subject: Subject,
+    origin: &Origin,
+    (plan, budget): (&Plan, Option<BudgetReport>),
+) -> Result<Report, Error> {
     let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
+    let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
     Ok(Report {
         subject,
         profiling: origin.profiling.clone(),
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
-        explanation: explanation.transpose().map_err(trainer::NetError::from)?,
-        budget: None,
+        // With a budget it is about that: no one limit is behind the plan.
+        explanation: match &budget {
+            Some(budget) => explanation.map(|explanation| explanation.in_budget(budget)),
+            None => explanation,
+        },
+        budget,
         memory: None,
         layer_memory: Vec::new(),
     })
-}
-
-impl Report {
-    /// With a budget, the explanation is about that: no one limit is behind the plan.
-    fn in_budget(mut self) -> Self {
-        self.explanation = match (self.explanation, &self.budget) {
-            (Some(explanation), Some(budget)) => Some(explanation.in_budget(budget)),
-            (explanation, _) => explanation,
-        };
-        self
-    }
 }
 
 fn print(report: &Report, console: &mut Console) -> Result<(), Error> {

@@ -140,7 +140,7 @@ fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -
     Ok(())
 }
 
-/// A training that goes on draws what it would have drawn, and runs under the plan that it had.
+/// A resumed training draws the same random numbers, and runs under the same plan.
 fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
     let Some(snapshot) = &args.snapshot else { return Ok(None) };
     let (state, history) = load_solver_state(snapshot)?;

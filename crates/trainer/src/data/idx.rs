@@ -48,17 +48,6 @@ impl Idx {
         }
         Ok(Self { pixels, labels: label_bytes, shape: [1, height, width], labels_path: labels.to_owned() })
     }
-
-    /// Opens what a `source` names: the file of images, whose labels lie beside it under the usual name (`images` and
-    /// `idx3` replaced by `labels` and `idx1`), or a folder with `train-images…` and `t10k-images…` for the phases.
-    ///
-    /// # Errors
-    /// No such files, and those of [`Idx::open`].
-    pub fn open_source(source: &Path, phase: Phase) -> Result<Self, DataError> {
-        let images = if source.is_dir() { find_images(source, phase)? } else { source.to_owned() };
-        let labels = labels_beside(&images)?;
-        Self::open(&images, &labels)
-    }
 }
 
 impl Dataset for Idx {
@@ -125,6 +114,7 @@ pub(super) fn find_images(folder: &Path, phase: Phase) -> Result<PathBuf, DataEr
     })
 }
 
+/// The file of the labels of `images`: beside it under the usual name (`images` and `idx3` replaced by `labels` and `idx1`).
 pub(super) fn labels_beside(images: &Path) -> Result<PathBuf, DataError> {
     let name = images.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let labels = name.replace("images", "labels").replace("idx3", "idx1");

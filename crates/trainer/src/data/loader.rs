@@ -20,7 +20,7 @@ pub struct Loader {
     worker: Option<Worker>,
     /// Used when nothing is prepared ahead.
     direct: Cursor,
-    /// Labels that nobody wants.
+    /// Labels of a layer without a top for them.
     unwanted: Vec<f32>,
 }
 

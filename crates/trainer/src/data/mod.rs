@@ -163,16 +163,6 @@ pub trait Dataset: Send + Sync {
         labels.is_sorted() && !self.is_empty() && self.label(0) != self.label(self.len() - 1)
     }
 
-    /// Reads a sample.
-    ///
-    /// # Errors
-    /// As [`read_into`](Dataset::read_into).
-    fn read(&self, index: usize) -> Result<Sample, DataError> {
-        let mut sample = Sample::default();
-        self.read_into(index, &mut sample)?;
-        Ok(sample)
-    }
-
     /// Verifies that every label is below `classes`, the number of outputs of the net's classifier.
     ///
     /// # Errors

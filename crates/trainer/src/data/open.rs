@@ -17,7 +17,7 @@ use std::{
 /// CIFAR-10 records, or their folder.
 ///
 /// # Errors
-/// Those of [`Idx::open_source`] and [`Cifar10::open`]; the source is something else, such as an LMDB or LevelDB
+/// Those of [`Idx::open`] and [`Cifar10::open`]; the source is something else, such as an LMDB or LevelDB
 /// database.
 pub fn open_source(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, DataError> {
     if source.is_dir() {
@@ -66,5 +66,6 @@ fn open_folder(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, DataErro
     if is_cifar_folder(source) {
         return Ok(Arc::new(Cifar10::open(source, phase)?));
     }
-    Ok(Arc::new(Idx::open_source(source, phase)?))
+    let images = idx::find_images(source, phase)?;
+    Ok(Arc::new(Idx::open(&images, &labels_beside(&images)?)?))
 }

@@ -1,8 +1,9 @@
 //! Images from a random number generator, for timing a net without its data.
 
-use super::{DataError, Dataset, MOST_LABEL, Sample, order::sample_rng};
+use super::{DataError, Dataset, MOST_LABEL, Sample};
 use rand::{Rng, RngExt};
 use std::sync::OnceLock;
+use tensor::rng;
 
 /// Pseudo-random images and labels, each a function of (seed, index). Nothing can be learned from them.
 #[derive(Clone, Debug)]
@@ -47,7 +48,7 @@ impl Dataset for Synthetic {
 
     fn label(&self, index: usize) -> u32 {
         let labels = self.labels.get_or_init(|| {
-            let mut rng = sample_rng(self.seed, 0);
+            let mut rng = rng::stream(self.seed, 0);
             (0..self.len).map(|_| rng.random_range(0..self.classes)).collect()
         });
         labels[index]
@@ -60,7 +61,7 @@ impl Dataset for Synthetic {
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
         sample.make_room(self.shape.iter().product())?;
         // Stream 0 made the labels.
-        sample_rng(self.seed, index as u64 + 1).fill_bytes(&mut sample.pixels);
+        rng::stream(self.seed, index as u64 + 1).fill_bytes(&mut sample.pixels);
         (sample.shape, sample.label) = (self.shape, self.label(index));
         Ok(())
     }

@@ -3,13 +3,13 @@
 use super::{
     DataError, Phase, Sample,
     mean_file::read_mean,
-    order::{below, sample_rng},
+    order::below,
     resize::{Interleaved, Resizer},
 };
 use crate::spec::{Mean, TransformParams};
 use ndarray::{Array3, ArrayView3, ArrayViewMut3, Zip, s};
 use rand::Rng;
-use tensor::MemoryError;
+use tensor::{MemoryError, rng};
 
 /// What the random choices of one sample are made from: nothing else enters them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Transform {
         if !random_crop && !self.params.mirror {
             return Window { top: rows / 2, left: columns / 2, mirrored: false };
         }
-        let mut rng = sample_rng(draw.seed, draw.position);
+        let mut rng = rng::stream(draw.seed, draw.position);
         // Drawn first and always, so that adding a crop does not change which images are mirrored.
         let mirrored = rng.next_u32() & 1 == 1 && self.params.mirror;
         let [top, left] = match self.phase {

@@ -18,7 +18,7 @@ use tensor::{Device, Staging, TensorType, ViewMut};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 ///
-/// Or, if `constant`, synthetic data in the place of a data set: one mini-batch, made once, so that timing sees the net and
+/// Or, if `constant`, synthetic data instead of a data set: one mini-batch, made once, so that timing sees the net and
 /// not its data.
 pub struct DataLayer {
     loader: Loader,
@@ -27,7 +27,7 @@ pub struct DataLayer {
     mini_batch: usize,
 }
 
-/// What both types of data layer say of their reading.
+/// What both types of data layer say about reading.
 struct Reading<'a> {
     net: &'a NetSpec,
     layer: &'a LayerSpec,
@@ -115,7 +115,7 @@ impl DataLayer {
 }
 
 impl Reading<'_> {
-    /// The layer that reads what `open` opens, or synthetic data in its place, of a shape that is given or else `shape`.
+    /// The layer that reads what `open` opens, or synthetic data instead, of a shape that is given or else `shape`.
     fn layer(
         &self,
         shape: impl FnOnce() -> Result<[usize; 3], DataError>,

@@ -278,7 +278,7 @@ impl Net {
         }
     }
 
-    /// The loss layers' tops with their weights, and every other top that nobody reads: what a net has to say.
+    /// The loss layers' tops with their weights, and every other top that no layer reads: the outputs of the net.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
         self.graph.nodes.iter().flat_map(move |node| {
             node.tops.iter().enumerate().filter_map(move |(top, &id)| {
@@ -290,7 +290,7 @@ impl Net {
     }
 }
 
-/// A blob that nobody reads.
+/// A blob that no layer reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// The value.

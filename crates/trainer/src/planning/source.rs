@@ -1,23 +1,23 @@
-//! Who measures.
+//! What measures: a device, other GPUs of its model, or nothing.
 
 use cudnn_layers::conv::{ParallelProfiler, ProfileOptions, parallel::OpenProfiler, profiler};
 use planner::Profiler;
 use std::fmt;
 use tensor::{Device, cuda::probe};
 
-/// Who measures.
+/// What measures.
 pub(super) enum Source {
     /// A device of this machine.
     Device(Device, ProfileOptions),
-    /// Somebody else's profiler.
+    /// A profiler of the caller.
     Profiler(Box<dyn Profiler>),
-    /// Nobody: there is a table, and that is all there is.
+    /// Nothing: all measurements are those of a table.
     Table,
 }
 
 impl Source {
     /// Lets `work` measure: on the device itself, or on the GPUs `ordinals`, which are of its model, if there are any. Does
-    /// nothing if there is nobody.
+    /// nothing for a table.
     pub(super) fn with_profiler<R>(
         &mut self,
         ordinals: &[usize],

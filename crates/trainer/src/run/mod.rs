@@ -262,14 +262,14 @@ impl Execution {
             (_, None) => cuda.record(|| self.perform(net, actions, batch))?,
         };
         // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as they were when it was
-        // recorded and are dropped after it, which waits for the device; whoever reads or fills them does so in the same
+        // recorded and are dropped after it, which waits for the device; all that reads or fills them does so in the same
         // stream.
         unsafe { graph.replay() }?;
         self.recordings.push((key, Some(graph)));
         Ok(())
     }
 
-    /// Sets what the device's work reads anew in each mini-batch.
+    /// Sets the values that recorded work reads again in each mini-batch.
     pub(crate) fn begin(&mut self, batch: &MiniBatch<'_>) -> Result<(), CudaError> {
         self.number.set(batch.number)?;
         batch.update.map_or(Ok(()), |update| self.rate.set(update.rate))

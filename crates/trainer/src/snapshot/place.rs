@@ -8,14 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A prefix under which snapshots can be written, by nobody else as long as this lives.
+/// A prefix under which snapshots can be written, by no other process as long as this lives.
 #[derive(Debug)]
 pub struct SnapshotPlace {
     prefix: PathBuf,
     folder: PathBuf,
     /// The name of a snapshot up to `_iter_`.
     stem: String,
-    /// Why nobody knows whether somebody else writes here.
+    /// Why another process that writes here would go unnoticed, if it would.
     doubt: Option<io::Error>,
     _claim: Option<Claim>,
 }

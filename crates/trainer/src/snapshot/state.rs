@@ -32,7 +32,7 @@ pub struct SolverState {
     pub random_seed: u64,
     /// Samples consumed, by name of the data layer and phase (`data/TRAIN`).
     pub data_positions: BTreeMap<String, u64>,
-    /// Other counters that the run needs to go on bit by bit, by name.
+    /// Other counters that bit-exact resuming needs, by name.
     pub counters: BTreeMap<String, u64>,
     /// What else its numbers follow from (the solver's settings, the layers, the data), by name: a digest of each. States of
     /// earlier versions have none.

@@ -1,4 +1,4 @@
-//! The end of the last finished iteration: where an iteration that cannot be finished leads back to.
+//! The end of the last finished iteration, to which an iteration that cannot be finished is rolled back.
 
 use super::{
     Solver,
@@ -29,8 +29,8 @@ impl Solver {
         Ok(())
     }
 
-    /// Gives up what was done since the last finished iteration: mini-batches of another one, and tests. What goes on from
-    /// here, or from a snapshot of here, is as if that had never been begun.
+    /// Rolls back to the last finished iteration: gives up mini-batches of the next one, and tests. Training that continues
+    /// from here, or from a snapshot, is as if they had never begun.
     ///
     /// On a GPU without `iter_size` there is one exception: the statistics of batch norm have seen the mini-batch that
     /// failed. To copy them in each iteration would slow down all trainings for the sake of those that fail.

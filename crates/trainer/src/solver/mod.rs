@@ -36,7 +36,7 @@ pub use averages::MovingAverages;
 pub use settings::Changes;
 pub use test_nets::TestOutput;
 
-/// Why a training could not start or go on.
+/// Why a training could not start or continue.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -95,7 +95,7 @@ pub struct StepReport {
 }
 
 impl Training {
-    /// Builds the net that is trained, with `mini_batch` samples in the place of the file's, and after it those that test.
+    /// Builds the net that is trained, with `mini_batch` samples instead of the file's, and after it those that test.
     /// The seed of `options` is that of a file that gives none.
     ///
     /// # Errors
@@ -194,12 +194,12 @@ impl Solver {
     /// # Errors
     /// As [`Solver::step_unless`].
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
-        Ok(self.step_unless(&Stop::default())?.expect("nobody asks to stop"))
+        Ok(self.step_unless(&Stop::default())?.expect("a stop that is never requested"))
     }
 
     /// As [`Solver::step`]; `None` if `stop` was requested between its `iter_size` mini-batches. Whatever keeps an iteration
     /// from being finished, it is given up: everything is as it was after the one before (and before the tests between the
-    /// two), so that a snapshot can be written from which training goes on as if nothing had happened.
+    /// two), so that a snapshot can be written from which training resumes as if nothing had happened.
     ///
     /// # Errors
     /// What a layer reports of its data, and a loss that is not finite.

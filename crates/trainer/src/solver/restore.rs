@@ -1,4 +1,4 @@
-//! Snapshots of a training, and going on from one bit by bit.
+//! Snapshots of a training, and resuming from one bit by bit.
 
 use super::{Solver, TrainError};
 use crate::{
@@ -57,7 +57,7 @@ impl Solver {
         Ok(state)
     }
 
-    /// Goes on from a snapshot's solver state and the weights beside it. What has changed since then, such as a data layer of
+    /// Resumes from a snapshot's solver state and the weights beside it. What has changed since then, such as a data layer of
     /// another name, is [`Training::changes_since`](super::Training::changes_since)'s to say.
     ///
     /// # Errors

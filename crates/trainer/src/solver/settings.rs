@@ -1,5 +1,5 @@
-//! What the numbers of a training follow from besides weights, momentum and positions: if any of it changes, a training
-//! that goes on is not the one that was interrupted.
+//! What the numbers of a training depend on besides weights, momentum and positions: if any of it has changed, the resumed
+//! training is not the one that was interrupted.
 
 use super::Training;
 use crate::{
@@ -19,19 +19,19 @@ pub struct Changes {
     pub recorded: bool,
     /// Settings, layers and data that differ, in words.
     pub settings: Vec<String>,
-    /// Data whose position is not in the snapshot, such as `data/TRAIN`: they begin anew.
-    pub begin_anew: Vec<String>,
+    /// Data whose position is not in the snapshot, such as `data/TRAIN`: they start from the beginning.
+    pub restarted: Vec<String>,
     /// Positions in the snapshot of data that this training does not read.
     pub unread: Vec<String>,
 }
 
 impl Changes {
-    /// Whether the training that goes on is the one that was interrupted, as far as anybody knows.
+    /// Whether the resumed training is the one that was interrupted, as far as the snapshot says.
     pub fn is_empty(&self) -> bool {
-        self.settings.is_empty() && self.begin_anew.is_empty() && self.unread.is_empty()
+        self.settings.is_empty() && self.restarted.is_empty() && self.unread.is_empty()
     }
 
-    /// What becomes of a snapshot's plan, and whether a training that goes on does so bit by bit.
+    /// Whether a snapshot's plan is used, and whether training resumes bit-exactly.
     pub fn plan_note(&self, plan: Option<&Plan>, origin: &PlanOrigin) -> String {
         let kernels = plan.iter().flat_map(|plan| &plan.kernels);
         let is_exact =
@@ -50,18 +50,18 @@ impl Changes {
                     .to_owned()
             }
             PlanOrigin::Refused(reason) => format!(
-                "the snapshot's plan is not used, as {reason}: training goes on, but its rounding may differ"
+                "the snapshot's plan is not used, as {reason}: training resumes, but its rounding may differ"
             ),
             PlanOrigin::Measured => {
-                "the snapshot has no plan: training goes on under a new one, and its rounding may differ"
+                "the snapshot has no plan: training resumes under a new one, and its rounding may differ"
                     .to_owned()
             }
         }
     }
 
-    /// What else is not as it was when the snapshot was written.
+    /// What else has changed since the snapshot was written, in a sentence.
     pub fn note(&self) -> Option<String> {
-        let Self { recorded, settings, begin_anew, unread } = self;
+        let Self { recorded, settings, restarted, unread } = self;
         if !recorded && self.is_empty() {
             let reason = "whether solver, net and data are as they were is not recorded in the snapshot";
             return Some(format!("{reason}: only then does training resume bit-exactly"));
@@ -70,13 +70,13 @@ impl Changes {
             |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}{}", names.join(", ")));
         let parts = [
             list("", settings),
-            list("no position is recorded, so data begin anew: ", begin_anew),
+            list("no position is recorded, so data start from the beginning: ", restarted),
             list("there is a position of data that are not read: ", unread),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| {
             format!(
-                "not as when the snapshot was written, so training does not go on bit by bit: {}",
+                "not as when the snapshot was written, so training does not resume bit-exactly: {}",
                 parts.join("; ")
             )
         })
@@ -93,7 +93,7 @@ impl Training {
         Changes {
             recorded: state.settings.is_some(),
             settings: state.settings.as_ref().map(|then| differing(then, &self.settings)).unwrap_or_default(),
-            begin_anew: positions.keys().filter(|key| !known(key)).cloned().collect(),
+            restarted: positions.keys().filter(|key| !known(key)).cloned().collect(),
             unread: state.data_positions.keys().filter(|key| !is_read(key)).cloned().collect(),
         }
     }
@@ -131,7 +131,7 @@ fn differing(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
     keys.into_iter().cloned().collect()
 }
 
-/// A digest of everything that the numbers of a training follow from, by name. Seed, plans and device have places of their
+/// A digest of everything that the numbers of a training depend on, by name. Seed, plans and device have places of their
 /// own in a snapshot. A setting of the solver that changes what is computed belongs here.
 pub(super) fn settings(solver: &SolverSpec, spec: &NetSpec, train: &Net) -> BTreeMap<String, String> {
     let counts_to_the_end = matches!(solver.learning_rate.policy, LrPolicy::Poly { .. });

@@ -1,5 +1,6 @@
 //! Image files: lists, folders, decoding and resizing.
 
+use super::read;
 use crate::data::{Dataset, Decoding, ImageData};
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
 use std::{fs, path::Path};
@@ -28,14 +29,14 @@ fn a_list_is_read_in_order_with_channels_blue_green_red() {
     fs::write(&list, "a b.png 3\r\n\n  grey.png\t0 \n").unwrap();
     let set = ImageData::open_list(&list, folder.path(), Decoding::default()).unwrap();
     assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
-    let sample = set.read(0).unwrap();
+    let sample = read(&set, 0).unwrap();
     assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
     let expected: Vec<u8> = [2, 1, 0]
         .into_iter()
         .flat_map(|channel| picture(5, 4).pixels().map(|pixel| pixel.0[channel]).collect::<Vec<_>>())
         .collect();
     assert_eq!(sample.pixels, expected);
-    let grey = set.read(1).unwrap();
+    let grey = read(&set, 1).unwrap();
     assert_eq!(
         (grey.shape, &grey.pixels[..5], &grey.pixels[40..45]),
         ([3, 4, 5], &[0, 1, 2, 3, 4][..], &[0, 1, 2, 3, 4][..])
@@ -55,8 +56,8 @@ fn grey_reading_weighs_the_colours_and_leaves_grey_alone() {
     fs::write(&list, "rgb.png 0\ngrey.png 1\n").unwrap();
     let grey = Decoding { is_color: false, size: None };
     let set = ImageData::open_list(&list, folder.path(), grey).unwrap();
-    assert_eq!((set.shape(), set.read(0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
-    assert_eq!(set.read(1).unwrap().pixels, [0, 77, 255]);
+    assert_eq!((set.shape(), read(&set, 0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
+    assert_eq!(read(&set, 1).unwrap().pixels, [0, 77, 255]);
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn a_jpeg_is_decoded_and_resized() {
     let decoding = Decoding { is_color: true, size: Some([15, 20]) };
     let set = ImageData::open_list(&list, folder.path(), decoding).unwrap();
     assert_eq!(set.shape(), [3, 15, 20]);
-    let pixels = set.read(0).unwrap().pixels;
+    let pixels = read(&set, 0).unwrap().pixels;
     for (y, x) in [(0, 0), (7, 10), (14, 19)] {
         // Halving takes the mean of pixels 2x and 2x + 1, whose values are 8x and 8x + 4.
         let expected = [128, 8 * y + 2, 8 * x + 2];
@@ -128,7 +129,7 @@ fn pictures_of_every_kind_are_decoded_as_another_program_does() {
         for is_color in [true, false] {
             let decoding = Decoding { is_color, size: None };
             let set = ImageData::open_list(&file("list"), folder.path(), decoding).unwrap();
-            let found = set.read(0).unwrap();
+            let found = read(&set, 0).unwrap();
             let expected: Vec<u8> = match is_color {
                 true => [2, 1, 0].iter().flat_map(|&c| rgb.pixels().map(move |pixel| pixel.0[c])).collect(),
                 false if grey => rgb.pixels().map(|pixel| pixel.0[0]).collect(),
@@ -214,9 +215,9 @@ fn unreadable_images_are_errors_with_file_and_line() {
     }
     fs::write(at("list.txt"), lines).unwrap();
     let set = ImageData::open_list(&at("list.txt"), folder.path(), Decoding::default()).unwrap();
-    set.read(0).unwrap();
+    read(&set, 0).unwrap();
     for index in 1..set.len() {
-        let error = error(set.read(index));
+        let error = error(read(&set, index));
         assert!(error.contains(&format!("list.txt:{}", index + 1)) && !error.contains('\n'), "{error}");
     }
 }

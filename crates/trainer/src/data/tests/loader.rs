@@ -1,8 +1,8 @@
 //! Order, resuming, prefetching and errors of the loader.
 
-use super::{Counting, digits};
+use super::{Counting, digits, read};
 use crate::{
-    data::{Dataset, Idx, Loader, LoaderOptions, Phase},
+    data::{Loader, LoaderOptions, Phase, open_source},
     spec::TransformParams,
 };
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn impossible_loaders_are_refused() {
 
 #[test]
 fn the_digits_load_scaled_and_resized() {
-    let set = Arc::new(Idx::open_source(&digits(), Phase::Test).unwrap());
+    let set = open_source(&digits(), Phase::Test).unwrap();
     let transform = TransformParams { scale: 1.0 / 256.0, resize: Some(28), ..TransformParams::default() };
     let mut loader = Loader::new(set.clone(), &transform, LoaderOptions::new(100, Phase::Test)).unwrap();
     assert_eq!(loader.out_shape(), [1, 28, 28]);
@@ -142,7 +142,7 @@ fn the_digits_load_scaled_and_resized() {
     let mean =
         |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
     let original: Vec<f32> =
-        (0..300).flat_map(|index| set.read(index).unwrap().pixels).map(|p| f32::from(p) / 256.0).collect();
+        (0..300).flat_map(|index| read(&*set, index).unwrap().pixels).map(|p| f32::from(p) / 256.0).collect();
     assert!((mean(&data) - mean(&original)).abs() < 0.02, "{} and {}", mean(&data), mean(&original));
 }
 

@@ -14,6 +14,12 @@ fn digits() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/digits")
 }
 
+/// Sample `index` of `set`.
+fn read(set: &dyn Dataset, index: usize) -> Result<Sample, DataError> {
+    let mut sample = Sample::default();
+    set.read_into(index, &mut sample).map(|()| sample)
+}
+
 /// An IDX file: magic number, dimensions, elements.
 fn idx_bytes(magic: u32, dims: &[u32], elements: &[u8]) -> Vec<u8> {
     let header = std::iter::once(&magic).chain(dims).flat_map(|word| word.to_be_bytes());

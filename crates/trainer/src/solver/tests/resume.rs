@@ -312,7 +312,7 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
         );
     }
     let renamed = changes(["name: 'images'", "name: 'pictures'"]);
-    assert_eq!((renamed.begin_anew.len(), &renamed.begin_anew[1][..]), (2, "pictures/TRAIN"), "{renamed:?}");
+    assert_eq!((renamed.restarted.len(), &renamed.restarted[1][..]), (2, "pictures/TRAIN"), "{renamed:?}");
     assert_eq!(renamed.unread, ["images/TRAIN"]);
     assert!(renamed.settings.contains(&"layer 'images'".to_owned()), "{renamed:?}");
 
