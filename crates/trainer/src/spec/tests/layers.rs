@@ -2,9 +2,8 @@
 
 use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
-    AccuracyParams, BatchNormParams, ConcatParams, ConvolutionParams, DataBackend, DropoutParams,
-    EltwiseOperation, EltwiseParams, Filler, FlattenParams, HeightWidth, InnerProductParams, LayerKind,
-    LrnParams, Mean, Normalization, PoolingParams, ReluParams, ReshapeParams, ScaleBias, SoftmaxParams,
+    AccuracyParams, ConcatParams, DataBackend, DropoutParams, EltwiseOperation, EltwiseParams, Filler,
+    FlattenParams, HeightWidth, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
     SoftmaxWithLossParams, of_top,
 };
 
