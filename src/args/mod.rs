@@ -53,7 +53,11 @@ pub enum Command {
     #[command(after_help = examples::FIGURES)]
     Figures(FiguresArgs),
     /// List the devices that nets can run on
-    Devices(DevicesArgs),
+    Devices {
+        /// Print one JSON object and nothing else
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a net that is too deep to be kept as a file
     Model {
         /// The family
@@ -327,14 +331,6 @@ pub struct FiguresArgs {
     /// Who measures, and where measurements are kept.
     #[command(flatten)]
     pub measuring: MeasuringArgs,
-}
-
-/// `microbatch devices`.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct DevicesArgs {
-    /// Print one JSON object and nothing else
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The default seed: runs are alike unless they are given different ones.

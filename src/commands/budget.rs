@@ -52,7 +52,10 @@ impl<'k> Budget<'k> {
             return Ok(());
         }
         let kernel = kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string);
-        Err(Error::Budget { budget: self.bytes, smallest, kernel })
+        let (budget, smallest) = (self.bytes.exact(), smallest.exact());
+        Err(Error::Refused(format!(
+            "--device-memory {budget} is too small: the smallest budget with a plan is {smallest}, set by {kernel}"
+        )))
     }
 }
 

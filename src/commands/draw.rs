@@ -57,5 +57,5 @@ pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {
 }
 
 pub(super) fn refused(file: &Path, source: io::Error) -> Error {
-    Error::Write { file: file.display().to_string(), source }
+    Error::Refused(format!("cannot write {}: {source}", file.display()))
 }

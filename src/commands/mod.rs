@@ -14,7 +14,6 @@ mod shell;
 mod test;
 mod time;
 mod train;
-mod verify;
 
 pub use devices::devices;
 pub use figures::figures;
@@ -42,7 +41,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),
-        Command::Devices(args) => devices(args),
+        Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),

@@ -129,8 +129,7 @@ impl Origin {
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
         if let Some(Recorded { file, .. }) = &self.recorded {
-            let lacks = |error: &NetError| Error::Table { file: file.clone(), reason: error.to_string() };
-            result.map_err(|error| lacks(&error))?;
+            result.map_err(|error| Error::table(file, error.to_string()))?;
             let estimator = self.estimator.as_ref().filter(|_| measured > 0);
             let error = estimator.map(|estimator| estimator.error(self.math));
             self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
@@ -174,9 +173,12 @@ impl Origin {
 
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
-        match error {
-            NetError::Plan(error @ PlanError::NotMeasured { .. }) if self.offline => Error::Offline(error),
-            error => error.into(),
+        let NetError::Plan(error @ PlanError::NotMeasured { .. }) = error else { return error.into() };
+        match self.offline {
+            true => Error::Refused(format!(
+                "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
+            )),
+            false => NetError::Plan(error).into(),
         }
     }
 }

@@ -5,8 +5,7 @@ use super::{
     draw::plot,
     list::list,
     origin::Origin,
-    setup::{Request, Session, in_math, scaled_to},
-    verify::verify,
+    setup::{Request, Session, in_math, scaled_to, verify},
 };
 use crate::{
     Console, Error,
@@ -112,8 +111,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         }
     };
     let origin = session.origin;
-    let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
-        .in_budget();
+    let report = Report { memory, ..report(args, Subject::Net(Box::new(header)), &origin, (&plan, budget))? };
     print(&report, console)?;
     plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
     console.text(format!(
@@ -161,7 +159,7 @@ fn plan_shapes(
         verify(&origin.device, std::slice::from_ref(&plan), console)?;
     }
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
-    let report = report(args, subject, &origin, &plan)?;
+    let report = report(args, subject, &origin, (&plan, None))?;
     print(&report, console)?;
     plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
     console.object(&report)
@@ -211,30 +209,29 @@ pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
     kernels.iter().map(bytes).max().unwrap_or_default()
 }
 
-fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Result<Report, Error> {
+fn report(
+    args: &PlanArgs,
+    subject: Subject,
+    origin: &Origin,
+    (plan, budget): (&Plan, Option<BudgetReport>),
+) -> Result<Report, Error> {
     let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
+    let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
     Ok(Report {
         subject,
         profiling: origin.profiling.clone(),
         estimate: origin.estimate,
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
-        explanation: explanation.transpose().map_err(trainer::NetError::from)?,
-        budget: None,
+        // With a budget it is about that: no one limit is behind the plan.
+        explanation: match &budget {
+            Some(budget) => explanation.map(|explanation| explanation.in_budget(budget)),
+            None => explanation,
+        },
+        budget,
         memory: None,
         layer_memory: Vec::new(),
     })
-}
-
-impl Report {
-    /// With a budget, the explanation is about that: no one limit is behind the plan.
-    fn in_budget(mut self) -> Self {
-        self.explanation = match (self.explanation, &self.budget) {
-            (Some(explanation), Some(budget)) => Some(explanation.in_budget(budget)),
-            (explanation, _) => explanation,
-        };
-        self
-    }
 }
 
 fn print(report: &Report, console: &mut Console) -> Result<(), Error> {

@@ -2,15 +2,13 @@
 //! is in the crate `figures`.
 
 mod header;
-mod memory;
 mod time;
 mod train;
 
 pub use figures::{
-    BudgetReport, Comparison, EstimateReport, ExplainReport, PlanReport, ProfilingReport, Recorded,
-    layer_table, six_digits,
+    BudgetReport, Comparison, EstimateReport, ExplainReport, GpuMemory, MemoryEstimate, PlanReport,
+    ProfilingReport, Recorded, layer_table, six_digits,
 };
 pub use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
-pub use memory::{GpuMemory, MemoryEstimate};
 pub use time::TimeRun;
 pub use train::{StepLine, TestLines, TrainSummary, output_lines};

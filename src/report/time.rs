@@ -1,7 +1,8 @@
 //! What `time` measured: Caffe's lines in Caffe's words, then what they leave out.
 
-use super::MemoryEstimate;
-use figures::{Comparison, KernelReport, PlanReport, Ratio, deviation, layer_table, six_digits};
+use figures::{
+    Comparison, KernelReport, MemoryEstimate, PlanReport, Ratio, deviation, layer_table, six_digits,
+};
 use memory::LayerMemory;
 use planner::{Bytes, Plan};
 use serde::Serialize;

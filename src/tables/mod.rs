@@ -63,7 +63,7 @@ impl<'a> RecordedDevice<'a> {
 
 /// Reads a cost table.
 pub(crate) fn read_table(file: &Path) -> Result<CostTable, Error> {
-    let refused = |reason: String| Error::Table { file: file.display().to_string(), reason };
+    let refused = |reason: String| Error::table(file.display(), reason);
     let mut bytes = Vec::new();
     let read = open_unpacked(file).and_then(|file| file.take(MOST_TABLE.0 + 1).read_to_end(&mut bytes));
     if read.map_err(|error| refused(error.to_string()))? as u64 > MOST_TABLE.0 {

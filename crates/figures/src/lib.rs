@@ -9,7 +9,7 @@
 //! Plan, CostTable ────► ExplainReport    ├─► text (Display, Table)
 //! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
-//! MemoryReport ───────► arena_lines, layer_table
+//! MemoryReport ───────► MemoryEstimate, arena_lines, layer_table
 //! DeviceHeader ───────► Recorded
 //! Study (net, CostTable) ► Figure ──────► SVG, PNG, CSV (`draw`)
 //! ```
@@ -19,6 +19,7 @@
 mod budget;
 mod compare;
 pub mod draw;
+mod estimate;
 mod explain;
 mod memory;
 mod number;
@@ -30,6 +31,7 @@ mod table;
 pub use self::memory::{arena_lines, layer_table};
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
+pub use estimate::{GpuMemory, MemoryEstimate};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};

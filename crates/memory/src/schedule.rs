@@ -19,7 +19,7 @@ pub enum Action {
     Offload(Buffer),
     /// The copy back.
     Prefetch(Buffer),
-    /// A forward pass once more, in the place of a buffer that was given up. It changes nothing else: no running statistics.
+    /// A repeated forward pass, which restores a buffer that was given up. It changes nothing else: no running statistics.
     Recompute(usize),
 }
 

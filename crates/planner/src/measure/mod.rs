@@ -1,4 +1,4 @@
-//! What is measured, by whoever can, and how far that can be trusted.
+//! What is measured, and how far that can be trusted.
 
 mod adaptive;
 mod coverage;

@@ -5,6 +5,7 @@ mod record;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
+mod verify;
 
 use crate::{
     database::{Database, DatabaseError, Known},
@@ -24,21 +25,20 @@ use tensor::{
     cpu::{instruction_set, processor_name},
 };
 
-/// Where measurements of earlier runs are, and whether there may be new ones. By default there is none of either kind but
-/// those that are made.
+/// Sources of measurements. By default: no database, measuring allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     /// Read before anything is measured, and given what was.
     pub database: Option<Database>,
-    /// Nothing is measured: what is not recorded cannot be planned.
+    /// Whether measuring is forbidden: kernels that are not recorded cannot be planned then.
     pub offline: bool,
-    /// The GPUs that measure at the same time in the place of the one that runs, which are of its model; none: it does
-    /// so itself.
+    /// GPUs of the device's model that measure in parallel instead of it; if empty, it measures itself.
     pub benchmark_devices: Vec<usize>,
 }
 
 pub use record::{PlanOrigin, PlanRecord};
 pub use source::BenchmarkDevices;
+pub use verify::{Verified, verify};
 
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {
@@ -91,12 +91,12 @@ impl Planning {
         }
     }
 
-    /// The same with the measurements of `records`, if there is a device that they could be of.
+    /// Uses `records`; ignored for a recorded table.
     pub fn with_records(self, records: Records) -> Self {
         Self { records, ..self }
     }
 
-    /// The same, and `stop` ends measuring: what was measured until then is recorded.
+    /// Lets `stop` end measuring; what was measured until then is stored.
     pub fn with_stop(self, stop: Stop) -> Self {
         Self { stop, ..self }
     }

@@ -1,15 +1,15 @@
-//! Who measures.
+//! What measures: a device, other GPUs of its model, or nothing.
 
 use cudnn_layers::conv::{ParallelProfiler, ProfileOptions, parallel::OpenProfiler, profiler};
 use planner::Profiler;
 use std::fmt;
 use tensor::{Device, cuda::probe};
 
-/// Who measures.
+/// What measures.
 pub(super) enum Source {
     /// A device of this machine.
     Device(Device, ProfileOptions),
-    /// Somebody else's profiler.
+    /// A profiler of the caller.
     Profiler(Box<dyn Profiler>),
 }
 

@@ -96,7 +96,7 @@ impl Slab {
             Self::Pinned(copies) => {
                 let copies = copies.as_ref().expect("a schedule with copies has a slab");
                 let (stream, memory) = (copies.stream(action), &copies.memory);
-                // SAFETY: by the waits of the schedule, which both streams keep, nobody else uses these bytes of arena and
+                // SAFETY: by the waits of the schedule, which both streams keep, nothing else uses these bytes of arena and
                 // slab before the copy is done; the slab waits for the device before it is dropped.
                 unsafe {
                     match is_out {

@@ -13,9 +13,9 @@ use tensor::Device;
 /// How long and how often a call is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileOptions {
-    /// Fewest timed calls after the warm-up on a CPU; a GPU, which nobody else interrupts, may do with one.
+    /// Fewest timed calls after the warm-up on a CPU; a GPU, which nothing interrupts, may do with one.
     pub repeats: usize,
-    /// Timed calls go on until they have taken this long together, so that short ones are averaged over more.
+    /// Calls are timed until they have taken this long together, so that short ones are averaged over more.
     pub at_least: Duration,
     /// Algorithms that need more workspace than this are not tried: what no limit will ever admit need not be timed.
     pub largest_workspace: Bytes,
@@ -67,7 +67,7 @@ struct ConvProfiler {
     pattern: Vec<f32>,
     bench: Option<Bench>,
     gpu: cuda::GpuClock,
-    /// Algorithms that need not be measured any more, unless they are asked for by name.
+    /// Algorithms that need not be measured any more, unless they are requested by name.
     lost: HashSet<(KernelId, String)>,
 }
 
@@ -105,7 +105,7 @@ impl ConvProfiler {
         Ok(rows)
     }
 
-    /// For each algorithm that is asked for, the requests that it applies to, by rising size.
+    /// For each algorithm that is requested, the requests that it applies to, by rising size.
     fn trials(&self, requests: &[Request]) -> Result<Vec<Vec<Trial>>, ConvError> {
         let backend = ConvBackend::of(&self.device)?;
         let mut trials: Vec<Vec<Trial>> = Vec::new();
