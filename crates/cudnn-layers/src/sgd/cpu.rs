@@ -2,7 +2,7 @@
 
 use super::{Loss, ParamUpdate, Regularization, Rule, StepState};
 use crate::{
-    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run},
+    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with},
     cpu_sums::{SquaredDeviation, sums},
 };
 use tensor::{Accumulate, Cpu};
@@ -81,21 +81,18 @@ const PARTS: usize = 256;
 /// Summed in a fixed order, in double precision above runs of a few thousand elements.
 fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
     let run = elements.len().div_ceil(PARTS).max(TASK_LEN);
-    // A double as two singles, its rounded value and the rest: parts are written through the shared `f32` loops.
-    let mut parts = [0.0f32; 2 * PARTS];
+    let mut parts = [0.0; PARTS];
     let used = elements.len().div_ceil(run);
-    for_each_run(
+    for_each_run_with(
         cpu,
         used,
         1,
-        [&mut parts[..2 * used]],
+        ([], &mut parts[..used]),
         #[inline(always)]
-        |task, [part]| {
+        |task, [], part| {
             let end = ((task.start + 1) * run).min(elements.len());
-            let [sum] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
-            part[0] = sum as f32;
-            part[1] = if part[0].is_finite() { (sum - f64::from(part[0])) as f32 } else { 0.0 };
+            [part[0]] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
         },
     );
-    parts.iter().map(|&part| f64::from(part)).sum()
+    parts.iter().sum()
 }

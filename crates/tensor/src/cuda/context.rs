@@ -221,7 +221,7 @@ impl Cuda {
         let mut values = [std::ptr::null_mut(); MOST_ARGS];
         let values = &mut values[..args.len()];
         values.iter_mut().zip(args).for_each(|(value, arg)| *value = arg.value());
-        let Grid { blocks: [x, y, z], threads, shared_bytes } = grid;
+        let Grid { blocks: [x, y, z], threads } = grid;
         if [x, y, z, threads].contains(&0) {
             return;
         }
@@ -230,10 +230,8 @@ impl Cuda {
             let (blocks, threads) = ((x, y, z), (threads, 1, 1));
             // SAFETY: the function is loaded as long as `self` lives; `values` point to live values, of the CUDA
             // kernel's parameter types by the caller's promise, which also covers what it does.
-            unsafe {
-                result::launch_kernel(function, blocks, threads, shared_bytes, self.stream().raw(), values)
-            }
-            .map_err(CudaError::driver(format!("launching a CUDA kernel of {}", source.name)))
+            unsafe { result::launch_kernel(function, blocks, threads, 0, self.stream().raw(), values) }
+                .map_err(CudaError::driver(format!("launching a CUDA kernel of {}", source.name)))
         });
         self.note(launched);
     }

@@ -24,14 +24,12 @@ pub struct Grid {
     pub blocks: [u32; 3],
     /// Threads of a block, in x.
     pub threads: u32,
-    /// Bytes of dynamic shared memory of a block.
-    pub shared_bytes: u32,
 }
 
 impl Grid {
     /// `blocks` blocks of `threads` threads in one dimension.
     pub fn line(blocks: u32, threads: u32) -> Self {
-        Self { blocks: [blocks, 1, 1], threads, shared_bytes: 0 }
+        Self { blocks: [blocks, 1, 1], threads }
     }
 }
 
@@ -91,13 +89,6 @@ impl From<Option<View<'_>>> for Arg<'_> {
 impl From<&mut ViewMut<'_>> for Arg<'_> {
     fn from(view: &mut ViewMut<'_>) -> Self {
         Self::Address(view.address::<f32>())
-    }
-}
-
-/// A null pointer for `None`.
-impl From<Option<&mut ViewMut<'_>>> for Arg<'_> {
-    fn from(view: Option<&mut ViewMut<'_>>) -> Self {
-        view.map_or(Self::Address(0), Arg::from)
     }
 }
 

@@ -9,12 +9,15 @@ use super::{
     filter::{FilterLayout, TapBox},
     patch::{ImageStack, PatchLayout, Scratch, turn_columns},
 };
-use crate::conv::{
-    ConvOp,
-    cpu::{
-        ALIGNED_LEN, Operands, Pass,
-        axis::{Axis, Cut, part},
+use crate::{
+    conv::{
+        ConvOp,
+        cpu::{
+            ALIGNED_LEN, Operands, Pass,
+            axis::{Axis, Cut, part},
+        },
     },
+    cpu_loops::put,
 };
 use std::ops::Range;
 use tensor::{
@@ -369,19 +372,13 @@ impl Task<'_> {
             let ends = [cols.start, cols.end - 1].map(|col| start + horizontal.out_step * col);
             // SAFETY: of one phase, no other task writes between the first and the last pixel of this row.
             let to = unsafe { self.out.slice(ends[0]..ends[1] + 1) };
-            match (horizontal.out_step, self.accumulate) {
-                (1, Accumulate::Replace) => to.copy_from_slice(values),
-                (1, Accumulate::Add) => to.iter_mut().zip(values).for_each(|(to, value)| *to += value),
-                (step, mode) => put_apart(to, step, values, mode),
+            match horizontal.out_step {
+                1 => to.iter_mut().zip(values).for_each(|(to, &value)| put(self.accumulate, to, value)),
+                step => {
+                    let to = to.iter_mut().step_by(step);
+                    to.zip(values).for_each(|(to, &value)| put(self.accumulate, to, value));
+                }
             }
         }
-    }
-}
-
-fn put_apart(to: &mut [f32], step: usize, values: &[f32], accumulate: Accumulate) {
-    let pairs = to.iter_mut().step_by(step).zip(values);
-    match accumulate {
-        Accumulate::Replace => pairs.for_each(|(to, value)| *to = *value),
-        Accumulate::Add => pairs.for_each(|(to, value)| *to += value),
     }
 }
