@@ -1,7 +1,7 @@
 //! Page-locked host memory, which the device copies from and to by itself while the host goes on.
 
-use super::{CudaError, Event, Stream};
-use crate::{Element, View, ViewMut};
+use super::{Event, Stream};
+use crate::{Element, View, ViewMut, cuda::CudaError};
 use cudarc::driver::result;
 use std::ffi::c_void;
 

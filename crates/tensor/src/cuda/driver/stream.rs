@@ -1,6 +1,6 @@
 //! A context and the queues in which its work is done, one piece after the other.
 
-use super::CudaError;
+use crate::cuda::CudaError;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use std::{fmt, sync::Arc};
 

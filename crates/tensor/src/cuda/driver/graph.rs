@@ -1,6 +1,7 @@
 //! Work recorded once and replayed: one call in the place of hundreds, where starting CUDA kernels takes longer than they do.
 
-use super::{Cuda, CudaError, Stream};
+use super::{Cuda, Stream};
+use crate::cuda::CudaError;
 use cudarc::driver::{self, sys};
 
 /// Recorded work on one device. It is replayed on the very memory that it was recorded with.

@@ -1,11 +1,14 @@
 //! A GPU in use.
 
 use super::{
-    CudaDeviceInfo, CudaDevices, CudaError, DeviceMemory, Pinned, Stream,
+    DeviceMemory, Pinned, Stream,
     library::{Libraries, Library},
-    module::{Arg, Grid, Modules, Source},
+    module::Modules,
 };
-use crate::ViewMut;
+use crate::{
+    ViewMut,
+    cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source},
+};
 use cudarc::driver::{CudaContext, result, sys};
 use std::{
     fmt,

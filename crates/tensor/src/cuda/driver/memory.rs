@@ -1,7 +1,7 @@
 //! Device memory: one allocation, and copies to and from it.
 
-use super::{CudaError, Stream};
-use crate::{Address, Element, Format, View, ViewMut};
+use super::Stream;
+use crate::{Address, Element, Format, View, ViewMut, cuda::CudaError};
 use cudarc::driver::{result, sys::CUdeviceptr};
 
 /// One allocation of device memory. Its contents are what they were before.
