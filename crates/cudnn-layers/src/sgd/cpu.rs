@@ -9,8 +9,8 @@ use tensor::{Accumulate, Cpu};
 
 pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate: Accumulate) {
     let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
-    let loss = losses.iter().fold(0.0, |total, (losses, weight)| total + weight * sum(losses.host()));
-    state.loss = if accumulate == Accumulate::Add { state.loss + loss } else { loss };
+    let start = if accumulate == Accumulate::Add { state.loss } else { 0.0 };
+    state.loss = losses.iter().fold(start, |total, (losses, weight)| total + weight * sum(losses.host()));
 }
 
 pub(super) fn update_all(

@@ -5,24 +5,6 @@ use crate::{Address, Element, View, ViewMut};
 
 type Done = Result<(), CudaError>;
 
-/// As in a build with CUDA.
-#[derive(Clone, Debug)]
-pub enum Cuda {}
-/// As in a build with CUDA.
-#[derive(Clone, Debug)]
-pub enum Stream {}
-/// As in a build with CUDA.
-#[derive(Debug)]
-pub enum Event {}
-/// As in a build with CUDA.
-#[derive(Debug)]
-pub enum Pinned {}
-/// As in a build with CUDA.
-#[derive(Debug)]
-pub enum CudaGraph {}
-#[derive(Debug)]
-pub(crate) enum DeviceMemory {}
-
 /// Says that this build has no CUDA.
 ///
 /// # Errors
@@ -41,20 +23,24 @@ impl CudaDevices {
     }
 }
 
-/// `type { method(arguments) -> result; .. }`: methods of types that have no values.
+/// `type { method(arguments) -> result; .. }`: types that have no values, as they are called in a build with CUDA.
 macro_rules! never {
-    ($($type:ident { $($name:ident($($argument:ty),*) $(-> $result:ty)?;)+ })+) => {$(
+    ($($visible:vis $type:ident { $($name:ident($($argument:ty),*) $(-> $result:ty)?;)* })+) => {$(
+        #[allow(missing_docs)]
+        #[derive(Clone, Debug)]
+        $visible enum $type {}
+
         #[allow(missing_docs)]
         impl $type {
-            $(pub fn $name(&self $(, _: $argument)*) $(-> $result)? {
+            $($visible fn $name(&self $(, _: $argument)*) $(-> $result)? {
                 match *self {}
-            })+
+            })*
         }
     )+};
 }
 
 never! {
-    Cuda {
+    pub Cuda {
         allows_tf32() -> bool;
         info() -> &CudaDeviceInfo;
         versions() -> &str;
@@ -73,7 +59,7 @@ never! {
         is_recording() -> bool;
         break_down();
     }
-    Stream {
+    pub Stream {
         bind() -> Done;
         synchronize() -> Done;
         wait(&Event) -> Done;
@@ -81,18 +67,19 @@ never! {
         copy(View<'_>, ViewMut<'_>) -> Done;
         set(ViewMut<'_>, u8) -> Done;
     }
-    Event {
+    pub Event {
         record() -> Done;
         wait() -> Done;
         elapsed_ms(&Event) -> Result<f64, CudaError>;
     }
-    Pinned {
+    pub Pinned {
         len() -> usize;
         is_empty() -> bool;
         copy_to(ViewMut<'_>) -> Done;
         copy_from(View<'_>) -> Done;
     }
-    DeviceMemory {
+    pub CudaGraph {}
+    pub(crate) DeviceMemory {
         stream() -> &Stream;
         len() -> usize;
         address() -> Address;

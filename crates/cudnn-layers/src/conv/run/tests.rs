@@ -14,7 +14,7 @@ fn parts(op: ConvOp) -> [(u32, &'static str); 7] {
     let names = match op {
         ConvOp::BackwardFilter => ["IMPLICIT_GEMM", "FFT_TILING_16", "FFT_TILING"].repeat(3),
         _ => {
-            let [winograd, implicit] = ["WINOGRAD_4X4", "IMPLICIT_PRECOMP_GEMM"];
+            let [winograd, implicit] = ["WINOGRAD_4X4", "IMPLICIT_GEMM"];
             vec![winograd, "FFT_TILING_16", "FFT_TILING", implicit, "FFT_TILING_16", implicit, winograd]
         }
     };

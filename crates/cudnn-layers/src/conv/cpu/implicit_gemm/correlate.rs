@@ -29,8 +29,9 @@ use tensor::{
     },
 };
 
-/// Pixels of a task: enough that turning a box of the filter costs little beside its use.
-const PIXELS: usize = 192;
+/// Pixels of a task: enough that turning a box of the filter costs little beside its use. To turn the filter once for all
+/// tasks gains nothing then.
+const PIXELS: usize = 768;
 /// Taps of a box: its 64 output channels then take 32 KiB, which stay in the first-level cache.
 const TAPS: usize = 128;
 
@@ -43,15 +44,13 @@ pub(super) struct Correlation {
     /// The independent parts: one of a forward pass, one for each pair of residues modulo the strides of backward data that
     /// taps meet.
     phases: Vec<Phase>,
-    /// Whether the filter is turned beforehand, in the workspace, instead of in each task.
-    turned_once: bool,
     /// Whether there are pixels of backward data that no tap meets.
     leaves_pixels: bool,
 }
 
 impl Correlation {
     /// `None` for more phases than anyone wants to run one after the other.
-    pub(super) fn new(op: ConvOp, g: &ConvGeometry, turned_once: bool) -> Option<Self> {
+    pub(super) fn new(op: ConvOp, g: &ConvGeometry) -> Option<Self> {
         let [rows, cols] = [0, 1].map(|axis| match op {
             ConvOp::Forward => vec![Axis::forward(g, axis)],
             _ => Axis::backward(g, axis),
@@ -60,32 +59,17 @@ impl Correlation {
             return None;
         }
         let pairs = rows.iter().flat_map(|&row| cols.iter().map(move |&col| [row, col]));
-        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes, turned_once)).collect();
+        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes)).collect();
         let residues = g.stride[0].min(g.h) * g.stride[1].min(g.w);
         let leaves_pixels = op != ConvOp::Forward && phases.len() < residues;
-        Some(Self { phases, turned_once, leaves_pixels })
+        Some(Self { phases, leaves_pixels })
     }
 }
 
 impl Pass for Correlation {
     fn workspace_len(&self, threads: usize) -> usize {
         let scratch = self.phases.iter().map(|phase| phase.scratch().total()).max();
-        self.prepared_len() + threads * scratch.unwrap_or(0)
-    }
-
-    /// The whole filter, turned: phase after phase, in which every tap has its place once.
-    fn prepared_len(&self) -> usize {
-        self.phases.iter().map(Phase::filter_len).sum()
-    }
-
-    /// Turns the filter.
-    fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
-        let mut rest = workspace;
-        for phase in self.phases.iter().filter(|phase| phase.filter_len() > 0) {
-            let (turned, others) = rest.split_at_mut(phase.filter_len());
-            phase.turn(cpu, w, turned);
-            rest = others;
-        }
+        threads * scratch.unwrap_or(0)
     }
 
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
@@ -93,13 +77,8 @@ impl Pass for Correlation {
             cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
         }
         let out = SharedMut::new(operands.out);
-        let (turned, scratch) = workspace.split_at_mut(self.prepared_len());
-        let mut turned = &*turned;
         for phase in &self.phases {
-            let (own, others) = turned.split_at(phase.filter_len());
-            let filter = if self.turned_once { Filter::Turned(own) } else { Filter::Raw(operands.b) };
-            phase.run(cpu, (operands.a, filter), out, accumulate, scratch);
-            turned = others;
+            phase.run(cpu, [operands.a, operands.b], out, accumulate, workspace);
         }
     }
 }
@@ -116,11 +95,10 @@ struct Phase {
     pixels: Cut,
     taps: Cut,
     patch: PatchLayout,
-    turned_once: bool,
 }
 
 impl Phase {
-    fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2], turned_once: bool) -> Self {
+    fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2]) -> Self {
         let (plane, [c, k]) = (g.r * g.s, [g.c / g.groups, g.k / g.groups]);
         let (input, out_image, out_channels, [out_stride, in_stride]) = match op {
             ConvOp::Forward => ([c, g.h, g.w], [g.out_h(), g.out_w()], k, [c * plane, plane]),
@@ -137,7 +115,7 @@ impl Phase {
             (_, _, patch) if patch.is_sparse => cut(1, 1),
             dense => dense,
         };
-        Self { groups: g.groups, input, out_image, filter, pixels, taps, patch, turned_once }
+        Self { groups: g.groups, input, out_image, filter, pixels, taps, patch }
     }
 
     /// Panels of output channels, and the vectors in the largest.
@@ -162,37 +140,16 @@ impl Phase {
         let (width, pixels) = (self.panels().1 * LANES, self.pixels.most_points());
         Scratch {
             patch: align(self.patch.len),
-            right: if self.turned_once { 0 } else { self.taps.most_points() * width },
+            right: self.taps.most_points() * width,
             sums: pixels * width,
             turned: align(pixels) * LANES,
         }
     }
 
-    /// All taps of an output channel.
-    fn taps_len(&self) -> usize {
-        self.input[0] * self.patch.axes[0].taps * self.patch.axes[1].taps
-    }
-
-    /// Elements of the whole filter, turned; none if each task turns its own boxes.
-    fn filter_len(&self) -> usize {
-        let vectors = self.groups * self.filter.out_channels.div_ceil(LANES);
-        if self.turned_once { vectors * LANES * self.taps_len() } else { 0 }
-    }
-
-    /// Turns the whole filter.
-    fn turn(&self, cpu: &Cpu, w: &[f32], turned: &mut [f32]) {
-        let turned = SharedMut::new(turned);
-        cpu.for_each(self.all_panels(), |panel| {
-            // SAFETY: each task has the range of its own panel.
-            let to = unsafe { turned.slice(self.panel_span(panel)) };
-            dispatch(TurnPanel { phase: self, w, panel, to });
-        });
-    }
-
     fn run(
         &self,
         cpu: &Cpu,
-        (input, filter): (&[f32], Filter<'_>),
+        [input, filter]: [&[f32]; 2],
         out: SharedMut<'_>,
         accumulate: Accumulate,
         scratch: &mut [f32],
@@ -207,20 +164,8 @@ impl Phase {
         let bands = self.pixels.pieces();
         cpu.for_each_scratch(self.all_panels() * bands, scratch, |task, scratch| {
             let (panel, band) = (task / bands, self.pixels.piece(task % bands));
-            let filter = match filter {
-                Filter::Turned(all) => Filter::Turned(&all[self.panel_span(panel)]),
-                raw => raw,
-            };
             dispatch(Task { phase: self, input, filter, panel, band, out, accumulate, scratch });
         });
-    }
-
-    /// Where the filter of a panel (numbered through all groups) lies among the turned ones.
-    fn panel_span(&self, panel: usize) -> Range<usize> {
-        let (group, vectors) = (panel / self.panels().0, self.panel(panel % self.panels().0));
-        let per_vector = LANES * self.taps_len();
-        let first = group * self.filter.out_channels.div_ceil(LANES);
-        (first + vectors.start) * per_vector..(first + vectors.end) * per_vector
     }
 
     /// The filter of the group that a panel belongs to. A group is a run of `k`, whichever of the two channels that is.
@@ -230,45 +175,11 @@ impl Phase {
     }
 }
 
-/// Turns the filter of one panel, box after box.
-struct TurnPanel<'a> {
-    phase: &'a Phase,
-    w: &'a [f32],
-    panel: usize,
-    to: &'a mut [f32],
-}
-
-impl WithLanes for TurnPanel<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn call<L: Lanes>(self, lanes: L) {
-        let phase = self.phase;
-        let w = phase.group_filter(self.w, self.panel);
-        let vectors = phase.panel(self.panel % phase.panels().0);
-        let mut at = 0;
-        for index in 0..phase.taps.pieces() {
-            let taps = TapBox(phase.taps.piece(index));
-            let channels = (vectors.start * LANES, vectors.len());
-            phase.filter.pack(lanes, w, &phase.patch.axes, &taps, channels, &mut self.to[at..]);
-            at += taps.len() * vectors.len() * LANES;
-        }
-    }
-}
-
-/// Where weights are found.
-#[derive(Clone, Copy)]
-enum Filter<'a> {
-    /// The operand itself.
-    Raw(&'a [f32]),
-    /// The turned boxes of the task's panel, or of all panels, one after the other.
-    Turned(&'a [f32]),
-}
-
 /// A panel of output channels of a block of output pixels (samples, rows, columns).
 struct Task<'a> {
     phase: &'a Phase,
     input: ImageStack<'a>,
-    filter: Filter<'a>,
+    filter: &'a [f32],
     panel: usize,
     band: [Range<usize>; 3],
     out: SharedMut<'a>,
@@ -280,8 +191,8 @@ impl WithLanes for Task<'_> {
     type Output = ();
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let [patch, filter, sums, turned] = self.phase.scratch().split(std::mem::take(&mut self.scratch));
-        self.multiply(lanes, patch, filter, sums);
+        let [patch, weights, sums, turned] = self.phase.scratch().split(std::mem::take(&mut self.scratch));
+        self.multiply(lanes, patch, weights, sums);
         self.write(lanes, sums, turned);
     }
 }
@@ -297,11 +208,12 @@ impl Task<'_> {
 
     /// `sums[pixel][channel]` of the task; pixels are numbered by row, then sample, then column.
     #[inline(always)]
-    fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], filter: &mut [f32], sums: &mut [f32]) {
+    fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], weights: &mut [f32], sums: &mut [f32]) {
         let (phase, width) = (self.phase, self.vectors().len() * LANES);
         let pixel_offsets: [usize; PIXELS] = phase.patch.pixel_offsets(&self.band);
         let first_channel = self.panel / phase.panels().0 * phase.input[0];
-        let (mut step_offsets, mut channels, mut turned_at) = ([0; TAPS], 0, 0);
+        let group = phase.group_filter(self.filter, self.panel);
+        let (mut step_offsets, mut channels) = ([0; TAPS], 0);
         for index in 0..phase.taps.pieces() {
             let taps = TapBox(phase.taps.piece(index));
             if index == 0 || channels != taps.channels().len() || phase.taps.largest()[1..] != [0, 0] {
@@ -309,16 +221,8 @@ impl Task<'_> {
                 channels = taps.channels().len();
             }
             let image = phase.patch.open(self.input, self.band.clone(), (&taps, first_channel), patch);
-            let weights = match self.filter {
-                Filter::Turned(all) => &all[turned_at..][..taps.len() * width],
-                Filter::Raw(w) => {
-                    let group = phase.group_filter(w, self.panel);
-                    let channels = (self.vectors().start * LANES, width / LANES);
-                    phase.filter.pack(lanes, group, &phase.patch.axes, &taps, channels, filter);
-                    &*filter
-                }
-            };
-            turned_at += taps.len() * width;
+            let channel_range = (self.vectors().start * LANES, width / LANES);
+            phase.filter.pack(lanes, group, &phase.patch.axes, &taps, channel_range, weights);
             let mode = if index == 0 { Accumulate::Replace } else { Accumulate::Add };
             let mut rows = self.band[1].clone();
             while let Some(start) = rows.next() {
