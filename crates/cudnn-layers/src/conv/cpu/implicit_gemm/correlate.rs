@@ -29,9 +29,14 @@ use tensor::{
     },
 };
 
-/// Pixels of a task: enough that turning a box of the filter costs little beside its use. To turn the filter once for all
-/// tasks gains nothing then.
+/// Pixels of a task: enough that turning a box of the filter costs little beside its use, so that to turn the filter once for
+/// all tasks would gain nothing.
 const PIXELS: usize = 768;
+/// Fewer where there are many threads, whose tasks together have no more than so many, to bound the workspace, or where
+/// threads would have fewer than so many tasks each; but never fewer than these.
+const PIXELS_OF_ALL: usize = 16 * PIXELS;
+const TASKS: usize = 4;
+const LEAST_PIXELS: usize = 192;
 /// Taps of a box: its 64 output channels then take 32 KiB, which stay in the first-level cache.
 const TAPS: usize = 128;
 
@@ -50,7 +55,7 @@ pub(super) struct Correlation {
 
 impl Correlation {
     /// `None` for more phases than anyone wants to run one after the other.
-    pub(super) fn new(op: ConvOp, g: &ConvGeometry) -> Option<Self> {
+    pub(super) fn new(op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<Self> {
         let [rows, cols] = [0, 1].map(|axis| match op {
             ConvOp::Forward => vec![Axis::forward(g, axis)],
             _ => Axis::backward(g, axis),
@@ -59,7 +64,7 @@ impl Correlation {
             return None;
         }
         let pairs = rows.iter().flat_map(|&row| cols.iter().map(move |&col| [row, col]));
-        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes)).collect();
+        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes, threads)).collect();
         let residues = g.stride[0].min(g.h) * g.stride[1].min(g.w);
         let leaves_pixels = op != ConvOp::Forward && phases.len() < residues;
         Some(Self { phases, leaves_pixels })
@@ -98,7 +103,7 @@ struct Phase {
 }
 
 impl Phase {
-    fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2]) -> Self {
+    fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2], threads: usize) -> Self {
         let (plane, [c, k]) = (g.r * g.s, [g.c / g.groups, g.k / g.groups]);
         let (input, out_image, out_channels, [out_stride, in_stride]) = match op {
             ConvOp::Forward => ([c, g.h, g.w], [g.out_h(), g.out_w()], k, [c * plane, plane]),
@@ -106,12 +111,15 @@ impl Phase {
         };
         let image = [input[0] * g.groups, input[1], input[2]];
         let filter = FilterLayout { out_channels, out_stride, in_stride, plane, row: g.s };
+        let panels = g.groups * out_channels.div_ceil(MAX_VECTORS * LANES);
+        let per_task = g.n * axes[0].outputs * axes[1].outputs * panels / (TASKS * threads);
+        let most_pixels = per_task.min(PIXELS_OF_ALL / threads).clamp(LEAST_PIXELS, PIXELS);
         let cut = |most_pixels, most_taps| {
             let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], most_pixels);
             let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], most_taps);
             (pixels, taps, PatchLayout::new(axes, image, &pixels, &taps))
         };
-        let (pixels, taps, patch) = match cut(PIXELS, TAPS) {
+        let (pixels, taps, patch) = match cut(most_pixels, TAPS) {
             (_, _, patch) if patch.is_sparse => cut(1, 1),
             dense => dense,
         };

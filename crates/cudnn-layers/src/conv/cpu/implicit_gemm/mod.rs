@@ -15,6 +15,6 @@ use tensor::ConvGeometry;
 pub(super) fn pass(op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<Box<dyn Pass>> {
     Some(match op {
         ConvOp::BackwardFilter => Box::new(FilterGradient::new(g, threads)),
-        _ => Box::new(Correlation::new(op, g)?),
+        _ => Box::new(Correlation::new(op, g, threads)?),
     })
 }
