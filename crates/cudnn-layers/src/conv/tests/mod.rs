@@ -135,7 +135,7 @@ fn strides_and_padding_may_be_far_larger_than_the_image() {
     // Taps that are as far apart, of which one meets the image.
     let small = ConvGeometry::new([1, 2, 5, 5], 3, [3, 3]);
     for g in far.into_iter().chain([small.dilation([1 << 20; 2]).pad([1 << 20; 2])]) {
-        assert_eq!(check_all(&g, 7), 6, "operations of algorithms that apply to {g:?}");
+        assert_eq!(check_all(&g, 7), 4, "operations of algorithms that apply to {g:?}");
     }
     // No phase of this stride meets a tap but nine, and the others are not looked at.
     let g = ConvGeometry::new([1, 1, 1 << 20, 1 << 20], 1, [3, 3]).stride([1 << 30; 2]).validate().unwrap();
