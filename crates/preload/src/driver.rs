@@ -1,0 +1,152 @@
+//! The few functions of the CUDA driver that measuring needs.
+
+use crate::cudnn::{Raw, loaded, symbol};
+use std::{
+    ffi::{c_int, c_uint},
+    ptr::null_mut,
+    sync::OnceLock,
+};
+
+type Result = c_int;
+
+macro_rules! driver {
+    ($($field:ident: fn($($argument:ty),*) = $symbol:literal;)*) => {
+        /// The driver's functions.
+        #[derive(Clone, Copy)]
+        pub(crate) struct Driver {
+            $($field: unsafe extern "C" fn($($argument),*) -> Result,)*
+        }
+
+        impl Driver {
+            fn load(library: Raw) -> Option<Self> {
+                // SAFETY: these are the types of the driver's functions of these names.
+                unsafe { Some(Self { $($field: symbol(library, $symbol)?,)* }) }
+            }
+        }
+    };
+}
+
+driver! {
+    device: fn(*mut c_int) = "cuCtxGetDevice";
+    is_capturing: fn(Raw, *mut c_int) = "cuStreamIsCapturing";
+    exchange_capture_mode: fn(*mut c_int) = "cuThreadExchangeStreamCaptureMode";
+    allocate: fn(*mut Raw, usize) = "cuMemAlloc_v2";
+    free: fn(Raw) = "cuMemFree_v2";
+    create_event: fn(*mut Raw, c_uint) = "cuEventCreate";
+    destroy_event: fn(Raw) = "cuEventDestroy_v2";
+    record: fn(Raw, Raw) = "cuEventRecord";
+    synchronize: fn(Raw) = "cuEventSynchronize";
+    elapsed_ms: fn(*mut f32, Raw, Raw) = "cuEventElapsedTime";
+}
+
+impl Driver {
+    /// The driver, which whoever uses cuDNN on a GPU has loaded.
+    pub(crate) fn get() -> Option<&'static Self> {
+        static FOUND: OnceLock<Option<Driver>> = OnceLock::new();
+        let load = || Some(loaded("libcuda.so.1")).filter(|library| !library.is_null()).and_then(Self::load);
+        FOUND.get_or_init(load).as_ref()
+    }
+
+    /// The GPU that the calling thread has selected.
+    pub(crate) fn current_device(&self) -> Option<c_int> {
+        let mut device = 0;
+        // SAFETY: a number is written to.
+        (unsafe { (self.device)(&mut device) } == 0).then_some(device)
+    }
+
+    /// Whether work in `stream` is recorded instead of done. An error says so too: the legacy default stream must not be
+    /// used while another one is captured.
+    pub(crate) fn is_recording(&self, stream: Raw) -> bool {
+        let mut state = 0;
+        // SAFETY: the stream is that of a living handle; a number is written to.
+        unsafe { (self.is_capturing)(stream, &mut state) != 0 || state != 0 }
+    }
+}
+
+/// While it lives, what this thread does neither disturbs nor is forbidden by captures of other streams.
+pub(crate) struct Uncaptured<'d>(&'d Driver, c_int);
+
+impl<'d> Uncaptured<'d> {
+    pub(crate) fn new(driver: &'d Driver) -> Self {
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+        const RELAXED: c_int = 2;
+        let mut mode = RELAXED;
+        // SAFETY: the mode is exchanged for the one before.
+        unsafe { (driver.exchange_capture_mode)(&mut mode) };
+        Self(driver, mode)
+    }
+}
+
+impl Drop for Uncaptured<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the mode is the one from before.
+        unsafe { (self.0.exchange_capture_mode)(&mut self.1) };
+    }
+}
+
+/// Memory of the current GPU, ours while it lives.
+pub(crate) struct Memory<'d> {
+    driver: &'d Driver,
+    pub(crate) address: Raw,
+    pub(crate) len: usize,
+}
+
+impl<'d> Memory<'d> {
+    /// `len` bytes, if there is room.
+    pub(crate) fn new(driver: &'d Driver, len: usize) -> Option<Self> {
+        let mut address = null_mut();
+        // SAFETY: an address is written to.
+        let allocated = len == 0 || unsafe { (driver.allocate)(&mut address, len) } == 0;
+        allocated.then_some(Self { driver, address, len })
+    }
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: allocated in `new`. The driver waits for what still works on it.
+            unsafe { (self.driver.free)(self.address) };
+        }
+    }
+}
+
+/// Two events of the current GPU, which time what is between them.
+pub(crate) struct Clock<'d> {
+    driver: &'d Driver,
+    stream: Raw,
+    events: [Raw; 2],
+}
+
+impl<'d> Clock<'d> {
+    /// A clock for the work of `stream`.
+    pub(crate) fn new(driver: &'d Driver, stream: Raw) -> Option<Self> {
+        let mut clock = Self { driver, stream, events: [null_mut(); 2] };
+        // SAFETY: an event is written to.
+        let created = clock.events.iter_mut().all(|event| unsafe { (driver.create_event)(event, 0) } == 0);
+        created.then_some(clock)
+    }
+
+    /// Milliseconds that the GPU takes for what `launch` launches; nothing if that fails or the GPU does.
+    pub(crate) fn time_ms(&self, launch: impl FnOnce() -> bool) -> Option<f64> {
+        let Self { driver, stream, events: [start, end] } = *self;
+        let mut ms = 0.0;
+        // SAFETY: both events are ours, and the stream is that of a living handle.
+        let timed = unsafe {
+            (driver.record)(start, stream) == 0
+                && launch()
+                && (driver.record)(end, stream) == 0
+                && (driver.synchronize)(end) == 0
+                && (driver.elapsed_ms)(&mut ms, start, end) == 0
+        };
+        timed.then_some(f64::from(ms))
+    }
+}
+
+impl Drop for Clock<'_> {
+    fn drop(&mut self) {
+        for event in self.events.into_iter().filter(|event| !event.is_null()) {
+            // SAFETY: created in `new`, and not used again.
+            unsafe { (self.driver.destroy_event)(event) };
+        }
+    }
+}
