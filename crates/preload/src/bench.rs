@@ -2,9 +2,10 @@
 
 use crate::{
     call::{Arguments, Call},
-    cudnn::{Raw, SUCCESS},
+    cudnn::SUCCESS,
     driver::{Clock, Driver, Memory, Uncaptured},
-    pieces::{Candidate, Pieces},
+    library::Raw,
+    pieces::{Pieces, is_deterministic},
     plan::Plan,
 };
 use planner::{
@@ -59,9 +60,8 @@ pub(crate) fn measure(
     wanted: &Wanted,
 ) -> Result<Plan, String> {
     let driver = Driver::get().ok_or("the CUDA driver lacks a function")?;
-    let stream = call.stream().ok_or("the handle has no stream")?;
     let _uncaptured = Uncaptured::new(driver);
-    let clock = Clock::new(driver, stream).ok_or("the driver makes no events")?;
+    let clock = Clock::new(driver, call.stream()).ok_or("the driver makes no events")?;
     let room = || "the GPU has no room for operands to measure with";
     let bytes = pieces.signature.bytes();
     let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
@@ -73,15 +73,15 @@ pub(crate) fn measure(
         workspace: null_mut(),
         workspace_bytes: 0,
     });
-    let mini_batch = pieces.signature.mini_batch();
-    let (mut bench, kernel) =
-        (Bench::new(call, &mut pieces, (driver, clock), given, wanted), kernel(mini_batch));
+    let kernels = [kernel(pieces.signature.mini_batch())];
+    let (scratch, behind, pieces_mut) = (None, BTreeMap::new(), &mut pieces);
+    let mut bench =
+        Bench { call, pieces: pieces_mut, driver, clock, given, wanted, scratch, behind, calls: 0 };
     let limit = Bytes(wanted.limit as u64);
     let options = PlanOptions { batch_size_policy: wanted.policy, limit, ..PlanOptions::default() };
     let mut table = CostTable::new(DeviceHeader::default());
-    let kernels = std::slice::from_ref(&kernel);
-    profile(&mut table, kernels, &options, &mut bench, |_| ()).map_err(|error| error.to_string())?;
-    repeat(&mut table, kernels, &options, &mut bench, |_, _| true, |_| ())
+    profile(&mut table, &kernels, &options, &mut bench, |_| ()).map_err(|error| error.to_string())?;
+    repeat(&mut table, &kernels, &options, &mut bench, |_, _| true, |_| ())
         .map_err(|error| error.to_string())?;
     drop(bench);
     let rows = table.iter().flat_map(|(_, _, rows)| rows.to_vec()).collect();
@@ -109,33 +109,21 @@ struct Bench<'b> {
     calls: u32,
 }
 
-impl<'b> Bench<'b> {
-    fn new(
-        call: &'b Call,
-        pieces: &'b mut Pieces,
-        (driver, clock): (&'b Driver, Clock<'b>),
-        given: Given,
-        wanted: &'b Wanted,
-    ) -> Self {
-        let (scratch, behind) = (None, BTreeMap::new());
-        Self { call, pieces, driver, clock, given, wanted, scratch, behind, calls: 0 }
-    }
-
+impl Bench<'_> {
     /// The time of an algorithm on `size` samples; nothing if it does not apply, or there is no room for its workspace.
     /// Those in `rows` are of the same size.
-    fn trial(&mut self, candidate: &Candidate, size: u32, rows: &[Measurement]) -> Option<Measurement> {
-        let bytes = self.call.micro_workspace_bytes(&self.pieces.micro(candidate, size, 0)?)?;
-        let workspace = self.workspace(bytes)?;
+    fn trial(&mut self, algorithm: &Algorithm, size: u32, rows: &[Measurement]) -> Option<Measurement> {
+        let (workspace, bytes) = self.workspace(algorithm, size)?;
         let row = |time_ms| Measurement {
-            algorithm: candidate.name.clone(),
+            algorithm: algorithm.clone(),
             micro_batch: size,
             time_ms,
             shared_ms: 0.0,
             workspace: Bytes(bytes as u64),
             max_error: 0.0,
-            deterministic: candidate.deterministic,
+            deterministic: is_deterministic(algorithm),
         };
-        let mut time_ms = |calls| self.time_ms(candidate, size, (workspace, bytes), calls);
+        let mut time_ms = |calls| self.time_ms(algorithm, size, (workspace, bytes), calls);
         // The first call loads the algorithm's code.
         time_ms(1)?;
         let once = row(time_ms(1)?);
@@ -146,27 +134,29 @@ impl<'b> Bench<'b> {
         Some(row(once.time_ms.min(time_ms(calls as u32)?)))
     }
 
-    /// So many bytes of workspace: the caller's if it is large enough.
-    fn workspace(&mut self, bytes: usize) -> Option<Raw> {
-        if bytes > self.wanted.ceiling {
-            return None;
-        }
+    /// The workspace of an algorithm, in the caller's if that is large enough; nothing if the algorithm does not apply or there
+    /// is no room for it.
+    fn workspace(&mut self, algorithm: &Algorithm, size: u32) -> Option<(Raw, usize)> {
+        let micro = self.pieces.micro(algorithm, size, 0)?;
+        let bytes = self.call.workspace_bytes(micro.algorithm, micro.tensors)?;
         if bytes <= self.given.workspace_bytes {
-            return Some(self.given.workspace);
+            return Some((self.given.workspace, bytes));
         }
-        if self.scratch.as_ref().is_none_or(|scratch| scratch.len < bytes) {
+        if bytes <= self.wanted.ceiling && self.scratch.as_ref().is_none_or(|scratch| scratch.len < bytes) {
             // The old one goes first: there need not be room for both.
             self.scratch = None;
             self.scratch = Memory::new(self.driver, bytes);
         }
-        self.scratch.as_ref().map(|scratch| scratch.address)
+        let scratch =
+            self.scratch.as_ref().filter(|scratch| bytes <= scratch.len.min(self.wanted.ceiling))?;
+        Some((scratch.address, bytes))
     }
 
     /// Milliseconds of a call, of so many one after the other. They take the slices of the mini-batch in turn, to find the
     /// addresses and caches that they will find as parts of it.
     fn time_ms(
         &mut self,
-        candidate: &Candidate,
+        algorithm: &Algorithm,
         size: u32,
         (workspace, workspace_bytes): (Raw, usize),
         calls: u32,
@@ -179,7 +169,7 @@ impl<'b> Bench<'b> {
         let mut launch = || {
             let first = self.calls % slices * size;
             self.calls = self.calls.wrapping_add(1);
-            let micro = self.pieces.micro(candidate, size, first);
+            let micro = self.pieces.micro(algorithm, size, first);
             micro.is_some_and(|micro| self.call.run_micro(&micro, &arguments) == SUCCESS)
         };
         let all_ms = self.clock.time_ms(|| (0..calls).all(|_| launch()))?;
@@ -193,20 +183,15 @@ impl<'b> Bench<'b> {
             return;
         }
         let (start, size) = (Instant::now(), self.pieces.signature.mini_batch());
-        for candidate in self.pieces.candidates.clone() {
-            let micro = self.pieces.micro(&candidate, size, 0);
-            let bytes = micro.and_then(|micro| self.call.micro_workspace_bytes(&micro));
-            let Some(bytes) = bytes else { continue };
-            let Some(workspace) = self.workspace(bytes) else { continue };
-            while start.elapsed() < SPIN_UP && self.time_ms(&candidate, size, (workspace, bytes), 1).is_some()
-            {
-            }
+        for algorithm in self.pieces.algorithms.clone() {
+            let Some(workspace) = self.workspace(&algorithm, size) else { continue };
+            while start.elapsed() < SPIN_UP && self.time_ms(&algorithm, size, workspace, 1).is_some() {}
         }
     }
 
-    fn has_lost(&self, candidate: &Candidate) -> bool {
-        let is_own = self.wanted.own.as_ref() == Some(&candidate.name);
-        !is_own && self.behind.get(&candidate.name).is_some_and(|&times| times >= LOST.1)
+    fn has_lost(&self, algorithm: &Algorithm) -> bool {
+        let is_own = self.wanted.own.as_ref() == Some(algorithm);
+        !is_own && self.behind.get(algorithm).is_some_and(|&times| times >= LOST.1)
     }
 
     /// Notes who is far behind at this size.
@@ -234,9 +219,9 @@ impl Profiler for Bench<'_> {
         }
         self.pieces.prepare(self.call, size).ok_or("cuDNN makes no descriptors")?;
         let mut rows = Vec::new();
-        for candidate in self.pieces.candidates.clone() {
-            if request.asks_for(candidate.name.as_str()) && !(is_for_all && self.has_lost(&candidate)) {
-                rows.extend(self.trial(&candidate, size, &rows));
+        for algorithm in self.pieces.algorithms.clone() {
+            if request.asks_for(algorithm.as_str()) && !(is_for_all && self.has_lost(&algorithm)) {
+                rows.extend(self.trial(&algorithm, size, &rows));
             }
         }
         if is_for_all {

@@ -1,8 +1,9 @@
 //! A call of one of cuDNN's functions, as its caller made it.
 
 use crate::{
-    cudnn::{AlgorithmPerformance, Cudnn, NOT_SUPPORTED, Raw, SUCCESS, Status},
-    signature::{Descriptor, Signature},
+    cudnn::{AlgorithmPerformance, Cudnn, NOT_SUPPORTED, SUCCESS, Status},
+    library::Raw,
+    signature::{Signature, Tensors},
 };
 use planner::ConvOp;
 use std::{ffi::c_int, ptr::null_mut};
@@ -50,8 +51,7 @@ pub(crate) struct Epilogue {
 #[derive(Clone, Copy)]
 pub(crate) struct Micro<'p> {
     pub(crate) algorithm: c_int,
-    pub(crate) tensors: &'p [Option<Descriptor>; 3],
-    pub(crate) convolution: &'p Descriptor,
+    pub(crate) tensors: &'p Tensors,
     /// Where it begins in each operand, in bytes.
     pub(crate) offsets: [usize; 3],
 }
@@ -76,27 +76,19 @@ impl Call {
     }
 
     /// The stream that the handle works in.
-    pub(crate) fn stream(&self) -> Option<Raw> {
+    pub(crate) fn stream(&self) -> Raw {
         let mut stream = null_mut();
-        // SAFETY: the handle is alive; a stream is written to.
-        (unsafe { (self.cudnn.stream)(self.handle, &mut stream) } == SUCCESS).then_some(stream)
+        // SAFETY: the handle is alive; a stream is written to. Should that fail, the handle's next call says why.
+        unsafe { (self.cudnn.stream)(self.handle, &mut stream) };
+        stream
     }
 
-    /// Bytes of workspace that cuDNN needs for the undivided convolution, if the algorithm applies.
-    pub(crate) fn workspace_bytes(&self, algorithm: c_int) -> Option<usize> {
-        self.workspace_of(self.descriptors, self.convolution, algorithm)
-    }
-
-    /// The same for a micro-batch.
-    pub(crate) fn micro_workspace_bytes(&self, micro: &Micro<'_>) -> Option<usize> {
-        self.workspace_of(self.micro_descriptors(micro), micro.convolution.raw(), micro.algorithm)
-    }
-
-    fn workspace_of(&self, [a, b, c]: [Raw; 3], convolution: Raw, algorithm: c_int) -> Option<usize> {
+    /// Bytes of workspace that an algorithm needs for a micro-batch, if it applies.
+    pub(crate) fn workspace_bytes(&self, algorithm: c_int, tensors: &Tensors) -> Option<usize> {
+        let ([a, b, c], mut bytes) = (tensors.or(self.descriptors), 0);
         let size = self.cudnn.workspace_size[self.op as usize];
-        let mut bytes = 0;
         // SAFETY: all descriptors are alive, the caller's or ours; a size is written to.
-        let status = unsafe { size(self.handle, a, b, convolution, c, algorithm, &mut bytes) };
+        let status = unsafe { size(self.handle, a, b, self.convolution, c, algorithm, &mut bytes) };
         (status == SUCCESS).then_some(bytes)
     }
 
@@ -117,12 +109,12 @@ impl Call {
 
     /// Runs the whole convolution with an algorithm of cuDNN.
     pub(crate) fn run(&self, algorithm: c_int, arguments: &Arguments) -> Status {
-        self.launch(self.descriptors, self.convolution, algorithm, arguments)
+        self.launch(self.descriptors, algorithm, arguments)
     }
 
     /// Runs one micro-batch. `arguments` are those of the whole convolution.
     pub(crate) fn run_micro(&self, micro: &Micro<'_>, arguments: &Arguments) -> Status {
-        let (descriptors, mut arguments) = (self.micro_descriptors(micro), *arguments);
+        let (descriptors, mut arguments) = (micro.tensors.or(self.descriptors), *arguments);
         for (operand, offset) in arguments.operands.iter_mut().zip(micro.offsets) {
             *operand = operand.wrapping_byte_add(offset);
         }
@@ -131,31 +123,25 @@ impl Call {
             epilogue.z = descriptors[2];
             epilogue.pz = epilogue.pz.wrapping_byte_add(micro.offsets[2]);
         }
-        self.launch(descriptors, micro.convolution.raw(), micro.algorithm, &arguments)
+        self.launch(descriptors, micro.algorithm, &arguments)
     }
 
     /// Runs the whole convolution with the most promising algorithm that does with the workspace: for a caller who asks for
     /// the virtual algorithm where there is no plan that would.
     pub(crate) fn run_any(&self, arguments: &Arguments) -> Status {
-        let fits = |bytes: usize| bytes <= arguments.workspace_bytes;
-        let answers = self.heuristics().into_iter().filter(|answer| answer.status == SUCCESS);
-        let mut fitting = answers.filter(|answer| self.workspace_bytes(answer.algorithm).is_some_and(fits));
+        let fits = |answer: &AlgorithmPerformance| {
+            let needed = self.workspace_bytes(answer.algorithm, &Tensors::NONE);
+            answer.status == SUCCESS && needed.is_some_and(|bytes| bytes <= arguments.workspace_bytes)
+        };
+        let mut fitting = self.heuristics().into_iter().filter(fits);
         match fitting.any(|answer| self.run(answer.algorithm, arguments) == SUCCESS) {
             true => SUCCESS,
             false => NOT_SUPPORTED,
         }
     }
 
-    fn micro_descriptors(&self, micro: &Micro<'_>) -> [Raw; 3] {
-        let mut descriptors = self.descriptors;
-        for (descriptor, tensor) in descriptors.iter_mut().zip(micro.tensors) {
-            *descriptor = tensor.as_ref().map_or(*descriptor, Descriptor::raw);
-        }
-        descriptors
-    }
-
-    fn launch(&self, [a, b, c]: [Raw; 3], conv: Raw, algorithm: c_int, arguments: &Arguments) -> Status {
-        let Self { cudnn, op, handle: h, .. } = *self;
+    fn launch(&self, [a, b, c]: [Raw; 3], algorithm: c_int, arguments: &Arguments) -> Status {
+        let Self { cudnn, op, handle: h, convolution: conv, .. } = *self;
         let Arguments {
             scalars: [alpha, beta],
             operands: [pa, pb, pc],

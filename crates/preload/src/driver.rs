@@ -1,50 +1,33 @@
 //! The few functions of the CUDA driver that measuring needs.
 
-use crate::cudnn::{Raw, loaded, symbol};
+use crate::library::{Raw, function, functions, loaded, symbol};
 use std::{
     ffi::{c_int, c_uint},
     ptr::null_mut,
     sync::OnceLock,
 };
 
-type Result = c_int;
-
-macro_rules! driver {
-    ($($field:ident: fn($($argument:ty),*) = $symbol:literal;)*) => {
-        /// The driver's functions.
-        #[derive(Clone, Copy)]
-        pub(crate) struct Driver {
-            $($field: unsafe extern "C" fn($($argument),*) -> Result,)*
-        }
-
-        impl Driver {
-            fn load(library: Raw) -> Option<Self> {
-                // SAFETY: these are the types of the driver's functions of these names.
-                unsafe { Some(Self { $($field: symbol(library, $symbol)?,)* }) }
-            }
-        }
-    };
-}
-
-driver! {
-    device: fn(*mut c_int) = "cuCtxGetDevice";
-    is_capturing: fn(Raw, *mut c_int) = "cuStreamIsCapturing";
-    exchange_capture_mode: fn(*mut c_int) = "cuThreadExchangeStreamCaptureMode";
-    allocate: fn(*mut Raw, usize) = "cuMemAlloc_v2";
-    free: fn(Raw) = "cuMemFree_v2";
-    create_event: fn(*mut Raw, c_uint) = "cuEventCreate";
-    destroy_event: fn(Raw) = "cuEventDestroy_v2";
-    record: fn(Raw, Raw) = "cuEventRecord";
-    synchronize: fn(Raw) = "cuEventSynchronize";
-    elapsed_ms: fn(*mut f32, Raw, Raw) = "cuEventElapsedTime";
+functions! {
+    /// The driver's functions.
+    Driver {
+        device: function!(*mut c_int) = "cuCtxGetDevice";
+        is_capturing: function!(Raw, *mut c_int) = "cuStreamIsCapturing";
+        exchange_capture_mode: function!(*mut c_int) = "cuThreadExchangeStreamCaptureMode";
+        allocate: function!(*mut Raw, usize) = "cuMemAlloc_v2";
+        free: function!(Raw) = "cuMemFree_v2";
+        create_event: function!(*mut Raw, c_uint) = "cuEventCreate";
+        destroy_event: function!(Raw) = "cuEventDestroy_v2";
+        record: function!(Raw, Raw) = "cuEventRecord";
+        synchronize: function!(Raw) = "cuEventSynchronize";
+        elapsed_ms: function!(*mut f32, Raw, Raw) = "cuEventElapsedTime";
+    }
 }
 
 impl Driver {
     /// The driver, which whoever uses cuDNN on a GPU has loaded.
     pub(crate) fn get() -> Option<&'static Self> {
         static FOUND: OnceLock<Option<Driver>> = OnceLock::new();
-        let load = || Some(loaded("libcuda.so.1")).filter(|library| !library.is_null()).and_then(Self::load);
-        FOUND.get_or_init(load).as_ref()
+        FOUND.get_or_init(|| Self::load(loaded("libcuda.so.1"))).as_ref()
     }
 
     /// The GPU that the calling thread has selected.

@@ -7,7 +7,7 @@
 //! its own, is passed through untouched.
 //!
 //! ```text
-//! lib (exported functions) ──► takeover ──► bench ──► plan ──► pieces ──► call ──► signature ──► cudnn
+//! lib (exported functions) ──► takeover ──► bench ──► plan ──► pieces ──► call ──► signature ──► cudnn, driver
 //! ```
 //!
 //! Which functions, which variables and what is left alone: `docs/preload.md`.
@@ -17,6 +17,7 @@ mod bench;
 mod call;
 mod cudnn;
 mod driver;
+mod library;
 mod pieces;
 mod plan;
 mod report;
@@ -29,7 +30,8 @@ use answers::Answers;
 use bench::Given;
 use call::{Arguments, Call, Epilogue};
 pub use cudnn::AlgorithmPerformance;
-use cudnn::{Cudnn, NOT_INITIALIZED, NOT_SUPPORTED, Raw, SUCCESS};
+use cudnn::{Cudnn, NOT_INITIALIZED, NOT_SUPPORTED, SUCCESS};
+use library::Raw;
 use planner::ConvOp;
 use std::ffi::c_int;
 use takeover::VIRTUAL;

@@ -5,14 +5,10 @@ use crate::{
     cudnn::{SUCCESS, Status},
     pieces::Pieces,
 };
-use planner::{Bytes, Configuration, ConvOp, DesirableSet, Explanation, Measurement};
-use std::{
-    ffi::c_int,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-};
+use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Explanation, Measurement};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The measurements of a convolution on one GPU, and what follows from them.
-#[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) pieces: Pieces,
     rows: Vec<Measurement>,
@@ -38,10 +34,10 @@ impl Plan {
         self.front.fastest_within(Bytes(bytes as u64))
     }
 
-    /// What an algorithm of cuDNN takes for the undivided convolution.
-    pub(crate) fn undivided_ms(&self, algorithm: c_int, math: c_int) -> Option<f64> {
-        let (mini_batch, name) = (self.pieces.signature.mini_batch(), self.pieces.name(algorithm, math)?);
-        let is_it = |row: &&Measurement| row.micro_batch == mini_batch && row.algorithm == *name;
+    /// What an algorithm of cuDNN takes for the undivided convolution in the caller's arithmetic.
+    pub(crate) fn undivided_ms(&self, algorithm: &Algorithm) -> Option<f64> {
+        let mini_batch = self.pieces.signature.mini_batch();
+        let is_it = |row: &&Measurement| row.micro_batch == mini_batch && row.algorithm == *algorithm;
         self.rows.iter().find(is_it).map(|row| row.time_ms)
     }
 
@@ -64,11 +60,11 @@ impl Plan {
         let signature = &self.pieces.signature;
         let ([one, _], mut arguments, mut first) = (signature.scalars(), *arguments, 0);
         for run in self.within(arguments.workspace_bytes)?.runs() {
-            let candidate = self.pieces.candidate(&run.micro.algorithm)?;
+            let Measurement { algorithm, micro_batch, .. } = &run.micro;
             for _ in 0..run.count {
-                let micro = self.pieces.micro(candidate, run.micro.micro_batch, first)?;
+                let micro = self.pieces.micro(algorithm, *micro_batch, first)?;
                 match call.run_micro(&micro, &arguments) {
-                    SUCCESS => first += run.micro.micro_batch,
+                    SUCCESS => first += micro_batch,
                     _ if first == 0 => return None,
                     status => return Some(status),
                 }

@@ -70,7 +70,7 @@ pub(crate) fn answer(
         let limits = Settings::get().limits(given.map(|given| given.workspace_bytes));
         let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && answer.memory <= limits.own;
         let question = Question { call, signature, limits, own: list.iter().find(fits).copied() };
-        let first = question.answer(given, &list)?;
+        let first = question.answer(given)?;
         answers.put_first(first, &list);
         Some(SUCCESS)
     });
@@ -96,8 +96,8 @@ struct Question<'q> {
 
 impl Question<'_> {
     /// The virtual algorithm, if it is worth it.
-    fn answer(&self, given: Option<Given>, list: &[AlgorithmPerformance]) -> Option<AlgorithmPerformance> {
-        let planned = self.plan(given, list)?;
+    fn answer(&self, given: Option<Given>) -> Option<AlgorithmPerformance> {
+        let planned = self.plan(given)?;
         let chosen = planned.as_ref().map_err(String::clone).and_then(|plan| self.choose(plan));
         self.note(planned.as_deref().ok(), &chosen);
         let (plan, chosen) = (planned.as_ref().ok()?, chosen.ok()?);
@@ -116,7 +116,7 @@ impl Question<'_> {
 
     /// What is known of the convolution, measured now if it was not before. Nothing while its stream is captured: then only
     /// what is known helps.
-    fn plan(&self, given: Option<Given>, list: &[AlgorithmPerformance]) -> Option<Planned> {
+    fn plan(&self, given: Option<Given>) -> Option<Planned> {
         static MEASURING: Mutex<()> = Mutex::new(());
         let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
         let known = || {
@@ -127,19 +127,13 @@ impl Question<'_> {
         if let Some(planned) = known() {
             return Some(planned);
         }
-        if self
-            .call
-            .stream()
-            .is_none_or(|stream| Driver::get().is_none_or(|driver| driver.is_recording(stream)))
-        {
-            return None;
-        }
+        Driver::get().filter(|driver| !driver.is_recording(self.call.stream()))?;
         // One at a time: two would disturb each other.
         let _turn = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(planned) = known() {
             return Some(planned);
         }
-        let planned = self.measure(given, list, ceiling).map(Arc::new);
+        let planned = self.measure(given, ceiling).map(Arc::new);
         if let Err(reason) = &planned {
             warn(&format!("a convolution was passed through: {reason}"));
         }
@@ -147,25 +141,11 @@ impl Question<'_> {
         Some(planned)
     }
 
-    fn measure(
-        &self,
-        given: Option<Given>,
-        list: &[AlgorithmPerformance],
-        ceiling: usize,
-    ) -> Result<Plan, String> {
-        // The arithmetic that the caller allows, and what cuDNN itself answers to that.
-        let mut maths = vec![self.signature.math()];
-        let answered = list.iter().filter(|answer| answer.status == SUCCESS).map(|answer| answer.math);
-        for math in answered {
-            if !maths.contains(&math) {
-                maths.push(math);
-            }
-        }
-        let pieces =
-            Pieces::new(self.call, self.signature.clone(), &maths).ok_or("cuDNN makes no descriptors")?;
+    fn measure(&self, given: Option<Given>, ceiling: usize) -> Result<Plan, String> {
+        let pieces = Pieces::new(self.signature.clone());
         let policy = Settings::get().policy;
         let policy = if self.signature.adds_in_16_bits() { BatchSizePolicy::Undivided } else { policy };
-        let own = self.own.and_then(|own| pieces.name(own.algorithm, own.math)).cloned();
+        let own = self.own.and_then(|own| pieces.name(own.algorithm)).cloned();
         measure(self.call, pieces, given, &Wanted { policy, limit: self.limits.plan, ceiling, own })
     }
 
@@ -180,16 +160,23 @@ impl Question<'_> {
         }
     }
 
-    /// What cuDNN's own answer takes: measured beside our own, or else as cuDNN says, or -1.
+    /// What cuDNN's own answer takes: as we measured the algorithm in the caller's arithmetic. If the answer is in another one,
+    /// it may be faster, as far as cuDNN says so; -1 if nobody measured it.
     fn own_ms(&self, plan: &Plan) -> Option<f64> {
         let own = self.own?;
-        Some(plan.undivided_ms(own.algorithm, own.math).unwrap_or(f64::from(own.time_ms)))
+        let (said_ms, is_alike) = (f64::from(own.time_ms), own.math == self.signature.math());
+        let measured_ms = plan.pieces.name(own.algorithm).and_then(|name| plan.undivided_ms(name));
+        Some(match measured_ms {
+            Some(ms) if is_alike || said_ms <= 0.0 => ms,
+            Some(ms) => ms.min(said_ms),
+            None => said_ms,
+        })
     }
 
     fn note(&self, plan: Option<&Plan>, chosen: &Result<Configuration, String>) {
         let Some(path) = &Settings::get().report else { return };
         let own = self.own.map(|own| {
-            let name = plan.and_then(|plan| plan.pieces.name(own.algorithm, own.math));
+            let name = plan.and_then(|plan| plan.pieces.name(own.algorithm));
             let name = name.map_or_else(|| format!("algorithm {}", own.algorithm), |name| name.to_string());
             (name, plan.and_then(|plan| self.own_ms(plan)).filter(|&ms| ms > 0.0))
         });
@@ -239,7 +226,7 @@ pub(crate) fn run(call: &Call, algorithm: c_int, arguments: &Arguments) -> Statu
     }
     let divided = || {
         let signature = signature(call)?;
-        let is_alike = |epilogue: Epilogue| signature.is_output(call.cudnn, epilogue.z);
+        let is_alike = |epilogue: Epilogue| signature.is_result(call.cudnn, epilogue.z);
         arguments.epilogue.is_none_or(is_alike).then(|| known(&signature)?.run(call, arguments))?
     };
     taken_over(|| divided().unwrap_or_else(|| call.run_any(arguments))).unwrap_or(NOT_SUPPORTED)

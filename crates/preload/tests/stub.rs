@@ -103,6 +103,13 @@ fn the_limit_comes_from_the_cap_or_the_default() {
 }
 
 #[test]
+fn answers_in_other_arithmetic_than_the_callers_are_compared_with() {
+    let stub = Stub::new();
+    stub.passes("limits4", &[FOUR_MIB, ("STUB_MATH", "0")]);
+    stub.passes("worth", &[("STUB_MATH", "0")]);
+}
+
+#[test]
 fn every_batch_size_policy_plans() {
     let stub = Stub::new();
     for policy in ["adaptive", "all", "powerOfTwo"] {
