@@ -3,7 +3,7 @@
 use crate::{
     call::{Arguments, Call},
     cudnn::SUCCESS,
-    driver::{Clock, Driver, Memory, Uncaptured},
+    driver::{Clock, Driver, Memory},
     library::Raw,
     pieces::{Pieces, is_deterministic},
     plan::Plan,
@@ -60,7 +60,6 @@ pub(crate) fn measure(
     wanted: &Wanted,
 ) -> Result<Plan, String> {
     let driver = Driver::get().ok_or("the CUDA driver lacks a function")?;
-    let _uncaptured = Uncaptured::new(driver);
     let clock = Clock::new(driver, call.stream()).ok_or("the driver makes no events")?;
     let room = || "the GPU has no room for operands to measure with";
     let bytes = pieces.signature.bytes();

@@ -46,27 +46,6 @@ impl Driver {
     }
 }
 
-/// While it lives, what this thread does neither disturbs nor is forbidden by captures of other streams.
-pub(crate) struct Uncaptured<'d>(&'d Driver, c_int);
-
-impl<'d> Uncaptured<'d> {
-    pub(crate) fn new(driver: &'d Driver) -> Self {
-        /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
-        const RELAXED: c_int = 2;
-        let mut mode = RELAXED;
-        // SAFETY: the mode is exchanged for the one before.
-        unsafe { (driver.exchange_capture_mode)(&mut mode) };
-        Self(driver, mode)
-    }
-}
-
-impl Drop for Uncaptured<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the mode is the one from before.
-        unsafe { (self.0.exchange_capture_mode)(&mut self.1) };
-    }
-}
-
 /// Memory of the current GPU, ours while it lives.
 pub(crate) struct Memory<'d> {
     driver: &'d Driver,
@@ -93,25 +72,33 @@ impl Drop for Memory<'_> {
     }
 }
 
-/// Two events of the current GPU, which time what is between them.
+/// Two events of the current GPU, which time what is between them. While they live, what this thread does neither disturbs nor
+/// is forbidden by captures of other streams.
 pub(crate) struct Clock<'d> {
     driver: &'d Driver,
     stream: Raw,
     events: [Raw; 2],
+    /// This thread's mode of capturing from before.
+    mode: c_int,
 }
 
 impl<'d> Clock<'d> {
     /// A clock for the work of `stream`.
     pub(crate) fn new(driver: &'d Driver, stream: Raw) -> Option<Self> {
-        let mut clock = Self { driver, stream, events: [null_mut(); 2] };
-        // SAFETY: an event is written to.
-        let created = clock.events.iter_mut().all(|event| unsafe { (driver.create_event)(event, 0) } == 0);
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+        const RELAXED: c_int = 2;
+        let mut clock = Self { driver, stream, events: [null_mut(); 2], mode: RELAXED };
+        // SAFETY: the mode is exchanged for the one before, and events are written to.
+        let created = unsafe {
+            (driver.exchange_capture_mode)(&mut clock.mode);
+            clock.events.iter_mut().all(|event| (driver.create_event)(event, 0) == 0)
+        };
         created.then_some(clock)
     }
 
     /// Milliseconds that the GPU takes for what `launch` launches; nothing if that fails or the GPU does.
     pub(crate) fn time_ms(&self, launch: impl FnOnce() -> bool) -> Option<f64> {
-        let Self { driver, stream, events: [start, end] } = *self;
+        let Self { driver, stream, events: [start, end], .. } = *self;
         let mut ms = 0.0;
         // SAFETY: both events are ours, and the stream is that of a living handle.
         let timed = unsafe {
@@ -127,9 +114,12 @@ impl<'d> Clock<'d> {
 
 impl Drop for Clock<'_> {
     fn drop(&mut self) {
-        for event in self.events.into_iter().filter(|event| !event.is_null()) {
-            // SAFETY: created in `new`, and not used again.
-            unsafe { (self.driver.destroy_event)(event) };
+        // SAFETY: the events were created in `new`, the mode is the one from before, and none is used again.
+        unsafe {
+            self.events.iter().filter(|event| !event.is_null()).for_each(|&event| {
+                (self.driver.destroy_event)(event);
+            });
+            (self.driver.exchange_capture_mode)(&mut self.mode);
         }
     }
 }

@@ -8,18 +8,19 @@ use crate::{
     driver::Driver,
     pieces::Pieces,
     plan::Plan,
-    report::{self, Line},
+    report,
     settings::{Limits, Settings},
     signature::Signature,
     warning::warn,
 };
 use planner::{BatchSizePolicy, Configuration};
+use serde_json::{Value, json};
 use std::{
     cell::Cell,
     collections::HashMap,
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, LazyLock, Mutex, Once, PoisonError, RwLock, atomic::Ordering::Relaxed},
+    sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, atomic::Ordering::Relaxed},
 };
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
@@ -35,7 +36,7 @@ type Planned = Result<Arc<Plan>, String>;
 static KNOWN: LazyLock<RwLock<HashMap<Signature, Planned>>> = LazyLock::new(Default::default);
 
 /// What they got, for the report.
-static LINES: LazyLock<Mutex<HashMap<Signature, Line>>> = LazyLock::new(Default::default);
+static LINES: LazyLock<Mutex<HashMap<Signature, Value>>> = LazyLock::new(Default::default);
 
 thread_local! {
     /// Whether this thread is inside a call that was taken over: what cuDNN calls of itself is not.
@@ -173,35 +174,44 @@ impl Question<'_> {
         })
     }
 
+    /// Notes for the report what the convolution got.
     fn note(&self, plan: Option<&Plan>, chosen: &Result<Configuration, String>) {
         let Some(path) = &Settings::get().report else { return };
-        let own = self.own.map(|own| {
-            let name = plan.and_then(|plan| plan.pieces.name(own.algorithm));
-            let name = name.map_or_else(|| format!("algorithm {}", own.algorithm), |name| name.to_string());
-            (name, plan.and_then(|plan| self.own_ms(plan)).filter(|&ms| ms > 0.0))
+        let own = self.own.map(|own| match plan.and_then(|plan| plan.pieces.name(own.algorithm)) {
+            Some(name) => name.to_string(),
+            None => format!("algorithm {}", own.algorithm),
         });
         let why = match (chosen, plan) {
             (Ok(chosen), Some(plan)) => plan.explanation(chosen, self.limits.plan).to_string(),
-            (Ok(_), None) => String::new(),
-            (Err(reason), _) => reason.clone(),
+            (chosen, _) => chosen.clone().err().unwrap_or_default(),
         };
-        let (convolution, got) = (self.signature.to_string(), chosen.as_ref().ok().cloned());
-        let line = Line { convolution, got, why, own, limit: self.limits.plan, calls: 0 };
+        let got = chosen.as_ref().ok();
+        let rounded = |ms: f64| (ms * 1e4).round() / 1e4;
+        let line = json!({
+            "convolution": self.signature.to_string(),
+            "got": got.map_or("cuDNN's own".to_owned(), Configuration::to_string),
+            "got_ms": got.map(|got| rounded(got.time_ms())),
+            "workspace_bytes": got.map(Configuration::workspace),
+            "limit_bytes": self.limits.plan,
+            "own": own,
+            "own_ms": plan.and_then(|plan| self.own_ms(plan)).filter(|&ms| ms > 0.0).map(rounded),
+            "why": why,
+        });
         LINES.lock().unwrap_or_else(PoisonError::into_inner).insert(self.signature.clone(), line);
-        static REPORTING: Once = Once::new();
-        REPORTING.call_once(|| report::at_exit(path, lines));
+        report::at_exit(path.clone(), lines);
     }
 }
 
-/// What the report says at the end.
-fn lines() -> Vec<Line> {
+/// What the report says at the end, with the number of calls of the virtual algorithm.
+fn lines() -> Vec<Value> {
     let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     let with_calls = lines.iter().map(|(signature, line)| {
-        let calls = known(signature).map_or(0, |plan| plan.calls.load(Relaxed));
-        Line { calls, ..line.clone() }
+        let mut line = line.clone();
+        line["calls"] = known(signature).map_or(0, |plan| plan.calls.load(Relaxed)).into();
+        line
     });
-    let mut lines: Vec<Line> = with_calls.collect();
-    lines.sort_by(|a, b| a.convolution.cmp(&b.convolution));
+    let mut lines: Vec<Value> = with_calls.collect();
+    lines.sort_by_key(|line| line["convolution"].to_string());
     lines
 }
 
