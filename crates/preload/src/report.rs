@@ -8,10 +8,13 @@ use std::{fs, path::PathBuf, sync::OnceLock};
 const KEYS: [&str; 9] =
     ["convolution", "got", "got_ms", "workspace_bytes", "limit_bytes", "own", "own_ms", "calls", "why"];
 
+/// Where the report's lines are.
+type Lines = fn() -> Vec<Value>;
+
 /// Writes what `lines` returns when the process ends: objects with the keys above, as JSON if the file's name says so, or
 /// else as a paragraph for each.
-pub(crate) fn at_exit(path: PathBuf, lines: fn() -> Vec<Value>) {
-    static AT_EXIT: OnceLock<(PathBuf, fn() -> Vec<Value>)> = OnceLock::new();
+pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
+    static AT_EXIT: OnceLock<(PathBuf, Lines)> = OnceLock::new();
     extern "C" fn write() {
         let Some((path, lines)) = AT_EXIT.get() else { return };
         let text = match path.extension().is_some_and(|extension| extension == "json") {
