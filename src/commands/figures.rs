@@ -96,7 +96,7 @@ pub fn figures(args: &FiguresArgs) -> Result<(), Error> {
     if args.only.is_none() {
         write_page(args, (&fp32, &all, &claims))?;
     }
-    console.text(format!("{} figures in {}", chosen.len(), args.out.display()))
+    console.text(format!("figures in {}: {}", args.out.display(), chosen.len()))
 }
 
 /// The page about all of them, and the table of the papers' numbers.

@@ -18,7 +18,7 @@ use crate::{
     shapes::{ShapeSpec, read_csv},
 };
 use cudnn_layers::conv::{geometry, operand_lens};
-use memory::LayerMemory;
+use memory::{LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;
 use trainer::host::check_memory;
@@ -53,6 +53,8 @@ struct Report {
     /// What running the net would take, where it could run.
     memory: Option<MemoryEstimate>,
     layer_memory: Vec<LayerMemory>,
+    /// What else its memory depends on: what reads what, how large it is.
+    outline: Option<Outline>,
 }
 
 impl Subject {
@@ -99,6 +101,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
     session.profile(&[], console)?;
     let (mut plans, budget) = session.plan(Vec::new())?;
     let plan = plans[0].clone();
+    let outline = args.run.json.then(|| session.nets[0].outline(true));
     let (memory, layer_memory) = match session.origin.recorded.is_some() {
         // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
         true => {
@@ -118,7 +121,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         "\nMemory by layer, before buffers share their places:\n{}",
         layer_table(&layer_memory)
     ))?;
-    console.object(&Report { layer_memory, ..report })
+    console.object(&Report { layer_memory, outline, ..report })
 }
 
 fn plan_shapes(
@@ -231,6 +234,7 @@ fn report(
         budget,
         memory: None,
         layer_memory: Vec::new(),
+        outline: None,
     })
 }
 

@@ -34,7 +34,12 @@ struct Area<'p> {
 impl Figure {
     pub(super) fn height(&self) -> f64 {
         let panels: f64 = self.panels.iter().map(Panel::outer_height).sum();
-        EDGE + self.head().len() as f64 * 19.0 + panels + LEADING + EDGE
+        EDGE + self.head().len() as f64 * 19.0 + panels + self.foot().len() as f64 * LEADING + EDGE
+    }
+
+    /// The source, likewise.
+    fn foot(&self) -> Vec<String> {
+        wrapped(&self.source, SMALL, self.width - 2.0 * EDGE)
     }
 
     /// The title in as many lines as it takes.
@@ -53,21 +58,33 @@ impl Figure {
         let left = EDGE + ticks.fold(0.0, f64::max) + GAP;
         let names = self.panels.iter().map(|panel| panel.end_labels().map(|label| width(label, TEXT)));
         let names = names.flatten().fold(0.0, f64::max);
-        let right = self.width - EDGE - if names > 0.0 { names + GAP } else { 0.0 };
+        // What stands under the right corner needs half of its width there.
+        let corner = self.panels.iter().map(|panel| panel.last_tick() / 2.0).fold(0.0, f64::max);
+        let right = self.width - EDGE - corner.max(if names > 0.0 { names + GAP } else { 0.0 });
         for panel in &self.panels {
             let first = top + panel.above();
             let area = Area { panel, left, right, top: first, bottom: first + panel.height };
             area.draw(canvas);
             top += panel.outer_height();
         }
-        canvas.text(&self.source, [EDGE, top + 7.0], SMALL, Tone::Faint, Side::Right);
+        for (line, text) in self.foot().iter().enumerate() {
+            let middle = top + LEADING * (line as f64 + 0.5);
+            canvas.text(text, [EDGE, middle], SMALL, Tone::Faint, Side::Right);
+        }
     }
 }
 
 impl Panel {
     /// Room for the axis' title and the key.
     fn above(&self) -> f64 {
-        12.0 + LEADING + if self.key.is_empty() { 0.0 } else { 18.0 }
+        let title = if self.y.title.is_empty() { 0.0 } else { LEADING };
+        12.0 + title + if self.key.is_empty() { 0.0 } else { 18.0 }
+    }
+
+    /// The width of what is written at the end of the axis.
+    fn last_tick(&self) -> f64 {
+        let last = self.x.ticks.last().filter(|(value, _)| self.x.part(*value) > 0.9);
+        last.map_or(0.0, |(_, text)| text.lines().map(|line| width(line, TEXT)).fold(0.0, f64::max))
     }
 
     fn outer_height(&self) -> f64 {
@@ -126,7 +143,8 @@ impl Area<'_> {
         canvas.text(&y.title, [EDGE, top - GAP - 8.0], TEXT, Tone::Faint, Side::Right);
         let mut across = EDGE;
         for (tone, name) in key {
-            let middle = top - GAP - 8.0 - 18.0;
+            let title = if y.title.is_empty() { 0.0 } else { LEADING };
+            let middle = top - GAP - 8.0 - title;
             canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
             canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, Side::Right);
             across += 14.0 + width(name, TEXT) + 14.0;
@@ -143,8 +161,8 @@ impl Area<'_> {
             Mark::Bar { x, y, tone, label } => {
                 let [left, bottom] = self.at([x[0], y[0]]);
                 let [right, top] = self.at([x[1], y[1]]);
-                canvas.rectangle([left, top], [right, bottom], *tone);
-                if width(label, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
+                canvas.rectangle([left, top.min(bottom)], [right, bottom.max(top)], *tone);
+                if width(label, SMALL) + 4.0 < right - left && (bottom - top).abs() > 12.0 {
                     let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
                     canvas.text(label, middle, SMALL, Tone::Paper, Side::Middle);
                 }
@@ -155,13 +173,13 @@ impl Area<'_> {
             }
             Mark::Dot { at, tone, label } => {
                 canvas.dot(self.at(*at), 4.0, *tone);
-                self.beside(canvas, self.at(*at), label, *tone, taken);
+                self.beside(canvas, self.at(*at), (label, *tone), false, taken);
             }
             Mark::Above { at, tone, text } => {
                 let [x, y] = self.at(*at);
                 canvas.text(text, [x, y - LEADING / 2.0], SMALL, *tone, Side::Middle);
             }
-            Mark::Note { at, tone, text } => self.beside(canvas, self.at(*at), text, *tone, taken),
+            Mark::Note { at, tone, text } => self.beside(canvas, self.at(*at), (text, *tone), true, taken),
         }
     }
 
@@ -174,13 +192,14 @@ impl Area<'_> {
         }
     }
 
-    /// A text beside a place, where it meets nothing that is there: to the right, to the left, above or below.
+    /// A text beside a place, where it meets nothing that is there: to the right, to the left, above or below. If there
+    /// is no such place it is left out, unless it `must` stand somewhere.
     fn beside<B: DrawingBackend>(
         &self,
         canvas: &mut Canvas<B>,
         [x, y]: [f64; 2],
-        text: &str,
-        tone: Tone,
+        (text, tone): (&str, Tone),
+        must: bool,
         taken: &mut Vec<Frame>,
     ) {
         if text.is_empty() {
@@ -188,7 +207,8 @@ impl Area<'_> {
         }
         let long = width(text, TEXT);
         let half = LEADING / 2.0;
-        let rows = [0.0, -1.0, 1.0, -1.8, 1.8, -2.6, 2.6].map(|row| row * LEADING);
+        // Farther away, nobody could tell what it belongs to.
+        let rows = [0.0, -1.0, 1.0, -1.4, 1.4].map(|row| row * LEADING);
         let frames = rows.into_iter().flat_map(|row| {
             [x + GAP + 2.0, x - GAP - 2.0 - long, x - long / 2.0].map(|left| Frame {
                 left,
@@ -198,16 +218,19 @@ impl Area<'_> {
             })
         });
         let inside = |frame: &Frame| {
-            frame.left >= self.left && frame.right <= self.right + GAP && frame.top >= self.top - GAP
+            frame.left >= self.left
+                && frame.right <= self.right + GAP
+                && frame.top >= self.top - GAP
+                && frame.bottom <= self.bottom
         };
         let free = |frame: &Frame| inside(frame) && !taken.iter().any(|other| other.meets(frame));
-        let frame = frames.clone().find(free).or_else(|| frames.clone().find(inside));
+        let frame = frames.clone().find(free).or_else(|| frames.clone().find(|frame| must && inside(frame)));
         let Some(frame) = frame else { return };
         canvas.text(text, [frame.left, (frame.top + frame.bottom) / 2.0], TEXT, tone, Side::Right);
         taken.push(frame);
     }
 
-    /// What texts keep clear of: dots, and the lines on their way.
+    /// What texts keep clear of: dots, bars, and the lines on their way.
     fn dots(&self) -> Vec<Frame> {
         let around =
             |[x, y]: [f64; 2]| Frame { left: x - 4.0, right: x + 4.0, top: y - 4.0, bottom: y + 4.0 };
@@ -226,7 +249,12 @@ impl Area<'_> {
             Mark::Dashes { ends, .. } => along(ends),
             _ => Vec::new(),
         });
-        places.map(around).collect()
+        let bars = self.panel.marks.iter().filter_map(|mark| {
+            let Mark::Bar { x, y, .. } = mark else { return None };
+            let [[left, bottom], [right, top]] = [self.at([x[0], y[0]]), self.at([x[1], y[1]])];
+            Some(Frame { left, right, top: top.min(bottom), bottom: bottom.max(top) })
+        });
+        places.map(around).chain(bars).collect()
     }
 
     /// The names of lines, at the heights of their ends or as near as they keep clear of each other.

@@ -90,7 +90,7 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
     let first = studies.first()?;
     let rows = names.len() as f64;
     let panel = Panel {
-        x: Axis::from_zero("binary variables (in brackets: of the largest desirable set)", most as f64 * 1.2),
+        x: Axis::from_zero("binary variables (largest desirable set)", most as f64 * 1.2),
         y: Axis::names("", names).reversed(),
         marks,
         key: Vec::new(),
@@ -142,7 +142,7 @@ pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -
         ));
     }
     let panel = Panel {
-        x: Axis::from_zero("kernels, from the one that gains most", kernels.len() as f64),
+        x: Axis::counts("kernels, from the one that gains most", kernels.len() as u32),
         y: Axis::from_zero("gain over undivided", most),
         marks,
         key: Vec::new(),

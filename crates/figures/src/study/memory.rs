@@ -41,9 +41,9 @@ impl Study<'_> {
             layers.push((name, blobs, weights, workspaces));
         }
         let total = |layer: &(&str, Bytes, Bytes, [Bytes; 2])| layer.1 + layer.2 + layer.3[0];
-        layers.sort_by_key(|layer| std::cmp::Reverse(total(layer)));
+        layers.sort_by_key(|layer| std::cmp::Reverse((layer.3[0], total(layer))));
         layers.truncate(MOST_LAYERS);
-        let most = layers.first().map(total)?;
+        let most = layers.iter().map(total).max()?;
         let mut marks = Vec::new();
         for (row, (_, blobs, weights, workspaces)) in layers.iter().enumerate() {
             for (half, workspace) in workspaces.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Study<'_> {
         };
         let best = layers.iter().max_by(|a, b| less(a).total_cmp(&less(b)))?;
         let caption = format!(
-            "Data with gradients, weights and workspace of the {} layers that take most. Upper bars: undivided with up to {} \
+            "Data with gradients, weights and workspace of the {} layers with the largest workspaces. Upper bars: undivided with up to {} \
              for each kernel ({:.1} ms). Lower bars: micro-batches with up to {USUAL} ({:.1} ms). {} takes {:.2} times less.",
             layers.len(),
             LIMITS[2],
@@ -95,10 +95,14 @@ impl Study<'_> {
         Some(Figure { data, ..self.figure("memory", title, caption, vec![panel]) })
     }
 
-    /// An iteration, step by step: the time of convolutions, and what lies in memory.
+    /// An iteration under the usual limit.
     pub(super) fn timeline(&self) -> Option<Figure> {
-        let plan = self.limited(BatchSizePolicy::All, USUAL)?;
-        let outline = reserved(&self.outline, &plan);
+        self.timeline_of(&self.limited(BatchSizePolicy::All, USUAL)?)
+    }
+
+    /// An iteration under `plan`, step by step: the time of convolutions, and what lies in memory.
+    pub fn timeline_of(&self, plan: &Plan) -> Option<Figure> {
+        let outline = reserved(&self.outline, plan);
         let schedule = Schedule::plain(&outline);
         let steps = schedule.actions.len();
         let mut data = Data::new(&[
@@ -112,7 +116,7 @@ impl Study<'_> {
         ]);
         let (mut times, mut stacks) = (Vec::new(), Vec::new());
         for (step, &action) in schedule.actions.iter().enumerate() {
-            let (name, ms) = named(&outline, &plan, action);
+            let (name, ms) = named(&outline, plan, action);
             let alive = alive(&schedule, step);
             let [kept, blobs, gradients, scratch] = alive.map(Cell::from);
             data.row([(step as u32).into(), name.into(), ms.into(), kept, blobs, gradients, scratch]);
@@ -134,7 +138,7 @@ impl Study<'_> {
         };
         let mut marks: Vec<Mark> = (0..PARTS.len()).map(area).collect();
         let most = sum(&stacks[peak], 4);
-        let (name, _) = named(&outline, &plan, schedule.actions[peak]);
+        let (name, _) = named(&outline, plan, schedule.actions[peak]);
         let at = [peak as f64 + 0.5, most.0 as f64];
         marks.push(Mark::Above { at, tone: Tone::Ink, text: format!("{name}: {most}") });
         let bar = |(step, &ms): (usize, &f64)| Mark::Bar {
@@ -168,9 +172,9 @@ impl Study<'_> {
             height: 190.0,
         };
         let caption = format!(
-            "The {steps} steps of an iteration of {}, planned with up to {USUAL} for each kernel. At most {most} are in use, \
-             at step {peak} ({name}); workspace is {} of that.",
-            self.title, stacks[peak][3]
+            "The {steps} steps of an iteration of {}, planned with at most {}. At most {most} are in use, at step {peak} \
+             ({name}); workspace is {} of that.",
+            self.title, plan.options.limit, stacks[peak][3]
         );
         let title = format!("An iteration step by step: {}", self.subject());
         let figure = self.figure("timeline", title, caption, vec![above, below]);
@@ -198,7 +202,11 @@ fn named(outline: &Outline, plan: &Plan, action: memory::Action) -> (String, f64
 fn reserved(outline: &Outline, plan: &Plan) -> Outline {
     let mut outline = outline.clone();
     for node in &mut outline.nodes {
-        for planned in plan.kernels.iter().filter(|planned| planned.kernel.name == node.name) {
+        let own = || plan.kernels.iter().filter(|planned| planned.kernel.name == node.name);
+        if own().next().is_some() {
+            node.scratch = [Scratch::default(); 2];
+        }
+        for planned in own() {
             let pass = usize::from(planned.kernel.id.op != ConvOp::Forward);
             node.scratch[pass] = Scratch::Transient(node.scratch[pass].bytes().max(planned.workspace));
         }

@@ -16,7 +16,7 @@ impl Study<'_> {
         for (group, limit) in LIMITS.into_iter().enumerate() {
             for (within, policy) in POLICIES.into_iter().enumerate() {
                 let bar = group as f64 * 3.6 + within as f64;
-                let name = ["un-\ndivided", "power\nOfTwo", "all"][within];
+                let name = ["undi-\nvided", "power\nOfTwo", "all"][within];
                 ticks.push((bar, if within == 1 { format!("{name}\n{limit}") } else { name.to_owned() }));
                 let Some(plan) = self.limited(policy, limit) else { continue };
                 let mut top = 0.0;
@@ -95,7 +95,7 @@ impl Study<'_> {
             limits.dedup();
             let per_mib = |limit: &Bytes| [limit.0 as f64, curve.price_ms_per_mib(*limit) * 1e3];
             let points: Vec<[f64; 2]> =
-                limits.iter().map(per_mib).filter(|point| point[1].is_finite()).collect();
+                limits.iter().map(per_mib).filter(|point| point[1].is_finite() && point[1] > 0.0).collect();
             dearest = points.iter().map(|point| point[1]).fold(dearest, f64::max);
             prices.push(Mark::Line { points, tone: tone(policy), label });
         }
@@ -234,7 +234,8 @@ impl Study<'_> {
         );
         let names = largest.iter().map(|planned| planned.kernel.to_string());
         let panel = Panel {
-            x: Axis::bytes_from_zero("workspace", largest.first()?.workspace),
+            // Room for the words beside the longest bar.
+            x: Axis::bytes_from_zero("workspace", Bytes(largest.first()?.workspace.0 * 3)),
             y: Axis::names("", names).reversed(),
             marks,
             key: Vec::new(),
