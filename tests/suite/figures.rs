@@ -23,7 +23,7 @@ fn the_figures_of_docs_are_what_the_tables_say() {
     for (name, bytes) in &drawn {
         assert!(kept[name] == *bytes, "docs/figures/{name} is not what the tables say");
     }
-    let png = fs::File::open(folder.path("drawn/alexnet-cliff.png")).unwrap();
+    let png = fs::File::open(folder.path("drawn/cliff.png")).unwrap();
     let info = png::Decoder::new(std::io::BufReader::new(png)).read_info().unwrap().info().size();
     assert_eq!(info.0, 1000, "twice the pixels of a column");
 }
@@ -41,7 +41,7 @@ fn rows(name: &str) -> Vec<BTreeMap<String, Value>> {
 #[test]
 fn the_figures_have_the_shape_of_the_papers() {
     let mib = |mib: u64| Value::from(mib << 20);
-    let policies = rows("alexnet-policies");
+    let policies = rows("sizes");
     let time_ms = |limit: u64, policy: &str| -> f64 {
         let of = |row: &&BTreeMap<String, Value>| row["limit_bytes"] == mib(limit) && row["policy"] == policy;
         policies.iter().filter(of).map(|row| row["time_ms"].as_f64().unwrap()).sum()
@@ -50,15 +50,15 @@ fn the_figures_have_the_shape_of_the_papers() {
     assert!(gain(64) >= 1.9, "AlexNet at 64 MiB gains {}", gain(64));
     assert!(gain(512) < 1.05 && gain(8) < 1.1, "at 512 MiB {}, at 8 MiB {}", gain(512), gain(8));
 
-    let conv2 = rows("alexnet-policies-of-a-kernel");
+    let conv2 = rows("division");
     let conv2_ms = |policy: &str| -> f64 {
         let runs = conv2.iter().filter(|row| row["policy"] == policy);
         runs.map(|row| row["micro_batches"].as_f64().unwrap() * row["time_ms"].as_f64().unwrap()).sum()
     };
     assert!(conv2_ms("undivided") / conv2_ms("all") >= 2.0);
 
-    for net in ["alexnet", "resnet18", "resnet50"] {
-        let totals = rows(&format!("{net}-totals"));
+    for net in ["sharing", "resnet18-sharing", "resnet50-sharing"] {
+        let totals = rows(net);
         let first = totals[0]["total_bytes"].clone();
         let ms = |way: &str| {
             let row = totals.iter().find(|row| row["total_bytes"] == first && row["way"] == way).unwrap();
@@ -66,7 +66,7 @@ fn the_figures_have_the_shape_of_the_papers() {
         };
         assert!(ms("WR") > 1.1 * ms("WD") && ms("WD") > ms("one arena"), "{net}");
     }
-    let division = rows("alexnet-division");
+    let division = rows("wd");
     let bytes = |layers: &[&str]| -> f64 {
         let of = |row: &&BTreeMap<String, Value>| {
             layers.iter().any(|l| row["kernel"].as_str().unwrap().starts_with(l))
@@ -85,10 +85,10 @@ fn a_figure_may_be_chosen_and_its_numbers_be_had_alone() {
     let said = folder.succeed("figures --only cliff --csv --out numbers");
     assert!(said.ends_with("figures in numbers: 1\n"), "{said}");
     assert_eq!(files(&folder.path("numbers")).len(), 2);
-    let csv = text(&folder.read("numbers/alexnet-cliff.csv"));
+    let csv = text(&folder.read("numbers/cliff.csv"));
     assert!(csv.starts_with("algorithm,workspace_bytes,time_ms\n") && csv.contains("FFT_TILING,"), "{csv}");
     for (arguments, part) in [
-        ("figures --only nothing --out x", "alexnet-cliff"),
+        ("figures --only nothing --out x", "cliff"),
         ("figures --device recorded:nowhere --out x", "nowhere"),
     ] {
         let output = folder.run(arguments);

@@ -7,7 +7,7 @@ use crate::{
 use ::memory::Room;
 use figures::{
     PlanReport,
-    draw::{Axis, Data, Figure, Mark, Panel, Tone, steps},
+    draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, steps},
     study::plan_figure,
 };
 use planner::{
@@ -129,20 +129,16 @@ fn curve_figure(curves: &[Curve; 2], plan: &Plan, limit: Bytes, (subject, source
     let axis = [first, last];
     let slowest =
         curves.iter().filter_map(|curve| curve.time_ms(first)).chain([plan.time_ms]).fold(0.0, f64::max);
-    let line = |curve: &Curve, tone, label: &str| Mark::Line {
-        points: steps(curve, axis),
-        tone,
-        label: label.to_owned(),
-    };
+    let line = |curve: &Curve, tone| Drawn::new(Form::Line, steps(curve, axis), tone);
     let y = Axis::from_zero("ms, all convolution kernels of an iteration", slowest);
     let here = [limit.0 as f64, plan.time_ms];
-    let mut marks = vec![line(&curves[0], Tone::Orange, "undivided")];
+    let mut marks = vec![line(&curves[0], Tone::Orange).named("undivided")];
     if plan.options.batch_size_policy != BatchSizePolicy::Undivided {
-        marks.push(line(&curves[1], Tone::Blue, &plan.options.batch_size_policy.to_string()));
+        marks.push(line(&curves[1], Tone::Blue).named(plan.options.batch_size_policy.to_string()));
     }
-    marks.push(Mark::Dashes { ends: [[here[0], 0.0], [here[0], y.range[1]]], tone: Tone::Ink });
-    marks.push(Mark::Dot { at: here, tone: Tone::Ink, label: format!("{:.2} ms at {limit}", plan.time_ms) });
-    let panel = Panel { x: Axis::bytes("limit", axis), y, marks, key: Vec::new(), height: 240.0 };
+    marks.push(Drawn::new(Form::Dashes, [[here[0], 0.0], [here[0], y.range[1]]], Tone::Ink));
+    marks.push(Drawn::new(Form::Dot, [here], Tone::Ink).named(format!("{:.2} ms at {limit}", plan.time_ms)));
+    let panel = Panel::new(Axis::bytes("limit", axis), y, marks, 240.0);
     Figure {
         name: "curve".to_owned(),
         title: format!("Time against the limit: {subject}"),

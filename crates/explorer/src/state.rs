@@ -144,6 +144,7 @@ impl State {
         let Net { kernels, outline, layers } = study_of;
         let study = Study {
             name: name.clone(),
+            prefix: String::new(),
             title: name.clone(),
             kernels,
             table: &table.completed,
