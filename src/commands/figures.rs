@@ -173,7 +173,7 @@ fn build(net: &'static PaperNet, math: Math) -> Result<Built, Error> {
     let file = format!("models/{}/net.prototxt", net.name);
     let mut spec = NetSpec::parse(Path::new(&file), net.prototxt)?.for_phase(Phase::Train);
     spec.set_mini_batch(net.mini_batch);
-    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
+    let synthetic = Some(SyntheticData { shape: net.image, stand_in: true });
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
     let kernels = in_math(built.kernels(), math);
