@@ -1,6 +1,5 @@
 //! Memory layout of images and their tiles, and of the matrices of every frequency.
 
-use super::minimal::{A, M};
 use crate::conv::ConvOp;
 use std::ops::Range;
 use tensor::{ConvGeometry, cpu::simd::LANES};
@@ -9,6 +8,8 @@ use tensor::{ConvGeometry, cpu::simd::LANES};
 pub(super) const PANEL: usize = 3;
 /// Input channels whose filters are transformed together.
 pub(super) const CHANNELS: usize = 16;
+/// Input channels of a slice of the filters, which with a panel of output channels stays in a thread's caches.
+pub(super) const SLICE: usize = 64;
 
 /// The images of one operand: `total` channels of `h x w` pixels per sample, of which one group has `channels`.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +47,7 @@ pub(super) struct Planes {
     pub(super) len: usize,
 }
 
-/// A correlation of `n` samples with filters of 3 x 3, and the tiles of `M x M` outputs that cover it.
+/// A correlation of `n` samples with filters of 3 x 3, and the tiles of `step x step` outputs that cover it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Problem {
     pub(super) n: usize,
@@ -54,27 +55,29 @@ pub(super) struct Problem {
     pub(super) input: Images,
     pub(super) output: Images,
     pub(super) pad: [usize; 2],
+    /// Outputs of a tile in each direction.
+    pub(super) step: usize,
 }
 
 impl Problem {
-    /// The pass `op` of `g`, or `None` where Winograd's method does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
+    /// The pass `op` of `g`, for backward filter the forward pass that it differentiates, or `None` where Winograd's method
+    /// does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
     /// to crop instead, which is not built.
-    pub(super) fn new(op: ConvOp, g: &ConvGeometry) -> Option<Self> {
+    pub(super) fn new(op: ConvOp, g: &ConvGeometry, step: usize) -> Option<Self> {
         let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
         let x = Images { channels: g.c / g.groups, total: g.c, h: g.h, w: g.w };
         let y =
             applies.then(|| Images { channels: g.k / g.groups, total: g.k, h: g.out_h(), w: g.out_w() })?;
         let (input, output, pad) = match op {
             ConvOp::BackwardData => (y, x, [2usize.checked_sub(g.pad[0])?, 2usize.checked_sub(g.pad[1])?]),
-            ConvOp::Forward => (x, y, g.pad),
-            ConvOp::BackwardFilter => return None,
+            _ => (x, y, g.pad),
         };
-        Some(Self { n: g.n, groups: g.groups, input, output, pad })
+        Some(Self { n: g.n, groups: g.groups, input, output, pad, step })
     }
 
     /// Rows of tiles of one image.
     pub(super) fn rows_per_image(&self) -> usize {
-        self.output.h.div_ceil(M)
+        self.output.h.div_ceil(self.step)
     }
 
     /// Rows of tiles of all images.
@@ -84,7 +87,7 @@ impl Problem {
 
     /// Tiles of a row.
     pub(super) fn cols(&self) -> usize {
-        self.output.w.div_ceil(M)
+        self.output.w.div_ceil(self.step)
     }
 
     /// Cuts a range of all rows of tiles at the borders of images.
@@ -111,12 +114,13 @@ pub(super) struct Segment {
     pub(super) first: usize,
 }
 
-/// A matrix of `rows x (16 * blocks)` for each of the `A x A` frequencies, cut into panels of columns: element order is
+/// A matrix of `rows x (16 * blocks)` for each of `frequencies`, cut into panels of columns: element order is
 /// `[frequency][panel][row][column of the panel]`, so that a product reads a panel from end to end.
 ///
 /// Rows are tiles or channels, columns are channels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spectrum {
+    pub(super) frequencies: usize,
     pub(super) rows: usize,
     pub(super) blocks: usize,
     /// Blocks of the widest panel; panels differ by at most one block.
@@ -131,7 +135,7 @@ impl Spectrum {
     }
 
     pub(super) fn len(&self) -> usize {
-        A * A * self.stride()
+        self.frequencies * self.stride()
     }
 
     pub(super) fn panels(&self) -> usize {
@@ -142,6 +146,11 @@ impl Spectrum {
     pub(super) fn panel_blocks(&self, panel: usize) -> Range<usize> {
         let start = |panel| panel * self.blocks / self.panels();
         start(panel)..start(panel + 1)
+    }
+
+    /// The panel that holds a block.
+    pub(super) fn panel_of(&self, block: usize) -> usize {
+        ((block + 1) * self.panels() - 1) / self.blocks
     }
 
     /// Columns of a panel.
@@ -155,4 +164,20 @@ impl Spectrum {
         let start = frequency * self.stride() + self.rows * self.panel_blocks(panel).start * LANES;
         start + rows.start * width..start + rows.end * width
     }
+}
+
+/// A slice of the filters of `blocks` blocks of output channels, or its gradients.
+pub(super) fn slice_layout(frequencies: usize, inputs: usize, blocks: usize) -> Spectrum {
+    Spectrum { frequencies, rows: SLICE.min(inputs), blocks, widest: PANEL }
+}
+
+/// The channels, of `inputs` in all, that some blocks hold.
+pub(super) fn slice_channels(blocks: Range<usize>, inputs: usize) -> Range<usize> {
+    blocks.start * LANES..(blocks.end * LANES).min(inputs)
+}
+
+/// Runs of [`CHANNELS`] channels of a slice, each with its first row in the slice's layout.
+pub(super) fn slice_rows(slice: &Range<usize>) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
+    let (start, end) = (slice.start, slice.end);
+    (start..end).step_by(CHANNELS).map(move |first| (first..(first + CHANNELS).min(end), first - start))
 }
