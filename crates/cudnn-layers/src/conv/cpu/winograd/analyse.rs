@@ -2,7 +2,7 @@
 
 use super::{
     layout::{Images, Problem, Segment, Spectrum},
-    minimal::Transform,
+    minimal::{A, M, Transform},
     pixels::{gather, pixels_len},
 };
 use crate::conv::cpu::split;
@@ -14,9 +14,9 @@ use tensor::cpu::{
 
 /// Transforms rows of tiles of one operand, all channels of a group.
 ///
-/// A tile is a window of `IN x IN` pixels, and windows lie `problem.step` apart. Columns of a row of tiles are
+/// A tile is a window of `IN x IN` pixels, and windows lie `M` apart. Columns of a row of tiles are
 /// transformed first and once, though neighbouring windows share some.
-pub(super) struct Analyse<'a, T, const IN: usize, const OUT: usize> {
+pub(super) struct Analyse<'a, T, const IN: usize> {
     pub(super) transform: PhantomData<T>,
     pub(super) problem: &'a Problem,
     pub(super) images: Images,
@@ -35,26 +35,22 @@ pub(super) struct Analyse<'a, T, const IN: usize, const OUT: usize> {
 }
 
 /// Scratch of [`Analyse`] for up to `rows` rows of tiles.
-pub(super) fn analyse_scratch<const IN: usize, const OUT: usize>(
-    problem: &Problem,
-    images: &Images,
-    rows: usize,
-) -> usize {
-    let most = (rows.min(problem.rows_per_image()) * problem.step + IN).min(images.h);
-    pixels_len(most * images.w) + (OUT * width::<IN>(problem) + images.w) * LANES
+pub(super) fn analyse_scratch<const IN: usize>(problem: &Problem, images: &Images, rows: usize) -> usize {
+    let most = (rows.min(problem.rows_per_image()) * M + IN).min(images.h);
+    pixels_len(most * images.w) + (A * width::<IN>(problem) + images.w) * LANES
 }
 
 /// Columns of pixels that a row of tiles covers.
 fn width<const IN: usize>(problem: &Problem) -> usize {
-    (problem.cols() - 1) * problem.step + IN
+    (problem.cols() - 1) * M + IN
 }
 
-impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> WithLanes for Analyse<'_, T, IN, OUT> {
+impl<T: Transform<IN, A>, const IN: usize> WithLanes for Analyse<'_, T, IN> {
     type Output = ();
 
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let lens = [OUT * width::<IN>(self.problem) * LANES, self.images.w * LANES];
+        let lens = [A * width::<IN>(self.problem) * LANES, self.images.w * LANES];
         let ([tall, zeros], scratch) = split(std::mem::take(&mut self.scratch), lens);
         tall.fill(0.0); // The columns of padding stay so.
         zeros.fill(0.0);
@@ -73,12 +69,11 @@ impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> WithLanes for Ana
     }
 }
 
-impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> Analyse<'_, T, IN, OUT> {
+impl<T: Transform<IN, A>, const IN: usize> Analyse<'_, T, IN> {
     /// The rows of pixels that a segment's windows touch.
     fn pixel_rows(&self, segment: &Segment) -> Range<usize> {
-        let step = self.problem.step;
-        let start = (segment.rows.start * step).saturating_sub(self.pad[0]);
-        let end = ((segment.rows.end - 1) * step + IN).saturating_sub(self.pad[0]).min(self.images.h);
+        let start = (segment.rows.start * M).saturating_sub(self.pad[0]);
+        let end = ((segment.rows.end - 1) * M + IN).saturating_sub(self.pad[0]).min(self.images.h);
         start.min(end)..end
     }
 
@@ -96,7 +91,7 @@ impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> Analyse<'_, T, IN
         let w = self.images.w;
         let mut rows = [zeros; IN];
         for (i, row) in rows.iter_mut().enumerate() {
-            let y = (tile_row * self.problem.step + i).wrapping_sub(self.pad[0]);
+            let y = (tile_row * M + i).wrapping_sub(self.pad[0]);
             if pixel_rows.contains(&y) {
                 *row = &pixels[(y - pixel_rows.start) * w * LANES..][..w * LANES];
             }
@@ -104,7 +99,7 @@ impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> Analyse<'_, T, IN
         let width = width::<IN>(self.problem);
         let valid = w.min(width - self.pad[1]);
         let tall = &mut tall[self.pad[1] * LANES..];
-        assert!(((OUT - 1) * width + valid) * LANES <= tall.len() && valid * LANES <= zeros.len());
+        assert!(((A - 1) * width + valid) * LANES <= tall.len() && valid * LANES <= zeros.len());
         for column in 0..valid {
             let mut window = [lanes.zero(); IN];
             for (element, row) in window.iter_mut().zip(&rows) {
@@ -123,17 +118,17 @@ impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> Analyse<'_, T, IN
     /// Transforms the rows of every window of a row of tiles and stores them as `tile` and its successors.
     #[inline(always)]
     fn tiles<L: Lanes>(&self, lanes: L, tall: &[f32], block: usize, tile: usize) {
-        let (cols, step) = (self.problem.cols(), self.problem.step);
+        let cols = self.problem.cols();
         let width = width::<IN>(self.problem);
         let panel = self.layout.panel_of(block);
         let stride = self.layout.width(panel);
         let offset = (block - self.layout.panel_blocks(panel).start) * LANES;
-        assert!(OUT * width * LANES <= tall.len());
-        for vertical in 0..OUT {
+        assert!(A * width * LANES <= tall.len());
+        for vertical in 0..A {
             let row = &tall[vertical * width * LANES..][..width * LANES];
-            let mut targets: [&mut [f32]; OUT] = std::array::from_fn(|_| Default::default());
+            let mut targets: [&mut [f32]; A] = std::array::from_fn(|_| Default::default());
             for (horizontal, target) in targets.iter_mut().enumerate() {
-                let range = self.layout.range(vertical * OUT + horizontal, panel, tile..tile + cols);
+                let range = self.layout.range(vertical * A + horizontal, panel, tile..tile + cols);
                 // SAFETY: frequencies are disjoint, and tasks write different tiles.
                 *target = unsafe { &mut self.to.slice(range)[offset..] };
             }
@@ -141,7 +136,7 @@ impl<T: Transform<IN, OUT>, const IN: usize, const OUT: usize> Analyse<'_, T, IN
                 let mut window = [lanes.zero(); IN];
                 for (i, element) in window.iter_mut().enumerate() {
                     // SAFETY: the last window ends with the row, whose length `width` says.
-                    *element = unsafe { lanes.load_ptr(row.as_ptr().add((col * step + i) * LANES)) };
+                    *element = unsafe { lanes.load_ptr(row.as_ptr().add((col * M + i) * LANES)) };
                 }
                 let transformed = T::apply(lanes, window);
                 for (target, &value) in targets.iter_mut().zip(&transformed) {

@@ -8,7 +8,7 @@ use super::{
     analyse::{Analyse, analyse_scratch},
     filter::{FilterGradient, Part, TAPS},
     layout::{Images, PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
-    minimal::{A, F4, FilterAdjoint, Input, M, OutputAdjoint, Transform},
+    minimal::{A, Input, M, OutputAdjoint, Transform},
 };
 use crate::conv::cpu::{Operands, Pass, split};
 use std::{marker::PhantomData, ops::Range};
@@ -34,12 +34,9 @@ pub(super) struct BackwardFilter {
 impl Pass for BackwardFilter {
     fn workspace_len(&self, threads: usize) -> usize {
         let Problem { input, output, .. } = &self.problem;
-        let transforms = analyse_scratch::<A, A>(&self.problem, input, 1).max(analyse_scratch::<M, A>(
-            &self.problem,
-            output,
-            1,
-        ));
-        let scratch = slice_layout(A * A, input.channels, PANEL).len().max(transforms);
+        let transforms =
+            analyse_scratch::<A>(&self.problem, input, 1).max(analyse_scratch::<M>(&self.problem, output, 1));
+        let scratch = slice_layout(input.channels, PANEL).len().max(transforms);
         self.inputs().len() + self.outputs().len() + threads * scratch.next_multiple_of(LANES)
     }
 
@@ -61,7 +58,7 @@ impl BackwardFilter {
     /// `x` of all tiles, in panels of sixteen channels: the left operand, read down its columns.
     fn inputs(&self) -> Spectrum {
         let rows = self.problem.rows() * self.problem.cols();
-        Spectrum { frequencies: A * A, rows, blocks: self.problem.input.blocks(), widest: 1 }
+        Spectrum { rows, blocks: self.problem.input.blocks(), widest: 1 }
     }
 
     /// `dy` of all tiles.
@@ -82,10 +79,10 @@ impl BackwardFilter {
         cpu.for_each_scratch(2 * self.problem.rows(), workspace, |task, scratch| {
             let place = (group, task / 2);
             if task % 2 == 0 {
-                self.analyse::<Input<F4>, A>((input, pad, x), place, (self.inputs(), &inputs), scratch);
+                self.analyse::<Input, A>((input, pad, x), place, (self.inputs(), &inputs), scratch);
             } else {
                 let images = (output, [0, 0], dy);
-                self.analyse::<OutputAdjoint<F4>, M>(images, place, (self.outputs(), &outputs), scratch);
+                self.analyse::<OutputAdjoint, M>(images, place, (self.outputs(), &outputs), scratch);
             }
         });
     }
@@ -98,7 +95,7 @@ impl BackwardFilter {
         (layout, to): (Spectrum, &SharedMut<'_>),
         scratch: &mut [f32],
     ) {
-        dispatch(Analyse::<F, IN, A> {
+        dispatch(Analyse::<F, IN> {
             transform: PhantomData,
             problem: &self.problem,
             images,
@@ -124,14 +121,13 @@ impl BackwardFilter {
         let (inputs, outputs) = (self.problem.input.channels, self.problem.output.channels);
         let blocks = self.outputs().panel_blocks(panel);
         let channels = slice_channels(slice.clone(), inputs);
-        let layout = slice_layout(A * A, inputs, blocks.len());
+        let layout = slice_layout(inputs, blocks.len());
         for frequency in 0..A * A {
             let sums = &mut sums[layout.range(frequency, 0, 0..channels.len())];
             self.multiply((frequency, panel), slice.clone(), operands, sums);
         }
         for (channels, row) in slice_rows(&channels) {
-            dispatch(FilterGradient::<FilterAdjoint<F4>, A> {
-                transform: PhantomData,
+            dispatch(FilterGradient {
                 part: Part { inputs, outputs, blocks: blocks.clone(), channels, layout, panel: 0, row },
                 from: sums,
                 dw,

@@ -2,11 +2,11 @@
 
 use super::{
     layout::{CHANNELS, Planes, Spectrum},
-    minimal::{Transform, square},
+    minimal::{A, Filter, FilterAdjoint, square},
     pixels::{gather, pixels_len, scatter},
 };
 use crate::conv::ConvOp;
-use std::{marker::PhantomData, ops::Range};
+use std::ops::Range;
 use tensor::{
     Accumulate,
     cpu::{
@@ -48,8 +48,7 @@ impl Part {
 }
 
 /// Transforms a part of the filters.
-pub(super) struct TransformFilter<'a, T, const A: usize> {
-    pub(super) transform: PhantomData<T>,
+pub(super) struct TransformFilter<'a> {
     /// In backward data the filters are rotated by 180 degrees, and the first index of `w` is the input channel.
     pub(super) op: ConvOp,
     /// The filters of the group.
@@ -61,7 +60,7 @@ pub(super) struct TransformFilter<'a, T, const A: usize> {
 /// Elements for the taps of a task's channels.
 const SCRATCH: usize = CHANNELS * LANES * LANES;
 
-impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A> {
+impl WithLanes for TransformFilter<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -84,7 +83,7 @@ impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A>
                     let from: &[f32; LANES] = taps[at * LANES..][..LANES].try_into().expect("16 elements");
                     *value = lanes.load(from);
                 }
-                let points = square::<T, L, 3, A>(lanes, g);
+                let points = square::<Filter, L, 3, A>(lanes, g);
                 for (targets, points) in targets.iter_mut().zip(&points) {
                     for (target, &point) in targets.iter_mut().zip(points) {
                         let to = &mut target[channel * width + columns..][..LANES];
@@ -97,7 +96,7 @@ impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A>
     }
 }
 
-impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
+impl TransformFilter<'_> {
     /// Brings the taps of sixteen output channels side by side; returns the distance between input channels.
     #[inline(always)]
     fn gather<L: Lanes>(&self, lanes: L, block: usize, taps: &mut [f32]) -> usize {
@@ -123,8 +122,7 @@ impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
 }
 
 /// Transforms gradients at the points into a part of `dw`.
-pub(super) struct FilterGradient<'a, T, const A: usize> {
-    pub(super) transform: PhantomData<T>,
+pub(super) struct FilterGradient<'a> {
     pub(super) part: Part,
     pub(super) from: &'a [f32],
     /// The gradients of all groups, and where this group's start.
@@ -133,7 +131,7 @@ pub(super) struct FilterGradient<'a, T, const A: usize> {
     pub(super) accumulate: Accumulate,
 }
 
-impl<T: Transform<A, 3>, const A: usize> WithLanes for FilterGradient<'_, T, A> {
+impl WithLanes for FilterGradient<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -149,7 +147,7 @@ impl<T: Transform<A, 3>, const A: usize> WithLanes for FilterGradient<'_, T, A> 
                     // SAFETY: the slice has sixteen elements.
                     *point = unsafe { lanes.load_ptr(from.as_ptr()) };
                 }
-                let gradients = square::<T, L, A, 3>(lanes, points);
+                let gradients = square::<FilterAdjoint, L, A, 3>(lanes, points);
                 for (tap, &gradient) in gradients.as_flattened().iter().enumerate() {
                     let to = &mut taps[(channel * TAPS + tap) * LANES..][..LANES];
                     // SAFETY: the slice has sixteen elements.

@@ -4,7 +4,6 @@
 //! evaluate both factors at `A = M + 2` points, multiply there, interpolate. In two dimensions every transform is applied
 //! to columns, then to rows (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
 
-use std::fmt;
 use tensor::cpu::simd::Lanes;
 
 /// Outputs and points of a tile on each axis.
@@ -12,18 +11,8 @@ pub(super) const M: usize = 4;
 pub(super) const A: usize = 6;
 
 /// A linear map on vectors of `IN` numbers, each sixteen channels wide.
-pub(crate) trait Transform<const IN: usize, const OUT: usize> {
+pub(super) trait Transform<const IN: usize, const OUT: usize> {
     fn apply<L: Lanes>(lanes: L, from: [L::V; IN]) -> [L::V; OUT];
-}
-
-/// The transforms of F(M, 3) with `A = M + 2` points.
-pub(crate) trait Minimal<const M: usize, const A: usize>: fmt::Debug + Send + Sync + 'static {
-    /// `B^T`: a window of the input, evaluated at the points.
-    type Input: Transform<A, A>;
-    /// `G`: the taps of a filter, evaluated at the points.
-    type Filter: Transform<3, A>;
-    /// `A^T`: from products at the points to outputs.
-    type Output: Transform<A, M>;
 }
 
 /// Applies `T` to the columns and then to the rows of a square.
@@ -49,31 +38,16 @@ pub(super) fn square<T: Transform<IN, OUT>, L: Lanes, const IN: usize, const OUT
     out
 }
 
-/// F(4, 3) at the points 0, `±NEAR`, `±FAR` and infinity.
-#[derive(Debug)]
-pub(crate) struct F4;
-
-/// The input transform of a tile size.
-#[derive(Debug)]
-pub(crate) struct Input<F>(F);
-/// The filter transform of a tile size.
-#[derive(Debug)]
-pub(crate) struct Filter<F>(F);
-/// The output transform of a tile size.
-#[derive(Debug)]
-pub(crate) struct Output<F>(F);
+/// `B^T`: a window of the input, evaluated at the points 0, `±NEAR`, `±FAR` and infinity.
+pub(super) struct Input;
+/// `G`: the taps of a filter, evaluated at the points.
+pub(super) struct Filter;
+/// `A^T`: from products at the points to outputs.
+pub(super) struct Output;
 /// `A`, the adjoint of the output transform: gradients of outputs to the points.
-#[derive(Debug)]
-pub(crate) struct OutputAdjoint<F>(F);
+pub(super) struct OutputAdjoint;
 /// `G^T`, the adjoint of the filter transform: gradients at the points to the taps.
-#[derive(Debug)]
-pub(crate) struct FilterAdjoint<F>(F);
-
-impl Minimal<4, 6> for F4 {
-    type Input = Input<F4>;
-    type Filter = Filter<F4>;
-    type Output = Output<F4>;
-}
+pub(super) struct FilterAdjoint;
 
 /// The points of F(4, 3).
 const NEAR: f64 = 0.625;
@@ -85,7 +59,7 @@ const AT_ZERO: f64 = 1.0 / (NEAR2 * FAR2);
 const AT_NEAR: f64 = 1.0 / (2.0 * NEAR2 * (NEAR2 - FAR2));
 const AT_FAR: f64 = 1.0 / (2.0 * FAR2 * (FAR2 - NEAR2));
 
-impl Transform<6, 6> for Input<F4> {
+impl Transform<6, 6> for Input {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, d: [L::V; 6]) -> [L::V; 6] {
         let (near, far) = (l.splat(NEAR as f32), l.splat(FAR as f32));
@@ -104,7 +78,7 @@ impl Transform<6, 6> for Input<F4> {
     }
 }
 
-impl Transform<3, 6> for Filter<F4> {
+impl Transform<3, 6> for Filter {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, g: [L::V; 3]) -> [L::V; 6] {
         let (near, far) = (l.splat(AT_NEAR as f32), l.splat(AT_FAR as f32));
@@ -123,7 +97,7 @@ impl Transform<3, 6> for Filter<F4> {
     }
 }
 
-impl Transform<6, 4> for Output<F4> {
+impl Transform<6, 4> for Output {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, m: [L::V; 6]) -> [L::V; 4] {
         let (near, far) = (l.splat(NEAR as f32), l.splat(FAR as f32));
@@ -140,7 +114,7 @@ impl Transform<6, 4> for Output<F4> {
     }
 }
 
-impl Transform<4, 6> for OutputAdjoint<F4> {
+impl Transform<4, 6> for OutputAdjoint {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, y: [L::V; 4]) -> [L::V; 6] {
         let (near, far) = (l.splat(NEAR as f32), l.splat(FAR as f32));
@@ -158,7 +132,7 @@ impl Transform<4, 6> for OutputAdjoint<F4> {
     }
 }
 
-impl Transform<6, 3> for FilterAdjoint<F4> {
+impl Transform<6, 3> for FilterAdjoint {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, m: [L::V; 6]) -> [L::V; 3] {
         let (near_sum, near_difference) = (l.add(m[1], m[2]), l.sub(m[1], m[2]));

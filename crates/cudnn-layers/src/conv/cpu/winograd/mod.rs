@@ -28,21 +28,20 @@ use crate::conv::ConvOp;
 use backward_filter::BackwardFilter;
 use forward::Forward;
 use layout::Problem;
-use minimal::{A, F4, M};
 use nonfused::Nonfused;
 use tensor::ConvGeometry;
 
 /// Forward and backward data, block after block of tiles.
 pub(super) fn fused(op: ConvOp, g: &ConvGeometry) -> Option<Box<dyn Pass>> {
     (op != ConvOp::BackwardFilter).then_some(())?;
-    Some(Box::new(Forward::<F4, M, A>::new(op, Problem::new(op, g, M)?)))
+    Some(Box::new(Forward::new(op, Problem::new(op, g)?)))
 }
 
 /// All operations, stage by stage for the whole micro-batch.
 pub(super) fn nonfused(op: ConvOp, g: &ConvGeometry) -> Option<Box<dyn Pass>> {
-    let problem = Problem::new(op, g, M)?;
+    let problem = Problem::new(op, g)?;
     Some(match op {
         ConvOp::BackwardFilter => Box::new(BackwardFilter { problem }),
-        _ => Box::new(Nonfused(Forward::<F4, M, A>::new(op, problem))),
+        _ => Box::new(Nonfused(Forward::new(op, problem))),
     })
 }

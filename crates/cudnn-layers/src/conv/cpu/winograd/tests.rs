@@ -1,13 +1,12 @@
 //! Geometries at the borders of tiles, blocks of channels and blocks of tiles.
 
-use super::{Nonfused, Pass, forward::Forward, layout::Problem, minimal::F4};
+use super::{Nonfused, Pass, forward::Forward, layout::Problem};
 use crate::conv::{
     ConvOp,
     cpu::Operands,
     operand_lens,
     tests::{check, named, random_geometry, reference, run},
 };
-use std::marker::PhantomData;
 use tensor::{
     Accumulate, ConvGeometry, Cpu,
     testing::{max_error, random},
@@ -71,8 +70,8 @@ fn blocks_do_not_change_a_bit_of_the_forward_pass() {
     let [x, w, y] = operand_lens(ConvOp::Forward, &g);
     let (x, w) = (random(x, 1), random(w, 2));
     let pass = |block| {
-        let problem = Problem::new(ConvOp::Forward, &g, 4).expect("the method applies");
-        Forward::<F4, 4, 6> { transforms: PhantomData, problem, op: ConvOp::Forward, block }
+        let problem = Problem::new(ConvOp::Forward, &g).expect("the method applies");
+        Forward { problem, op: ConvOp::Forward, block }
     };
     let expected = execute(&Nonfused(pass(2)), [&x, &w], y);
     for block in 1..10 {
