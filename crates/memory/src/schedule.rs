@@ -1,6 +1,6 @@
 //! The actions of one iteration, when each buffer lies where, and which action waits for which.
 
-use crate::outline::{Outline, Scratch};
+use crate::outline::{Outline, OutlineValue, Scratch};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,6 +179,24 @@ impl Schedule {
         let mut schedule = Self { waits: Vec::new(), actions, buffers };
         schedule.waits = schedule.find_waits(outline);
         Ok(schedule)
+    }
+
+    /// Passes, or an update, with all that they use side by side and there throughout, whether or not anything has filled it:
+    /// what measures them needs no memory of the other nodes.
+    pub fn alone(outline: &Outline, actions: Vec<Action>) -> Self {
+        let mut walk =
+            Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };
+        let used = actions.iter().enumerate().flat_map(|(index, &action)| uses(outline, index, action));
+        let read_at_the_end = |value: &&OutlineValue| value.output && !outline.values[value.root].constant;
+        let outputs = outline.values.iter().filter(|_| actions.contains(&Action::Update));
+        let outputs = outputs.filter(read_at_the_end).map(|value| Buffer::Data(value.root));
+        for buffer in used.map(|(buffer, _)| buffer).chain(outputs) {
+            let (last, bytes) = (actions.len() - 1, walk.size(buffer));
+            let throughout = Residence { place: Place::Device, first: 0, last, bytes };
+            walk.residences.insert(buffer, vec![throughout]);
+        }
+        let buffers = walk.finish();
+        Self { waits: vec![Vec::new(); actions.len()], actions, buffers }
     }
 
     /// Where `buffer` stands in [`Schedule::buffers`].

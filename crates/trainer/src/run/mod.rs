@@ -1,6 +1,7 @@
 //! A run of nets: laid out before anything is allocated, then executed by one loop over a schedule, with which nets are
 //! timed, trained and tested.
 
+mod measure;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,7 @@ use crate::{
     net::{Net, RunLayout},
 };
 use cudnn_layers::sgd::{self, ParamUpdate, StepState};
-use memory::{Action, MemoryReport, Place};
+use memory::{Action, ArenaLayout, MemoryReport, Place, Schedule};
 use planner::Plan;
 use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
@@ -19,6 +20,8 @@ use tensor::{
     Accumulate, Arena, Device, Element, Format, Setting, Span,
     cuda::{Cuda, CudaError, CudaGraph},
 };
+
+pub use measure::{LayerTimes, measure};
 
 /// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
 /// be shown first.
@@ -39,6 +42,25 @@ impl NetRun {
         }
         let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
         Ok(Self { nets, plans, layout })
+    }
+
+    /// The same with `actions` for each net instead of keeping everything on the device.
+    ///
+    /// # Errors
+    /// Actions that cannot be an iteration of their net.
+    pub fn scheduled(self, actions: &[Vec<Action>], updates: bool) -> Result<Self, NetError> {
+        let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(updates)).collect();
+        let schedule = |((net, outline), actions): ((&Net, _), &Vec<Action>)| {
+            let refused = |error: memory::ScheduleError| NetError::Net {
+                net: net.name().to_owned(),
+                message: error.to_string(),
+            };
+            Schedule::new(outline, actions.clone()).map_err(refused)
+        };
+        let schedules = self.nets.iter().zip(&outlines).zip(actions).map(schedule);
+        let layout = ArenaLayout::new(&outlines, schedules.collect::<Result<_, _>>()?);
+        let layout = RunLayout::of(&self.nets.iter().collect::<Vec<_>>(), layout);
+        Ok(Self { layout, ..self })
     }
 
     /// The memory that it will take.

@@ -1,7 +1,7 @@
 //! However an iteration is executed, it is the same iteration: with buffers that leave the device or are computed again,
 //! recorded and replayed.
 
-use super::{MiniBatch, Update};
+use super::{MiniBatch, Update, measure};
 use crate::{
     net::{Net, RunLayout, tests::lifetimes::iterate_poisoned},
     testing::{Forced, Running, build_on, own_gpu, plan_options},
@@ -9,6 +9,7 @@ use crate::{
 use cudnn_layers::sgd::{Regularization, Rule};
 use memory::{Action, ArenaLayout, Buffer, Outline, Place, Schedule};
 use planner::{BatchSizePolicy, WorkspacePolicy};
+use std::collections::HashMap;
 use tensor::{Accumulate, Cpu, Device};
 
 /// Data that differ from one iteration to the next, batch norm and dropout, neither of them in place.
@@ -147,4 +148,39 @@ fn what_is_away_leaves_its_place() {
     let there: Vec<Place> = residences.iter().map(|residence| residence.place).collect();
     assert_eq!(there, [Place::Device, Place::Host, Place::Device]);
     assert!(residences[0].last + 1 < residences[2].first, "{residences:?}");
+}
+
+/// Layers are measured one at a time, in less memory than the net takes; none of them twice, and what has no passes not at all.
+fn layers_are_measured_alone_on(device: &Device) {
+    let mut net = build_on(device, NET).unwrap();
+    let plan = Forced::IMPLICIT_GEMM
+        .install(&mut net, &plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws));
+    let before = RunLayout::new(&[&net], true);
+    let mut known = HashMap::new();
+    let (times, net) = measure(net, plan.clone(), &mut known).unwrap();
+    let nodes = &net.graph().nodes;
+    assert_eq!((times.passes.len(), known.len()), (nodes.len(), nodes.len() - 2), "data and the ReLU are idle");
+    for (node, [forward_ms, backward_ms]) in nodes.iter().zip(&times.passes) {
+        let (is_idle, is_conv) = (node.bottoms.is_empty(), node.type_name == "Convolution");
+        let is_relu = node.type_name == "ReLU";
+        assert!(is_idle || is_conv || is_relu || *forward_ms > 0.0, "{}: {times:?}", node.name);
+        assert!(is_idle || is_conv || is_relu || *backward_ms > 0.0, "{}: {times:?}", node.name);
+        assert!((!is_idle) || [*forward_ms, *backward_ms] == [0.0; 2]);
+    }
+    assert!(times.update_ms > 0.0 && times.copied.iter().all(|&rate| rate > 0.0), "{times:?}");
+    known.values_mut().for_each(|times| *times = [7.0; 2]);
+    let (again, net) = measure(net, plan, &mut known).unwrap();
+    assert!(again.passes[1..].iter().all(|&times| times == [7.0; 2] || times == [0.0; 2]), "{again:?}");
+    assert_eq!(RunLayout::new(&[&net], true).report, before.report);
+}
+
+#[test]
+fn layers_are_measured_alone() {
+    layers_are_measured_alone_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_layers_are_measured_alone() {
+    layers_are_measured_alone_on(&own_gpu());
 }

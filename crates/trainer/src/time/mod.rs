@@ -118,7 +118,7 @@ pub fn time(
 }
 
 /// An iteration with its update at a learning rate of zero: all its work, and weights that stay what they are.
-fn iteration<'a>(number: u64) -> MiniBatch<'a> {
+pub(crate) fn iteration<'a>(number: u64) -> MiniBatch<'a> {
     let regularization = sgd::Regularization::L2;
     let rule = sgd::Rule { momentum: 0.9, regularization, clip: None, mini_batches: 1 };
     let update = Some(Update { rule, weight_decay: 5e-4, rate: 0.0 });
@@ -252,7 +252,7 @@ impl Clock {
     }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
+pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
