@@ -9,7 +9,7 @@ mod values;
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
-pub use values::ImageShape;
+pub use values::{Batch, ImageShape};
 
 use crate::{
     Error, device,
@@ -20,7 +20,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{count, image_shape, math, op, phase};
+use values::{batch, count, image_shape, math, op, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -110,9 +110,22 @@ pub struct NetArgs {
     /// The phase: TRAIN, or TEST to run forward only
     #[arg(long, value_name = "PHASE", default_value = "TRAIN", value_parser = phase)]
     pub phase: Phase,
-    /// Samples per mini-batch; overrides the file's
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
-    pub batch: Option<usize>,
+    /// Samples per mini-batch, or max, as many as --device-memory holds; overrides the file's
+    #[arg(long, value_name = "N", value_parser = batch, allow_negative_numbers = true)]
+    pub batch: Option<Batch>,
+}
+
+impl NetArgs {
+    /// Samples per mini-batch, if they are given, where there is nothing to find.
+    pub(crate) fn samples(&self) -> Result<Option<usize>, Error> {
+        match self.batch {
+            None => Ok(None),
+            Some(Batch::Samples(samples)) => Ok(Some(samples)),
+            Some(Batch::Largest) => {
+                Err(Error::Usage("--batch max needs a net to plan and --device-memory".to_owned()))
+            }
+        }
+    }
 }
 
 /// `microbatch time`.
@@ -133,6 +146,9 @@ pub struct TimeArgs {
     /// Iterations to time, after one that is not
     #[arg(long, value_name = "N", default_value = "10", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub iterations: usize,
+    /// Write the last iteration in Chrome's trace format, which chrome://tracing and Perfetto show
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Time the net undivided first, then with the chosen policy, and compare
     #[arg(long)]
     pub compare: bool,
@@ -214,6 +230,9 @@ pub struct PlanArgs {
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
     #[arg(long, help_heading = "Planning")]
     pub explain: bool,
+    /// Write the planned iteration of a policy for memory in Chrome's trace format, which chrome://tracing and Perfetto show
+    #[arg(long, value_name = "FILE", requires = "device_memory")]
+    pub trace: Option<PathBuf>,
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,

@@ -1,5 +1,6 @@
 //! What the command does, one file for each subcommand.
 
+mod batch;
 mod budget;
 mod devices;
 mod model;
@@ -24,7 +25,10 @@ pub use train::train;
 use crate::{
     Error,
     args::{Command, Family},
+    report::{ActionSpan, trace},
 };
+use std::path::Path;
+use trainer::files::write_atomically;
 
 /// Does what the command line says.
 ///
@@ -42,4 +46,10 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
     }
+}
+
+/// Writes when `actions` run into `file`, in Chrome's trace format.
+fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Error> {
+    let refused = |source| Error::Write { file: file.display().to_string(), source };
+    write_atomically(file, |out| write!(out, "{}", trace(actions))).map_err(refused)
 }

@@ -3,16 +3,17 @@
 use super::{
     Notes,
     origin::Origin,
-    setup::{Request, Session, in_math, scaled_to},
+    setup::{Planned, Recorded as RecordedPlans, Request, Session, in_math, scaled_to},
     verify::verify,
+    write_trace,
 };
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
-        BudgetReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport, Recorded,
-        ShapesReport, layer_table,
+        BatchReport, BudgetReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport,
+        Recorded, ScheduleReport, ShapesReport, layer_table,
     },
     shapes::{ShapeSpec, read_csv},
 };
@@ -47,6 +48,10 @@ struct Report {
     explanation: Option<ExplainReport>,
     /// With a budget of memory, what it allows.
     budget: Option<BudgetReport>,
+    /// Under a policy for memory, what becomes of feature maps.
+    schedule: Option<ScheduleReport>,
+    /// With --batch max, what mini-batches bring.
+    batches: Option<BatchReport>,
     /// What running the net would take, where it could run.
     memory: Option<MemoryEstimate>,
     layer_memory: Vec<LayerMemory>,
@@ -59,10 +64,12 @@ struct Report {
 /// Files, nets, shapes and limits that do not do, and measurements that are missing.
 pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
-    match convolutions(&args.shapes, args.net.batch)? {
-        Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
-        None => plan_net(args, notes, &mut console),
+    if !args.shapes.is_given() {
+        return plan_net(args, notes, &mut console);
     }
+    let given = convolutions(&args.shapes, args.net.samples()?)?;
+    let (source, convolutions) = given.expect("they are given");
+    plan_shapes(args, source, &convolutions, &mut console)
 }
 
 fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(), Error> {
@@ -78,22 +85,29 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
     };
     let (mut session, header) = Session::open(&request, console)?;
     session.profile(&[], console)?;
-    let (mut plans, budget) = session.plan(Vec::new())?;
-    let plan = plans[0].clone();
+    let planned = session.plan(RecordedPlans::default())?;
+    let batches = session.batches.take();
     let (memory, layer_memory) = match session.origin.recorded.is_some() {
         // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
         true => {
-            session.nets[0].reserve(&plans.remove(0))?;
+            session.nets[0].reserve(&planned.plans[0])?;
             (None, session.nets[0].layer_memory())
         }
         false => {
-            let (run, memory) = session.lay_out(plans, console)?;
+            let (run, memory) = session.lay_out(&planned, console)?;
             (Some(memory), run.nets()[0].layer_memory())
         }
     };
     let origin = session.origin;
-    let report = Report { memory, budget, ..report(args, Subject::Net(Box::new(header)), &origin, &plan)? }
-        .in_budget();
+    let Planned { plans, budget, schedule, .. } = planned;
+    let report = report(args, Subject::Net(Box::new(header)), &origin, &plans[0])?;
+    let report = Report { memory, budget, schedule, batches, ..report }.in_budget();
+    if let Some(file) = &args.trace {
+        let schedule = report.schedule.as_ref().ok_or_else(|| {
+            Error::Usage("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)".to_owned())
+        })?;
+        write_trace(file, &schedule.actions)?;
+    }
     print(&report, console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
@@ -198,6 +212,8 @@ fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Re
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
         explanation: explanation.transpose().map_err(trainer::NetError::from)?,
         budget: None,
+        schedule: None,
+        batches: None,
         memory: None,
         layer_memory: Vec::new(),
     })
@@ -225,6 +241,9 @@ fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     console.text(format!("\n{}", report.plan))?;
     if let Some(budget) = &report.budget {
         console.text(format!("\n{budget}"))?;
+    }
+    if let Some(schedule) = &report.schedule {
+        console.text(format!("\n{schedule}"))?;
     }
     match &report.explanation {
         Some(explanation) => console.text(format!("\n{explanation}")),

@@ -4,12 +4,15 @@
 mod header;
 mod memory;
 mod time;
+mod trace;
 mod train;
 
 pub use figures::{
-    BudgetReport, Comparison, ExplainReport, PlanReport, ProfilingReport, Recorded, layer_table, six_digits,
+    ActionSpan, BatchPoint, BatchReport, BudgetReport, Comparison, ExplainReport, PlanReport,
+    ProfilingReport, Recorded, ScheduleReport, layer_table, six_digits,
 };
 pub use header::{DataReport, Header, NetReport, ShapesReport, shown};
 pub use memory::{GpuMemory, MemoryEstimate};
 pub use time::TimeRun;
+pub use trace::trace;
 pub use train::{StepLine, TestLines, TrainSummary, output_lines};

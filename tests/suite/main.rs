@@ -9,6 +9,7 @@ mod examples;
 mod fixtures;
 mod interrupted;
 mod limits;
+mod memory;
 mod plan;
 mod shell;
 mod test_command;

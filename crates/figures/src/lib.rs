@@ -10,12 +10,14 @@
 //! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
 //! MemoryReport ───────► arena_lines, layer_table
+//! MemoryPlan ─────────► ScheduleReport
 //! DeviceHeader ───────► Recorded
 //! Curve ──────────────► staircase_svg
 //! ```
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod batch;
 mod budget;
 mod compare;
 mod explain;
@@ -23,15 +25,18 @@ mod memory;
 mod number;
 mod plan;
 mod profiling;
+mod schedule;
 mod staircase;
 mod table;
 
 pub use self::memory::{arena_lines, layer_table};
+pub use batch::{BatchPoint, BatchReport};
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};
 pub use profiling::{ProfilingReport, Recorded};
+pub use schedule::{ActionSpan, LayerFate, ScheduleReport};
 pub use staircase::staircase_svg;
 pub use table::Table;

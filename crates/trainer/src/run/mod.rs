@@ -10,14 +10,15 @@ use crate::{
     error::NetError,
     fill::fill,
     net::{Net, RunLayout},
+    planning::ScheduleRecord,
 };
 use cudnn_layers::sgd::{self, ParamUpdate, StepState};
-use memory::{Action, ArenaLayout, MemoryReport, Place, Schedule};
+use memory::{Action, MemoryReport, Place};
 use planner::Plan;
 use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
-    Accumulate, Arena, Device, Element, Format, Setting, Span,
+    Accumulate, Arena, Device, Element, Format, Mark, Setting, Span,
     cuda::{Cuda, CudaError, CudaGraph},
 };
 
@@ -28,6 +29,7 @@ pub use measure::{LayerTimes, measure};
 pub struct NetRun {
     nets: Vec<Net>,
     plans: Vec<Plan>,
+    schedules: Option<ScheduleRecord>,
     layout: RunLayout,
 }
 
@@ -41,31 +43,31 @@ impl NetRun {
             net.install(plan)?;
         }
         let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
-        Ok(Self { nets, plans, layout })
+        Ok(Self { nets, plans, schedules: None, layout })
     }
 
-    /// The same with `actions` for each net instead of keeping everything on the device.
+    /// The same with other schedules than to keep everything on the device, with `updates` as before.
     ///
     /// # Errors
-    /// Actions that cannot be an iteration of their net.
-    pub fn scheduled(self, actions: &[Vec<Action>], updates: bool) -> Result<Self, NetError> {
-        let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(updates)).collect();
-        let schedule = |((net, outline), actions): ((&Net, _), &Vec<Action>)| {
-            let refused = |error: memory::ScheduleError| NetError::Net {
-                net: net.name().to_owned(),
-                message: error.to_string(),
-            };
-            Schedule::new(outline, actions.clone()).map_err(refused)
-        };
-        let schedules = self.nets.iter().zip(&outlines).zip(actions).map(schedule);
-        let layout = ArenaLayout::new(&outlines, schedules.collect::<Result<_, _>>()?);
-        let layout = RunLayout::of(&self.nets.iter().collect::<Vec<_>>(), layout);
-        Ok(Self { layout, ..self })
+    /// Actions that cannot be iterations of these nets.
+    pub fn scheduled(self, record: ScheduleRecord, updates: bool) -> Result<Self, NetError> {
+        let layout = RunLayout::scheduled(&self.nets.iter().collect::<Vec<_>>(), &record, updates)?;
+        Ok(Self { layout, schedules: Some(record), ..self })
+    }
+
+    /// What its nets do under a policy for memory, unless that is to keep everything.
+    pub fn schedules(&self) -> Option<&ScheduleRecord> {
+        self.schedules.as_ref()
     }
 
     /// The memory that it will take.
     pub fn memory(&self) -> &MemoryReport {
         &self.layout.report
+    }
+
+    /// What net number `net` does in an iteration, in order of launch.
+    pub fn actions(&self, net: usize) -> &[Action] {
+        &self.layout.nets[net].places.schedule.actions
     }
 
     /// Its nets; of a training first the one that is trained, then those that test.
@@ -81,7 +83,8 @@ impl NetRun {
     /// The same in another layout.
     #[cfg(test)]
     pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Self {
-        Self { layout: layout(&self.nets, self.layout), nets: self.nets, plans: self.plans }
+        let Self { nets, plans, schedules, layout: before } = self;
+        Self { layout: layout(&nets, before), nets, plans, schedules }
     }
 
     /// Allocates the arena and gives the parameters their first values.
@@ -89,7 +92,7 @@ impl NetRun {
     /// # Errors
     /// The device has not that much memory left.
     pub fn start(self, seed: u64) -> Result<Execution, NetError> {
-        let Self { mut nets, plans, layout } = self;
+        let Self { mut nets, plans, layout, schedules: _ } = self;
         let device = nets[0].device().clone();
         let arena = Arena::on(&device, layout.bytes())?;
         let slab = Slab::new(&device, layout.slab_bytes())?;
@@ -225,6 +228,16 @@ impl Execution {
         fill: impl FnOnce(&mut [T]) -> Result<R, E>,
     ) -> Result<R, E> {
         self.arena.fill(span, fill)
+    }
+
+    /// Whether copies are to note when they begin and end.
+    pub(crate) fn time_copies(&mut self, wanted: bool) {
+        self.slab.time_copies(wanted);
+    }
+
+    /// When the copies of the last iteration began and ended, in order of launch, if they run beside the rest.
+    pub(crate) fn take_copy_marks(&mut self) -> Vec<[Mark; 2]> {
+        self.slab.take_marks()
     }
 
     /// Waits for all work and all copies.

@@ -4,7 +4,7 @@ use crate::error::NetError;
 use memory::{Action, StreamKind};
 use std::collections::HashMap;
 use tensor::{
-    Arena, Device, Span,
+    Arena, Device, Mark, Span,
     cuda::{Cuda, CudaError, Event, Pinned, Stream},
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Copies {
     forked: Event,
     joined: [Event; 2],
     memory: Pinned,
+    /// When copies began and ended, in order of launch, if anyone wants to know.
+    marks: Option<Vec<[Mark; 2]>>,
 }
 
 impl Slab {
@@ -75,6 +77,22 @@ impl Slab {
         copies.ends[&key].record()
     }
 
+    /// Whether copies are to note when they begin and end, for [`Slab::take_marks`].
+    pub(super) fn time_copies(&mut self, wanted: bool) {
+        if let Self::Pinned(Some(copies)) = self {
+            copies.marks = wanted.then(Vec::new);
+        }
+    }
+
+    /// When the copies since this was last asked began and ended, in order of launch; nothing beside a processor, whose copies
+    /// are done when they are launched.
+    pub(super) fn take_marks(&mut self) -> Vec<[Mark; 2]> {
+        match self {
+            Self::Pinned(Some(copies)) => copies.marks.as_mut().map(std::mem::take).unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Launches the copy that `action` is, between `there` in the arena and `here`.
     pub(super) fn copy(
         &mut self,
@@ -94,7 +112,8 @@ impl Slab {
                 Ok(())
             }
             Self::Pinned(copies) => {
-                let copies = copies.as_ref().expect("a schedule with copies has a slab");
+                let copies = copies.as_mut().expect("a schedule with copies has a slab");
+                let begin = copies.marks.is_some().then(|| copies.mark(action)).transpose()?;
                 let (stream, memory) = (copies.stream(action), &copies.memory);
                 // SAFETY: by the waits of the schedule, which both streams keep, nobody else uses these bytes of arena and
                 // slab before the copy is done; the slab waits for the device before it is dropped.
@@ -103,7 +122,12 @@ impl Slab {
                         true => memory.download_in(stream, arena.view(there), here.offset),
                         false => memory.upload_in(stream, here.offset, arena.view_mut(there)),
                     }
+                }?;
+                if let Some(begin) = begin {
+                    let end = copies.mark(action)?;
+                    copies.marks.get_or_insert_default().push([begin, end]);
                 }
+                Ok(())
             }
         }
     }
@@ -114,7 +138,15 @@ impl Copies {
         let streams = [cuda.new_stream()?, cuda.new_stream()?];
         let joined = [streams[0].event()?, streams[1].event()?];
         let (forked, memory) = (cuda.event()?, Pinned::new(cuda.stream(), len)?);
-        Ok(Self { cuda: cuda.clone(), streams, ends: HashMap::new(), forked, joined, memory })
+        let (ends, marks) = (HashMap::new(), None);
+        Ok(Self { cuda: cuda.clone(), streams, ends, forked, joined, memory, marks })
+    }
+
+    /// This point of the stream of `action`.
+    fn mark(&self, action: Action) -> Result<Mark, CudaError> {
+        let event = self.stream(action).event()?;
+        event.record()?;
+        Ok(event.into())
     }
 
     fn stream(&self, action: Action) -> &Stream {

@@ -3,12 +3,21 @@
 
 use super::{MiniBatch, Update, measure};
 use crate::{
-    net::{Net, RunLayout, tests::lifetimes::iterate_poisoned},
+    net::{
+        Net, RunLayout,
+        tests::{
+            DATA, conv, head, layer,
+            lifetimes::{everything, iterate_poisoned},
+        },
+    },
     testing::{Forced, Running, build_on, own_gpu, plan_options},
 };
 use cudnn_layers::sgd::{Regularization, Rule};
-use memory::{Action, ArenaLayout, Buffer, Outline, Place, Schedule};
-use planner::{BatchSizePolicy, WorkspacePolicy};
+use memory::{
+    Action, ArenaLayout, Buffer, Outline, OutlineNode, Place, Schedule,
+    policy::{Costs, MemoryPolicy, PassCosts},
+};
+use planner::{BatchSizePolicy, Bytes, WorkspacePolicy};
 use std::collections::HashMap;
 use tensor::{Accumulate, Cpu, Device};
 
@@ -63,7 +72,11 @@ fn moved(nets: &[Net], _: RunLayout) -> RunLayout {
 }
 
 fn running(device: &Device, choose: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Running {
-    let mut net = build_on(device, NET).unwrap();
+    running_net(device, NET, choose)
+}
+
+fn running_net(device: &Device, net: &str, choose: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Running {
+    let mut net = build_on(device, net).unwrap();
     let plan = Forced::IMPLICIT_GEMM
         .install(&mut net, &plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws));
     Running::in_layout(net, plan, choose)
@@ -159,7 +172,7 @@ fn layers_are_measured_alone_on(device: &Device) {
     let mut known = HashMap::new();
     let (times, net) = measure(net, plan.clone(), &mut known).unwrap();
     let nodes = &net.graph().nodes;
-    assert_eq!((times.passes.len(), known.len()), (nodes.len(), nodes.len() - 2), "data and the ReLU are idle");
+    assert_eq!((times.passes.len(), known.len()), (nodes.len(), nodes.len() - 1), "only data are idle");
     for (node, [forward_ms, backward_ms]) in nodes.iter().zip(&times.passes) {
         let (is_idle, is_conv) = (node.bottoms.is_empty(), node.type_name == "Convolution");
         let is_relu = node.type_name == "ReLU";
@@ -183,4 +196,95 @@ fn layers_are_measured_alone() {
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_layers_are_measured_alone() {
     layers_are_measured_alone_on(&own_gpu());
+}
+
+/// Nets with all that policies have to do with: branches, layers in place, batch norm, dropout; the last as deep as it is wide.
+fn nets() -> [String; 3] {
+    let block = |index: usize| {
+        let [bottom, name] = [index, index + 1].map(|index| format!("block{index}"));
+        let [a, b, n] = ["a", "b", "n"].map(|part| format!("{name}{part}"));
+        [
+            conv(&a, &bottom),
+            norm(&n, &a),
+            layer("ReLU", &format!("{n}r"), &n, &n),
+            conv(&b, &n),
+            format!(
+                "layer {{ name: '{name}' type: 'Eltwise' bottom: '{b}' bottom: '{bottom}' top: '{name}' }}\n"
+            ),
+            layer("ReLU", &format!("{name}r"), &name, &name),
+        ]
+        .concat()
+    };
+    let large = DATA.replace("dim: 6 dim: 6", "dim: 16 dim: 16");
+    let blocks: String = (0..5).map(block).collect();
+    [NET.to_owned(), everything(), [large, conv("block0", "data"), blocks, head("block5")].concat()]
+}
+
+fn norm(name: &str, bottom: &str) -> String {
+    format!(
+        "layer {{ name: '{name}' type: 'BatchNorm' bottom: '{bottom}' top: '{name}' batch_norm_param {{ scale_bias: true }} }}\n"
+    )
+}
+
+/// Passes that take as long as their tops are large, with copies so much faster or slower.
+fn costs(outline: &Outline, copies: f64) -> Costs {
+    let ms =
+        |node: &OutlineNode| node.tops.iter().map(|&top| outline.values[top].bytes.0 as f64).sum::<f64>();
+    let nodes = outline.nodes.iter().map(|node| [1.0, 2.0].map(|pass| PassCosts::fixed(pass * ms(node))));
+    Costs { nodes: nodes.collect(), bytes_per_ms: [copies; 2], host: Bytes(1 << 40), ..Costs::default() }
+}
+
+const POLICIES: [&str; 7] =
+    ["keep", "vdnn-all:m", "vdnn-all:p", "vdnn-conv:p", "vdnn-dyn", "accudnn", "joint"];
+
+/// What a policy makes of a net is the same training, in no more memory than it was given; poisoned or not.
+fn policies_change_nothing_on(device: &Device) {
+    let (mut offloaded, mut recomputed) = (0, 0);
+    for net in nets() {
+        let plain = running_net(device, &net, |_, layout| layout);
+        let outline = plain.net().outline(true);
+        let most = plain.0.layout().report.nets[0].transient;
+        let expected = trained(plain, |running, batch| running.0.iterate(0, batch).unwrap());
+        let budgets =
+            [(most.0, 1.0), (most.0 * 9 / 10, 0.01), (most.0 * 3 / 4, 100.0), (most.0 * 3 / 4, 0.01)];
+        for (policy, (budget, copies)) in
+            POLICIES.iter().flat_map(|policy| budgets.iter().map(move |budget| (policy, budget)))
+        {
+            let costs = costs(&outline, *copies);
+            let policy: MemoryPolicy = policy.parse().unwrap();
+            let Ok(plan) = policy.plan(&outline, &costs, Bytes(*budget)) else { continue };
+            let count = |is: fn(&Action) -> bool| plan.actions.iter().filter(|action| is(action)).count();
+            offloaded += count(|action| matches!(action, Action::Offload(_)));
+            recomputed += count(|action| matches!(action, Action::Recompute(_)));
+            let scheduled = |nets: &[Net], _: RunLayout| {
+                let schedule = Schedule::new(&outline, plan.actions.clone()).unwrap();
+                RunLayout::of(&[&nets[0]], ArenaLayout::new(std::slice::from_ref(&outline), vec![schedule]))
+            };
+            let launched = running_net(device, &net, scheduled);
+            let transient = launched.0.layout().report.nets[0].transient;
+            assert!(
+                transient <= Bytes(*budget) && transient <= plan.device,
+                "{policy}: {transient} of {budget}"
+            );
+            let launched = trained(launched, |running, batch| running.0.iterate(0, batch).unwrap());
+            assert!(launched == expected, "{policy} within {budget} of {most}");
+            let poisoned = trained(running_net(device, &net, scheduled), |running, batch| {
+                iterate_poisoned(running, &batch);
+            });
+            assert!(poisoned == expected, "{policy} within {budget} of {most}, poisoned");
+        }
+    }
+    assert!(offloaded > 20 && recomputed > 5, "{offloaded} offloaded, {recomputed} computed again");
+}
+
+#[test]
+fn policies_change_nothing() {
+    policies_change_nothing_on(&Device::Cpu(Cpu::new(2)));
+}
+
+/// Recording forbids others to use the stream, so the GPU is this test's own.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_policies_change_nothing() {
+    policies_change_nothing_on(&own_gpu());
 }
