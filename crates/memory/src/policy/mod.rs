@@ -3,6 +3,7 @@
 //! Every policy takes an [`Outline`](crate::Outline) and the [`Costs`] of its actions, and gives actions for a
 //! [`Schedule`](crate::Schedule) with the workspace of each kernel. [`simulate`] says of any schedule how long it takes.
 
+mod bound;
 mod choose;
 mod costs;
 mod joint;
@@ -13,6 +14,6 @@ mod trial;
 
 pub use choose::{KernelChoice, MemoryPolicy};
 pub use costs::{Costs, PassCosts};
-pub use joint::{BelowFloor, joint};
+pub use joint::{BelowFloor, floor, joint};
 pub use plan::{Fate, MemoryPlan};
 pub use simulate::{Timeline, simulate};
