@@ -36,39 +36,31 @@ impl BatchSearch {
         Net::new(&spec, &self.build, self.is_training)
     }
 
-    /// Whether `budget` holds so many samples if no kernel has a workspace; otherwise the smallest that was found to, and what
-    /// sets it.
-    fn fits_in(&self, samples: usize, budget: Bytes) -> Result<Option<(Bytes, String)>, Error> {
+    /// The smallest budget that holds so many samples if no kernel has a workspace, and the layer that sets it.
+    fn floor(&self, samples: usize) -> Result<(Bytes, String), Error> {
         let outline = self.net(samples)?.outline(self.updates);
-        let base = ArenaLayout::base(std::slice::from_ref(&outline));
-        let costs = estimated_costs(&outline, self.rates);
-        let planned = self.goal.policy.plan(&outline, &costs, budget.saturating_sub(base));
-        Ok(planned.err().map(|floor| (base + floor.floor, format!("layer '{}'", floor.node))))
-    }
-
-    fn floor(&self, samples: usize) -> Result<Bytes, Error> {
-        Ok(self.fits_in(samples, Bytes::ZERO)?.map(|(floor, _)| floor).unwrap_or_default())
+        let floor = self.goal.policy.floor(&outline, &estimated_costs(&outline, self.rates));
+        Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
     }
 
     fn fits(&self, samples: usize) -> bool {
         // What no memory holds does not fit either.
-        samples <= MOST && matches!(self.fits_in(samples, self.goal.budget), Ok(None))
+        samples <= MOST && self.floor(samples).is_ok_and(|(floor, _)| floor <= self.goal.budget)
     }
 
     /// The largest mini-batch.
     pub(super) fn largest(&self) -> Result<usize, Error> {
-        let budget = self.goal.budget;
-        if let Some((smallest, kernel)) = self.fits_in(1, budget)? {
-            return Err(Error::Budget { budget, smallest, kernel });
+        let (budget, (one, layer)) = (self.goal.budget, self.floor(1)?);
+        if one > budget {
+            return Err(Error::Budget { budget, smallest: one, kernel: format!("layer '{layer}'") });
         }
-        let one = self.floor(1)?;
         // Buffers grow with the samples: a line through two points leads close to the end, and halves from there.
         let mut some = self.spec.mini_batch().unwrap_or(1).clamp(2, MOST);
         let floor = self.floor(some).or_else(|_| {
             some = 2;
             self.floor(some)
         });
-        let slope = floor?.saturating_sub(one).0.max(1) as f64 / (some - 1) as f64;
+        let slope = floor?.0.saturating_sub(one).0.max(1) as f64 / (some - 1) as f64;
         let guess = 1 + (budget.saturating_sub(one).0 as f64 / slope) as usize;
         let (mut fitting, mut step) = (1, guess.clamp(2, MOST) - 1);
         if !self.fits(1 + step) {

@@ -37,11 +37,17 @@ fn deep() -> Folder {
     folder
 }
 
-const TIME: &str = "time --model net.prototxt --iterations 1";
+/// On the processor, and on a GPU.
+const CPU: &str = "--threads 2";
+const CUDA: &str = "--device cuda";
+
+fn time(device: &str) -> String {
+    format!("time --model net.prototxt --iterations 1 {device}")
+}
 
 /// What `--device-memory 4096` is refused with: the smallest budget.
-fn smallest(folder: &Folder, policy: &str) -> u64 {
-    let output = folder.run(&format!("{TIME} --device-memory 4096 --memory-policy {policy}"));
+fn smallest(folder: &Folder, device: &str, policy: &str) -> u64 {
+    let output = folder.run(&format!("{} --device-memory 4096 --memory-policy {policy}", time(device)));
     let said = text(&output.stderr);
     assert_refused(&output, 1, &["--device-memory 4 KiB", "the smallest budget with a plan is"], policy);
     let number = said.split("with a plan is ").nth(1).and_then(|rest| rest.split(", set by").next()).unwrap();
@@ -55,11 +61,21 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn what_does_not_fit_leaves_the_device_and_comes_back() {
-    let folder = deep();
-    let (keep, joint) = (smallest(&folder, "keep"), smallest(&folder, "joint"));
+    what_does_not_fit_leaves_and_comes_back_on(CPU);
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_what_does_not_fit_leaves_the_device_and_comes_back() {
+    what_does_not_fit_leaves_and_comes_back_on(CUDA);
+}
+
+fn what_does_not_fit_leaves_and_comes_back_on(device: &str) {
+    let (folder, time) = (deep(), time(device));
+    let (keep, joint) = (smallest(&folder, device, "keep"), smallest(&folder, device, "joint"));
     assert!(joint < keep * 3 / 4, "{joint} and {keep}");
     for budget in [joint, (joint + keep) / 2] {
-        let report = folder.json(&format!("{TIME} --device-memory {budget} --trace trace.json"));
+        let report = folder.json(&format!("{time} --device-memory {budget} --trace trace.json"));
         let run = &report["runs"][0];
         let schedule = &run["schedule"];
         assert_eq!((&schedule["policy"], number(&schedule["budget"])), (&"joint".into(), budget));
@@ -76,25 +92,36 @@ fn what_does_not_fit_leaves_the_device_and_comes_back() {
         assert_eq!((named("forward conv1"), named("backward conv8"), named("update")), (1, 1, 1));
         assert_eq!(schedule["actions"].as_array().unwrap().len(), events.len() - 3);
     }
-    let said = folder.succeed(&format!("{TIME} --device-memory {joint}"));
+    let said = folder.succeed(&format!("{time} --device-memory {joint}"));
     for part in ["Memory policy joint in", "planned ", "copies to the host", "computed again"] {
         assert!(said.contains(part), "{part} is not in\n{said}");
     }
     // Where everything fits, it stays, unless somebody wants to see what ours makes of it.
-    let report = folder.json(&format!("{TIME} --device-memory {keep}"));
+    let report = folder.json(&format!("{time} --device-memory {keep}"));
     assert!(report["runs"][0]["schedule"].is_null());
-    let asked = folder.json(&format!("{TIME} --device-memory {keep} --memory-policy joint"));
+    let asked = folder.json(&format!("{time} --device-memory {keep} --memory-policy joint"));
     assert_eq!(asked["runs"][0]["schedule"]["policy"], "joint");
 }
 
 #[test]
 fn every_policy_runs_and_keeps_its_budget() {
+    every_policy_keeps_its_budget_on(CPU);
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_every_policy_runs_and_keeps_its_budget() {
+    every_policy_keeps_its_budget_on(CUDA);
+}
+
+fn every_policy_keeps_its_budget_on(device: &str) {
     let folder = deep();
-    let keep = smallest(&folder, "keep");
+    let keep = smallest(&folder, device, "keep");
     for policy in
         ["keep", "vdnn-all:m", "vdnn-all", "vdnn-conv:m", "vdnn-conv:p", "vdnn-dyn", "accudnn", "joint"]
     {
-        let report = folder.json(&format!("{TIME} --device-memory {} --memory-policy {policy}", 2 * keep));
+        let report =
+            folder.json(&format!("{} --device-memory {} --memory-policy {policy}", time(device), 2 * keep));
         let run = &report["runs"][0];
         assert!(number(&run["memory"]["arena"]) <= 2 * keep, "{policy}: {run}");
         assert!(run["initial_loss"].as_f64().is_some_and(f64::is_finite));
@@ -104,14 +131,24 @@ fn every_policy_runs_and_keeps_its_budget() {
 /// Under its recorded schedule a training goes on as if nothing had happened, and under another policy it says so.
 #[test]
 fn a_training_resumes_under_its_schedule() {
+    a_training_resumes_on(CPU);
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_a_training_resumes_under_its_schedule() {
+    a_training_resumes_on(CUDA);
+}
+
+fn a_training_resumes_on(device: &str) {
     let folder = deep();
-    let budget = (smallest(&folder, "joint") + smallest(&folder, "keep")) / 2;
+    let budget = (smallest(&folder, device, "joint") + smallest(&folder, device, "keep")) / 2;
     folder.write(
         "solver.prototxt",
         "net: 'net.prototxt' base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 display: 1 max_iter: 4 random_seed: 3
          snapshot: 2 snapshot_prefix: 'whole'",
     );
-    let train = format!("train --solver solver.prototxt --threads 2 --device-memory {budget}");
+    let train = format!("train --solver solver.prototxt {device} --deterministic --device-memory {budget}");
     let whole = folder.json(&train);
     assert_eq!(whole["schedule"]["policy"], "joint");
     let resume = format!("{train} --snapshot whole_iter_2.solverstate.safetensors --snapshot-prefix other");
@@ -128,7 +165,7 @@ fn a_training_resumes_under_its_schedule() {
 fn the_largest_mini_batch_is_found_by_planning() {
     let folder = deep();
     let plan = |arguments: &str| format!("plan --model net.prototxt --policy undivided {arguments}");
-    let (budget, mut before) = (3 * smallest(&folder, "keep"), 16);
+    let (budget, mut before) = (3 * smallest(&folder, CPU, "keep"), 16);
     for policy in ["keep", "joint"] {
         let within = format!("--device-memory {budget} --memory-policy {policy}");
         let report = folder.json(&plan(&format!("--batch max {within}")));
@@ -155,7 +192,7 @@ fn what_policies_cannot_honour_is_refused() {
         ("--batch max", 2, &["--batch max", "--device-memory"]),
         ("--batch max --device-memory 4096", 1, &["smallest budget"]),
     ] {
-        let output = folder.run(&format!("{TIME} {arguments}"));
+        let output = folder.run(&format!("{} {arguments}", time(CPU)));
         assert_eq!(output.status.code(), Some(code), "{arguments}: {}", text(&output.stderr));
         let said = text(&output.stderr);
         assert!(parts.iter().all(|part| said.contains(part)), "{arguments}: {said}");

@@ -1,6 +1,5 @@
 //! A net as far as its memory is concerned.
 
-use crate::schedule::Action;
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -120,16 +119,6 @@ impl Outline {
     pub fn segments(&self) -> Bytes {
         let ends = self.nodes.iter().flat_map(|node| node.scratch).map(Scratch::segment_end);
         ends.max().unwrap_or_default()
-    }
-
-    /// The node that does `action`, by name; nothing for an update and for copies.
-    pub(crate) fn node_of(&self, action: Action) -> &str {
-        match action {
-            Action::Forward(node) | Action::Backward(node) | Action::Recompute(node) => {
-                &self.nodes[node].name
-            }
-            _ => "",
-        }
     }
 
     /// Whether the node brings data: it runs first, and once in an iteration.

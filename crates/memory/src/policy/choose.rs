@@ -1,10 +1,7 @@
 //! The policies by name.
 
-use super::{BelowFloor, Costs, MemoryPlan, joint};
-use crate::{
-    outline::Outline,
-    schedule::{Action, Schedule},
-};
+use super::{BelowFloor, Costs, MemoryPlan, floor, joint};
+use crate::{outline::Outline, schedule::Schedule};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -50,37 +47,23 @@ impl MemoryPolicy {
             _ => joint(outline, costs, budget),
         }
     }
+
+    /// The smallest budget in which this policy has a plan, and the layer that sets it.
+    pub fn floor(self, outline: &Outline, costs: &Costs) -> BelowFloor {
+        match self {
+            Self::Joint => floor(outline, costs),
+            _ => match self.plan(outline, costs, Bytes::ZERO) {
+                Ok(plan) => BelowFloor { floor: plan.device, node: String::new() },
+                Err(floor) => floor,
+            },
+        }
+    }
 }
 
 /// Everything stays; each kernel has what is free at its step.
 fn keep(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-    let actions = Schedule::plain(outline).actions;
-    let plan = |workspace| {
-        let plan = MemoryPlan::new(outline, costs, actions.clone(), workspace);
-        plan.expect("the plain schedule is one")
-    };
-    let least = plan(costs.nodes.iter().map(|passes| [0, 1].map(|pass| passes[pass].least())).collect());
-    let alive = least.timeline.alive.iter().zip(&actions);
-    let Some((_, &most)) = alive.clone().max_by_key(|(alive, _)| **alive) else { return Ok(least) };
-    if least.device > budget {
-        return Err(BelowFloor { floor: least.device, node: outline.node_of(most).to_owned() });
-    }
-    // Placement may take more than what is alive: then there is less for workspaces.
-    let mut within = budget;
-    loop {
-        let mut workspace = least.workspace.clone();
-        for (&alive, action) in alive.clone() {
-            let (Action::Forward(node) | Action::Backward(node)) = *action else { continue };
-            let pass = usize::from(matches!(action, Action::Backward(_)));
-            let free = (within + workspace[node][pass]).saturating_sub(alive);
-            workspace[node][pass] = costs.nodes[node][pass].workspace(free).unwrap_or(workspace[node][pass]);
-        }
-        let fastest = plan(workspace);
-        if fastest.device <= budget {
-            return Ok(fastest);
-        }
-        within = within.saturating_sub(fastest.device.saturating_sub(budget));
-    }
+    MemoryPlan::within(outline, costs, Schedule::plain(outline).actions, budget)
+        .map_err(|(floor, node)| BelowFloor { floor, node: outline.nodes[node].name.clone() })
 }
 
 impl fmt::Display for MemoryPolicy {

@@ -88,8 +88,8 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes) -> Cost
         nodes: outline.nodes.iter().zip(&times.passes).map(node).collect(),
         update_ms: times.update_ms,
         bytes_per_ms: times.copied,
+        launch_ms: times.launch_ms,
         host: lockable(),
-        ..Costs::default()
     }
 }
 
@@ -107,5 +107,5 @@ fn estimated(outline: &Outline, rates: Rates) -> LayerTimes {
     let trained = outline.params.iter().filter(|param| param.trained).map(|param| param.bytes.0);
     // Weights and history are read and written, gradients are read.
     let update_ms = ms(5 * trained.sum::<u64>());
-    LayerTimes { passes: passes.collect(), update_ms, copied: [rates.copies; 2] }
+    LayerTimes { passes: passes.collect(), update_ms, copied: [rates.copies; 2], launch_ms: 0.0 }
 }

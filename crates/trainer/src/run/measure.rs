@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
-use tensor::{Device, Format, Span, cuda::CudaError};
+use tensor::{Device, Span, cuda::CudaError};
 
 /// What the layers of a net take, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +24,8 @@ pub struct LayerTimes {
     pub update_ms: f64,
     /// Bytes that a millisecond copies to the host and from it.
     pub copied: [f64; 2],
+    /// What a copy takes beside its bytes.
+    pub launch_ms: f64,
 }
 
 /// Timed launches between two marks: on a GPU the host is ahead after the first.
@@ -31,8 +33,8 @@ const LAUNCHES: usize = 4;
 /// Most and fewest samples of each pass, and how long they may take beyond the fewest.
 const SAMPLES: [usize; 2] = [5, 2];
 const AT_MOST: Duration = Duration::from_millis(100);
-/// Bytes of the copies that are timed: large enough that launching one does not count.
-const COPY: usize = 64 << 20;
+/// Bytes of the copies that are timed: so many that launching one does not count, and so few that nothing else does.
+const COPIES: [usize; 2] = [64 << 20, 256];
 
 /// Measures the layers of `net` under `plan`, those not alike any that is `known` already; gives the net back.
 ///
@@ -63,12 +65,12 @@ pub fn measure(
     }
     running.layout = update;
     let update_ms = if outline.updates { running.time_action(0)?[0] } else { 0.0 };
-    let copied = running.copied()?;
+    let (copied, launch_ms) = running.copied()?;
     running.nets[0].check()?;
     running.net_mut().time_kernels(false);
     let passes = keys.iter().map(|key| key.as_ref().map_or([0.0; 2], |key| known[key])).collect();
     let net = running.into_nets().pop().expect("one net is measured");
-    Ok((LayerTimes { passes, update_ms, copied }, net))
+    Ok((LayerTimes { passes, update_ms, copied, launch_ms }, net))
 }
 
 /// Everything that the times of a node depend on; nothing for one that does nothing of its own.
@@ -147,23 +149,23 @@ impl Execution {
         Ok(())
     }
 
-    /// Bytes that a millisecond copies to the host and from it.
-    fn copied(&mut self) -> Result<[f64; 2], NetError> {
-        let device = self.device.clone();
-        let len = self.arena.len().min(COPY);
-        let mut slab = Slab::new(&device, len)?;
-        let span = Span { offset: 0, len, format: Format::U8 };
-        let mut rates = [0.0; 2];
-        for (rate, action) in rates.iter_mut().zip([Action::Offload, Action::Prefetch]) {
+    /// Bytes that a millisecond copies to the host and from it, and what a copy takes beside that.
+    fn copied(&mut self) -> Result<([f64; 2], f64), NetError> {
+        let [large, small] = COPIES.map(|len| len.min(self.arena.len()));
+        let mut slab = Slab::new(&self.device, large)?;
+        let mut ms = |action: fn(Buffer) -> Action, len: usize| -> Result<f64, NetError> {
+            let (span, mut least_ms) = (Span::bytes(0, len), f64::INFINITY);
             for _ in 0..3 {
-                let from = device.mark()?;
+                let from = self.device.mark()?;
                 slab.fork()?;
                 slab.copy(&mut self.arena, action(Buffer::Data(0)), (span, span))?;
                 slab.join()?;
-                let ms = from.ms_until(&device.mark()?)?;
-                *rate = (len as f64 / ms.max(1e-6)).max(*rate);
+                least_ms = least_ms.min(from.ms_until(&self.device.mark()?)?);
             }
-        }
-        Ok(rates)
+            Ok(least_ms.max(1e-6))
+        };
+        let launch_ms = ms(Action::Offload, small)?;
+        let (out_ms, back_ms) = (ms(Action::Offload, large)?, ms(Action::Prefetch, large)?);
+        Ok(([out_ms, back_ms].map(|ms| (large as f64 / (ms - launch_ms).max(1e-6)).max(1.0)), launch_ms))
     }
 }
