@@ -11,9 +11,11 @@ mod plan;
 mod problem;
 mod simulate;
 mod trial;
+mod vdnn;
 
 pub use choose::{KernelChoice, MemoryPolicy};
 pub use costs::{Costs, PassCosts};
-pub use joint::{BelowFloor, floor, joint};
-pub use plan::{Fate, MemoryPlan};
+pub use joint::{floor, joint};
+pub use plan::{BelowFloor, Fate, MemoryPlan};
 pub use simulate::{Timeline, simulate};
+pub use vdnn::{Algorithms, Offloading, vdnn, vdnn_dyn};
