@@ -38,8 +38,10 @@ impl BatchSearch {
 
     /// The smallest budget that holds so many samples if no kernel has a workspace, and the layer that sets it.
     fn floor(&self, samples: usize) -> Result<(Bytes, String), Error> {
-        let outline = self.net(samples)?.outline(self.updates);
-        let floor = self.goal.policy.floor(&outline, &estimated_costs(&outline, self.rates));
+        let net = self.net(samples)?;
+        let outline = net.outline(self.updates);
+        let costs = estimated_costs(&net, self.rates);
+        let floor = self.goal.policy.floor(&outline, &costs, net.classifier());
         Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
     }
 

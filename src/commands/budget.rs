@@ -91,7 +91,8 @@ impl Goal {
             smallest: base + floor.floor,
             kernel: format!("layer '{}'", floor.node),
         };
-        let planned = policy.plan(outline, &costs, budget.saturating_sub(base)).map_err(below)?;
+        let within = budget.saturating_sub(base);
+        let planned = policy.plan(outline, &costs, within, nets[net].classifier()).map_err(below)?;
         let limit = |kernel: &Kernel| {
             let node = outline.nodes.iter().position(|node| node.name == kernel.name);
             planned.workspace[node.expect("its layer")][usize::from(kernel.id.op != ConvOp::Forward)]

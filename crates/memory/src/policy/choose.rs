@@ -1,6 +1,6 @@
 //! The policies by name.
 
-use super::{BelowFloor, Costs, MemoryPlan, floor, joint};
+use super::{Algorithms, BelowFloor, Costs, MemoryPlan, Offloading, floor, joint, vdnn, vdnn_dyn};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ pub enum MemoryPolicy {
     /// All of them do.
     Keep,
     /// vDNN (Rhu et al. 2016): all inputs of feature layers are offloaded.
-    VdnnAll(KernelChoice),
+    VdnnAll(Algorithms),
     /// vDNN: the inputs of convolutions are.
-    VdnnConv(KernelChoice),
+    VdnnConv(Algorithms),
     /// vDNN: the least offloading that fits, with the fastest algorithms that do.
     VdnnDyn,
     /// AccUDNN (Guo et al. 2019): what a model of the iteration says can be swapped without a stall, and more if it must.
@@ -24,35 +24,38 @@ pub enum MemoryPolicy {
     Joint,
 }
 
-/// Which algorithms the static policies of vDNN use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelChoice {
-    /// `m`: those of least workspace.
-    LeastMemory,
-    /// `p`: the fastest.
-    Fastest,
-}
-
 impl MemoryPolicy {
     /// All, as they are spelt.
     pub const NAMES: &str = "keep, vdnn-all, vdnn-conv (each with :m or :p), vdnn-dyn, accudnn or joint";
 
-    /// The plan of this policy for a net whose transient buffers may take `budget`.
+    /// The plan of this policy for a net whose transient buffers may take `budget`. vDNN leaves alone what is from node
+    /// `classifier` on.
     ///
     /// # Errors
     /// [`BelowFloor`]: no plan of this policy fits.
-    pub fn plan(self, outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
+    pub fn plan(
+        self,
+        outline: &Outline,
+        costs: &Costs,
+        budget: Bytes,
+        classifier: usize,
+    ) -> Result<MemoryPlan, BelowFloor> {
+        let vdnn =
+            |offloading, algorithms| vdnn(outline, costs, budget, classifier, (offloading, algorithms));
         match self {
             Self::Keep => keep(outline, costs, budget),
-            _ => joint(outline, costs, budget),
+            Self::VdnnAll(algorithms) => vdnn(Offloading::All, algorithms),
+            Self::VdnnConv(algorithms) => vdnn(Offloading::Convolutions, algorithms),
+            Self::VdnnDyn => vdnn_dyn(vdnn),
+            Self::Accudnn | Self::Joint => joint(outline, costs, budget),
         }
     }
 
     /// The smallest budget in which this policy has a plan, and the layer that sets it.
-    pub fn floor(self, outline: &Outline, costs: &Costs) -> BelowFloor {
+    pub fn floor(self, outline: &Outline, costs: &Costs, classifier: usize) -> BelowFloor {
         match self {
             Self::Joint => floor(outline, costs),
-            _ => match self.plan(outline, costs, Bytes::ZERO) {
+            _ => match self.plan(outline, costs, Bytes::ZERO, classifier) {
                 Ok(plan) => BelowFloor { floor: plan.device, node: String::new() },
                 Err(floor) => floor,
             },
@@ -68,7 +71,7 @@ fn keep(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, B
 
 impl fmt::Display for MemoryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let letter = |kernels: &KernelChoice| if *kernels == KernelChoice::Fastest { 'p' } else { 'm' };
+        let letter = |kernels: &Algorithms| if *kernels == Algorithms::Fastest { 'p' } else { 'm' };
         match self {
             Self::Keep => f.write_str("keep"),
             Self::VdnnAll(kernels) => write!(f, "vdnn-all:{}", letter(kernels)),
@@ -86,8 +89,8 @@ impl FromStr for MemoryPolicy {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, letter) = text.split_once(':').map_or((text, None), |(name, letter)| (name, Some(letter)));
         let kernels = match letter {
-            None | Some("p") => Some(KernelChoice::Fastest),
-            Some("m") => Some(KernelChoice::LeastMemory),
+            None | Some("p") => Some(Algorithms::Fastest),
+            Some("m") => Some(Algorithms::LeastMemory),
             Some(_) => None,
         };
         match (name, kernels, letter) {

@@ -13,7 +13,7 @@ mod simulate;
 mod trial;
 mod vdnn;
 
-pub use choose::{KernelChoice, MemoryPolicy};
+pub use choose::MemoryPolicy;
 pub use costs::{Costs, PassCosts};
 pub use joint::{floor, joint};
 pub use plan::{BelowFloor, Fate, MemoryPlan};

@@ -1,6 +1,6 @@
 //! What a net is, for its reader: its input, and what each layer takes.
 
-use super::Net;
+use super::{Net, graph::Node};
 use memory::LayerMemory;
 use planner::Bytes;
 use tensor::TensorType;
@@ -15,6 +15,14 @@ impl Net {
     /// Samples per iteration.
     pub fn mini_batch(&self) -> usize {
         self.input().map_or(1, TensorType::n)
+    }
+
+    /// Where the classifier begins: the first fully connected layer behind the last convolution, or the end.
+    pub fn classifier(&self) -> usize {
+        let is = |name: &'static str| move |node: &Node| node.type_name == name;
+        let nodes = &self.graph.nodes;
+        let features = nodes.iter().rposition(is("Convolution")).unwrap_or(0);
+        nodes[features..].iter().position(is("InnerProduct")).map_or(nodes.len(), |behind| features + behind)
     }
 
     /// Elements of all learned parameters.

@@ -67,9 +67,15 @@ impl Planning {
     }
 }
 
-/// The costs of an iteration of a net of which nothing was measured, not even its kernels.
-pub fn estimated_costs(outline: &Outline, rates: Rates) -> Costs {
-    costs(outline, None, &estimated(outline, rates))
+/// The costs of an iteration of a net of which nothing was measured: its kernels take nothing, neither time nor workspace.
+pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
+    let outline = net.outline(true);
+    let mut costs = costs(&outline, None, &estimated(&outline, rates));
+    let convolutions = net.graph().nodes.iter().zip(&mut costs.nodes);
+    for (_, passes) in convolutions.filter(|(node, _)| node.type_name == "Convolution") {
+        passes.iter_mut().for_each(|pass| pass.front = vec![Cost { time_ms: 0.0, workspace: Bytes::ZERO }]);
+    }
+    costs
 }
 
 /// The fronts of kernels, if they are known, beside what the rest of each pass takes.
