@@ -1,17 +1,12 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::{Error, tables::recorded_on_gpu};
+use crate::{Error, tables::RecordedDevice};
 use serde::Serialize;
-use std::{fmt, path::Path};
+use std::fmt;
 use tensor::{
     Cpu, Device,
     cuda::{self, Cuda},
 };
-
-/// The cost table that `--device` names, if it names one.
-pub(crate) fn recorded(name: &str) -> Option<&Path> {
-    name.strip_prefix("recorded:").map(Path::new)
-}
 
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose products
 /// may round to TF32 if `tf32`. `auto` is the first GPU that works, unless threads are given.
@@ -48,8 +43,8 @@ fn check_threads(threads: usize) -> Result<usize, Error> {
 
 /// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
 pub(crate) fn on_gpu(name: &str, threads: Option<usize>) -> bool {
-    match (name, recorded(name)) {
-        (_, Some(table)) => recorded_on_gpu(table),
+    match (name, RecordedDevice::named(name)) {
+        (_, Some(recorded)) => recorded.is_gpu(),
         ("auto", None) => threads.is_none() && cuda::probe().is_ok(),
         _ => matches!(ordinal(name), Ok(Some(_))),
     }
@@ -62,9 +57,9 @@ fn ordinal(name: &str) -> Result<Option<usize>, Error> {
             "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them)"
         ))
     };
-    if recorded(name).is_some() {
+    if RecordedDevice::named(name).is_some() {
         return Err(Error::Usage(format!(
-            "--device {name:?} is a table of measurements: `microbatch plan` plans from it, nothing runs on it"
+            "--device {name:?} is a table of measurements: `microbatch plan` and `figures` read it, nothing runs on it"
         )));
     }
     match name {

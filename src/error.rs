@@ -1,11 +1,7 @@
 //! Why a command could not do what was asked.
 
-use crate::{
-    shapes::CsvError,
-    stop::{self, SignalError},
-};
-use planner::{Bytes, PlanError};
-use std::io;
+use crate::stop::{self, SignalError};
+use std::{fmt::Display, io};
 use thiserror::Error;
 use trainer::{NetError, TrainError, database::DatabaseError, prototxt, snapshot::SnapshotError};
 
@@ -28,72 +24,12 @@ pub enum Error {
     /// A snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// A snapshot that is already as far as the training should go.
-    #[error(
-        "{snapshot} is at iteration {iteration}, and training ends at iteration {max_iter} (--max-iter moves the end)"
-    )]
-    Finished {
-        /// The snapshot.
-        snapshot: String,
-        /// Its iteration.
-        iteration: u64,
-        /// The last iteration.
-        max_iter: usize,
-    },
-    /// A list of convolutions.
-    #[error(transparent)]
-    Csv(#[from] CsvError),
-    /// A cost table.
-    #[error("cannot use the cost table {file}: {reason}")]
-    Table {
-        /// The file.
-        file: String,
-        /// What is wrong with it, or missing in it.
-        reason: String,
-    },
-    /// A budget of device memory that no plan keeps.
-    #[error(
-        "--device-memory {} is too small: the smallest budget with a plan is {}, set by {kernel}",
-        budget.exact(), smallest.exact()
-    )]
-    Budget {
-        /// The budget.
-        budget: Bytes,
-        /// The smallest with a plan.
-        smallest: Bytes,
-        /// What needs it.
-        kernel: String,
-    },
-    /// A measurement that is missing under `--offline`.
-    #[error("{0}, and --offline measures nothing: run without it, or run `microbatch profile` first")]
-    Offline(PlanError),
+    /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute what it should.
+    #[error("{0}")]
+    Refused(String),
     /// The database of measurements.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// An output file.
-    #[error("cannot write {file}: {source}")]
-    Write {
-        /// The file.
-        file: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A kernel that does not compute what it should.
-    #[error(
-        "{kernel} as {configuration}, {how} its output, is about {distance:.1e} away from the exact result (relative L2 distance), and {tolerance:.1e} is allowed"
-    )]
-    Verification {
-        /// Layer and operation.
-        kernel: String,
-        /// Its configuration.
-        configuration: String,
-        /// What it did with its output.
-        how: &'static str,
-        /// The distance found.
-        distance: f64,
-        /// The largest one allowed.
-        tolerance: f64,
-    },
     /// Threads that the system refuses.
     #[error(transparent)]
     Threads(#[from] tensor::ThreadError),
@@ -102,13 +38,13 @@ pub enum Error {
     Failed {
         /// What happened.
         source: Box<Error>,
-        /// What was saved, and how to go on.
+        /// What was saved, and how to resume.
         next: String,
     },
     /// Something that a signal has stopped, in good order.
     #[error("{after}")]
     Stopped {
-        /// How much was done, and how to go on.
+        /// How much was done, and how to resume.
         after: String,
         /// The exit code that tells of the signal.
         exit_code: u8,
@@ -146,6 +82,11 @@ impl Error {
     /// Whether the reader of our output has gone away.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// What is wrong with the cost table `file`, or missing in it.
+    pub(crate) fn table(file: impl Display, reason: impl Display) -> Self {
+        Self::Refused(format!("cannot use the cost table {file}: {reason}"))
     }
 
     /// The same for a training, which is not complete if its output cannot be written: `next` says how far it came.

@@ -42,7 +42,7 @@ pub use figures;
 pub use memory;
 pub use planner;
 pub use tensor;
-pub use trainer;
+pub use trainer::{self, shapes};
 
 pub mod args;
 pub mod commands;
@@ -52,7 +52,6 @@ mod error;
 pub mod example;
 mod progress;
 pub mod report;
-pub mod shapes;
 mod stop;
 mod tables;
 
@@ -65,8 +64,8 @@ use std::process::ExitCode;
 /// The whole `microbatch` command: reads the command line, does what it says, and tells how it went.
 ///
 /// The exit code is 0 for success, 1 for what went wrong on the way, 2 for options that cannot be honoured, and 128 plus
-/// the signal's number for what a signal has stopped; each error is one sentence on stderr. Output that nobody reads any
-/// more is no failure, but for a training, whose output is not all there is to it.
+/// the signal's number for what a signal has stopped; each error is one sentence on stderr. A closed
+/// output is no failure, but for a training, which has more to write than that.
 pub fn main() -> ExitCode {
     console::tell_panics_in_a_sentence();
     match args::Cli::try_parse() {
@@ -79,7 +78,7 @@ pub fn main() -> ExitCode {
 fn finish(result: Result<(), Error>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has read enough, as `head` does.
+        // The reader of our output has read enough, as `head` does.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             let what = if error.is_stop() { "stopped" } else { "error" };

@@ -22,7 +22,7 @@ Examples:
 
 pub(super) const PLAN: &str = "\
 Examples:
-  microbatch plan --model models/alexnet/net.prototxt --device recorded:data/profiles/nvidia-h200/alexnet-256-powerOfTwo.jsonl
+  microbatch plan --model models/alexnet/net.prototxt --batch 256 --device h200 --explain
   microbatch plan --model net.prototxt --total-workspace 100MiB --explain
   microbatch plan --conv n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2 --op forward --explain";
 
@@ -31,3 +31,9 @@ Examples:
   microbatch profile --model net.prototxt --policy all --out table.jsonl
   microbatch profile --csv convolutions.csv --database measurements
   microbatch profile --merge table.jsonl --database measurements";
+
+pub(super) const FIGURES: &str = "\
+Examples:
+  microbatch figures --out figures
+  microbatch figures --only conv2 --device recorded:table.jsonl --out figures
+  microbatch figures --device cuda --out figures";

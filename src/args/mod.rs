@@ -20,7 +20,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{batch, count, image_shape, math, op, phase};
+use values::{batch, count, drawing, image_shape, math, op, phase};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -49,8 +49,15 @@ pub enum Command {
     /// Measure the convolutions of a net for later, and look after what was measured
     #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
+    /// Draw the figures of the µ-cuDNN papers, of a recorded GPU or of this machine
+    #[command(after_help = examples::FIGURES)]
+    Figures(FiguresArgs),
     /// List the devices that nets can run on
-    Devices(DevicesArgs),
+    Devices {
+        /// Print one JSON object and nothing else
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a net that is too deep to be kept as a file
     Model {
         /// The family
@@ -82,7 +89,8 @@ pub enum Family {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` also takes recorded:FILE, a cost table
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` and `figures` also take a recorded GPU,
+    /// h200, or recorded:FILE, a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]
@@ -152,6 +160,9 @@ pub struct TimeArgs {
     /// Time the net undivided first, then with the chosen policy, and compare
     #[arg(long)]
     pub compare: bool,
+    /// Draw what every kernel took, and would take undivided, into this file: .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = drawing)]
+    pub plot: Option<PathBuf>,
 }
 
 /// `microbatch train`.
@@ -233,6 +244,12 @@ pub struct PlanArgs {
     /// Write the planned iteration of a policy for memory in Chrome's trace format, which chrome://tracing and Perfetto show
     #[arg(long, value_name = "FILE", requires = "device_memory")]
     pub trace: Option<PathBuf>,
+    /// List the kernels that were recorded of --device, and plan nothing
+    #[arg(long, help_heading = "Planning", conflicts_with_all = ["NetArgs", "ShapeArgs", "explain"])]
+    pub list: bool,
+    /// Draw what every kernel would take, undivided and as planned, into this file: .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
+    pub plot: Option<PathBuf>,
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
@@ -247,9 +264,9 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
-const OF_MEASURING: [&str; 13] = [
-    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "out", "date", "offline", "benchmark_devices",
-    "device", "threads", "math",
+const OF_MEASURING: [&str; 14] = [
+    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "every_algorithm", "out", "date", "offline",
+    "benchmark_devices", "device", "threads", "math",
 ];
 
 /// Convolutions instead of a net.
@@ -290,6 +307,9 @@ pub struct ProfileArgs {
     /// Milliseconds of timed calls in each measurement [default: 2 on a CPU, 0.1 on a GPU, where times vary less]
     #[arg(long, value_name = "MS", value_parser = count::<10_000>, help_heading = "Measuring")]
     pub at_least_ms: Option<usize>,
+    /// Measure and write algorithms that no plan would use, too
+    #[arg(long, help_heading = "Measuring")]
+    pub every_algorithm: bool,
     /// Write the net's measurements to this file: a cost table for `plan --device recorded:FILE`
     #[arg(long, value_name = "FILE", help_heading = "Cost tables")]
     pub out: Option<PathBuf>,
@@ -312,12 +332,24 @@ pub struct ProfileArgs {
     pub run: RunArgs,
 }
 
-/// `microbatch devices`.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct DevicesArgs {
-    /// Print one JSON object and nothing else
+/// `microbatch figures`.
+#[derive(Clone, Debug, Args)]
+pub struct FiguresArgs {
+    /// Folder to write into
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Only figures whose names contain this, such as alexnet or cliff
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// Whose measurements: h200 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "h200")]
+    pub device: String,
+    /// The numbers alone, as CSV and JSON, and no drawings
     #[arg(long)]
-    pub json: bool,
+    pub csv: bool,
+    /// Who measures, and where measurements are kept.
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
 }
 
 /// The default seed: runs are alike unless they are given different ones.

@@ -1,6 +1,7 @@
 //! Reading the values of options.
 
 use planner::{Bytes, ConvOp, Math};
+use std::path::{Path, PathBuf};
 use trainer::spec::Phase;
 
 /// Channels, height and width of an image, if given.
@@ -36,6 +37,15 @@ pub(super) fn exact(size: Bytes) -> String {
 pub(super) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
     number.ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
+}
+
+/// A file to draw into.
+pub(super) fn drawing(text: &str) -> Result<PathBuf, String> {
+    let ending = Path::new(text).extension().and_then(|ending| ending.to_str());
+    match ending {
+        Some("svg" | "png") => Ok(PathBuf::from(text)),
+        _ => Err("its name must end in .svg or .png".to_owned()),
+    }
 }
 
 /// An accuracy class.

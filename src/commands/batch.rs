@@ -1,6 +1,10 @@
 //! `--batch max`: the largest mini-batch that a budget of device memory holds, found by planning, not by running.
 
-use super::{budget::Goal, origin::Origin, setup::in_math};
+use super::{
+    budget::{Goal, too_small},
+    origin::Origin,
+    setup::in_math,
+};
 use crate::{
     Error,
     report::{BatchPoint, BatchReport},
@@ -54,7 +58,7 @@ impl BatchSearch {
     pub(super) fn largest(&self) -> Result<usize, Error> {
         let (budget, (one, layer)) = (self.goal.budget, self.floor(1)?);
         if one > budget {
-            return Err(Error::Budget { budget, smallest: one, kernel: format!("layer '{layer}'") });
+            return Err(too_small(budget, one, &format!("layer '{layer}'")));
         }
         // Buffers grow with the samples: a line through two points leads close to the end, and halves from there.
         let mut some = self.spec.mini_batch().unwrap_or(1).clamp(2, MOST);
@@ -121,7 +125,7 @@ impl BatchSearch {
         }
         match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, self.updates)) {
             Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),
-            Err(Error::Table { .. } | Error::Offline(_) | Error::Budget { .. }) => Ok(None),
+            Err(Error::Refused(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

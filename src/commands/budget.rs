@@ -43,24 +43,31 @@ impl<'k> Budget<'k> {
     ) -> Result<(Plan, BudgetReport), Error> {
         let (smallest, kernel) = self.smallest(origin, options)?;
         if self.bytes < smallest {
-            return Err(Error::Budget { budget: self.bytes, smallest, kernel });
+            return Err(too_small(self.bytes, smallest, &kernel));
         }
         let limits: Vec<Bytes> =
             (0..self.kernels.len()).map(|kernel| self.room.limit(kernel, self.bytes)).collect();
         let plan = origin.plan(self.kernels, Some(&limits), options)?;
         let report = BudgetReport::new(self.bytes, &self.room, origin.planning.table(), &plan);
-        let report = report.map_err(|error| origin.explain(error.into(), self.kernels))?;
+        let report = report.map_err(|error| origin.explain(error.into()))?;
         Ok((plan, report))
     }
 
     /// The smallest budget in which everything stays, and the kernel that sets it.
     pub(super) fn smallest(&self, origin: &Origin, options: &PlanOptions) -> Result<(Bytes, String), Error> {
         let table = origin.planning.table();
-        let fronts =
-            Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into(), self.kernels))?;
+        let fronts = Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into()))?;
         let (smallest, kernel) = fronts.smallest_budget(&self.room);
         Ok((smallest, kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string)))
     }
+}
+
+/// A budget of device memory that no plan keeps: below the `smallest`, which `what` sets.
+pub(super) fn too_small(budget: Bytes, smallest: Bytes, what: &str) -> Error {
+    let (budget, smallest) = (budget.exact(), smallest.exact());
+    Error::Refused(format!(
+        "--device-memory {budget} is too small: the smallest budget with a plan is {smallest}, set by {what}"
+    ))
 }
 
 /// A policy for memory, and the budget that it is to keep.
@@ -82,15 +89,12 @@ impl Goal {
         let Self { policy, budget } = self;
         let rates = origin.rates();
         let costs = origin.planning.costs(nets.remove(net), kernels, options, rates);
-        let (costs, subject) = costs.map_err(|error| origin.explain(error, kernels))?;
+        let (costs, subject) = costs.map_err(|error| origin.explain(error))?;
         nets.insert(net, subject);
         let outlines: Vec<Outline> = nets.iter().map(|net| net.outline(updates)).collect();
         let (outline, base) = (&outlines[net], ArenaLayout::base(&outlines));
-        let below = |floor: BelowFloor| Error::Budget {
-            budget,
-            smallest: base + floor.floor,
-            kernel: format!("layer '{}'", floor.node),
-        };
+        let below =
+            |floor: BelowFloor| too_small(budget, base + floor.floor, &format!("layer '{}'", floor.node));
         let within = budget.saturating_sub(base);
         let planned = policy.plan(outline, &costs, within, nets[net].classifier()).map_err(below)?;
         let limit = |kernel: &Kernel| {

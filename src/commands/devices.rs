@@ -1,21 +1,15 @@
 //! `microbatch devices`.
 
-use crate::{Console, Error, args::DevicesArgs, device::DeviceReport};
-use serde::Serialize;
+use crate::{Console, Error, device::DeviceReport, tables::SHIPPED};
 use tensor::{Cpu, Device, cuda::probe};
 use trainer::NetError;
-
-#[derive(Serialize)]
-struct Devices {
-    devices: Vec<DeviceReport>,
-}
 
 /// Lists the devices that nets can run on, and says what is missing if no GPU is among them.
 ///
 /// # Errors
 /// A GPU that cannot be opened; standard output that cannot be written.
-pub fn devices(args: DevicesArgs) -> Result<(), Error> {
-    let mut console = Console::new(args.json);
+pub fn devices(json: bool) -> Result<(), Error> {
+    let mut console = Console::new(json);
     let mut devices = Vec::new();
     if let Ok(gpus) = probe() {
         for gpu in &gpus.devices {
@@ -25,5 +19,7 @@ pub fn devices(args: DevicesArgs) -> Result<(), Error> {
     }
     devices.push(DeviceReport::new(&Device::Cpu(Cpu::try_new(None)?)));
     devices.iter().try_for_each(|device| console.text(device))?;
-    console.object(&Devices { devices })
+    let recorded: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+    console.text(format!("recorded, for `plan` and `figures`: {}", recorded.join(", ")))?;
+    console.object(&serde_json::json!({ "devices": devices, "recorded": recorded }))
 }

@@ -3,6 +3,9 @@
 mod batch;
 mod budget;
 mod devices;
+mod draw;
+mod figures;
+mod list;
 mod model;
 mod origin;
 mod plan;
@@ -12,9 +15,9 @@ mod shell;
 mod test;
 mod time;
 mod train;
-mod verify;
 
 pub use devices::devices;
+pub use figures::figures;
 pub use plan::plan;
 pub use profile::profile;
 pub use setup::Notes;
@@ -28,7 +31,6 @@ use crate::{
     report::{ActionSpan, trace},
 };
 use std::path::Path;
-use trainer::files::write_atomically;
 
 /// Does what the command line says.
 ///
@@ -41,7 +43,8 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Test(args) => test(&args),
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
-        Command::Devices(args) => devices(args),
+        Command::Figures(args) => figures(&args),
+        Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
@@ -50,6 +53,5 @@ pub fn run(command: Command) -> Result<(), Error> {
 
 /// Writes when `actions` run into `file`, in Chrome's trace format.
 fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Error> {
-    let refused = |source| Error::Write { file: file.display().to_string(), source };
-    write_atomically(file, |out| write!(out, "{}", trace(actions))).map_err(refused)
+    draw::write(file, trace(actions).to_string().into_bytes())
 }

@@ -3,15 +3,16 @@
 use crate::{
     Console, Error,
     args::{MeasuringArgs, PlanningArgs, RunArgs},
-    device::{self, DeviceReport},
+    device::DeviceReport,
     progress::{self, ProfileBar},
-    report::{ProfilingReport, Recorded, shown},
+    report::{EstimateReport, ProfilingReport, Recorded},
     stop::stop,
-    tables::{is_of_gpu, read_table},
+    tables::{RecordedDevice, is_of_gpu},
 };
 use cudnn_layers::conv::ProfileOptions;
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
+    BatchSizePolicy, Bytes, CostTable, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver,
+    WorkspacePolicy,
 };
 use tensor::{Cpu, Device};
 use trainer::{
@@ -34,6 +35,10 @@ pub(super) struct Origin {
     devices: usize,
     /// What measuring was like, once something was measured.
     pub(super) profiling: Option<ProfilingReport>,
+    /// What estimates the rest of a recorded device.
+    estimator: Option<Estimator>,
+    /// What was estimated.
+    pub(super) estimate: Option<EstimateReport>,
 }
 
 impl Origin {
@@ -48,13 +53,25 @@ impl Origin {
         let planning =
             Planning::new(&device, ProfileOptions::on(&device)).with_records(records).with_stop(stop()?);
         let (math, recorded, profiling) = (run.math, None, None);
-        Ok(Self { device, planning, math, recorded, offline, database, devices, profiling })
+        let (estimator, estimate) = (None, None);
+        Ok(Self {
+            device,
+            planning,
+            math,
+            recorded,
+            offline,
+            database,
+            devices,
+            profiling,
+            estimator,
+            estimate,
+        })
     }
 
-    /// The device or the table that `run` names.
+    /// The device or the recorded device that `run` names.
     pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
         let measuring = &planning.measuring;
-        let Some(file) = device::recorded(&run.device) else { return Self::device(run, measuring) };
+        let Some(named) = RecordedDevice::named(&run.device) else { return Self::device(run, measuring) };
         let useless = [
             (run.threads.is_some(), "--threads"),
             (measuring.benchmark_devices.is_some(), "--benchmark-devices"),
@@ -66,17 +83,26 @@ impl Origin {
         if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
             return Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
         }
-        if file.as_os_str().is_empty() {
-            let reason = "--device recorded: names no cost table; --device recorded:FILE does";
-            return Err(Error::Usage(reason.to_owned()));
-        }
-        let table = read_table(file)?;
-        let recorded = Recorded { file: shown(file), device: table.device.clone() };
+        let (table, file) = named.read(run.math)?;
+        let recorded = Recorded { file, device: table.device.clone() };
         let device = Device::Cpu(Cpu::try_new(None)?);
+        let estimator = Estimator::new(&table);
         let planning = Planning::recorded(table);
         let (offline, database, devices) = (false, None, 0);
         let (math, recorded, profiling) = (run.math, Some(recorded), None);
-        Ok(Self { device, planning, math, recorded, offline, database, devices, profiling })
+        let (estimator, estimate) = (Some(estimator), None);
+        Ok(Self {
+            device,
+            planning,
+            math,
+            recorded,
+            offline,
+            database,
+            devices,
+            profiling,
+            estimator,
+            estimate,
+        })
     }
 
     /// The device, where there is one.
@@ -109,13 +135,18 @@ impl Origin {
         let result = self.planning.complete(kernels, options, |progress| bar.show(progress));
         self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
-        result?;
-        if self.recorded.is_some() {
-            let all = self.planning.table().len();
-            return console
-                .text(format!("  profiling   none: {all} (kernel, micro-batch) pairs are recorded"));
-        }
         let measured = self.planning.measured();
+        if let Some(Recorded { file, .. }) = &self.recorded {
+            result.map_err(|error| Error::table(file, error.to_string()))?;
+            let estimator = self.estimator.as_ref().filter(|_| measured > 0);
+            let error = estimator.map(|estimator| estimator.error(self.math));
+            self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
+            let recorded = self.planning.table().len() - measured;
+            console
+                .text(format!("  profiling   none: {recorded} (kernel, micro-batch) pairs are recorded"))?;
+            return self.estimate.iter().try_for_each(|estimate| console.text(estimate));
+        }
+        result?;
         let known = usable(self.planning.table(), kernels, options.batch_size_policy);
         let known = known.saturating_sub(measured);
         let report = self.profiling.insert(ProfilingReport {
@@ -145,16 +176,17 @@ impl Origin {
         if let Some(busy) = busy {
             busy.finish_and_clear();
         }
-        planned.map_err(|error| self.explain(error, kernels))
+        planned.map_err(|error| self.explain(error))
     }
 
     /// An error with what this origin has to do with it.
-    pub(super) fn explain(&self, error: NetError, kernels: &[Kernel]) -> Error {
+    pub(super) fn explain(&self, error: NetError) -> Error {
         let NetError::Plan(error @ PlanError::NotMeasured { .. }) = error else { return error.into() };
-        match &self.recorded {
-            Some(recorded) => Error::Table { file: recorded.file.clone(), reason: lack(&error, kernels) },
-            None if self.offline => Error::Offline(error),
-            None => NetError::Plan(error).into(),
+        match self.offline {
+            true => Error::Refused(format!(
+                "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
+            )),
+            false => NetError::Plan(error).into(),
         }
     }
 }
@@ -168,15 +200,4 @@ fn usable(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> usi
     };
     let pairs = CostTable::default().missing(kernels, policy);
     pairs.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count()
-}
-
-/// Why a table has no plan for a kernel.
-fn lack(error: &PlanError, kernels: &[Kernel]) -> String {
-    let PlanError::NotMeasured { kernel: name, measured, .. } = error else { return error.to_string() };
-    match kernels.iter().find(|kernel| kernel.to_string() == *name) {
-        Some(kernel) if measured.is_empty() => {
-            format!("it has no measurement of {name} ({}, {})", kernel.id.shape, kernel.id.math)
-        }
-        _ => format!("{error}; a table serves the mini-batch and the policy that it was recorded for"),
-    }
 }

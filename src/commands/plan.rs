@@ -2,9 +2,10 @@
 
 use super::{
     Notes,
+    draw::plot,
+    list::list,
     origin::Origin,
-    setup::{Planned, Recorded as RecordedPlans, Request, Session, in_math, scaled_to},
-    verify::verify,
+    setup::{Planned, Recorded as RecordedPlans, Request, Session, in_math, scaled_to, verify},
     write_trace,
 };
 use crate::{
@@ -12,8 +13,8 @@ use crate::{
     args::{DEFAULT_SEED, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
-        BatchReport, BudgetReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport,
-        Recorded, ScheduleReport, ShapesReport, layer_table,
+        BatchReport, BudgetReport, EstimateReport, ExplainReport, Header, MemoryEstimate, PlanReport,
+        ProfilingReport, Recorded, ScheduleReport, ShapesReport, layer_table, measured_on,
     },
     shapes::{ShapeSpec, read_csv},
 };
@@ -43,6 +44,8 @@ struct Report {
     subject: Subject,
     /// What was measured, unless the device is a recorded table.
     profiling: Option<ProfilingReport>,
+    /// What a recorded device's tables do not have.
+    estimate: Option<EstimateReport>,
     planning_ms: f64,
     plan: PlanReport,
     explanation: Option<ExplainReport>,
@@ -57,6 +60,19 @@ struct Report {
     layer_memory: Vec<LayerMemory>,
 }
 
+impl Subject {
+    /// What is planned, and whose measurements that rests on.
+    fn words(&self) -> (String, String) {
+        match self {
+            Self::Net(header) => header.words(),
+            Self::Shapes { device, recorded, shapes, .. } => (
+                format!("{} convolutions", shapes.convolutions),
+                measured_on(device.as_ref(), recorded.as_deref()),
+            ),
+        }
+    }
+}
+
 /// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans other
 /// convolutions, or from a recorded table.
 ///
@@ -64,6 +80,9 @@ struct Report {
 /// Files, nets, shapes and limits that do not do, and measurements that are missing.
 pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
+    if args.list {
+        return list(args, &mut console);
+    }
     if !args.shapes.is_given() {
         return plan_net(args, notes, &mut console);
     }
@@ -100,8 +119,8 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
     };
     let origin = session.origin;
     let Planned { plans, budget, schedule, .. } = planned;
-    let report = report(args, Subject::Net(Box::new(header)), &origin, &plans[0])?;
-    let report = Report { memory, budget, schedule, batches, ..report }.in_budget();
+    let report = report(args, Subject::Net(Box::new(header)), &origin, (&plans[0], budget))?;
+    let report = Report { memory, schedule, batches, ..report };
     if let Some(file) = &args.trace {
         let schedule = report.schedule.as_ref().ok_or_else(|| {
             Error::Usage("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)".to_owned())
@@ -109,6 +128,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         write_trace(file, &schedule.actions)?;
     }
     print(&report, console)?;
+    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
         layer_table(&layer_memory)
@@ -154,8 +174,9 @@ fn plan_shapes(
         verify(&origin.device, std::slice::from_ref(&plan), console)?;
     }
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
-    let report = report(args, subject, &origin, &plan)?;
+    let report = report(args, subject, &origin, (&plan, None))?;
     print(&report, console)?;
+    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
     console.object(&report)
 }
 
@@ -203,31 +224,31 @@ pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
     kernels.iter().map(bytes).max().unwrap_or_default()
 }
 
-fn report(args: &PlanArgs, subject: Subject, origin: &Origin, plan: &Plan) -> Result<Report, Error> {
+fn report(
+    args: &PlanArgs,
+    subject: Subject,
+    origin: &Origin,
+    (plan, budget): (&Plan, Option<BudgetReport>),
+) -> Result<Report, Error> {
     let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
+    let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
     Ok(Report {
         subject,
         profiling: origin.profiling.clone(),
+        estimate: origin.estimate,
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
         plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
-        explanation: explanation.transpose().map_err(trainer::NetError::from)?,
-        budget: None,
+        // With a budget it is about that: no one limit is behind the plan.
+        explanation: match &budget {
+            Some(budget) => explanation.map(|explanation| explanation.in_budget(budget)),
+            None => explanation,
+        },
+        budget,
         schedule: None,
         batches: None,
         memory: None,
         layer_memory: Vec::new(),
     })
-}
-
-impl Report {
-    /// With a budget, the explanation is about that: no one limit is behind the plan.
-    fn in_budget(mut self) -> Self {
-        self.explanation = match (self.explanation, &self.budget) {
-            (Some(explanation), Some(budget)) => Some(explanation.in_budget(budget)),
-            (explanation, _) => explanation,
-        };
-        self
-    }
 }
 
 fn print(report: &Report, console: &mut Console) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! `microbatch profile`.
 
 use super::{
+    draw::{refused, write},
     plan::{convolutions, largest, shape_kernels},
     setup::{in_math, stand_in},
 };
@@ -15,7 +16,7 @@ use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -69,13 +70,13 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
         database.try_adding(&planning.table().device)?;
     }
     if let Some(file) = args.out.as_ref().filter(|file| file.is_file() || !file.exists()) {
-        try_writing(file).map_err(refused(file))?;
+        try_writing(file).map_err(|source| refused(file, source))?;
     }
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
-        let mut shipped = table.of_kernels(&kernels).thinned();
+        let mut shipped = table.of_kernels(&kernels).thinned(args.every_algorithm);
         shipped.device.date = args.date.clone();
-        write(file, &shipped.to_json_lines())?;
+        write(file, shipped.to_json_lines().into_bytes())?;
         console.text(format!("  written     {}", file.display()))?;
     }
     console.object(&report)
@@ -103,7 +104,8 @@ fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
 }
 
 fn planning(args: &ProfileArgs, device: &Device) -> Planning {
-    let mut options = ProfileOptions { repeats: 5, ..ProfileOptions::on(device) };
+    let every_algorithm = args.every_algorithm;
+    let mut options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(device) };
     if let Some(milliseconds) = args.at_least_ms {
         options.at_least = Duration::from_millis(milliseconds as u64);
     }
@@ -169,12 +171,12 @@ fn merge(database: &Database, files: &[PathBuf], console: &mut Console) -> Resul
 }
 
 fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(refused(folder))?;
+    fs::create_dir_all(folder).map_err(|source| refused(folder, source))?;
     let mut files = Vec::new();
     for known in database.devices()? {
         known.warning.iter().for_each(|warning| console.warn(warning));
         let file = folder.join(format!("{}.jsonl", trainer::database::folder_name(&known.table.device)));
-        write(&file, &known.table.to_json_lines())?;
+        write(&file, known.table.to_json_lines().into_bytes())?;
         console.text(format!(
             "{}: {} (kernel, micro-batch) pairs of {}",
             file.display(),
@@ -184,12 +186,4 @@ fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(
         files.push(file);
     }
     console.object(&serde_json::json!({ "command": "profile", "files": files }))
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Error> {
-    fs::write(file, text).map_err(refused(file))
-}
-
-fn refused(file: &Path) -> impl FnOnce(io::Error) -> Error {
-    |source| Error::Write { file: file.display().to_string(), source }
 }

@@ -4,22 +4,25 @@ use super::{
     batch::BatchSearch,
     budget::{self, Budget, Goal},
     origin::Origin,
-    verify::verify,
 };
 use crate::{
     Console, Error,
     args::{Batch, PlanningArgs, RunArgs},
-    report::{BatchReport, BudgetReport, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport},
+    progress,
+    report::{
+        BatchReport, BudgetReport, GpuMemory, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport,
+    },
 };
 use memory::{Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
+use tensor::Device;
 use trainer::{
     Net, NetRun, PlanOrigin,
     host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::RunLayout,
-    planning::{PlanRecord, ScheduleRecord},
+    planning::{self, PlanRecord, ScheduleRecord, Verified},
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
@@ -299,8 +302,35 @@ impl Session {
             budget::check(run.nets()[0].name(), report.arena, budget)?;
         }
         check_memory(device, [report.arena, report.host], self.at_start)?;
-        let memory = MemoryEstimate::new(report, self.at_start, device);
+        host::release_freed();
+        let resident = [self.at_start, host::resident(), host::peak_resident()];
+        let memory = MemoryEstimate::new(report, resident, gpu_memory(device));
         Ok((run, memory))
+    }
+}
+
+/// Nothing on a processor, or if the GPU does not answer.
+fn gpu_memory(device: &Device) -> Option<GpuMemory> {
+    let Device::Cuda(cuda) = device else { return None };
+    let [free, _] = cuda.memory().ok()?;
+    Some(GpuMemory { free: Bytes(free), scratch: Bytes(cuda.own_bytes()) })
+}
+
+/// Verifies the kernels of `plans`, and prints how far the worst is from the definition.
+pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> Result<(), Error> {
+    let bar = progress::bar(0, "verifying");
+    let verified = planning::verify(device, plans, |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let Verified { kernels, different, worst } = verified?;
+    match worst {
+        Some((distance, name)) => console.text(format!(
+            "  verified    {kernels} kernels, {different} of them different, replacing and adding, against exact sums over \
+             their outputs: relative L2 distance about {distance:.1e} at most ({name})"
+        )),
+        None => console.text("  verified    no kernels"),
     }
 }
 
@@ -361,8 +391,7 @@ pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(Warning::to_string).collect()
 }
 
-/// The synthetic images that `--synthetic` asks for, with labels of `spec`'s classes; refused for a net without a data set in
-/// whose place they could be.
+/// The synthetic images that `--synthetic` asks for; refused for a net without a data set that they could replace.
 pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
     let Some(shape) = run.synthetic else { return Ok(None) };
     let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
@@ -370,50 +399,10 @@ pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<Syntheti
         let reason = format!("--synthetic has no effect: {} reads no data set", spec.file.display());
         return Err(Error::Usage(reason));
     }
-    Ok(Some(SyntheticData { shape: shape.0, classes: classes(spec), stand_in: false }))
+    Ok(Some(SyntheticData { shape: shape.0, stand_in: false }))
 }
 
 /// What stands for the data of a net that is not run, and whose data is therefore not opened.
 pub(super) fn stand_in(run: &RunArgs, spec: &NetSpec) -> Result<SyntheticData, Error> {
-    let unopened = SyntheticData { shape: None, classes: classes(spec), stand_in: true };
-    Ok(synthetic(run, spec)?.unwrap_or(unopened))
-}
-
-/// How many classes the losses of `spec` know: the outputs of the layer that feeds each, the fewest if they differ.
-fn classes(spec: &NetSpec) -> usize {
-    let is_loss = |kind: &LayerKind| matches!(kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_));
-    let losses = spec.layers.iter().enumerate().filter(|(_, layer)| is_loss(&layer.kind));
-    losses.filter_map(|(index, layer)| outputs(spec, index, layer.bottoms.first()?)).min().unwrap_or(1)
-}
-
-/// Channels of `blob` as it is before layer `end`, found at the last layer with weights on the way to it.
-fn outputs(spec: &NetSpec, end: usize, blob: &str) -> Option<usize> {
-    let mut blob = blob;
-    for layer in spec.layers[..end].iter().rev().filter(|layer| !layer.tops.is_empty()) {
-        if layer.tops.iter().any(|top| top == blob) {
-            match &layer.kind {
-                LayerKind::InnerProduct(params) => return Some(params.num_output),
-                LayerKind::Convolution(params) => return Some(params.num_output),
-                _ => blob = layer.bottoms.first()?,
-            }
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_are_those_of_the_layer_before_the_loss() {
-        let net = r#"
-            layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 2 } }
-            layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 7 } }
-            layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
-            layer { name: "side" type: "InnerProduct" bottom: "ip" top: "side" inner_product_param { num_output: 99 } }
-            layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"#;
-        let spec = NetSpec::parse(Path::new("net.prototxt"), net).unwrap();
-        assert_eq!(classes(&spec), 7);
-    }
+    Ok(synthetic(run, spec)?.unwrap_or(SyntheticData { shape: None, stand_in: true }))
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Notes,
+    draw::plot,
     setup::{Recorded, Request, Session, announce},
     write_trace,
 };
@@ -72,6 +73,9 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     };
     if let Some(comparison) = &comparison {
         console.text(format!("\n{comparison}"))?;
+    }
+    if let Some(run) = runs.last() {
+        plot(args.plot.as_ref(), &run.plan, header.words(), &mut console)?;
     }
     console.object(&Report {
         header,

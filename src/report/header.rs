@@ -23,6 +23,28 @@ pub struct Header {
     pub notes: Vec<String>,
 }
 
+impl Header {
+    /// The net with its mini-batch, and whose measurements its plan rests on: the words of a drawing.
+    pub fn words(&self) -> (String, String) {
+        let NetReport { name, mini_batch, .. } = &self.net;
+        let source = measured_on(self.device.as_ref(), self.recorded.as_ref());
+        (format!("{name}, mini-batch {mini_batch}"), source)
+    }
+}
+
+/// Whose measurements a plan rests on.
+pub fn measured_on(device: Option<&DeviceReport>, recorded: Option<&Recorded>) -> String {
+    match (recorded, device) {
+        (Some(Recorded { device, .. }), _) => {
+            format!("Predicted from measurements recorded on {}", device.name)
+        }
+        (None, Some(DeviceReport::Cpu { name, .. } | DeviceReport::Cuda { name, .. })) => {
+            format!("Measured on {name}")
+        }
+        (None, None) => String::new(),
+    }
+}
+
 /// Where convolutions come from that belong to no net.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShapesReport {

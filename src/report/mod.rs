@@ -2,17 +2,15 @@
 //! is in the crate `figures`.
 
 mod header;
-mod memory;
 mod time;
 mod trace;
 mod train;
 
 pub use figures::{
-    ActionSpan, BatchPoint, BatchReport, BudgetReport, Comparison, ExplainReport, PlanReport,
-    ProfilingReport, Recorded, ScheduleReport, layer_table, six_digits,
+    ActionSpan, BatchPoint, BatchReport, BudgetReport, Comparison, EstimateReport, ExplainReport, GpuMemory,
+    MemoryEstimate, PlanReport, ProfilingReport, Recorded, ScheduleReport, layer_table, six_digits,
 };
-pub use header::{DataReport, Header, NetReport, ShapesReport, shown};
-pub use memory::{GpuMemory, MemoryEstimate};
+pub use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
 pub use time::TimeRun;
 pub use trace::trace;
 pub use train::{StepLine, TestLines, TrainSummary, output_lines};

@@ -1,8 +1,8 @@
 //! What `time` measured: Caffe's lines in Caffe's words, then what they leave out.
 
-use super::MemoryEstimate;
 use figures::{
-    Comparison, KernelReport, PlanReport, Ratio, ScheduleReport, deviation, layer_table, six_digits,
+    Comparison, KernelReport, MemoryEstimate, PlanReport, Ratio, ScheduleReport, deviation, layer_table,
+    six_digits,
 };
 use memory::LayerMemory;
 use planner::{Bytes, Plan};

@@ -1,11 +1,17 @@
 //! Data sets: IDX, CIFAR-10, images and lists of them, mean images.
 
-use std::{fs, io::Cursor, io::Write, path::Path, sync::Arc};
+use std::{
+    fs,
+    io::{Cursor, Write},
+    sync::Arc,
+};
 
 use flate2::{Compression, Crc, write::GzEncoder};
-use microbatch::trainer::data::{
-    Dataset, Idx, ImageData, ImageOptions, Loader, LoaderOptions, MeanImage, Phase, TransformOptions,
-    open_source,
+use microbatch::trainer::{
+    data::{
+        Dataset, Decoding, Idx, ImageData, Loader, LoaderOptions, Phase, Transform, open_source, read_mean,
+    },
+    spec::{Mean, TransformParams},
 };
 use png::{BitDepth, ColorType};
 
@@ -49,20 +55,20 @@ fn damaged(corpus: &Corpus, bomb: &[u8], random: &mut Random) -> Vec<u8> {
     }
 }
 
-fn transform(random: &mut Random) -> TransformOptions {
+fn transform(random: &mut Random) -> TransformParams {
     let side = |random: &mut Random| {
         let sensible = (1 + below(random, 8)).to_string();
         let side = if one_in(random, 8) { extreme(random).to_owned() } else { sensible };
         one_in(random, 3).then(|| side.parse().ok()).flatten()
     };
-    let mean_values = [&[][..], &[128.0], &[1.0, 2.0, 3.0]][below(random, 3)];
-    TransformOptions {
+    let mean_values = [&[0.0][..], &[128.0], &[1.0, 2.0, 3.0]][below(random, 3)];
+    TransformParams {
         mirror: one_in(random, 2),
         crop_size: side(random),
         // A net file cannot ask for more.
-        resize: side(random).filter(|&side| side <= 1 << 16).map(|side| [side, side]),
-        mean_values: mean_values.to_vec(),
-        ..TransformOptions::default()
+        resize: side(random).filter(|&side| side <= 1 << 16),
+        mean: Mean::Values(mean_values.to_vec()),
+        ..TransformParams::default()
     }
 }
 
@@ -179,10 +185,9 @@ fn mend_checksums(png: &mut [u8]) {
     }
 }
 
-fn image_options(root: &Path, random: &mut Random) -> ImageOptions {
-    let sizes = [(0, 0), (0, 0), (5, 6), (1, 1), (7, 0), (20, 300)];
-    let (new_height, new_width) = *pick(random, &sizes);
-    ImageOptions { root_folder: root.to_owned(), new_height, new_width, is_color: one_in(random, 2) }
+fn decoding(random: &mut Random) -> Decoding {
+    let size = *pick(random, &[None, None, Some([5, 6]), Some([1, 1]), Some([20, 300])]);
+    Decoding { is_color: one_in(random, 2), size }
 }
 
 /// Pictures that take more are not decoded here: theirs are seconds of work.
@@ -219,8 +224,7 @@ fn images() {
     fuzz("images", 2000, make, |input| {
         fs::write(folder.path().join("picture"), input.bytes)?;
         input.foretold = decoded_bytes(input.bytes);
-        let options = image_options(folder.path(), &mut input.random);
-        let set = ImageData::open_list(&list, &options)?;
+        let set = ImageData::open_list(&list, folder.path(), decoding(&mut input.random))?;
         if input.foretold > MOST_DECODED {
             return Ok(Accepted::Huge);
         }
@@ -240,8 +244,7 @@ fn lists() {
         2000,
         |random| corpus.text(random),
         |input| {
-            let options = image_options(folder.path(), &mut input.random);
-            let set = ImageData::open_list(input.path, &options)?;
+            let set = ImageData::open_list(input.path, folder.path(), decoding(&mut input.random))?;
             use_up(Arc::new(set), input)
         },
     );
@@ -257,8 +260,9 @@ fn means() {
         3000,
         |random| corpus.bytes(random),
         |input| {
-            let mean = MeanImage::open(input.path)?;
-            assert_eq!(mean.shape.iter().product::<usize>(), mean.values.len());
+            let shape = read_mean(input.path)?.dim().into();
+            let mean = Mean::File(input.path.to_owned());
+            Transform::new(&TransformParams { mean, ..TransformParams::default() }, shape, Phase::Test)?;
             Ok(Accepted::Used)
         },
     );

@@ -230,7 +230,7 @@ pub(crate) fn build_options(device: &Device, random: &mut Random) -> BuildOption
     BuildOptions {
         device: device.clone(),
         seed: 1,
-        synthetic: Some(SyntheticData { shape, classes: 2, stand_in: one_in(random, 4) }),
+        synthetic: Some(SyntheticData { shape, stand_in: one_in(random, 4) }),
     }
 }
 

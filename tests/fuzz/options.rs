@@ -8,13 +8,14 @@ use crate::{
     mutate::{Corpus, below, extreme, one_in, pick},
 };
 
-const VALUES: [&str; 40] = [
+const VALUES: [&str; 41] = [
     "",
     "cpu",
     "auto",
     "cuda",
     "cuda:0",
     "cuda:99999999999",
+    "h200",
     "recorded:",
     "recorded:/dev/null",
     "64MiB",

@@ -81,7 +81,12 @@ pub(crate) fn prepare(
     recorded: Option<PlanRecord>,
 ) -> Result<(Training, NetRun), TrainError> {
     let options = PlanOptions { limit: Bytes::mib(1), ..PlanOptions::default() };
-    let profile = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::mib(1) };
+    let profile = ProfileOptions {
+        repeats: 1,
+        at_least: Duration::ZERO,
+        largest_workspace: Bytes::mib(1),
+        every_algorithm: false,
+    };
     let (training, mut nets) = Training::build(spec, build, None)?;
     let recorded = recorded.map(|record| record.plans(&mut nets, |_| options.clone()).0).unwrap_or_default();
     let mut recorded = recorded.into_iter();

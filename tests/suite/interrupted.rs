@@ -72,7 +72,7 @@ fn a_signal_stops_a_training_with_a_snapshot_to_go_on_from() {
         let (iteration, rest) = sentence.split_once(" of 1000000 iterations; --snapshot ").expect(sentence);
         let (path, rest) = rest.split_once(' ').unwrap();
         assert_eq!(path, format!("s/small_iter_{iteration}.solverstate.safetensors"));
-        assert_eq!(rest, "goes on from there\n");
+        assert_eq!(rest, "resumes from there\n");
         assert!(said.contains(&format!("\nStopped at iteration {iteration} of 1000000 after ")), "{said}");
         assert!(
             snapshots(&folder).iter().all(|name| name.ends_with(".safetensors")),
@@ -94,7 +94,7 @@ fn a_training_without_snapshots_stops_without_one_and_json_is_whole() {
     let (child, stdout) = begin(&folder, &arguments);
     let (exit_code, _, complained) = end(child, stdout, "INT");
     assert_eq!(exit_code, Some(130));
-    assert!(complained.ends_with(" of 1000000 iterations; no snapshot was asked for\n"), "{complained}");
+    assert!(complained.ends_with(" of 1000000 iterations; no snapshot was to be written\n"), "{complained}");
     assert_eq!(complained.lines().count(), 1, "{complained}");
 }
 
@@ -129,7 +129,7 @@ fn a_training_whose_output_nobody_reads_stops_with_a_snapshot() {
     let sentence = "error: cannot write to standard output: Broken pipe (os error 32); --snapshot ";
     let rest = complained.strip_prefix(sentence).expect(&complained);
     let (path, rest) = rest.split_once(' ').unwrap();
-    assert_eq!(rest, "goes on from there\n");
+    assert_eq!(rest, "resumes from there\n");
     let iteration: usize = path.split(['_', '.']).find_map(|word| word.parse().ok()).unwrap();
     let arguments = TRAIN.replace("1000000", &(iteration + 2).to_string());
     folder.succeed(&format!("{arguments} --snapshot {path}"));
@@ -200,7 +200,7 @@ fn a_signal_is_heard_during_a_test() {
     let path = "s/small_iter_4.solverstate.safetensors";
     assert_eq!(
         complained,
-        format!("stopped: after 4 of 1000000 iterations; --snapshot {path} goes on from there\n")
+        format!("stopped: after 4 of 1000000 iterations; --snapshot {path} resumes from there\n")
     );
     assert!(!said.contains("Testing"), "{said}");
 }

@@ -1,10 +1,10 @@
 //! Black-box tests of the command: the built binary on small nets, as a user runs it.
 
 mod bad_input;
+mod book;
 mod class_folders;
 mod cuda;
 mod database;
-mod drawings;
 mod examples;
 mod fixtures;
 mod interrupted;

@@ -69,15 +69,10 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
     let table = format!("--device recorded:{RECORDED}");
     refused(
         &folder,
-        &recorded("--batch 100"),
-        &["conv1 Forward", "micro-batch 100", "mini-batch 100", "was recorded"],
+        &format!("plan --conv n=256,c=64,h=27,k=192,r=5,groups=2,name=mine {table}"),
+        &["mine Forward (64x27x27, 192 filters 5x5, 2 groups)", "resembles", "jsonl"],
     );
-    refused(&folder, &recorded("--batch 256 --policy all"), &["micro-batch 3", "all policy", "was recorded"]);
-    refused(
-        &folder,
-        &format!("plan --conv n=256,c=5,h=9,k=7,r=3,name=mine {table}"),
-        &["has no measurement of mine Forward (5x9x9, 7 filters 3x3, FP32)", "jsonl"],
-    );
+    refused(&folder, &recorded("--batch 5000"), &["conv1 Forward", "micro-batch 5000", "up to 256 samples"]);
     refused(&folder, "plan --conv n=2,c=1,h=3,k=1,r=1 --device recorded:nowhere.jsonl", &["nowhere.jsonl"]);
     folder.write("broken.jsonl", "{}\n");
     refused(
@@ -93,6 +88,46 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
         let name = option.split(' ').next().unwrap();
         refused(&folder, &recorded(&format!("--batch 256 {option}")), &[name, "no effect", "recorded:"]);
     }
+}
+
+#[test]
+fn a_recorded_gpu_is_planned_as_a_gpu_and_says_what_it_has() {
+    let folder = Folder::new();
+    let plan = format!("plan --model {ALEXNET} --device h200");
+    let said = folder.succeed(&plan);
+    for part in ["PREDICTION", "NVIDIA H200", "mini-batch 256", "at most 64 MiB"] {
+        assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+    }
+    assert!(!said.contains("ESTIMATE") && !said.contains("as this is a CPU"), "{said}");
+    let report = folder.json(&format!("{plan} --policy all"));
+    assert!(report["plan"]["gain"].as_f64().unwrap() > 1.9 && report["estimate"].is_null());
+    let workspaces = numbers(&report["layer_memory"], "workspace");
+    assert!(workspaces.iter().any(|&bytes| bytes > 1e6), "the columns are filled");
+    let list = folder.json("plan --list --device h200");
+    let kernels = list["kernels"].as_array().unwrap();
+    assert!(kernels.len() > 90 && kernels.iter().all(|kernel| kernel["sizes"].as_u64() >= Some(32)));
+    assert!(folder.succeed("plan --list --device h200").contains("64x27x27, 192 filters 5x5, pad 2"));
+    refused(&folder, "plan --list --device cpu", &["--list", "h200"]);
+    refused(&folder, "time --model net.prototxt --device h200", &["\"h200\"", "nothing runs on it"]);
+    assert!(folder.succeed("devices").contains("recorded, for `plan` and `figures`: h200"));
+}
+
+#[test]
+fn what_was_not_recorded_is_estimated_and_says_how_well() {
+    let folder = Folder::new();
+    let plan = format!("plan --model {ALEXNET} --device h200");
+    assert!(folder.succeed(&format!("{plan} --batch 512")).contains("ESTIMATE    14 pairs more are scaled"));
+    let [small, large] =
+        [256, 512].map(|batch| folder.json(&format!("{plan} --batch {batch} --workspace-limit 8GiB")));
+    assert_eq!((&small["estimate"], &large["estimate"]["estimated"]), (&Value::Null, &14.into()));
+    let ratio = large["plan"]["time_ms"].as_f64().unwrap() / small["plan"]["time_ms"].as_f64().unwrap();
+    assert!((1.8..=2.01).contains(&ratio), "twice the samples take {ratio} times as long");
+    let error = &large["estimate"]["error"];
+    let [median, most] = ["time_median", "time_nine_of_ten"].map(|field| error[field].as_f64().unwrap());
+    assert!(1.0 < median && median < 1.5 && median < most, "{error}");
+    // A layer of nobody's net; and on a table of powers of two, other sizes.
+    folder.succeed("plan --conv n=256,c=96,h=27,k=256,r=5,pad=2 --device h200");
+    assert!(folder.json(&recorded("--batch 100"))["estimate"]["estimated"].as_u64() > Some(10));
 }
 
 #[test]

@@ -138,19 +138,19 @@ fn with_plans(state: &[u8], plans: Option<&str>) -> Vec<u8> {
 
 /// What is said at the start is what is so.
 #[test]
-fn a_training_that_goes_on_otherwise_says_so() {
+fn a_training_that_resumes_otherwise_says_so() {
     let folder = Folder::new();
     folder.json(&format!("{TRAIN} --no-test"));
     let solver = text(&folder.read("solver.prototxt"));
     let net = text(&folder.read("net.prototxt"));
     for (file, from, to, change) in [
-        ("solver.prototxt", "base_lr: 0.05", "base_lr: 0.04", "bit by bit: the learning rate"),
-        ("net.prototxt", "scale: 0.00390625", "scale: 0.0039", "bit by bit: layer 'data'"),
+        ("solver.prototxt", "base_lr: 0.05", "base_lr: 0.04", "resume bit-exactly: the learning rate"),
+        ("net.prototxt", "scale: 0.00390625", "scale: 0.0039", "resume bit-exactly: layer 'data'"),
         (
             "net.prototxt",
             "name: \"data\"",
             "name: \"digits\"",
-            "data begin anew: digits/TRAIN; there is a position",
+            "data start from the beginning: digits/TRAIN; there is a position",
         ),
     ] {
         let text = if file == "net.prototxt" { &net } else { &solver };
@@ -329,7 +329,7 @@ fn an_error_on_the_way_leaves_a_snapshot() {
     let train =
         "train --solver solver.prototxt --no-test --snapshot-prefix snapshots/other --database measured";
     let state = "snapshots/other_iter_2.solverstate.safetensors";
-    let sentence = format!("; --snapshot {state} goes on from there");
+    let sentence = format!("; --snapshot {state} resumes from there");
     assert_refused(&folder.run(train), 1, &["layer 'data'", "5.png", &sentence], "an image that is none");
     folder.write("images/5.png", good);
     let resumed = folder.json(&format!("{train} --snapshot {state}"));
@@ -347,7 +347,7 @@ fn a_training_that_diverges_names_its_last_snapshot() {
     let state = "small_iter_2.solverstate.safetensors";
     let output = folder
         .run(&format!("train --solver solver.prototxt --no-test --snapshot-prefix small --snapshot {state}"));
-    let sentence = format!("; --snapshot {state} goes on from iteration 2");
+    let sentence = format!("; --snapshot {state} resumes from iteration 2");
     assert_refused(&output, 1, &["diverged", &sentence], "a huge rate");
     assert!(!folder.path("small_iter_3.safetensors").exists());
 }

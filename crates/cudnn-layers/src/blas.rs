@@ -64,7 +64,7 @@ pub(crate) fn product(
         "lengths of a product of {m}, {n}, {k}"
     );
     if m * n > 0 {
-        // The scratch stays ours until all of the product is asked for: cuBLAS may need several kernels for it.
+        // The scratch stays ours until all of the product is launched: cuBLAS may need several kernels for it.
         let asked = cuda.with_library(|cublas: &mut Cublas| {
             cuda.scratch(|scratch| {
                 cublas.prepare(cuda.allows_tf32(), scratch)?;
@@ -102,7 +102,7 @@ impl Cublas {
     ) -> Result<(), CudaError> {
         let one = 1.0f32;
         let beta = if accumulate == Accumulate::Add { 1.0f32 } else { 0.0 };
-        // What is stored row by row, cuBLAS reads as the transpose column by column: it is asked for c^T = b^T a^T.
+        // What is stored row by row, cuBLAS reads as the transpose column by column: it computes c^T = b^T a^T.
         let operation = |factor: Factor<'_>| match factor.transposed {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,

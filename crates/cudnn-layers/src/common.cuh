@@ -271,41 +271,6 @@ struct ChannelWalk {
 template <int W>
 constexpr int BATCH = W == 1 ? 8 : 4;
 
-/// `to[i] (+)= op(the inputs' elements i)` over this thread's elements.
-template <int W, int INPUTS, class Op>
-__device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const float* const (&from)[INPUTS], float* to, bool add,
-                                           Op op) {
-    while (walk.more()) {
-        constexpr int STEPS = BATCH<W> / 2;  // outputs need registers, too
-        Pack<W> in[INPUTS][STEPS], out[STEPS];
-        u64 at[STEPS];
-        bool there[STEPS];
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            there[step] = walk.more();
-            if (!there[step]) continue;
-            at[step] = walk.at();
-#pragma unroll
-            for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at[step]);
-            if (add) out[step] = load<W>(to + at[step]);
-            walk.step();
-        }
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            if (!there[step]) continue;
-#pragma unroll
-            for (int lane = 0; lane < W; lane++) {
-                float x[INPUTS];
-#pragma unroll
-                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                float value = op(x);
-                out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
-            }
-            store<W>(to + at[step], out[step]);
-        }
-    }
-}
-
 /// Adds up `terms(the inputs' elements, sums)` over this thread's elements: in single precision over a batch, in double
 /// precision over batches.
 template <int W, int INPUTS, int SUMS, class Terms>
@@ -339,36 +304,6 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const float* co
     }
 }
 
-/// Whether the planes of all these blobs can be read in packs of four.
-template <int COUNT>
-__device__ __forceinline__ bool planes_aligned(const Extents& e, const float* const (&blobs)[COUNT]) {
-    return e.inner.divisor % 4 == 0 && aligned(blobs);
-}
-
-/// `to[i] (+)= op(the inputs' elements i)` over all elements of a channel, by one block.
-template <int INPUTS, class Op>
-__device__ __forceinline__ void channel_map(const float* const (&from)[INPUTS], float* to, bool add, const Extents& e,
-                                            u64 channel, Op op) {
-    if (planes_aligned(e, from) && aligned(to)) {
-        thread_map(ChannelWalk<4>(e, channel, 0, e.outer), from, to, add, op);
-    } else {
-        thread_map(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, op);
-    }
-}
-
-/// The sums over the samples [first, last) of a channel, which every thread of the block gets.
-template <int INPUTS, int SUMS, class Terms>
-__device__ void channel_sums(const float* const (&from)[INPUTS], const Extents& e, u64 channel, u64 first, u64 last,
-                             double (&sums)[SUMS], Terms terms) {
-    for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
-    if (planes_aligned(e, from)) {
-        thread_sums(ChannelWalk<4>(e, channel, first, last), from, sums, terms);
-    } else {
-        thread_sums(ChannelWalk<1>(e, channel, first, last), from, sums, terms);
-    }
-    for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
-}
-
 /// Sums per channel: `finish(channel, sums)` is called by one thread for each. To be launched with THREADS threads, a block
 /// per channel in x and, in y, the parts into which samples are cut. Where there
 /// are several, this leaves SUMS doubles per channel and part in `partials`, and `finish_sums` has to follow.
@@ -376,11 +311,15 @@ __device__ void channel_sums(const float* const (&from)[INPUTS], const Extents& 
 template <int SUMS, int INPUTS, class Terms, class Finish>
 __device__ __forceinline__ void sum_channels(const float* const (&from)[INPUTS], const Extents& e, double* partials,
                                              Terms terms, Finish finish) {
-    u64 part = blockIdx.y, parts = gridDim.y;
+    u64 part = blockIdx.y, parts = gridDim.y, channel = blockIdx.x;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
-    double sums[SUMS];
-    u64 channel = blockIdx.x;
-    channel_sums(from, e, channel, first, last, sums, terms(channel));
+    double sums[SUMS] = {};
+    if (e.inner.divisor % 4 == 0 && aligned(from)) {
+        thread_sums(ChannelWalk<4>(e, channel, first, last), from, sums, terms(channel));
+    } else {
+        thread_sums(ChannelWalk<1>(e, channel, first, last), from, sums, terms(channel));
+    }
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
     if (threadIdx.x != 0) return;
     if (parts == 1) return finish(channel, sums);
     for (int sum = 0; sum < SUMS; sum++) partials[(channel * parts + part) * SUMS + sum] = sums[sum];

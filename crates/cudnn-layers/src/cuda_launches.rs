@@ -11,29 +11,40 @@ use tensor::{
 pub(crate) const THREADS: u32 = 256;
 const TILE: usize = 2048;
 
-/// Launches an element-wise CUDA kernel over `len` elements, one block per tile.
-///
-/// # Safety
-/// As [`Cuda::launch`].
-pub(crate) unsafe fn launch_tiles(
-    cuda: &Cuda,
-    source: &'static Source,
-    function: &'static str,
-    len: usize,
-    args: &[Arg<'_>],
-) {
-    // SAFETY: as the caller promises.
-    unsafe { cuda.launch(source, function, grid([tiles(len), 1], THREADS), args) };
+/// `source!(file)`: the CUDA kernels of an operation's folder, as `SOURCE`.
+macro_rules! source {
+    ($file:literal) => {
+        static SOURCE: tensor::cuda::Source = tensor::cuda::Source {
+            name: $file,
+            text: concat!(include_str!("../common.cuh"), include_str!($file)),
+        };
+    };
+}
+
+/// `launch!(cuda, "kernel", grid, [arguments])`: launches a CUDA kernel of the file's `SOURCE`, with the obligations of
+/// [`Cuda::launch`].
+macro_rules! launch {
+    ($cuda:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
+        $cuda.launch(&SOURCE, $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
+    };
+}
+
+pub(crate) use {launch, source};
+
+/// The grid of an element-wise CUDA kernel over `len` elements: one block per tile.
+pub(crate) fn tiles(len: usize) -> Grid {
+    Grid::line(tile_count(len), THREADS)
 }
 
 /// Tiles that `len` elements fill.
-pub(crate) fn tiles(len: usize) -> u32 {
+pub(crate) fn tile_count(len: usize) -> u32 {
     u32::try_from(len.div_ceil(TILE)).expect("no GPU has 16 TiB of memory")
 }
 
-/// A grid of `blocks` in x and y, without shared memory beyond what the CUDA kernel declares.
-pub(crate) fn grid([x, y]: [u32; 2], threads: u32) -> Grid {
-    Grid { blocks: [x, y, 1], threads, shared_bytes: 0 }
+/// The grid of a CUDA kernel with a thread for each of `count` elements.
+pub(crate) fn threads(count: usize) -> Grid {
+    let blocks = u32::try_from(count.div_ceil(THREADS as usize)).expect("no GPU has 4 TiB of memory");
+    Grid::line(blocks, THREADS)
 }
 
 /// The CUDA kernels' `add`.
@@ -85,10 +96,6 @@ impl Extents {
             inner: Divisor::new(inner.max(1), extents.len()),
         }
     }
-
-    pub(crate) fn arg(&self) -> Arg<'_> {
-        Arg::of(self)
-    }
 }
 
 /// Blocks per multiprocessor that are enough to keep memory busy to the end.
@@ -129,13 +136,15 @@ pub(crate) unsafe fn launch_sums(
     let mut args = args.to_vec();
     args.push(Arg::Address(scratch.address::<u8>()));
     // SAFETY: as the caller promises.
-    unsafe { cuda.launch(source, sums, grid([channels, parts], THREADS), &args) };
+    unsafe {
+        cuda.launch(source, sums, Grid { blocks: [channels, parts, 1], ..Grid::line(1, THREADS) }, &args)
+    };
     if parts > 1 {
         args.push(parts.into());
         // A warp per channel.
-        let grid = grid([channels.div_ceil(THREADS / 32), 1], THREADS);
+        let warps = Grid::line(channels.div_ceil(THREADS / 32), THREADS);
         // SAFETY: as the caller promises; the partial sums are there.
-        unsafe { cuda.launch(source, finish, grid, &args) };
+        unsafe { cuda.launch(source, finish, warps, &args) };
     }
 }
 

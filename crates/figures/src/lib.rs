@@ -9,10 +9,10 @@
 //! Plan, CostTable ────► ExplainReport    ├─► text (Display, Table)
 //! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
-//! MemoryReport ───────► arena_lines, layer_table
+//! MemoryReport ───────► MemoryEstimate, arena_lines, layer_table
 //! MemoryPlan ─────────► ScheduleReport
 //! DeviceHeader ───────► Recorded
-//! Curve ──────────────► staircase_svg
+//! Study (net, CostTable) ► Figure ──────► SVG, PNG, CSV (`draw`)
 //! ```
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -20,23 +20,25 @@
 mod batch;
 mod budget;
 mod compare;
+pub mod draw;
+mod estimate;
 mod explain;
 mod memory;
 mod number;
 mod plan;
 mod profiling;
 mod schedule;
-mod staircase;
+pub mod study;
 mod table;
 
 pub use self::memory::{arena_lines, layer_table};
 pub use batch::{BatchPoint, BatchReport};
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
+pub use estimate::{GpuMemory, MemoryEstimate};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};
-pub use profiling::{ProfilingReport, Recorded};
+pub use profiling::{EstimateReport, ProfilingReport, Recorded};
 pub use schedule::{ActionSpan, LayerFate, ScheduleReport};
-pub use staircase::staircase_svg;
 pub use table::Table;

@@ -1,6 +1,6 @@
 //! Where measurements come from, and how far they can be trusted.
 
-use planner::{BatchSizePolicy, Coverage, DeviceHeader, Noise};
+use planner::{BatchSizePolicy, Coverage, DeviceHeader, EstimateError, Noise};
 use serde::Serialize;
 use std::fmt;
 
@@ -79,5 +79,28 @@ impl fmt::Display for Recorded {
         writeln!(f, "  PREDICTION  from {}: nothing was measured on this machine", self.file)?;
         write!(f, "  recorded    on {name}, {library_version}")?;
         if date.is_empty() { Ok(()) } else { write!(f, ", {date}") }
+    }
+}
+
+/// What recorded measurements do not have, and what stands in its place.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EstimateReport {
+    /// Pairs of kernel and micro-batch size that were estimated.
+    pub estimated: usize,
+    /// How far estimates are off, if the recorded kernels tell.
+    pub error: Option<EstimateError>,
+}
+
+impl fmt::Display for EstimateReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  ESTIMATE    {} pairs more are scaled from the nearest recorded shapes", self.estimated)?;
+        let Some(EstimateError { time_median, time_nine_of_ten, workspace_median, .. }) = self.error else {
+            return write!(f, ", of which there are too few to tell how well");
+        };
+        write!(
+            f,
+            "; recorded ones, estimated alike, are off by\n              {time_median:.2}x in time (one of ten by more \
+             than {time_nine_of_ten:.1}x) and {workspace_median:.2}x in workspace"
+        )
     }
 }

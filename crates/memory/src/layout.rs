@@ -237,7 +237,7 @@ impl NetPlaces {
         }
         let found = self.schedule.find(buffer)?;
         let residences = self.schedule.buffers[found].1.iter().zip(&self.offsets[found]);
-        // The last of them: an action that brings a buffer back, or fills it anew, means what it fills.
+        // The last of them: an action that brings a buffer back, or fills it again, means what it fills.
         let mut there =
             residences.rev().filter(|(residence, _)| residence.place == place && residence.holds(at));
         there.next().map(|(residence, &offset)| Spot { offset, bytes: residence.bytes })

@@ -21,7 +21,7 @@ pub enum Action {
     Prefetch(Buffer),
     /// Computes nothing, but needs the buffer: until here its place is not freed, and from here on its copy is done.
     Hold(Buffer),
-    /// A forward pass once more, in the place of a buffer that was given up. It changes nothing else: no running statistics.
+    /// A repeated forward pass, which restores a buffer that was given up. It changes nothing else: no running statistics.
     Recompute(usize),
 }
 

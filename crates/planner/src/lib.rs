@@ -73,8 +73,8 @@ pub use choose::{
 };
 pub use divide::{Division, Fronts, Headroom, divide_exact, divide_ilp, plan, plan_within};
 pub use measure::{
-    Coverage, Done, Noise, ProfileError, Profiler, ProfilerError, Progress, Request, RequestError, coverage,
-    profile, repeat,
+    Coverage, Done, EstimateError, Estimator, Noise, ProfileError, Profiler, ProfilerError, Progress,
+    Request, RequestError, coverage, profile, repeat,
 };
 pub use model::{
     ARENA_ALIGNMENT, Algorithm, BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, Cost, DesirableSet,

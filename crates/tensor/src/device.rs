@@ -88,7 +88,7 @@ impl Device {
         Ok(match self {
             Self::Cpu(_) => Mark(Point::Cpu(Instant::now())),
             Self::Cuda(cuda) => {
-                let event = cuda.event()?;
+                let event = cuda.stream().event()?;
                 event.record()?;
                 Mark(Point::Cuda(event))
             }

@@ -69,6 +69,9 @@ pub enum NetError {
         /// Whether what was measured is in a database.
         kept: bool,
     },
+    /// A kernel does not compute what it should; in a sentence.
+    #[error("{0}")]
+    Verification(String),
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),

@@ -23,6 +23,7 @@ pub mod net;
 pub mod planning;
 pub mod prototxt;
 pub mod run;
+pub mod shapes;
 pub mod snapshot;
 pub mod solver;
 pub mod spec;

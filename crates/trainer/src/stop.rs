@@ -1,4 +1,4 @@
-//! Being asked to stop, and whether anybody hears it.
+//! Requests to stop, and whether the running work checks for them.
 
 use std::sync::{
     Arc,
@@ -7,8 +7,8 @@ use std::sync::{
 
 /// A request to stop in good order, which a signal may make at any time. Clones are the same request.
 ///
-/// Only what takes long [listens](Stop::listen), and asks now and then. Whoever makes the request may end the process
-/// where nobody listens, and where it has been made before.
+/// Only what takes long [listens](Stop::listen), and checks now and then. A signal handler may end the process where
+/// nothing listens, and at the second request.
 #[derive(Clone, Debug)]
 pub struct Stop {
     /// The number of the signal; 0 if there was none.
@@ -23,7 +23,7 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// From now on until the guard is dropped, somebody asks [`Stop::is_requested`].
+    /// Until the guard is dropped, the caller checks [`Stop::is_requested`] now and then.
     pub fn listen(&self) -> Listening {
         self.unheard.store(self.is_requested(), Ordering::SeqCst);
         Listening(self.clone())
@@ -50,7 +50,7 @@ impl Stop {
     }
 }
 
-/// Somebody listens as long as this lives.
+/// As long as this lives, the request is checked for.
 #[derive(Debug)]
 pub struct Listening(Stop);
 

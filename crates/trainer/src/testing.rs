@@ -21,7 +21,12 @@ use tensor::{Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPAR
 
 /// The shortest measurements there are: tests never depend on what is fastest.
 pub(crate) fn quick_profile() -> ProfileOptions {
-    ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes(2 << 30) }
+    ProfileOptions {
+        repeats: 1,
+        at_least: Duration::ZERO,
+        largest_workspace: Bytes(2 << 30),
+        every_algorithm: false,
+    }
 }
 
 /// A limit that no small net reaches.

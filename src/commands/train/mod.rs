@@ -1,6 +1,5 @@
 //! `microbatch train`.
 
-mod averages;
 mod prepare;
 mod progress;
 
@@ -14,11 +13,13 @@ use crate::{
     },
     stop::{exit_code, stop},
 };
-use averages::MovingAverages;
 use prepare::{Prepared, prepare};
 use progress::Meter;
 use serde::Serialize;
-use trainer::{Solver, Stop, TrainError, host, solver::TestOutput};
+use trainer::{
+    Solver, Stop, TrainError, host,
+    solver::{MovingAverages, TestOutput},
+};
 
 #[derive(Serialize)]
 struct Report {
@@ -46,7 +47,7 @@ struct Training<'a> {
     tests: Vec<TestLines>,
     /// The last loss.
     loss: f64,
-    /// The last snapshot and its iteration; at first the one that it goes on from.
+    /// The last snapshot and its iteration; at first the one that it resumes.
     saved: Option<(u64, String)>,
     /// Whether everything is done, the tests at the end, too.
     is_complete: bool,
@@ -59,7 +60,7 @@ struct Training<'a> {
 ///
 /// # Errors
 /// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
-/// that nobody reads, and [`Error::Stopped`].
+/// that cannot be written, and [`Error::Stopped`].
 pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let at_start = host::resident();
     let mut console = Console::new(args.run.json);
@@ -154,7 +155,7 @@ impl<'a> Training<'a> {
     fn leave(&mut self, error: Error) -> Result<(), Error> {
         let unsaved = match &error {
             Error::Train(TrainError::Diverged { .. }) | Error::Snapshot(_) => None,
-            // Where nobody reads that it was written, it was all the same.
+            // Output that cannot be written does not undo the snapshot.
             _ => self.save().err().filter(|error| !matches!(error, Error::Output(_))),
         };
         if self.stop.is_requested() && unsaved.is_none() && matches!(error, Error::Output(_)) {
@@ -175,16 +176,16 @@ impl<'a> Training<'a> {
         Some(Error::Stopped { after, exit_code })
     }
 
-    /// How to go on.
+    /// How to resume.
     fn next(&self) -> String {
         let iteration = self.solver.iteration();
         match &self.saved {
             _ if self.is_finished() => "only the tests at its end are missing".to_owned(),
-            Some((saved, path)) if *saved == iteration => format!("--snapshot {path} goes on from there"),
-            Some((saved, path)) => format!("--snapshot {path} goes on from iteration {saved}"),
-            None if !self.solver.spec().snapshot.is_wanted() => "no snapshot was asked for".to_owned(),
+            Some((saved, path)) if *saved == iteration => format!("--snapshot {path} resumes from there"),
+            Some((saved, path)) => format!("--snapshot {path} resumes from iteration {saved}"),
+            None if !self.solver.spec().snapshot.is_wanted() => "no snapshot was to be written".to_owned(),
             None if iteration == self.first => "there was nothing new to save".to_owned(),
-            None => "there is no snapshot to go on from".to_owned(),
+            None => "there is no snapshot to resume from".to_owned(),
         }
     }
 

@@ -1,6 +1,5 @@
 //! From the command line to a training that is ready to begin.
 
-use super::averages::MovingAverages;
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
@@ -11,14 +10,14 @@ use crate::{
     },
     report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport},
 };
-use planner::{Bytes, Plan};
+use planner::Bytes;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trainer::{
-    Net, PlanOrigin, Solver, Training,
+    Solver, Training,
     layers::BuildOptions,
     planning::PlanRecord,
     snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights},
-    solver::Changes,
+    solver::MovingAverages,
     spec::{NetSpec, SolverSpec},
 };
 
@@ -72,11 +71,11 @@ pub(super) fn prepare(
     let nets = &mut session.nets;
     if let Some(Resumed { state, .. }) = &resumed {
         let changes = training.changes_since(nets, state);
-        notes.push(origin_note(recorded.plans.first().and_then(Option::as_ref), &plan_origin, &changes));
-        notes.extend(changes_note(&changes));
+        notes.push(changes.plan_note(recorded.plans.first().and_then(Option::as_ref), &plan_origin));
+        notes.extend(changes.note());
     }
     notes.push(format!("seed {}", training.seed()));
-    warnings.extend(data_warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
+    warnings.extend(training.data_warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
     let kernels = nets[0].kernels().len();
     let mut report = NetReport::new(&net, &nets[0], kernels, synthetic);
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
@@ -101,79 +100,6 @@ pub(super) fn prepare(
 /// The nets that the solver tests with.
 fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
     spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state))).collect()
-}
-
-/// What is wrong with the data as a whole.
-fn data_warnings(nets: &[Net]) -> Vec<String> {
-    let by_class = nets[0].data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
-        format!(
-            "layer '{layer}' reads its {} images class by class, so that a mini-batch holds few of the {} classes and \
-             training hardly works; ImageData mixes them with `shuffle: true`",
-            data.images, data.classes
-        )
-    });
-    let names = |net: &Net| net.data().next().map(|(_, data)| data.class_names).unwrap_or_default();
-    let trained = names(&nets[0]);
-    let strangers = nets[1..].iter().map(names).filter_map(|tested| {
-        let only_in = |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name)).cloned();
-        let both = !trained.is_empty() && !tested.is_empty();
-        let stranger = only_in(&tested, &trained).or_else(|| only_in(&trained, &tested)).filter(|_| both)?;
-        Some(format!(
-            "training and test data have different classes ('{stranger}' is in one of them only): labels follow the \
-             order of the folders' names, so equal labels mean different classes"
-        ))
-    });
-    by_class.chain(strangers).collect()
-}
-
-/// What becomes of a snapshot's plan, and whether a training that goes on does so bit by bit.
-fn origin_note(plan: Option<&Plan>, origin: &PlanOrigin, changes: &Changes) -> String {
-    let kernels = plan.iter().flat_map(|plan| &plan.kernels);
-    let is_exact = kernels.flat_map(|kernel| kernel.configuration.runs()).all(|run| run.micro.deterministic);
-    match origin {
-        PlanOrigin::Recorded if !changes.recorded || !changes.is_empty() => {
-            "the snapshot's plan is used, nothing is measured".to_owned()
-        }
-        PlanOrigin::Recorded if is_exact => {
-            "the snapshot's plan is used, nothing is measured: training resumes bit-exactly under it"
-                .to_owned()
-        }
-        PlanOrigin::Recorded => {
-            "the snapshot's plan is used, nothing is measured: training resumes under it, but some of \
-             its algorithms round differently each time (--deterministic leaves them out)"
-                .to_owned()
-        }
-        PlanOrigin::Refused(reason) => format!(
-            "the snapshot's plan is not used, as {reason}: training goes on, but its rounding may differ"
-        ),
-        PlanOrigin::Measured => {
-            "the snapshot has no plan: training goes on under a new one, and its rounding may differ"
-                .to_owned()
-        }
-    }
-}
-
-/// What else is not as it was when the snapshot was written.
-fn changes_note(changes: &Changes) -> Option<String> {
-    let Changes { recorded, settings, begin_anew, unread } = changes;
-    if !recorded && changes.is_empty() {
-        let reason = "whether solver, net and data are as they were is not recorded in the snapshot";
-        return Some(format!("{reason}: only then does training resume bit-exactly"));
-    }
-    let list =
-        |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}{}", names.join(", ")));
-    let parts = [
-        list("", settings),
-        list("no position is recorded, so data begin anew: ", begin_anew),
-        list("there is a position of data that are not read: ", unread),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| {
-        format!(
-            "not as when the snapshot was written, so training does not go on bit by bit: {}",
-            parts.join("; ")
-        )
-    })
 }
 
 /// The solver file, with what the command line says in its place.
@@ -208,12 +134,15 @@ fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -
     let (Some(Resumed { state, .. }), Some(snapshot)) = (resumed, &args.snapshot) else { return Ok(()) };
     let (iteration, max_iter) = (state.iteration, spec.max_iter);
     if iteration >= max_iter as u64 {
-        return Err(Error::Finished { snapshot: snapshot.display().to_string(), iteration, max_iter });
+        return Err(Error::Refused(format!(
+            "{} is at iteration {iteration}, and training ends at iteration {max_iter} (--max-iter moves the end)",
+            snapshot.display()
+        )));
     }
     Ok(())
 }
 
-/// A training that goes on draws what it would have drawn, and runs under the plan that it had.
+/// A resumed training draws the same random numbers, and runs under the same plan.
 fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
     let Some(snapshot) = &args.snapshot else { return Ok(None) };
     let (state, history) = load_solver_state(snapshot)?;

@@ -13,7 +13,6 @@ pub(super) struct Meter {
     all: (u32, Duration),
     /// Of those since the speed was last asked for.
     recent: (u32, Duration),
-    images_per_s: f64,
 }
 
 impl Meter {
@@ -23,7 +22,7 @@ impl Meter {
         bar.set_position(first);
         bar.reset_eta();
         let none = (0, Duration::ZERO);
-        Self { bar, images_per_iteration, start: Instant::now(), all: none, recent: none, images_per_s: 0.0 }
+        Self { bar, images_per_iteration, start: Instant::now(), all: none, recent: none }
     }
 
     /// Times one iteration.
@@ -47,9 +46,8 @@ impl Meter {
 
     /// Images a second since this was last asked.
     pub(super) fn images_per_s(&mut self) -> f64 {
-        self.images_per_s = self.speed(self.recent);
-        self.recent = (0, Duration::ZERO);
-        self.images_per_s
+        let recent = std::mem::replace(&mut self.recent, (0, Duration::ZERO));
+        self.speed(recent)
     }
 
     /// Images a second over all iterations.

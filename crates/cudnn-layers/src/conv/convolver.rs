@@ -1,4 +1,4 @@
-//! What runs a convolution, whoever computes it: the processor's algorithms or a library's.
+//! What runs a convolution: the processor's algorithms or a library's.
 
 use super::ConvError;
 use planner::{Bytes, Measurement};

@@ -15,7 +15,7 @@ pub enum ConvError {
     Unknown {
         /// The operation.
         op: ConvOp,
-        /// The name asked for.
+        /// The requested name.
         algorithm: String,
         /// The micro-batch's geometry.
         geometry: Box<ConvGeometry>,

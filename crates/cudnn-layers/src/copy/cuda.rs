@@ -1,15 +1,11 @@
 //! Copies on the GPU.
 
 use super::Rows;
-use crate::cuda_launches::{Divisor, add, launch_tiles};
+use crate::cuda_launches::{Divisor, add, launch, source, tiles};
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Accumulate, View, ViewMut,
-    cuda::{Arg, Cuda, Source},
-};
+use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-static SOURCE: Source =
-    Source { name: "copy.cu", text: concat!(include_str!("../common.cuh"), include_str!("copy.cu")) };
+source!("copy.cu");
 
 /// `Rows` of `copy.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
@@ -25,7 +21,6 @@ pub(super) fn copy_rows(cuda: &Cuda, rows: &Rows, x: View<'_>, mut y: ViewMut<'_
     let (len, strides) = (rows * width, strides.map(|stride| stride as u64));
     let rows = DeviceRows { len: len as u64, strides, width: Divisor::new(width, len) };
     let (x, mut y) = (x.slice(from..x.len()), y.slice(to..y.len()));
-    let args = [Arg::of(&rows), x.into(), (&mut y).into(), add(accumulate).into()];
     // SAFETY: `copy_rows(Rows rows, const float* x, float* y, int add)`; the contract has checked both lengths.
-    unsafe { launch_tiles(cuda, &SOURCE, "copy_rows", len, &args) };
+    unsafe { launch!(cuda, "copy_rows", tiles(len), [&rows, x, &mut y, add(accumulate)]) };
 }

@@ -20,7 +20,7 @@ use tensor::{
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
 const OLDEST: CudnnVersion = CudnnVersion(90_000);
 
-/// A handle of cuDNN, ours or somebody else's. Clones share it and take turns.
+/// A handle of cuDNN, owned or borrowed. Clones share it and take turns.
 #[derive(Clone)]
 pub struct Cudnn(Arc<Handle>);
 
@@ -44,7 +44,7 @@ impl Cudnn {
         cuda.with_library(|cudnn: &mut Self| Ok(cudnn.clone()))
     }
 
-    /// Somebody else's handle, which stays theirs. It works in the stream that they give it, on the GPU that the calling
+    /// A borrowed handle, which the caller keeps. It works in the stream that the caller gives it, on the GPU that the calling
     /// threads have selected.
     ///
     /// # Safety

@@ -1,5 +1,5 @@
 //! The one folder that calls cuDNN, in three levels: calls whose status becomes an error (`api`), descriptors that live and
-//! die as Rust values do (`descriptor`), and a handle, ours or somebody else's, with its convolutions (`handle`).
+//! die as Rust values do (`descriptor`), and a handle, owned or borrowed, with its convolutions (`handle`).
 //!
 //! cuDNN is reached through its legacy API (one call per operation and algorithm), for only there can a caller choose
 //! among all algorithms. `alpha` and `beta` do not leave this folder: above it there is

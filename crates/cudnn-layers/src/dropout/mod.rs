@@ -19,7 +19,7 @@ pub struct Dropout<'a> {
     /// Identifies the layer (and the training run).
     pub seed: u64,
     /// The iteration's number, so that every one draws another mask: the bytes of a `u64` in the device's memory, where
-    /// recorded work reads it anew ([`tensor::Setting`]).
+    /// recorded work reads it again ([`tensor::Setting`]).
     pub iteration: View<'a>,
 }
 

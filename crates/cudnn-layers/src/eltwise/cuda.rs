@@ -1,15 +1,11 @@
 //! Element-wise operations on the GPU.
 
 use super::Combination;
-use crate::cuda_launches::{add, launch_tiles};
+use crate::cuda_launches::{add, launch, source, tiles};
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Accumulate, View, ViewMut,
-    cuda::{Arg, Cuda, Source},
-};
+use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-static SOURCE: Source =
-    Source { name: "eltwise.cu", text: concat!(include_str!("../common.cuh"), include_str!("eltwise.cu")) };
+source!("eltwise.cu");
 
 /// Inputs that one launch takes.
 const MOST: usize = 64;
@@ -48,16 +44,14 @@ pub(super) fn forward(
         Combination::Maximum => ("maximum", &[]),
     };
     if let (&[a, b], &[left, right]) = (inputs, coefficients) {
-        let relu = i32::from(relu).into();
-        let args = [left.into(), right.into(), a.into(), b.into(), relu, (&mut y).into(), len.into()];
+        let relu = i32::from(relu);
         // SAFETY: `sum_of_two(float left, float right, const float* a, const float* b, int relu, float* y, u64 len)`; the
         // contract has checked the lengths.
-        return unsafe { launch_tiles(cuda, &SOURCE, "sum_of_two", len, &args) };
+        return unsafe { launch!(cuda, "sum_of_two", tiles(len), [left, right, a, b, relu, &mut y, len]) };
     }
     let inputs = Inputs::new(inputs, coefficients, relu);
-    let args = [Arg::of(&inputs), (&mut y).into(), len.into()];
     // SAFETY: `function(Inputs inputs, float* y, u64 len)`; the contract has checked the lengths of inputs and output.
-    unsafe { launch_tiles(cuda, &SOURCE, function, len, &args) };
+    unsafe { launch!(cuda, function, tiles(len), [&inputs, &mut y, len]) };
 }
 
 pub(super) fn backward(
@@ -69,20 +63,18 @@ pub(super) fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (len, add) = (dx.len(), add(accumulate).into());
+    let (len, add) = (dx.len(), add(accumulate));
     let function = match combination {
         Combination::Sum(a) => {
-            let args = [a[index].into(), dy.into(), (&mut dx).into(), add, len.into()];
             // SAFETY: `scaled(float coefficient, const float* x, float* y, int add, u64 len)`; the contract has checked
             // the lengths.
-            return unsafe { launch_tiles(cuda, &SOURCE, "scaled", len, &args) };
+            return unsafe { launch!(cuda, "scaled", tiles(len), [a[index], dy, &mut dx, add, len]) };
         }
         Combination::Product => "product_backward",
         Combination::Maximum => "maximum_backward",
     };
     let inputs = Inputs::new(inputs, &[], false);
-    let args = [Arg::of(&inputs), Arg::U32(index as u32), dy.into(), (&mut dx).into(), add, len.into()];
     // SAFETY: `function(Inputs inputs, u32 index, const float* dy, float* dx, int add, u64 len)`; the contract has checked
     // the lengths.
-    unsafe { launch_tiles(cuda, &SOURCE, function, len, &args) };
+    unsafe { launch!(cuda, function, tiles(len), [&inputs, index as u32, dy, &mut dx, add, len]) };
 }

@@ -83,7 +83,7 @@ fn product(
                 }
                 let start = columns.start * w.row_stride + first * w.col_stride;
                 let elements = &w.elements[start..];
-                let left = Left { elements, row_stride: w.row_stride, step: w.col_stride };
+                let left = Left::Strided { elements, row_stride: w.row_stride, step: w.col_stride };
                 let extents = [columns.len(), width, terms];
                 block_gemm(extents, left, (&samples, width), (&mut sums, width), Accumulate::Add);
             }

@@ -1,20 +1,11 @@
 //! Local response normalisation on the GPU.
 
 use super::Neighbourhood;
-use crate::cuda_launches::{Extents, THREADS, add};
+use crate::cuda_launches::{Extents, add, launch, source, threads};
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Accumulate, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
-};
+use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-static SOURCE: Source =
-    Source { name: "lrn.cu", text: concat!(include_str!("../common.cuh"), include_str!("lrn.cu")) };
-
-/// Fewest channels of a segment: every segment reads four channels of its neighbours once more.
-const SEGMENT: usize = 16;
-/// Threads per multiprocessor that keep memory busy: two times as many as run at once.
-const WANTED_THREADS: usize = 4096;
+source!("lrn.cu");
 
 pub(super) fn forward(
     cuda: &Cuda,
@@ -23,9 +14,10 @@ pub(super) fn forward(
     mut y: ViewMut<'_>,
     mut scale: ViewMut<'_>,
 ) {
-    let operands = [Arg::from(x), Arg::from(&mut y), Arg::from(&mut scale)];
-    // SAFETY: `(Lrn lrn, Extents e, const float* x, float* y, float* scale)` for both; the contract has checked the lengths.
-    unsafe { launch(cuda, near, ["lrn_forward_5", "lrn_forward"], &operands) };
+    let (grid, lrn, extents) =
+        (threads(near.extents.len()), Constants::new(near), Extents::new(&near.extents));
+    // SAFETY: `lrn_forward(Lrn lrn, Extents e, const float* x, float* y, float* scale)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, "lrn_forward", grid, [&lrn, &extents, x, &mut y, &mut scale]) };
 }
 
 pub(super) fn backward(
@@ -37,38 +29,12 @@ pub(super) fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let operands = [x.into(), scale.into(), dy.into(), Arg::from(&mut dx), add(accumulate).into()];
-    // SAFETY: `(Lrn lrn, Extents e, const float* x, const float* scale, const float* dy, float* dx, int add)` for both; the
-    // contract has checked the lengths.
-    unsafe { launch(cuda, near, ["lrn_backward_5", "lrn_backward"], &operands) };
-}
-
-/// Launches the CUDA kernel for five channels and a beta of 0.75, or that for any neighbourhood.
-///
-/// # Safety
-/// The CUDA kernels' parameters are the constants, the extents and `operands`, which have the elements of the extents.
-unsafe fn launch(cuda: &Cuda, near: &Neighbourhood, [five, any]: [&'static str; 2], operands: &[Arg<'_>]) {
-    let extents = &near.extents;
-    if extents.is_empty() {
-        return;
-    }
-    let &Neighbourhood { half, constant, beta, factors, .. } = near;
-    let half = half.map(|half| half as i32);
-    let mut constants = Constants { constant, beta, factors, half, segments: 1 };
-    let (function, threads) = if half == [2, 0] && beta == 0.75 {
-        // Channels are cut into segments where there are not enough pixels for a thread each.
-        let wanted = (WANTED_THREADS * cuda.multiprocessors() as usize).div_ceil(extents.per_index());
-        constants.segments = wanted.min(extents.axis / SEGMENT).clamp(1, 256) as u32;
-        (five, extents.per_index())
-    } else {
-        (any, extents.len())
-    };
-    let blocks = u32::try_from(threads.div_ceil(THREADS as usize)).expect("no GPU has 4 TiB of memory");
-    let grid = Grid::line(blocks * constants.segments, THREADS);
-    let extents = Extents::new(extents);
-    let args = [[Arg::of(&constants), extents.arg()].as_slice(), operands].concat();
-    // SAFETY: the caller's promise. There are `segments` blocks for each run of pixels, or a thread for each element.
-    unsafe { cuda.launch(&SOURCE, function, grid, &args) };
+    let (grid, lrn, extents) =
+        (threads(near.extents.len()), Constants::new(near), Extents::new(&near.extents));
+    let add = add(accumulate);
+    // SAFETY: `lrn_backward(Lrn lrn, Extents e, const float* x, const float* scale, const float* dy, float* dx, int add)`;
+    // the contract has checked the lengths.
+    unsafe { launch!(cuda, "lrn_backward", grid, [&lrn, &extents, x, scale, dy, &mut dx, add]) };
 }
 
 /// `Lrn` of `lrn.cu`.
@@ -79,5 +45,11 @@ struct Constants {
     beta: f32,
     factors: [f32; 2],
     half: [i32; 2],
-    segments: u32,
+}
+
+impl Constants {
+    fn new(near: &Neighbourhood) -> Self {
+        let &Neighbourhood { half, constant, beta, factors, .. } = near;
+        Self { constant, beta, factors, half: half.map(|half| half as i32) }
+    }
 }

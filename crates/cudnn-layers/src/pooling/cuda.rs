@@ -1,34 +1,17 @@
 //! Pooling on the GPU.
 
 use super::tap_size;
-use crate::cuda_launches::{Divisor, THREADS, add};
+use crate::cuda_launches::{Divisor, add, source, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, PoolGeometry, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
+    cuda::{Arg, Cuda},
 };
 
-static SOURCE: Source =
-    Source { name: "pooling.cu", text: concat!(include_str!("../common.cuh"), include_str!("pooling.cu")) };
+source!("pooling.cu");
 
-/// `OUTPUTS` and `PIXELS` of `pooling.cu`.
-const OUTPUTS: usize = 4;
-const PIXELS: usize = 8;
-
-/// From this many taps on a window is read by a warp.
-const WIDE: usize = 48;
-
-/// Elements and threads of a launch stay below this, so that 32 bits hold an offset in bytes.
+/// Elements and threads of a launch stay below this, so that 32 bits count them.
 const LARGEST: usize = 1 << 30;
-
-/// A CUDA kernel and the places it runs on: `lanes` threads for every column of every row of every plane.
-#[derive(Clone, Copy)]
-struct Work {
-    function: &'static str,
-    rows: usize,
-    columns: usize,
-    lanes: usize,
-}
 
 pub(super) fn forward_max(
     cuda: &Cuda,
@@ -37,21 +20,13 @@ pub(super) fn forward_max(
     mut y: ViewMut<'_>,
     mut mask: Option<ViewMut<'_>>,
 ) {
-    let taps = g.window[0] * g.window[1];
-    let strips = |function| Work { rows: g.out_h().div_ceil(OUTPUTS), ..outputs(g, function, 1) };
-    let work = match (g.window, g.stride) {
-        ([2, 2], [2, 2]) => strips("max_pool_forward_2_2"),
-        ([3, 3], [2, 2]) => strips("max_pool_forward_3_2"),
-        _ if tap_size(g) > 1 => outputs(g, "max_pool_forward_wide_u32", 32),
-        _ if taps >= WIDE => outputs(g, "max_pool_forward_wide_u8", 32),
-        _ => outputs(g, "max_pool_forward_any", 1),
-    };
+    let function = if tap_size(g) == 1 { "max_pool_forward_u8" } else { "max_pool_forward_u32" };
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
     let [image, out, winners] = plane_bytes(g);
     let operands = [(x.address::<f32>(), image), (y.address::<f32>(), out), (mask, winners)];
     // SAFETY: `(Planes g, const float* x, float* y, Tap* mask)`, where the mask may be null; the contract has checked the
     // lengths.
-    unsafe { launch(cuda, g, work, operands, None) };
+    unsafe { launch(cuda, g, function, [g.out_h(), g.out_w()], operands, None) };
 }
 
 pub(super) fn backward_max(
@@ -62,29 +37,20 @@ pub(super) fn backward_max(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let strips = |function| Work { rows: (g.h + g.pad[0]).div_ceil(PIXELS), ..pixels(g, function) };
-    let work = match (g.window, g.stride) {
-        ([2, 2], [2, 2]) => strips("max_pool_backward_2_2"),
-        ([3, 3], [2, 2]) => strips("max_pool_backward_3_2"),
-        _ if tap_size(g) > 1 => pixels(g, "max_pool_backward_any_u32"),
-        _ => pixels(g, "max_pool_backward_any_u8"),
-    };
+    let function = if tap_size(g) == 1 { "max_pool_backward_u8" } else { "max_pool_backward_u32" };
     let [image, out, winners] = plane_bytes(g);
     let operands =
         [(mask.address::<u8>(), winners), (dy.address::<f32>(), out), (dx.address::<f32>(), image)];
     // SAFETY: `(Planes g, const Tap* mask, const float* dy, float* dx, int add)`; the contract has checked the lengths. Tap
     // numbers are only compared, never used as offsets.
-    unsafe { launch(cuda, g, work, operands, Some(accumulate)) };
+    unsafe { launch(cuda, g, function, [g.h, g.w], operands, Some(accumulate)) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, mut y: ViewMut<'_>) {
-    let work = match g.window[0] * g.window[1] >= WIDE {
-        true => outputs(g, "average_pool_forward_wide", 32),
-        false => outputs(g, "average_pool_forward_any", 1),
-    };
     let [image, out, _] = plane_bytes(g);
+    let operands = [(x.address::<f32>(), image), (y.address::<f32>(), out)];
     // SAFETY: `(Planes g, const float* x, float* y)`; the contract has checked the lengths.
-    unsafe { launch(cuda, g, work, [(x.address::<f32>(), image), (y.address::<f32>(), out)], None) };
+    unsafe { launch(cuda, g, "average_pool_forward", [g.out_h(), g.out_w()], operands, None) };
 }
 
 pub(super) fn backward_average(
@@ -97,17 +63,7 @@ pub(super) fn backward_average(
     let [image, out, _] = plane_bytes(g);
     let operands = [(dy.address::<f32>(), out), (dx.address::<f32>(), image)];
     // SAFETY: `(Planes g, const float* dy, float* dx, int add)`; the contract has checked the lengths.
-    unsafe { launch(cuda, g, pixels(g, "average_pool_backward"), operands, Some(accumulate)) };
-}
-
-/// A CUDA kernel with so many threads for each output.
-fn outputs(g: &PoolGeometry, function: &'static str, lanes: usize) -> Work {
-    Work { function, rows: g.out_h(), columns: g.out_w(), lanes }
-}
-
-/// A CUDA kernel with a thread for each pixel.
-fn pixels(g: &PoolGeometry, function: &'static str) -> Work {
-    Work { function, rows: g.h, columns: g.w, lanes: 1 }
+    unsafe { launch(cuda, g, "average_pool_backward", [g.h, g.w], operands, Some(accumulate)) };
 }
 
 /// Bytes of a plane of the image, of outputs and of winners.
@@ -116,8 +72,8 @@ fn plane_bytes(g: &PoolGeometry) -> [usize; 3] {
     [image * size_of::<f32>(), outputs * size_of::<f32>(), outputs * tap_size(g)]
 }
 
-/// Launches `work` for as many planes at a time as 32-bit arithmetic allows. The operands are addresses, 0 for none, and
-/// bytes of a plane.
+/// Launches `function` with a thread for each of so many rows and columns of every plane, for as many planes at a time as
+/// 32-bit arithmetic allows. The operands are addresses, 0 for none, and bytes of a plane.
 ///
 /// # Safety
 /// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
@@ -128,26 +84,24 @@ fn plane_bytes(g: &PoolGeometry) -> [usize; 3] {
 unsafe fn launch<const OPERANDS: usize>(
     cuda: &Cuda,
     g: &PoolGeometry,
-    work: Work,
+    function: &'static str,
+    [rows, columns]: [usize; 2],
     operands: [(u64, usize); OPERANDS],
     accumulate: Option<Accumulate>,
 ) {
-    let Work { function, rows, columns, lanes } = work;
     let elements = (g.h * g.w).max(g.out_h() * g.out_w());
-    let per_plane = elements.max(rows * columns * lanes);
-    assert!(per_plane < LARGEST, "a plane of {elements} elements is more than pooling on a GPU can take");
-    let (all, step) = (g.n * g.c, LARGEST / per_plane.max(1));
+    assert!(elements < LARGEST, "a plane of {elements} elements is more than pooling on a GPU can take");
+    let (all, step) = (g.n * g.c, LARGEST / elements.max(1));
     for first in (0..all).step_by(step) {
         let planes = step.min(all - first);
         let fields = Planes::new(g, planes, [rows, columns]);
-        let mut args = vec![Arg::of(&fields)];
+        let mut args = vec![Arg::from(&fields)];
         let offset =
             |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
         args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
         args.extend(accumulate.map(|accumulate| Arg::from(add(accumulate))));
-        let blocks = (planes * rows * columns * lanes).div_ceil(THREADS as usize);
         // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes` planes only.
-        unsafe { cuda.launch(&SOURCE, function, Grid::line(blocks as u32, THREADS), &args) };
+        unsafe { cuda.launch(&SOURCE, function, threads(planes * rows * columns), &args) };
     }
 }
 
@@ -164,7 +118,6 @@ struct Planes {
     padding: u32,
     columns: Divisor,
     rows: Divisor,
-    by_window: Divisor,
     by_stride: [Divisor; 2],
 }
 
@@ -182,7 +135,6 @@ impl Planes {
             padding: 0,
             columns: divisor(columns),
             rows: divisor(rows),
-            by_window: divisor(g.window[1]),
             by_stride: g.stride.map(divisor),
         }
     }

@@ -3,16 +3,15 @@
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, add, destination, launch_sums, launch_tiles},
+    cuda_launches::{Extents, add, destination, launch, launch_sums, source, tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, View, ViewMut,
-    cuda::{Arg, Cuda, Source},
+    cuda::{Arg, Cuda},
 };
 
-static SOURCE: Source =
-    Source { name: "scale.cu", text: concat!(include_str!("../common.cuh"), include_str!("scale.cu")) };
+source!("scale.cu");
 
 pub(super) fn forward(
     cuda: &Cuda,
@@ -22,11 +21,10 @@ pub(super) fn forward(
     x: Option<View<'_>>,
     mut y: ViewMut<'_>,
 ) {
-    let (len, extents, relu) = (y.len(), Extents::new(extents), i32::from(relu).into());
-    let args = [extents.arg(), affine.gamma.into(), affine.beta.into(), relu, x.into(), (&mut y).into()];
+    let (grid, extents, relu) = (tiles(y.len()), Extents::new(extents), i32::from(relu));
     // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const float* x, float* y)`;
     // the contract has checked the lengths.
-    unsafe { launch_tiles(cuda, &SOURCE, "scale_forward", len, &args) };
+    unsafe { launch!(cuda, "scale_forward", grid, [&extents, affine.gamma, affine.beta, relu, x, &mut y]) };
 }
 
 pub(super) fn backward(
@@ -37,11 +35,10 @@ pub(super) fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (len, extents) = (dx.len(), Extents::new(extents));
-    let args = [extents.arg(), gamma.into(), dy.into(), (&mut dx).into(), add(accumulate).into()];
+    let (grid, extents) = (tiles(dx.len()), Extents::new(extents));
     // SAFETY: `scale_backward(Extents extents, const float* gamma, const float* dy, float* dx, int add)`; the contract has
     // checked the lengths.
-    unsafe { launch_tiles(cuda, &SOURCE, "scale_backward", len, &args) };
+    unsafe { launch!(cuda, "scale_backward", grid, [&extents, gamma, dy, &mut dx, add(accumulate)]) };
 }
 
 /// `Gradients` of `scale.cu`.
@@ -63,7 +60,7 @@ pub(super) fn backward_affine(
     let gradients = Gradients { addresses: [gamma.0, beta.0], add: [gamma.1, beta.1] };
     let sums = if x.is_some() { "scale_backward_affine" } else { "bias_backward" };
     let device_extents = Extents::new(extents);
-    let args = [device_extents.arg(), x.into(), dy.into(), Arg::of(&gradients)];
+    let args = [Arg::from(&device_extents), x.into(), dy.into(), Arg::from(&gradients)];
     cuda.scratch(|scratch| {
         // SAFETY: `sums(Extents extents, const float* x, const float* dy, Gradients gradients, double* partials)` and
         // `scale_backward_finish(.., u32 parts)`, which add up two sums for each channel; the contract has checked the

@@ -1,15 +1,14 @@
 //! The update on the GPU: one launch for as many parameters as the kernel's arguments can name.
 
 use super::{Loss, ParamUpdate, Regularization, Rule};
-use crate::cuda_launches::{THREADS, add, grid, tiles};
+use crate::cuda_launches::{THREADS, add, launch, source, tile_count};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
+    cuda::{Arg, Cuda, Grid},
 };
 
-static SOURCE: Source =
-    Source { name: "sgd.cu", text: concat!(include_str!("../common.cuh"), include_str!("sgd.cu")) };
+source!("sgd.cu");
 
 /// `Parameter` of `sgd.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
@@ -55,14 +54,13 @@ pub(super) fn update_all(
         let filled = params.iter_mut().filter(|param| !param.w.is_empty());
         for (to, param) in table.parameters.iter_mut().zip(filled) {
             *to = parameter(param, blocks);
-            blocks += tiles(param.w.len());
+            blocks += tile_count(param.w.len());
             table.count += 1;
         }
-        let args = [Arg::Bytes(bytemuck::bytes_of(&table)), rate, state];
         // SAFETY: `update(Table table, const float* rate, const StepState* state)`. The table's addresses are those of the
         // views of `params`: gradient, history and weights have one length each, and no two writable views overlap. Every
         // block has a parameter.
-        unsafe { cuda.launch(&SOURCE, "update", grid([blocks, 1], THREADS), &args) };
+        unsafe { launch!(cuda, "update", Grid::line(blocks, THREADS), [&table, rate, state]) };
     }
 }
 
@@ -91,19 +89,20 @@ fn prepare(cuda: &Cuda, rule: &Rule, state: Arg<'_>, params: &[ParamUpdate<'_>])
         for ParamUpdate { dw, .. } in clipped {
             let room = doubles(count + PARTS as usize) <= scratch.len() as u64;
             assert!(room, "scratch memory for {} sums", params.len());
-            let blocks = tiles(dw.len()).min(PARTS);
-            let args = [(*dw).into(), Arg::Address(start + doubles(count)), dw.len().into()];
+            let blocks = tile_count(dw.len()).min(PARTS);
+            let to = Arg::Address(start + doubles(count));
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
             // scratch memory has room.
-            unsafe { cuda.launch(&SOURCE, "squares", grid([blocks, 1], THREADS), &args) };
+            unsafe { launch!(cuda, "squares", Grid::line(blocks, THREADS), [*dw, to, dw.len()]) };
             count += blocks as usize;
         }
         let (clip, mini_batches) = (rule.clip.unwrap_or(f32::INFINITY), rule.mini_batches as f32);
-        let fault = Arg::Address(cuda.fault_address());
-        let args = [Arg::Address(start), count.into(), clip.into(), mini_batches.into(), state, fault];
+        let [start, fault] = [start, cuda.fault_address()].map(Arg::Address);
         // SAFETY: `prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state, const
         // uint4* fault)`; the kernels above have filled the partial sums.
-        unsafe { cuda.launch(&SOURCE, "prepare", Grid::line(1, THREADS), &args) };
+        unsafe {
+            launch!(cuda, "prepare", Grid::line(1, THREADS), [start, count, clip, mini_batches, state, fault])
+        };
     });
 }
 
@@ -138,9 +137,8 @@ pub(super) fn add_losses(
             *to = WeightedLoss { loss: loss.address::<f32>(), len: loss.len() as u64, weight };
         }
         let state = Arg::Address(state.address::<u8>());
-        let args = [Arg::Bytes(bytemuck::bytes_of(&table)), state, add(accumulate).into()];
         // SAFETY: `add_losses(Losses losses, StepState* state, int add)`, whose addresses are those of the views.
-        unsafe { cuda.launch(&SOURCE, "add_losses", Grid::line(1, 1), &args) };
+        unsafe { launch!(cuda, "add_losses", Grid::line(1, 1), [&table, state, add(accumulate)]) };
         accumulate = Accumulate::Add;
     }
 }

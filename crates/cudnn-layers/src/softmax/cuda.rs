@@ -3,15 +3,14 @@
 use super::labels::{LossOptions, Normalization};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, THREADS, add, launch_tiles},
+    cuda_launches::{Extents, THREADS, add, launch, source, threads, tiles},
 };
 use tensor::{
     Accumulate, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
+    cuda::{Arg, Cuda, Grid},
 };
 
-static SOURCE: Source =
-    Source { name: "softmax.cu", text: concat!(include_str!("../common.cuh"), include_str!("softmax.cu")) };
+source!("softmax.cu");
 
 /// Sums over predictions are made by one block, in an order that depends on nothing but their number.
 const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512, shared_bytes: 0 };
@@ -20,9 +19,9 @@ const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512, shared_bytes: 0 
 const FACTOR_LEN: usize = 16;
 
 pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
-    let args = [x.into(), (&mut y).into()];
-    // SAFETY: behind the extents `(const float* x, float* y)`; the contract has checked the lengths.
-    unsafe { along_axis(cuda, extents, ["softmax_forward_rows", "softmax_forward_columns"], &args) };
+    let (grid, extents) = (lines(extents), Extents::new(extents));
+    // SAFETY: `softmax_forward(Extents e, const float* x, float* y)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, "softmax_forward", grid, [&extents, x, &mut y]) };
 }
 
 pub(super) fn backward(
@@ -33,31 +32,21 @@ pub(super) fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let args = [y.into(), dy.into(), (&mut dx).into(), add(accumulate).into()];
-    // SAFETY: behind the extents `(const float* y, const float* dy, float* dx, int add)`; the contract has checked the
-    // lengths.
-    unsafe { along_axis(cuda, extents, ["softmax_backward_rows", "softmax_backward_columns"], &args) };
+    let (grid, extents) = (lines(extents), Extents::new(extents));
+    // SAFETY: `softmax_backward(Extents e, const float* y, const float* dy, float* dx, int add)`; the contract has checked
+    // the lengths.
+    unsafe { launch!(cuda, "softmax_backward", grid, [&extents, y, dy, &mut dx, add(accumulate)]) };
 }
 
-/// Launches the kernel for rows that lie together, or the one for rows beside each other.
-///
-/// # Safety
-/// `operands` are both kernels' parameters behind the extents, and have the elements of `extents`.
-unsafe fn along_axis(
-    cuda: &Cuda,
-    extents: &AxisExtents,
-    [rows, columns]: [&'static str; 2],
-    operands: &[Arg<'_>],
-) {
-    let (count, empty) = (extents.per_index(), extents.is_empty());
-    let (function, blocks) =
-        if extents.inner == 1 { (rows, count) } else { (columns, count.div_ceil(THREADS as usize)) };
-    let blocks = if empty { 0 } else { u32::try_from(blocks).expect("fewer than 2^32 predictions") };
-    let extents = Extents::new(extents);
-    let mut args = [extents.arg(); 5];
-    args[1..=operands.len()].copy_from_slice(operands);
-    // SAFETY: the caller's promise; there is a block or a thread for each row.
-    unsafe { cuda.launch(&SOURCE, function, Grid::line(blocks, THREADS), &args[..=operands.len()]) };
+/// A block for each row that lies together, or a thread for each of rows beside each other.
+fn lines(extents: &AxisExtents) -> Grid {
+    match extents.per_index() {
+        _ if extents.is_empty() => Grid::line(0, THREADS),
+        rows if extents.inner == 1 => {
+            Grid::line(u32::try_from(rows).expect("fewer than 2^32 predictions"), THREADS)
+        }
+        rows => threads(rows),
+    }
 }
 
 pub(super) fn loss(
@@ -68,37 +57,37 @@ pub(super) fn loss(
     labels: View<'_>,
     mut to: ViewMut<'_>,
 ) {
-    let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
-    let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
-    let to = Arg::from(&mut to);
-    let args = [device_extents.arg(), normaliser, ignored, p.into(), labels.into(), to, fault];
-    // SAFETY: `(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to, uint4*
-    // fault)`; the contract has checked the lengths, and no label that is no class is used as an index.
-    unsafe { cuda.launch(&SOURCE, "softmax_loss", ONE_BLOCK, &args) };
+    let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
+    let (extents, fault) = (Extents::new(extents), Arg::Address(cuda.fault_address()));
+    // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to,
+    // uint4* fault)`; the contract has checked the lengths, and no label that is no class is used as an index.
+    unsafe {
+        launch!(cuda, "softmax_loss", ONE_BLOCK, [&extents, normaliser, ignored, p, labels, &mut to, fault])
+    };
 }
 
 pub(super) fn loss_backward(
     cuda: &Cuda,
     extents: &AxisExtents,
     options: &LossOptions,
-    loss_weight: f32,
+    weight: f32,
     (p, labels, mut dx): (View<'_>, View<'_>, ViewMut<'_>),
     accumulate: Accumulate,
 ) {
-    let (device_extents, normaliser) = (Extents::new(extents), normaliser(extents, options.normalization));
-    let (ignored, fault) = (ignored(options.ignore_label), Arg::Address(cuda.fault_address()));
-    let (weight, labels) = (Arg::F32(loss_weight), Arg::from(labels));
+    let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
+    let (grid, e, add) = (tiles(extents.len()), &Extents::new(extents), add(accumulate));
     cuda.scratch(|mut scratch| {
-        let factor = Arg::Address(scratch.slice(0..FACTOR_LEN).address::<u8>());
-        let args = [device_extents.arg(), normaliser, weight, ignored, labels, factor, fault];
-        // SAFETY: `(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels, float* factor, uint4*
-        // fault)`; the contract has checked the labels' number, and there is room for the factor.
-        unsafe { cuda.launch(&SOURCE, "softmax_loss_factor", ONE_BLOCK, &args) };
-        let add = add(accumulate).into();
-        let args = [device_extents.arg(), ignored, factor, p.into(), labels, (&mut dx).into(), add];
-        // SAFETY: `(Extents e, float ignored, const float* factor, const float* p, const float* labels, float* dx, int
-        // add)`; the contract has checked the lengths, and the kernel above has set the factor.
-        unsafe { launch_tiles(cuda, &SOURCE, "softmax_loss_backward", extents.len(), &args) };
+        let factor = scratch.slice(0..FACTOR_LEN).address::<u8>();
+        let [factor, fault] = [factor, cuda.fault_address()].map(Arg::Address);
+        // SAFETY: `softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels,
+        // float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e, float ignored,
+        // const float* factor, const float* p, const float* labels, float* dx, int add)`; the contract has checked the
+        // lengths.
+        unsafe {
+            let function = "softmax_loss_factor";
+            launch!(cuda, function, ONE_BLOCK, [e, normaliser, weight, ignored, labels, factor, fault]);
+            launch!(cuda, "softmax_loss_backward", grid, [e, ignored, factor, p, labels, &mut dx, add]);
+        }
     });
 }
 
@@ -109,12 +98,13 @@ pub(super) fn accuracy(
     ignore_label: Option<i32>,
     (scores, labels, mut to): (View<'_>, View<'_>, ViewMut<'_>),
 ) {
-    let (extents, fault) = (Extents::new(extents), Arg::Address(cuda.fault_address()));
-    let ignored = ignored(ignore_label);
-    let args = [extents.arg(), top_k.into(), ignored, scores.into(), labels.into(), (&mut to).into(), fault];
-    // SAFETY: `(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, uint4* fault)`;
-    // otherwise as for the loss.
-    unsafe { cuda.launch(&SOURCE, "accuracy", ONE_BLOCK, &args) };
+    let (extents, ignored) = (Extents::new(extents), ignored(ignore_label));
+    let fault = Arg::Address(cuda.fault_address());
+    // SAFETY: `accuracy(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, uint4*
+    // fault)`; otherwise as for the loss.
+    unsafe {
+        launch!(cuda, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, scores, labels, &mut to, fault])
+    };
 }
 
 /// No label equals a NaN.

@@ -63,7 +63,7 @@ pub fn saved(extents: &AxisExtents) -> Space {
 ///
 /// # Errors
 /// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then. On a GPU, where
-/// nobody waits here, the error shows in [`labels::device_fault`].
+/// the host does not wait here, the error shows in [`labels::device_fault`].
 pub fn loss(
     device: &Device,
     extents: &AxisExtents,

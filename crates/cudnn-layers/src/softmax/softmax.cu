@@ -7,7 +7,7 @@
 
 __device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f800000); }
 
-/// The row that a thread of a kernel for columns has.
+/// Row number `index`.
 struct Row {
     u64 first, step;
     bool exists;
@@ -19,6 +19,47 @@ struct Row {
         exists = outer < e.outer;
     }
 };
+
+/// The row of a block, whose threads take turns, or of a thread alone.
+template <bool BLOCK>
+struct Line {
+    u64 start, end, step;
+
+    __device__ __forceinline__ explicit Line(const Extents& e) {
+        Row row(e, BLOCK ? blockIdx.x : grid_start());
+        end = row.exists ? row.first + e.axis.divisor * row.step : 0;
+        start = row.first + (BLOCK ? threadIdx.x : 0);
+        step = BLOCK ? blockDim.x : row.step;
+    }
+    template <class Body>
+    __device__ __forceinline__ void each(Body body) const {
+        for (u64 i = start; i < end; i += step) body(i);
+    }
+    /// Of all threads that have the row.
+    __device__ __forceinline__ float sum(float value) const { return BLOCK ? block_sum(value) : value; }
+    __device__ __forceinline__ float largest(float value) const { return BLOCK ? block_max(value) : value; }
+};
+
+template <bool BLOCK>
+__device__ __forceinline__ void forward(const Extents& e, const float* __restrict__ x, float* __restrict__ y) {
+    Line<BLOCK> line(e);
+    float largest = minus_infinity(), sum = 0;
+    line.each([&](u64 i) { largest = fmaxf(largest, x[i]); });
+    largest = line.largest(largest);
+    line.each([&](u64 i) { sum += y[i] = expf(x[i] - largest); });
+    sum = line.sum(sum);
+    line.each([&](u64 i) { y[i] /= sum; });
+}
+
+template <bool BLOCK>
+__device__ __forceinline__ void backward(const Extents& e, const float* __restrict__ y, const float* __restrict__ dy,
+                                         float* __restrict__ dx, bool add) {
+    Line<BLOCK> line(e);
+    float dot = 0;
+    line.each([&](u64 i) { dot += y[i] * dy[i]; });
+    dot = line.sum(dot);
+    line.each([&](u64 i) { put(add, dx + i, y[i] * (dy[i] - dot)); });
+}
 
 // ---- Loss and accuracy --------------------------------------------------------------------------------------------------
 
@@ -90,68 +131,18 @@ __device__ __forceinline__ void tally_rows(const Extents& e, float ignored, cons
     conclude(tally, e, labels, fault, finish);
 }
 
-/// Writes the quotient.
-struct Quotient {
-    Normaliser normaliser;
-    float* to;
-    __device__ __forceinline__ void operator()(const Tally& tally) const { *to = float(tally.total / normaliser(tally)); }
-};
-
-/// Writes the factor of all gradients, and a 1 to say that there is one.
-struct Factor {
-    Normaliser normaliser;
-    float weight;
-    float* to;
-    __device__ __forceinline__ void operator()(const Tally& tally) const {
-        to[0] = float(double(weight) / normaliser(tally));
-        to[1] = 1;
-    }
-};
-
 // ---- Entries ------------------------------------------------------------------------------------------------------------
 
 extern "C" {
 
-/// A block for each row, without inner indices.
-__global__ void softmax_forward_rows(Extents e, const float* __restrict__ x, float* __restrict__ y) {
-    u64 len = e.axis.divisor;
-    x += blockIdx.x * len;
-    y += blockIdx.x * len;
-    float largest = minus_infinity(), sum = 0;
-    for (u64 i = threadIdx.x; i < len; i += blockDim.x) largest = fmaxf(largest, x[i]);
-    largest = block_max(largest);
-    for (u64 i = threadIdx.x; i < len; i += blockDim.x) sum += y[i] = expf(x[i] - largest);
-    sum = block_sum(sum);
-    for (u64 i = threadIdx.x; i < len; i += blockDim.x) y[i] /= sum;
+__global__ void softmax_forward(Extents e, const float* x, float* y) {
+    if (e.inner.divisor == 1) forward<true>(e, x, y);
+    else forward<false>(e, x, y);
 }
 
-__global__ void softmax_backward_rows(Extents e, const float* __restrict__ y, const float* __restrict__ dy,
-                              float* __restrict__ dx, int add) {
-    u64 len = e.axis.divisor, first = blockIdx.x * len;
-    float dot = 0;
-    for (u64 i = first + threadIdx.x; i < first + len; i += blockDim.x) dot += y[i] * dy[i];
-    dot = block_sum(dot);
-    for (u64 i = first + threadIdx.x; i < first + len; i += blockDim.x) put(add, dx + i, y[i] * (dy[i] - dot));
-}
-
-__global__ void softmax_forward_columns(Extents e, const float* __restrict__ x, float* __restrict__ y) {
-    Row row(e, grid_start());
-    if (!row.exists) return;
-    u64 end = row.first + e.axis.divisor * row.step;
-    float largest = minus_infinity(), sum = 0;
-    for (u64 i = row.first; i < end; i += row.step) largest = fmaxf(largest, x[i]);
-    for (u64 i = row.first; i < end; i += row.step) sum += y[i] = expf(x[i] - largest);
-    for (u64 i = row.first; i < end; i += row.step) y[i] /= sum;
-}
-
-__global__ void softmax_backward_columns(Extents e, const float* __restrict__ y, const float* __restrict__ dy,
-                                 float* __restrict__ dx, int add) {
-    Row row(e, grid_start());
-    if (!row.exists) return;
-    u64 end = row.first + e.axis.divisor * row.step;
-    float dot = 0;
-    for (u64 i = row.first; i < end; i += row.step) dot += y[i] * dy[i];
-    for (u64 i = row.first; i < end; i += row.step) put(add, dx + i, y[i] * (dy[i] - dot));
+__global__ void softmax_backward(Extents e, const float* y, const float* dy, float* dx, int add) {
+    if (e.inner.divisor == 1) backward<true>(e, y, dy, dx, add);
+    else backward<false>(e, y, dy, dx, add);
 }
 
 __global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normaliser, float ignored, const float* p,
@@ -163,14 +154,18 @@ __global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normal
         probability = probability < 1.17549435e-38f ? 1.17549435e-38f : probability;
         tally.total -= log(double(probability));
     };
-    tally_rows(e, ignored, labels, fault, of_row, Quotient{normaliser, to});
+    tally_rows(e, ignored, labels, fault, of_row,
+               [&](const Tally& tally) { *to = float(tally.total / normaliser(tally)); });
 }
 
 /// Leaves the factor of all gradients and 1 in `factor`, where it leaves 0 instead of the 1 if a label is no class.
 __global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored,
                                                            const float* labels, float* factor, uint4* fault) {
     if (threadIdx.x == 0) factor[1] = 0;
-    tally_rows(e, ignored, labels, fault, [](u64, u64, Tally&) {}, Factor{normaliser, weight, factor});
+    tally_rows(e, ignored, labels, fault, [](u64, u64, Tally&) {}, [&](const Tally& tally) {
+        factor[0] = float(double(weight) / normaliser(tally));
+        factor[1] = 1;
+    });
 }
 
 /// After `softmax_loss_factor`.
@@ -211,7 +206,7 @@ __global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float igno
         tally.counted++;
         tally.total += before < top_k && wanted == wanted ? 1 : 0;
     }
-    conclude(tally, e, labels, fault, Quotient{Normaliser{0}, to});
+    conclude(tally, e, labels, fault, [&](const Tally& all) { *to = float(all.total / Normaliser{0}(all)); });
 }
 
 }  // extern "C"

@@ -43,7 +43,7 @@ impl MemoryPolicy {
         let vdnn =
             |offloading, algorithms| vdnn(outline, costs, budget, classifier, (offloading, algorithms));
         match self {
-            Self::Keep => keep(outline, costs, budget),
+            Self::Keep => MemoryPlan::within(outline, costs, Schedule::plain(outline).actions, budget),
             Self::VdnnAll(algorithms) => vdnn(Offloading::All, algorithms),
             Self::VdnnConv(algorithms) => vdnn(Offloading::Convolutions, algorithms),
             Self::VdnnDyn => vdnn_dyn(vdnn),
@@ -61,12 +61,6 @@ impl MemoryPolicy {
             },
         }
     }
-}
-
-/// Everything stays; each kernel has what is free at its step.
-fn keep(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-    MemoryPlan::within(outline, costs, Schedule::plain(outline).actions, budget)
-        .map_err(|(floor, node)| BelowFloor { floor, node: outline.nodes[node].name.clone() })
 }
 
 impl fmt::Display for MemoryPolicy {

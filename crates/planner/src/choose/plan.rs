@@ -75,7 +75,7 @@ pub struct DivisionReport {
 /// predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What was asked for.
+    /// The options that it was made with.
     pub options: PlanOptions,
     /// The kernels in the order given.
     pub kernels: Vec<PlannedKernel>,

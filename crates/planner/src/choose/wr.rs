@@ -2,7 +2,7 @@
 //!
 //! Kernels of one stream never overlap, so one arena as large as the limit serves them all: WS is this with the arena
 //! as everybody's limit. At an equal total it is never slower than WD, where a kernel's segment is at most the total.
-//! Whoever knows the schedule can give more: at its own step a kernel may have whatever of the device's memory no
+//! A schedule can give more: at its own step a kernel may have whatever of the device's memory no
 //! buffer holds then, so every kernel may have a limit of its own.
 
 use super::{

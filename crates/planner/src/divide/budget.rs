@@ -6,7 +6,7 @@ use crate::{
     model::{Bytes, Configuration, Cost, DesirableSet, Kernel, WorkspacePolicy},
 };
 
-/// What lies beside workspaces in device memory, by whoever knows the schedule. Kernels are given by index, in the
+/// What lies beside workspaces in device memory, as a schedule says. Kernels are given by index, in the
 /// order in which they are planned.
 pub trait Headroom {
     /// What everything but workspaces takes: no budget is smaller.

@@ -25,8 +25,8 @@ pub fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Res
     Ok(Plan::new(kernels, options, choices, division))
 }
 
-/// Plans as [`plan`] does under WS, with a limit for each kernel, in order, in the place of the one of `options`: what
-/// is free when the kernel runs. Where a kernel's workspace then lies is up to whoever knows that.
+/// Plans as [`plan`] does under WS, with a limit for each kernel, in order, instead of the one of `options`: what
+/// is free when the kernel runs. The schedule says where a kernel's workspace then lies.
 ///
 /// # Panics
 /// If there are not as many limits as kernels.

@@ -104,7 +104,7 @@ fn too_small(problem: &Problem<'_>, total: Bytes) -> PlanError {
 }
 
 /// What every kernel would get if the same total were divided, as well as it can be, without micro-batching. Kernels
-/// with no undivided algorithm get none; if what the others need does not fit, nobody does.
+/// with no undivided algorithm get none; if what the others need does not fit, none does.
 fn divide_undivided(
     problem: &Problem<'_>,
     solver: WdSolver,

@@ -80,7 +80,7 @@ impl Estimate {
     }
 }
 
-/// A plan to measure by: whoever divides WD's total in the end, the exact method does it here.
+/// A plan to measure by: the exact method divides WD's total here, whichever solver does in the end.
 pub(crate) fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Plan, PlanError> {
     divide::plan(kernels, table, &PlanOptions { wd_solver: WdSolver::Exact, ..options.clone() })
 }

@@ -1,4 +1,4 @@
-//! Who measures, and what it is asked for.
+//! The interface of what measures, and its requests.
 
 use crate::{
     model::{Algorithm, KernelId, Measurement},
@@ -49,7 +49,7 @@ pub struct RequestError {
 /// Takes the measurements of the request with this index; its error ends the measuring.
 pub type Done<'d> = &'d mut dyn FnMut(usize, Vec<Measurement>) -> Result<(), ProfilerError>;
 
-/// Whoever can run convolution kernels on a device and time them.
+/// Runs convolution kernels on a device and times them.
 pub trait Profiler {
     /// Measures every algorithm of the request that can run; those that cannot are left out, and an empty list says
     /// that none can. Of a request for all, a profiler may also leave out what is far behind another algorithm that is

@@ -49,6 +49,18 @@ pub struct ConvShape {
     pub groups: u32,
 }
 
+impl ConvShape {
+    /// Height and width of the output.
+    pub fn output(&self) -> [f64; 2] {
+        let extent = |size: u32, taps: u32, axis: usize| {
+            let covered = f64::from(self.dilation[axis]) * (f64::from(taps) - 1.0) + 1.0;
+            let room = f64::from(size) + 2.0 * f64::from(self.pad[axis]) - covered;
+            (room / f64::from(self.stride[axis].max(1))).floor().max(0.0) + 1.0
+        };
+        [extent(self.h, self.r, 0), extent(self.w, self.s, 1)]
+    }
+}
+
 impl Default for ConvShape {
     fn default() -> Self {
         Self { c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad: [0, 0], stride: [1, 1], dilation: [1, 1], groups: 1 }

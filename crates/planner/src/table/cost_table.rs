@@ -182,15 +182,15 @@ impl CostTable {
         self.filtered(|id, size, group| wanted(id, size).then(|| group.clone()))
     }
 
-    /// The table as it is shipped: times to four digits, and without rows that no plan would use, because another one
-    /// of the same size is at least as good in everything.
-    pub fn thinned(&self) -> Self {
+    /// The table as it is shipped: times to four digits, and, unless it is to have `every_algorithm`, without rows that no plan
+    /// would use, because another one of the same size is at least as good in everything.
+    pub fn thinned(&self, every_algorithm: bool) -> Self {
         self.filtered(|_, _, Group { rows, is_partial }| {
             let mut sorted = rows.clone();
             sorted.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms).then(a.workspace.cmp(&b.workspace)));
             let mut kept: Vec<Measurement> = Vec::new();
             for row in sorted {
-                if !kept.iter().any(|faster| faster.is_as_good_as(&row)) {
+                if every_algorithm || !kept.iter().any(|faster| faster.is_as_good_as(&row)) {
                     kept.push(Measurement { time_ms: four_digits(row.time_ms), ..row });
                 }
             }

@@ -53,7 +53,7 @@ impl CostTable {
     /// may leave them, and says which and why.
     ///
     /// # Errors
-    /// When the header is broken or of another format: nobody knows then whose measurements these are.
+    /// When the header is broken or of another format: the device is unknown then.
     pub fn from_json_lines_lenient(text: &str) -> Result<(Self, Vec<CostTableError>), CostTableError> {
         let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let mut lines = numbered.filter(|(_, line)| !line.trim().is_empty());

@@ -4,6 +4,7 @@ mod adaptive;
 mod brute_force;
 mod cost_table;
 mod desirable;
+mod estimator;
 mod fronts;
 mod fuzz;
 mod goldens;

@@ -1,26 +1,41 @@
 //! Small matrix products on operands that already lie in cache, without packing.
 //!
 //! This is the inner loop of the convolution algorithms. They choose the layout of their own scratch, so the packing pass
-//! of a general product would only copy what is already in order. It is compiled once, here, for every instruction set and
-//! tile: inlined into its callers it would dominate their compile time and gain nothing measurable.
+//! of a general product would only copy what is already in order. The left operand may be addressed and not stored: the
+//! unrolled image of a convolution is nothing but the image at the sums of two offsets, one of the pixel and one of the tap.
+//! It is compiled once, here, for every instruction set and tile: inlined into its callers it would dominate their compile
+//! time and gain nothing measurable.
 
 use super::simd::{LANES, Lanes, WithLanes, dispatch};
 use crate::Accumulate;
 
-/// Rows and vectors of a register tile: 8 x 3 accumulators, 3 vectors of `b` and a broadcast fill the 32 registers of
-/// AVX-512.
-const TILE_ROWS: usize = 8;
-const TILE_VECTORS: usize = 3;
+/// The most vectors in a register tile. With four of them, 6 rows of accumulators, one row of `b` and a broadcast fill the 32
+/// registers of AVX-512; with fewer, 8 rows.
+pub const MAX_VECTORS: usize = 4;
 
-/// The left operand: element `(row, p)` lies at `row * row_stride + p * step`.
+/// The left operand.
 #[derive(Clone, Copy, Debug)]
-pub struct Left<'a> {
-    /// The elements.
-    pub elements: &'a [f32],
-    /// Distance between rows.
-    pub row_stride: usize,
-    /// Distance between consecutive terms of the sum.
-    pub step: usize,
+pub enum Left<'a> {
+    /// Rows and terms lie equally far apart. The sum over the terms continues from the old value when accumulating.
+    Strided {
+        /// The elements.
+        elements: &'a [f32],
+        /// Distance between rows.
+        row_stride: usize,
+        /// Distance between consecutive terms of the sum.
+        step: usize,
+    },
+    /// Element `(row, p)` is `elements[rows[row] + steps[p]]`. The sum is formed from zero, and then added to the old value
+    /// when accumulating: short sums of a long one, so that the rounding error grows with the square root of their length
+    /// and of their number, not of the product of both.
+    Gathered {
+        /// The elements.
+        elements: &'a [f32],
+        /// One offset for each row.
+        rows: &'a [usize],
+        /// One offset for each term of the sum.
+        steps: &'a [usize],
+    },
 }
 
 /// `c[row][col] (+)= sum over p of a(row, p) * b[p][col]` for `m` rows, `n` columns and `k` terms.
@@ -31,13 +46,13 @@ pub struct Left<'a> {
 /// # Panics
 /// If `n` is no multiple of [`LANES`] or an operand does not fit its slice.
 pub fn block_gemm(
-    [m, n, k]: [usize; 3],
+    extents: [usize; 3],
     a: Left<'_>,
-    (b, b_stride): (&[f32], usize),
+    b: (&[f32], usize),
     c: (&mut [f32], usize),
     accumulate: Accumulate,
 ) {
-    block_gemm_ahead([m, n, k], a, (b, b_stride), c, accumulate, &[]);
+    block_gemm_ahead(extents, a, b, c, accumulate, &[]);
 }
 
 /// As [`block_gemm`], fetching `next`, which the following product will read, into the cache meanwhile.
@@ -60,141 +75,195 @@ pub fn block_gemm_ahead(
     }
     assert!(n.is_multiple_of(LANES), "{n} columns are no multiple of {LANES}");
     assert!((m - 1) * c_stride + n <= c.len(), "the product does not fit its slice");
-    if k > 0 {
-        assert!(
-            (m - 1) * a.row_stride + (k - 1) * a.step < a.elements.len(),
-            "the left operand is too short"
-        );
-        assert!((k - 1) * b_stride + n <= b.len(), "the right operand is too short");
+    assert!(k == 0 || (k - 1) * b_stride + n <= b.len(), "the right operand is too short");
+    let (b, c, add) = ((b.as_ptr(), b_stride), (c.as_mut_ptr(), c_stride), accumulate == Accumulate::Add);
+    // The asserts above and below cover every element of the whole product, which is what `Product` demands.
+    match a {
+        Left::Strided { elements, row_stride, step } => {
+            let last = (m - 1) * row_stride + k.saturating_sub(1) * step;
+            assert!(k == 0 || last < elements.len(), "the left operand is too short");
+            let a = Strided { row_stride, step };
+            dispatch(Product { extents: [m, n, k], left: elements.as_ptr(), a, b, c, add, next });
+        }
+        Left::Gathered { elements, rows, steps } => {
+            let last = |offsets: &[usize]| offsets.iter().copied().fold(0, usize::max);
+            assert_eq!([rows.len(), steps.len()], [m, k], "offsets of {m} rows and {k} terms");
+            let inside = k == 0 || last(rows) + last(steps) < elements.len();
+            assert!(inside, "an offset lies outside the left operand");
+            let a = Gathered { rows, steps };
+            dispatch(Product { extents: [m, n, k], left: elements.as_ptr(), a, b, c, add, next });
+        }
     }
-    let whole = Tile {
-        k,
-        a: a.elements.as_ptr(),
-        a_row: a.row_stride,
-        a_step: a.step,
-        b: b.as_ptr(),
-        b_stride,
-        c: c.as_mut_ptr(),
-        c_stride,
-        add: accumulate == Accumulate::Add,
-        ahead: b.as_ptr(),
-    };
-    // The asserts above cover every element of the whole product, which is what `AllTiles` demands.
-    dispatch(AllTiles { m, n, whole, next });
 }
 
-/// A product of `m` rows and `n` columns, given as the tile that it would be if registers were endless. Whoever makes one
-/// promises that all its elements are valid, as in [`Tile::run`].
-struct AllTiles<'a> {
-    m: usize,
-    n: usize,
-    whole: Tile,
+/// Where the elements of a left operand lie.
+trait Places: Copy {
+    /// Whether a sum continues from the old value, and what comes next is fetched.
+    const STRIDED: bool;
+    /// The offset of a row, which exists.
+    fn row(self, row: usize) -> usize;
+    /// The offset of a term.
+    ///
+    /// # Safety
+    /// It exists.
+    unsafe fn term(self, p: usize) -> usize;
+}
+
+#[derive(Clone, Copy)]
+struct Strided {
+    row_stride: usize,
+    step: usize,
+}
+
+impl Places for Strided {
+    const STRIDED: bool = true;
+    #[inline(always)]
+    fn row(self, row: usize) -> usize {
+        row * self.row_stride
+    }
+    #[inline(always)]
+    unsafe fn term(self, p: usize) -> usize {
+        p * self.step
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Gathered<'a> {
+    rows: &'a [usize],
+    steps: &'a [usize],
+}
+
+impl Places for Gathered<'_> {
+    const STRIDED: bool = false;
+    #[inline(always)]
+    fn row(self, row: usize) -> usize {
+        self.rows[row]
+    }
+    #[inline(always)]
+    unsafe fn term(self, p: usize) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { *self.steps.get_unchecked(p) }
+    }
+}
+
+/// A product whose elements are all valid at these places: those of `left` and `b` for reading, those of `c` for writing and
+/// overlapping neither.
+#[derive(Clone, Copy)]
+struct Product<'a, P> {
+    /// Rows, columns and terms.
+    extents: [usize; 3],
+    left: *const f32,
+    a: P,
+    /// The right operand and the product, each with the distance between its rows.
+    b: (*const f32, usize),
+    c: (*mut f32, usize),
+    add: bool,
     next: &'a [f32],
 }
 
-impl WithLanes for AllTiles<'_> {
+impl<P: Places> WithLanes for Product<'_, P> {
     type Output = ();
 
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
-        let Self { m, n, whole, next } = self;
+        let [m, n, k] = self.extents;
         // One line for each term; where nothing is left to fetch, what is in the cache already.
-        let mut ahead = next.chunks(whole.k.max(1) * LANES);
-        for col in (0..n).step_by(TILE_VECTORS * LANES) {
-            let vectors = ((n - col) / LANES).min(TILE_VECTORS);
-            for row in (0..m).step_by(TILE_ROWS) {
-                let rows = (m - row).min(TILE_ROWS);
-                // SAFETY: this tile is a part of the whole, all of whose elements are valid.
+        let mut next = self.next.chunks(k.max(1) * LANES);
+        let mut col = 0;
+        while col < n {
+            let vectors = match (n - col) / LANES {
+                MAX_VECTORS => MAX_VECTORS,
+                more => more.min(MAX_VECTORS - 1),
+            };
+            // Tiles of nearly equal height: a last tile of one row would leave the multipliers half idle.
+            let tiles = m.div_ceil(if vectors == MAX_VECTORS { 6 } else { 8 });
+            for tile in 0..tiles {
+                let rows = [m * tile / tiles, m * (tile + 1) / tiles];
+                let ahead = next.next().map_or(self.b.0, <[f32]>::as_ptr);
+                // SAFETY: this tile is a part of the product, all of whose elements are valid.
                 unsafe {
-                    let tile = Tile {
-                        a: whole.a.add(row * whole.a_row),
-                        b: whole.b.add(col),
-                        c: whole.c.add(row * whole.c_stride + col),
-                        ahead: ahead.next().map_or(whole.b, <[f32]>::as_ptr),
-                        ..whole
-                    };
                     match vectors {
-                        3 => tile.run_rows::<L, 3>(lanes, rows),
-                        2 => tile.run_rows::<L, 2>(lanes, rows),
-                        _ => tile.run_rows::<L, 1>(lanes, rows),
+                        4 => self.rows::<L, 4>(lanes, rows, col, ahead),
+                        3 => self.rows::<L, 3>(lanes, rows, col, ahead),
+                        2 => self.rows::<L, 2>(lanes, rows, col, ahead),
+                        _ => self.rows::<L, 1>(lanes, rows, col, ahead),
                     }
                 }
             }
+            col += vectors * LANES;
         }
     }
 }
 
-/// One register tile of a product.
-#[derive(Clone, Copy)]
-struct Tile {
-    k: usize,
-    a: *const f32,
-    a_row: usize,
-    a_step: usize,
-    b: *const f32,
-    b_stride: usize,
-    c: *mut f32,
-    c_stride: usize,
-    add: bool,
-    ahead: *const f32,
-}
-
-impl Tile {
+impl<P: Places> Product<'_, P> {
     /// # Safety
-    /// As for [`Tile::run`], with `rows` rows, at most [`TILE_ROWS`].
+    /// As for [`Product::tile`], with the rows from the first to the last of `rows`, at most 8.
     #[inline(always)]
-    unsafe fn run_rows<L: Lanes, const V: usize>(self, lanes: L, rows: usize) {
+    unsafe fn rows<L: Lanes, const V: usize>(
+        self,
+        lanes: L,
+        [row, end]: [usize; 2],
+        col: usize,
+        ahead: *const f32,
+    ) {
         // SAFETY: the number of rows is the one promised by the caller.
         unsafe {
-            match rows {
-                8 => self.run::<L, 8, V>(lanes),
-                7 => self.run::<L, 7, V>(lanes),
-                6 => self.run::<L, 6, V>(lanes),
-                5 => self.run::<L, 5, V>(lanes),
-                4 => self.run::<L, 4, V>(lanes),
-                3 => self.run::<L, 3, V>(lanes),
-                2 => self.run::<L, 2, V>(lanes),
-                _ => self.run::<L, 1, V>(lanes),
+            match end - row {
+                8 => self.tile::<L, 8, V>(lanes, row, col, ahead),
+                7 => self.tile::<L, 7, V>(lanes, row, col, ahead),
+                6 => self.tile::<L, 6, V>(lanes, row, col, ahead),
+                5 => self.tile::<L, 5, V>(lanes, row, col, ahead),
+                4 => self.tile::<L, 4, V>(lanes, row, col, ahead),
+                3 => self.tile::<L, 3, V>(lanes, row, col, ahead),
+                2 => self.tile::<L, 2, V>(lanes, row, col, ahead),
+                _ => self.tile::<L, 1, V>(lanes, row, col, ahead),
             }
         }
     }
 
+    /// A register tile of the product: `R` rows from `row` and `V` vectors from column `col` on.
+    ///
     /// # Safety
-    /// `R` rows and `V` vectors at the pointers, with `k` terms at the given strides, must be valid: `a` and `b` for
-    /// reading, `c` for writing and overlapping neither.
+    /// It lies inside the product.
     #[inline(always)]
-    unsafe fn run<L: Lanes, const R: usize, const V: usize>(self, lanes: L) {
+    unsafe fn tile<L: Lanes, const R: usize, const V: usize>(
+        self,
+        lanes: L,
+        row: usize,
+        col: usize,
+        mut ahead: *const f32,
+    ) {
+        let Self { left, a, b: (b, b_stride), c: (c, c_stride), add, .. } = self;
         // SAFETY: every address below is one of those that the caller promised.
         unsafe {
+            let (mut b, c) = (b.add(col), c.add(row * c_stride + col));
+            let rows: [*const f32; R] = std::array::from_fn(|i| left.add(a.row(row + i)));
             let mut sums = [[lanes.zero(); V]; R];
-            if self.add {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    for (vector, sum) in sums.iter_mut().enumerate() {
-                        *sum = lanes.load_ptr(self.c.add(row * self.c_stride + vector * LANES));
-                    }
+            if add && P::STRIDED {
+                for (i, vector) in (0..R).flat_map(|i| (0..V).map(move |vector| (i, vector))) {
+                    sums[i][vector] = lanes.load_ptr(c.add(i * c_stride + vector * LANES));
                 }
             }
-            let (mut a, mut b, mut ahead) = (self.a, self.b, self.ahead);
-            // Rows of the next tile, if rows are dense; fetching anything else does no harm.
-            let mut below = self.a.wrapping_add(R * self.a_row);
-            for _ in 0..self.k {
-                lanes.prefetch(ahead);
-                lanes.prefetch(below);
-                let right: [L::V; V] = std::array::from_fn(|vector| lanes.load_ptr(b.add(vector * LANES)));
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    let left = lanes.splat(*a.add(row * self.a_row));
+            for p in 0..self.extents[2] {
+                if P::STRIDED {
+                    lanes.prefetch(ahead);
+                    ahead = ahead.wrapping_add(LANES);
+                }
+                let (right, at): ([L::V; V], usize) =
+                    (std::array::from_fn(|vector| lanes.load_ptr(b.add(vector * LANES))), a.term(p));
+                for (row, sums) in rows.iter().zip(&mut sums) {
+                    let left = lanes.splat(*row.add(at));
                     for (sum, &right) in sums.iter_mut().zip(&right) {
                         *sum = lanes.mul_add(left, right, *sum);
                     }
                 }
-                a = a.wrapping_add(self.a_step);
-                b = b.wrapping_add(self.b_stride);
-                ahead = ahead.wrapping_add(LANES);
-                below = below.wrapping_add(R);
+                b = b.wrapping_add(b_stride);
             }
-            for (row, sums) in sums.iter().enumerate() {
+            for (i, sums) in sums.iter().enumerate() {
                 for (vector, &sum) in sums.iter().enumerate() {
-                    lanes.store_ptr(self.c.add(row * self.c_stride + vector * LANES), sum);
+                    let at = c.add(i * c_stride + vector * LANES);
+                    let old = add && !P::STRIDED;
+                    lanes.store_ptr(at, if old { lanes.add(lanes.load_ptr(at), sum) } else { sum });
                 }
             }
         }
@@ -205,26 +274,48 @@ impl Tile {
 mod tests {
     use super::*;
 
-    /// Small integers: exact whatever the instruction set.
+    /// Checks a product of small integers, exact whatever the instruction set; `at(row, p)` is where the left element lies.
+    fn check([m, n, k]: [usize; 3], left: Left<'_>, elements: &[f32], at: impl Fn(usize, usize) -> usize) {
+        let (b_stride, c_stride) = (n + 3, n + 5);
+        let b: Vec<f32> = (0..k.max(1) * b_stride).map(|i| (i % 5) as f32 - 2.0).collect();
+        for (accumulate, start) in [(Accumulate::Replace, 0.0), (Accumulate::Add, 4.0)] {
+            let mut c = vec![4.0; m * c_stride];
+            block_gemm([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate);
+            for (row, col) in (0..m).flat_map(|row| (0..c_stride).map(move |col| (row, col))) {
+                let dot = |p: usize| elements[at(row, p)] * b[p * b_stride + col];
+                let expected = if col < n { start + (0..k).map(dot).sum::<f32>() } else { 4.0 };
+                assert_eq!(c[row * c_stride + col], expected, "{m}x{n}x{k} at {row},{col}");
+            }
+        }
+    }
+
     #[test]
     fn every_tile_shape_is_exact() {
         for (m, n, k) in [(1, 16, 1), (7, 48, 5), (8, 64, 9), (9, 80, 3), (21, 112, 2), (3, 32, 0)] {
-            let (b_stride, c_stride) = (n + 3, n + 5);
-            let a: Vec<f32> = (0..m * k.max(1)).map(|i| (i % 7) as f32 - 3.0).collect();
-            let b: Vec<f32> = (0..k.max(1) * b_stride).map(|i| (i % 5) as f32 - 2.0).collect();
-            // The left operand once row by row and once column by column.
+            let elements: Vec<f32> = (0..m * k.max(1)).map(|i| (i % 7) as f32 - 3.0).collect();
+            // Once row by row and once column by column.
             for (row_stride, step) in [(k, 1), (1, m)] {
-                for (accumulate, start) in [(Accumulate::Replace, 0.0), (Accumulate::Add, 4.0)] {
-                    let mut c = vec![4.0; m * c_stride];
-                    let left = Left { elements: &a, row_stride, step };
-                    block_gemm([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate);
-                    for (row, col) in (0..m).flat_map(|row| (0..c_stride).map(move |col| (row, col))) {
-                        let dot = |p: usize| a[row * row_stride + p * step] * b[p * b_stride + col];
-                        let expected = if col < n { start + (0..k).map(dot).sum::<f32>() } else { 4.0 };
-                        assert_eq!(c[row * c_stride + col], expected, "{m}x{n}x{k} at {row},{col}");
-                    }
-                }
+                let left = Left::Strided { elements: &elements, row_stride, step };
+                check([m, n, k], left, &elements, |row, p| row * row_stride + p * step);
             }
         }
+    }
+
+    #[test]
+    fn every_tile_shape_of_gathered_elements_is_exact() {
+        let elements: Vec<f32> = (0..500).map(|i| (i % 7) as f32 - 3.0).collect();
+        let steps: Vec<usize> = (0..11).map(|i| i * 37 % 101).collect();
+        for (vectors, m) in (1..=MAX_VECTORS).flat_map(|vectors| (0..20).map(move |m| (vectors, m))) {
+            let rows: Vec<usize> = (0..m).map(|i| i * 53 % 307).collect();
+            let left = Left::Gathered { elements: &elements, rows: &rows, steps: &steps };
+            check([m, vectors * LANES, steps.len()], left, &elements, |row, p| rows[row] + steps[p]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the left operand")]
+    fn an_offset_outside_is_refused() {
+        let left = Left::Gathered { elements: &[0.0; 8], rows: &[0, 5], steps: &[1, 3] };
+        block_gemm([2, 16, 2], left, (&[0.0; 32], 16), (&mut [0.0; 32], 16), Accumulate::Replace);
     }
 }

@@ -2,7 +2,6 @@
 
 pub mod block_gemm;
 mod denormals;
-pub mod gather_gemm;
 pub mod gemm;
 pub mod parallel;
 mod processor;

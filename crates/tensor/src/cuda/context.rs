@@ -1,8 +1,7 @@
 //! A GPU in use.
 
 use super::{
-    CudaDeviceInfo, CudaDevices, CudaError, DeviceMemory, Event, Pinned, Stream,
-    fault::FaultCell,
+    CudaDeviceInfo, CudaDevices, CudaError, DeviceMemory, Pinned, Stream,
     library::{Libraries, Library},
     module::{Arg, Grid, Modules, Source},
 };
@@ -43,7 +42,8 @@ struct Shared {
     scratch: Mutex<DeviceMemory>,
     /// Host memory that results were copied to ([`Device::read_later`](crate::Device::read_later)), for the next ones.
     buffers: Mutex<Vec<Pinned>>,
-    fault: FaultCell,
+    /// Sixteen bytes that CUDA kernels can write.
+    fault: Mutex<Pinned>,
     failure: Mutex<Option<CudaError>>,
     recording: AtomicBool,
     info: CudaDeviceInfo,
@@ -53,13 +53,13 @@ struct Shared {
 impl Cuda {
     fn new(info: CudaDeviceInfo, versions: String) -> Result<Self, CudaError> {
         let what = format!("opening GPU {} ({})", info.ordinal, info.name);
-        let stream = Stream::new(CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?)?;
+        let stream = Stream::new(&CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?)?;
         let shared = Shared {
             libraries: Mutex::default(),
             modules: Mutex::default(),
             scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
             buffers: Mutex::default(),
-            fault: FaultCell::new(&stream)?,
+            fault: Mutex::new(Pinned::new(&stream, size_of::<[u32; 4]>())?),
             failure: Mutex::default(),
             recording: AtomicBool::new(false),
             info,
@@ -98,31 +98,7 @@ impl Cuda {
     /// # Errors
     /// The device is lost or out of memory.
     pub fn new_stream(&self) -> Result<Stream, CudaError> {
-        Stream::new(self.stream.context().clone())
-    }
-
-    /// As [`Stream::bind`].
-    ///
-    /// # Errors
-    /// The device is lost.
-    pub fn bind(&self) -> Result<(), CudaError> {
-        self.stream.bind()
-    }
-
-    /// As [`Stream::synchronize`].
-    ///
-    /// # Errors
-    /// Some of the work enqueued so far failed.
-    pub fn synchronize(&self) -> Result<(), CudaError> {
-        self.stream.synchronize()
-    }
-
-    /// As [`Stream::event`].
-    ///
-    /// # Errors
-    /// The device is lost or out of memory.
-    pub fn event(&self) -> Result<Event, CudaError> {
-        self.stream.event()
+        Stream::new(self.stream.context())
     }
 
     /// Streaming multiprocessors.
@@ -152,7 +128,7 @@ impl Cuda {
     /// # Errors
     /// The first failure since the device was opened.
     pub fn check(&self) -> Result<(), CudaError> {
-        self.first_failure(self.synchronize())
+        self.first_failure(self.stream.synchronize())
     }
 
     /// `waited`, unless something failed before.
@@ -204,12 +180,17 @@ impl Cuda {
     /// The device address of sixteen bytes that a CUDA kernel can write, in one piece (a `uint4` whose first word is not 0),
     /// to say that its data is out of range.
     pub fn fault_address(&self) -> sys::CUdeviceptr {
-        self.shared.fault.address()
+        lock(&self.shared.fault).device_address()
     }
 
     /// What a CUDA kernel wrote there, and clears it. To be asked after [`Cuda::check`].
     pub fn take_fault(&self) -> Option<[u32; 4]> {
-        self.shared.fault.take()
+        let mut cell = lock(&self.shared.fault);
+        // If the device is lost, that is what `check` says.
+        let bytes: &mut [u8] = cell.elements().ok()?;
+        let fault: [u32; 4] = bytemuck::pod_read_unaligned(bytes);
+        bytes.fill(0);
+        (fault[0] != 0).then_some(fault)
     }
 
     /// Whether work is being recorded and not done ([`Cuda::record`]).
@@ -244,7 +225,7 @@ impl Cuda {
         if [x, y, z, threads].contains(&0) {
             return;
         }
-        let launched = self.bind().and_then(|()| {
+        let launched = self.stream.bind().and_then(|()| {
             let function = lock(&self.shared.modules).function(self.stream(), source, function)?;
             let (blocks, threads) = ((x, y, z), (threads, 1, 1));
             // SAFETY: the function is loaded as long as `self` lives; `values` point to live values, of the CUDA

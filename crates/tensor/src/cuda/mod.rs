@@ -10,7 +10,6 @@
 //! where it says so.
 
 mod context;
-mod fault;
 mod graph;
 mod library;
 mod memory;

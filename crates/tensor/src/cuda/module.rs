@@ -52,12 +52,14 @@ pub enum Arg<'a> {
     Bytes(&'a [u8]),
 }
 
-impl<'a> Arg<'a> {
-    /// A struct by value.
-    pub fn of<T: bytemuck::Pod>(value: &'a T) -> Self {
+/// A struct by value.
+impl<'a, T: bytemuck::Pod> From<&'a T> for Arg<'a> {
+    fn from(value: &'a T) -> Self {
         Self::Bytes(bytemuck::bytes_of(value))
     }
+}
 
+impl Arg<'_> {
     /// Where the value lies, as the driver wants to know.
     pub(super) fn value(&self) -> *mut c_void {
         let value: *const c_void = match self {

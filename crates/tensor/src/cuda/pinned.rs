@@ -43,6 +43,11 @@ impl Pinned {
         self.len == 0
     }
 
+    /// Where a GPU finds it: devices and hosts of 64 bits share one space of addresses.
+    pub(super) fn device_address(&self) -> u64 {
+        self.memory.addr() as u64
+    }
+
     /// The memory as elements, once the last copy from or to it is done.
     ///
     /// # Errors
@@ -168,7 +173,7 @@ mod tests {
         let [kept, gone] = [(); 2].map(|()| cursor.take(Format::U8, LEN));
         let mut arena = Arena::unset(cuda.stream(), cursor.end()).unwrap();
         let mut slab = Pinned::new(cuda.stream(), 2 * LEN).unwrap();
-        let [computed, copied] = [cuda.event().unwrap(), copies.event().unwrap()];
+        let [computed, copied] = [cuda.stream().event().unwrap(), copies.event().unwrap()];
         let work = |arena: &mut Arena, slab: &Pinned| -> Result<(), CudaError> {
             let ([from], [to]) = arena.lease([kept], [gone]).unwrap();
             computed.record()?;

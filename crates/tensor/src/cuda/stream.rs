@@ -1,21 +1,17 @@
 //! A context and the queues in which its work is done, one piece after the other.
 
 use super::CudaError;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use std::{fmt, sync::Arc};
 
 /// A queue of work, done in the order in which it was launched. Clones share it; it lives as long as any of them. A GPU has
 /// one for all that it computes, and others, if any, for copies ([`Cuda::new_stream`](super::Cuda::new_stream)).
 #[derive(Clone)]
-pub struct Stream {
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
-}
+pub struct Stream(Arc<CudaStream>);
 
 impl Stream {
-    pub(super) fn new(context: Arc<CudaContext>) -> Result<Self, CudaError> {
-        let stream = context.new_stream().map_err(CudaError::driver("creating a stream"))?;
-        Ok(Self { context, stream })
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, CudaError> {
+        context.new_stream().map(Self).map_err(CudaError::driver("creating a stream"))
     }
 
     /// Makes the device the calling thread's own: libraries that take no context look there.
@@ -23,7 +19,7 @@ impl Stream {
     /// # Errors
     /// The device is lost.
     pub fn bind(&self) -> Result<(), CudaError> {
-        self.context.bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
+        self.context().bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
     }
 
     /// Waits until all work asked for so far is done.
@@ -31,12 +27,12 @@ impl Stream {
     /// # Errors
     /// Some of that work failed.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        self.stream.synchronize().map_err(CudaError::driver("work on the GPU"))
+        self.0.synchronize().map_err(CudaError::driver("work on the GPU"))
     }
 
     /// The raw stream, for libraries that are told where to work. It lives as long as any clone of `self`.
     pub fn raw(&self) -> sys::CUstream {
-        self.stream.cu_stream()
+        self.0.cu_stream()
     }
 
     /// Has all work launched in this stream from now on wait, on the device, until `event` is reached as it was recorded
@@ -46,11 +42,7 @@ impl Stream {
     /// # Errors
     /// The device is lost.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
-        self.bind()?;
-        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: stream and event are alive.
-        unsafe { result::stream::wait_event(self.raw(), event.event.cu_event(), flags) }
-            .map_err(CudaError::driver("waiting for an event on the GPU"))
+        self.0.wait(&event.event).map_err(CudaError::driver("waiting for an event on the GPU"))
     }
 
     /// An event of this stream, not recorded yet.
@@ -59,25 +51,29 @@ impl Stream {
     /// The device is lost or out of memory.
     pub fn event(&self) -> Result<Event, CudaError> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let event = self.context.new_event(flags).map_err(CudaError::driver("creating an event"))?;
-        Ok(Event { event, stream: self.stream.clone() })
+        let event = self.context().new_event(flags).map_err(CudaError::driver("creating an event"))?;
+        Ok(Event { event, stream: self.clone() })
     }
 
     pub(super) fn context(&self) -> &Arc<CudaContext> {
-        &self.context
+        self.0.context()
+    }
+
+    pub(super) fn inner(&self) -> &Arc<CudaStream> {
+        &self.0
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stream(GPU {})", self.context.ordinal())
+        write!(f, "Stream(GPU {})", self.context().ordinal())
     }
 }
 
 /// A point in a stream that the host and other streams can wait for, and whose time can be read afterwards.
 pub struct Event {
     event: CudaEvent,
-    stream: Arc<CudaStream>,
+    stream: Stream,
 }
 
 impl Event {
@@ -86,7 +82,7 @@ impl Event {
     /// # Errors
     /// The device is lost.
     pub fn record(&self) -> Result<(), CudaError> {
-        self.event.record(&self.stream).map_err(CudaError::driver("recording an event"))
+        self.event.record(self.stream.inner()).map_err(CudaError::driver("recording an event"))
     }
 
     /// Waits until the point is reached.

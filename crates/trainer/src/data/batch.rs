@@ -1,12 +1,9 @@
 //! Mini-batches put together from samples, and the memory that this is done in.
 
-use std::sync::Arc;
-
+use super::{DataError, Dataset, Draw, Phase, Sample, Transform, TransformScratch, order::Order};
 use rayon::prelude::*;
+use std::sync::Arc;
 use tensor::{Device, HostBuffer, MemoryError, ViewMut};
-
-use super::order::Order;
-use super::{DataError, Dataset, Draw, Phase, Sample, Transform, TransformScratch};
 
 /// How samples are put into mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,9 +146,8 @@ impl BatchSource {
         let Scratch { sample, transform } = scratch;
         self.dataset.read_into(index, sample)?;
         let draw = Draw { seed: self.options.seed, position };
-        self.transform
-            .apply(sample, draw, transform, out)
-            .map_err(|misfit| DataError::Sample { place: self.dataset.place(index), misfit })?;
+        let transformed = self.transform.apply(sample, draw, transform, out);
+        transformed.map_err(|misfit| DataError::at(self.dataset.place(index), misfit))?;
         *label = sample.label as f32;
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! The binary version of CIFAR-10: records of one label byte and 3072 pixels (red, green, blue planes of 32x32).
 //! Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
 use super::{DataError, Dataset, Phase, Sample, open_unpacked};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 pub(super) const SHAPE: [usize; 3] = [3, 32, 32];
 const PIXELS: usize = 3 * 32 * 32;
@@ -38,17 +39,16 @@ impl Cifar10 {
             Phase::Test => vec![source.join(TEST_FILE)],
         };
         let mut set = Self { records: Vec::new(), files: Vec::new() };
-        for path in paths {
-            let file = open_unpacked(&path).map_err(DataError::read(&path))?;
-            set.append(path, file)?;
+        for path in &paths {
+            set.append(path, open_unpacked(path).map_err(DataError::read(path))?, "")?;
         }
         set.finish()
     }
 
-    /// The unpacked bytes of one file of records.
-    pub(super) fn read(path: &Path, file: impl Read) -> Result<Self, DataError> {
+    /// The unpacked bytes of one file of records. What is wrong with its length is told behind `but`.
+    pub(super) fn read(path: &Path, file: impl Read, but: &str) -> Result<Self, DataError> {
         let mut set = Self { records: Vec::new(), files: Vec::new() };
-        set.append(path.to_owned(), file)?;
+        set.append(path, file, but)?;
         set.finish()
     }
 
@@ -58,22 +58,21 @@ impl Cifar10 {
         Ok(self)
     }
 
-    fn append(&mut self, path: PathBuf, file: impl Read) -> Result<(), DataError> {
+    fn append(&mut self, path: &Path, file: impl Read, but: &str) -> Result<(), DataError> {
         let most = MOST_RECORDS * RECORD_BYTES;
         let read = file.take(most as u64 + 1).read_to_end(&mut self.records);
-        let bytes = read.map_err(DataError::read(&path))?;
-        if bytes > most {
-            let reason = format!("holds more than the {MOST_RECORDS} records of CIFAR-10");
-            return Err(DataError::format(&path, reason));
-        }
-        if !is_cifar_length(bytes as u64) {
-            let reason = format!(
+        let bytes = read.map_err(DataError::read(path))?;
+        let reason = if bytes > most {
+            format!("holds more than the {MOST_RECORDS} records of CIFAR-10")
+        } else if !is_cifar_length(bytes as u64) {
+            format!(
                 "holds {bytes} bytes, which is not a whole number of CIFAR-10 records of {RECORD_BYTES} bytes"
-            );
-            return Err(DataError::format(&path, reason));
-        }
-        self.files.push((path, self.len()));
-        Ok(())
+            )
+        } else {
+            self.files.push((path.to_owned(), self.len()));
+            return Ok(());
+        };
+        Err(DataError::at(path.display(), format!("{but}{reason}")))
     }
 }
 
@@ -111,11 +110,12 @@ impl Dataset for Cifar10 {
     }
 }
 
-/// True if a folder holds the files of CIFAR-10.
+/// True if a file of so many bytes can hold records.
 pub(super) fn is_cifar_length(bytes: u64) -> bool {
     bytes > 0 && bytes.is_multiple_of(RECORD_BYTES as u64)
 }
 
+/// True if a folder holds the files of CIFAR-10.
 pub(super) fn is_cifar_folder(folder: &Path) -> bool {
     folder.join(TRAIN_FILES[0]).exists() || folder.join(TEST_FILE).exists()
 }

@@ -1,17 +1,15 @@
 //! JPEG and PNG files to planar bytes.
 
-use std::fs;
-use std::io::Cursor;
-use std::path::Path;
-
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
-
-use super::Sample;
-use super::jpeg::is_complete;
-use super::resize::{Interleaved, Resizer};
+use super::{
+    Sample,
+    jpeg::is_complete,
+    resize::{Interleaved, Resizer},
+};
+use std::{fs, io::Cursor, path::Path};
+use zune_jpeg::{
+    JpegDecoder,
+    zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
+};
 
 /// Caffe takes its images from OpenCV, whose channel order is blue, green, red.
 const BGR_OF_RGB: [usize; 3] = [2, 1, 0];
@@ -20,12 +18,18 @@ const BGR_OF_RGB: [usize; 3] = [2, 1, 0];
 const MOST_BYTES: usize = 512 << 20;
 
 /// How images are decoded.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Decoding {
-    /// Three channels, or one.
-    pub(super) is_color: bool,
-    /// Height and width to resize to.
-    pub(super) size: Option<[usize; 2]>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoding {
+    /// Three channels (blue, green, red), or one.
+    pub is_color: bool,
+    /// Height and width to resize to, at least 1; by default each image keeps its own.
+    pub size: Option<[usize; 2]>,
+}
+
+impl Default for Decoding {
+    fn default() -> Self {
+        Self { is_color: true, size: None }
+    }
 }
 
 /// Decodes a file into the pixels and the shape of `sample`; an error is the reason, without the file's name.

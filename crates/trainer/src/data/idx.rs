@@ -4,12 +4,12 @@
 //! dimension as a `u32`, then the elements. Images have three dimensions (magic number 0x803), labels one (0x801).
 //! Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits".
 
-use std::ffi::OsStr;
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
-use super::{DataError, Dataset, Phase, Sample, open_unpacked};
+use super::{DataError, Dataset, Phase, Sample, open_unpacked, sorted_entries};
+use std::{
+    ffi::OsStr,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 const IMAGES_MAGIC: u32 = 0x803;
 const LABELS_MAGIC: u32 = 0x801;
@@ -38,31 +38,15 @@ impl Idx {
         let bytes = open_unpacked(labels).map_err(DataError::read(labels))?;
         let ([label_count], label_bytes) = read_idx::<1>(labels, bytes, LABELS_MAGIC, "labels")?;
         if count != label_count {
-            return Err(DataError::Counts {
-                images_path: images.to_owned(),
-                images: count,
-                labels_path: labels.to_owned(),
-                labels: label_count,
-            });
+            let (images, labels) = (images.display(), labels.display());
+            let reason = format!("{images} holds {count} images, but {labels} holds {label_count} labels");
+            return Err(DataError::Invalid(reason));
         }
         if pixels.is_empty() {
-            return Err(DataError::format(
-                images,
-                format!("holds no pixels ({count} images of {height}x{width})"),
-            ));
+            let reason = format!("holds no pixels ({count} images of {height}x{width})");
+            return Err(DataError::at(images.display(), reason));
         }
         Ok(Self { pixels, labels: label_bytes, shape: [1, height, width], labels_path: labels.to_owned() })
-    }
-
-    /// Opens what a `source` names: the file of images, whose labels lie beside it under the usual name (`images` and
-    /// `idx3` replaced by `labels` and `idx1`), or a folder with `train-images…` and `t10k-images…` for the phases.
-    ///
-    /// # Errors
-    /// No such files, and those of [`Idx::open`].
-    pub fn open_source(source: &Path, phase: Phase) -> Result<Self, DataError> {
-        let images = if source.is_dir() { find_images(source, phase)? } else { source.to_owned() };
-        let labels = labels_beside(&images)?;
-        Self::open(&images, &labels)
     }
 }
 
@@ -123,23 +107,20 @@ pub(super) fn find_images(folder: &Path, phase: Phase) -> Result<PathBuf, DataEr
         Phase::Train => "train-images",
         Phase::Test => "t10k-images",
     };
-    let entries = fs::read_dir(folder).map_err(DataError::read(folder))?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
-    let named = |path: &PathBuf| {
-        path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(prefix))
-    };
-    let found = paths.map_err(DataError::read(folder))?.into_iter().filter(named).min();
-    found.ok_or_else(|| {
-        DataError::format(folder, format!("holds neither {prefix}-idx3-ubyte(.gz) nor the files of CIFAR-10"))
+    let named = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().starts_with(prefix);
+    sorted_entries(folder)?.into_iter().find(named).ok_or_else(|| {
+        let reason = format!("holds neither {prefix}-idx3-ubyte(.gz) nor the files of CIFAR-10");
+        DataError::at(folder.display(), reason)
     })
 }
 
+/// The file of the labels of `images`: beside it under the usual name (`images` and `idx3` replaced by `labels` and `idx1`).
 pub(super) fn labels_beside(images: &Path) -> Result<PathBuf, DataError> {
     let name = images.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let labels = name.replace("images", "labels").replace("idx3", "idx1");
     if labels == name {
         let reason = "cannot tell which file holds its labels, for its name has no \"images\" in it";
-        return Err(DataError::format(images, reason));
+        return Err(DataError::at(images.display(), reason));
     }
     let same = images.with_file_name(&labels);
     // One of the pair may have been decompressed by hand.
@@ -159,21 +140,26 @@ fn read_idx<const D: usize>(
 ) -> Result<([usize; D], Vec<u8>), DataError> {
     let (mut header, header_bytes) = (Vec::new(), 4 + 4 * D);
     file.by_ref().take(header_bytes as u64).read_to_end(&mut header).map_err(DataError::read(path))?;
-    let length =
-        |expected, found: usize| DataError::Length { path: path.to_owned(), expected, found: found as u64 };
+    let length = |expected: u64, found: usize| {
+        let found = if found as u64 > expected { "more".to_owned() } else { found.to_string() };
+        let path = path.display();
+        DataError::Invalid(format!(
+            "{path} must hold {expected} bytes for what its header announces, but holds {found}"
+        ))
+    };
     if header.len() < 4 {
         return Err(length(header_bytes as u64, header.len()));
     }
     let found = be_u32(&header, 0);
     if found != magic {
         let reason = format!("expected the magic number {magic:#010x} of IDX {what}, found {found:#010x}");
-        return Err(DataError::format(path, reason));
+        return Err(DataError::at(path.display(), reason));
     }
     if header.len() < header_bytes {
         return Err(length(header_bytes as u64, header.len()));
     }
-    let dims = std::array::from_fn(|d| be_u32(&header, 4 + 4 * d) as usize);
-    let count = dims.iter().fold(1_u64, |product: u64, &dim: &usize| product.saturating_mul(dim as u64));
+    let dims: [usize; D] = std::array::from_fn(|d| be_u32(&header, 4 + 4 * d) as usize);
+    let count = dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim as u64));
     let mut elements = Vec::new();
     file.take(count.saturating_add(1)).read_to_end(&mut elements).map_err(DataError::read(path))?;
     if elements.len() as u64 != count {

@@ -1,13 +1,13 @@
 //! Mini-batches, one after another, with the next ones prepared while the net computes.
 
+use super::{
+    DataError, DataSummary, Dataset, Transform,
+    batch::{BatchSource, Buffer, Cursor, LoaderOptions},
+    prefetch::Worker,
+};
+use crate::spec::TransformParams;
 use std::sync::Arc;
-
-use tensor::arena::zeroed;
-use tensor::{Cpu, Device, ViewMut, geometry::elements};
-
-use super::batch::{BatchSource, Buffer, Cursor, LoaderOptions};
-use super::prefetch::Worker;
-use super::{DataError, DataSummary, Dataset, Transform, TransformOptions};
+use tensor::{Cpu, Device, ViewMut, arena::zeroed, geometry::elements};
 
 /// An endless stream of mini-batches over a data set.
 ///
@@ -20,7 +20,7 @@ pub struct Loader {
     worker: Option<Worker>,
     /// Used when nothing is prepared ahead.
     direct: Cursor,
-    /// Labels that nobody wants.
+    /// Labels of a layer without a top for them.
     unwanted: Vec<f32>,
 }
 
@@ -32,22 +32,22 @@ impl Loader {
     /// samples to be shuffled.
     pub fn new(
         dataset: Arc<dyn Dataset>,
-        transform: &TransformOptions,
+        transform: &TransformParams,
         options: LoaderOptions,
     ) -> Result<Self, DataError> {
         if options.mini_batch == 0 || dataset.is_empty() {
             let samples = dataset.len();
             let reason =
                 format!("no mini-batch of {} can be made from {samples} samples", options.mini_batch);
-            return Err(DataError::Options(reason));
+            return Err(DataError::Invalid(reason));
         }
         if options.shuffle && u32::try_from(dataset.len()).is_err() {
-            return Err(DataError::Options(format!("{} samples are too many to shuffle", dataset.len())));
+            return Err(DataError::Invalid(format!("{} samples are too many to shuffle", dataset.len())));
         }
         let transform = Transform::new(transform, dataset.shape(), options.phase)?;
         let [channels, height, width] = transform.out_shape();
         if elements(&[options.mini_batch, channels, height, width]).is_none() {
-            return Err(DataError::Options(format!(
+            return Err(DataError::Invalid(format!(
                 "{} samples of {channels}x{height}x{width} are more than any memory holds",
                 options.mini_batch
             )));

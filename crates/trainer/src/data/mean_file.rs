@@ -1,36 +1,24 @@
 //! Caffe's mean image: a `BlobProto` message in protobuf's binary form (`…_mean.binaryproto`).
 
-use std::fs;
-use std::path::Path;
-
 use super::DataError;
+use ndarray::Array3;
+use std::{fs, path::Path};
 
-/// A mean image, subtracted pixel by pixel before cropping.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeanImage {
-    /// Channels, height, width.
-    pub shape: [usize; 3],
-    /// Means in the order channel, row, column.
-    pub values: Vec<f32>,
-}
-
-impl MeanImage {
-    /// Reads a `.binaryproto` file.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a `BlobProto`, or does not hold exactly one image.
-    pub fn open(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(DataError::read(path))?;
-        let error = |reason| DataError::format(path, format!("is not a mean image of Caffe: {reason}"));
-        let (shape, values) =
-            blob(&bytes).ok_or_else(|| error("it does not read as a protobuf message".to_owned()))?;
-        let elements = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
-        match shape[..] {
-            [1, channels, height, width] if elements == Some(values.len()) && !values.is_empty() => {
-                Ok(Self { shape: [channels, height, width], values })
-            }
-            _ => Err(error(format!("its shape is {shape:?} and it holds {} values", values.len()))),
+/// Reads the mean image in a `.binaryproto` file: channel, row, column.
+///
+/// # Errors
+/// The file cannot be read, is not a `BlobProto`, or does not hold exactly one image.
+pub fn read_mean(path: &Path) -> Result<Array3<f32>, DataError> {
+    let bytes = fs::read(path).map_err(DataError::read(path))?;
+    let error = |reason| DataError::at(path.display(), format!("is not a mean image of Caffe: {reason}"));
+    let (shape, values) =
+        blob(&bytes).ok_or_else(|| error("it does not read as a protobuf message".to_owned()))?;
+    let wrong = format!("its shape is {shape:?} and it holds {} values", values.len());
+    match shape[..] {
+        [1, channels, height, width] if !values.is_empty() => {
+            Array3::from_shape_vec([channels, height, width], values).map_err(|_| error(wrong))
         }
+        _ => Err(error(wrong)),
     }
 }
 
@@ -38,9 +26,9 @@ impl MeanImage {
 /// data. As in all functions below, `None` for what is malformed.
 fn blob(message: &[u8]) -> Option<(Vec<usize>, Vec<f32>)> {
     let (mut shape, mut values) = (Vec::new(), Vec::new());
-    for_each_field(message, |number, value| {
-        match (number, value) {
-            (1..=4, Value::Varint(dim)) => {
+    for field in fields(message) {
+        match field? {
+            (number @ 1..=4, Value::Varint(dim)) => {
                 shape.resize(4, 0);
                 shape[number as usize - 1] = usize::try_from(dim).ok()?;
             }
@@ -52,15 +40,14 @@ fn blob(message: &[u8]) -> Option<(Vec<usize>, Vec<f32>)> {
             (7, Value::Bytes(message)) => shape = dims(message)?,
             _ => {}
         }
-        Some(())
-    })?;
+    }
     Some((shape, values))
 }
 
 fn dims(message: &[u8]) -> Option<Vec<usize>> {
     let mut dims = Vec::new();
-    for_each_field(message, |number, value| {
-        match (number, value) {
+    for field in fields(message) {
+        match field? {
             (1, Value::Varint(dim)) => dims.push(usize::try_from(dim).ok()?),
             (1, Value::Bytes(mut packed)) => {
                 while !packed.is_empty() {
@@ -69,8 +56,7 @@ fn dims(message: &[u8]) -> Option<Vec<usize>> {
             }
             _ => {}
         }
-        Some(())
-    })?;
+    }
     Some(dims)
 }
 
@@ -80,26 +66,22 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Goes through the fields of a message by protobuf's wire types.
-fn for_each_field(mut message: &[u8], mut each: impl FnMut(u64, Value<'_>) -> Option<()>) -> Option<()> {
-    while !message.is_empty() {
-        let key = varint(&mut message)?;
-        let length = match key & 7 {
-            0 => {
-                each(key >> 3, Value::Varint(varint(&mut message)?))?;
-                continue;
-            }
-            1 => 8,
-            2 => usize::try_from(varint(&mut message)?).ok()?,
-            5 => 4,
-            _ => return None,
-        };
-        let bytes = message.split_off(..length)?;
-        if key & 7 != 1 {
-            each(key >> 3, Value::Bytes(bytes))?; // a double is nothing that is looked for
-        }
-    }
-    Some(())
+/// The fields of a message by protobuf's wire types, with their numbers.
+fn fields(mut message: &[u8]) -> impl Iterator<Item = Option<(u64, Value<'_>)>> {
+    std::iter::from_fn(move || (!message.is_empty()).then(|| field(&mut message)))
+}
+
+fn field<'a>(message: &mut &'a [u8]) -> Option<(u64, Value<'a>)> {
+    let key = varint(message)?;
+    let (number, length) = match key & 7 {
+        0 => return Some((key >> 3, Value::Varint(varint(message)?))),
+        // A double is nothing that is looked for, whatever its number.
+        1 => (0, 8),
+        2 => (key >> 3, usize::try_from(varint(message)?).ok()?),
+        5 => (key >> 3, 4),
+        _ => return None,
+    };
+    Some((number, Value::Bytes(message.split_off(..length)?)))
 }
 
 fn varint(bytes: &mut &[u8]) -> Option<u64> {

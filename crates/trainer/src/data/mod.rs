@@ -13,7 +13,6 @@ mod batch;
 mod cifar;
 mod decode;
 mod error;
-mod from_spec;
 mod idx;
 mod image_data;
 mod jpeg;
@@ -35,15 +34,17 @@ use tensor::MemoryError;
 
 pub use batch::LoaderOptions;
 pub use cifar::Cifar10;
-pub use error::{DataError, Misfit};
+pub use decode::Decoding;
+pub use error::DataError;
 pub use idx::Idx;
-pub use image_data::{ImageData, ImageOptions};
+pub use image_data::ImageData;
 pub use loader::Loader;
-pub use mean_file::MeanImage;
+pub use mean_file::read_mean;
 pub use open::{open_source, source_shape};
 pub use synthetic::Synthetic;
-pub use transform::{Draw, Transform, TransformOptions, TransformScratch};
-pub use unpack::open_unpacked;
+pub use transform::{Draw, Transform, TransformScratch};
+use unpack::sorted_entries;
+pub use unpack::{open_unpacked, unpacked};
 
 /// One labelled image, as read: planar bytes, not yet transformed.
 ///
@@ -162,24 +163,16 @@ pub trait Dataset: Send + Sync {
         labels.is_sorted() && !self.is_empty() && self.label(0) != self.label(self.len() - 1)
     }
 
-    /// Reads a sample.
-    ///
-    /// # Errors
-    /// As [`read_into`](Dataset::read_into).
-    fn read(&self, index: usize) -> Result<Sample, DataError> {
-        let mut sample = Sample::default();
-        self.read_into(index, &mut sample)?;
-        Ok(sample)
-    }
-
     /// Verifies that every label is below `classes`, the number of outputs of the net's classifier.
     ///
     /// # Errors
-    /// [`DataError::Label`], naming the first sample that is out of range.
+    /// [`DataError::Invalid`], naming the first sample that is out of range.
     fn check_labels(&self, classes: usize) -> Result<(), DataError> {
         let wrong = (0..self.len()).find(|&index| self.label(index) as usize >= classes);
         wrong.map_or(Ok(()), |index| {
-            Err(DataError::Label { place: self.place(index), label: self.label(index), classes })
+            let (label, last) = (self.label(index), classes as i64 - 1);
+            let reason = format!("label {label} is out of range, the classes are 0 to {last}");
+            Err(DataError::at(self.place(index), reason))
         })
     }
 }

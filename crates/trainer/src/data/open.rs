@@ -1,19 +1,23 @@
 //! Finding out what a `source` is.
 
-use std::fs;
-use std::io::{Cursor, Read};
-use std::path::Path;
-use std::sync::Arc;
-
-use super::cifar::{self, is_cifar_folder, is_cifar_length};
-use super::idx::{self, is_idx_images, labels_beside};
-use super::{Cifar10, DataError, Dataset, Idx, Phase, open_unpacked};
+use super::{
+    Cifar10, DataError, Dataset, Idx, Phase,
+    cifar::{self, is_cifar_folder, is_cifar_length},
+    idx::{self, is_idx_images, labels_beside},
+    open_unpacked,
+};
+use std::{
+    fs,
+    io::{Cursor, Read},
+    path::Path,
+    sync::Arc,
+};
 
 /// Opens the `source` of a `Data` layer by its content: an IDX file of images, or a folder with IDX pairs; a file of
 /// CIFAR-10 records, or their folder.
 ///
 /// # Errors
-/// Those of [`Idx::open_source`] and [`Cifar10::open`]; the source is something else, such as an LMDB or LevelDB
+/// Those of [`Idx::open`] and [`Cifar10::open`]; the source is something else, such as an LMDB or LevelDB
 /// database.
 pub fn open_source(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, DataError> {
     if source.is_dir() {
@@ -24,18 +28,13 @@ pub fn open_source(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, Data
     file.by_ref().take(4).read_to_end(&mut head).map_err(DataError::read(source))?;
     let is_idx = is_idx_images(&head);
     let bytes = Cursor::new(head).chain(file);
-    if is_idx {
-        return Ok(Arc::new(Idx::read(source, bytes, &labels_beside(source)?)?));
-    }
-    match Cifar10::read(source, bytes) {
-        Ok(set) => Ok(Arc::new(set)),
-        Err(DataError::Format { reason, .. }) => {
-            let reason = format!("is neither a file of IDX images nor one of CIFAR-10 records: it {reason}");
-            Err(DataError::format(source, reason))
-        }
-        Err(error) => Err(error),
-    }
+    Ok(match is_idx {
+        true => Arc::new(Idx::read(source, bytes, &labels_beside(source)?)?),
+        false => Arc::new(Cifar10::read(source, bytes, &format!("{NEITHER}: it "))?),
+    })
 }
+
+const NEITHER: &str = "is neither a file of IDX images nor one of CIFAR-10 records";
 
 /// Channels, height and width of the images of a `source`, of which no more than a header is read.
 ///
@@ -51,7 +50,7 @@ pub fn source_shape(source: &Path, phase: Phase) -> Result<[usize; 3], DataError
         None if is_cifar_length(fs::metadata(&images).map_err(DataError::read(&images))?.len()) => {
             Ok(cifar::SHAPE)
         }
-        None => Err(DataError::format(source, "is neither a file of IDX images nor one of CIFAR-10 records")),
+        None => Err(DataError::at(source.display(), NEITHER)),
     }
 }
 
@@ -61,11 +60,12 @@ fn open_folder(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, DataErro
             let reason = format!(
                 "is a database of {database}, which cannot be read; use IDX, CIFAR-10 or image files"
             );
-            return Err(DataError::format(source, reason));
+            return Err(DataError::at(source.display(), reason));
         }
     }
     if is_cifar_folder(source) {
         return Ok(Arc::new(Cifar10::open(source, phase)?));
     }
-    Ok(Arc::new(Idx::open_source(source, phase)?))
+    let images = idx::find_images(source, phase)?;
+    Ok(Arc::new(Idx::open(&images, &labels_beside(&images)?)?))
 }

@@ -1,7 +1,8 @@
 //! Which sample comes at which position, for ever: epoch after epoch, in order or shuffled.
 
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use rand_chacha::ChaCha8Rng;
+use tensor::rng;
 
 /// Streams of one seed: the draws of single samples use the lower half, the permutations of epochs the upper half.
 const EPOCH_STREAMS: u64 = 1 << 63;
@@ -36,7 +37,7 @@ impl Order {
 
     /// Fisher and Yates' shuffle, written out so that the order does not change with a version of `rand`.
     fn permute(&mut self, epoch: u64) {
-        let mut rng = sample_rng(self.seed, EPOCH_STREAMS | epoch);
+        let mut rng = rng::stream(self.seed, EPOCH_STREAMS | epoch);
         self.permutation.clear();
         self.permutation.extend(0..self.len as u32);
         for last in (1..self.len).rev() {
@@ -45,13 +46,6 @@ impl Order {
         }
         self.epoch = Some(epoch);
     }
-}
-
-/// The generator of everything random about one position.
-pub(super) fn sample_rng(seed: u64, stream: u64) -> ChaCha8Rng {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    rng.set_stream(stream);
-    rng
 }
 
 /// A number below `n`, by multiplication: biased by less than n / 2^64, which no data set can show.

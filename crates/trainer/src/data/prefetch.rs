@@ -1,21 +1,25 @@
 //! The background thread of a loader.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
-
+use super::{
+    DataError,
+    batch::{BatchSource, Buffer},
+};
 use rayon::ThreadPoolBuilder;
+use std::{
+    io,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
 use tensor::{Device, ViewMut};
-
-use super::DataError;
-use super::batch::{BatchSource, Buffer};
 
 /// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all buffers
 /// there are, so that neither side waits to send, and the thread notices the end of its loader after one mini-batch at most.
 pub(super) struct Worker {
-    filled: Option<Receiver<Result<Buffer, DataError>>>,
-    empty: Option<SyncSender<Buffer>>,
+    /// Filled and empty buffers; both present until dropped.
+    channels: Option<(Receiver<Result<Buffer, DataError>>, SyncSender<Buffer>)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,31 +55,22 @@ impl Worker {
             }
         };
         let thread = thread::Builder::new().name("data-prefetch".to_owned()).spawn(work);
-        Ok(Self {
-            filled: Some(filled),
-            empty: Some(empty),
-            thread: Some(thread.map_err(DataError::Thread)?),
-        })
+        Ok(Self { channels: Some((filled, empty)), thread: Some(thread.map_err(DataError::Thread)?) })
     }
 
     /// Waits for the next mini-batch and copies it out; a GPU's copy is launched, and the buffer filled again only after it.
     /// A worker that fails has ended and is not given back.
     pub(super) fn take(mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, DataError> {
-        let received = self.filled.as_ref().expect("present until dropped").recv();
-        let Ok(result) = received else {
-            // The thread is gone without a word: a panic in a data set, which is not ours to hide.
-            let panic = self
-                .thread
-                .take()
-                .expect("present until dropped")
-                .join()
-                .expect_err("only a panic ends it so");
-            std::panic::resume_unwind(panic);
+        let (filled, empty) = self.channels.as_ref().expect("present until dropped");
+        let Ok(result) = filled.recv() else {
+            // The thread has panicked in a data set, which must not be hidden.
+            let ended = self.thread.take().expect("present until dropped").join();
+            std::panic::resume_unwind(ended.expect_err("only a panic ends it so"));
         };
         let mut buffer = result?;
         buffer.copy_to(data, labels)?;
         // If the thread has ended meanwhile, the next `recv` tells why.
-        let _ = self.empty.as_ref().expect("present until dropped").send(buffer);
+        let _ = empty.send(buffer);
         Ok(self)
     }
 }
@@ -83,8 +78,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         // Closing both channels ends the thread; then wait, so that no reader outlives its loader.
-        self.filled = None;
-        self.empty = None;
+        self.channels = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

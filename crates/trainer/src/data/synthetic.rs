@@ -1,11 +1,9 @@
 //! Images from a random number generator, for timing a net without its data.
 
-use std::sync::OnceLock;
-
-use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-
 use super::{DataError, Dataset, MOST_LABEL, Sample};
+use rand::{Rng, RngExt};
+use std::sync::OnceLock;
+use tensor::rng;
 
 /// Pseudo-random images and labels, each a function of (seed, index). Nothing can be learned from them.
 #[derive(Clone, Debug)]
@@ -22,12 +20,12 @@ impl Synthetic {
     /// `len` images of `shape` (channels, height, width) with labels below `classes`.
     ///
     /// # Errors
-    /// [`DataError::Options`] if any of these is 0 or there are more classes than labels.
+    /// [`DataError::Invalid`] if any of these is 0 or there are more classes than labels.
     pub fn new(shape: [usize; 3], classes: usize, len: usize, seed: u64) -> Result<Self, DataError> {
         let limit = u32::try_from(classes).ok().filter(|&classes| classes <= MOST_LABEL + 1).unwrap_or(0);
         if shape.contains(&0) || limit == 0 || len == 0 {
             let [channels, height, width] = shape;
-            return Err(DataError::Options(format!(
+            return Err(DataError::Invalid(format!(
                 "synthetic data cannot be {len} images of {channels}x{height}x{width} in {classes} classes"
             )));
         }
@@ -50,7 +48,7 @@ impl Dataset for Synthetic {
 
     fn label(&self, index: usize) -> u32 {
         let labels = self.labels.get_or_init(|| {
-            let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+            let mut rng = rng::stream(self.seed, 0);
             (0..self.len).map(|_| rng.random_range(0..self.classes)).collect()
         });
         labels[index]
@@ -62,9 +60,8 @@ impl Dataset for Synthetic {
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
         sample.make_room(self.shape.iter().product())?;
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        rng.set_stream(index as u64 + 1); // stream 0 made the labels
-        rng.fill_bytes(&mut sample.pixels);
+        // Stream 0 made the labels.
+        rng::stream(self.seed, index as u64 + 1).fill_bytes(&mut sample.pixels);
         (sample.shape, sample.label) = (self.shape, self.label(index));
         Ok(())
     }

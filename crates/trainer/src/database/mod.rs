@@ -4,11 +4,11 @@
 //! measurements/
 //!   intel-xeon-processor-2-3f1d.../        one folder for each device, library version and number of threads
 //!     01795203661228441000-9d1c....jsonl   one segment for each run that measured something: a cost table
-//!     01795....jsonl.unreadable            segments with lines that nobody can read, put aside when segments are merged
+//!     01795....jsonl.unreadable            segments with unreadable lines, put aside when segments are merged
 //! ```
 //!
 //! Any number of processes, on any number of machines, may read and write at once, over network file systems too, where
-//! appending to a shared file is not safe: nobody ever writes to a file that another one can see. A segment is written
+//! appending to a shared file is not safe: no process writes to a file that another one can see. A segment is written
 //! under a name of its own and then renamed, which every file system does at once or not at all. Readers join all
 //! segments; of two measurements of one kernel and size the later counts. Segments are merged only on demand
 //! ([`Database::compact`]), and what cannot be read is never thrown away.
@@ -95,7 +95,8 @@ impl Database {
     }
 
     /// Makes one segment of all that each device has. Segments with lines that cannot be read are kept under another name.
-    /// Those that others add meanwhile stay, and so do files that cannot be read at all. Returns how many segments there were, and how many there are.
+    /// Those that others add meanwhile stay, and so do files that cannot be read at all. Returns how many segments there were,
+    /// and how many there are.
     ///
     /// # Errors
     /// When files cannot be read or written; nothing is lost then, as segments go only when their contents stand elsewhere.
@@ -160,7 +161,7 @@ fn compact_folder(segments: &[Segment]) -> Result<usize, DatabaseError> {
     let mut tables: Vec<(CostTable, PathBuf)> = Vec::new();
     for segment in segments {
         let Some(other) = &segment.table else { continue };
-        // A folder has one device, unless somebody copied something into it.
+        // A folder has one device, unless a file was copied into it.
         let device = folder_name(&other.device);
         match tables.iter_mut().find(|(table, _)| folder_name(&table.device) == device) {
             Some((table, newest)) => {
@@ -186,7 +187,7 @@ fn retire(segment: &Segment) -> Result<(), DatabaseError> {
         false => fs::rename(path, path.with_extension("jsonl.unreadable")),
     };
     match retired {
-        // Gone already: somebody else compacts too, and has written the same.
+        // Gone already: another process compacts, too, and has written the same.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         retired => retired.map_err(DatabaseError::at("retire", path)),
     }

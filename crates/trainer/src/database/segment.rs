@@ -26,10 +26,10 @@ impl DatabaseError {
     }
 }
 
-/// A cost table as somebody wrote it.
+/// A cost table in its file.
 pub(super) struct Segment {
     pub(super) path: PathBuf,
-    /// `None` if its first line cannot be read: nobody knows then whose measurements these are.
+    /// `None` if its first line cannot be read, which names the device.
     pub(super) table: Option<CostTable>,
     /// What else cannot be read.
     pub(super) skipped: Vec<CostTableError>,
@@ -106,13 +106,13 @@ fn is_segment(path: &Path) -> bool {
     name.ends_with(".jsonl") && !name.starts_with('.')
 }
 
-/// A name that nobody else chooses, later in order than those chosen before.
+/// A unique name, later in order than those chosen before.
 pub(super) fn fresh_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("{now:020}-{:016x}.jsonl", random())
 }
 
-/// A name beside `path` that nobody else chooses, next to it in order.
+/// A unique name beside `path`, next to it in order.
 pub(super) fn successor(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let time = name.split(['-', '.']).next().unwrap_or_default();

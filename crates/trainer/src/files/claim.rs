@@ -8,17 +8,17 @@ use std::{
     process,
 };
 
-/// How often the file is opened again because somebody else has just removed it.
+/// How often the file is opened again because another process has just removed it.
 const ATTEMPTS: usize = 20;
 
 /// What became of a [`claim()`].
 #[derive(Debug)]
 pub enum Claimed {
-    /// Nobody else has it, as long as this lives.
+    /// No other process has it, as long as this lives.
     Ours(Claim),
-    /// Another process has it; who, for the reader.
+    /// Another process has it, which is described in words.
     Taken(String),
-    /// The file system has no locks, or does not let us have one: nobody knows.
+    /// The file system has no locks, or refuses one: it is unknown whether another process has it.
     Unknown(io::Error),
 }
 
@@ -56,7 +56,7 @@ fn attempt(path: &Path) -> io::Result<Option<Claimed>> {
         }
         Ok(()) => {}
     }
-    // Before anything is written: a link may lead to somebody's file.
+    // Before anything is written: a link may lead to a file of another user.
     if !is_at(path, &file)? {
         return Ok(None);
     }
@@ -84,7 +84,7 @@ fn holder() -> String {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // While it is still locked: whoever has opened it meanwhile will see that it is gone.
+        // While it is still locked: a process that has opened it meanwhile sees that it is gone.
         if is_at(&self.path, &self.file).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }

@@ -1,7 +1,7 @@
-//! Files in folders that others use, too: other processes, other machines, and whoever means harm.
+//! Files in folders that other processes and machines use, too, some of them hostile.
 //!
 //! A file appears under its name only when it is complete and on the disk ([`write_atomically`]); until then it has a
-//! temporary name that nobody can guess. A lock on it tells a process that is still writing from one that has died
+//! temporary name that cannot be guessed. A lock on it tells a process that is still writing from one that has died
 //! ([`remove_abandoned`]); another kind of lock keeps a name for one process alone ([`claim()`]).
 
 mod atomic;
@@ -40,7 +40,7 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A number that nobody can guess: the standard library keys every hasher with random numbers of the system.
+/// A number that cannot be guessed: the standard library keys every hasher with random numbers of the system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-/// How often another name is tried because somebody cleans up at this very moment.
+/// How often another name is tried when another process cleans up at the same moment.
 const ATTEMPTS: usize = 20;
 
-/// Locks of one machine need not be seen by another. What no lock of this machine can tell of is left alone until nobody
-/// has written to it for so long.
+/// Locks of one machine need not be seen by another. A file whose writer may be on another
+/// machine is left alone until it has not been written to for so long.
 const SURELY_DEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A new file beside the one that it is to become, locked as long as it is written. Gone when dropped, unless renamed.
@@ -30,7 +30,7 @@ impl Temporary {
             // Never what is there already: a link, perhaps, to something that is not ours.
             let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
             let new = Self { path: temporary, file };
-            // Where there are no locks, nobody cleans up either, before a day has passed.
+            // Where there are no locks, no process cleans up either, before a day has passed.
             let is_ours = !matches!(new.file.try_lock(), Err(TryLockError::WouldBlock));
             if is_ours && is_at(&new.path, &new.file)? {
                 return Ok(new);
@@ -97,7 +97,7 @@ fn remove_if_abandoned(path: &Path, written_in: &str) -> io::Result<()> {
     let is_of_this_boot = boot().is_some_and(|boot| boot == written_in);
     let is_old =
         || Ok::<_, io::Error>(file.metadata()?.modified()?.elapsed().unwrap_or_default() > SURELY_DEAD);
-    // Whoever writes has the lock; while we have it, nobody begins to.
+    // A writer has the lock; while we have it, none begins to write.
     if file.try_lock().is_ok() && (is_of_this_boot || is_old()?) && is_at(path, &file)? {
         fs::remove_file(path)?;
     }

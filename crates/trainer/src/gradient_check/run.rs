@@ -174,7 +174,7 @@ impl Subject<'_> {
                 saved: leases.write(),
                 scratch: leases.write(),
             };
-            self.layer.forward(&self.device, io).unwrap();
+            self.layer.layer().forward(&self.device, io).unwrap();
         });
         let saved = std::mem::take(&mut after[saved.start]);
         Forwarded { tops: after[tops].to_vec(), saved, state: after[state].to_vec() }
@@ -222,7 +222,7 @@ impl Subject<'_> {
                 saved: leases.read(),
                 scratch: leases.write(),
             };
-            self.layer.backward(&self.device, io).unwrap();
+            self.layer.layer().backward(&self.device, io).unwrap();
         });
         after[bottom_diffs].iter().chain(&after[param_diffs]).cloned().collect()
     }
@@ -249,7 +249,7 @@ impl Subject<'_> {
                 saved: leases.read(),
                 scratch: leases.write(),
             };
-            self.layer.backward(&self.device, io).unwrap();
+            self.layer.layer().backward(&self.device, io).unwrap();
         });
         after.swap_remove(diff.start)
     }

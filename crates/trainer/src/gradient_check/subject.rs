@@ -46,7 +46,7 @@ impl<'a> Subject<'a> {
         let device = device.clone();
         let mut layer = case.build(&device);
         let shapes: Vec<TensorType> = case.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
-        let declaration = layer.declare(&shapes).unwrap();
+        let declaration = layer.layer().declare(&shapes).unwrap();
         let scratch = match configuration {
             None => declaration.scratch,
             Some(configuration) => install(&mut layer, &device, configuration),

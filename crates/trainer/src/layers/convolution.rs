@@ -13,7 +13,7 @@ use tensor::{Accumulate, ConvGeometry, Device, Format, Mark, Space, TensorType, 
 struct Installed {
     runner: Runner,
     offset: usize,
-    /// When it last began and ended, if anyone wants to know.
+    /// When it last began and ended, if kernels are timed.
     marks: Option<[Mark; 2]>,
 }
 
@@ -147,12 +147,12 @@ impl ConvolutionLayer {
         Ok(workspace)
     }
 
-    /// Whether kernels are to note when they begin and end.
+    /// Whether kernels record when they begin and end.
     pub fn time_kernels(&mut self, wanted: bool) {
         self.timed = wanted;
     }
 
-    /// When the kernel of `op` last began and ended; `None` if nobody asked before, or it has not run since.
+    /// When the kernel of `op` last began and ended; `None` if kernels were not timed, or it has not run since.
     pub fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
         self.installed[op as usize].as_mut()?.marks.take()
     }

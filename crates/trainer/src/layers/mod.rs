@@ -37,7 +37,7 @@ pub struct Declaration {
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
-    /// Whether backward computes the only bottom's gradient even where nobody wants it: then the graph adds its space behind
+    /// Whether backward computes the only bottom's gradient even where no layer needs it: then the graph adds its space behind
     /// the scratch of the backward pass.
     pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
@@ -200,7 +200,7 @@ pub trait Layer: Send {
     /// A sentence that says what does not fit; the net adds the layer's name and line.
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String>;
 
-    /// For a layer without bottoms, in the place of a forward pass: puts its next data into the tops, the `iteration`th if
+    /// For a layer without bottoms, instead of a forward pass: puts its next data into the tops, the `iteration`th if
     /// they depend on it. It is done before everything else in an iteration, as the host's part in it, and never recorded;
     /// a GPU's copies are launched, not waited for.
     ///
@@ -246,8 +246,6 @@ pub struct BuildOptions {
 pub struct SyntheticData {
     /// Channels, height and width; taken from the layer's `crop_size` and the like, or a header of the data, if not given.
     pub shape: Option<[usize; 3]>,
-    /// Labels lie below this.
-    pub classes: usize,
     /// Whether they only stand for the data, as in a plan: laid out as what is read at every iteration. Otherwise they are
     /// made once.
     pub stand_in: bool,

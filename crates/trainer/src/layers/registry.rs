@@ -17,7 +17,6 @@ use crate::{
     error::{BoxError, NetError},
     spec::{LayerKind, LayerSpec, NetSpec, layer_types},
 };
-use std::ops::{Deref, DerefMut};
 
 /// A layer, by what its net does with it besides its passes.
 pub enum Role {
@@ -30,6 +29,15 @@ pub enum Role {
 }
 
 impl Role {
+    /// The layer itself.
+    pub fn layer(&mut self) -> &mut dyn Layer {
+        match self {
+            Self::Plain(layer) => &mut **layer,
+            Self::Convolution(layer) => &mut **layer,
+            Self::Data(layer) => &mut **layer,
+        }
+    }
+
     /// The layer as one whose kernels are planned.
     pub fn convolution(&mut self) -> Option<&mut ConvolutionLayer> {
         if let Self::Convolution(layer) = self { Some(layer) } else { None }
@@ -38,28 +46,6 @@ impl Role {
     /// The layer as one that reads a data set.
     pub fn data(&self) -> Option<&DataLayer> {
         if let Self::Data(layer) = self { Some(layer) } else { None }
-    }
-}
-
-impl Deref for Role {
-    type Target = dyn Layer;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Plain(layer) => &**layer,
-            Self::Convolution(layer) => &**layer,
-            Self::Data(layer) => &**layer,
-        }
-    }
-}
-
-impl DerefMut for Role {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Self::Plain(layer) => &mut **layer,
-            Self::Convolution(layer) => &mut **layer,
-            Self::Data(layer) => &mut **layer,
-        }
     }
 }
 

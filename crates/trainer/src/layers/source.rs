@@ -3,13 +3,13 @@
 use super::{BuildOptions, Declaration, Layer, SyntheticData};
 use crate::{
     data::{
-        DataError, DataSummary, Dataset, ImageData, ImageOptions, Loader, LoaderOptions, Synthetic,
-        TransformOptions, open_source, source_shape,
+        DataError, DataSummary, Dataset, Decoding, ImageData, Loader, LoaderOptions, Synthetic, open_source,
+        source_shape,
     },
     error::BoxError,
     fill::fill,
     spec::{
-        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, NetSpec,
+        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, Mean, NetSpec,
         TransformParams, of_top,
     },
 };
@@ -18,7 +18,7 @@ use tensor::{Device, Staging, TensorType, ViewMut};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 ///
-/// Or, if `constant`, synthetic data in the place of a data set: one mini-batch, made once, so that timing sees the net and
+/// Or, if `constant`, synthetic data instead of a data set: one mini-batch, made once, so that timing sees the net and
 /// not its data.
 pub struct DataLayer {
     loader: Loader,
@@ -27,7 +27,7 @@ pub struct DataLayer {
     mini_batch: usize,
 }
 
-/// What both types of data layer say of their reading.
+/// What both types of data layer say about reading.
 struct Reading<'a> {
     net: &'a NetSpec,
     layer: &'a LayerSpec,
@@ -61,16 +61,19 @@ impl DataLayer {
         params: &ImageDataParams,
         options: &BuildOptions,
     ) -> Result<Self, BoxError> {
-        let decoding = ImageOptions::from_spec(params, |file| net.resolve(file));
-        let source = net.resolve(&params.source);
-        let list = if source.is_dir() { ImageData::open_folder } else { ImageData::open_list };
-        let open = || list(&source, &decoding);
+        let size = params.new_size.map(|size| [size.h, size.w]);
+        let (source, decoding) = (net.resolve(&params.source), Decoding { is_color: params.is_color, size });
+        // No root folder means the current one, as in Caffe, and not the folder of the net.
+        let root = Some(&params.root_folder).filter(|root| !root.is_empty()).map(|root| net.resolve(root));
+        let open = || match source.is_dir() {
+            true => ImageData::open_folder(&source, decoding),
+            false => ImageData::open_list(&source, &root.clone().unwrap_or_default(), decoding),
+        };
         let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, rand_skip, .. } = params;
         let reading = Reading { net, layer, options, transform, mini_batch, shuffle, rand_skip };
         let shape = || {
             let square = side(transform).map(|side| [side, side]);
-            let size = params.new_size.map(|size| [size.h, size.w]).or(square);
-            let shape = size.map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
+            let shape = size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
             shape.map_or_else(|| open().map(|set| set.shape()), Ok)
         };
         reading.layer(shape, || Ok(Arc::new(open()?)))
@@ -112,7 +115,7 @@ impl DataLayer {
 }
 
 impl Reading<'_> {
-    /// The layer that reads what `open` opens, or synthetic data in its place, of a shape that is given or else `shape`.
+    /// The layer that reads what `open` opens, or synthetic data instead, of a shape that is given or else `shape`.
     fn layer(
         &self,
         shape: impl FnOnce() -> Result<[usize; 3], DataError>,
@@ -122,7 +125,10 @@ impl Reading<'_> {
         if let Some(images) = self.options.synthetic {
             return self.synthetic(images.shape.map_or_else(shape, Ok).map_err(ask_size)?, images);
         }
-        let transform = TransformOptions::from_spec(self.transform, |file| net.resolve(file));
+        let mut transform = self.transform.clone();
+        if let Mean::File(file) = &mut transform.mean {
+            *file = net.resolve(&*file);
+        }
         let mut layer = self.read(open().map_err(advise_synthetic)?, &transform, 1)?;
         if self.rand_skip > 0 {
             // Caffe starts somewhere among the first samples; here the seed says where.
@@ -135,14 +141,15 @@ impl Reading<'_> {
     }
 
     fn synthetic(&self, shape: [usize; 3], images: SyntheticData) -> Result<DataLayer, BoxError> {
-        let dataset = Arc::new(Synthetic::new(shape, images.classes, self.mini_batch, self.options.seed)?);
+        let dataset =
+            Arc::new(Synthetic::new(shape, self.net.classes(), self.mini_batch, self.options.seed)?);
         // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random weights,
         // and it would be the processor's slow handling of vanishing gradients that is timed.
-        let transform = TransformOptions {
+        let transform = TransformParams {
             scale: 1.0 / 128.0,
-            mean_values: vec![128.0],
+            mean: Mean::Values(vec![128.0]),
             crop_size: self.transform.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
-            ..TransformOptions::default()
+            ..TransformParams::default()
         };
         let in_order = Reading { shuffle: false, ..*self };
         let layer = in_order.read(dataset, &transform, usize::from(images.stand_in))?;
@@ -152,7 +159,7 @@ impl Reading<'_> {
     fn read(
         &self,
         dataset: Arc<dyn Dataset>,
-        transform: &TransformOptions,
+        transform: &TransformParams,
         prefetch: usize,
     ) -> Result<DataLayer, BoxError> {
         let &Reading { net, layer, options, mini_batch, shuffle, .. } = self;

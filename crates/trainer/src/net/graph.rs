@@ -90,8 +90,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the way. Without `backward`, no node
-    /// gets a backward pass.
+    /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the way.
+    /// Without `backward`, no node gets a backward pass.
     ///
     /// # Errors
     /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one name, a
@@ -99,7 +99,7 @@ impl Graph {
     pub fn build(spec: &NetSpec, layers: &mut [Role], backward: bool) -> Result<Self, NetError> {
         let mut builder = Builder::new(spec);
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
-            builder.add(layer_spec, &mut **layer)?;
+            builder.add(layer_spec, layer.layer())?;
         }
         let mut graph = builder.graph;
         if backward {
@@ -199,7 +199,7 @@ impl Graph {
 }
 
 impl Node {
-    /// What a later layer may do in the place of the tops, which this one's backward pass may want to see.
+    /// What a later layer may do in place to the tops, which this one's backward pass may need.
     fn allowed_on_tops(&self) -> InPlace {
         match self.declaration.needs_top {
             _ if self.declaration.constant || !self.declaration.loss_weights.is_empty() => InPlace::No,

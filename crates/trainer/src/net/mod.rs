@@ -100,25 +100,23 @@ impl Net {
 
     /// Bytes that the layers hold in host memory outside the arena.
     pub fn host_bytes(&self) -> u64 {
-        self.layers.iter().filter_map(Role::data).map(DataLayer::host_bytes).sum()
+        self.sources().map(|(_, data)| data.host_bytes()).sum()
     }
 
-    /// What each layer that reads a data set reads, by layer name.
-    pub fn data(&self) -> impl Iterator<Item = (&str, DataSummary)> {
+    /// The layers that read a data set, by name.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, &DataLayer)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
-        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?.summary()?)))
+        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?)))
+    }
+
+    /// What each of them reads, by layer name.
+    pub fn data(&self) -> impl Iterator<Item = (&str, DataSummary)> {
+        self.sources().filter_map(|(name, data)| Some((name, data.summary()?)))
     }
 
     /// Samples consumed by each layer that reads a data set, by layer name.
     pub fn positions(&self) -> impl Iterator<Item = (&str, u64)> {
-        let layers = self.graph.nodes.iter().zip(&self.layers);
-        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?.position()?)))
-    }
-
-    /// A number for the contents of each data set that the net reads, by layer name.
-    pub fn data_digests(&self) -> impl Iterator<Item = (&str, u32)> {
-        let layers = self.graph.nodes.iter().zip(&self.layers);
-        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?.digest())))
+        self.sources().filter_map(|(name, data)| Some((name, data.position()?)))
     }
 
     /// Continues reading the data of layer `name` at `position`.
@@ -280,7 +278,7 @@ impl Net {
         }
     }
 
-    /// The loss layers' tops with their weights, and every other top that nobody reads: what a net has to say.
+    /// The loss layers' tops with their weights, and every other top that no layer reads: the outputs of the net.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
         self.graph.nodes.iter().flat_map(move |node| {
             node.tops.iter().enumerate().filter_map(move |(top, &id)| {
@@ -292,7 +290,7 @@ impl Net {
     }
 }
 
-/// A blob that nobody reads.
+/// A blob that no layer reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// The value.

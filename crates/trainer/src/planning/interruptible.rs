@@ -3,7 +3,7 @@
 use crate::stop::Stop;
 use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError};
 
-/// A profiler that gives up behind the measurement during which `stop` is requested; what was measured is handed over.
+/// A profiler that stops after the measurement during which `stop` is requested; the measurements so far are kept.
 pub(super) struct Interruptible<'p> {
     pub(super) profiler: &'p mut dyn Profiler,
     pub(super) stop: &'p Stop,

@@ -6,6 +6,7 @@ mod record;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
+mod verify;
 
 use crate::{
     database::{Database, DatabaseError, Known},
@@ -15,8 +16,8 @@ use crate::{
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
 use interruptible::Interruptible;
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Kernel, KernelId, Noise, Plan, PlanOptions,
-    ProfileError, Profiler, Progress,
+    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Kernel, KernelId, Noise, Plan,
+    PlanOptions, ProfileError, Profiler, Progress,
 };
 use source::Source;
 use std::{
@@ -28,22 +29,21 @@ use tensor::{
     cpu::{instruction_set, processor_name},
 };
 
-/// Where measurements of earlier runs are, and whether there may be new ones. By default there is none of either kind but
-/// those that are made.
+/// Sources of measurements. By default: no database, measuring allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     /// Read before anything is measured, and given what was.
     pub database: Option<Database>,
-    /// Nothing is measured: what is not recorded cannot be planned.
+    /// Whether measuring is forbidden: kernels that are not recorded cannot be planned then.
     pub offline: bool,
-    /// The GPUs that measure at the same time in the place of the one that runs, which are of its model; none: it does
-    /// so itself.
+    /// GPUs of the device's model that measure in parallel instead of it; if empty, it measures itself.
     pub benchmark_devices: Vec<usize>,
 }
 
 pub use costs::{Rates, estimated_costs};
 pub use record::{PlanOrigin, PlanRecord, ScheduleRecord};
 pub use source::BenchmarkDevices;
+pub use verify::{Verified, verify};
 
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {
@@ -76,9 +76,9 @@ impl Planning {
         Self::of(Source::Profiler(profiler), CostTable::new(header))
     }
 
-    /// All that there is to plan with is `table`: nothing is ever measured.
+    /// All that there is to plan with is `table`: what it does not have is estimated from what it has.
     pub fn recorded(table: CostTable) -> Self {
-        Self::of(Source::Table, table)
+        Self::of(Source::Profiler(Box::new(Estimator::new(&table))), table)
     }
 
     fn of(source: Source, table: CostTable) -> Self {
@@ -99,12 +99,12 @@ impl Planning {
         }
     }
 
-    /// The same with the measurements of `records`, if there is a device that they could be of.
+    /// Uses `records`; ignored for a recorded table.
     pub fn with_records(self, records: Records) -> Self {
         Self { records, ..self }
     }
 
-    /// The same, and `stop` ends measuring: what was measured until then is recorded.
+    /// Lets `stop` end measuring; what was measured until then is stored.
     pub fn with_stop(self, stop: Stop) -> Self {
         Self { stop, ..self }
     }
@@ -226,7 +226,6 @@ impl Planning {
         let measured = self.source.with_profiler(&self.records.benchmark_devices, |profiler| {
             work(table, &mut Interruptible { profiler, stop })
         });
-        let Some(measured) = measured else { return Ok(()) };
         self.profiling += start.elapsed();
         if let Some(database) = &self.records.database {
             let added = database.add(&self.table.changed_since(&before));
@@ -244,9 +243,6 @@ impl Planning {
     /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.
     fn read_database(&mut self) {
         let Some(database) = self.records.database.as_ref().filter(|_| !self.has_read) else { return };
-        if matches!(self.source, Source::Table) {
-            return;
-        }
         self.has_read = true;
         match database.read(&self.table.device) {
             Ok(Known { table, warning }) => {

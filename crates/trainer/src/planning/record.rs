@@ -1,5 +1,5 @@
-//! The plans of a training, kept with its snapshots: plans follow measurements, so a plan made anew may choose other
-//! algorithms, which round differently. A training that goes on under its old plan goes on bit by bit.
+//! The plans of a training, kept with its snapshots: plans follow measurements, so a new plan may choose other
+//! algorithms, which round differently. A training that keeps its plan resumes bit-exactly.
 
 use super::identity;
 use crate::{
@@ -65,7 +65,7 @@ pub enum PlanOrigin {
     /// From measurements; there was no other.
     #[default]
     Measured,
-    /// From a snapshot: the training can go on from that snapshot bit by bit.
+    /// From a snapshot: the training resumes bit-exactly.
     Recorded,
     /// From measurements, because the snapshot's plan does not fit; why, as the end of a sentence.
     Refused(String),
@@ -122,7 +122,7 @@ impl PlanRecord {
     /// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
     ///
     /// # Errors
-    /// [`SnapshotError::Corrupt`] for plans that no planner made.
+    /// [`SnapshotError::Refused`] for plans that no planner made.
     pub fn recorded(history: &Tensors) -> Result<Option<Self>, SnapshotError> {
         history.json(PLANS, "its plans are", Self::check)
     }

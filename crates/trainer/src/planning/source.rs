@@ -1,37 +1,33 @@
-//! Who measures.
+//! What measures: a device, other GPUs of its model, or nothing.
 
 use cudnn_layers::conv::{ParallelProfiler, ProfileOptions, parallel::OpenProfiler, profiler};
 use planner::Profiler;
 use std::fmt;
 use tensor::{Device, cuda::probe};
 
-/// Who measures.
+/// What measures.
 pub(super) enum Source {
     /// A device of this machine.
     Device(Device, ProfileOptions),
-    /// Somebody else's profiler.
+    /// A profiler of the caller.
     Profiler(Box<dyn Profiler>),
-    /// Nobody: there is a table, and that is all there is.
-    Table,
 }
 
 impl Source {
-    /// Lets `work` measure: on the device itself, or on the GPUs `ordinals`, which are of its model, if there are any. Does
-    /// nothing if there is nobody.
+    /// Lets `work` measure: on the device itself, or on the GPUs `ordinals`, which are of its model, if there are any.
     pub(super) fn with_profiler<R>(
         &mut self,
         ordinals: &[usize],
         work: impl FnOnce(&mut dyn Profiler) -> R,
-    ) -> Option<R> {
+    ) -> R {
         match self {
-            Source::Table => None,
-            Source::Profiler(profiler) => Some(work(profiler.as_mut())),
+            Source::Profiler(profiler) => work(profiler.as_mut()),
             Source::Device(device, options) if ordinals.is_empty() => {
-                Some(work(profiler(device, *options).as_mut()))
+                work(profiler(device, *options).as_mut())
             }
             Source::Device(device, options) => {
                 let worker = |&ordinal: &usize| worker(device, ordinal, *options);
-                Some(work(&mut ParallelProfiler::new(ordinals.iter().map(worker).collect())))
+                work(&mut ParallelProfiler::new(ordinals.iter().map(worker).collect()))
             }
         }
     }

@@ -24,35 +24,22 @@ impl fmt::Display for Location {
     }
 }
 
-/// Why a net or solver file was refused. Every variant prints as one sentence that starts with the file.
+/// Why a net, a solver or a list was refused: one sentence that starts with the file, and the line if one is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
-    /// The file could not be read at all.
-    #[error("{file}: cannot be read: {reason}")]
-    Unreadable {
-        /// The file as the user named it.
-        file: String,
-        /// What the operating system said.
-        reason: String,
-    },
-    /// A line of the file is wrong.
-    #[error("{location}: {message}")]
-    At {
-        /// The offending line.
-        location: Location,
-        /// What is wrong with it, and what was expected.
-        message: String,
-    },
+#[error("{place}: {message}")]
+pub struct SpecError {
+    place: String,
+    message: String,
 }
 
 impl SpecError {
-    /// An error in the line `location`.
+    /// What is wrong in the line `location`, and what was expected.
     pub fn at(location: Location, message: impl Into<String>) -> Self {
-        Self::At { location, message: message.into() }
+        Self { place: location.to_string(), message: message.into() }
     }
 
     pub(crate) fn unreadable(file: &str, error: &io::Error) -> Self {
-        Self::Unreadable { file: file.to_owned(), reason: error.to_string() }
+        Self { place: file.to_owned(), message: format!("cannot be read: {error}") }
     }
 }
 

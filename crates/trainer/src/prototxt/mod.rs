@@ -1,11 +1,10 @@
 //! Protocol-buffer text format, the notation of Caffe's net and solver files.
 //!
 //! [`parse`] needs no schema: it turns a text into a [`Message`], a list of named [`Field`]s in the order of the
-//! file, each with the line it stands on. What the fields mean is decided by [`crate::spec`], which asks for those it
-//! knows; whatever nobody asked for becomes a [`Warning`].
+//! file, each with the line it stands on. What the fields mean is decided by [`crate::spec`], which reads those it
+//! knows; all others become a [`Warning`].
 
 mod error;
-mod lexer;
 mod message;
 mod parser;
 mod reader;

@@ -1,195 +1,221 @@
-//! Tokens to messages, by recursive descent.
+//! Text to messages, by recursive descent.
 
-use super::{
-    Field, FieldValue, Message, Result, SpecError,
-    lexer::{Lexer, Token},
-};
+use super::{Field, FieldValue, Location, Message, Result, SpecError, string::unquote};
 
 /// Messages inside messages before we give up; protobuf's own limit. It keeps a hostile file from exhausting the
 /// stack.
 const MAX_DEPTH: usize = 100;
 
+const PUNCTUATION: &str = "{}<>[]:;,-./";
+
 pub(super) struct Parser<'t> {
-    lexer: Lexer<'t>,
-    /// The token not yet consumed; `Err` if the text stops making sense there.
-    next: Result<(Token<'t>, usize)>,
+    file: &'t str,
+    /// What is still to be read: it begins with a token, without blanks or comments before it.
+    rest: &'t str,
+    /// Line of the first character of `rest`.
+    line: usize,
     depth: usize,
 }
 
 impl<'t> Parser<'t> {
     pub(super) fn new(file: &'t str, text: &'t str) -> Self {
-        let mut lexer = Lexer::new(file, text);
-        let next = lexer.next();
-        Self { lexer, next, depth: 0 }
+        // Editors on Windows like to start a file with a byte-order mark.
+        let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut parser = Self { file, rest, line: 1, depth: 0 };
+        parser.skip_blank();
+        parser
     }
 
     /// The whole file: the fields of one message that has no braces.
     pub(super) fn document(mut self) -> Result<Message> {
-        let fields = self.fields(&Token::End)?;
+        let fields = self.fields(None)?;
         Ok(Message { line: 1, fields })
     }
 
-    fn peek(&self) -> Result<(&Token<'t>, usize)> {
-        match &self.next {
-            Ok((token, line)) => Ok((token, *line)),
-            Err(error) => Err(error.clone()),
+    /// White space and comments, which run from `#` to the end of the line.
+    fn skip_blank(&mut self) {
+        loop {
+            let text = self.rest.trim_start();
+            self.line += self.rest[..self.rest.len() - text.len()].matches('\n').count();
+            self.rest = text;
+            if !text.starts_with('#') {
+                return;
+            }
+            self.rest = &text[text.find('\n').unwrap_or(text.len())..];
         }
     }
 
-    fn advance(&mut self) -> Result<(Token<'t>, usize)> {
-        let following = self.lexer.next();
-        std::mem::replace(&mut self.next, following)
+    /// Takes a token of so many bytes.
+    fn take(&mut self, length: usize) {
+        self.rest = &self.rest[length..];
+        self.skip_blank();
     }
 
-    fn accept(&mut self, character: char) -> Result<bool> {
-        let found = *self.peek()?.0 == Token::Punctuation(character);
+    fn accept(&mut self, character: char) -> bool {
+        let found = self.rest.starts_with(character);
         if found {
-            self.advance()?;
+            self.take(character.len_utf8());
         }
-        Ok(found)
+        found
     }
 
-    fn expected(&self, what: &str) -> SpecError {
-        match self.peek() {
-            Ok((token, line)) => {
-                let message = format!("expected {what}, found {}", token.describe());
-                SpecError::at(self.lexer.location(line), message)
-            }
-            Err(error) => error,
-        }
+    /// The word that comes next; empty if none does.
+    fn word(&self) -> &'t str {
+        let length = self.rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let word = &self.rest[..length.unwrap_or(self.rest.len())];
+        if word.starts_with(|c: char| c.is_ascii_digit()) { "" } else { word }
     }
 
-    /// Fields up to and including `close`.
-    fn fields(&mut self, close: &Token<'t>) -> Result<Vec<Field>> {
+    /// The number that comes next; empty if none does. With everything that could belong to it, so that `1e-5x` is one bad
+    /// number and not two tokens. Without its minus.
+    fn number(&self) -> &'t str {
+        let bytes = self.rest.as_bytes();
+        let digits = bytes.strip_prefix(b".").unwrap_or(bytes);
+        if !digits.first().is_some_and(u8::is_ascii_digit) {
+            return "";
+        }
+        let hexadecimal = bytes[0] == b'0' && matches!(bytes.get(1), Some(b'x' | b'X'));
+        let ends = |&at: &usize| {
+            let exponent_sign =
+                !hexadecimal && matches!(bytes[at], b'+' | b'-') && matches!(bytes[at - 1], b'e' | b'E');
+            !(bytes[at].is_ascii_alphanumeric() || bytes[at] == b'.' || exponent_sign)
+        };
+        &self.rest[..(1..bytes.len()).find(ends).unwrap_or(bytes.len())]
+    }
+
+    fn error(&self, line: usize, message: impl Into<String>) -> SpecError {
+        SpecError::at(Location::new(self.file, line), message)
+    }
+
+    /// What comes next is not what was `expected`, or no token at all.
+    fn unexpected(&self, expected: &str) -> SpecError {
+        let mut string = Vec::new();
+        let found = match self.rest.chars().next() {
+            None => "the end of the file".to_owned(),
+            Some(quote @ ('"' | '\'')) => match unquote(&self.rest[1..], quote, &mut string) {
+                Ok(_) => format!("the string {:?}", String::from_utf8_lossy(&string)),
+                Err(message) => return self.error(self.line, message),
+            },
+            Some(first) => match [self.word(), self.number()].concat() {
+                token if !token.is_empty() => format!("'{token}'"),
+                _ if PUNCTUATION.contains(first) => format!("'{first}'"),
+                _ => {
+                    let message = format!("the character {first:?} has no meaning in text format");
+                    return self.error(self.line, message);
+                }
+            },
+        };
+        self.error(self.line, format!("expected {expected}, found {found}"))
+    }
+
+    /// Fields up to and including `close`, or to the end of the file.
+    fn fields(&mut self, close: Option<char>) -> Result<Vec<Field>> {
         let mut fields = Vec::new();
-        while self.peek()?.0 != close {
+        while !close.map_or(self.rest.is_empty(), |close| self.accept(close)) {
             self.field(&mut fields)?;
-            if !self.accept(';')? {
-                self.accept(',')?;
-            }
+            let _ = self.accept(';') || self.accept(',');
         }
-        self.advance()?;
         Ok(fields)
     }
 
     /// One `name: value`, or a list that becomes several fields of one name.
     fn field(&mut self, fields: &mut Vec<Field>) -> Result<()> {
-        let (name, line) = self.name()?;
-        let colon = self.accept(':')?;
-        if self.accept('[')? {
-            if self.accept(']')? {
+        let line = self.line;
+        let name = self.name()?;
+        let colon = self.accept(':');
+        let is_list = self.accept('[');
+        if is_list && self.accept(']') {
+            return Ok(());
+        }
+        loop {
+            fields.push(Field { name: name.clone(), line, value: self.value(colon)? });
+            if !is_list || self.accept(']') {
                 return Ok(());
             }
-            loop {
-                fields.push(Field { name: name.clone(), line, value: self.value(colon)? });
-                if self.accept(']')? {
-                    return Ok(());
-                }
-                if !self.accept(',')? {
-                    return Err(self.expected("',' or ']' in the list"));
-                }
+            if !self.accept(',') {
+                return Err(self.unexpected("',' or ']' in the list"));
             }
         }
-        fields.push(Field { name, line, value: self.value(colon)? });
-        Ok(())
     }
 
     /// A field's name; an extension is written `[package.name]`.
-    fn name(&mut self) -> Result<(String, usize)> {
-        let (token, line) = self.peek()?;
-        match *token {
-            Token::Word(word) => {
-                let name = word.to_owned();
-                self.advance()?;
-                Ok((name, line))
-            }
-            Token::Punctuation('[') => {
-                self.advance()?;
-                Ok((self.extension_name()?, line))
-            }
-            _ => Err(self.expected("the name of a field")),
+    fn name(&mut self) -> Result<String> {
+        let word = self.word();
+        if !word.is_empty() {
+            self.take(word.len());
+            return Ok(word.to_owned());
         }
-    }
-
-    fn extension_name(&mut self) -> Result<String> {
+        if !self.accept('[') {
+            return Err(self.unexpected("the name of a field"));
+        }
         let mut name = String::from("[");
         loop {
-            let &Token::Word(word) = self.peek()?.0 else { return Err(self.expected("an extension's name")) };
-            name.push_str(word);
-            self.advance()?;
-            match self.advance()? {
-                (Token::Punctuation(separator @ ('.' | '/')), _) => name.push(separator),
-                (Token::Punctuation(']'), _) => return Ok(name + "]"),
-                (token, line) => {
-                    let message = format!("expected ']' behind {name}, found {}", token.describe());
-                    return Err(SpecError::at(self.lexer.location(line), message));
-                }
+            let word = self.word();
+            if word.is_empty() {
+                return Err(self.unexpected("an extension's name"));
+            }
+            self.take(word.len());
+            name += word;
+            match ['.', '/', ']'].into_iter().find(|&character| self.accept(character)) {
+                Some(']') => return Ok(name + "]"),
+                Some(separator) => name.push(separator),
+                None => return Err(self.unexpected(&format!("']' behind {name}"))),
             }
         }
     }
 
     /// A message, or a scalar if a colon announced one.
     fn value(&mut self, colon: bool) -> Result<FieldValue> {
-        match self.peek()?.0 {
-            Token::Punctuation('{') => self.message('}'),
-            Token::Punctuation('<') => self.message('>'),
+        match self.rest.chars().next() {
+            Some('{') => self.message('}'),
+            Some('<') => self.message('>'),
             _ if colon => self.scalar(),
-            _ => Err(self.expected("':' or '{' behind the name of the field")),
+            _ => Err(self.unexpected("':' or '{' behind the name of the field")),
         }
     }
 
     fn message(&mut self, close: char) -> Result<FieldValue> {
-        let (_, line) = self.advance()?;
+        let line = self.line;
         if self.depth == MAX_DEPTH {
-            let message = format!("messages are nested more than {MAX_DEPTH} deep");
-            return Err(SpecError::at(self.lexer.location(line), message));
+            return Err(self.error(line, format!("messages are nested more than {MAX_DEPTH} deep")));
         }
+        self.take(1);
         self.depth += 1;
-        let fields =
-            self.fields(&Token::Punctuation(close)).map_err(|error| self.unclosed(error, close, line))?;
+        let fields = self.fields(Some(close)).map_err(|error| match self.rest {
+            // A missing brace shows only at the end of the file; the line of the opening one is what the user needs.
+            "" => self.error(line, format!("this message is never closed by '{close}'")),
+            _ => error,
+        })?;
         self.depth -= 1;
         Ok(FieldValue::Message(Message { line, fields }))
     }
 
-    /// A missing brace shows only at the end of the file; the line of the opening one is what the user needs.
-    fn unclosed(&self, error: SpecError, close: char, line: usize) -> SpecError {
-        match self.peek() {
-            Ok((Token::End, _)) => {
-                SpecError::at(self.lexer.location(line), format!("this message is never closed by '{close}'"))
-            }
-            _ => error,
-        }
-    }
-
     fn scalar(&mut self) -> Result<FieldValue> {
-        let negative = self.accept('-')?;
-        let (token, line) = self.peek()?;
-        let value = match token {
-            Token::String(_) if !negative => return self.string(),
-            Token::Word(word) if !negative => Some(FieldValue::Word((*word).to_owned())),
-            Token::Word(word) => non_finite(word).map(|number| FieldValue::Real(-number)),
-            Token::Number(text) => number(text, negative),
-            _ => return Err(self.expected("a value")),
+        let negative = self.accept('-');
+        if !negative && self.rest.starts_with(['"', '\'']) {
+            return self.string();
+        }
+        let (token, value) = match (self.word(), self.number()) {
+            ("", "") => return Err(self.unexpected("a value")),
+            ("", text) => (text, number(text, negative)),
+            (word, _) if negative => (word, non_finite(word).map(|number| FieldValue::Real(-number))),
+            (word, _) => (word, Some(FieldValue::Word(word.to_owned()))),
         };
-        let Some(value) = value else {
-            let message = format!("{} is not a number", token.describe());
-            return Err(SpecError::at(self.lexer.location(line), message));
-        };
-        self.advance()?;
+        let value = value.ok_or_else(|| self.error(self.line, format!("'{token}' is not a number")))?;
+        self.take(token.len());
         Ok(value)
     }
 
     /// One or more adjacent string literals, joined.
     fn string(&mut self) -> Result<FieldValue> {
-        let mut bytes = Vec::new();
-        let (_, line) = self.peek()?;
-        while let (Token::String(part), _) = self.peek()? {
-            bytes.extend_from_slice(part);
-            self.advance()?;
+        let (mut bytes, line) = (Vec::new(), self.line);
+        while let Some(quote @ ('"' | '\'')) = self.rest.chars().next() {
+            self.rest = unquote(&self.rest[1..], quote, &mut bytes)
+                .map_err(|message| self.error(self.line, message))?;
+            self.skip_blank();
         }
-        String::from_utf8(bytes)
-            .map(FieldValue::String)
-            .map_err(|_| SpecError::at(self.lexer.location(line), "the string is not valid UTF-8"))
+        let text = String::from_utf8(bytes).map(FieldValue::String);
+        text.map_err(|_| self.error(line, "the string is not valid UTF-8"))
     }
 }
 

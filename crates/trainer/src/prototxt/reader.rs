@@ -156,14 +156,14 @@ impl Scalar for usize {
     }
 }
 
-/// Hands out the fields of one message and remembers which were asked for. When it is dropped, every field that
-/// nobody asked for becomes a warning.
+/// Hands out the fields of one message and remembers which were read. When it is dropped, every field that was not
+/// becomes a warning.
 pub(crate) struct Reader<'s> {
     source: &'s SourceFile,
     fields: &'s [Field],
     /// Line on which the message opens; that of its parent if it is absent.
     line: usize,
-    /// Whose fields these are, for messages: `layer 'conv1'`.
+    /// The owner of these fields, for messages: `layer 'conv1'`.
     owner: String,
     /// Names of the messages between the owner and here, each with a dot behind it: `convolution_param.`
     path: String,
@@ -217,11 +217,6 @@ impl<'s> Reader<'s> {
         for name in names {
             self.fields(name);
         }
-    }
-
-    /// How often a field is given.
-    pub(crate) fn count(&mut self, name: &str) -> usize {
-        self.fields(name).len()
     }
 
     pub(crate) fn get<T: FromField>(&mut self, name: &str) -> Result<Option<T>> {

@@ -1,9 +1,8 @@
 //! String literals and their escapes.
 
-/// Reads a literal up to its closing `quote`; `text` starts behind the opening one. Returns the bytes it stands for
-/// (escapes may spell any byte, so UTF-8 is checked only once adjacent literals are joined) and what follows.
-pub(super) fn unquote(text: &str, quote: char) -> Result<(Vec<u8>, &str), String> {
-    let mut bytes = Vec::new();
+/// Reads a literal up to its closing `quote`; `text` starts behind the opening one. Appends the bytes it stands for
+/// (escapes may spell any byte, so UTF-8 is checked only once adjacent literals are joined) and returns what follows.
+pub(super) fn unquote<'t>(text: &'t str, quote: char, bytes: &mut Vec<u8>) -> Result<&'t str, String> {
     let mut rest = text;
     loop {
         let Some(character) = rest.chars().next() else {
@@ -11,10 +10,10 @@ pub(super) fn unquote(text: &str, quote: char) -> Result<(Vec<u8>, &str), String
         };
         rest = &rest[character.len_utf8()..];
         match character {
-            _ if character == quote => return Ok((bytes, rest)),
+            _ if character == quote => return Ok(rest),
             '\n' => return Err(format!("the string is not closed by {quote} before the end of the line")),
-            '\\' => rest = escape(rest, &mut bytes)?,
-            _ => push(&mut bytes, character),
+            '\\' => rest = escape(rest, bytes)?,
+            _ => push(bytes, character),
         }
     }
 }

@@ -16,7 +16,7 @@ use cudnn_layers::sgd::{self, ParamUpdate, StepState};
 use memory::{Action, MemoryReport, Place};
 use planner::Plan;
 use slab::Slab;
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::{borrow::Cow, ops::Range};
 use tensor::{
     Accumulate, Arena, Device, Element, Format, Mark, Setting, Span,
     cuda::{Cuda, CudaError, CudaGraph},
@@ -99,19 +99,9 @@ impl NetRun {
         let settings = (Setting::new(&device)?, Setting::new(&device)?);
         let state = Arena::on(&device, StepState::SPACE.bytes())?;
         nets.iter_mut().for_each(Net::enter_arena);
-        let recordings = HashMap::new();
-        let mut running = Execution {
-            recordings,
-            device,
-            nets,
-            plans,
-            layout,
-            number: settings.0,
-            rate: settings.1,
-            state,
-            slab,
-            arena,
-        };
+        let (recordings, (number, rate)) = (Vec::new(), settings);
+        let mut running =
+            Execution { recordings, device, nets, plans, layout, number, rate, state, slab, arena };
         running.initialize(seed)?;
         Ok(running)
     }
@@ -123,8 +113,8 @@ pub struct MiniBatch<'a> {
     pub number: u64,
     /// Whether gradients of parameters and the loss add to those of earlier mini-batches (`iter_size`).
     pub accumulate: Accumulate,
-    /// How the parameters are updated at its end, if they are. Of a run on a GPU all but the rate stays what it was in the
-    /// second iteration, which is recorded.
+    /// How the parameters are updated at its end, if they are. A GPU records the work again for another rule or weight
+    /// decay, but not for another rate.
     pub update: Option<Update>,
     /// Told of every action once it is launched. With an observer, nothing is recorded and replayed.
     pub observer: Option<Observer<'a>>,
@@ -154,11 +144,14 @@ pub struct Update {
     pub rate: f32,
 }
 
+/// What recorded work depends on: the net, whether it adds to gradients, and the rule and weight decay of its update.
+type RecordingKey = (usize, Accumulate, Option<(sgd::Rule, f32)>);
+
 /// A run that has begun.
 pub struct Execution {
-    /// Recorded work: of which net, adding to gradients or not, with an update or not. `None` for what has run once, so that
-    /// all that it loads is there. First of all fields, as it ends before the memory that it works on.
-    recordings: HashMap<(usize, Accumulate, bool), Option<CudaGraph>>,
+    /// Recorded work. `None` for what has run once, so that all that it loads is there. First of all fields, as it ends
+    /// before the memory that it works on.
+    recordings: Vec<(RecordingKey, Option<CudaGraph>)>,
     device: Device,
     nets: Vec<Net>,
     plans: Vec<Plan>,
@@ -293,25 +286,25 @@ impl Execution {
         actions: Range<usize>,
         batch: &mut MiniBatch<'_>,
     ) -> Result<(), NetError> {
-        let key = (net, batch.accumulate, batch.update.is_some());
-        let Some(recorded) = self.recordings.remove(&key) else {
+        let key = (net, batch.accumulate, batch.update.map(|update| (update.rule, update.weight_decay)));
+        let Some(known) = self.recordings.iter().position(|(recorded, _)| *recorded == key) else {
             self.perform(net, actions, batch)?;
-            self.recordings.insert(key, None);
+            self.recordings.push((key, None));
             return Ok(());
         };
-        let mut graph = match recorded {
-            Some(graph) => graph,
-            None => cuda.record(|| self.perform(net, actions, batch))?,
+        let mut graph = match self.recordings.swap_remove(known) {
+            (_, Some(graph)) => graph,
+            (_, None) => cuda.record(|| self.perform(net, actions, batch))?,
         };
         // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as they were when it was
-        // recorded and are dropped after it, which waits for the device; whoever reads or fills them does so in the same
+        // recorded and are dropped after it, which waits for the device; all that reads or fills them does so in the same
         // stream.
         unsafe { graph.replay() }?;
-        self.recordings.insert(key, Some(graph));
+        self.recordings.push((key, Some(graph)));
         Ok(())
     }
 
-    /// Sets what the device's work reads anew in each mini-batch.
+    /// Sets the values that recorded work reads again in each mini-batch.
     pub(crate) fn begin(&mut self, batch: &MiniBatch<'_>) -> Result<(), CudaError> {
         self.number.set(batch.number)?;
         batch.update.map_or(Ok(()), |update| self.rate.set(update.rate))

@@ -115,7 +115,7 @@ impl Slab {
                 let copies = copies.as_mut().expect("a schedule with copies has a slab");
                 let begin = copies.marks.is_some().then(|| copies.mark(action)).transpose()?;
                 let (stream, memory) = (copies.stream(action), &copies.memory);
-                // SAFETY: by the waits of the schedule, which both streams keep, nobody else uses these bytes of arena and
+                // SAFETY: by the waits of the schedule, which both streams keep, nothing else uses these bytes of arena and
                 // slab before the copy is done; the slab waits for the device before it is dropped.
                 unsafe {
                     match is_out {
@@ -137,7 +137,7 @@ impl Copies {
     fn new(cuda: &Cuda, len: usize) -> Result<Self, CudaError> {
         let streams = [cuda.new_stream()?, cuda.new_stream()?];
         let joined = [streams[0].event()?, streams[1].event()?];
-        let (forked, memory) = (cuda.event()?, Pinned::new(cuda.stream(), len)?);
+        let (forked, memory) = (cuda.stream().event()?, Pinned::new(cuda.stream(), len)?);
         let (ends, marks) = (HashMap::new(), None);
         Ok(Self { cuda: cuda.clone(), streams, ends, forked, joined, memory, marks })
     }
@@ -161,7 +161,7 @@ impl Copies {
 impl Drop for Copies {
     fn drop(&mut self) {
         // What is copied to and from must live until then; a GPU that is lost copies no more.
-        let _ = self.cuda.synchronize();
+        let _ = self.cuda.stream().synchronize();
         self.streams.iter().for_each(|stream| drop(stream.synchronize()));
     }
 }

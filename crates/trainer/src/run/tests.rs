@@ -83,12 +83,16 @@ fn running_net(device: &Device, net: &str, choose: impl FnOnce(&[Net], RunLayout
     Running::in_layout(net, plan, choose)
 }
 
-/// Two mini-batches for one update, at another rate in each iteration.
-fn batches(iterations: u64) -> impl Iterator<Item = MiniBatch<'static>> {
-    let rule = Rule { momentum: 0.9, regularization: Regularization::L2, clip: Some(0.5), mini_batches: 2 };
-    (0..2 * iterations).map(move |number| {
+/// What is recorded under the first rule is replayed once before the second, and that under the second as often.
+const ITERATIONS: u64 = 6;
+
+/// Two mini-batches for one update, at another rate in each iteration; by another rule in the second half.
+fn batches() -> impl Iterator<Item = MiniBatch<'static>> {
+    (0..2 * ITERATIONS).map(move |number| {
+        let (momentum, weight_decay) = if number < ITERATIONS { (0.9, 0.01) } else { (0.5, 0.2) };
+        let rule = Rule { momentum, regularization: Regularization::L2, clip: Some(0.5), mini_batches: 2 };
         let update =
-            (number % 2 == 1).then(|| Update { rule, weight_decay: 0.01, rate: 0.1 / (number + 1) as f32 });
+            (number % 2 == 1).then(|| Update { rule, weight_decay, rate: 0.1 / (number + 1) as f32 });
         let accumulate = if number % 2 == 0 { Accumulate::Replace } else { Accumulate::Add };
         MiniBatch { number, accumulate, update, observer: None }
     })
@@ -106,7 +110,7 @@ fn trained(
         let values = spans.flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
         (running.0.loss(0).unwrap(), values.map(f32::to_bits).collect())
     };
-    batches(4).map(step).collect()
+    batches().map(step).collect()
 }
 
 fn plain(device: &Device) -> Vec<(f64, Vec<u32>)> {
@@ -122,7 +126,8 @@ fn plain(device: &Device) -> Vec<(f64, Vec<u32>)> {
             .iterate(0, MiniBatch { number, accumulate, update, observer: Some(&mut observer) })
             .unwrap();
     });
-    assert_eq!(observed, 8 * running(device, |_, layout| layout).layout().places.schedule.actions.len());
+    let actions = running(device, |_, layout| layout).layout().places.schedule.actions.len();
+    assert_eq!(observed, 2 * ITERATIONS as usize * actions);
     trained
 }
 

@@ -1,6 +1,10 @@
 //! What can be wrong with a snapshot: one clear sentence each, with the file in it.
 
-use std::{io, path::PathBuf};
+use std::{
+    fmt::Display,
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Why a snapshot cannot be written or used.
 #[derive(Debug, thiserror::Error)]
@@ -16,58 +20,23 @@ pub enum SnapshotError {
         /// What the system says.
         source: io::Error,
     },
-    /// Another training writes its snapshots under the same prefix.
-    #[error(
-        "another training ({holder}) writes its snapshots as {}_iter_N; this one needs another --snapshot-prefix",
-        prefix.display()
-    )]
-    Taken {
-        /// The prefix.
-        prefix: PathBuf,
-        /// The other one's process.
-        holder: String,
-    },
     /// The values are on a GPU that does not give or take them.
     #[error(transparent)]
     Device(#[from] tensor::cuda::CudaError),
-    /// The file is cut short, damaged or something else.
-    #[error("{} is not a complete snapshot: {reason}", path.display())]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The file is a good one, but of another kind than was asked for.
-    #[error("{} {what}", path.display())]
-    Kind {
-        /// The file.
-        path: PathBuf,
-        /// What it is, and what to name in its place.
-        what: String,
-    },
-    /// The file does not have exactly the net's tensors.
-    #[error("{} is of another net: {difference}", path.display())]
-    OtherNet {
-        /// The file.
-        path: PathBuf,
-        /// The first tensor that differs, and how.
-        difference: String,
-    },
-    /// The solver state belongs to another net, solver or weights file.
-    #[error("{} cannot be resumed: {reason}", path.display())]
-    Resume {
-        /// The solver state.
-        path: PathBuf,
-        /// What does not fit.
-        reason: String,
-    },
-    /// The caller's tensors cannot be saved as they are.
-    #[error("cannot save tensor {name}: {reason}")]
-    Tensor {
-        /// Name of the tensor.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// A file that is damaged, of another kind, or of another net or training; a place or tensors that cannot be written. In
+    /// a sentence.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl SnapshotError {
+    /// `what` the file at `path` is instead of what it should be, as the end of a sentence.
+    pub(crate) fn refused(path: &Path, what: impl Display) -> Self {
+        Self::Refused(format!("{} {what}", path.display()))
+    }
+
+    /// The file at `path` is cut short, damaged or something else.
+    pub(super) fn corrupt(path: &Path, reason: impl Display) -> Self {
+        Self::refused(path, format!("is not a complete snapshot: {reason}"))
+    }
 }

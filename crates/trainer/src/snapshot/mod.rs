@@ -1,6 +1,6 @@
 //! Weights and solver state on disk, in the safetensors format.
 //!
-//! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for anybody to read;
+//! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for other programs, too;
 //! [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the metadata, a
 //! [`SolverState`] and the plans of its nets. A file appears under its name only when it is complete and on the disk.
 

@@ -8,14 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A prefix under which snapshots can be written, by nobody else as long as this lives.
+/// A prefix under which snapshots can be written, by no other process as long as this lives.
 #[derive(Debug)]
 pub struct SnapshotPlace {
     prefix: PathBuf,
     folder: PathBuf,
     /// The name of a snapshot up to `_iter_`.
     stem: String,
-    /// Why nobody knows whether somebody else writes here.
+    /// Why another process that writes here would go unnoticed, if it would.
     doubt: Option<io::Error>,
     _claim: Option<Claim>,
 }
@@ -25,7 +25,7 @@ impl SnapshotPlace {
     /// that have died there left half written, and keeps the prefix for this process.
     ///
     /// # Errors
-    /// [`SnapshotError::File`] if no snapshot could be written, [`SnapshotError::Taken`] if another training writes there.
+    /// [`SnapshotError::File`] if no snapshot could be written, [`SnapshotError::Refused`] if another training writes there.
     pub fn open(prefix: &Path, last: u64) -> Result<Self, SnapshotError> {
         let longest = state_path(prefix, last);
         let error = |source| SnapshotError::File {
@@ -42,7 +42,11 @@ impl SnapshotPlace {
             Claimed::Ours(claim) => (Some(claim), None),
             Claimed::Unknown(error) => (None, Some(error)),
             Claimed::Taken(holder) => {
-                return Err(SnapshotError::Taken { prefix: prefix.to_owned(), holder });
+                let prefix = prefix.display();
+                return Err(SnapshotError::Refused(format!(
+                    "another training ({holder}) writes its snapshots as {prefix}_iter_N; this one needs another \
+                     --snapshot-prefix"
+                )));
             }
         };
         remove_abandoned(&folder, |name| iteration(&stem, name).is_some());

@@ -32,7 +32,7 @@ pub struct SolverState {
     pub random_seed: u64,
     /// Samples consumed, by name of the data layer and phase (`data/TRAIN`).
     pub data_positions: BTreeMap<String, u64>,
-    /// Other counters that the run needs to go on bit by bit, by name.
+    /// Other counters that bit-exact resuming needs, by name.
     pub counters: BTreeMap<String, u64>,
     /// What else its numbers follow from (the solver's settings, the layers, the data), by name: a digest of each. States of
     /// earlier versions have none.
@@ -44,7 +44,7 @@ impl SolverState {
     /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and a file of weights.
     ///
     /// # Errors
-    /// [`SnapshotError::Resume`], naming what differs.
+    /// [`SnapshotError::Refused`], naming what differs.
     pub fn check(
         &self,
         path: &Path,
@@ -61,7 +61,7 @@ impl SolverState {
         } else {
             return Ok(());
         };
-        Err(SnapshotError::Resume { path: path.to_owned(), reason })
+        Err(SnapshotError::refused(path, format!("cannot be resumed: {reason}")))
     }
 }
 
@@ -92,7 +92,7 @@ pub fn save_solver_state(
 /// Reads the state and the history tensors.
 ///
 /// # Errors
-/// Those of [`load_tensors`]; [`SnapshotError::Kind`] if the file holds no solver state (a file of weights, perhaps).
+/// Those of [`load_tensors`]; [`SnapshotError::Refused`] if the file holds no solver state (a file of weights, perhaps).
 pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
     let history = load_tensors(path)?;
     let is_possible = |state: &SolverState| {
@@ -104,7 +104,7 @@ pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), Snapshot
     };
     match history.json(KEY, "its solver state is", is_possible)? {
         Some(state) => Ok((state, history)),
-        None => Err(SnapshotError::Kind { path: path.to_owned(), what: weights_instead(path) }),
+        None => Err(SnapshotError::refused(path, weights_instead(path))),
     }
 }
 

@@ -51,7 +51,7 @@ pub fn save_tensors(
 fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
     let mut names = BTreeSet::from([METADATA]);
     for &(name, shape, data) in tensors {
-        let error = |reason: String| SnapshotError::Tensor { name: name.to_owned(), reason };
+        let error = |reason| SnapshotError::Refused(format!("cannot save tensor {name}: {reason}"));
         if !names.insert(name) {
             return Err(error("the name is given twice or reserved".to_owned()));
         }
@@ -98,7 +98,7 @@ pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
     let error =
         |source| SnapshotError::File { action: "cannot read the snapshot", path: path.to_owned(), source };
     let bytes = read_regular(path).map_err(error)?;
-    parse(path, bytes).map_err(|reason| SnapshotError::Corrupt { path: path.to_owned(), reason })
+    parse(path, bytes).map_err(|reason| SnapshotError::corrupt(path, reason))
 }
 
 fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
@@ -147,7 +147,7 @@ impl Tensors {
     /// What the metadata hold under `key` in JSON, if anything. Errors begin with `subject` and a verb, such as `its plans are`.
     ///
     /// # Errors
-    /// [`SnapshotError::Corrupt`] for what cannot be read or does not pass `check`.
+    /// [`SnapshotError::Refused`] for what cannot be read or does not pass `check`.
     pub(crate) fn json<T: DeserializeOwned>(
         &self,
         key: &str,
@@ -157,10 +157,7 @@ impl Tensors {
         let Some(json) = self.metadata(key) else { return Ok(None) };
         let value = serde_json::from_str(json).map_err(|error| error.to_string());
         let checked = value.and_then(|value| check(&value).map(|()| Some(value)));
-        checked.map_err(|reason| SnapshotError::Corrupt {
-            path: self.path.clone(),
-            reason: format!("{subject} damaged ({reason})"),
-        })
+        checked.map_err(|reason| SnapshotError::corrupt(&self.path, format!("{subject} damaged ({reason})")))
     }
 
     /// CRC-32 of the data.
@@ -171,7 +168,7 @@ impl Tensors {
     /// Verifies that the file holds exactly the tensors `expected`, before any of them is copied.
     ///
     /// # Errors
-    /// [`SnapshotError::OtherNet`], naming the first that differs.
+    /// [`SnapshotError::Refused`], naming the first that differs.
     pub fn check<'a>(
         &self,
         expected: impl IntoIterator<Item = (&'a str, &'a [usize])>,
@@ -193,7 +190,7 @@ impl Tensors {
     /// Copies a tensor out, bit by bit.
     ///
     /// # Errors
-    /// [`SnapshotError::OtherNet`] if it is not there, or has another shape.
+    /// [`SnapshotError::Refused`] if it is not there, or has another shape.
     ///
     /// # Panics
     /// If `out` is not as long as `shape` says.
@@ -216,6 +213,6 @@ impl Tensors {
     }
 
     fn other_net(&self, difference: String) -> SnapshotError {
-        SnapshotError::OtherNet { path: self.path.clone(), difference }
+        SnapshotError::refused(&self.path, format!("is of another net: {difference}"))
     }
 }

@@ -141,7 +141,7 @@ fn no_flipped_bit_panics_or_changes_a_number() {
                 assert_eq!(bits(&out), bits(&WEIGHTS));
             }
             Ok(_) => {} // of another net: the caller is told by `check`
-            Err(error) => assert!(matches!(error, SnapshotError::Corrupt { .. }), "{error}"),
+            Err(error) => assert!(error.to_string().contains(" is not a complete snapshot: "), "{error}"),
         }
     }
 }

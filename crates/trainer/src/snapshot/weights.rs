@@ -6,7 +6,7 @@ use std::path::Path;
 /// Reads a file of weights.
 ///
 /// # Errors
-/// Those of [`load_tensors`]; [`SnapshotError::Kind`] for a solver state, naming the weights that go with it.
+/// Those of [`load_tensors`]; [`SnapshotError::Refused`] for a solver state, naming the weights that go with it.
 pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
     let tensors = load_tensors(path)?;
     if tensors.metadata(state::KEY).is_none() {
@@ -18,5 +18,5 @@ pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
         Err(_) => String::new(),
     };
     let what = format!("is a solver state (the momentum of a training), not weights{weights}");
-    Err(SnapshotError::Kind { path: path.to_owned(), what })
+    Err(SnapshotError::refused(path, what))
 }

@@ -1,14 +1,18 @@
-//! The end of the last finished iteration: where an iteration that cannot be finished leads back to.
+//! The end of the last finished iteration, to which an iteration that cannot be finished is rolled back.
 
-use super::Solver;
-use crate::{error::NetError, net::Net};
+use super::{
+    Solver,
+    restore::{positions, set_positions},
+};
+use crate::error::NetError;
+use std::collections::BTreeMap;
 use tensor::{Device, Format, Span};
 
 /// What forward passes change that outlives them, as it was between two iterations.
 #[derive(Debug, Default)]
 pub(super) struct Finished {
-    /// Of all data layers: of the training net, then of the test nets.
-    positions: Vec<u64>,
+    /// Of all data layers.
+    positions: BTreeMap<String, u64>,
     /// The statistics of batch norm, one after the other, if they are kept.
     statistics: Vec<u8>,
 }
@@ -16,8 +20,7 @@ pub(super) struct Finished {
 impl Solver {
     /// Notes that an iteration is finished.
     pub(super) fn note_finished(&mut self) -> Result<(), NetError> {
-        let positions =
-            self.running.nets().iter().flat_map(Net::positions).map(|(_, position)| position).collect();
+        let positions = positions(self.running.nets());
         let mut statistics = Vec::new();
         for span in self.statistics() {
             statistics.extend_from_slice(&self.running.read(span)?);
@@ -26,8 +29,8 @@ impl Solver {
         Ok(())
     }
 
-    /// Gives up what was done since the last finished iteration: mini-batches of another one, and tests. What goes on from
-    /// here, or from a snapshot of here, is as if that had never been begun.
+    /// Rolls back to the last finished iteration: gives up mini-batches of the next one, and tests. Training that continues
+    /// from here, or from a snapshot, is as if they had never begun.
     ///
     /// On a GPU without `iter_size` there is one exception: the statistics of batch norm have seen the mini-batch that
     /// failed. To copy them in each iteration would slow down all trainings for the sake of those that fail.
@@ -35,13 +38,7 @@ impl Solver {
     /// # Errors
     /// A GPU is lost.
     pub(super) fn give_up(&mut self) -> Result<(), NetError> {
-        let mut positions = self.finished.positions.iter();
-        for net in self.running.nets_mut() {
-            let names: Vec<String> = net.positions().map(|(name, _)| name.to_owned()).collect();
-            for (name, &position) in names.iter().zip(&mut positions) {
-                net.set_position(name, position);
-            }
-        }
+        set_positions(self.running.nets_mut(), &self.finished.positions);
         let mut kept = &self.finished.statistics[..];
         for span in self.statistics() {
             let (values, rest) = kept.split_at(span.len);
@@ -58,7 +55,7 @@ impl Solver {
     /// they are a few numbers to copy. From a GPU each of them takes as long as a layer: too long, unless an iteration has
     /// several mini-batches.
     fn statistics(&self) -> Vec<Span> {
-        let is_kept = matches!(self.device, Device::Cpu(_)) || self.spec.iter_size > 1;
+        let is_kept = matches!(self.running.device(), Device::Cpu(_)) || self.spec.iter_size > 1;
         let params = self.running.params().filter(|(param, _)| is_kept && !param.declaration.learned);
         params.map(|(_, spans)| spans.data.tagged(Format::U8)).collect()
     }

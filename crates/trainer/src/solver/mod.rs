@@ -4,6 +4,7 @@
 //! `g = scale * dw + decay_mult * weight_decay * w`, `v = momentum * v + rate * lr_mult * g`, `w = w - v`, where `scale` is
 //! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
 
+mod averages;
 mod finished;
 mod restore;
 mod settings;
@@ -28,13 +29,14 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, VecDeque},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Accumulate, TensorType};
 use thiserror::Error;
 
+pub use averages::MovingAverages;
 pub use settings::Changes;
 pub use test_nets::TestOutput;
 
-/// Why a training could not start or go on.
+/// Why a training could not start or continue.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -71,7 +73,6 @@ pub struct Solver {
     spec: SolverSpec,
     seed: u64,
     running: Execution,
-    device: Device,
     plans: PlanRecord,
     iteration: u64,
     recent: VecDeque<f64>,
@@ -94,7 +95,7 @@ pub struct StepReport {
 }
 
 impl Training {
-    /// Builds the net that is trained, with `mini_batch` samples in the place of the file's, and after it those that test.
+    /// Builds the net that is trained, with `mini_batch` samples instead of the file's, and after it those that test.
     /// The seed of `options` is that of a file that gives none.
     ///
     /// # Errors
@@ -129,11 +130,10 @@ impl Training {
         let Self { spec, seed, settings } = self;
         let schedules = run.schedules().cloned();
         let running = run.start(seed)?;
-        let device = running.device().clone();
-        let identity = planning::identity(&device);
-        let plans = PlanRecord { device: identity, plans: running.plans().to_vec(), schedules };
+        let device = planning::identity(running.device());
+        let plans = PlanRecord { device, plans: running.plans().to_vec(), schedules };
         let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
-        let mut solver = Solver { spec, seed, running, device, plans, iteration, recent, settings, finished };
+        let mut solver = Solver { spec, seed, running, plans, iteration, recent, settings, finished };
         solver.note_finished()?;
         Ok(solver)
     }
@@ -195,12 +195,12 @@ impl Solver {
     /// # Errors
     /// As [`Solver::step_unless`].
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
-        Ok(self.step_unless(&Stop::default())?.expect("nobody asks to stop"))
+        Ok(self.step_unless(&Stop::default())?.expect("a stop that is never requested"))
     }
 
     /// As [`Solver::step`]; `None` if `stop` was requested between its `iter_size` mini-batches. Whatever keeps an iteration
     /// from being finished, it is given up: everything is as it was after the one before (and before the tests between the
-    /// two), so that a snapshot can be written from which training goes on as if nothing had happened.
+    /// two), so that a snapshot can be written from which training resumes as if nothing had happened.
     ///
     /// # Errors
     /// What a layer reports of its data, and a loss that is not finite.

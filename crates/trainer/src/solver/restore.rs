@@ -1,13 +1,13 @@
-//! Snapshots of a training, and going on from one bit by bit.
+//! Snapshots of a training, and resuming from one bit by bit.
 
 use super::{Solver, TrainError};
-use crate::snapshot::{
-    NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
-    save_solver_state, save_tensors, state_path, weights_path,
-};
 use crate::{
     net::{Net, graph::Param, layout::ParamSpans},
     run::Execution,
+    snapshot::{
+        NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
+        save_solver_state, save_tensors, state_path, weights_path,
+    },
 };
 use std::{
     borrow::Cow,
@@ -57,7 +57,7 @@ impl Solver {
         Ok(state)
     }
 
-    /// Goes on from a snapshot's solver state and the weights beside it. What has changed since then, such as a data layer of
+    /// Resumes from a snapshot's solver state and the weights beside it. What has changed since then, such as a data layer of
     /// another name, is [`Training::changes_since`](super::Training::changes_since)'s to say.
     ///
     /// # Errors
@@ -73,14 +73,7 @@ impl Solver {
         self.running.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
         self.recent.clear();
-        for (name, &position) in &state.data_positions {
-            let nets = self.running.nets_mut().iter_mut().enumerate();
-            for (index, net) in nets {
-                if let Some(layer) = name.strip_suffix(&suffix(index)) {
-                    net.set_position(layer, position);
-                }
-            }
-        }
+        set_positions(self.running.nets_mut(), &state.data_positions);
         Ok(self.note_finished()?)
     }
 
@@ -90,7 +83,7 @@ impl Solver {
             return Ok(());
         }
         let reason = format!("it was trained with the seed {seed}, but this run has {}", self.seed);
-        Err(SnapshotError::Resume { path: path.to_owned(), reason })
+        Err(SnapshotError::refused(path, format!("cannot be resumed: {reason}")))
     }
 
     /// Starts from the weights of another training of this very net.
@@ -157,6 +150,17 @@ pub(super) fn positions(nets: &[Net]) -> BTreeMap<String, u64> {
         net.positions().map(|(layer, position)| (format!("{layer}{}", suffix(index)), position)).collect()
     };
     nets.iter().enumerate().flat_map(of_net).collect()
+}
+
+/// Continues reading the data of `nets` at these positions.
+pub(super) fn set_positions(nets: &mut [Net], positions: &BTreeMap<String, u64>) {
+    for (index, net) in nets.iter_mut().enumerate() {
+        for (name, &position) in positions {
+            if let Some(layer) = name.strip_suffix(&suffix(index)) {
+                net.set_position(layer, position);
+            }
+        }
+    }
 }
 
 /// What tells the layers of net number `net` of a training from those of the others.

@@ -1,13 +1,15 @@
-//! What the numbers of a training follow from besides weights, momentum and positions: if any of it changes, a training
-//! that goes on is not the one that was interrupted.
+//! What the numbers of a training depend on besides weights, momentum and positions: if any of it has changed, the resumed
+//! training is not the one that was interrupted.
 
 use super::Training;
 use crate::{
     digest::fnv1a,
     net::Net,
+    planning::PlanOrigin,
     snapshot::SolverState,
     spec::{LayerKind, LayerSpec, LrPolicy, NetSpec, SolverSpec},
 };
+use planner::Plan;
 use std::{collections::BTreeMap, fmt::Debug};
 
 /// What is not as it was when a snapshot was written.
@@ -17,16 +19,67 @@ pub struct Changes {
     pub recorded: bool,
     /// Settings, layers and data that differ, in words.
     pub settings: Vec<String>,
-    /// Data whose position is not in the snapshot, such as `data/TRAIN`: they begin anew.
-    pub begin_anew: Vec<String>,
+    /// Data whose position is not in the snapshot, such as `data/TRAIN`: they start from the beginning.
+    pub restarted: Vec<String>,
     /// Positions in the snapshot of data that this training does not read.
     pub unread: Vec<String>,
 }
 
 impl Changes {
-    /// Whether the training that goes on is the one that was interrupted, as far as anybody knows.
+    /// Whether the resumed training is the one that was interrupted, as far as the snapshot says.
     pub fn is_empty(&self) -> bool {
-        self.settings.is_empty() && self.begin_anew.is_empty() && self.unread.is_empty()
+        self.settings.is_empty() && self.restarted.is_empty() && self.unread.is_empty()
+    }
+
+    /// Whether a snapshot's plan is used, and whether training resumes bit-exactly.
+    pub fn plan_note(&self, plan: Option<&Plan>, origin: &PlanOrigin) -> String {
+        let kernels = plan.iter().flat_map(|plan| &plan.kernels);
+        let is_exact =
+            kernels.flat_map(|kernel| kernel.configuration.runs()).all(|run| run.micro.deterministic);
+        match origin {
+            PlanOrigin::Recorded if !self.recorded || !self.is_empty() => {
+                "the snapshot's plan is used, nothing is measured".to_owned()
+            }
+            PlanOrigin::Recorded if is_exact => {
+                "the snapshot's plan is used, nothing is measured: training resumes bit-exactly under it"
+                    .to_owned()
+            }
+            PlanOrigin::Recorded => {
+                "the snapshot's plan is used, nothing is measured: training resumes under it, but some of \
+                 its algorithms round differently each time (--deterministic leaves them out)"
+                    .to_owned()
+            }
+            PlanOrigin::Refused(reason) => format!(
+                "the snapshot's plan is not used, as {reason}: training resumes, but its rounding may differ"
+            ),
+            PlanOrigin::Measured => {
+                "the snapshot has no plan: training resumes under a new one, and its rounding may differ"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// What else has changed since the snapshot was written, in a sentence.
+    pub fn note(&self) -> Option<String> {
+        let Self { recorded, settings, restarted, unread } = self;
+        if !recorded && self.is_empty() {
+            let reason = "whether solver, net and data are as they were is not recorded in the snapshot";
+            return Some(format!("{reason}: only then does training resume bit-exactly"));
+        }
+        let list =
+            |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}{}", names.join(", ")));
+        let parts = [
+            list("", settings),
+            list("no position is recorded, so data start from the beginning: ", restarted),
+            list("there is a position of data that are not read: ", unread),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| {
+            format!(
+                "not as when the snapshot was written, so training does not resume bit-exactly: {}",
+                parts.join("; ")
+            )
+        })
     }
 }
 
@@ -40,9 +93,32 @@ impl Training {
         Changes {
             recorded: state.settings.is_some(),
             settings: state.settings.as_ref().map(|then| differing(then, &self.settings)).unwrap_or_default(),
-            begin_anew: positions.keys().filter(|key| !known(key)).cloned().collect(),
+            restarted: positions.keys().filter(|key| !known(key)).cloned().collect(),
             unread: state.data_positions.keys().filter(|key| !is_read(key)).cloned().collect(),
         }
+    }
+
+    /// What is odd about the data as a whole, one sentence each.
+    pub fn data_warnings(&self, nets: &[Net]) -> Vec<String> {
+        let by_class = nets[0].data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
+            format!(
+                "layer '{layer}' reads its {} images class by class, so that a mini-batch holds few of the {} classes and \
+                 training hardly works; ImageData mixes them with `shuffle: true`",
+                data.images, data.classes
+            )
+        });
+        let names = |net: &Net| net.data().next().map(|(_, data)| data.class_names).unwrap_or_default();
+        let trained = names(&nets[0]);
+        let strangers = nets[1..].iter().map(names).filter_map(|tested| {
+            let only_in = |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name)).cloned();
+            let both = !trained.is_empty() && !tested.is_empty();
+            let stranger = only_in(&tested, &trained).or_else(|| only_in(&trained, &tested)).filter(|_| both)?;
+            Some(format!(
+                "training and test data have different classes ('{stranger}' is in one of them only): labels follow the \
+                 order of the folders' names, so equal labels mean different classes"
+            ))
+        });
+        by_class.chain(strangers).collect()
     }
 }
 
@@ -55,7 +131,7 @@ fn differing(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
     keys.into_iter().cloned().collect()
 }
 
-/// A digest of everything that the numbers of a training follow from, by name. Seed, plans and device have places of their
+/// A digest of everything that the numbers of a training depend on, by name. Seed, plans and device have places of their
 /// own in a snapshot. A setting of the solver that changes what is computed belongs here.
 pub(super) fn settings(solver: &SolverSpec, spec: &NetSpec, train: &Net) -> BTreeMap<String, String> {
     let counts_to_the_end = matches!(solver.learning_rate.policy, LrPolicy::Poly { .. });
@@ -70,7 +146,7 @@ pub(super) fn settings(solver: &SolverSpec, spec: &NetSpec, train: &Net) -> BTre
     let solver = solver.into_iter().map(|(name, digest)| (name.to_owned(), digest));
     let layers = spec.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(layer)));
     let data =
-        train.data_digests().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data)));
+        train.sources().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data.digest())));
     solver.chain(layers).chain(data).collect()
 }
 

@@ -32,7 +32,7 @@ impl Solver {
     /// # Errors
     /// As [`Solver::test_unless`].
     pub fn test(&mut self, index: usize) -> Result<Vec<TestOutput>, TrainError> {
-        Ok(self.test_unless(index, &Stop::default())?.expect("nobody asks to stop"))
+        Ok(self.test_unless(index, &Stop::default())?.expect("a stop that is never requested"))
     }
 
     /// As [`Solver::test`]; `None` if `stop` was requested between its mini-batches. Then, and after an error, all tests

@@ -2,6 +2,7 @@
 
 use super::{Filler, HeightWidth, params::params};
 use crate::prototxt::{Reader, Result, choices};
+use std::path::PathBuf;
 
 params! {
     /// `Input`: blobs that the program fills.
@@ -59,6 +60,13 @@ params! {
     }
 }
 
+impl Default for TransformParams {
+    /// Nothing is done.
+    fn default() -> Self {
+        Self { resize: None, crop_size: None, mirror: false, mean: Mean::Zero, scale: 1.0 }
+    }
+}
+
 choices! {
     /// The kind of database in [`DataParams`].
     pub enum DataBackend {
@@ -75,7 +83,7 @@ pub enum Mean {
     /// One value, or one per channel
     Values(Vec<f32>),
     /// The image in this file, as written, which has the size of the images before the crop
-    File(String),
+    File(PathBuf),
 }
 
 /// Largest height or width that images are resized to.
@@ -89,7 +97,7 @@ pub fn of_top<T>(each: &[T], top: usize) -> &T {
 
 /// `given` by the field `name`, if it is one for all tops or one for each.
 fn for_tops<T>(layer: &mut Reader<'_>, params: &Reader<'_>, name: &str, given: Vec<T>) -> Result<Vec<T>> {
-    match (given.len(), layer.count("top")) {
+    match (given.len(), layer.fields("top").len()) {
         (0, _) => Err(params.missing(name)),
         (1, _) => Ok(given),
         (count, tops) if count == tops => Ok(given),
@@ -149,11 +157,12 @@ fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>> {
 }
 
 fn mean(params: &mut Reader<'_>, old: &mut Reader<'_>) -> Result<Mean> {
-    let (file, values) = (params.get("mean_file")?.or(old.get("mean_file")?), params.list("mean_value")?);
+    let file: Option<String> = params.get("mean_file")?.or(old.get("mean_file")?);
+    let values = params.list("mean_value")?;
     match (file, values.is_empty()) {
         (None, true) => Ok(Mean::Zero),
         (None, false) => Ok(Mean::Values(values)),
-        (Some(file), true) => Ok(Mean::File(file)),
+        (Some(file), true) => Ok(Mean::File(PathBuf::from(file))),
         (Some(_), false) => {
             Err(params.error_at("mean_value", "give either mean_file or mean_value, not both"))
         }

@@ -17,7 +17,7 @@ params! {
     /// `Eltwise`: two or more blobs of one shape into one.
     // `stable_prod_grad` chooses between two ways to the same gradient.
     EltwiseParams(params: layer.eltwise_param) ignores [stable_prod_grad] {
-        operation: EltwiseOperation { operation(params, layer.count("bottom"))? }; "How they are combined"
+        operation: EltwiseOperation { operation(params, layer.fields("bottom").len())? }; "How they are combined"
     }
 
     /// `Concat`: blobs joined along one axis.

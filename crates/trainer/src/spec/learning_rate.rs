@@ -11,7 +11,7 @@ params! {
         min_lr: f32 = 0.0, (0.0..=base_lr).contains(&min_lr) => "from 0 to base_lr";
             "The rate is never below this, at most b"
         rampup: Option<Rampup> { rampup(solver)? };
-            "What stands in the place of the policy in the first iterations, if anything does"
+            "What replaces the policy in the first iterations, if anything does"
     }
 
     /// The rate r + (b - r) (i / interval)² of the first iterations i, as NVIDIA's Caffe has had it since 0.16.5

@@ -68,7 +68,7 @@ impl HeightWidth {
 
 /// Where `path`, as written in `file`, is: beside that file if something of that name is there, otherwise relative to
 /// the current directory.
-pub fn resolve(file: &Path, path: &str) -> PathBuf {
-    let beside = file.parent().unwrap_or(Path::new("")).join(path);
-    if beside.exists() { beside } else { PathBuf::from(path) }
+pub fn resolve(file: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let beside = file.parent().unwrap_or(Path::new("")).join(&path);
+    if beside.exists() { beside } else { path.as_ref().to_owned() }
 }

@@ -4,7 +4,7 @@ use super::{
     InputParams, LayerKind, LayerSpec, NetState, Phase,
     data::{shapes, sizes},
     legacy,
-    params::params,
+    params::{params, spec_file},
 };
 use crate::prototxt::{self, FieldValue, Reader, Result, SpecError, Warning};
 use std::path::{Path, PathBuf};
@@ -23,29 +23,9 @@ params! {
     }
 }
 
+spec_file!(NetSpec, "the net");
+
 impl NetSpec {
-    /// Reads the net file at `path`, with the layers of all phases.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not text format, or says something that cannot work; the message names file, line
-    /// and layer.
-    pub fn load(path: &Path) -> Result<Self> {
-        Self::from_message(path, &prototxt::read(path)?)
-    }
-
-    /// Reads a net from `text`; `file` is where it came from.
-    ///
-    /// # Errors
-    /// As [`NetSpec::load`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self> {
-        Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
-    }
-
-    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
-        let (spec, warnings) = prototxt::interpret(file, message, "the net", |net| Self::read(net, file))?;
-        Ok(Self { warnings, ..spec })
-    }
-
     /// The net of one state: only the layers that take part in it. The level and stages in the file's own `state`
     /// join those asked for; the phase asked for decides.
     #[must_use]
@@ -66,8 +46,31 @@ impl NetSpec {
     }
 
     /// Where a file that the net names is: beside the net file, or else relative to the current directory.
-    pub fn resolve(&self, path: &str) -> PathBuf {
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         super::resolve(&self.file, path)
+    }
+
+    /// How many classes its losses know: the outputs of the layer that feeds each, the fewest if they differ; 1 without any.
+    pub fn classes(&self) -> usize {
+        let is_loss =
+            |kind: &LayerKind| matches!(kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_));
+        let losses = self.layers.iter().enumerate().filter(|(_, layer)| is_loss(&layer.kind));
+        losses.filter_map(|(index, layer)| self.outputs(index, layer.bottoms.first()?)).min().unwrap_or(1)
+    }
+
+    /// Channels of `blob` as it is before layer `end`, found at the last layer with weights on the way to it.
+    fn outputs(&self, end: usize, blob: &str) -> Option<usize> {
+        let mut blob = blob;
+        for layer in self.layers[..end].iter().rev() {
+            if layer.tops.iter().any(|top| top == blob) {
+                match &layer.kind {
+                    LayerKind::InnerProduct(params) => return Some(params.num_output),
+                    LayerKind::Convolution(params) => return Some(params.num_output),
+                    _ => blob = layer.bottoms.first()?,
+                }
+            }
+        }
+        None
     }
 
     /// Samples per iteration, as the first layer that brings data says.

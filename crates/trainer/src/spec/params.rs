@@ -93,4 +93,34 @@ macro_rules! variants {
     };
 }
 
-pub(super) use {params, variants};
+/// Reading a specification that is a file of its own, by its `read`, and keeping the warnings.
+macro_rules! spec_file {
+    ($name:ident, $owner:literal) => {
+        impl $name {
+            #[doc = concat!("Reads ", $owner, " file at `path`; files that it names are not read yet.")]
+            ///
+            /// # Errors
+            /// The file cannot be read, is not text format, or says something that cannot work; the message names file, line
+            /// and layer.
+            pub fn load(path: &Path) -> Result<Self> {
+                Self::from_message(path, &prototxt::read(path)?)
+            }
+
+            #[doc = concat!("Reads ", $owner, " from `text`; `file` is where it came from.")]
+            ///
+            /// # Errors
+            #[doc = concat!("As [`", stringify!($name), "::load`].")]
+            pub fn parse(file: &Path, text: &str) -> Result<Self> {
+                Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
+            }
+
+            fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
+                let (spec, warnings) =
+                    prototxt::interpret(file, message, $owner, |own| Self::read(own, file))?;
+                Ok(Self { warnings, ..spec })
+            }
+        }
+    };
+}
+
+pub(super) use {params, spec_file, variants};

@@ -3,7 +3,7 @@
 use super::{
     LearningRate, NetSource, NetState, Phase, TestSpec,
     learning_rate::{FROM_0, from_0},
-    params::params,
+    params::{params, spec_file},
     solver_nets::Nets,
 };
 use crate::prototxt::{self, Reader, Result, Warning, choices};
@@ -66,30 +66,9 @@ params! {
     }
 }
 
+spec_file!(SolverSpec, "the solver");
+
 impl SolverSpec {
-    /// Reads the solver file at `path`. The nets it names are not read yet.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not text format, or says something that cannot work; the message names file and
-    /// line.
-    pub fn load(path: &Path) -> Result<Self> {
-        Self::from_message(path, &prototxt::read(path)?)
-    }
-
-    /// Reads a solver from `text`; `file` is where it came from.
-    ///
-    /// # Errors
-    /// As [`SolverSpec::load`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self> {
-        Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
-    }
-
-    fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
-        let (spec, warnings) =
-            prototxt::interpret(file, message, "the solver", |solver| Self::read(solver, file))?;
-        Ok(Self { warnings, ..spec })
-    }
-
     /// The learning rate of iteration `iteration`, the first being 0.
     pub fn rate(&self, iteration: u64) -> f32 {
         self.learning_rate.rate(iteration as usize, self.max_iter)

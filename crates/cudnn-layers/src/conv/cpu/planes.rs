@@ -55,10 +55,10 @@ impl Signals {
         unsafe { self.scatter_ptr(lanes, vectors, (to.as_mut_ptr(), len), scale, accumulate) };
     }
 
-    /// As [`Signals::scatter`], between elements that somebody else may be writing.
+    /// As [`Signals::scatter`], between elements that another thread may be writing.
     ///
     /// # Safety
-    /// The elements are valid for reading and writing, and nobody else uses them.
+    /// The elements are valid for reading and writing, and no other thread uses them.
     #[inline(always)]
     pub(super) unsafe fn scatter_ptr<L: Lanes>(
         self,

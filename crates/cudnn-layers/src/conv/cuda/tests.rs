@@ -277,7 +277,7 @@ fn a_configuration_that_does_not_suit_is_refused() {
 fn a_borrowed_handle_runs_on_foreign_memory_in_a_foreign_stream() {
     // Their GPU, with a stream, a handle and buffers of its own.
     let theirs = cuda();
-    theirs.bind().unwrap();
+    theirs.stream().bind().unwrap();
     let mut handle = std::ptr::null_mut();
     // SAFETY: the address of a handle is written to; then it is given a stream that is alive until the end of the test.
     unsafe {

@@ -103,14 +103,14 @@ impl GpuClock {
         if let (true, Some(trial)) = (is_idle, trials.iter().flatten().max_by_key(|trial| trial.samples())) {
             timing.spin_up(&*trial.convolver)?;
         }
-        // The smaller sizes, which cost little, tell who need not try the larger ones.
+        // The smaller sizes, which cost little, show which algorithms need not try the larger ones.
         let largest = requests.iter().map(|request| request.micro_batch as usize).max().unwrap_or(0);
         let is_small = |trial: &Trial| 4 * trial.samples() <= largest;
         let small: Vec<usize> = trials.iter().map(|series| series.partition_point(is_small)).collect();
         for (series, &small) in std::iter::zip(&mut *trials, &small) {
             timing.once(&mut series[..small], 0)?;
         }
-        let lost = lost(trials, requests);
+        let lost = if options.every_algorithm { Vec::new() } else { lost(trials, requests) };
         for (place, (series, small)) in std::iter::zip(&mut *trials, small).enumerate() {
             if lost.contains(&place) {
                 series.truncate(small);
@@ -141,7 +141,7 @@ impl Timing<'_> {
         if first == series.len() {
             return Ok(());
         }
-        // Loads the algorithm's code, and keeps the GPU busy until the next call is asked for.
+        // Loads the algorithm's code, and keeps the GPU busy until the next call is launched.
         self.call(&*series[0].convolver)?;
         let series = &mut series[first..];
         self.reserve(series.len() + 1)?;
@@ -160,7 +160,7 @@ impl Timing<'_> {
     }
 
     /// Times trials that run once more, for `at_least` as long, and keeps the shorter times: what disturbs makes slower,
-    /// never faster. The GPU is kept busy until all calls of a trial are asked for, as it is in a net.
+    /// never faster. The GPU is kept busy until all calls of a trial are launched, as it is in a net.
     fn again(&mut self, trials: &mut [&mut Trial], at_least: Duration) -> Result<(), ConvError> {
         self.reserve(2 * trials.len())?;
         let mut calls = Vec::with_capacity(trials.len());
@@ -191,7 +191,7 @@ impl Timing<'_> {
             let (look, mut calls) = (Instant::now(), 0);
             while look.elapsed() < SPIN {
                 self.call(convolver)?;
-                self.cuda.synchronize()?;
+                self.cuda.stream().synchronize()?;
                 calls += 1;
             }
             let call = look.elapsed().as_secs_f64() / f64::from(calls);
@@ -206,7 +206,7 @@ impl Timing<'_> {
 
     fn reserve(&mut self, events: usize) -> Result<(), CudaError> {
         while self.events.len() < events {
-            self.events.push(self.cuda.event()?);
+            self.events.push(self.cuda.stream().event()?);
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Timing<'_> {
     }
 }
 
-/// The places of the series whose algorithms have lost: of those that were not asked for by name.
+/// The places of the series whose algorithms have lost: of those that were not requested by name.
 fn lost(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<usize> {
     let lags = |trial: &Trial| {
         let time_ms = trial.time_ms.filter(|_| requests[trial.request].algorithms.is_none())?;
@@ -262,7 +262,7 @@ fn doubtful<'t>(
         let beats = |&(workspace, limit_ms): &(Bytes, f64)| {
             workspace <= trial.convolver.workspace() && limit_ms < time_ms
         };
-        // What is asked for whole stands for the sizes around it.
+        // A size that is requested whole stands for the sizes around it.
         let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);
         let is_hopeless = || hopeless[trial.request].iter().any(beats);
         trial.is_short(at_least) || disturbed.contains(&place) || stands_alone && !is_hopeless()
@@ -280,7 +280,7 @@ struct Ballast {
 }
 
 impl Ballast {
-    /// Some memory, of which nobody knows yet how long it takes to fill.
+    /// Some memory, before it is measured how long it takes to fill.
     fn new(cuda: &Cuda) -> Result<Self, CudaError> {
         Ok(Self { arena: Arena::unset(cuda.stream(), BALLAST_LEN)?, filling_ms: f64::INFINITY })
     }

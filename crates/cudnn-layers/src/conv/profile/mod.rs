@@ -13,12 +13,15 @@ use tensor::Device;
 /// How long and how often a call is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileOptions {
-    /// Fewest timed calls after the warm-up on a CPU; a GPU, which nobody else interrupts, may do with one.
+    /// Fewest timed calls after the warm-up on a CPU; a GPU, which nothing interrupts, may do with one.
     pub repeats: usize,
-    /// Timed calls go on until they have taken this long together, so that short ones are averaged over more.
+    /// Calls are timed until they have taken this long together, so that short ones are averaged over more.
     pub at_least: Duration,
     /// Algorithms that need more workspace than this are not tried: what no limit will ever admit need not be timed.
     pub largest_workspace: Bytes,
+    /// Whether algorithms are timed at large sizes, too, that at small ones were no match for another: no plan needs them, but
+    /// a picture of all algorithms does.
+    pub every_algorithm: bool,
 }
 
 impl ProfileOptions {
@@ -28,7 +31,7 @@ impl ProfileOptions {
             Device::Cpu(_) => Duration::from_millis(2),
             Device::Cuda(_) => Duration::from_micros(100),
         };
-        Self { repeats: 3, at_least, largest_workspace: Bytes(2 << 30) }
+        Self { repeats: 3, at_least, largest_workspace: Bytes(2 << 30), every_algorithm: false }
     }
 }
 
@@ -64,7 +67,7 @@ struct ConvProfiler {
     pattern: Vec<f32>,
     bench: Option<Bench>,
     gpu: cuda::GpuClock,
-    /// Algorithms that need not be measured any more, unless they are asked for by name.
+    /// Algorithms that need not be measured any more, unless they are requested by name.
     lost: HashSet<(KernelId, String)>,
 }
 
@@ -102,7 +105,7 @@ impl ConvProfiler {
         Ok(rows)
     }
 
-    /// For each algorithm that is asked for, the requests that it applies to, by rising size.
+    /// For each algorithm that is requested, the requests that it applies to, by rising size.
     fn trials(&self, requests: &[Request]) -> Result<Vec<Vec<Trial>>, ConvError> {
         let backend = ConvBackend::of(&self.device)?;
         let mut trials: Vec<Vec<Trial>> = Vec::new();
@@ -160,7 +163,12 @@ mod tests {
 
     #[test]
     fn a_repeated_micro_batch_is_a_slice_of_the_mini_batchs_operands() {
-        let options = ProfileOptions { repeats: 1, at_least: Duration::ZERO, largest_workspace: Bytes::MAX };
+        let options = ProfileOptions {
+            repeats: 1,
+            at_least: Duration::ZERO,
+            largest_workspace: Bytes::MAX,
+            every_algorithm: false,
+        };
         let mut profiler = ConvProfiler::new(&Device::Cpu(Cpu::new(1)), options);
         let kernel =
             |k| kernel_id(ConvOp::BackwardFilter, &ConvGeometry::new([1, 2, 6, 6], k, [3, 3]), Format::F32);

@@ -11,19 +11,14 @@ use tensor::{
 
 /// Sizes and algorithms of a mini-batch of fourteen samples. No algorithm's micro-batches follow each other.
 fn parts(op: ConvOp) -> [(u32, &'static str); 7] {
-    let [first, last] = match op {
-        ConvOp::BackwardFilter => ["WINOGRAD_4X4_NONFUSED", "IMPLICIT_GEMM"],
-        _ => ["WINOGRAD_4X4", "IMPLICIT_PRECOMP_GEMM"],
+    let names = match op {
+        ConvOp::BackwardFilter => ["IMPLICIT_GEMM", "FFT_TILING_16", "FFT_TILING"].repeat(3),
+        _ => {
+            let [winograd, implicit] = ["WINOGRAD_4X4", "IMPLICIT_PRECOMP_GEMM"];
+            vec![winograd, "FFT_TILING_16", "FFT_TILING", implicit, "FFT_TILING_16", implicit, winograd]
+        }
     };
-    [
-        (4, first),
-        (3, "FFT_TILING_16"),
-        (2, "FFT_TILING"),
-        (2, last),
-        (1, "FFT_TILING_16"),
-        (1, last),
-        (1, first),
-    ]
+    std::array::from_fn(|index| ([4, 3, 2, 2, 1, 1, 1][index], names[index]))
 }
 
 fn geometry() -> ConvGeometry {
@@ -174,17 +169,14 @@ fn each_algorithm_prepares_the_filter_once_and_others_do_not_disturb_it() {
         // Twice: nothing is left from one run of a kernel to the next.
         for _ in 0..2 {
             assert!(execute(&watched, [&a, &b], None) == expected, "{op}");
-            let order = parts(op).map(|(_, name)| name);
-            let order = [
-                (order[0], &[PREPARED, 4, 1][..]),
-                (order[1], &[PREPARED, 3, 1]),
-                (order[2], &[PREPARED, 2]),
-                (order[3], &[PREPARED, 2, 1]),
-            ];
-            let order: Vec<_> = order
-                .iter()
-                .flat_map(|&(name, calls)| calls.iter().map(move |&n| (name.to_owned(), n)))
-                .collect();
+            let mut order: Vec<(String, usize)> = Vec::new();
+            for (_, name) in parts(op) {
+                if order.iter().all(|(other, _)| other != name) {
+                    let sizes =
+                        parts(op).into_iter().filter(|part| part.1 == name).map(|part| part.0 as usize);
+                    order.extend(std::iter::once(PREPARED).chain(sizes).map(|size| (name.to_owned(), size)));
+                }
+            }
             assert_eq!(std::mem::take(&mut *calls.lock().expect("no panic")), order, "{op}");
         }
     }

@@ -88,12 +88,12 @@ impl Phases {
 
     /// Deals out the pixels under the windows of a row of outputs.
     #[inline(always)]
-    fn fill<L: Lanes>(&mut self, lanes: L, g: &PoolGeometry, x: &[f32], out_row: usize) {
+    fn fill(&mut self, g: &PoolGeometry, x: &[f32], out_row: usize) {
         let (stride, pad) = (g.stride[1], g.pad[1]);
         let width = g.w.min((self.pitch * stride).saturating_sub(pad));
         for (r, phases) in self.pixels.chunks_exact_mut(stride * self.pitch).take(g.window[0]).enumerate() {
             match (out_row * g.stride[0] + r).checked_sub(g.pad[0]).filter(|&row| row < g.h) {
-                Some(row) => deal(lanes, stride, &x[row * g.w..][..width], pad, phases, self.pitch),
+                Some(row) => deal(stride, &x[row * g.w..][..width], pad, phases, self.pitch),
                 None => phases.fill(f32::NEG_INFINITY),
             }
         }
@@ -102,7 +102,7 @@ impl Phases {
 
 /// Pixel `c` of the row goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
 #[inline(always)]
-fn deal<L: Lanes>(lanes: L, stride: usize, row: &[f32], pad: usize, phases: &mut [f32], pitch: usize) {
+fn deal(stride: usize, row: &[f32], pad: usize, phases: &mut [f32], pitch: usize) {
     match stride {
         1 => phases[pad..pad + row.len()].copy_from_slice(row),
         2 => {
@@ -112,17 +112,11 @@ fn deal<L: Lanes>(lanes: L, stride: usize, row: &[f32], pad: usize, phases: &mut
             } else {
                 (&mut second[pad / 2..], &mut first[pad / 2 + 1..])
             };
-            let (blocks, rest) = row.as_chunks::<{ 2 * LANES }>();
-            let outputs = even.as_chunks_mut::<LANES>().0.iter_mut().zip(odd.as_chunks_mut::<LANES>().0);
-            for (block, (even, odd)) in blocks.iter().zip(outputs) {
-                let (halves, _) = block.as_chunks::<LANES>();
-                let [evens, odds] = lanes.deal(lanes.load(&halves[0]), lanes.load(&halves[1]));
-                lanes.store(even, evens);
-                lanes.store(odd, odds);
+            let (pairs, last) = row.as_chunks();
+            for ((even, odd), pair) in even.iter_mut().zip(odd).zip(pairs) {
+                [*even, *odd] = *pair;
             }
-            let done = blocks.len() * LANES;
-            even[done..].iter_mut().zip(rest.iter().step_by(2)).for_each(|(to, &pixel)| *to = pixel);
-            odd[done..].iter_mut().zip(rest.iter().skip(1).step_by(2)).for_each(|(to, &pixel)| *to = pixel);
+            last.iter().for_each(|&pixel| even[pairs.len()] = pixel);
         }
         _ => {
             for (column, &pixel) in (pad..).zip(row) {
@@ -148,7 +142,7 @@ impl WithLanes for Maxima<'_> {
         let Self { g, phases, x, y, mask } = self;
         let taps = g.window[0] * g.window[1];
         for (row, y) in y.chunks_exact_mut(g.out_w()).enumerate() {
-            phases.fill(lanes, g, x, row);
+            phases.fill(g, x, row);
             let starts = &phases.starts[..taps];
             for (column, y) in (0..).step_by(LANES).zip(y.chunks_mut(LANES)) {
                 let [best, winners] = maxima(lanes, &phases.pixels[column..], starts);

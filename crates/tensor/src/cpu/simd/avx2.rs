@@ -7,50 +7,30 @@ use std::arch::x86_64::{__m256, _CMP_GT_OQ};
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(pub(super) pulp::x86::V3);
 
+/// Arithmetic by one intrinsic each.
+macro_rules! arithmetic {
+    ($($name:ident($($v:ident),+) = $set:ident.$intrinsic:ident;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($v: Self::V),+) -> Self::V {
+            [self.0.$set.$intrinsic($($v[0]),+), self.0.$set.$intrinsic($($v[1]),+)]
+        }
+    )+};
+}
+
 impl Lanes for Avx2 {
     type V = [__m256; 2];
+
+    arithmetic! {
+        add(a, b) = avx._mm256_add_ps;
+        sub(a, b) = avx._mm256_sub_ps;
+        mul(a, b) = avx._mm256_mul_ps;
+        mul_add(a, b, c) = fma._mm256_fmadd_ps;
+        neg_mul_add(a, b, c) = fma._mm256_fnmadd_ps;
+    }
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
         [self.0.avx._mm256_set1_ps(value); 2]
-    }
-    #[inline(always)]
-    fn load(self, from: &[f32; LANES]) -> Self::V {
-        // SAFETY: the array has sixteen elements.
-        unsafe { self.load_ptr(from.as_ptr()) }
-    }
-    #[inline(always)]
-    fn to_array(self, v: Self::V) -> [f32; LANES] {
-        pulp::cast(v)
-    }
-    #[inline(always)]
-    fn store(self, to: &mut [f32; LANES], v: Self::V) {
-        // SAFETY: the array has sixteen elements.
-        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
-    }
-    #[inline(always)]
-    fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.avx._mm256_add_ps(a[0], b[0]), self.0.avx._mm256_add_ps(a[1], b[1])]
-    }
-    #[inline(always)]
-    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.avx._mm256_sub_ps(a[0], b[0]), self.0.avx._mm256_sub_ps(a[1], b[1])]
-    }
-    #[inline(always)]
-    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.avx._mm256_mul_ps(a[0], b[0]), self.0.avx._mm256_mul_ps(a[1], b[1])]
-    }
-    #[inline(always)]
-    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        [self.0.fma._mm256_fmadd_ps(a[0], b[0], c[0]), self.0.fma._mm256_fmadd_ps(a[1], b[1], c[1])]
-    }
-    #[inline(always)]
-    fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        [self.0.fma._mm256_fnmadd_ps(a[0], b[0], c[0]), self.0.fma._mm256_fnmadd_ps(a[1], b[1], c[1])]
-    }
-    #[inline(always)]
-    fn max(self, a: Self::V, b: Self::V) -> Self::V {
-        [self.0.avx._mm256_max_ps(a[0], b[0]), self.0.avx._mm256_max_ps(a[1], b[1])]
     }
     #[inline(always)]
     fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {

@@ -7,50 +7,30 @@ use std::arch::x86_64::{__m512, _CMP_GT_OQ, _CMP_UNORD_Q};
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(pub(super) pulp::x86::V4);
 
+/// Arithmetic by one intrinsic each.
+macro_rules! arithmetic {
+    ($($name:ident($($v:ident),+) = $set:ident.$intrinsic:ident;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($v: Self::V),+) -> Self::V {
+            self.0.$set.$intrinsic($($v),+)
+        }
+    )+};
+}
+
 impl Lanes for Avx512 {
     type V = __m512;
+
+    arithmetic! {
+        add(a, b) = avx512f._mm512_add_ps;
+        sub(a, b) = avx512f._mm512_sub_ps;
+        mul(a, b) = avx512f._mm512_mul_ps;
+        mul_add(a, b, c) = avx512f._mm512_fmadd_ps;
+        neg_mul_add(a, b, c) = avx512f._mm512_fnmadd_ps;
+    }
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
         self.0.avx512f._mm512_set1_ps(value)
-    }
-    #[inline(always)]
-    fn load(self, from: &[f32; LANES]) -> Self::V {
-        // SAFETY: the array has sixteen elements.
-        unsafe { self.load_ptr(from.as_ptr()) }
-    }
-    #[inline(always)]
-    fn to_array(self, v: Self::V) -> [f32; LANES] {
-        pulp::cast(v)
-    }
-    #[inline(always)]
-    fn store(self, to: &mut [f32; LANES], v: Self::V) {
-        // SAFETY: the array has sixteen elements.
-        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
-    }
-    #[inline(always)]
-    fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.avx512f._mm512_add_ps(a, b)
-    }
-    #[inline(always)]
-    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.avx512f._mm512_sub_ps(a, b)
-    }
-    #[inline(always)]
-    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.avx512f._mm512_mul_ps(a, b)
-    }
-    #[inline(always)]
-    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        self.0.avx512f._mm512_fmadd_ps(a, b, c)
-    }
-    #[inline(always)]
-    fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        self.0.avx512f._mm512_fnmadd_ps(a, b, c)
-    }
-    #[inline(always)]
-    fn max(self, a: Self::V, b: Self::V) -> Self::V {
-        self.0.avx512f._mm512_max_ps(a, b)
     }
     #[inline(always)]
     fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {
@@ -86,16 +66,6 @@ impl Lanes for Avx512 {
     unsafe fn store_partial(self, to: *mut f32, v: Self::V, count: usize) {
         // SAFETY: masked lanes are not accessed, and the caller promises the others.
         unsafe { self.0.avx512f._mm512_mask_storeu_ps(to, first_lanes(count), v) };
-    }
-    #[inline(always)]
-    fn deal(self, a: Self::V, b: Self::V) -> [Self::V; 2] {
-        const EVEN: [i32; LANES] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30];
-        const ODD: [i32; LANES] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31];
-        let avx = self.0.avx512f;
-        [
-            avx._mm512_permutex2var_ps(a, pulp::cast(EVEN), b),
-            avx._mm512_permutex2var_ps(a, pulp::cast(ODD), b),
-        ]
     }
     #[inline(always)]
     fn larger(self, best: [Self::V; 2], candidate: [Self::V; 2]) -> [Self::V; 2] {

@@ -10,15 +10,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
 
     /// All lanes equal to `value`.
     fn splat(self, value: f32) -> Self::V;
-    /// Lanes from an array.
-    fn load(self, from: &[f32; LANES]) -> Self::V;
-    /// Lanes as an array.
-    fn to_array(self, v: Self::V) -> [f32; LANES];
-    /// Lanes into an array.
-    #[inline(always)]
-    fn store(self, to: &mut [f32; LANES], v: Self::V) {
-        *to = self.to_array(v);
-    }
     /// `a + b`.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a - b`.
@@ -29,8 +20,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `c - a * b`, rounded once where the processor can.
     fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// The larger of each pair.
-    fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// `value` in the lanes where `gate` is above 0, zero in the others (also where `gate` is NaN).
     fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V;
 
@@ -38,20 +27,32 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// `from` must be valid for reading sixteen elements.
-    #[inline(always)]
-    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
-        // SAFETY: the caller promises sixteen readable elements; an array of f32 has the alignment of f32.
-        self.load(unsafe { &*from.cast::<[f32; LANES]>() })
-    }
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V;
 
     /// Stores to sixteen consecutive elements of any alignment.
     ///
     /// # Safety
     /// `to` must be valid for writing sixteen elements.
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V);
+
+    /// Lanes from an array.
     #[inline(always)]
-    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
-        // SAFETY: the caller promises sixteen writable elements; an array of f32 has the alignment of f32.
-        self.store(unsafe { &mut *to.cast::<[f32; LANES]>() }, v);
+    fn load(self, from: &[f32; LANES]) -> Self::V {
+        // SAFETY: the array has sixteen elements.
+        unsafe { self.load_ptr(from.as_ptr()) }
+    }
+    /// Lanes into an array.
+    #[inline(always)]
+    fn store(self, to: &mut [f32; LANES], v: Self::V) {
+        // SAFETY: as above.
+        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
+    }
+    /// Lanes as an array.
+    #[inline(always)]
+    fn to_array(self, v: Self::V) -> [f32; LANES] {
+        let mut lanes = [0.0; LANES];
+        self.store(&mut lanes, v);
+        lanes
     }
 
     /// Stores to a cache line past the caches, for results too large to be read again soon: the line is not fetched first.
@@ -106,14 +107,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
 
     /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
-
-    /// The elements with even and with odd numbers of the 32 that `a` and then `b` hold.
-    #[inline(always)]
-    fn deal(self, a: Self::V, b: Self::V) -> [Self::V; 2] {
-        let (a, b) = (self.to_array(a), self.to_array(b));
-        let both = |lane: usize| if lane < LANES { a[lane] } else { b[lane - LANES] };
-        [0, 1].map(|odd| self.load(&std::array::from_fn(|lane| both(2 * lane + odd))))
-    }
 
     /// One step of a search for the largest element and its label: `candidate` in the lanes where its element is larger
     /// than that of `best` or NaN, `best` in the others. Elements come first, labels second.

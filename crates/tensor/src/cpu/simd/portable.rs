@@ -21,12 +21,14 @@ impl Lanes for Portable {
         [value; LANES]
     }
     #[inline(always)]
-    fn load(self, from: &[f32; LANES]) -> Self::V {
-        *from
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
+        // SAFETY: the caller promises sixteen readable elements; an array of f32 has the alignment of f32.
+        unsafe { *from.cast() }
     }
     #[inline(always)]
-    fn to_array(self, v: Self::V) -> [f32; LANES] {
-        v
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises sixteen writable elements; an array of f32 has the alignment of f32.
+        unsafe { *to.cast() = v };
     }
     #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
@@ -48,10 +50,6 @@ impl Lanes for Portable {
     #[inline(always)]
     fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
         self.sub(c, self.mul(a, b))
-    }
-    #[inline(always)]
-    fn max(self, a: Self::V, b: Self::V) -> Self::V {
-        Self::zip(a, b, f32::max)
     }
     #[inline(always)]
     fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {

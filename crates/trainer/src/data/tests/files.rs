@@ -1,14 +1,13 @@
 //! IDX and CIFAR-10 files, sound and damaged, and the synthetic set.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::path::Path;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
-use super::{digits, idx_bytes};
+use super::{digits, idx_bytes, read};
 use crate::data::{Cifar10, Dataset, Idx, Phase, Synthetic, open_source, source_shape};
+use flate2::{Compression, write::GzEncoder};
+use std::{
+    fs,
+    io::{Read, Write},
+    path::Path,
+};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -19,13 +18,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn the_shipped_digits_are_complete() {
     for (phase, len, first_label) in [(Phase::Train, 1197, None), (Phase::Test, 300, Some(8))] {
-        let set = Idx::open_source(&digits(), phase).unwrap();
+        let set = open_source(&digits(), phase).unwrap();
         assert_eq!((set.len(), set.shape(), set.classes()), (len, [1, 8, 8], 10));
         let mut counts = [0; 10];
         (0..len).for_each(|index| counts[set.label(index) as usize] += 1);
         assert!(counts.iter().all(|&count| count > len / 20), "{counts:?}");
         if let Some(label) = first_label {
-            assert_eq!(set.read(0).unwrap().label, label);
+            assert_eq!(read(&*set, 0).unwrap().label, label);
         }
         set.check_labels(10).unwrap();
     }
@@ -33,7 +32,7 @@ fn the_shipped_digits_are_complete() {
 
 #[test]
 fn the_first_digit_is_the_first_of_the_file() {
-    let first = Idx::open_source(&digits(), Phase::Train).unwrap().read(0).unwrap();
+    let first = read(&*open_source(&digits(), Phase::Train).unwrap(), 0).unwrap();
     assert_eq!(
         first.pixels[..16],
         [0, 0, 0xaf, 0xff, 0xef, 0x30, 0, 0, 0, 0x50, 0xff, 0xbf, 0xaf, 0xcf, 0, 0]
@@ -56,7 +55,7 @@ fn idx_pairs_are_found_by_name_and_read_plain_or_gzipped() {
         fs::write(at(labels_name), if gzip_labels { gzip(&labels) } else { labels.clone() }).unwrap();
         let set = open_source(&at(images_name), Phase::Test).unwrap();
         assert_eq!((set.len(), set.shape(), set.classes()), (2, [1, 2, 3], 5), "{images_name}");
-        let sample = set.read(1).unwrap();
+        let sample = read(&*set, 1).unwrap();
         assert_eq!((&sample.pixels[..], sample.label), (&[7, 8, 9, 10, 11, 12][..], 0));
     }
     assert_eq!(open_source(folder.path(), Phase::Train).unwrap().len(), 2);
@@ -119,7 +118,7 @@ fn no_more_is_read_than_the_header_announces() {
     let endless = std::io::Cursor::new(images).chain(std::io::repeat(7));
     let error = Idx::read(Path::new("images"), endless, &labels).unwrap_err().to_string();
     assert!(error.contains("must hold 24 bytes") && error.ends_with("but holds more"), "{error}");
-    let error = Cifar10::read(Path::new("batch"), std::io::repeat(0)).unwrap_err().to_string();
+    let error = Cifar10::read(Path::new("batch"), std::io::repeat(0), "").unwrap_err().to_string();
     assert_eq!(error, "batch: holds more than the 60000 records of CIFAR-10");
 }
 
@@ -180,7 +179,7 @@ fn cifar_folders_and_files_are_read() {
     assert_eq!(labels, [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]);
     assert!(train.place(3).ends_with("data_batch_2.bin (record 1)"), "{}", train.place(3));
     let test = open_source(folder.path(), Phase::Test).unwrap();
-    let sample = test.read(2).unwrap();
+    let sample = read(&*test, 2).unwrap();
     assert_eq!((sample.label, sample.shape), (3, [3, 32, 32]));
     assert_eq!(sample.pixels, cifar_records(&[3])[1..]);
     let file = open_source(&folder.path().join("data_batch_4.bin"), Phase::Test).unwrap();
@@ -232,10 +231,10 @@ fn other_sources_are_refused_by_name() {
 fn synthetic_data_depend_on_seed_and_index_only() {
     let set = |seed| Synthetic::new([3, 5, 7], 4, 100, seed).unwrap();
     let (a, b) = (set(1), set(2));
-    assert_eq!(a.read(17).unwrap(), set(1).read(17).unwrap());
-    assert_ne!(a.read(17).unwrap().pixels, a.read(18).unwrap().pixels);
-    assert_ne!(a.read(17).unwrap().pixels, b.read(17).unwrap().pixels);
-    assert_eq!(a.read(0).unwrap().pixels.len(), 105);
+    assert_eq!(read(&a, 17).unwrap(), read(&set(1), 17).unwrap());
+    assert_ne!(read(&a, 17).unwrap().pixels, read(&a, 18).unwrap().pixels);
+    assert_ne!(read(&a, 17).unwrap().pixels, read(&b, 17).unwrap().pixels);
+    assert_eq!(read(&a, 0).unwrap().pixels.len(), 105);
     a.check_labels(4).unwrap();
     assert!((0..4).all(|class| (0..100).any(|index| a.label(index) == class)));
     // However many there are, no label is drawn before one is asked for.

@@ -1,12 +1,9 @@
 //! Image files: lists, folders, decoding and resizing.
 
-use std::fs;
-use std::path::Path;
-
-use image::codecs::jpeg::JpegEncoder;
-use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba};
-
-use crate::data::{Dataset, ImageData, ImageOptions};
+use super::read;
+use crate::data::{Dataset, Decoding, ImageData};
+use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
+use std::{fs, path::Path};
 
 /// An image whose channels differ and change slowly, so that JPEG keeps them.
 fn picture(width: u32, height: u32) -> RgbImage {
@@ -30,17 +27,16 @@ fn a_list_is_read_in_order_with_channels_blue_green_red() {
     GrayImage::from_fn(5, 4, |x, _| Luma([x as u8])).save(folder.path().join("grey.png")).unwrap();
     let list = folder.path().join("list.txt");
     fs::write(&list, "a b.png 3\r\n\n  grey.png\t0 \n").unwrap();
-    let options = ImageOptions { root_folder: folder.path().to_owned(), ..ImageOptions::default() };
-    let set = ImageData::open_list(&list, &options).unwrap();
+    let set = ImageData::open_list(&list, folder.path(), Decoding::default()).unwrap();
     assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
-    let sample = set.read(0).unwrap();
+    let sample = read(&set, 0).unwrap();
     assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
     let expected: Vec<u8> = [2, 1, 0]
         .into_iter()
         .flat_map(|channel| picture(5, 4).pixels().map(|pixel| pixel.0[channel]).collect::<Vec<_>>())
         .collect();
     assert_eq!(sample.pixels, expected);
-    let grey = set.read(1).unwrap();
+    let grey = read(&set, 1).unwrap();
     assert_eq!(
         (grey.shape, &grey.pixels[..5], &grey.pixels[40..45]),
         ([3, 4, 5], &[0, 1, 2, 3, 4][..], &[0, 1, 2, 3, 4][..])
@@ -58,11 +54,10 @@ fn grey_reading_weighs_the_colours_and_leaves_grey_alone() {
     GrayImage::from_raw(3, 1, vec![0, 77, 255]).unwrap().save(folder.path().join("grey.png")).unwrap();
     let list = folder.path().join("list.txt");
     fs::write(&list, "rgb.png 0\ngrey.png 1\n").unwrap();
-    let options =
-        ImageOptions { root_folder: folder.path().to_owned(), is_color: false, ..ImageOptions::default() };
-    let set = ImageData::open_list(&list, &options).unwrap();
-    assert_eq!((set.shape(), set.read(0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
-    assert_eq!(set.read(1).unwrap().pixels, [0, 77, 255]);
+    let grey = Decoding { is_color: false, size: None };
+    let set = ImageData::open_list(&list, folder.path(), grey).unwrap();
+    assert_eq!((set.shape(), read(&set, 0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
+    assert_eq!(read(&set, 1).unwrap().pixels, [0, 77, 255]);
 }
 
 #[test]
@@ -71,11 +66,10 @@ fn a_jpeg_is_decoded_and_resized() {
     save_jpeg(&folder.path().join("photo.png"), &picture(40, 30)); // told by content, not by name
     let list = folder.path().join("list.txt");
     fs::write(&list, "photo.png 0\n").unwrap();
-    let root_folder = folder.path().to_owned();
-    let options = ImageOptions { root_folder, new_height: 15, new_width: 20, is_color: true };
-    let set = ImageData::open_list(&list, &options).unwrap();
+    let decoding = Decoding { is_color: true, size: Some([15, 20]) };
+    let set = ImageData::open_list(&list, folder.path(), decoding).unwrap();
     assert_eq!(set.shape(), [3, 15, 20]);
-    let pixels = set.read(0).unwrap().pixels;
+    let pixels = read(&set, 0).unwrap().pixels;
     for (y, x) in [(0, 0), (7, 10), (14, 19)] {
         // Halving takes the mean of pixels 2x and 2x + 1, whose values are 8x and 8x + 4.
         let expected = [128, 8 * y + 2, 8 * x + 2];
@@ -133,9 +127,9 @@ fn pictures_of_every_kind_are_decoded_as_another_program_does() {
             (0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)).round() as u8
         };
         for is_color in [true, false] {
-            let options =
-                ImageOptions { root_folder: folder.path().to_owned(), is_color, ..Default::default() };
-            let found = ImageData::open_list(&file("list"), &options).unwrap().read(0).unwrap();
+            let decoding = Decoding { is_color, size: None };
+            let set = ImageData::open_list(&file("list"), folder.path(), decoding).unwrap();
+            let found = read(&set, 0).unwrap();
             let expected: Vec<u8> = match is_color {
                 true => [2, 1, 0].iter().flat_map(|&c| rgb.pixels().map(move |pixel| pixel.0[c])).collect(),
                 false if grey => rgb.pixels().map(|pixel| pixel.0[0]).collect(),
@@ -156,8 +150,8 @@ fn folders_are_classes_in_the_order_of_their_names() {
     }
     fs::write(root.path().join("README"), "not a class").unwrap();
     fs::write(root.path().join("b/.hidden"), "not an image").unwrap();
-    let options = ImageOptions::default();
-    let set = ImageData::open_folder(root.path(), &options).unwrap();
+    let open = |folder: &Path| ImageData::open_folder(folder, Decoding::default());
+    let set = open(root.path()).unwrap();
     let names: Vec<(String, u32)> = (0..set.len())
         .map(|index| (set.place(index).rsplit('/').next().unwrap().to_owned(), set.label(index)))
         .collect();
@@ -168,16 +162,11 @@ fn folders_are_classes_in_the_order_of_their_names() {
     assert!(set.is_by_class());
 
     fs::write(root.path().join("c/notes.txt"), "").unwrap();
-    assert!(
-        error(ImageData::open_folder(root.path(), &options))
-            .contains("notes.txt: is not named like an image")
-    );
+    assert!(error(open(root.path())).contains("notes.txt: is not named like an image"));
     fs::remove_file(root.path().join("c/notes.txt")).unwrap();
     fs::create_dir(root.path().join("d")).unwrap();
-    assert!(error(ImageData::open_folder(root.path(), &options)).contains("d: this class has no images"));
-    assert!(
-        error(ImageData::open_folder(&root.path().join("a"), &options)).contains("holds no folder per class")
-    );
+    assert!(error(open(root.path())).contains("d: this class has no images"));
+    assert!(error(open(&root.path().join("a"))).contains("holds no folder per class"));
 }
 
 #[test]
@@ -187,8 +176,7 @@ fn bad_lists_are_refused_with_their_line() {
     let list = folder.path().join("list.txt");
     let open = |text: &str| {
         fs::write(&list, text).unwrap();
-        let options = ImageOptions { root_folder: folder.path().to_owned(), ..ImageOptions::default() };
-        error(ImageData::open_list(&list, &options))
+        error(ImageData::open_list(&list, folder.path(), Decoding::default()))
     };
     for (text, expected) in [
         ("", "list.txt: lists no images"),
@@ -206,10 +194,6 @@ fn bad_lists_are_refused_with_their_line() {
     ] {
         assert!(open(text).contains(expected), "{}", open(text));
     }
-    fs::write(&list, "ok.png 0\n").unwrap();
-    let half =
-        ImageOptions { root_folder: folder.path().to_owned(), new_height: 5, ..ImageOptions::default() };
-    assert!(error(ImageData::open_list(&list, &half)).contains("new_height 5 and new_width 0"));
 }
 
 #[test]
@@ -230,11 +214,10 @@ fn unreadable_images_are_errors_with_file_and_line() {
         }
     }
     fs::write(at("list.txt"), lines).unwrap();
-    let options = ImageOptions { root_folder: folder.path().to_owned(), ..ImageOptions::default() };
-    let set = ImageData::open_list(&at("list.txt"), &options).unwrap();
-    set.read(0).unwrap();
+    let set = ImageData::open_list(&at("list.txt"), folder.path(), Decoding::default()).unwrap();
+    read(&set, 0).unwrap();
     for index in 1..set.len() {
-        let error = error(set.read(index));
+        let error = error(read(&set, index));
         assert!(error.contains(&format!("list.txt:{}", index + 1)) && !error.contains('\n'), "{error}");
     }
 }

@@ -1,9 +1,11 @@
 //! Order, resuming, prefetching and errors of the loader.
 
+use super::{Counting, digits, read};
+use crate::{
+    data::{Loader, LoaderOptions, Phase, open_source},
+    spec::TransformParams,
+};
 use std::sync::Arc;
-
-use super::{Counting, digits};
-use crate::data::{Dataset, Idx, Loader, LoaderOptions, Phase, TransformOptions};
 
 const SHAPE: [usize; 3] = [1, 4, 5];
 
@@ -11,8 +13,8 @@ fn options(mini_batch: usize, shuffle: bool, prefetch: usize) -> LoaderOptions {
     LoaderOptions { shuffle, prefetch, seed: 11, ..LoaderOptions::new(mini_batch, Phase::Train) }
 }
 
-fn augmenting() -> TransformOptions {
-    TransformOptions { crop_size: Some(3), mirror: true, ..TransformOptions::default() }
+fn augmenting() -> TransformParams {
+    TransformParams { crop_size: Some(3), mirror: true, ..TransformParams::default() }
 }
 
 fn loader(dataset: Counting, options: LoaderOptions) -> Loader {
@@ -117,20 +119,19 @@ fn the_first_error_reaches_the_caller_again_and_again() {
 
 #[test]
 fn impossible_loaders_are_refused() {
-    let error = |transform: &TransformOptions, mini_batch| {
+    let error = |transform: &TransformParams, mini_batch| {
         let dataset = Arc::new(Counting::new(5, SHAPE));
         Loader::new(dataset, transform, options(mini_batch, false, 1)).err().unwrap().to_string()
     };
-    assert_eq!(error(&TransformOptions::default(), 0), "no mini-batch of 0 can be made from 5 samples");
-    let crop = TransformOptions { crop_size: Some(5), ..TransformOptions::default() };
+    assert_eq!(error(&TransformParams::default(), 0), "no mini-batch of 0 can be made from 5 samples");
+    let crop = TransformParams { crop_size: Some(5), ..TransformParams::default() };
     assert_eq!(error(&crop, 2), "the image is 4x5, too small for crop_size 5");
 }
 
 #[test]
 fn the_digits_load_scaled_and_resized() {
-    let set = Arc::new(Idx::open_source(&digits(), Phase::Test).unwrap());
-    let transform =
-        TransformOptions { scale: 1.0 / 256.0, resize: Some([28, 28]), ..TransformOptions::default() };
+    let set = open_source(&digits(), Phase::Test).unwrap();
+    let transform = TransformParams { scale: 1.0 / 256.0, resize: Some(28), ..TransformParams::default() };
     let mut loader = Loader::new(set.clone(), &transform, LoaderOptions::new(100, Phase::Test)).unwrap();
     assert_eq!(loader.out_shape(), [1, 28, 28]);
     let (data, labels) = take(&mut loader, 100, 3);
@@ -141,27 +142,27 @@ fn the_digits_load_scaled_and_resized() {
     let mean =
         |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
     let original: Vec<f32> =
-        (0..300).flat_map(|index| set.read(index).unwrap().pixels).map(|p| f32::from(p) / 256.0).collect();
+        (0..300).flat_map(|index| read(&*set, index).unwrap().pixels).map(|p| f32::from(p) / 256.0).collect();
     assert!((mean(&data) - mean(&original)).abs() < 0.02, "{} and {}", mean(&data), mean(&original));
 }
 
 #[test]
 fn a_mini_batch_that_no_memory_holds_is_refused() {
     let set = Arc::new(Counting::new(5, SHAPE));
-    let transform = TransformOptions { resize: Some([65536; 2]), ..TransformOptions::default() };
+    let transform = TransformParams { resize: Some(65536), ..TransformParams::default() };
     let error = Loader::new(set, &transform, options(1 << 20, false, 1)).err().unwrap().to_string();
     assert_eq!(error, "1048576 samples of 1x65536x65536 are more than any memory holds");
 }
 
 #[test]
 fn what_is_read_at_a_time_is_counted() {
-    let bytes = |decoded, resize: Option<[usize; 2]>| {
+    let bytes = |decoded, resize: Option<usize>| {
         let set = Arc::new(Counting { decoded, ..Counting::new(5, [1, 300, 400]) });
-        let transform = TransformOptions { resize, crop_size: Some(3), ..TransformOptions::default() };
+        let transform = TransformParams { resize, crop_size: Some(3), ..TransformParams::default() };
         Loader::new(set, &transform, options(1, false, 0)).unwrap().buffer_bytes()
     };
     let (order, threads) = (size_of::<usize>() as u64, tensor::Cpu::available_threads() as u64);
     assert_eq!(bytes(false, None), order + 120_000);
-    assert_eq!(bytes(false, Some([1000, 20])), order + 120_000 + 20_000);
-    assert_eq!(bytes(true, Some([1000, 20])), order + threads * (120_000 + 20_000));
+    assert_eq!(bytes(false, Some(150)), order + 120_000 + 22_500);
+    assert_eq!(bytes(true, Some(150)), order + threads * (120_000 + 22_500));
 }

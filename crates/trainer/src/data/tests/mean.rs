@@ -1,8 +1,10 @@
 //! Mean images in Caffe's binary form.
 
+use crate::{
+    data::{Phase, Transform, read_mean},
+    spec::{Mean, TransformParams},
+};
 use std::fs;
-
-use crate::data::{MeanImage, Phase, Transform, TransformOptions};
 
 fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
@@ -48,7 +50,8 @@ fn both_forms_of_a_blob_are_read() {
         [unpacked, message(9, b"skipped"), shape].concat(),
     ] {
         fs::write(&path, bytes).unwrap();
-        assert_eq!(MeanImage::open(&path).unwrap(), MeanImage { shape: [2, 10, 10], values: values.clone() });
+        let mean = read_mean(&path).unwrap();
+        assert_eq!((mean.dim(), mean.as_slice()), ((2, 10, 10), Some(&values[..])));
     }
 }
 
@@ -58,7 +61,7 @@ fn every_truncation_and_other_shapes_are_errors() {
     let path = folder.path().join("mean.binaryproto");
     let error = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        MeanImage::open(&path).err().map_or_else(String::new, |error| error.to_string())
+        read_mean(&path).err().map_or_else(String::new, |error| error.to_string())
     };
     let whole = old_form([1, 1, 2, 3], &[1.0; 6]);
     assert_eq!(error(&whole), "");
@@ -75,10 +78,8 @@ fn the_mean_image_must_be_as_large_as_the_images() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mean.binaryproto");
     fs::write(&path, old_form([1, 1, 2, 3], &[1.0; 6])).unwrap();
-    let options = TransformOptions { mean_file: Some(path), ..TransformOptions::default() };
+    let options = TransformParams { mean: Mean::File(path), ..TransformParams::default() };
     Transform::new(&options, [1, 2, 3], Phase::Test).unwrap();
     let error = Transform::new(&options, [1, 3, 3], Phase::Test).err().unwrap().to_string();
     assert_eq!(error, "the image is 1x3x3 but the mean image is 1x2x3");
-    let both = TransformOptions { mean_values: vec![1.0], ..options };
-    assert!(Transform::new(&both, [1, 2, 3], Phase::Test).is_err());
 }

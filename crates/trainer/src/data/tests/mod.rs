@@ -6,13 +6,18 @@ mod loader;
 mod mean;
 mod transform;
 
-use std::path::{Path, PathBuf};
-
 use super::{DataError, Dataset, Sample};
+use std::path::{Path, PathBuf};
 
 /// The digits that ship with the project.
 fn digits() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/digits")
+}
+
+/// Sample `index` of `set`.
+fn read(set: &dyn Dataset, index: usize) -> Result<Sample, DataError> {
+    let mut sample = Sample::default();
+    set.read_into(index, &mut sample).map(|()| sample)
 }
 
 /// An IDX file: magic number, dimensions, elements.
@@ -59,7 +64,7 @@ impl Dataset for Counting {
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
         if self.broken == Some(index) {
-            return Err(DataError::Image { place: self.place(index), reason: "broken".to_owned() });
+            return Err(DataError::at(self.place(index), "broken"));
         }
         let pixels: usize = self.shape.iter().product();
         sample.pixels = (0..pixels).map(|pixel| (10 * index + pixel) as u8).collect();

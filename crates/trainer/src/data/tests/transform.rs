@@ -1,10 +1,12 @@
 //! Crop, mirror, mean, scale and resize, number by number.
 
-use std::path::{Path, PathBuf};
-
-use crate::data::resize::{Interleaved, Resizer};
-use crate::data::{Draw, Misfit, Phase, Sample, Transform, TransformOptions, TransformScratch};
-use crate::spec::{Mean, TransformParams};
+use crate::{
+    data::{
+        Draw, Phase, Sample, Transform, TransformScratch,
+        resize::{Interleaved, Resizer},
+    },
+    spec::{Mean, TransformParams},
+};
 use tensor::MemoryError;
 
 /// Pixel value = 100 channel + 10 row + column.
@@ -14,7 +16,7 @@ fn sample(shape: [usize; 3]) -> Sample {
     Sample { pixels: index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect(), shape, label: 0 }
 }
 
-fn apply(options: &TransformOptions, shape: [usize; 3], phase: Phase, position: u64) -> Vec<f32> {
+fn apply(options: &TransformParams, shape: [usize; 3], phase: Phase, position: u64) -> Vec<f32> {
     let transform = Transform::new(options, shape, phase).unwrap();
     let mut out = vec![f32::NAN; transform.out_shape().iter().product()];
     let draw = Draw { seed: 7, position };
@@ -25,10 +27,10 @@ fn apply(options: &TransformOptions, shape: [usize; 3], phase: Phase, position: 
 #[test]
 fn the_mean_is_subtracted_before_scaling() {
     let options =
-        TransformOptions { scale: 0.5, mean_values: vec![1.0, 103.0], ..TransformOptions::default() };
+        TransformParams { scale: 0.5, mean: Mean::Values(vec![1.0, 103.0]), ..TransformParams::default() };
     let out = apply(&options, [2, 1, 3], Phase::Train, 0);
     assert_eq!(out, [-0.5, 0.0, 0.5, -1.5, -1.0, -0.5]);
-    let one = TransformOptions { mean_values: vec![1.0], ..TransformOptions::default() };
+    let one = TransformParams { mean: Mean::Values(vec![1.0]), ..TransformParams::default() };
     assert_eq!(apply(&one, [2, 1, 2], Phase::Test, 0), [-1.0, 0.0, 99.0, 100.0]);
     let error = Transform::new(&options, [3, 1, 3], Phase::Test).err().unwrap().to_string();
     assert_eq!(error, "2 mean_value given for images of 3 channels; give none, one or 3");
@@ -36,7 +38,7 @@ fn the_mean_is_subtracted_before_scaling() {
 
 #[test]
 fn testing_crops_the_centre_rounded_down() {
-    let options = TransformOptions { crop_size: Some(2), ..TransformOptions::default() };
+    let options = TransformParams { crop_size: Some(2), ..TransformParams::default() };
     assert_eq!(apply(&options, [1, 5, 4], Phase::Test, 3), [11.0, 12.0, 21.0, 22.0]);
     assert_eq!(
         apply(&options, [2, 2, 3], Phase::Test, 3),
@@ -46,7 +48,7 @@ fn testing_crops_the_centre_rounded_down() {
 
 #[test]
 fn training_crops_everywhere_equally_often() {
-    let options = TransformOptions { crop_size: Some(2), ..TransformOptions::default() };
+    let options = TransformParams { crop_size: Some(2), ..TransformParams::default() };
     let mut counts = [[0; 3]; 4];
     for position in 0..1200 {
         let out = apply(&options, [1, 5, 4], Phase::Train, position);
@@ -60,8 +62,8 @@ fn training_crops_everywhere_equally_often() {
 
 #[test]
 fn half_of_the_images_are_mirrored_in_both_phases_and_no_others() {
-    let plain = TransformOptions { crop_size: Some(3), ..TransformOptions::default() };
-    let mirroring = TransformOptions { mirror: true, ..plain.clone() };
+    let plain = TransformParams { crop_size: Some(3), ..TransformParams::default() };
+    let mirroring = TransformParams { mirror: true, ..plain.clone() };
     for phase in [Phase::Train, Phase::Test] {
         let mut mirrored = 0;
         for position in 0..400 {
@@ -83,11 +85,11 @@ fn a_mean_image_is_cropped_with_the_image_and_not_mirrored() {
     let mut blob = vec![1 << 3, 1, 2 << 3, 2, 3 << 3, 4, 4 << 3, 5, 5 << 3 | 2, 160, 1];
     blob.extend(sample([2, 4, 5]).pixels.iter().flat_map(|&pixel| f32::from(pixel).to_le_bytes()));
     std::fs::write(&path, blob).unwrap();
-    let options = TransformOptions {
-        mean_file: Some(path),
+    let options = TransformParams {
+        mean: Mean::File(path),
         crop_size: Some(3),
         mirror: true,
-        ..TransformOptions::default()
+        ..TransformParams::default()
     };
     for position in 0..20 {
         assert_eq!(apply(&options, [2, 4, 5], Phase::Train, position), [0.0; 18]);
@@ -96,27 +98,30 @@ fn a_mean_image_is_cropped_with_the_image_and_not_mirrored() {
 
 #[test]
 fn misfits_are_named() {
-    let cropping = TransformOptions { crop_size: Some(4), ..TransformOptions::default() };
+    let cropping = TransformParams { crop_size: Some(4), ..TransformParams::default() };
     let error = Transform::new(&cropping, [1, 8, 3], Phase::Test).err().unwrap().to_string();
     assert_eq!(error, "the image is 8x3, too small for crop_size 4");
     for zero in [
-        TransformOptions { crop_size: Some(0), ..TransformOptions::default() },
-        TransformOptions { resize: Some([0, 4]), ..TransformOptions::default() },
+        TransformParams { crop_size: Some(0), ..TransformParams::default() },
+        TransformParams { resize: Some(0), ..TransformParams::default() },
     ] {
         assert!(Transform::new(&zero, [1, 8, 8], Phase::Test).is_err());
     }
     let draw = Draw { seed: 0, position: 0 };
-    let misfit = |options: &TransformOptions, shape| {
+    let misfit = |options: &TransformParams, shape| {
         let transform = Transform::new(options, [3, 8, 8], Phase::Train).unwrap();
         let mut out = vec![0.0; transform.out_shape().iter().product()];
         transform.apply(&sample(shape), draw, &mut TransformScratch::default(), &mut out)
     };
     assert_eq!(misfit(&cropping, [3, 4, 9]), Ok(()));
-    assert_eq!(misfit(&cropping, [3, 3, 9]), Err(Misfit::Crop { crop: 4, height: 3, width: 9 }));
-    assert_eq!(misfit(&cropping, [1, 8, 8]), Err(Misfit::Channels { expected: 3, found: 1 }));
-    let plain = TransformOptions::default();
-    assert_eq!(misfit(&plain, [3, 8, 9]), Err(Misfit::Size { expected: [8, 8], found: [8, 9] }));
-    let resizing = TransformOptions { resize: Some([8, 8]), ..plain };
+    let small = misfit(&cropping, [3, 3, 9]).unwrap_err();
+    assert_eq!(small, "the image is 3x9, too small for crop_size 4");
+    let grey = misfit(&cropping, [1, 8, 8]).unwrap_err();
+    assert_eq!(grey, "the image has 1 channels where 3 are expected");
+    let plain = TransformParams::default();
+    let wide = misfit(&plain, [3, 8, 9]).unwrap_err();
+    assert!(wide.starts_with("the image is 8x9 where 8x8 is expected; resize all images"), "{wide}");
+    let resizing = TransformParams { resize: Some(8), ..plain };
     assert_eq!(misfit(&resizing, [3, 2, 9]), Ok(()));
 }
 
@@ -160,31 +165,9 @@ fn resizing_agrees_with_the_bilinear_formula() {
 #[test]
 fn an_image_that_is_resized_beyond_all_memory_is_an_error() {
     let side = 1 << 28;
-    let options =
-        TransformOptions { resize: Some([side; 2]), crop_size: Some(1), ..TransformOptions::default() };
+    let options = TransformParams { resize: Some(side), crop_size: Some(1), ..TransformParams::default() };
     let transform = Transform::new(&options, [2, 3, 5], Phase::Test).unwrap();
     let (draw, mut scratch) = (Draw { seed: 1, position: 0 }, TransformScratch::default());
     let misfit = transform.apply(&sample([2, 3, 5]), draw, &mut scratch, &mut [0.0; 2]).unwrap_err();
-    assert_eq!(misfit, Misfit::Memory(MemoryError::Host { bytes: 2 * side * side }));
-}
-
-#[test]
-fn the_words_of_a_net_file_become_options() {
-    let params =
-        |mean| TransformParams { resize: Some(28), crop_size: Some(24), mirror: true, mean, scale: 0.5 };
-    let options = |mean| TransformOptions::from_spec(&params(mean), |file| Path::new("models").join(file));
-    let expected = TransformOptions {
-        scale: 0.5,
-        mirror: true,
-        crop_size: Some(24),
-        resize: Some([28, 28]),
-        ..TransformOptions::default()
-    };
-    assert_eq!(options(Mean::Zero), expected);
-    assert_eq!(
-        options(Mean::Values(vec![1.0])),
-        TransformOptions { mean_values: vec![1.0], ..expected.clone() }
-    );
-    let mean_file = Some(PathBuf::from("models/mean"));
-    assert_eq!(options(Mean::File("mean".to_owned())), TransformOptions { mean_file, ..expected });
+    assert_eq!(misfit, MemoryError::Host { bytes: 2 * side * side }.to_string());
 }

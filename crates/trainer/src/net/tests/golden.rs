@@ -38,7 +38,7 @@ fn net(name: &str, phase: Phase) -> Net {
     let file = root().join("models").join(name).join("net.prototxt");
     let mut spec = NetSpec::load(&file).unwrap().for_phase(phase);
     spec.set_mini_batch(8);
-    let synthetic = Some(SyntheticData { shape: None, classes: 10, stand_in: true });
+    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
     Net::new(&spec, &BuildOptions { device, seed: 1, synthetic }, phase == Phase::Train).unwrap()
 }
 

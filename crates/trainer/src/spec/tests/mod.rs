@@ -1,5 +1,6 @@
 //! What nets and solvers may say, what they get, and what they are told when it cannot work.
 
+mod filters;
 mod layers;
 mod learning_rate;
 mod net;

@@ -199,3 +199,14 @@ fn paths_are_looked_for_beside_the_file_first() {
     assert_eq!(spec.resolve("list.txt"), folder.path().join("list.txt"));
     assert_eq!(spec.resolve("elsewhere.txt"), Path::new("elsewhere.txt"));
 }
+
+#[test]
+fn classes_are_those_of_the_layer_before_the_loss() {
+    let spec = net(r#"
+        layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 2 } }
+        layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 7 } }
+        layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
+        layer { name: "side" type: "InnerProduct" bottom: "ip" top: "side" inner_product_param { num_output: 99 } }
+        layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"#);
+    assert_eq!(spec.classes(), 7);
+}

@@ -2,7 +2,7 @@
 //!
 //! A task is a block of output pixels and up to 64 output channels. It goes through the taps in boxes of about a hundred:
 //! the box of the image is copied with its padding (where there is any), the box of the filter turned so that output
-//! channels lie side by side, and [`gather_gemm`] adds their product to the task's sums. The unrolled image exists as
+//! channels lie side by side, and [`block_gemm`] adds their product to the task's sums. The unrolled image exists as
 //! addresses only. At the end the sums, channels side by side, are turned into images.
 
 use super::{
@@ -21,7 +21,7 @@ use tensor::{
     Accumulate, ConvGeometry, Cpu,
     cpu::{
         SharedMut,
-        gather_gemm::{Gather, MAX_VECTORS, gather_gemm},
+        block_gemm::{Left, MAX_VECTORS, block_gemm},
         simd::{LANES, Lanes, WithLanes, dispatch},
     },
 };
@@ -331,13 +331,10 @@ impl Task<'_> {
                     (start - self.band[1].start) * per_row..(rows.start - self.band[1].start) * per_row;
                 let first = taps.rows().start;
                 let steps = (inside.start - first) * taps.row_len()..(inside.end - first) * taps.row_len();
-                let a = Gather {
-                    elements: image,
-                    rows: &pixel_offsets[pixels.clone()],
-                    steps: &step_offsets[steps.clone()],
-                };
-                let sums = &mut sums[pixels.start * width..];
-                gather_gemm(a, width / LANES, &weights[steps.start * width..], sums, mode);
+                let (rows, terms) = (&pixel_offsets[pixels.clone()], &step_offsets[steps.clone()]);
+                let a = Left::Gathered { elements: image, rows, steps: terms };
+                let (weights, sums) = (&weights[steps.start * width..], &mut sums[pixels.start * width..]);
+                block_gemm([rows.len(), width, terms.len()], a, (weights, width), (sums, width), mode);
             }
         }
     }

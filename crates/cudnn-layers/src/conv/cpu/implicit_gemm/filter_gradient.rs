@@ -1,7 +1,7 @@
 //! Backward filter: every tap of the filter is a sum over all pixels of all samples.
 //!
 //! A task is a panel of output channels and a box of taps, whose sums it keeps in its scratch while it goes through the
-//! samples. For each block of pixels `dy` is turned so that output channels lie side by side, and [`gather_gemm`]
+//! samples. For each block of pixels `dy` is turned so that output channels lie side by side, and [`block_gemm`]
 //! multiplies it by the image at the sums of a tap's and a pixel's offset: the transpose of the forward product, with the
 //! roles of rows and steps exchanged.
 //!
@@ -22,7 +22,7 @@ use tensor::{
     Accumulate, ConvGeometry, Cpu,
     cpu::{
         SharedMut,
-        gather_gemm::{Gather, MAX_VECTORS, gather_gemm},
+        block_gemm::{Left, MAX_VECTORS, block_gemm},
         simd::{LANES, Lanes, WithLanes, dispatch},
     },
 };
@@ -226,13 +226,10 @@ impl Task<'_> {
             // This row of taps sees nothing but padding from the pixels outside of these rows.
             let inside = gradient.patch.axes[0].outputs_inside(tap_row, &rows);
             let pixels = (inside.start - rows.start) * cols.len()..(inside.end - rows.start) * cols.len();
-            let a = Gather {
-                elements: image,
-                rows: &tap_offsets[index * row_len..][..row_len],
-                steps: &steps[pixels.clone()],
-            };
-            let dy = &dy[pixels.start * width..];
-            gather_gemm(a, width / LANES, dy, &mut sums[index * row_len * width..], mode);
+            let rows = &tap_offsets[index * row_len..][..row_len];
+            let a = Left::Gathered { elements: image, rows, steps: &steps[pixels.clone()] };
+            let (dy, sums) = (&dy[pixels.start * width..], &mut sums[index * row_len * width..]);
+            block_gemm([row_len, width, pixels.len()], a, (dy, width), (sums, width), mode);
         }
     }
 

@@ -1,18 +1,15 @@
-//! Filters at the points, `G g G^T`, and the adjoint, which makes gradients of filters.
+//! Filters at the points, `G g G^T`.
 
 use super::{
     layout::{CHANNELS, Planes, Spectrum},
-    minimal::{Transform, square},
-    pixels::{gather, pixels_len, scatter},
+    minimal::{A, Filter, square},
+    pixels::gather,
 };
 use crate::conv::ConvOp;
-use std::{marker::PhantomData, ops::Range};
-use tensor::{
-    Accumulate,
-    cpu::{
-        SharedMut,
-        simd::{LANES, Lanes, WithLanes},
-    },
+use std::ops::Range;
+use tensor::cpu::{
+    SharedMut,
+    simd::{LANES, Lanes, WithLanes},
 };
 
 /// Taps of a filter.
@@ -48,8 +45,7 @@ impl Part {
 }
 
 /// Transforms a part of the filters.
-pub(super) struct TransformFilter<'a, T, const A: usize> {
-    pub(super) transform: PhantomData<T>,
+pub(super) struct TransformFilter<'a> {
     /// In backward data the filters are rotated by 180 degrees, and the first index of `w` is the input channel.
     pub(super) op: ConvOp,
     /// The filters of the group.
@@ -61,7 +57,7 @@ pub(super) struct TransformFilter<'a, T, const A: usize> {
 /// Elements for the taps of a task's channels.
 const SCRATCH: usize = CHANNELS * LANES * LANES;
 
-impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A> {
+impl WithLanes for TransformFilter<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -84,7 +80,7 @@ impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A>
                     let from: &[f32; LANES] = taps[at * LANES..][..LANES].try_into().expect("16 elements");
                     *value = lanes.load(from);
                 }
-                let points = square::<T, L, 3, A>(lanes, g);
+                let points = square::<Filter, L, 3, A>(lanes, g);
                 for (targets, points) in targets.iter_mut().zip(&points) {
                     for (target, &point) in targets.iter_mut().zip(points) {
                         let to = &mut target[channel * width + columns..][..LANES];
@@ -97,7 +93,7 @@ impl<T: Transform<3, A>, const A: usize> WithLanes for TransformFilter<'_, T, A>
     }
 }
 
-impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
+impl TransformFilter<'_> {
     /// Brings the taps of sixteen output channels side by side; returns the distance between input channels.
     #[inline(always)]
     fn gather<L: Lanes>(&self, lanes: L, block: usize, taps: &mut [f32]) -> usize {
@@ -118,52 +114,6 @@ impl<T: Transform<3, A>, const A: usize> TransformFilter<'_, T, A> {
                 }
                 LANES * LANES
             }
-        }
-    }
-}
-
-/// Transforms gradients at the points into a part of `dw`.
-pub(super) struct FilterGradient<'a, T, const A: usize> {
-    pub(super) transform: PhantomData<T>,
-    pub(super) part: Part,
-    pub(super) from: &'a [f32],
-    /// The gradients of all groups, and where this group's start.
-    pub(super) dw: &'a SharedMut<'a>,
-    pub(super) start: usize,
-    pub(super) accumulate: Accumulate,
-}
-
-impl<T: Transform<A, 3>, const A: usize> WithLanes for FilterGradient<'_, T, A> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call<L: Lanes>(self, lanes: L) {
-        let mut taps = [0.0; pixels_len(CHANNELS * TAPS)];
-        let Part { inputs, outputs, channels, layout, panel, .. } = &self.part;
-        let width = layout.width(*panel);
-        for (block, columns) in self.part.columns() {
-            for channel in 0..channels.len() {
-                let mut points = [[lanes.zero(); A]; A];
-                for (frequency, point) in points.as_flattened_mut().iter_mut().enumerate() {
-                    let from = &self.from[self.part.range(frequency)][channel * width + columns..][..LANES];
-                    // SAFETY: the slice has sixteen elements.
-                    *point = unsafe { lanes.load_ptr(from.as_ptr()) };
-                }
-                let gradients = square::<T, L, A, 3>(lanes, points);
-                for (tap, &gradient) in gradients.as_flattened().iter().enumerate() {
-                    let to = &mut taps[(channel * TAPS + tap) * LANES..][..LANES];
-                    // SAFETY: the slice has sixteen elements.
-                    unsafe { lanes.store_ptr(to.as_mut_ptr(), gradient) };
-                }
-            }
-            let planes = Planes {
-                first: self.start + (block * LANES * inputs + channels.start) * TAPS,
-                stride: inputs * TAPS,
-                count: (outputs - block * LANES).min(LANES),
-                len: channels.len() * TAPS,
-            };
-            // SAFETY: tasks transform different parts.
-            unsafe { scatter(lanes, &taps, self.dw, planes, self.accumulate) };
         }
     }
 }

@@ -4,14 +4,14 @@ use super::{
     analyse::{Analyse, analyse_scratch},
     filter::{Part, TAPS, TransformFilter},
     layout::{CHANNELS, PANEL, Problem, Spectrum},
-    minimal::Minimal,
+    minimal::A,
     synthesise::{Synthesise, synthesise_scratch},
 };
 use crate::conv::{
     ConvOp,
     cpu::{Operands, Pass, split},
 };
-use std::{marker::PhantomData, ops::Range};
+use std::ops::Range;
 use tensor::{
     Accumulate, Cpu,
     cpu::{
@@ -26,15 +26,14 @@ use tensor::{
 const BLOCK_BYTES: usize = 512 << 10;
 /// A forward pass, or backward data as one: what it is and how it is cut.
 #[derive(Debug)]
-pub(super) struct Forward<T, const M: usize, const A: usize> {
-    pub(super) transforms: PhantomData<T>,
+pub(super) struct Forward {
     pub(super) problem: Problem,
     pub(super) op: ConvOp,
     /// Rows of tiles of one task.
     pub(super) block: usize,
 }
 
-impl<T: Minimal<M, A>, const M: usize, const A: usize> Pass for Forward<T, M, A> {
+impl Pass for Forward {
     fn workspace_len(&self, threads: usize) -> usize {
         self.prepared_len() + threads * self.fused_scratch().next_multiple_of(16)
     }
@@ -71,34 +70,32 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Pass for Forward<T, M, A>
     }
 }
 
-impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
+impl Forward {
     pub(super) fn new(op: ConvOp, problem: Problem) -> Self {
         let tile_bytes = 4 * A * A * problem.input.channels;
         let tiles = (BLOCK_BYTES / tile_bytes).clamp(32, 128);
         let block = (tiles / problem.cols()).clamp(1, problem.rows().div_ceil(2));
-        Self { transforms: PhantomData, problem, op, block }
+        Self { problem, op, block }
     }
 
     pub(super) fn filters(&self) -> Spectrum {
         let Problem { input, output, .. } = self.problem;
-        Spectrum { frequencies: A * A, rows: input.channels, blocks: output.blocks(), widest: PANEL }
+        Spectrum { rows: input.channels, blocks: output.blocks(), widest: PANEL }
     }
 
     /// Inputs of `rows` rows of tiles: one panel, so that all channels of a tile lie side by side.
     pub(super) fn inputs(&self, rows: usize) -> Spectrum {
         let blocks = self.problem.input.blocks();
-        Spectrum { frequencies: A * A, rows: rows * self.problem.cols(), blocks, widest: blocks }
+        Spectrum { rows: rows * self.problem.cols(), blocks, widest: blocks }
     }
 
     /// Products of `rows` rows of tiles with `blocks` blocks of output channels.
     pub(super) fn products(&self, rows: usize, blocks: usize) -> Spectrum {
-        Spectrum { frequencies: A * A, rows: rows * self.problem.cols(), blocks, widest: PANEL }
+        Spectrum { rows: rows * self.problem.cols(), blocks, widest: PANEL }
     }
 
     pub(super) fn transform_scratch(&self) -> usize {
-        let Problem { input, .. } = &self.problem;
-        analyse_scratch::<A, A>(&self.problem, input, self.block)
-            .max(synthesise_scratch(&self.problem, self.block))
+        analyse_scratch(&self.problem, self.block).max(synthesise_scratch(&self.problem, self.block))
     }
 
     pub(super) fn tasks(&self) -> usize {
@@ -119,8 +116,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
     ) {
         let (inputs, outputs) = (self.problem.input.channels, self.problem.output.channels);
         let len = inputs * outputs * TAPS;
-        dispatch(TransformFilter::<T::Filter, A> {
-            transform: PhantomData,
+        dispatch(TransformFilter {
             op: self.op,
             w: &w[group * len..][..len],
             part: Part { inputs, outputs, blocks, channels, layout, panel, row },
@@ -134,19 +130,8 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
         (layout, to, first_tile): (Spectrum, &SharedMut<'_>, usize),
         scratch: &mut [f32],
     ) {
-        dispatch(Analyse::<T::Input, A, A> {
-            transform: PhantomData,
-            problem: &self.problem,
-            images: self.problem.input,
-            pad: self.problem.pad,
-            from,
-            group,
-            rows,
-            layout,
-            to,
-            first_tile,
-            scratch,
-        });
+        let problem = &self.problem;
+        dispatch(Analyse { problem, from, group, rows, layout, to, first_tile, scratch });
     }
 
     fn fused_scratch(&self) -> usize {
@@ -174,15 +159,14 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
                 let width = layout.width(0);
                 block_gemm_ahead(
                     [tiles, width, terms],
-                    Left { elements: left, row_stride: input_layout.width(0), step: 1 },
+                    Left::Strided { elements: left, row_stride: input_layout.width(0), step: 1 },
                     (&filters[filter_layout.range(frequency, panel, 0..terms)], width),
                     (&mut products[layout.range(frequency, 0, 0..tiles)], width),
                     Accumulate::Replace,
                     &filters[self.filters_after(frequency, panel)],
                 );
             }
-            dispatch(Synthesise::<T::Output, A, M> {
-                transform: PhantomData,
+            dispatch(Synthesise {
                 problem: &self.problem,
                 group,
                 rows: rows.clone(),

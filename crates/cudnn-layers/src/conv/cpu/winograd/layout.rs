@@ -1,5 +1,6 @@
 //! Memory layout of images and their tiles, and of the matrices of every frequency.
 
+use super::minimal::{A, M};
 use crate::conv::ConvOp;
 use std::ops::Range;
 use tensor::{ConvGeometry, cpu::simd::LANES};
@@ -47,7 +48,7 @@ pub(super) struct Planes {
     pub(super) len: usize,
 }
 
-/// A correlation of `n` samples with filters of 3 x 3, and the tiles of `step x step` outputs that cover it.
+/// A correlation of `n` samples with filters of 3 x 3, and the tiles of `M x M` outputs that cover it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Problem {
     pub(super) n: usize,
@@ -55,29 +56,27 @@ pub(super) struct Problem {
     pub(super) input: Images,
     pub(super) output: Images,
     pub(super) pad: [usize; 2],
-    /// Outputs of a tile in each direction.
-    pub(super) step: usize,
 }
 
 impl Problem {
-    /// The pass `op` of `g`, for backward filter the forward pass that it differentiates, or `None` where Winograd's method
-    /// does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
+    /// The pass `op` of `g`, or `None` where Winograd's method does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
     /// to crop instead, which is not built.
-    pub(super) fn new(op: ConvOp, g: &ConvGeometry, step: usize) -> Option<Self> {
+    pub(super) fn new(op: ConvOp, g: &ConvGeometry) -> Option<Self> {
         let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
         let x = Images { channels: g.c / g.groups, total: g.c, h: g.h, w: g.w };
         let y =
             applies.then(|| Images { channels: g.k / g.groups, total: g.k, h: g.out_h(), w: g.out_w() })?;
         let (input, output, pad) = match op {
             ConvOp::BackwardData => (y, x, [2usize.checked_sub(g.pad[0])?, 2usize.checked_sub(g.pad[1])?]),
-            _ => (x, y, g.pad),
+            ConvOp::Forward => (x, y, g.pad),
+            ConvOp::BackwardFilter => return None,
         };
-        Some(Self { n: g.n, groups: g.groups, input, output, pad, step })
+        Some(Self { n: g.n, groups: g.groups, input, output, pad })
     }
 
     /// Rows of tiles of one image.
     pub(super) fn rows_per_image(&self) -> usize {
-        self.output.h.div_ceil(self.step)
+        self.output.h.div_ceil(M)
     }
 
     /// Rows of tiles of all images.
@@ -87,7 +86,7 @@ impl Problem {
 
     /// Tiles of a row.
     pub(super) fn cols(&self) -> usize {
-        self.output.w.div_ceil(self.step)
+        self.output.w.div_ceil(M)
     }
 
     /// Cuts a range of all rows of tiles at the borders of images.
@@ -114,13 +113,12 @@ pub(super) struct Segment {
     pub(super) first: usize,
 }
 
-/// A matrix of `rows x (16 * blocks)` for each of `frequencies`, cut into panels of columns: element order is
+/// A matrix of `rows x (16 * blocks)` for each of the `A x A` frequencies, cut into panels of columns: element order is
 /// `[frequency][panel][row][column of the panel]`, so that a product reads a panel from end to end.
 ///
 /// Rows are tiles or channels, columns are channels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spectrum {
-    pub(super) frequencies: usize,
     pub(super) rows: usize,
     pub(super) blocks: usize,
     /// Blocks of the widest panel; panels differ by at most one block.
@@ -135,7 +133,7 @@ impl Spectrum {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.frequencies * self.stride()
+        A * A * self.stride()
     }
 
     pub(super) fn panels(&self) -> usize {
@@ -166,9 +164,9 @@ impl Spectrum {
     }
 }
 
-/// A slice of the filters of `blocks` blocks of output channels, or its gradients.
-pub(super) fn slice_layout(frequencies: usize, inputs: usize, blocks: usize) -> Spectrum {
-    Spectrum { frequencies, rows: SLICE.min(inputs), blocks, widest: PANEL }
+/// A slice of the filters of `blocks` blocks of output channels.
+pub(super) fn slice_layout(inputs: usize, blocks: usize) -> Spectrum {
+    Spectrum { rows: SLICE.min(inputs), blocks, widest: PANEL }
 }
 
 /// The channels, of `inputs` in all, that some blocks hold.

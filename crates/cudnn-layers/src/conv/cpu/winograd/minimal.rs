@@ -1,29 +1,18 @@
-//! The one-dimensional transforms of minimal filtering, F(2, 3) and F(4, 3), on vectors of sixteen channels.
+//! The one-dimensional transforms of minimal filtering, F(4, 3), on vectors of sixteen channels.
 //!
 //! `M` outputs of a filter of three taps are a product of polynomials modulo `x (x^2 - a^2) (x^2 - b^2)` and infinity:
 //! evaluate both factors at `A = M + 2` points, multiply there, interpolate. In two dimensions every transform is applied
 //! to columns, then to rows (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
 
-use std::fmt;
 use tensor::cpu::simd::Lanes;
 
-/// Outputs and points of a tile of the larger form on each axis.
+/// Outputs and points of a tile on each axis.
 pub(super) const M: usize = 4;
 pub(super) const A: usize = 6;
 
 /// A linear map on vectors of `IN` numbers, each sixteen channels wide.
-pub(crate) trait Transform<const IN: usize, const OUT: usize> {
+pub(super) trait Transform<const IN: usize, const OUT: usize> {
     fn apply<L: Lanes>(lanes: L, from: [L::V; IN]) -> [L::V; OUT];
-}
-
-/// The transforms of F(M, 3) with `A = M + 2` points.
-pub(crate) trait Minimal<const M: usize, const A: usize>: fmt::Debug + Send + Sync + 'static {
-    /// `B^T`: a window of the input, evaluated at the points.
-    type Input: Transform<A, A>;
-    /// `G`: the taps of a filter, evaluated at the points.
-    type Filter: Transform<3, A>;
-    /// `A^T`: from products at the points to outputs.
-    type Output: Transform<A, M>;
 }
 
 /// Applies `T` to the columns and then to the rows of a square.
@@ -49,63 +38,12 @@ pub(super) fn square<T: Transform<IN, OUT>, L: Lanes, const IN: usize, const OUT
     out
 }
 
-/// F(2, 3) at the points 0, 1, -1 and infinity.
-#[derive(Debug)]
-pub(crate) struct F2;
-/// F(4, 3) at the points 0, `±NEAR`, `±FAR` and infinity.
-#[derive(Debug)]
-pub(crate) struct F4;
-
-/// The input transform of a tile size.
-#[derive(Debug)]
-pub(crate) struct Input<F>(F);
-/// The filter transform of a tile size.
-#[derive(Debug)]
-pub(crate) struct Filter<F>(F);
-/// The output transform of a tile size.
-#[derive(Debug)]
-pub(crate) struct Output<F>(F);
-/// `A`, the adjoint of the output transform: gradients of outputs to the points.
-#[derive(Debug)]
-pub(crate) struct OutputAdjoint<F>(F);
-/// `G^T`, the adjoint of the filter transform: gradients at the points to the taps.
-#[derive(Debug)]
-pub(crate) struct FilterAdjoint<F>(F);
-
-impl Minimal<2, 4> for F2 {
-    type Input = Input<F2>;
-    type Filter = Filter<F2>;
-    type Output = Output<F2>;
-}
-
-impl Minimal<4, 6> for F4 {
-    type Input = Input<F4>;
-    type Filter = Filter<F4>;
-    type Output = Output<F4>;
-}
-
-impl Transform<4, 4> for Input<F2> {
-    #[inline(always)]
-    fn apply<L: Lanes>(l: L, d: [L::V; 4]) -> [L::V; 4] {
-        [l.sub(d[0], d[2]), l.add(d[1], d[2]), l.sub(d[2], d[1]), l.sub(d[3], d[1])]
-    }
-}
-
-impl Transform<3, 4> for Filter<F2> {
-    #[inline(always)]
-    fn apply<L: Lanes>(l: L, g: [L::V; 3]) -> [L::V; 4] {
-        let half = l.splat(0.5);
-        let (even, odd) = (l.mul(half, l.add(g[0], g[2])), l.mul(half, g[1]));
-        [g[0], l.add(even, odd), l.sub(even, odd), g[2]]
-    }
-}
-
-impl Transform<4, 2> for Output<F2> {
-    #[inline(always)]
-    fn apply<L: Lanes>(l: L, m: [L::V; 4]) -> [L::V; 2] {
-        [l.add(m[0], l.add(m[1], m[2])), l.add(m[3], l.sub(m[1], m[2]))]
-    }
-}
+/// `B^T`: a window of the input, evaluated at the points 0, `±NEAR`, `±FAR` and infinity.
+pub(super) struct Input;
+/// `G`: the taps of a filter, evaluated at the points.
+pub(super) struct Filter;
+/// `A^T`: from products at the points to outputs.
+pub(super) struct Output;
 
 /// The points of F(4, 3).
 const NEAR: f64 = 0.625;
@@ -117,7 +55,7 @@ const AT_ZERO: f64 = 1.0 / (NEAR2 * FAR2);
 const AT_NEAR: f64 = 1.0 / (2.0 * NEAR2 * (NEAR2 - FAR2));
 const AT_FAR: f64 = 1.0 / (2.0 * FAR2 * (FAR2 - NEAR2));
 
-impl Transform<6, 6> for Input<F4> {
+impl Transform<6, 6> for Input {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, d: [L::V; 6]) -> [L::V; 6] {
         let (near, far) = (l.splat(NEAR as f32), l.splat(FAR as f32));
@@ -136,7 +74,7 @@ impl Transform<6, 6> for Input<F4> {
     }
 }
 
-impl Transform<3, 6> for Filter<F4> {
+impl Transform<3, 6> for Filter {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, g: [L::V; 3]) -> [L::V; 6] {
         let (near, far) = (l.splat(AT_NEAR as f32), l.splat(AT_FAR as f32));
@@ -155,7 +93,7 @@ impl Transform<3, 6> for Filter<F4> {
     }
 }
 
-impl Transform<6, 4> for Output<F4> {
+impl Transform<6, 4> for Output {
     #[inline(always)]
     fn apply<L: Lanes>(l: L, m: [L::V; 6]) -> [L::V; 4] {
         let (near, far) = (l.splat(NEAR as f32), l.splat(FAR as f32));
@@ -168,40 +106,6 @@ impl Transform<6, 4> for Output<F4> {
             l.mul_add(near, near_difference, l.mul(far, far_difference)),
             l.mul_add(near2, near_sum, l.mul(far2, far_sum)),
             l.mul_add(near3, near_difference, l.mul_add(far3, far_difference, m[5])),
-        ]
-    }
-}
-
-impl Transform<4, 6> for OutputAdjoint<F4> {
-    #[inline(always)]
-    fn apply<L: Lanes>(l: L, y: [L::V; 4]) -> [L::V; 6] {
-        let (near, far) = (l.splat(NEAR as f32), l.splat(FAR as f32));
-        let (near2, far2) = (l.splat(NEAR2 as f32), l.splat(FAR2 as f32));
-        let (near_even, near_odd) = (l.mul_add(near2, y[2], y[0]), l.mul_add(near2, y[3], y[1]));
-        let (far_even, far_odd) = (l.mul_add(far2, y[2], y[0]), l.mul_add(far2, y[3], y[1]));
-        [
-            y[0],
-            l.mul_add(near, near_odd, near_even),
-            l.neg_mul_add(near, near_odd, near_even),
-            l.mul_add(far, far_odd, far_even),
-            l.neg_mul_add(far, far_odd, far_even),
-            y[3],
-        ]
-    }
-}
-
-impl Transform<6, 3> for FilterAdjoint<F4> {
-    #[inline(always)]
-    fn apply<L: Lanes>(l: L, m: [L::V; 6]) -> [L::V; 3] {
-        let (near_sum, near_difference) = (l.add(m[1], m[2]), l.sub(m[1], m[2]));
-        let (far_sum, far_difference) = (l.add(m[3], m[4]), l.sub(m[3], m[4]));
-        let (near, far) = (l.splat(AT_NEAR as f32), l.splat(AT_FAR as f32));
-        let (near1, far1) = (l.splat((AT_NEAR * NEAR) as f32), l.splat((AT_FAR * FAR) as f32));
-        let (near2, far2) = (l.splat((AT_NEAR * NEAR2) as f32), l.splat((AT_FAR * FAR2) as f32));
-        [
-            l.mul_add(near, near_sum, l.mul_add(far, far_sum, l.mul(l.splat(AT_ZERO as f32), m[0]))),
-            l.mul_add(near1, near_difference, l.mul(far1, far_difference)),
-            l.mul_add(near2, near_sum, l.mul_add(far2, far_sum, m[5])),
         ]
     }
 }

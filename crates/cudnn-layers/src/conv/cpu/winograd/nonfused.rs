@@ -7,11 +7,10 @@
 use super::{
     forward::Forward,
     layout::{PANEL, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
-    minimal::Minimal,
+    minimal::A,
     synthesise::Synthesise,
 };
 use crate::conv::cpu::{Operands, Pass, split};
-use std::marker::PhantomData;
 use tensor::{
     Accumulate, Cpu,
     cpu::{
@@ -23,11 +22,11 @@ use tensor::{
 
 /// A forward pass in this form.
 #[derive(Debug)]
-pub(super) struct Nonfused<T, const M: usize, const A: usize>(pub(super) Forward<T, M, A>);
+pub(super) struct Nonfused(pub(super) Forward);
 
-impl<T: Minimal<M, A>, const M: usize, const A: usize> Pass for Nonfused<T, M, A> {
+impl Pass for Nonfused {
     fn workspace_len(&self, threads: usize) -> usize {
-        let scratch = slice_layout(A * A, self.0.problem.input.channels, PANEL).len();
+        let scratch = slice_layout(self.0.problem.input.channels, PANEL).len();
         self.0.whole_lens().iter().sum::<usize>()
             + threads * scratch.max(self.0.transform_scratch()).next_multiple_of(LANES)
     }
@@ -50,8 +49,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Pass for Nonfused<T, M, A
             });
             cpu.for_each_scratch(pass.tasks() * panels, workspace, |task, scratch| {
                 let (task, panel) = (task / panels, task % panels);
-                dispatch(Synthesise::<T::Output, A, M> {
-                    transform: PhantomData,
+                dispatch(Synthesise {
                     problem: &pass.problem,
                     group,
                     rows: pass.rows(task),
@@ -69,7 +67,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Pass for Nonfused<T, M, A
     }
 }
 
-impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
+impl Forward {
     /// Inputs of all tiles, a panel for each slice.
     fn sliced_inputs(&self) -> Spectrum {
         Spectrum { widest: SLICE / LANES, ..self.inputs(self.problem.rows()) }
@@ -94,7 +92,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
     ) {
         let (channels, tiles) = (self.problem.input.channels, layout.rows);
         let (input_layout, blocks) = (self.sliced_inputs(), layout.panel_blocks(panel));
-        let filter_layout = slice_layout(A * A, channels, blocks.len());
+        let filter_layout = slice_layout(channels, blocks.len());
         for index in 0..input_layout.panels() {
             let slice = slice_channels(input_layout.panel_blocks(index), channels);
             let filters = SharedMut::new(&mut *scratch);
@@ -110,7 +108,7 @@ impl<T: Minimal<M, A>, const M: usize, const A: usize> Forward<T, M, A> {
                 let width = layout.width(panel);
                 block_gemm(
                     [tiles, width, slice.len()],
-                    Left { elements: left, row_stride: input_layout.width(index), step: 1 },
+                    Left::Strided { elements: left, row_stride: input_layout.width(index), step: 1 },
                     (&scratch[filter_layout.range(frequency, 0, 0..slice.len())], width),
                     (product, width),
                     accumulate,

@@ -2,10 +2,10 @@
 
 use super::{
     layout::{Problem, Segment, Spectrum},
-    minimal::{Transform, square},
+    minimal::{A, M, Output, square},
     pixels::{pixels_len, scatter},
 };
-use std::{marker::PhantomData, ops::Range};
+use std::ops::Range;
 use tensor::{
     Accumulate,
     cpu::{
@@ -15,8 +15,7 @@ use tensor::{
 };
 
 /// Transforms one panel of channels of rows of tiles into the output.
-pub(super) struct Synthesise<'a, T, const A: usize, const M: usize> {
-    pub(super) transform: PhantomData<T>,
+pub(super) struct Synthesise<'a> {
     pub(super) problem: &'a Problem,
     pub(super) group: usize,
     /// Rows of tiles, counted over all images.
@@ -37,11 +36,11 @@ pub(super) struct Synthesise<'a, T, const A: usize, const M: usize> {
 
 /// Scratch of [`Synthesise`] for up to `rows` rows of tiles.
 pub(super) fn synthesise_scratch(problem: &Problem, rows: usize) -> usize {
-    let most = (rows.min(problem.rows_per_image()) * problem.step).min(problem.output.h);
+    let most = (rows.min(problem.rows_per_image()) * M).min(problem.output.h);
     pixels_len(most * problem.output.w)
 }
 
-impl<T: Transform<A, M>, const A: usize, const M: usize> WithLanes for Synthesise<'_, T, A, M> {
+impl WithLanes for Synthesise<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -65,7 +64,7 @@ impl<T: Transform<A, M>, const A: usize, const M: usize> WithLanes for Synthesis
     }
 }
 
-impl<T: Transform<A, M>, const A: usize, const M: usize> Synthesise<'_, T, A, M> {
+impl Synthesise<'_> {
     /// Transforms the tiles of a segment, sixteen channels, into pixels.
     #[inline(always)]
     fn tiles<L: Lanes>(&self, lanes: L, segment: &Segment, block: usize, pixels: &mut [f32]) {
@@ -88,7 +87,7 @@ impl<T: Transform<A, M>, const A: usize, const M: usize> Synthesise<'_, T, A, M>
                         *product = unsafe { lanes.load_ptr(row.add(col * stride)) };
                     }
                 }
-                let outputs = square::<T, L, A, M>(lanes, products);
+                let outputs = square::<Output, L, A, M>(lanes, products);
                 let width = (w - col * M).min(M);
                 for (y, outputs) in outputs.iter().enumerate().take(height) {
                     for (x, &output) in outputs.iter().enumerate().take(width) {

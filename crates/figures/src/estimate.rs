@@ -1,12 +1,10 @@
 //! The memory of a run, told before it is allocated.
 
-use figures::arena_lines;
+use crate::arena_lines;
 use memory::MemoryReport;
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
-use tensor::Device;
-use trainer::host;
 
 /// What a run will take, part by part, and what is taken already.
 #[derive(Clone, Debug, Serialize)]
@@ -33,28 +31,21 @@ pub struct GpuMemory {
     pub scratch: Bytes,
 }
 
-impl GpuMemory {
-    /// Nothing on a processor, or if the GPU does not answer.
-    fn of(device: &Device) -> Option<Self> {
-        let Device::Cuda(cuda) = device else { return None };
-        let [free, _] = cuda.memory().ok()?;
-        Some(Self { free: Bytes(free), scratch: Bytes(cuda.own_bytes()) })
-    }
-}
-
 impl MemoryEstimate {
-    /// The estimate for `report`, made just before the arena is allocated. `at_start` was resident before the nets were
-    /// built.
-    pub fn new(report: &MemoryReport, at_start: Option<Bytes>, device: &Device) -> Self {
-        host::release_freed();
-        let (gpu, resident) = (GpuMemory::of(device), host::resident());
+    /// The estimate for `report`, made just before the arena is allocated, in which so much was resident before the nets were
+    /// built (`at_start`), is now (`resident`) and ever was (`peak`).
+    pub fn new(
+        report: &MemoryReport,
+        [at_start, resident, peak]: [Option<Bytes>; 3],
+        gpu: Option<GpuMemory>,
+    ) -> Self {
         // Data sets are read when a net is built, the mini-batches prepared ahead come with the first iteration. What
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
         // with code and tables that were not there before: the larger of the two is right.
         let outside = resident.max(at_start.map(|bytes| bytes + report.host));
         // Of host memory nothing is foretold beside a GPU: its driver's part grows with the code that is loaded on the way.
         let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + report.arena);
-        let expected_peak = run_peak.max(host::peak_resident().filter(|_| run_peak.is_some()));
+        let expected_peak = run_peak.max(peak.filter(|_| run_peak.is_some()));
         Self { report: report.clone(), resident, expected_peak, run_peak, gpu }
     }
 
@@ -70,7 +61,7 @@ impl MemoryEstimate {
     }
 
     /// The most that was resident, beside what was expected; nothing where the system does not say.
-    pub(crate) fn compare(&self, peak: Option<Bytes>) -> Option<String> {
+    pub fn compare(&self, peak: Option<Bytes>) -> Option<String> {
         let (peak, expected) = (peak?, self.expected_peak?);
         // In bytes: of a small net's memory, code that is loaded on the way is a large part.
         let (sign, difference) = match peak < expected {

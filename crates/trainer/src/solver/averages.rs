@@ -1,18 +1,19 @@
 //! Batch normalisation whose moving averages lag behind the training.
 
-use trainer::spec::{LayerKind, NetSpec};
+use crate::spec::{LayerKind, NetSpec};
 
 /// How far a test's loss must be above that of training to be worth a word.
 const FAR: f64 = 1.5;
 
 /// The moving averages that tests use instead of a mini-batch's statistics.
-pub(super) struct MovingAverages {
+pub struct MovingAverages {
     /// The largest `moving_average_fraction` of the net, until it was told of.
     fraction: Option<f32>,
 }
 
 impl MovingAverages {
-    pub(super) fn of(net: &NetSpec) -> Self {
+    /// Those of `net`.
+    pub fn of(net: &NetSpec) -> Self {
         let fractions = net.layers.iter().filter_map(|layer| match &layer.kind {
             LayerKind::BatchNorm(params) => Some(params.moving_average_fraction),
             _ => None,
@@ -23,7 +24,7 @@ impl MovingAverages {
 
     /// Why a test after `iteration` iterations has a loss of `test`, where the last one of training is `train`: once, and
     /// only as long as the averages still hold much of the beginning, from 2 / (1 - fraction) iterations ago and more.
-    pub(super) fn hint(&mut self, iteration: u64, train: f64, test: f64) -> Option<String> {
+    pub fn hint(&mut self, iteration: u64, train: f64, test: f64) -> Option<String> {
         let fraction = self.fraction?;
         let span = 1.0 / (1.0 - f64::from(fraction));
         let is_far = test >= FAR * train;

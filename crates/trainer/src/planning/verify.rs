@@ -1,40 +1,45 @@
-//! `--verify`: does every kernel compute, as planned, what it should?
+//! Does every kernel compute, as planned, what it should?
 
-use crate::{Console, Error, progress};
+use crate::{error::NetError, host::check_memory};
 use cudnn_layers::conv::{
     geometry,
     verify::{distances, memory},
 };
 use planner::{Bytes, Plan, PlannedKernel};
 use tensor::{Accumulate, Device, tolerance::distance_tolerance};
-use trainer::{NetError, host::check_memory};
+
+/// What verifying plans has shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    /// Kernels of all plans.
+    pub kernels: usize,
+    /// Those of them that do what none before does.
+    pub different: usize,
+    /// The largest relative L2 distance from the definition, and the kernel that has it; none without kernels.
+    pub worst: Option<(f64, String)>,
+}
 
 /// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the definition of a
-/// convolution in double precision.
+/// convolution in double precision. Tells `progress` how many are done, and of how many.
 ///
 /// # Errors
-/// [`Error::Verification`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
+/// [`NetError::Verification`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
 /// operands that are larger than the memory.
-pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> Result<(), Error> {
+pub fn verify(
+    device: &Device,
+    plans: &[Plan],
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Verified, NetError> {
+    let (kernels, different) = (plans.iter().map(|plan| plan.kernels.len()).sum(), different(plans));
     let mut worst: Option<(f64, String)> = None;
-    let different = different(plans);
-    let bar = progress::bar(different.len() as u64, "verifying");
-    for planned in &different {
+    for (done, planned) in different.iter().enumerate() {
+        progress(done, different.len());
         let found = verify_kernel(device, planned)?;
         if worst.as_ref().is_none_or(|(worst, _)| found > *worst) {
-            worst = Some((found, format!("{} {}", planned.kernel.name, planned.kernel.id.op)));
+            worst = Some((found, planned.kernel.to_string()));
         }
-        bar.inc(1);
     }
-    bar.finish_and_clear();
-    let (all, different) = (plans.iter().map(|plan| plan.kernels.len()).sum::<usize>(), different.len());
-    match worst {
-        Some((distance, name)) => console.text(format!(
-            "  verified    {all} kernels, {different} of them different, replacing and adding, against exact sums over their \
-             outputs: relative L2 distance about {distance:.1e} at most ({name})"
-        )),
-        None => console.text("  verified    no kernels"),
-    }
+    Ok(Verified { kernels, different: different.len(), worst })
 }
 
 /// The kernels of `plans` without those that do what one before them does.
@@ -53,7 +58,7 @@ fn different(plans: &[Plan]) -> Vec<&PlannedKernel> {
 }
 
 /// The distance of one kernel from the definition.
-fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, Error> {
+fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, NetError> {
     let PlannedKernel { kernel, configuration, .. } = planned;
     let geometry = geometry(&kernel.id.shape, kernel.mini_batch);
     let arena = memory(kernel.id.op, &geometry, configuration);
@@ -68,8 +73,10 @@ fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, Error>
                 Accumulate::Replace => "replacing",
                 Accumulate::Add => "adding to",
             };
-            let (kernel, configuration) = (kernel.to_string(), configuration.to_string());
-            return Err(Error::Verification { kernel, configuration, how, distance, tolerance });
+            return Err(NetError::Verification(format!(
+                "{kernel} as {configuration}, {how} its output, is about {distance:.1e} away from the exact result \
+                 (relative L2 distance), and {tolerance:.1e} is allowed"
+            )));
         }
     }
     Ok(found.into_iter().fold(0.0, |worst, (_, distance)| distance.max(worst)))

@@ -1,11 +1,11 @@
 //! Lists of convolutions in DeepBench's columns.
 
 use super::ShapeSpec;
+use crate::prototxt::{Location, SpecError};
 use csv::{DeserializeErrorKind, ErrorKind, ReaderBuilder, StringRecord, Trim};
 use planner::ConvShape;
 use serde::Deserialize;
 use std::{fs, path::Path};
-use thiserror::Error;
 
 /// The columns, in DeepBench's order; the first, the names, may be left out.
 #[rustfmt::skip]
@@ -35,23 +35,20 @@ struct Row {
     stride_h: u32,
 }
 
-/// A list that cannot be read, in a sentence with its file and line.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub struct CsvError(String);
-
 /// Reads a list of convolutions: a line of column names, in any order, or DeepBench's columns in their order without one,
 /// `source` before them or not. Empty lines and lines that begin with `#` are skipped. Convolutions are named
 /// `source:line`.
 ///
 /// # Errors
 /// With the line that is no convolution.
-pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, CsvError> {
-    let name = file.display();
-    let bytes = fs::read(file).map_err(|error| CsvError(format!("cannot read {name}: {error}")))?;
-    let shapes = parse(&String::from_utf8_lossy(&bytes))
-        .map_err(|(line, reason)| CsvError(format!("{name}:{line}: {reason}")))?;
-    if shapes.is_empty() { Err(CsvError(format!("{name} lists no convolution"))) } else { Ok(shapes) }
+pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
+    let name = file.display().to_string();
+    let bytes = fs::read(file).map_err(|error| SpecError::unreadable(&name, &error))?;
+    let error = |(line, reason)| SpecError::at(Location::new(name.as_str(), line), reason);
+    match parse(&String::from_utf8_lossy(&bytes)).map_err(error)? {
+        shapes if shapes.is_empty() => Err(error((1, "the file lists no convolution".to_owned()))),
+        shapes => Ok(shapes),
+    }
 }
 
 /// Reads a list; an error has its line and what is wrong there.

@@ -1,0 +1,83 @@
+//! A canvas in pixels over plotters' backends, whose coordinates are whole numbers: four of theirs are a pixel.
+
+use super::{font::TextStyle, tone::Tone};
+use plotters_backend::{
+    BackendColor, BackendCoord, BackendStyle, DrawingBackend,
+    text_anchor::{HPos, Pos, VPos},
+};
+
+/// Units of the backend in a pixel.
+pub(super) const FINE: u32 = 4;
+
+/// What figures are drawn on. Both backends draw into memory, which does not fail.
+pub(super) struct Canvas<B: DrawingBackend> {
+    pub(super) backend: B,
+}
+
+/// Where a text stands, seen from its anchor.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Left,
+    Middle,
+    Right,
+}
+
+struct Stroke {
+    tone: Tone,
+    width: u32,
+}
+
+impl BackendStyle for Stroke {
+    fn color(&self) -> BackendColor {
+        self.tone.on_paper()
+    }
+
+    fn stroke_width(&self) -> u32 {
+        self.width
+    }
+}
+
+fn fine(pixels: f64) -> i32 {
+    (pixels * f64::from(FINE)).round() as i32
+}
+
+fn place([x, y]: [f64; 2]) -> BackendCoord {
+    (fine(x), fine(y))
+}
+
+impl<B: DrawingBackend> Canvas<B> {
+    pub(super) fn rectangle(&mut self, from: [f64; 2], to: [f64; 2], tone: Tone) {
+        let style = Stroke { tone, width: 0 };
+        self.backend.draw_rect(place(from), place(to), &style, true).expect("memory");
+    }
+
+    pub(super) fn line(&mut self, points: &[[f64; 2]], tone: Tone, width: f64) {
+        let style = Stroke { tone, width: fine(width) as u32 };
+        match points {
+            [from, to] => self.backend.draw_line(place(*from), place(*to), &style).expect("memory"),
+            _ => self.backend.draw_path(points.iter().copied().map(place), &style).expect("memory"),
+        }
+    }
+
+    pub(super) fn polygon(&mut self, points: &[[f64; 2]], tone: Tone) {
+        let style = Stroke { tone, width: 0 };
+        self.backend.fill_polygon(points.iter().copied().map(place), &style).expect("memory");
+    }
+
+    pub(super) fn dot(&mut self, at: [f64; 2], radius: f64, tone: Tone) {
+        let style = Stroke { tone, width: 0 };
+        self.backend.draw_circle(place(at), fine(radius) as u32, &style, true).expect("memory");
+    }
+
+    /// A line of text, its middle at the height of `at`.
+    pub(super) fn text(&mut self, text: &str, at: [f64; 2], size: f64, tone: Tone, side: Side) {
+        let across = match side {
+            Side::Left => HPos::Right,
+            Side::Middle => HPos::Center,
+            Side::Right => HPos::Left,
+        };
+        let size = size * f64::from(FINE);
+        let style = TextStyle { size, tone, anchor: Pos::new(across, VPos::Center) };
+        self.backend.draw_text(text, &style, place(at)).expect("memory");
+    }
+}

@@ -1,0 +1,22 @@
+//! Drawings: a [`Figure`] is plain data, of which come an SVG, a PNG, and the numbers behind it.
+//!
+//! ```text
+//! Figure ─┬─► svg   (colours change with the reader's dark mode)
+//!         ├─► png
+//!         └─► data  (rows of numbers, for CSV and JSON)
+//! ```
+//!
+//! Lines carry their names, no legend is to be looked up; colours are those of Okabe and Ito, which people with any colour
+//! vision tell apart.
+
+mod axis;
+mod canvas;
+mod figure;
+mod font;
+mod output;
+mod panel;
+mod tone;
+
+pub use axis::Axis;
+pub use figure::{Cell, Data, Figure, Mark, Panel, steps};
+pub use tone::Tone;

@@ -1,0 +1,301 @@
+//! Where everything goes: margins as wide as what stands in them, names of lines that keep clear of each other.
+
+use super::{
+    canvas::{Canvas, Side},
+    figure::{Figure, Mark, Panel},
+    font::width,
+    tone::Tone,
+};
+use plotters_backend::DrawingBackend;
+
+/// Sizes of text, in pixels.
+const TITLE: f64 = 15.0;
+const TEXT: f64 = 12.5;
+const SMALL: f64 = 11.0;
+
+/// Room around everything.
+const EDGE: f64 = 12.0;
+/// Room between a line and its words.
+const GAP: f64 = 6.0;
+/// From one line of text to the next.
+const LEADING: f64 = 15.0;
+/// From a panel's lower ticks to what follows.
+const BELOW: f64 = 16.0;
+
+/// A panel on the canvas.
+struct Area<'p> {
+    panel: &'p Panel,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Figure {
+    pub(super) fn height(&self) -> f64 {
+        let panels: f64 = self.panels.iter().map(Panel::outer_height).sum();
+        EDGE + self.head().len() as f64 * 19.0 + panels + LEADING + EDGE
+    }
+
+    /// The title in as many lines as it takes.
+    fn head(&self) -> Vec<String> {
+        wrapped(&self.title, TITLE, self.width - 2.0 * EDGE)
+    }
+
+    pub(super) fn draw_panels<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+        let mut top = EDGE;
+        for line in self.head() {
+            canvas.text(&line, [EDGE, top + 8.0], TITLE, Tone::Ink, Side::Right);
+            top += 19.0;
+        }
+        // Panels have their axes below each other.
+        let ticks = self.panels.iter().map(|panel| widest(panel.y.ticks.iter().map(|tick| &tick.1)));
+        let left = EDGE + ticks.fold(0.0, f64::max) + GAP;
+        let names = self.panels.iter().map(|panel| panel.end_labels().map(|label| width(label, TEXT)));
+        let names = names.flatten().fold(0.0, f64::max);
+        let right = self.width - EDGE - if names > 0.0 { names + GAP } else { 0.0 };
+        for panel in &self.panels {
+            let first = top + panel.above();
+            let area = Area { panel, left, right, top: first, bottom: first + panel.height };
+            area.draw(canvas);
+            top += panel.outer_height();
+        }
+        canvas.text(&self.source, [EDGE, top + 7.0], SMALL, Tone::Faint, Side::Right);
+    }
+}
+
+impl Panel {
+    /// Room for the axis' title and the key.
+    fn above(&self) -> f64 {
+        12.0 + LEADING + if self.key.is_empty() { 0.0 } else { 18.0 }
+    }
+
+    fn outer_height(&self) -> f64 {
+        let lines = self.x.ticks.iter().map(|tick| tick.1.lines().count()).max().unwrap_or(0);
+        let title = if self.x.title.is_empty() { 0.0 } else { LEADING };
+        self.above() + self.height + GAP + lines as f64 * LEADING + title + BELOW
+    }
+
+    /// The names of lines, which stand to the right of them.
+    fn end_labels(&self) -> impl Iterator<Item = &str> {
+        self.marks.iter().filter_map(|mark| match mark {
+            Mark::Line { label, .. } if !label.is_empty() => Some(label.as_str()),
+            _ => None,
+        })
+    }
+}
+
+impl Area<'_> {
+    fn at(&self, [x, y]: [f64; 2]) -> [f64; 2] {
+        let Area { panel, left, right, top, bottom } = *self;
+        [left + panel.x.part(x) * (right - left), bottom - panel.y.part(y) * (bottom - top)]
+    }
+
+    fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+        self.axes(canvas);
+        let mut taken = self.dots();
+        for mark in &self.panel.marks {
+            self.mark(canvas, mark, &mut taken);
+        }
+        self.names(canvas);
+    }
+
+    fn axes<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+        let Area { panel: Panel { x, y, key, .. }, left, right, top, bottom } = self;
+        for (value, text) in &y.ticks {
+            let height = self.at([x.range[0], *value])[1];
+            if y.grid {
+                canvas.line(&[[*left, height], [*right, height]], Tone::Grid, 1.0);
+            }
+            canvas.text(text, [left - GAP, height], TEXT, Tone::Faint, Side::Left);
+        }
+        for (value, text) in &x.ticks {
+            let across = self.at([*value, y.range[0]])[0];
+            if x.grid {
+                canvas.line(&[[across, *top], [across, *bottom]], Tone::Grid, 1.0);
+            }
+            for (line, text) in text.lines().enumerate() {
+                let below = bottom + GAP + LEADING * (line as f64 + 0.5);
+                canvas.text(text, [across, below], TEXT, Tone::Faint, Side::Middle);
+            }
+        }
+        canvas.line(&[[*left, *bottom], [*right, *bottom]], Tone::Faint, 1.0);
+        let lines = x.ticks.iter().map(|tick| tick.1.lines().count()).max().unwrap_or(0) as f64;
+        let below = bottom + GAP + LEADING * (lines + 0.5);
+        canvas.text(&x.title, [(left + right) / 2.0, below], TEXT, Tone::Faint, Side::Middle);
+        canvas.text(&y.title, [EDGE, top - GAP - 8.0], TEXT, Tone::Faint, Side::Right);
+        let mut across = EDGE;
+        for (tone, name) in key {
+            let middle = top - GAP - 8.0 - 18.0;
+            canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
+            canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, Side::Right);
+            across += 14.0 + width(name, TEXT) + 14.0;
+        }
+    }
+
+    fn mark<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, mark: &Mark, taken: &mut Vec<Frame>) {
+        match mark {
+            Mark::Line { points, tone, .. } => {
+                let points: Vec<_> = points.iter().map(|&point| self.at(point)).collect();
+                canvas.line(&points, *tone, 2.0);
+            }
+            Mark::Dashes { ends, tone } => self.dashes(canvas, ends.map(|end| self.at(end)), *tone),
+            Mark::Bar { x, y, tone, label } => {
+                let [left, bottom] = self.at([x[0], y[0]]);
+                let [right, top] = self.at([x[1], y[1]]);
+                canvas.rectangle([left, top], [right, bottom], *tone);
+                if width(label, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
+                    let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
+                    canvas.text(label, middle, SMALL, Tone::Paper, Side::Middle);
+                }
+            }
+            Mark::Area { outline, tone } => {
+                let points: Vec<_> = outline.iter().map(|&point| self.at(point)).collect();
+                canvas.polygon(&points, *tone);
+            }
+            Mark::Dot { at, tone, label } => {
+                canvas.dot(self.at(*at), 4.0, *tone);
+                self.beside(canvas, self.at(*at), label, *tone, taken);
+            }
+            Mark::Above { at, tone, text } => {
+                let [x, y] = self.at(*at);
+                canvas.text(text, [x, y - LEADING / 2.0], SMALL, *tone, Side::Middle);
+            }
+            Mark::Note { at, tone, text } => self.beside(canvas, self.at(*at), text, *tone, taken),
+        }
+    }
+
+    fn dashes<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, [from, to]: [[f64; 2]; 2], tone: Tone) {
+        let length = (to[0] - from[0]).hypot(to[1] - from[1]);
+        let on_the_way = |done: f64| [0, 1].map(|axis| from[axis] + (to[axis] - from[axis]) * done / length);
+        for dash in 0..(length / 7.0) as u32 {
+            let start = f64::from(dash) * 7.0;
+            canvas.line(&[on_the_way(start), on_the_way((start + 4.0).min(length))], tone, 1.25);
+        }
+    }
+
+    /// A text beside a place, where it meets nothing that is there: to the right, to the left, above or below.
+    fn beside<B: DrawingBackend>(
+        &self,
+        canvas: &mut Canvas<B>,
+        [x, y]: [f64; 2],
+        text: &str,
+        tone: Tone,
+        taken: &mut Vec<Frame>,
+    ) {
+        if text.is_empty() {
+            return;
+        }
+        let long = width(text, TEXT);
+        let half = LEADING / 2.0;
+        let rows = [0.0, -1.0, 1.0, -1.8, 1.8, -2.6, 2.6].map(|row| row * LEADING);
+        let frames = rows.into_iter().flat_map(|row| {
+            [x + GAP + 2.0, x - GAP - 2.0 - long, x - long / 2.0].map(|left| Frame {
+                left,
+                right: left + long,
+                top: y + row - half,
+                bottom: y + row + half,
+            })
+        });
+        let inside = |frame: &Frame| {
+            frame.left >= self.left && frame.right <= self.right + GAP && frame.top >= self.top - GAP
+        };
+        let free = |frame: &Frame| inside(frame) && !taken.iter().any(|other| other.meets(frame));
+        let frame = frames.clone().find(free).or_else(|| frames.clone().find(inside));
+        let Some(frame) = frame else { return };
+        canvas.text(text, [frame.left, (frame.top + frame.bottom) / 2.0], TEXT, tone, Side::Right);
+        taken.push(frame);
+    }
+
+    /// What texts keep clear of: dots, and the lines on their way.
+    fn dots(&self) -> Vec<Frame> {
+        let around =
+            |[x, y]: [f64; 2]| Frame { left: x - 4.0, right: x + 4.0, top: y - 4.0, bottom: y + 4.0 };
+        let along = |pair: &[[f64; 2]]| {
+            let [a, b] = [self.at(pair[0]), self.at(pair[1])];
+            let length = (b[0] - a[0]).hypot(b[1] - a[1]);
+            let count = (length / 6.0).ceil().max(1.0) as u32;
+            let part = move |step: u32| f64::from(step) / f64::from(count);
+            (0..=count)
+                .map(move |step| [0, 1].map(|axis| a[axis] + (b[axis] - a[axis]) * part(step)))
+                .collect::<Vec<_>>()
+        };
+        let places = self.panel.marks.iter().flat_map(|mark| match mark {
+            Mark::Dot { at, .. } => vec![self.at(*at)],
+            Mark::Line { points, .. } => points.windows(2).flat_map(along).collect(),
+            Mark::Dashes { ends, .. } => along(ends),
+            _ => Vec::new(),
+        });
+        places.map(around).collect()
+    }
+
+    /// The names of lines, at the heights of their ends or as near as they keep clear of each other.
+    fn names<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+        let mut names: Vec<(f64, &str, Tone)> = Vec::new();
+        for mark in &self.panel.marks {
+            if let Mark::Line { points, tone, label } = mark
+                && let Some(&last) = points.last()
+                && !label.is_empty()
+            {
+                names.push((self.at(last)[1], label, *tone));
+            }
+        }
+        names.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let heights = spread(names.iter().map(|name| name.0).collect(), [self.top, self.bottom]);
+        for ((_, name, tone), height) in names.iter().zip(heights) {
+            canvas.text(name, [self.right + GAP, height], TEXT, *tone, Side::Right);
+        }
+    }
+}
+
+/// Room that a text or a dot takes.
+#[derive(Clone, Copy)]
+struct Frame {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Frame {
+    fn meets(&self, other: &Frame) -> bool {
+        self.left < other.right
+            && other.left < self.right
+            && self.top < other.bottom
+            && other.top < self.bottom
+    }
+}
+
+/// Rising heights at least a line apart, near the given ones and within a range.
+fn spread(mut heights: Vec<f64>, [top, bottom]: [f64; 2]) -> Vec<f64> {
+    let mut least = top;
+    for height in &mut heights {
+        *height = height.max(least);
+        least = *height + LEADING;
+    }
+    let mut most = bottom;
+    for height in heights.iter_mut().rev() {
+        *height = height.min(most);
+        most = *height - LEADING;
+    }
+    heights
+}
+
+fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
+    texts.map(|text| width(text, TEXT)).fold(0.0, f64::max)
+}
+
+/// `text` in lines of at most this width.
+fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(&format!("{line} {word}"), size) <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,155 @@
+//! Several nets beside each other.
+
+use super::{POLICIES, Study, USUAL, gain};
+use crate::draw::{Axis, Cell, Data, Figure, Mark, Panel, Tone};
+use planner::{BatchSizePolicy, Kernel, PlanOptions};
+
+/// Accuracy classes of algorithms: what the largest error may be, in parts of the largest output.
+const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
+
+/// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used. Studies of one
+/// net in several arithmetics are told apart.
+pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
+    let mut data = Data::new(&["net", "math", "max_error", "time_ms", "gain"]);
+    let (mut marks, mut most) = (Vec::new(), 1.0_f64);
+    let mut sentences = Vec::new();
+    for (place, study) in studies.iter().enumerate() {
+        let fp32 = studies.iter().find(|other| other.title == study.title)?;
+        let undivided_ms = fp32.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms;
+        let gains = CLASSES.map(|class| {
+            let options = PlanOptions {
+                batch_size_policy: BatchSizePolicy::All,
+                limit: USUAL,
+                max_error: Some(class),
+                ..PlanOptions::default()
+            };
+            let planned = planner::plan(&study.kernels, study.table, &options).ok();
+            planned.map(|plan| (plan.time_ms, undivided_ms / plan.time_ms))
+        });
+        for (class, found) in std::iter::zip(CLASSES, gains) {
+            let Some((time_ms, gain)) = found else { continue };
+            let (net, math) = (study.title.as_str(), study.math().to_string());
+            data.row([net.into(), math.into(), f64::from(class).into(), time_ms.into(), gain.into()]);
+            most = most.max(gain);
+        }
+        let points = gains.iter().enumerate();
+        let points: Vec<[f64; 2]> = points.filter_map(|(at, found)| Some([at as f64, (*found)?.1])).collect();
+        let (strict, loose) = (points.first()?[1], points.last()?[1]);
+        sentences.push(format!("{} {} {strict:.2}x to {loose:.2}x", study.title, study.math()));
+        let label = format!("{} {}", study.title, study.math());
+        marks.push(Mark::Line { points, tone: Tone::of(place), label });
+    }
+    let first = studies.first()?;
+    let x = Axis {
+        range: [-0.2, CLASSES.len() as f64 - 0.8],
+        grid: true,
+        ..Axis::names(
+            "largest error allowed, in parts of the largest output",
+            CLASSES.map(|class| format!("{class:e}")),
+        )
+    };
+    let y = Axis::from_zero(&format!("gain over undivided FP32, both within {USUAL}"), most);
+    let panel = Panel { x, y, marks, key: Vec::new(), height: 240.0 };
+    let caption = format!(
+        "Faster algorithms round more. Gain of micro-batches of all sizes over undivided FP32 kernels, from the strictest class \
+         to any: {}.",
+        sentences.join(", ")
+    );
+    let title = format!("What accuracy costs: {}", first.device());
+    let figure = first.figure("", title, caption, vec![panel]);
+    Some(Figure { name: "accuracy".to_owned(), data, ..figure })
+}
+
+/// How large the papers' ILP is: its binary variables, and the largest desirable set.
+pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
+    let mut data = Data::new(&["net", "policy", "kernels", "binaries", "largest_desirable_set"]);
+    let (mut marks, mut names, mut most, mut sentences) = (Vec::new(), Vec::new(), 1, Vec::new());
+    for study in studies {
+        for policy in POLICIES {
+            let fronts = study.fronts(&study.kernels, policy)?;
+            let sizes: Vec<usize> = fronts.iter().map(|(_, set)| set.iter().count()).collect();
+            let (binaries, largest) = (sizes.iter().sum::<usize>(), sizes.iter().copied().max()?);
+            let (row, end) = (names.len() as f64, binaries as f64);
+            let cells = [sizes.len(), binaries, largest].map(|count| (count as u32).into());
+            let [kernels, all, one] = cells;
+            data.row([study.title.as_str().into(), policy.to_string().into(), kernels, all, one]);
+            names.push(format!("{} {policy}", study.title));
+            let y = [row - 0.36, row + 0.36];
+            marks.push(Mark::Bar { x: [0.0, end], y, tone: super::tone(policy), label: String::new() });
+            marks.push(Mark::Note {
+                at: [end, row],
+                tone: Tone::Ink,
+                text: format!("{binaries} ({largest})"),
+            });
+            most = most.max(binaries);
+            if policy == BatchSizePolicy::All {
+                sentences.push(format!("{} {binaries} for {} kernels", study.title, sizes.len()));
+            }
+        }
+    }
+    let first = studies.first()?;
+    let rows = names.len() as f64;
+    let panel = Panel {
+        x: Axis::from_zero("binary variables (in brackets: of the largest desirable set)", most as f64 * 1.2),
+        y: Axis::names("", names).reversed(),
+        marks,
+        key: Vec::new(),
+        height: 23.0 * rows,
+    };
+    let caption = format!(
+        "Binary variables of the 0-1 ILP that divides a total among all kernels, without a limit on any of them: {}. What no \
+         division can use was taken out before: a kernel counts with its desirable set alone.",
+        sentences.join(", ")
+    );
+    let title = format!("Size of the integer programme: {}", first.device());
+    let figure = first.figure("", title, caption, vec![panel]);
+    Some(Figure { name: "programme".to_owned(), data, ..figure })
+}
+
+/// What every kernel gains, of all that were recorded, from the one that gains most.
+pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -> Option<Figure> {
+    let mut data = Data::new(&["kernel", "mini_batch", "limit_bytes", "undivided_ms", "time_ms", "gain"]);
+    let (mut marks, mut most, mut sentences) = (Vec::new(), 1.0_f64, Vec::new());
+    for (place, &limit) in limits.iter().enumerate() {
+        let mut all = Vec::new();
+        for kernel in kernels {
+            let options =
+                PlanOptions { batch_size_policy: BatchSizePolicy::All, limit, ..PlanOptions::default() };
+            let Ok(plan) = planner::plan(std::slice::from_ref(kernel), study.table, &options) else {
+                continue;
+            };
+            let (Some(undivided_ms), time_ms) = (plan.undivided_time_ms, plan.time_ms) else { continue };
+            let ratio = undivided_ms / time_ms;
+            let name = format!("{} {}", kernel.id.op, kernel.id.shape);
+            let numbers = [undivided_ms, time_ms, ratio].map(Cell::from);
+            let [undivided, time, gained] = numbers;
+            data.row([name.into(), kernel.mini_batch.into(), limit.into(), undivided, time, gained]);
+            all.push((ratio, kernel, undivided_ms, time_ms));
+        }
+        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        most = most.max(all.first()?.0);
+        let points = all.iter().enumerate().map(|(rank, kernel)| [rank as f64 + 1.0, kernel.0]).collect();
+        let tone = Tone::of(place);
+        marks.push(Mark::Line { points, tone, label: limit.to_string() });
+        let (_, kernel, undivided_ms, time_ms) = all.first()?;
+        let above = all.iter().filter(|kernel| kernel.0 > 1.1).count();
+        sentences.push(format!(
+            "within {limit} {above} of {} gain a tenth or more, at most {} ({} of {})",
+            all.len(),
+            gain(*undivided_ms, *time_ms),
+            kernel.id.op,
+            kernel.id.shape,
+        ));
+    }
+    let panel = Panel {
+        x: Axis::from_zero("kernels, from the one that gains most", kernels.len() as f64),
+        y: Axis::from_zero("gain over undivided", most),
+        marks,
+        key: Vec::new(),
+        height: 220.0,
+    };
+    let caption = format!("Of all {} kernels that were recorded: {}.", kernels.len(), sentences.join("; "));
+    let title = format!("Which kernels gain: {}, {}", study.device(), study.math());
+    let figure = study.figure("", title, caption, vec![panel]);
+    Some(Figure { name: "kernels".to_owned(), data, ..figure })
+}

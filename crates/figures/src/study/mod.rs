@@ -1,0 +1,172 @@
+//! The figures of the µ-cuDNN papers, and what they lack, of one net on one device. Everything follows from a cost table.
+
+mod across;
+mod claims;
+mod kernel;
+mod memory;
+mod net;
+mod page;
+mod plan;
+
+pub use across::{accuracy, gains, programme};
+pub use claims::claims;
+pub use page::page;
+pub use plan::plan_figure;
+
+use crate::draw::{Data, Figure, Panel, Tone};
+use ::memory::{LayerMemory, Outline};
+use planner::{
+    BatchSizePolicy, Bytes, ConvOp, CostTable, Fronts, Kernel, Math, Plan, PlanOptions, WorkspacePolicy,
+};
+
+/// The policies that the papers compare.
+pub(crate) const POLICIES: [BatchSizePolicy; 3] =
+    [BatchSizePolicy::Undivided, BatchSizePolicy::PowerOfTwo, BatchSizePolicy::All];
+
+/// Their limits of each kernel: too little, just right, plenty.
+pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
+
+/// The one of them that the papers speak of most.
+pub(crate) const USUAL: Bytes = LIMITS[1];
+
+/// A net on a device.
+#[derive(Clone, Debug)]
+pub struct Study<'t> {
+    /// How files begin that are about it, such as `alexnet`.
+    pub name: String,
+    /// What it is called.
+    pub title: String,
+    /// Its kernels.
+    pub kernels: Vec<Kernel>,
+    /// What they cost.
+    pub table: &'t CostTable,
+    /// Whether that was measured elsewhere.
+    pub is_recorded: bool,
+    /// The net without workspaces.
+    pub outline: Outline,
+    /// Its layers, likewise.
+    pub layers: Vec<LayerMemory>,
+    /// The convolution that is looked at closely.
+    pub convolution: Option<String>,
+}
+
+impl Study<'_> {
+    /// Every figure of this net alone.
+    pub fn figures(&self) -> Vec<Figure> {
+        let closely = self.kernel_of_interest().into_iter().flat_map(|kernel| {
+            [self.cliff(kernel), self.micro_batches(kernel), self.front(kernel), self.divisions(kernel)]
+        });
+        let whole = [
+            self.policies(),
+            self.limits(),
+            self.totals(),
+            self.division(),
+            self.layer_memory(),
+            self.timeline(),
+        ];
+        closely.chain(whole).flatten().collect()
+    }
+
+    /// Forward of the convolution that is looked at closely.
+    pub(crate) fn kernel_of_interest(&self) -> Option<&Kernel> {
+        let name = self.convolution.as_ref()?;
+        self.kernels.iter().find(|kernel| kernel.name == *name && kernel.id.op == ConvOp::Forward)
+    }
+
+    pub(crate) fn mini_batch(&self) -> u32 {
+        self.kernels.iter().map(|kernel| kernel.mini_batch).max().unwrap_or(0)
+    }
+
+    pub(crate) fn math(&self) -> Math {
+        self.kernels.first().map_or(Math::Fp32, |kernel| kernel.id.math)
+    }
+
+    /// The device's model alone, as in `NVIDIA H200`.
+    pub(crate) fn device(&self) -> &str {
+        self.table.device.name.split(" (").next().unwrap_or_default()
+    }
+
+    /// Net, mini-batch, arithmetic and device.
+    pub(crate) fn subject(&self) -> String {
+        format!("{}, mini-batch {}, {}, {}", self.title, self.mini_batch(), self.math(), self.device())
+    }
+
+    /// Where the numbers come from.
+    pub(crate) fn source(&self) -> String {
+        let device = &self.table.device;
+        let versions = device.library_version.split(", driver").next().unwrap_or_default();
+        match self.is_recorded {
+            true => format!(
+                "Planned from measurements recorded on {}, {versions}, {}",
+                self.device(),
+                device.date
+            ),
+            false => format!("Planned from measurements of this machine: {}, {versions}", self.device()),
+        }
+    }
+
+    /// Convolution layers.
+    pub(crate) fn convolutions(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for kernel in &self.kernels {
+            if !names.contains(&kernel.name.as_str()) {
+                names.push(&kernel.name);
+            }
+        }
+        names
+    }
+
+    /// The paper's totals: a limit for each of the three kernels of every convolution.
+    pub(crate) fn total(&self, each: Bytes) -> Bytes {
+        Bytes(each.0 * 3 * self.convolutions().len() as u64)
+    }
+
+    /// A plan; none if not all kernels fit.
+    pub(crate) fn plan(
+        &self,
+        batch_size_policy: BatchSizePolicy,
+        workspace_policy: WorkspacePolicy,
+        limit: Bytes,
+    ) -> Option<Plan> {
+        let options = PlanOptions { batch_size_policy, workspace_policy, limit, ..PlanOptions::default() };
+        planner::plan(&self.kernels, self.table, &options).ok()
+    }
+
+    /// A plan with a limit for each kernel.
+    pub(crate) fn limited(&self, policy: BatchSizePolicy, limit: Bytes) -> Option<Plan> {
+        self.plan(policy, WorkspacePolicy::Wr, limit)
+    }
+
+    /// The desirable sets of some kernels.
+    pub(crate) fn fronts(&self, kernels: &[Kernel], batch_size_policy: BatchSizePolicy) -> Option<Fronts> {
+        let options = PlanOptions { batch_size_policy, ..PlanOptions::default() };
+        Fronts::new(kernels, self.table, &options).ok()
+    }
+
+    /// A figure of this net, called `name`.
+    pub(crate) fn figure(&self, name: &str, title: String, caption: String, panels: Vec<Panel>) -> Figure {
+        Figure {
+            name: format!("{}-{name}", self.name),
+            title,
+            caption,
+            source: self.source(),
+            width: Figure::COLUMN,
+            panels,
+            data: Data::default(),
+        }
+    }
+}
+
+/// The colour of a batch-size policy, everywhere.
+pub(crate) fn tone(policy: BatchSizePolicy) -> Tone {
+    match policy {
+        BatchSizePolicy::Undivided => Tone::Orange,
+        BatchSizePolicy::PowerOfTwo => Tone::Sky,
+        _ => Tone::Blue,
+    }
+}
+
+/// As in `2.1x`.
+pub(crate) fn gain(before_ms: f64, after_ms: f64) -> String {
+    format!("{:.2}x", before_ms / after_ms)
+}

@@ -1,0 +1,201 @@
+//! What a recorded device may take for shapes and mini-batches that were not measured on it.
+//!
+//! An algorithm's time is taken to be proportional to its multiplications from the nearest recorded shape on, at the
+//! number of samples that comes nearest to the same amount of work there: a device that a call does not fill is as badly
+//! filled then. Its workspace is taken to be proportional to the operands. How far that holds is told by leaving every
+//! recorded kernel out in turn and estimating it from the others.
+
+use super::profiler::{Profiler, ProfilerError, Request};
+use crate::{
+    model::{Algorithm, BatchSizePolicy, Bytes, ConvShape, KernelId, Math, Measurement},
+    table::CostTable,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A mini-batch this many times larger than what was recorded is not estimated any more.
+const FARTHEST: u32 = 16;
+
+/// Workspaces below this are no measure of an estimate: a few indices, whatever the shape.
+const LEAST_WORKSPACE: Bytes = Bytes::mib(1);
+
+/// Stands in for the device of a recorded table. What was measured it gives as it was; the rest it estimates.
+#[derive(Clone, Debug)]
+pub struct Estimator {
+    device: String,
+    known: Vec<Known>,
+}
+
+/// The measurements of one kernel, of each algorithm by rising size.
+#[derive(Clone, Debug)]
+struct Known {
+    id: KernelId,
+    series: BTreeMap<Algorithm, Vec<Measurement>>,
+}
+
+/// How far estimates are from what was measured, as factors of at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EstimateError {
+    /// Half of the estimated times are nearer than this factor.
+    pub time_median: f64,
+    /// Nine of ten are.
+    pub time_nine_of_ten: f64,
+    /// Half of the estimated workspaces of a MiB or more are nearer than this factor.
+    pub workspace_median: f64,
+    /// Nine of ten are.
+    pub workspace_nine_of_ten: f64,
+}
+
+impl Estimator {
+    /// Estimates from `table`.
+    pub fn new(table: &CostTable) -> Self {
+        let mut known: Vec<Known> = Vec::new();
+        for (id, _, rows) in table.iter() {
+            if known.last().is_none_or(|last| last.id != *id) {
+                known.push(Known { id: *id, series: BTreeMap::new() });
+            }
+            let series = &mut known.last_mut().expect("there is one now").series;
+            rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
+        }
+        Self { device: table.device.name.clone(), known }
+    }
+
+    /// Every algorithm of `kernel` on so many samples, from the nearest of the recorded kernels that `may` be used.
+    fn estimate(&self, kernel: &KernelId, samples: u32, may: impl Fn(&KernelId) -> bool) -> Vec<Measurement> {
+        let usable = self.known.iter().filter(|known| may(&known.id));
+        let mut near: Vec<(f64, &Known)> =
+            usable.filter_map(|known| Some((distance(kernel, &known.id)?, known))).collect();
+        near.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut rows: BTreeMap<&Algorithm, Measurement> = BTreeMap::new();
+        for (algorithm, known, series) in near
+            .iter()
+            .flat_map(|(_, known)| known.series.iter().map(move |(name, rows)| (name, *known, rows)))
+        {
+            let applies = !is_of_one_filter(algorithm) || filter(&known.id.shape) == filter(&kernel.shape);
+            if applies && !rows.contains_key(algorithm) {
+                rows.extend(
+                    scaled(series, &known.id.shape, &kernel.shape, samples).map(|row| (algorithm, row)),
+                );
+            }
+        }
+        rows.into_values().collect()
+    }
+
+    /// How far estimates of kernels in this arithmetic are off, by leaving each of them out; none if none has a
+    /// neighbour.
+    pub fn error(&self, math: Math) -> Option<EstimateError> {
+        let (mut times, mut workspaces) = (Vec::new(), Vec::new());
+        for known in self.known.iter().filter(|known| known.id.math == math) {
+            let rows = known.series.values().flatten();
+            let largest = rows.clone().map(|row| row.micro_batch).max().unwrap_or(0);
+            for size in BatchSizePolicy::PowerOfTwo.sizes(largest) {
+                let estimates = self.estimate(&known.id, size, |other| *other != known.id);
+                for row in rows.clone().filter(|row| row.micro_batch == size) {
+                    let same = |estimate: &&Measurement| estimate.algorithm == row.algorithm;
+                    let Some(estimate) = estimates.iter().find(same) else { continue };
+                    times.push(factor(estimate.time_ms, row.time_ms));
+                    if row.workspace >= LEAST_WORKSPACE {
+                        workspaces.push(factor(estimate.workspace.0 as f64, row.workspace.0 as f64));
+                    }
+                }
+            }
+        }
+        let [time_median, time_nine_of_ten] = quantiles(times)?;
+        let [workspace_median, workspace_nine_of_ten] = quantiles(workspaces).unwrap_or([1.0; 2]);
+        Some(EstimateError { time_median, time_nine_of_ten, workspace_median, workspace_nine_of_ten })
+    }
+}
+
+impl Profiler for Estimator {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        let Request { kernel, micro_batch, .. } = request;
+        let sizes = self.known.iter().flat_map(|known| known.series.values().flatten());
+        let largest = sizes.map(|row| row.micro_batch).max().unwrap_or(0);
+        if *micro_batch > largest.saturating_mul(FARTHEST) {
+            return Err(format!("{} was recorded for up to {largest} samples", self.device).into());
+        }
+        let mut rows = self.estimate(kernel, *micro_batch, |_| true);
+        if rows.is_empty() {
+            let KernelId { op, math, .. } = kernel;
+            return Err(
+                format!("nothing that was recorded of {} resembles it ({op}, {math})", self.device).into()
+            );
+        }
+        rows.retain(|row| request.asks_for(row.algorithm.as_str()));
+        Ok(rows)
+    }
+}
+
+/// One algorithm of `from`, taken to be as good for `to`.
+fn scaled(series: &[Measurement], from: &ConvShape, to: &ConvShape, samples: u32) -> Option<Measurement> {
+    let work = f64::from(samples) * multiplications(to);
+    let part = |row: &Measurement| work / (f64::from(row.micro_batch) * multiplications(from));
+    let nearest = |row: &&Measurement| part(row).ln().abs();
+    let row = series.iter().min_by(|a, b| nearest(a).total_cmp(&nearest(b)))?;
+    let operands = operands(to, samples) / operands(from, row.micro_batch);
+    Some(Measurement {
+        micro_batch: samples,
+        time_ms: row.time_ms * part(row),
+        shared_ms: row.shared_ms * part(row),
+        workspace: Bytes((row.workspace.0 as f64 * operands) as u64),
+        ..row.clone()
+    })
+}
+
+/// How unlike two kernels are: none if nothing follows from one for the other.
+fn distance(a: &KernelId, b: &KernelId) -> Option<f64> {
+    let comparable =
+        |id: &KernelId| (id.op, id.dtype, id.math, id.layout, id.shape.groups, id.shape.dilation);
+    if comparable(a) != comparable(b) {
+        return None;
+    }
+    let sizes = |shape: &ConvShape| {
+        let [h, w] = shape.output();
+        [f64::from(shape.c), f64::from(shape.k), h * w, f64::from(shape.r) * f64::from(shape.s)]
+    };
+    let apart = std::iter::zip(sizes(&a.shape), sizes(&b.shape)).map(|(a, b)| (a / b).ln().abs());
+    // Another filter or stride is farther than any number of channels.
+    let differs = filter(&a.shape) != filter(&b.shape);
+    Some(apart.sum::<f64>() + if differs { 100.0 } else { 0.0 })
+}
+
+/// What algorithms that transform their operands are made for.
+fn filter(shape: &ConvShape) -> (u32, u32, [u32; 2]) {
+    (shape.r, shape.s, shape.stride)
+}
+
+/// Whether an algorithm's cost on one filter says nothing about another: it transforms tiles, or runs on some only.
+fn is_of_one_filter(algorithm: &Algorithm) -> bool {
+    ["FFT", "WINOGRAD"].iter().any(|transform| algorithm.as_str().contains(transform))
+}
+
+/// Multiplications for one sample.
+fn multiplications(shape: &ConvShape) -> f64 {
+    let [h, w] = shape.output();
+    weights(shape) * h * w
+}
+
+fn weights(shape: &ConvShape) -> f64 {
+    let ConvShape { c, k, r, s, groups, .. } = *shape;
+    [c, k, r, s].map(f64::from).iter().product::<f64>() / f64::from(groups.max(1))
+}
+
+/// Elements of all operands.
+fn operands(shape: &ConvShape, samples: u32) -> f64 {
+    let ConvShape { c, h, w, k, .. } = *shape;
+    let [out_h, out_w] = shape.output();
+    let sample = [c, h, w].map(f64::from).iter().product::<f64>() + f64::from(k) * out_h * out_w;
+    f64::from(samples) * sample + weights(shape)
+}
+
+/// By which factor `a` is above or below `b`.
+fn factor(a: f64, b: f64) -> f64 {
+    (a.max(f64::MIN_POSITIVE) / b).ln().abs().exp()
+}
+
+/// The median, and what nine of ten do not exceed.
+fn quantiles(mut values: Vec<f64>) -> Option<[f64; 2]> {
+    values.sort_by(f64::total_cmp);
+    let at = |part: f64| values.get((values.len() as f64 * part) as usize).copied();
+    Some([at(0.5)?, at(0.9)?])
+}

@@ -1,0 +1,73 @@
+//! What was not recorded, from what was.
+
+use crate::recorded::recorded_tables;
+use planner::*;
+
+fn kernel(k: u32, r: u32) -> KernelId {
+    let shape = ConvShape { c: 8, h: 16, w: 16, k, r, s: r, pad: [r / 2; 2], ..ConvShape::default() };
+    KernelId { op: ConvOp::Forward, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw }
+}
+
+fn row(algorithm: &str, micro_batch: u32, time_ms: f64, workspace: u64) -> Measurement {
+    let (algorithm, workspace) = (Algorithm::new(algorithm), Bytes(workspace));
+    Measurement {
+        algorithm,
+        micro_batch,
+        time_ms,
+        shared_ms: 0.0,
+        workspace,
+        max_error: 1e-6,
+        deterministic: true,
+    }
+}
+
+/// 8 filters of 3x3: twice as long for twice the samples, but for a start of 1 ms.
+fn table() -> CostTable {
+    let mut table = CostTable::default();
+    for size in [1, 2, 4, 8] {
+        let time_ms = 1.0 + f64::from(size);
+        let rows =
+            vec![row("GEMM", size, time_ms, 0), row("FFT", size, 0.5 * time_ms, 1000 * u64::from(size))];
+        table.insert(kernel(8, 3), size, rows).unwrap();
+    }
+    table
+}
+
+fn estimate(id: KernelId, samples: u32) -> Vec<(String, f64, u64)> {
+    let rows = Estimator::new(&table()).measure(&Request::all(id, samples)).unwrap();
+    rows.into_iter().map(|row| (row.algorithm.to_string(), row.time_ms, row.workspace.0)).collect()
+}
+
+#[test]
+fn times_follow_the_work_and_workspaces_the_operands() {
+    // What was recorded stands as it is.
+    assert_eq!(estimate(kernel(8, 3), 4), [("FFT".into(), 2.5, 4000), ("GEMM".into(), 5.0, 0)]);
+    // Beyond it, in proportion to the largest.
+    assert_eq!(estimate(kernel(8, 3), 16)[1], ("GEMM".into(), 18.0, 0));
+    // Twice the filters on 4 samples are the work of 8: their time; operands are (2048 + 4096) * 4 + 1152 elements there and
+    // (2048 + 2048) * 8 + 576 here.
+    let [fft, gemm] = &estimate(kernel(16, 3), 4)[..] else { panic!("two algorithms") };
+    assert_eq!((gemm.1, fft.1, fft.2), (9.0, 4.5, 8000 * 25728 / 33344));
+}
+
+#[test]
+fn a_transform_says_nothing_of_another_filter_and_nothing_of_another_operation() {
+    let names: Vec<String> = estimate(kernel(8, 5), 8).into_iter().map(|row| row.0).collect();
+    assert_eq!(names, ["GEMM"]);
+    let mut estimator = Estimator::new(&table());
+    let backward = KernelId { op: ConvOp::BackwardData, ..kernel(8, 3) };
+    assert!(estimator.measure(&Request::all(backward, 8)).unwrap_err().to_string().contains("resembles"));
+    assert!(estimator.measure(&Request::all(kernel(8, 3), 129)).unwrap_err().to_string().contains("up to 8"));
+    assert_eq!(estimator.error(Math::Fp32), None, "a kernel alone has nothing to be told from");
+}
+
+#[test]
+fn estimates_of_a_recorded_gpu_are_right_within_a_fifth_half_of_the_time() {
+    let mut all = CostTable::default();
+    for (_, table) in recorded_tables().into_iter().filter(|(name, _)| name.ends_with("fp32")) {
+        table.iter().for_each(|(&id, size, rows)| all.insert(id, size, rows.to_vec()).unwrap());
+    }
+    let error = Estimator::new(&all).error(Math::Fp32).unwrap();
+    assert!(error.time_median < 1.2 && error.workspace_median < 1.1, "{error:?}");
+    assert!(error.time_median < error.time_nine_of_ten, "{error:?}");
+}

@@ -1,0 +1,61 @@
+//! Writing figures into files.
+
+use crate::{Console, Error};
+use ::figures::{
+    PlanReport,
+    draw::{Data, Figure},
+    study::plan_figure,
+};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Draws a plan into the file that `--plot` names, if it names one.
+pub(super) fn plot(
+    file: Option<&PathBuf>,
+    plan: &PlanReport,
+    (subject, source): (String, String),
+    console: &mut Console,
+) -> Result<(), Error> {
+    let Some(file) = file else { return Ok(()) };
+    let figure = plan_figure(plan, &subject, &source);
+    let is_svg = file.extension().is_some_and(|ending| ending == "svg");
+    write(file, if is_svg { figure.svg().into_bytes() } else { figure.png() })?;
+    console.text(format!("  drawn       {}", file.display()))
+}
+
+/// Writes a figure's numbers and, unless these are wanted alone, its drawings into `folder`.
+pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) -> Result<(), Error> {
+    let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name));
+    write_data(&file("csv"), &figure.data)?;
+    let Figure { name, title, caption, source, data, .. } = figure;
+    let json = serde_json::json!({
+        "name": name, "title": title, "caption": caption, "source": source, "columns": data.columns, "rows": data.rows,
+    });
+    write(&file("json"), format!("{json}\n").into_bytes())?;
+    if numbers_alone {
+        return Ok(());
+    }
+    write(&file("svg"), figure.svg().into_bytes())?;
+    write(&file("png"), figure.png())
+}
+
+/// Writes rows as CSV.
+pub(super) fn write_data(file: &Path, data: &Data) -> Result<(), Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let written = writer.write_record(&data.columns).and_then(|()| {
+        data.rows.iter().try_for_each(|row| writer.write_record(row.iter().map(ToString::to_string)))
+    });
+    let bytes =
+        written.map_err(io::Error::from).and_then(|()| writer.into_inner().map_err(|e| e.into_error()));
+    write(file, bytes.map_err(|source| refused(file, source))?)
+}
+
+pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {
+    fs::write(file, bytes).map_err(|source| refused(file, source))
+}
+
+pub(super) fn refused(file: &Path, source: io::Error) -> Error {
+    Error::Refused(format!("cannot write {}: {source}", file.display()))
+}

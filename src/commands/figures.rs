@@ -1,0 +1,185 @@
+//! `microbatch figures`.
+
+use super::{
+    draw::{refused, write, write_data, write_figure},
+    origin::Origin,
+    setup::in_math,
+};
+use crate::{
+    Console, Error,
+    args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs},
+};
+use ::figures::{
+    draw::{Data, Figure},
+    study::{Study, accuracy, claims, gains, page, programme},
+};
+use ::memory::{LayerMemory, Outline};
+use planner::{BatchSizePolicy, Bytes, CostTable, Kernel, KernelId, Math, PlanOptions};
+use std::{collections::BTreeMap, fs, path::Path};
+use tensor::Device;
+use trainer::{
+    Net,
+    layers::{BuildOptions, SyntheticData},
+    spec::{NetSpec, Phase},
+};
+
+/// A net of the papers.
+struct PaperNet {
+    name: &'static str,
+    title: &'static str,
+    prototxt: &'static str,
+    mini_batch: usize,
+    /// The convolution that is looked at closely.
+    convolution: Option<&'static str>,
+}
+
+macro_rules! net {
+    ($name:literal, $title:literal, $mini_batch:literal, $convolution:expr) => {
+        PaperNet {
+            name: $name,
+            title: $title,
+            prototxt: include_str!(concat!("../../models/", $name, "/net.prototxt")),
+            mini_batch: $mini_batch,
+            convolution: $convolution,
+        }
+    };
+}
+
+/// Their nets, with their mini-batches. A recorded device has figures of those that its tables have.
+const NETS: [PaperNet; 3] = [
+    net!("alexnet", "AlexNet", 256, Some("conv2")),
+    net!("resnet18", "ResNet-18", 128, None),
+    net!("resnet50", "ResNet-50", 32, None),
+];
+
+/// Limits under which all recorded kernels are compared: the papers' for DeepBench's list, and below.
+const LIMITS: [Bytes; 3] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256)];
+
+/// A net as far as figures go.
+struct Built {
+    net: &'static PaperNet,
+    kernels: Vec<Kernel>,
+    outline: Outline,
+    layers: Vec<LayerMemory>,
+}
+
+/// Draws the papers' figures from recorded measurements, or from new ones of this machine.
+///
+/// # Errors
+/// Devices and tables that are not there, a name that no figure has, files that cannot be written.
+pub fn figures(args: &FiguresArgs) -> Result<(), Error> {
+    let mut console = Console::new(false);
+    let maths = if args.device == "cpu" { &[Math::Fp32][..] } else { &[Math::Fp32, Math::Tf32] };
+    let mut measured = Vec::new();
+    for &math in maths {
+        measured.extend(measure(args, math, &mut console)?);
+    }
+    let studies: Vec<Study<'_>> = measured.iter().flat_map(|(origin, nets)| studies(origin, nets)).collect();
+    let fp32: Vec<Study<'_>> = studies.iter().filter(|study| is_fp32(study)).cloned().collect();
+    let mut all: Vec<Figure> = fp32.iter().flat_map(Study::figures).collect();
+    all.extend([programme(&fp32), accuracy(&studies), kernels(&fp32)].into_iter().flatten());
+    let wanted = |figure: &&Figure| args.only.as_ref().is_none_or(|part| figure.name.contains(part));
+    let chosen: Vec<&Figure> = all.iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = all.iter().map(|figure| figure.name.as_str()).collect();
+        return Err(Error::Usage(match &args.only {
+            Some(part) if !names.is_empty() => format!("--only {part} is in no name of {}", names.join(", ")),
+            _ => format!("--device {} has none of the nets of the figures", args.device),
+        }));
+    }
+    fs::create_dir_all(&args.out).map_err(|source| refused(&args.out, source))?;
+    for figure in &chosen {
+        write_figure(&args.out, figure, args.csv)?;
+        console.text(format!("{:<28} {}", figure.name, figure.title))?;
+    }
+    let claims = claims(&fp32);
+    if args.only.is_none() {
+        write_page(args, (&fp32, &all, &claims))?;
+    }
+    console.text(format!("{} figures in {}", chosen.len(), args.out.display()))
+}
+
+/// The page about all of them, and the table of the papers' numbers.
+fn write_page(
+    args: &FiguresArgs,
+    (studies, all, claims): (&[Study<'_>], &[Figure], &Data),
+) -> Result<(), Error> {
+    write_data(&args.out.join("papers.csv"), claims)?;
+    if args.csv {
+        return Ok(());
+    }
+    let command = format!("microbatch figures --device {} --out docs/figures", args.device);
+    write(&args.out.join("README.md"), page(studies, all, claims, &command).into_bytes())
+}
+
+fn is_fp32(study: &&Study<'_>) -> bool {
+    study.kernels.iter().all(|kernel| kernel.id.math == Math::Fp32)
+}
+
+/// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
+fn measure(
+    args: &FiguresArgs,
+    math: Math,
+    console: &mut Console,
+) -> Result<Option<(Origin, Vec<Built>)>, Error> {
+    let run = RunArgs { device: args.device.clone(), threads: None, math, synthetic: None, json: false };
+    let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
+    let mut origin = Origin::any(&run, &planning)?;
+    let mut nets = Vec::new();
+    for net in &NETS {
+        let built = build(net, math)?;
+        let policy = BatchSizePolicy::All;
+        match &origin.recorded {
+            // A figure shows what was measured, never an estimate.
+            Some(_) if !origin.planning.table().missing(&built.kernels, policy).is_empty() => continue,
+            Some(_) => (),
+            None => {
+                let options = PlanOptions { batch_size_policy: policy, ..PlanOptions::default() };
+                origin.profile(&built.kernels, &options, console)?;
+            }
+        }
+        nets.push(built);
+    }
+    Ok((!nets.is_empty()).then_some((origin, nets)))
+}
+
+fn build(net: &'static PaperNet, math: Math) -> Result<Built, Error> {
+    let file = format!("models/{}/net.prototxt", net.name);
+    let mut spec = NetSpec::parse(Path::new(&file), net.prototxt)?.for_phase(Phase::Train);
+    spec.set_mini_batch(net.mini_batch);
+    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
+    let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
+    let mut built = Net::new(&spec, &options, true)?;
+    let kernels = in_math(built.kernels(), math);
+    Ok(Built { net, kernels, outline: built.outline(true), layers: built.layer_memory() })
+}
+
+fn studies<'t>(origin: &'t Origin, nets: &'t [Built]) -> impl Iterator<Item = Study<'t>> {
+    nets.iter().map(|built| Study {
+        name: built.net.name.to_owned(),
+        title: built.net.title.to_owned(),
+        kernels: built.kernels.clone(),
+        table: origin.planning.table(),
+        is_recorded: origin.recorded.is_some(),
+        outline: built.outline.clone(),
+        layers: built.layers.clone(),
+        convolution: built.net.convolution.map(str::to_owned),
+    })
+}
+
+/// What each of all kernels that were measured gains, whatever net it is of.
+fn kernels(studies: &[Study<'_>]) -> Option<Figure> {
+    let study = studies.first()?;
+    gains(study, &complete_kernels(study.table), &LIMITS)
+}
+
+/// The kernels that were measured at every size, with the largest.
+fn complete_kernels(table: &CostTable) -> Vec<Kernel> {
+    let mut largest: BTreeMap<KernelId, (u32, u32)> = BTreeMap::new();
+    for (&id, size, _) in table.iter() {
+        let (count, most) = largest.entry(id).or_default();
+        (*count, *most) = (*count + 1, (*most).max(size));
+    }
+    let complete = largest.into_iter().filter(|(_, (count, most))| count == most);
+    complete.map(|(id, (_, mini_batch))| Kernel { name: String::new(), id, mini_batch }).collect()
+}

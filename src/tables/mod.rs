@@ -1,0 +1,78 @@
+//! Cost tables, in files or as part of the command, packed by gzip or not.
+
+mod shipped;
+
+pub(crate) use shipped::{SHIPPED, Shipped};
+
+use crate::{Error, report::shown};
+use planner::{Bytes, CostTable, Math};
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::Path,
+};
+use trainer::data::open_unpacked;
+
+/// Largest cost table, unpacked: a hundred times the largest that was recorded.
+const MOST_TABLE: Bytes = Bytes::mib(256);
+
+/// Most bytes of a table's first line.
+const MOST_HEADER: u64 = 1 << 16;
+
+/// A device that `--device` names and that is not here: its measurements are.
+#[derive(Clone, Copy)]
+pub(crate) enum RecordedDevice<'a> {
+    /// Those in a file.
+    File(&'a Path),
+    /// Those that are part of the command.
+    Shipped(&'static Shipped),
+}
+
+impl<'a> RecordedDevice<'a> {
+    /// The one that `--device` names, if it names one.
+    pub(crate) fn named(name: &'a str) -> Option<Self> {
+        let file = name.strip_prefix("recorded:").map(|file| Self::File(Path::new(file)));
+        file.or_else(|| Shipped::find(name).map(Self::Shipped))
+    }
+
+    /// Its measurements, of a shipped device those in this arithmetic, and where they stand.
+    pub(crate) fn read(self, math: Math) -> Result<(CostTable, String), Error> {
+        match self {
+            Self::Shipped(shipped) => {
+                Ok((shipped.table(math), format!("the tables of {} in this program", shipped.name)))
+            }
+            Self::File(file) if file.as_os_str().is_empty() => {
+                let reason = "--device recorded: names no cost table; --device recorded:FILE does";
+                Err(Error::Usage(reason.to_owned()))
+            }
+            Self::File(file) => Ok((read_table(file)?, shown(file))),
+        }
+    }
+
+    /// Whether it is a GPU: of a file by its first line, the header. What cannot be read is refused when the whole table
+    /// is.
+    pub(crate) fn is_gpu(self) -> bool {
+        let Self::File(file) = self else { return true };
+        let header = || -> Option<CostTable> {
+            let mut line = String::new();
+            BufReader::new(open_unpacked(file).ok()?).take(MOST_HEADER).read_line(&mut line).ok()?;
+            CostTable::from_json_lines(&line).ok()
+        };
+        header().is_none_or(|table| is_of_gpu(&table))
+    }
+}
+
+/// Reads a cost table.
+pub(crate) fn read_table(file: &Path) -> Result<CostTable, Error> {
+    let refused = |reason: String| Error::table(file.display(), reason);
+    let mut bytes = Vec::new();
+    let read = open_unpacked(file).and_then(|file| file.take(MOST_TABLE.0 + 1).read_to_end(&mut bytes));
+    if read.map_err(|error| refused(error.to_string()))? as u64 > MOST_TABLE.0 {
+        return Err(refused(format!("it is larger than {MOST_TABLE}, which no cost table is")));
+    }
+    CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
+}
+
+/// Whether `table` was measured on a GPU: only a CPU's header tells its threads.
+pub(crate) fn is_of_gpu(table: &CostTable) -> bool {
+    table.device.threads.is_empty()
+}

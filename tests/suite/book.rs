@@ -1,0 +1,90 @@
+//! The book's commands print what the book says. `MICROBATCH_UPDATE=1 cargo test --test suite book` writes what they print
+//! today into it.
+
+use crate::fixtures::{program, root, text};
+use std::{fs, path::PathBuf, process::Command};
+
+/// Stands for any number of lines.
+const LEFT_OUT: &str = "...";
+
+fn chapters() -> Vec<PathBuf> {
+    let folder = fs::read_dir(root().join("docs/book/src")).unwrap();
+    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "md"));
+    files.sort();
+    files
+}
+
+/// What a command of the book prints, in lines.
+fn output(command: &str) -> Vec<String> {
+    let arguments = command.strip_prefix("microbatch ").expect("the book's commands are microbatch's");
+    let mut process = Command::new(program());
+    process.args(arguments.split_whitespace()).current_dir(root()).env("UCUDNN_DATABASE", "none");
+    let output = process.output().unwrap();
+    assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+    text(&output.stdout).lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// The lines of `printed` that `shown`, without what it leaves out, should be: as many as are there, from the one on that
+/// begins with the same two words.
+fn refreshed(shown: &[&str], printed: &[String]) -> Vec<String> {
+    let begin = |line: &str| line.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
+    let (mut lines, mut next) = (Vec::new(), 0);
+    for part in shown.split_inclusive(|line| *line == LEFT_OUT) {
+        let wanted: Vec<&&str> = part.iter().filter(|line| **line != LEFT_OUT).collect();
+        if let Some(first) = wanted.first() {
+            let found = printed[next..].iter().position(|line| begin(line) == begin(first));
+            next +=
+                found.unwrap_or_else(|| panic!("no line begins like {first:?} in\n{}", printed.join("\n")));
+            lines.extend(printed[next..].iter().take(wanted.len()).cloned());
+            next = (next + wanted.len()).min(printed.len());
+        }
+        lines.extend(part.iter().filter(|line| **line == LEFT_OUT).map(|line| (*line).to_owned()));
+    }
+    lines
+}
+
+/// `chapter` with what its commands print today.
+fn rerun(chapter: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut source = chapter.lines().peekable();
+    while let Some(line) = source.next() {
+        lines.push(line.to_owned());
+        let Some(indent) = line.strip_suffix("```console") else { continue };
+        while let Some(command) = source.next_if(|line| line.trim_start().starts_with("$ ")) {
+            lines.push(command.to_owned());
+            let mut shown = Vec::new();
+            while let Some(line) = source.next_if(|line| !line.trim_start().starts_with(['$', '`'])) {
+                shown.push(line.strip_prefix(indent).unwrap_or(line));
+            }
+            let printed = output(command.trim_start().trim_start_matches("$ "));
+            let fresh = refreshed(&shown, &printed);
+            lines.extend(fresh.iter().map(|line| format!("{indent}{line}").trim_end().to_owned()));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn its_commands_print_what_it_says() {
+    for file in chapters() {
+        let chapter = fs::read_to_string(&file).unwrap();
+        let fresh = rerun(&chapter);
+        if std::env::var_os("MICROBATCH_UPDATE").is_some() {
+            fs::write(&file, fresh).unwrap();
+        } else {
+            assert_eq!(chapter, fresh, "{}: MICROBATCH_UPDATE=1 brings it up to date", file.display());
+        }
+    }
+}
+
+#[test]
+fn its_pictures_and_links_are_there() {
+    let folder = root().join("docs/book/src");
+    for file in chapters() {
+        let chapter = fs::read_to_string(&file).unwrap();
+        for target in chapter.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            assert!(folder.join(target).exists(), "{}: there is no {target}", file.display());
+        }
+    }
+}
