@@ -107,7 +107,7 @@ impl BatchSearch {
         }
         points.sort_by_key(|point| point.mini_batch);
         let (policy, budget) = (self.goal.policy.to_string(), self.goal.budget);
-        Ok(BatchReport { policy, budget, largest: largest.max(1), points })
+        Ok(BatchReport::new(policy, budget, largest.max(1), points))
     }
 
     /// What `mini_batch` samples bring; nothing if they do not fit with the workspaces of their kernels, or if these were not

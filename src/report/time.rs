@@ -98,8 +98,9 @@ impl TimeRun {
     }
 
     fn summary(&self) -> String {
-        let TimeReport { layers, fused_relus, update_ms, replayed_ms, copying_ms, gpu_bytes, .. } =
-            &self.measured;
+        let TimeReport {
+            layers, fused_relus, update_ms, replayed_ms, copying_ms, stall_ms, gpu_bytes, ..
+        } = &self.measured;
         let layers_ms: f64 = layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
         let (planned, measured, both_ms) =
             (self.plan.time_ms, self.kernels_measured_ms, self.forward_backward_ms);
@@ -129,7 +130,9 @@ impl TimeRun {
         update_ms.iter().for_each(|update_ms| line("update", format!("{update_ms:.1} ms")));
         let (iteration_ms, images_per_s) = (self.iteration_ms(), self.images_per_s);
         line("whole iteration", format!("{iteration_ms:.1} ms{with_update}: {images_per_s:.1} images/s"));
-        if let Some(ScheduleReport { planned_ms, copying_ms: planned, .. }) = &self.schedule {
+        if let Some(ScheduleReport { planned_ms, copying_ms: planned, stall_ms: planned_stall, .. }) =
+            &self.schedule
+        {
             let measured_ms = median(replayed_ms).unwrap_or(iteration_ms);
             let deviation = deviation(measured_ms, *planned_ms);
             line(
@@ -140,7 +143,8 @@ impl TimeRun {
             line(
                 "copies",
                 format!(
-                    "{out:.1} ms to the host, {back:.1} ms back (planned {planned_out:.1} and {planned_back:.1} ms)"
+                    "{out:.1} ms to the host, {back:.1} ms back (planned {planned_out:.1} and {planned_back:.1} ms); \
+                     computation waits {stall_ms:.1} ms (planned {planned_stall:.1})"
                 ),
             );
         }

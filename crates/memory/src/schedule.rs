@@ -388,7 +388,11 @@ pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
 /// The transient buffers that an action, at `index`, uses.
 pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec::IntoIter<(Buffer, Use)> {
     let uses = match action {
-        Action::Forward(node) | Action::Recompute(node) => forward_uses(outline, index, node),
+        Action::Forward(node) => forward_uses(outline, index, node, Use::Fill),
+        Action::Recompute(node) if outline.nodes[node].repeats_from_saved => {
+            forward_uses(outline, index, node, Use::Read)
+        }
+        Action::Recompute(node) => forward_uses(outline, index, node, Use::Fill),
         Action::Backward(node) => backward_uses(outline, index, node),
         Action::Hold(buffer) => vec![(buffer, Use::Read)],
         Action::Update | Action::Offload(_) | Action::Prefetch(_) => Vec::new(),
@@ -396,7 +400,8 @@ pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec:
     uses.into_iter()
 }
 
-fn forward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Use)> {
+/// The uses of a forward pass, and how it uses what is saved.
+fn forward_uses(outline: &Outline, index: usize, node: usize, saved: Use) -> Vec<(Buffer, Use)> {
     let mut uses = Vec::new();
     uses.extend(
         outline.nodes[node].bottoms.iter().map(|&id| (Buffer::Data(outline.values[id].root), Use::Read)),
@@ -406,7 +411,7 @@ fn forward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Us
         root => (Buffer::Data(root), Use::Change),
     }));
     uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
-    uses.extend([(Buffer::Saved(node), Use::Fill), (Buffer::Scratch(index), Use::Fill)]);
+    uses.extend([(Buffer::Saved(node), saved), (Buffer::Scratch(index), Use::Fill)]);
     uses
 }
 

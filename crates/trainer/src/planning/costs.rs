@@ -30,6 +30,9 @@ impl Rates {
     pub const CPU: Self = Self { memory: 1e7, copies: 5e6 };
 }
 
+/// The part of the measured rate that copies are planned with: on an H200, 50 of 55 GB/s were seen beside computation.
+const SUSTAINED: f64 = 0.88;
+
 /// Workspace that kernels have while the rest of their layer is measured, unless none of their algorithms does with that.
 const WORKSPACE: Bytes = Bytes::mib(64);
 
@@ -86,14 +89,17 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes) -> Cost
         let points = set.iter().map(Configuration::cost).collect();
         of_node.entry(&kernel.name).or_default()[pass].push(points);
     }
-    let node = |(node, rest_ms): (&OutlineNode, &[f64; 2])| {
+    let node = |(node, rest_ms): (&OutlineNode, &[f64; 3])| {
         let fronts = of_node.remove(node.name.as_str()).unwrap_or_default();
         [0, 1].map(|pass| PassCosts::of_kernels(rest_ms[pass], &fronts[pass]))
     };
+    // Copies that run one after the other beside computation do not keep up the best rate, and what waits for the end of one
+    // waits for all delays before it.
+    let bytes_per_ms = times.copied.map(|rate| rate * SUSTAINED);
     Costs {
         nodes: outline.nodes.iter().zip(&times.passes).map(node).collect(),
         update_ms: times.update_ms,
-        bytes_per_ms: times.copied,
+        bytes_per_ms,
         launch_ms: times.launch_ms,
         host: lockable(),
     }
@@ -107,7 +113,8 @@ fn estimated(outline: &Outline, rates: Rates) -> LayerTimes {
         let (bottoms, tops) = (bytes(&node.bottoms), bytes(&node.tops));
         let seen = bottoms * u64::from(node.needs_bottom) + tops * u64::from(node.needs_top);
         // Data come from the host before everything else.
-        let moved = if node.bottoms.is_empty() { [0, 0] } else { [bottoms + tops, bottoms + tops + seen] };
+        let once = bottoms + tops;
+        let moved = if node.bottoms.is_empty() { [0; 3] } else { [once, once + seen, once] };
         moved.map(ms)
     });
     let trained = outline.params.iter().filter(|param| param.trained).map(|param| param.bytes.0);

@@ -51,7 +51,7 @@ pub struct Planning {
     records: Records,
     table: CostTable,
     /// Milliseconds of the passes of layers, by all that they depend on.
-    layers: HashMap<String, [f64; 2]>,
+    layers: HashMap<String, [f64; 3]>,
     warnings: Vec<String>,
     stop: Stop,
     /// Whether what was measured could not be stored, and why.

@@ -18,8 +18,8 @@ use tensor::{Device, Span, cuda::CudaError};
 /// What the layers of a net take, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerTimes {
-    /// Of each node forward and backward; of a convolution what its kernels leave over, which is its bias.
-    pub passes: Vec<[f64; 2]>,
+    /// Of each node forward, backward and repeated; of a convolution what its kernels leave over, which is its bias.
+    pub passes: Vec<[f64; 3]>,
     /// The update of all parameters.
     pub update_ms: f64,
     /// Bytes that a millisecond copies to the host and from it.
@@ -43,7 +43,7 @@ const COPIES: [usize; 2] = [64 << 20, 256];
 pub fn measure(
     mut net: Net,
     plan: Plan,
-    known: &mut HashMap<String, [f64; 2]>,
+    known: &mut HashMap<String, [f64; 3]>,
 ) -> Result<(LayerTimes, Net), NetError> {
     net.install(&plan)?;
     let outline = net.outline(true);
@@ -68,7 +68,7 @@ pub fn measure(
     let (copied, launch_ms) = running.copied()?;
     running.nets[0].check()?;
     running.net_mut().time_kernels(false);
-    let passes = keys.iter().map(|key| key.as_ref().map_or([0.0; 2], |key| known[key])).collect();
+    let passes = keys.iter().map(|key| key.as_ref().map_or([0.0; 3], |key| known[key])).collect();
     let net = running.into_nets().pop().expect("one net is measured");
     Ok((LayerTimes { passes, update_ms, copied, launch_ms }, net))
 }
@@ -87,7 +87,8 @@ fn key(net: &Net, node: usize) -> Option<String> {
 
 fn passes(outline: &Outline, node: usize) -> Vec<Action> {
     let backward = outline.nodes[node].backward.then_some(Action::Backward(node));
-    std::iter::once(Action::Forward(node)).chain(backward).collect()
+    let repeat = outline.nodes[node].repeats_from_saved.then_some(Action::Recompute(node));
+    std::iter::once(Action::Forward(node)).chain(backward).chain(repeat).collect()
 }
 
 fn alone(net: &Net, outline: &Outline, actions: Vec<Action>) -> RunLayout {
@@ -101,14 +102,21 @@ impl Execution {
     }
 
     /// The times of the passes of `node`, whose schedule has nothing else.
-    fn time_passes(&mut self, node: usize) -> Result<[f64; 2], NetError> {
+    fn time_passes(&mut self, node: usize) -> Result<[f64; 3], NetError> {
         self.put_values(node)?;
-        let mut times = [0.0; 2];
+        let mut times = [None; 3];
         for at in 0..=self.layout.nets[0].end() {
             let [pass_ms, kernels_ms] = self.time_action(at)?;
-            times[at] = (pass_ms - kernels_ms).max(0.0);
+            let pass = match self.layout.nets[0].places.schedule.actions[at] {
+                Action::Forward(_) => 0,
+                Action::Backward(_) => 1,
+                _ => 2,
+            };
+            times[pass] = Some((pass_ms - kernels_ms).max(0.0));
         }
-        Ok(times)
+        let [forward_ms, backward_ms, repeat_ms] = times;
+        // Most layers repeat all that they have done.
+        Ok([forward_ms, backward_ms, repeat_ms.or(forward_ms)].map(Option::unwrap_or_default))
     }
 
     /// Milliseconds of an action, and of the convolution kernels in it.

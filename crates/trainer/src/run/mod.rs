@@ -223,13 +223,13 @@ impl Execution {
         self.arena.fill(span, fill)
     }
 
-    /// Whether copies are to note when they begin and end.
+    /// Whether to note when copies begin and end, and when what waited for them goes on.
     pub(crate) fn time_copies(&mut self, wanted: bool) {
         self.slab.time_copies(wanted);
     }
 
-    /// When the copies of the last iteration began and ended, in order of launch, if they run beside the rest.
-    pub(crate) fn take_copy_marks(&mut self) -> Vec<[Mark; 2]> {
+    /// Those points of the last iteration, by action: two of a copy, one of computation that waited.
+    pub(crate) fn take_copy_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
         self.slab.take_marks()
     }
 
@@ -340,7 +340,7 @@ impl Execution {
         let action = schedule.actions[at];
         // What came before `start` was done before the copy streams began.
         let others = schedule.waits[at].iter().filter(|&&other| other >= start);
-        self.slab.wait(action, others.map(|&other| (net, other)))?;
+        self.slab.wait((at, action), others.map(|&other| (net, other)))?;
         match action {
             Action::Forward(_) | Action::Backward(_) | Action::Recompute(_) => {
                 let iteration = (batch.number, self.number.view());

@@ -27,8 +27,8 @@ pub(super) struct Copies {
     forked: Event,
     joined: [Event; 2],
     memory: Pinned,
-    /// When copies began and ended, in order of launch, if anyone wants to know.
-    marks: Option<Vec<[Mark; 2]>>,
+    /// What [`Slab::take_marks`] takes, if anyone wants to know.
+    marks: Option<HashMap<usize, Vec<Mark>>>,
 }
 
 impl Slab {
@@ -57,14 +57,19 @@ impl Slab {
         })
     }
 
-    /// Has the stream of `action` wait for the ends of `others`, by net and number.
+    /// Has the stream of action number `at` of a net wait for the ends of `others`, by net and number.
     pub(super) fn wait(
-        &self,
-        action: Action,
-        mut others: impl Iterator<Item = (usize, usize)>,
+        &mut self,
+        (at, action): (usize, Action),
+        others: impl Iterator<Item = (usize, usize)>,
     ) -> Result<(), CudaError> {
         let Self::Pinned(Some(copies)) = self else { return Ok(()) };
-        others.try_for_each(|other| copies.stream(action).wait(&copies.ends[&other]))
+        let mut waits = false;
+        for other in others {
+            waits = true;
+            copies.stream(action).wait(&copies.ends[&other])?;
+        }
+        copies.mark(at, action, waits || action.stream() != StreamKind::Compute)
     }
 
     /// Notes the end of `action`, which others wait for.
@@ -74,22 +79,23 @@ impl Slab {
             let end = copies.stream(action).event()?;
             copies.ends.insert(key, end);
         }
-        copies.ends[&key].record()
+        copies.ends[&key].record()?;
+        copies.mark(key.1, action, action.stream() != StreamKind::Compute)
     }
 
-    /// Whether copies are to note when they begin and end, for [`Slab::take_marks`].
+    /// Whether to note when copies begin and end, and when computation that waited goes on, for [`Slab::take_marks`].
     pub(super) fn time_copies(&mut self, wanted: bool) {
         if let Self::Pinned(Some(copies)) = self {
-            copies.marks = wanted.then(Vec::new);
+            copies.marks = wanted.then(HashMap::new);
         }
     }
 
-    /// When the copies since this was last asked began and ended, in order of launch; nothing beside a processor, whose copies
-    /// are done when they are launched.
-    pub(super) fn take_marks(&mut self) -> Vec<[Mark; 2]> {
+    /// Since this was last asked: of copies, by number, their beginnings and ends, of computation that waited when it went on.
+    /// Nothing beside a processor, whose copies are done when they are launched.
+    pub(super) fn take_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
         match self {
             Self::Pinned(Some(copies)) => copies.marks.as_mut().map(std::mem::take).unwrap_or_default(),
-            _ => Vec::new(),
+            _ => HashMap::new(),
         }
     }
 
@@ -112,8 +118,7 @@ impl Slab {
                 Ok(())
             }
             Self::Pinned(copies) => {
-                let copies = copies.as_mut().expect("a schedule with copies has a slab");
-                let begin = copies.marks.is_some().then(|| copies.mark(action)).transpose()?;
+                let copies = copies.as_ref().expect("a schedule with copies has a slab");
                 let (stream, memory) = (copies.stream(action), &copies.memory);
                 // SAFETY: by the waits of the schedule, which both streams keep, nothing else uses these bytes of arena and
                 // slab before the copy is done; the slab waits for the device before it is dropped.
@@ -122,12 +127,7 @@ impl Slab {
                         true => memory.download_in(stream, arena.view(there), here.offset),
                         false => memory.upload_in(stream, here.offset, arena.view_mut(there)),
                     }
-                }?;
-                if let Some(begin) = begin {
-                    let end = copies.mark(action)?;
-                    copies.marks.get_or_insert_default().push([begin, end]);
                 }
-                Ok(())
             }
         }
     }
@@ -142,11 +142,14 @@ impl Copies {
         Ok(Self { cuda: cuda.clone(), streams, ends, forked, joined, memory, marks })
     }
 
-    /// This point of the stream of `action`.
-    fn mark(&self, action: Action) -> Result<Mark, CudaError> {
-        let event = self.stream(action).event()?;
-        event.record()?;
-        Ok(event.into())
+    /// Notes this point of the stream of action number `at`, if it is `wanted` and anyone wants to know.
+    fn mark(&mut self, at: usize, action: Action, wanted: bool) -> Result<(), CudaError> {
+        if wanted && self.marks.is_some() {
+            let event = self.stream(action).event()?;
+            event.record()?;
+            self.marks.get_or_insert_default().entry(at).or_default().push(event.into());
+        }
+        Ok(())
     }
 
     fn stream(&self, action: Action) -> &Stream {

@@ -13,8 +13,8 @@ pub(super) struct Marks {
     pub(super) start: Mark,
     /// The ends of the actions.
     pub(super) actions: Vec<(Action, Mark)>,
-    /// Beginnings and ends of the copies among them, if these run beside the rest.
-    pub(super) copies: Vec<[Mark; 2]>,
+    /// By action, the beginning and the end of a copy that runs beside the rest, or when computation went on that had waited.
+    pub(super) copies: HashMap<usize, Vec<Mark>>,
     pub(super) kernels: Vec<(usize, ConvOp, [Mark; 2])>,
 }
 
@@ -28,6 +28,7 @@ pub(super) struct Clock {
     /// Of the last iteration, as in [`TimeReport`].
     pub(super) spans_ms: Vec<[f64; 2]>,
     pub(super) copying_ms: [f64; 2],
+    pub(super) stall_ms: f64,
     pub(super) forward_ms: f64,
     pub(super) backward_ms: f64,
     pub(super) update_ms: f64,
@@ -41,6 +42,7 @@ impl Clock {
             iterations_ms: Vec::new(),
             spans_ms: Vec::new(),
             copying_ms: [0.0; 2],
+            stall_ms: 0.0,
             forward_ms: 0.0,
             backward_ms: 0.0,
             update_ms: 0.0,
@@ -51,17 +53,19 @@ impl Clock {
     pub(super) fn add(&mut self, marks: Marks) -> Result<f64, NetError> {
         let Marks { start, actions, copies, kernels } = marks;
         let (mut from, mut both_ms) = (&start, 0.0);
-        let mut copies = copies.iter();
-        (self.spans_ms, self.copying_ms) = (Vec::with_capacity(actions.len()), [0.0; 2]);
-        for (action, end) in &actions {
+        (self.spans_ms, self.copying_ms, self.stall_ms) = (Vec::with_capacity(actions.len()), [0.0; 2], 0.0);
+        for (at, (action, end)) in actions.iter().enumerate() {
             let ms = from.ms_until(end)?;
-            let direction = COPIES.iter().position(|&stream| stream == action.stream());
-            let [begin, done] = match direction.and_then(|_| copies.next()) {
-                Some([begin, done]) => [begin, done],
-                None => [from, end],
+            let [begin, done] = match copies.get(&at).map_or(&[][..], Vec::as_slice) {
+                [begin, done] => [begin, done],
+                [begin] => [begin, end],
+                _ => [from, end],
             };
             let span_ms = [start.ms_until(begin)?, start.ms_until(done)?];
-            direction.iter().for_each(|&way| self.copying_ms[way] += span_ms[1] - span_ms[0]);
+            match COPIES.iter().position(|&stream| stream == action.stream()) {
+                Some(way) => self.copying_ms[way] += span_ms[1] - span_ms[0],
+                None => self.stall_ms += from.ms_until(begin)?,
+            }
             self.spans_ms.push(span_ms);
             from = end;
             match *action {

@@ -68,6 +68,8 @@ pub struct TimeReport {
     pub spans_ms: Vec<[f64; 2]>,
     /// How long its copies to the host and back took, in milliseconds.
     pub copying_ms: [f64; 2],
+    /// How long its computation waited for them on a GPU, in milliseconds.
+    pub stall_ms: f64,
     /// What the run took of a GPU's memory: the arena, and code that was loaded on the way.
     pub gpu_bytes: Option<u64>,
 }
@@ -165,8 +167,17 @@ fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetE
 }
 
 fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
-    let Clock { layers, kernels, iterations_ms, spans_ms, copying_ms, forward_ms, backward_ms, update_ms } =
-        clock;
+    let Clock {
+        layers,
+        kernels,
+        iterations_ms,
+        spans_ms,
+        copying_ms,
+        stall_ms,
+        forward_ms,
+        backward_ms,
+        update_ms,
+    } = clock;
     let average = |total: f64| total / iterations_ms.len().max(1) as f64;
     let net = &running.nets()[0];
     let nodes = &net.graph().nodes;
@@ -194,6 +205,7 @@ fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec
         replayed_ms,
         spans_ms,
         copying_ms,
+        stall_ms,
         gpu_bytes: None,
         iterations_ms,
     }
