@@ -15,6 +15,7 @@
 mod layout;
 mod outline;
 mod placement;
+pub mod policy;
 mod room;
 mod schedule;
 

@@ -317,6 +317,7 @@ impl Execution {
                 self.slab.copy(&mut self.arena, action, (device, host))?;
             }
             Action::Update => self.update(net, batch),
+            Action::Hold(_) => {}
         }
         Ok(self.slab.note((net, at), action)?)
     }

@@ -240,7 +240,7 @@ impl Clock {
                     self.backward_ms += ms;
                 }
                 // A copy runs beside the rest: launching it takes next to nothing.
-                Action::Offload(_) | Action::Prefetch(_) => {}
+                Action::Offload(_) | Action::Prefetch(_) | Action::Hold(_) => {}
             }
             both_ms += ms;
         }

@@ -1,0 +1,16 @@
+//! What to do with feature maps that do not all fit: keep, offload or compute again.
+//!
+//! Every policy takes an [`Outline`](crate::Outline) and the [`Costs`] of its actions, and gives actions for a
+//! [`Schedule`](crate::Schedule) with the workspace of each kernel. [`simulate`] says of any schedule how long it takes.
+
+mod costs;
+mod joint;
+mod plan;
+mod problem;
+mod simulate;
+mod trial;
+
+pub use costs::{Costs, PassCosts};
+pub use joint::{BelowFloor, joint};
+pub use plan::{Fate, MemoryPlan};
+pub use simulate::{Timeline, simulate};

@@ -1,0 +1,104 @@
+//! What a policy has decided.
+
+use super::{
+    costs::Costs,
+    simulate::{Timeline, simulate},
+};
+use crate::{
+    layout::ArenaLayout,
+    outline::{Outline, Scratch},
+    schedule::{Action, Buffer, Schedule, ScheduleError},
+};
+use planner::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// What happens to a feature map between its last use forward and its first use backward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fate {
+    /// It stays on the device.
+    Kept,
+    /// It is copied to the host and back.
+    Offloaded,
+    /// It is given up and computed again.
+    Recomputed,
+}
+
+/// The iteration that a policy wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryPlan {
+    /// Its actions, for [`Schedule::new`].
+    pub actions: Vec<Action>,
+    /// What the kernels of each node's forward and backward pass have as workspace.
+    pub workspace: Vec<[Bytes; 2]>,
+    /// Every blob's data and every saved state that a backward pass sees again, with its size.
+    pub fates: Vec<(Buffer, Bytes, Fate)>,
+    /// What comes and goes in an iteration takes so much on the device.
+    pub device: Bytes,
+    /// What is offloaded takes so much of the host's memory.
+    pub host: Bytes,
+    /// When each action runs, if every cost is as given.
+    pub timeline: Timeline,
+    /// No plan of this kind is faster, in milliseconds; 0 where nothing is known.
+    pub bound_ms: f64,
+}
+
+impl MemoryPlan {
+    /// The plan of `actions` with these workspaces.
+    ///
+    /// # Errors
+    /// As [`Schedule::new`].
+    pub fn new(
+        outline: &Outline,
+        costs: &Costs,
+        actions: Vec<Action>,
+        workspace: Vec<[Bytes; 2]>,
+    ) -> Result<Self, ScheduleError> {
+        let outline = &with_workspace(outline, costs, &workspace);
+        let schedule = Schedule::new(outline, actions)?;
+        let timeline = simulate(outline, &schedule, costs, &workspace);
+        let fates = fates(outline, &schedule);
+        let layout = ArenaLayout::new(std::slice::from_ref(outline), vec![schedule]);
+        let report = layout.report.nets[0];
+        let actions = layout.nets.into_iter().next().map(|net| net.schedule.actions).unwrap_or_default();
+        let (device, host) = (report.transient, report.slab);
+        Ok(Self { actions, workspace, fates, device, host, timeline, bound_ms: 0.0 })
+    }
+
+    /// How long an iteration takes if every cost is as given, in milliseconds.
+    pub fn planned_ms(&self) -> f64 {
+        self.timeline.total_ms
+    }
+}
+
+/// The outline in which kernels have `workspace`, side by side with nothing.
+pub(super) fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Bytes; 2]]) -> Outline {
+    let mut outline = outline.clone();
+    for ((node, costs), workspace) in outline.nodes.iter_mut().zip(&costs.nodes).zip(workspace) {
+        for pass in (0..2).filter(|&pass| !costs[pass].front.is_empty()) {
+            node.scratch[pass] = Scratch::Transient(workspace[pass]);
+        }
+    }
+    outline
+}
+
+/// What the actions of `schedule` mean for each buffer that a backward pass sees again.
+fn fates(outline: &Outline, schedule: &Schedule) -> Vec<(Buffer, Bytes, Fate)> {
+    let turn = schedule.actions.iter().position(|action| matches!(action, Action::Backward(_)));
+    let turn = turn.unwrap_or(schedule.actions.len());
+    let returns = |buffer| schedule.actions.contains(&Action::Prefetch(buffer));
+    let seen = schedule.buffers.iter().filter(|(buffer, residences)| {
+        let is_kept = matches!(buffer, Buffer::Data(_) | Buffer::Saved(_));
+        is_kept
+            && residences.last().is_some_and(|last| last.last >= turn)
+            && residences[0].bytes > Bytes::ZERO
+    });
+    let fate = |(buffer, residences): &(Buffer, Vec<crate::Residence>)| {
+        let fate = match residences.len() {
+            1 => Fate::Kept,
+            _ if returns(*buffer) => Fate::Offloaded,
+            _ => Fate::Recomputed,
+        };
+        (*buffer, outline.size(*buffer), fate)
+    };
+    seen.map(fate).collect()
+}
