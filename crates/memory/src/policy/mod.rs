@@ -3,6 +3,7 @@
 //! Every policy takes an [`Outline`](crate::Outline) and the [`Costs`] of its actions, and gives actions for a
 //! [`Schedule`](crate::Schedule) with the workspace of each kernel. [`simulate`] says of any schedule how long it takes.
 
+mod bound;
 mod costs;
 mod joint;
 mod plan;
@@ -11,6 +12,6 @@ mod simulate;
 mod trial;
 
 pub use costs::{Costs, PassCosts};
-pub use joint::{BelowFloor, joint};
+pub use joint::{BelowFloor, floor, joint};
 pub use plan::{Fate, MemoryPlan};
 pub use simulate::{Timeline, simulate};

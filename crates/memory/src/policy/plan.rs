@@ -7,6 +7,7 @@ use super::{
 use crate::{
     layout::ArenaLayout,
     outline::{Outline, Scratch},
+    room::Beside,
     schedule::{Action, Buffer, Schedule, ScheduleError},
 };
 use planner::Bytes;
@@ -62,6 +63,39 @@ impl MemoryPlan {
         let actions = layout.nets.into_iter().next().map(|net| net.schedule.actions).unwrap_or_default();
         let (device, host) = (report.transient, report.slab);
         Ok(Self { actions, workspace, fates, device, host, timeline, bound_ms: 0.0 })
+    }
+
+    /// The plan of `actions` in `budget` bytes of the device: workspaces lie between the other buffers, which are placed
+    /// first, so that smaller ones fit as well. `None` if it does not fit.
+    ///
+    /// # Panics
+    /// If actions need what is not there.
+    pub(super) fn within(
+        outline: &Outline,
+        costs: &Costs,
+        actions: Vec<Action>,
+        budget: Bytes,
+    ) -> Option<Self> {
+        let mut workspace = vec![[Bytes::ZERO; 2]; outline.nodes.len()];
+        let bare = with_workspace(outline, costs, &workspace);
+        let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
+        let room = Beside::new(&schedule);
+        if room.end() > budget.0 {
+            return None;
+        }
+        let mut limits = vec![[Bytes::MAX; 2]; outline.nodes.len()];
+        for (at, &action) in schedule.actions.iter().enumerate() {
+            let (node, pass) = match action {
+                Action::Forward(node) | Action::Recompute(node) => (node, 0),
+                Action::Backward(node) => (node, 1),
+                _ => continue,
+            };
+            if !costs.nodes[node][pass].front.is_empty() {
+                limits[node][pass] = limits[node][pass].min(room.limit(at, budget));
+                workspace[node][pass] = costs.nodes[node][pass].workspace(limits[node][pass])?;
+            }
+        }
+        Self::new(outline, costs, schedule.actions, workspace).ok()
     }
 
     /// How long an iteration takes if every cost is as given, in milliseconds.

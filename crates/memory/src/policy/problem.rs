@@ -5,7 +5,7 @@ use crate::{
     outline::Outline,
     schedule::{Action, Buffer, Schedule, Use, uses},
 };
-use planner::ARENA_ALIGNMENT;
+use planner::{ARENA_ALIGNMENT, Bytes};
 use std::collections::BTreeMap;
 
 /// What may leave the device between its last use forward and its first use backward: data of a blob, or what a node keeps
@@ -29,6 +29,8 @@ pub(super) struct Tensor {
     pub(super) back: Option<[usize; 2]>,
     /// Whether it is read after the iteration.
     pub(super) stays: bool,
+    /// Whether it is large enough to be worth a copy.
+    pub(super) leaves: bool,
 }
 
 /// A layer with those that work in place on what it makes: computed again together.
@@ -78,13 +80,27 @@ impl<'a> Problem<'a> {
         problem
     }
 
+    /// What computing a unit again takes at best, in milliseconds.
+    pub(super) fn repeat_ms(&self, unit: usize) -> f64 {
+        self.units[unit].nodes.iter().map(|&node| self.costs.nodes[node][0].time_ms(Bytes::MAX)).sum()
+    }
+
+    /// The tensor of unit `from` that `unit` reads.
+    pub(super) fn input_from(&self, unit: usize, from: usize) -> Option<usize> {
+        self.units[unit]
+            .inputs
+            .iter()
+            .map(|&(input, _)| input)
+            .find(|&input| self.tensors[input].unit == from)
+    }
+
     /// How many actions go forward.
     pub(super) fn turn(&self) -> usize {
         self.forward.len()
     }
 
     fn find_tensors(&mut self, plain: &Schedule) {
-        let outline = self.outline;
+        let (outline, costs) = (self.outline, self.costs);
         let mut unit_of_node = vec![usize::MAX; outline.nodes.len()];
         let mut tensor_of: BTreeMap<Buffer, usize> = BTreeMap::new();
         for (at, &node) in self.forward.iter().enumerate() {
@@ -116,6 +132,8 @@ impl<'a> Problem<'a> {
                         used: at,
                         back: None,
                         stays: false,
+                        leaves: (0..2)
+                            .all(|way| costs.copy_ms(outline.size(buffer), way) > 2.0 * costs.launch_ms),
                     });
                 }
                 let there = &mut self.tensors[tensor];

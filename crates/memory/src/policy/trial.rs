@@ -16,7 +16,9 @@ pub(super) struct Choice {
 impl Choice {
     /// Whether a tensor is copied to the host: what is computed again is not.
     fn leaves(&self, problem: &Problem<'_>, tensor: usize) -> bool {
-        self.offloaded[tensor] && !self.repeated[problem.tensors[tensor].unit]
+        self.offloaded[tensor]
+            && problem.tensors[tensor].leaves
+            && !self.repeated[problem.tensors[tensor].unit]
     }
 }
 
@@ -25,16 +27,14 @@ impl Choice {
 pub(super) struct Trial {
     /// Time of an iteration, in milliseconds.
     pub(super) time_ms: f64,
-    /// By how many bytes the capacity is exceeded, summed over all actions; 0 for what fits.
-    pub(super) excess: u64,
+    /// Bytes that are copied to the host.
+    pub(super) host: u64,
     /// The node of the action with the largest need, and that need.
     pub(super) peak: (usize, u64),
     /// The actions that compute, in order.
     steps: Vec<Step>,
-    /// Tensors that leave: before which step their place is free, and before which they come back.
-    away: Vec<(usize, [usize; 2])>,
-    /// What the kernels of each node's passes have.
-    pub(super) workspace: Vec<[Bytes; 2]>,
+    /// Tensors that leave: before which step their place is free, before which they come back, and which needs them.
+    away: Vec<(usize, [usize; 3])>,
 }
 
 impl Trial {
@@ -42,9 +42,13 @@ impl Trial {
     pub(super) fn actions(&self, problem: &Problem<'_>) -> Vec<Action> {
         // Copies out, places that are freed later than at their last use, copies back: each before a step.
         let mut before: Vec<[Vec<Action>; 3]> = vec![Default::default(); self.steps.len() + 1];
-        for &(index, [gone, come]) in &self.away {
-            let tensor = &problem.tensors[index];
+        let mut out: Vec<usize> = self.away.iter().map(|&(index, _)| index).collect();
+        out.sort_by_key(|&index| (problem.tensors[index].used, index));
+        for tensor in out.into_iter().map(|index| &problem.tensors[index]) {
             before[tensor.changed + 1][0].push(Action::Offload(tensor.buffer));
+        }
+        for &(index, [gone, come, _]) in &self.away {
+            let tensor = &problem.tensors[index];
             if gone > tensor.used + 1 {
                 before[gone][1].push(Action::Hold(tensor.buffer));
             }
@@ -80,25 +84,36 @@ struct Returns {
 }
 
 impl Problem<'_> {
-    /// The choice to keep everything.
+    /// The choice to keep everything that a backward pass sees again.
     pub(super) fn keep(&self) -> Choice {
-        Choice { offloaded: vec![false; self.tensors.len()], repeated: vec![false; self.units.len()] }
+        let is_seen = |&tensor: &usize| self.tensors[tensor].back.is_some();
+        let repeated = self.units.iter().map(|unit| unit.repeats && !unit.tensors.iter().any(is_seen));
+        Choice { offloaded: vec![false; self.tensors.len()], repeated: repeated.collect() }
+    }
+
+    /// The choice to offload, or to compute again, whatever can be.
+    pub(super) fn all(&self, offloaded: bool, repeated: bool) -> Choice {
+        let mut choice = self.keep();
+        choice.offloaded.fill(offloaded);
+        choice
+            .repeated
+            .iter_mut()
+            .zip(&self.units)
+            .for_each(|(again, unit)| *again |= repeated && unit.repeats);
+        choice
     }
 
     /// Carries out `choice` within `capacity` bytes.
     pub(super) fn carry_out(&self, choice: &Choice, capacity: u64) -> Trial {
         let returns = self.returns(choice);
-        let mut trial =
-            Trial { workspace: vec![[Bytes::ZERO; 2]; self.outline.nodes.len()], ..Trial::default() };
+        let mut trial = Trial::default();
         let (mut ms, mut needed) = (Vec::new(), Vec::new());
         let alive = self.alive(choice, &returns);
         let limits = self.limits(&returns.steps, &alive, capacity);
         for (step, alive) in returns.steps.iter().zip(&alive) {
             let costs = &self.costs.nodes[step.node][step.pass];
             let workspace = costs.workspace(limits[step.node][step.pass]).unwrap_or(costs.least());
-            trial.workspace[step.node][step.pass] = workspace;
             let need = alive + arena_bytes(workspace.0);
-            trial.excess += need.saturating_sub(capacity);
             trial.peak = if need > trial.peak.1 { (step.node, need) } else { trial.peak };
             ms.push(costs.time_ms(workspace));
             needed.push(need);
@@ -247,17 +262,21 @@ impl Problem<'_> {
             let ms = self.costs.copy_ms(Bytes(tensor(index).bytes), 1);
             Copy { ready: back, needed: back, bytes: tensor(index).bytes, ms }
         };
-        let (gone, out_ms) = leave(away.iter().map(out).collect(), |at| ms[at], needed, capacity);
+        let (gone, out_ms) = leave(&away.iter().map(out).collect::<Vec<_>>(), |at| ms[at], needed, capacity);
         needed.reverse();
-        let (come, in_ms) = leave(away.iter().map(back).collect(), |at| ms[end - at], needed, capacity);
+        let (come, in_ms) =
+            leave(&away.iter().map(back).collect::<Vec<_>>(), |at| ms[end - at], needed, capacity);
         needed.reverse();
         for (position, &index) in away.iter().enumerate() {
             // What is back before it is gone need not leave.
             let (gone, come) = (gone[position], end + 1 - come[position]);
             if gone < come {
-                trial.away.push((index, [gone, come]));
+                trial.host += tensor(index).bytes;
+                trial.away.push((index, [gone, come, returns.back[index].expect("it comes back")]));
             }
         }
+        // Copies back in the order of `leave`, which is that of need.
+        trial.away.sort_by_key(|&(index, [_, _, back])| (back, std::cmp::Reverse(index)));
         out_ms + in_ms
     }
 }
@@ -274,42 +293,50 @@ struct Copy {
 
 /// Copies one after the other, as soon as they are ready. Before which step the place of each is free, and how long all steps
 /// wait, as they do only where memory is short. What still lies there is added to what steps need.
-fn leave(
-    copies: Vec<Copy>,
-    ms: impl Fn(usize) -> f64,
-    needed: &mut [u64],
-    capacity: u64,
-) -> (Vec<usize>, f64) {
-    let mut order: Vec<usize> = (0..copies.len()).collect();
-    order.sort_by_key(|&index| (copies[index].ready, copies[index].needed, index));
+fn leave(copies: &[Copy], ms: impl Fn(usize) -> f64, needed: &mut [u64], capacity: u64) -> (Vec<usize>, f64) {
+    let sorted = |key: fn(&Copy) -> (usize, usize)| {
+        let mut order: Vec<usize> = (0..copies.len()).collect();
+        order.sort_by_key(|&index| (key(&copies[index]), index));
+        order
+    };
+    let order = sorted(|copy| (copy.ready, copy.needed));
+    let mut leaving = sorted(|copy| (copy.needed, 0)).into_iter().peekable();
     let mut free = vec![needed.len(); copies.len()];
-    let (mut now_ms, mut engine_ms, mut stall_ms) = (0.0f64, 0.0f64, 0.0);
-    let mut next = order.iter().copied().peekable();
-    // Those that still lie there, with the ends of their copies.
-    let mut there: Vec<(usize, f64)> = Vec::new();
+    let mut ends_ms: Vec<f64> = Vec::with_capacity(copies.len());
+    let mut place = vec![0; copies.len()];
+    order.iter().enumerate().for_each(|(at, &index)| place[index] = at);
+    let (mut now_ms, mut stall_ms, mut done) = (0.0f64, 0.0, 0);
+    // What is needed no more, but not copied yet.
+    let (mut lying, mut lies) = (0, vec![false; copies.len()]);
     for at in 0..needed.len() {
+        while let Some(index) = leaving.next_if(|&index| copies[index].needed < at) {
+            if ends_ms[place[index]] <= now_ms {
+                free[index] = at;
+            } else {
+                lies[index] = true;
+                lying += copies[index].bytes;
+            }
+        }
         loop {
-            there.retain(|&(index, end_ms)| {
-                let is_there = copies[index].needed >= at || end_ms > now_ms;
-                if !is_there {
-                    free[index] = at;
+            while let Some(end_ms) = ends_ms.get(done).filter(|&&end_ms| end_ms <= now_ms) {
+                debug_assert!(end_ms.is_finite());
+                let index = order[done];
+                if lies[index] {
+                    (lies[index], free[index]) = (false, at);
+                    lying -= copies[index].bytes;
                 }
-                is_there
-            });
-            let waiting = there.iter().filter(|(index, _)| copies[*index].needed < at);
-            let lying: u64 = waiting.clone().map(|(index, _)| copies[*index].bytes).sum();
-            let first_ms = waiting.map(|&(_, end_ms)| end_ms).fold(f64::INFINITY, f64::min);
-            if needed[at] + lying <= capacity || first_ms == f64::INFINITY {
-                needed[at] += lying;
+                done += 1;
+            }
+            if needed[at] + lying <= capacity || lying == 0 {
                 break;
             }
-            stall_ms += first_ms - now_ms;
-            now_ms = first_ms;
+            stall_ms += ends_ms[done] - now_ms;
+            now_ms = ends_ms[done];
         }
+        needed[at] += lying;
         now_ms += ms(at);
-        while let Some(index) = next.next_if(|&index| copies[index].ready == at) {
-            engine_ms = engine_ms.max(now_ms) + copies[index].ms;
-            there.push((index, engine_ms));
+        while let Some(&index) = order.get(ends_ms.len()).filter(|&&index| copies[index].ready == at) {
+            ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copies[index].ms);
         }
     }
     (free, stall_ms)
