@@ -61,10 +61,7 @@ impl Headroom for Room {
     }
 
     fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
-        let len = workspace.0.next_multiple_of(ALIGNMENT);
-        let ends = self.holes[kernel].iter().filter(|(first, last)| last - first >= len);
-        let end = ends.map(|(first, _)| first + len).min().expect("the last hole is open");
-        Bytes(self.base + self.end.max(end))
+        Bytes(self.base + self.end.max(smallest_end(&self.holes[kernel], workspace)))
     }
 }
 
@@ -73,6 +70,13 @@ fn largest(holes: &[(u64, u64)], end: u64) -> Bytes {
     let free = |&(first, last): &(u64, u64)| last.min(end).saturating_sub(first);
     let largest = holes.iter().map(free).max().unwrap_or(0);
     Bytes(largest / ALIGNMENT * ALIGNMENT)
+}
+
+/// Where the memory must end at least for `workspace` to lie in one of `holes`.
+fn smallest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
+    let len = workspace.0.next_multiple_of(ALIGNMENT);
+    let ends = holes.iter().filter(|(first, last)| last - first >= len);
+    ends.map(|(first, _)| first + len).min().expect("the last hole is open")
 }
 
 /// Everything but workspaces, in its places.
@@ -96,6 +100,21 @@ impl Beside {
     /// What it takes.
     pub(crate) fn end(&self) -> u64 {
         self.placement.len
+    }
+
+    /// The node of the action at which most is alive.
+    pub(crate) fn fullest(&self, schedule: &Schedule) -> usize {
+        let alive = |at: usize| {
+            self.residences.iter().filter(|one| one.holds(at)).map(|one| one.bytes.0).sum::<u64>()
+        };
+        let computes =
+            schedule.actions.iter().enumerate().filter_map(|(at, &action)| Some((at, action.pass()?.0)));
+        computes.max_by_key(|&(at, _)| alive(at)).map_or(0, |(_, node)| node)
+    }
+
+    /// What it takes together with `workspace` at action `at`.
+    pub(crate) fn end_with(&self, at: usize, workspace: Bytes) -> u64 {
+        self.end().max(smallest_end(&self.holes(at), workspace))
     }
 
     /// The largest workspace at action `at` within `budget`.

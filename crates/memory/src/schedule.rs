@@ -47,6 +47,17 @@ impl Action {
     }
 }
 
+impl Action {
+    /// The node whose pass it runs, and which pass: 0 forward, 1 backward.
+    pub fn pass(self) -> Option<(usize, usize)> {
+        match self {
+            Action::Forward(node) | Action::Recompute(node) => Some((node, 0)),
+            Action::Backward(node) => Some((node, 1)),
+            _ => None,
+        }
+    }
+}
+
 /// What a net keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Buffer {

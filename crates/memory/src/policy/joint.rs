@@ -39,13 +39,13 @@ const PLACINGS: usize = 10;
 /// [`BelowFloor`]: nothing fits.
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
     let problem = Problem::new(outline, costs);
-    let keep = problem.plan(&problem.keep(), budget.0, budget);
+    let keep = problem.plan(&problem.keep(), budget.0, budget).ok();
     let unlimited_ms = costs.unlimited_ms(outline);
     if let Some(plan) = keep.as_ref().filter(|plan| plan.planned_ms() <= unlimited_ms * (1.0 + 1e-9)) {
         return Ok(MemoryPlan { bound_ms: unlimited_ms.min(plan.planned_ms()), ..plan.clone() });
     }
     let (floor, leanest) = problem.floor();
-    let mut best = keep.or_else(|| problem.plan(&leanest, 0, budget));
+    let mut best = keep.or_else(|| problem.plan(&leanest, 0, budget).ok());
     let Some(slowest_ms) = best.as_ref().map(MemoryPlan::planned_ms) else { return Err(floor) };
     let mut capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
     let bound = Bound::new(&problem, capacity);
@@ -65,17 +65,14 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     for _ in 0..PLACINGS {
         search.anneal(trials);
         let Some((_, choice)) = search.fits.clone() else { break };
-        let fits = problem.plan(&choice, capacity, budget);
-        let lacks = match &fits {
-            Some(_) => 0,
-            None => problem
-                .plan(&choice, capacity, Bytes::MAX)
-                .map_or(0, |plan| plan.device.0.saturating_sub(budget.0)),
+        let lacks = match problem.plan(&choice, capacity, budget) {
+            Ok(plan) => {
+                best =
+                    best.into_iter().chain([plan]).min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
+                break;
+            }
+            Err((needed, _)) => needed.0 - budget.0,
         };
-        best = best.into_iter().chain(fits.clone()).min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
-        if fits.is_some() {
-            break;
-        }
         capacity -= lacks.max(capacity / 256).next_multiple_of(ARENA_ALIGNMENT).min(capacity);
         trials = TRIALS / 4 * problem.units.len();
         search = search.within(capacity);
@@ -100,18 +97,17 @@ impl Problem<'_> {
             search.anneal(TRIALS * self.units.len());
             leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
         }
-        let node = self.carry_out(&leanest, 0).peak.0;
-        let plan = self.plan(&leanest, 0, Bytes::MAX).expect("there is room");
-        (BelowFloor { floor: plan.device, node: self.outline.nodes[node].name.clone() }, leanest)
+        let (floor, node) = self.plan(&leanest, 0, Bytes::ZERO).err().unwrap_or_default();
+        (BelowFloor { floor, node: self.outline.nodes[node].name.clone() }, leanest)
     }
 
-    /// The plan of a choice, if what is placed fits: `capacity` is that for which copies are timed.
-    fn plan(&self, choice: &Choice, capacity: u64, budget: Bytes) -> Option<MemoryPlan> {
-        let trial = self.carry_out(choice, capacity);
-        if trial.host > self.costs.host.0 {
-            return None;
-        }
-        MemoryPlan::within(self.outline, self.costs, trial.actions(self), budget)
+    /// The plan of a choice whose copies are timed for `capacity`.
+    ///
+    /// # Errors
+    /// It does not fit `budget`; what does, and the node that sets it.
+    fn plan(&self, choice: &Choice, capacity: u64, budget: Bytes) -> Result<MemoryPlan, (Bytes, usize)> {
+        let actions = self.carry_out(choice, capacity).actions(self);
+        MemoryPlan::within(self.outline, self.costs, actions, budget)
     }
 }
 

@@ -66,7 +66,10 @@ impl MemoryPlan {
     }
 
     /// The plan of `actions` in `budget` bytes of the device: workspaces lie between the other buffers, which are placed
-    /// first, so that smaller ones fit as well. `None` if it does not fit.
+    /// first, so that smaller ones fit as well.
+    ///
+    /// # Errors
+    /// It does not fit; what does, and the node of the action that sets it.
     ///
     /// # Panics
     /// If actions need what is not there.
@@ -75,27 +78,31 @@ impl MemoryPlan {
         costs: &Costs,
         actions: Vec<Action>,
         budget: Bytes,
-    ) -> Option<Self> {
+    ) -> Result<Self, (Bytes, usize)> {
         let mut workspace = vec![[Bytes::ZERO; 2]; outline.nodes.len()];
         let bare = with_workspace(outline, costs, &workspace);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
-        let room = Beside::new(&schedule);
-        if room.end() > budget.0 {
-            return None;
+        let beside = Beside::new(&schedule);
+        let kernels: Vec<(usize, usize, usize)> = (schedule.actions.iter().enumerate())
+            .filter_map(|(at, &action)| Some((at, action.pass()?)))
+            .filter(|(_, (node, pass))| !costs.nodes[*node][*pass].front.is_empty())
+            .map(|(at, (node, pass))| (at, node, pass))
+            .collect();
+        let ends = kernels
+            .iter()
+            .map(|&(at, node, pass)| (beside.end_with(at, costs.nodes[node][pass].least()), node));
+        let largest = (beside.end(), beside.fullest(&schedule));
+        let needed = ends.fold(largest, |most, one| if one.0 > most.0 { one } else { most });
+        if needed.0 > budget.0 {
+            return Err((Bytes(needed.0), needed.1));
         }
         let mut limits = vec![[Bytes::MAX; 2]; outline.nodes.len()];
-        for (at, &action) in schedule.actions.iter().enumerate() {
-            let (node, pass) = match action {
-                Action::Forward(node) | Action::Recompute(node) => (node, 0),
-                Action::Backward(node) => (node, 1),
-                _ => continue,
-            };
-            if !costs.nodes[node][pass].front.is_empty() {
-                limits[node][pass] = limits[node][pass].min(room.limit(at, budget));
-                workspace[node][pass] = costs.nodes[node][pass].workspace(limits[node][pass])?;
-            }
+        for (at, node, pass) in kernels {
+            limits[node][pass] = limits[node][pass].min(beside.limit(at, budget));
+            workspace[node][pass] =
+                costs.nodes[node][pass].workspace(limits[node][pass]).expect("the least fits");
         }
-        Self::new(outline, costs, schedule.actions, workspace).ok()
+        Ok(Self::new(outline, costs, schedule.actions, workspace).expect("it is a schedule"))
     }
 
     /// How long an iteration takes if every cost is as given, in milliseconds.
