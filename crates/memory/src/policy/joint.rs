@@ -6,23 +6,12 @@
 use super::{
     bound::Bound,
     costs::Costs,
-    plan::MemoryPlan,
+    plan::{BelowFloor, MemoryPlan},
     problem::Problem,
     trial::{Choice, Trial},
 };
 use crate::outline::Outline;
 use planner::{ARENA_ALIGNMENT, Bytes};
-use thiserror::Error;
-
-/// A budget in which no plan of this kind fits.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("what comes and goes in an iteration needs {floor}, most of all at layer '{node}'")]
-pub struct BelowFloor {
-    /// The smallest budget in which a plan was found.
-    pub floor: Bytes,
-    /// The layer whose pass needs most.
-    pub node: String,
-}
 
 /// Trials for each unit of a net.
 const TRIALS: usize = 200;
@@ -71,7 +60,7 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
                     best.into_iter().chain([plan]).min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
                 break;
             }
-            Err((needed, _)) => needed.0 - budget.0,
+            Err(needed) => needed.floor.0 - budget.0,
         };
         capacity -= lacks.max(capacity / 256).next_multiple_of(ARENA_ALIGNMENT).min(capacity);
         trials = TRIALS / 4 * problem.units.len();
@@ -97,15 +86,15 @@ impl Problem<'_> {
             search.anneal(TRIALS * self.units.len());
             leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
         }
-        let (floor, node) = self.plan(&leanest, 0, Bytes::ZERO).err().unwrap_or_default();
-        (BelowFloor { floor, node: self.outline.nodes[node].name.clone() }, leanest)
+        let nothing = BelowFloor { floor: Bytes::ZERO, node: String::new() };
+        (self.plan(&leanest, 0, Bytes::ZERO).err().unwrap_or(nothing), leanest)
     }
 
     /// The plan of a choice whose copies are timed for `capacity`.
     ///
     /// # Errors
-    /// It does not fit `budget`; what does, and the node that sets it.
-    fn plan(&self, choice: &Choice, capacity: u64, budget: Bytes) -> Result<MemoryPlan, (Bytes, usize)> {
+    /// It does not fit `budget`.
+    fn plan(&self, choice: &Choice, capacity: u64, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
         let actions = self.carry_out(choice, capacity).actions(self);
         MemoryPlan::within(self.outline, self.costs, actions, budget)
     }

@@ -10,8 +10,10 @@ mod plan;
 mod problem;
 mod simulate;
 mod trial;
+mod vdnn;
 
 pub use costs::{Costs, PassCosts};
-pub use joint::{BelowFloor, floor, joint};
-pub use plan::{Fate, MemoryPlan};
+pub use joint::{floor, joint};
+pub use plan::{BelowFloor, Fate, MemoryPlan};
 pub use simulate::{Timeline, simulate};
+pub use vdnn::{Algorithms, Offloading, vdnn, vdnn_dyn};

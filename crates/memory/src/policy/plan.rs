@@ -12,6 +12,7 @@ use crate::{
 };
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// What happens to a feature map between its last use forward and its first use backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,16 @@ pub enum Fate {
     Offloaded,
     /// It is given up and computed again.
     Recomputed,
+}
+
+/// A budget in which no plan of a policy fits.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("what comes and goes in an iteration needs {floor}, most of all at layer '{node}'")]
+pub struct BelowFloor {
+    /// The smallest budget in which a plan was found.
+    pub floor: Bytes,
+    /// The layer whose pass needs most.
+    pub node: String,
 }
 
 /// The iteration that a policy wants.
@@ -69,7 +80,7 @@ impl MemoryPlan {
     /// first, so that smaller ones fit as well.
     ///
     /// # Errors
-    /// It does not fit; what does, and the node of the action that sets it.
+    /// It does not fit.
     ///
     /// # Panics
     /// If actions need what is not there.
@@ -78,7 +89,7 @@ impl MemoryPlan {
         costs: &Costs,
         actions: Vec<Action>,
         budget: Bytes,
-    ) -> Result<Self, (Bytes, usize)> {
+    ) -> Result<Self, BelowFloor> {
         let mut workspace = vec![[Bytes::ZERO; 2]; outline.nodes.len()];
         let bare = with_workspace(outline, costs, &workspace);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
@@ -94,7 +105,7 @@ impl MemoryPlan {
         let largest = (beside.end(), beside.fullest(&schedule));
         let needed = ends.fold(largest, |most, one| if one.0 > most.0 { one } else { most });
         if needed.0 > budget.0 {
-            return Err((Bytes(needed.0), needed.1));
+            return Err(BelowFloor { floor: Bytes(needed.0), node: outline.nodes[needed.1].name.clone() });
         }
         let mut limits = vec![[Bytes::MAX; 2]; outline.nodes.len()];
         for (at, node, pass) in kernels {
@@ -103,6 +114,29 @@ impl MemoryPlan {
                 costs.nodes[node][pass].workspace(limits[node][pass]).expect("the least fits");
         }
         Ok(Self::new(outline, costs, schedule.actions, workspace).expect("it is a schedule"))
+    }
+
+    /// The plan of `actions` with these workspaces, wherever buffers are placed best.
+    ///
+    /// # Errors
+    /// It does not fit `budget`.
+    ///
+    /// # Panics
+    /// If actions need what is not there.
+    pub(super) fn exactly(
+        outline: &Outline,
+        costs: &Costs,
+        (actions, workspace): (Vec<Action>, Vec<[Bytes; 2]>),
+        budget: Bytes,
+    ) -> Result<Self, BelowFloor> {
+        let plan = Self::new(outline, costs, actions, workspace).expect("what is needed is there");
+        if plan.device <= budget {
+            return Ok(plan);
+        }
+        let steps = plan.actions.iter().zip(&plan.timeline.alive);
+        let steps = steps.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
+        let node = steps.max_by_key(|&(alive, _)| alive).map(|(_, node)| outline.nodes[node].name.clone());
+        Err(BelowFloor { floor: plan.device, node: node.unwrap_or_default() })
     }
 
     /// How long an iteration takes if every cost is as given, in milliseconds.
