@@ -4,6 +4,7 @@
 //! of them, each trial carried out with its copies; then buffers are placed, and kernels get what lies free at their steps.
 
 use super::{
+    accudnn::accudnn,
     bound::Bound,
     costs::Costs,
     plan::{BelowFloor, MemoryPlan},
@@ -35,7 +36,11 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
         return Ok(MemoryPlan { bound_ms: unlimited_ms.min(plan.planned_ms()), ..plan.clone() });
     }
     let (floor, leanest) = problem.floor();
-    let Some(first) = keep.or_else(|| problem.plan(&leanest, 0, budget).ok()) else { return Err(floor) };
+    let known = [keep, problem.plan(&leanest, 0, budget).ok(), accudnn(outline, costs, budget).ok()];
+    let Some(first) = known.into_iter().flatten().min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()))
+    else {
+        return Err(floor);
+    };
     let capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
     let bound = Bound::new(&problem, capacity);
     let mut search = Search::new(&problem, capacity, unlimited_ms / capacity as f64);
