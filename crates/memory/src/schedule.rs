@@ -1,6 +1,6 @@
 //! The actions of one iteration, when each buffer lies where, and which action waits for which.
 
-use crate::outline::{Outline, Scratch};
+use crate::outline::{Outline, OutlineValue, Scratch};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,6 +194,24 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Passes, or an update, with all that they use side by side and there throughout, whether or not anything has filled it:
+    /// what measures them needs no memory of the other nodes.
+    pub fn alone(outline: &Outline, actions: Vec<Action>) -> Self {
+        let mut walk =
+            Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };
+        let used = actions.iter().enumerate().flat_map(|(index, &action)| uses(outline, index, action));
+        let read_at_the_end = |value: &&OutlineValue| value.output && !outline.values[value.root].constant;
+        let outputs = outline.values.iter().filter(|_| actions.contains(&Action::Update));
+        let outputs = outputs.filter(read_at_the_end).map(|value| Buffer::Data(value.root));
+        for buffer in used.map(|(buffer, _)| buffer).chain(outputs) {
+            let (last, bytes) = (actions.len() - 1, walk.size(buffer));
+            let throughout = Residence { place: Place::Device, first: 0, last, bytes };
+            walk.residences.insert(buffer, vec![throughout]);
+        }
+        let buffers = walk.finish();
+        Self { waits: vec![Vec::new(); actions.len()], actions, buffers }
+    }
+
     /// Where `buffer` stands in [`Schedule::buffers`].
     pub fn find(&self, buffer: Buffer) -> Option<usize> {
         self.buffers.binary_search_by_key(&buffer, |&(buffer, _)| buffer).ok()
@@ -370,7 +388,11 @@ pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
 /// The transient buffers that an action, at `index`, uses.
 pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec::IntoIter<(Buffer, Use)> {
     let uses = match action {
-        Action::Forward(node) | Action::Recompute(node) => forward_uses(outline, index, node),
+        Action::Forward(node) => forward_uses(outline, index, node, Use::Fill),
+        Action::Recompute(node) if outline.nodes[node].repeats_from_saved => {
+            forward_uses(outline, index, node, Use::Read)
+        }
+        Action::Recompute(node) => forward_uses(outline, index, node, Use::Fill),
         Action::Backward(node) => backward_uses(outline, index, node),
         Action::Hold(buffer) => vec![(buffer, Use::Read)],
         Action::Update | Action::Offload(_) | Action::Prefetch(_) => Vec::new(),
@@ -378,7 +400,8 @@ pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec:
     uses.into_iter()
 }
 
-fn forward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Use)> {
+/// The uses of a forward pass, and how it uses what is saved.
+fn forward_uses(outline: &Outline, index: usize, node: usize, saved: Use) -> Vec<(Buffer, Use)> {
     let mut uses = Vec::new();
     uses.extend(
         outline.nodes[node].bottoms.iter().map(|&id| (Buffer::Data(outline.values[id].root), Use::Read)),
@@ -388,7 +411,7 @@ fn forward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Us
         root => (Buffer::Data(root), Use::Change),
     }));
     uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
-    uses.extend([(Buffer::Saved(node), Use::Fill), (Buffer::Scratch(index), Use::Fill)]);
+    uses.extend([(Buffer::Saved(node), saved), (Buffer::Scratch(index), Use::Fill)]);
     uses
 }
 

@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn on_small_nets_it_is_as_fast_as_the_best_of_all_choices_and_never_faster_than_the_bound() {
         let (mut checked, mut fastest) = (0, 0);
-        for seed in 0..10 {
+        for seed in 0..8 {
             let net = random(seed, 4);
             let (outline, costs) = (&net.outline, &net.costs);
             let problem = Problem::new(outline, costs);
@@ -280,8 +280,11 @@ mod tests {
             ];
             for part in [0.05, 0.3, 0.6] {
                 let budget = Bytes(least.0 + ((most.0 - least.0) as f64 * part) as u64);
-                let fits = all(&problem)
-                    .filter_map(|choice| problem.plan(&choice, budget.0 / 256 * 256, budget).ok());
+                let capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+                // What is too much in sum cannot be placed.
+                let fitting =
+                    all(&problem).filter(|choice| problem.carry_out(choice, capacity).peak.1 <= capacity);
+                let fits = fitting.filter_map(|choice| problem.plan(&choice, capacity, budget).ok());
                 let best_ms = fits.map(|plan| plan.planned_ms()).fold(f64::INFINITY, f64::min);
                 let plan = joint(outline, costs, budget).unwrap();
                 let (planned_ms, bound_ms) = (plan.planned_ms(), plan.bound_ms);

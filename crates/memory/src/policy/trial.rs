@@ -117,7 +117,7 @@ impl Problem<'_> {
             let workspace = costs.workspace(limits[step.node][step.pass]).unwrap_or(costs.least());
             let need = alive + arena_bytes(workspace.0);
             trial.peak = if need > trial.peak.1 { (step.node, need) } else { trial.peak };
-            ms.push(costs.time_ms(workspace));
+            ms.push(self.costs.pass_ms(step.action, workspace));
             needed.push(need);
         }
         let away: Vec<usize> = (0..self.tensors.len())

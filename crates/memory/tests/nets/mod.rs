@@ -135,7 +135,12 @@ impl Net {
 
     pub(crate) fn norm(&mut self, x: Blob) -> Blob {
         let bytes = self.bytes(x.1, x.2);
-        let node = OutlineNode { needs_bottom: true, saved: Bytes(8 * x.1), ..OutlineNode::default() };
+        let node = OutlineNode {
+            needs_bottom: true,
+            repeats_from_saved: true,
+            saved: Bytes(8 * x.1),
+            ..OutlineNode::default()
+        };
         self.node("norm", &[x], x.1, x.2, node, [self.pass(3 * bytes), self.pass(5 * bytes)])
     }
 
