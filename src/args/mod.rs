@@ -20,7 +20,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{batch, count, drawing, image_shape, math, op, phase};
+use values::{batch, convexity, count, drawing, image_shape, math, op, phase, positive};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -46,6 +46,8 @@ pub enum Command {
     /// Plan the convolutions of a net, or any others, without running them
     #[command(after_help = examples::PLAN)]
     Plan(PlanArgs),
+    /// Find AccUDNN's largest mini-batch in a budget of device memory, and the learning rate for it
+    Tune(TuneArgs),
     /// Measure the convolutions of a net for later, and look after what was measured
     #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
@@ -163,6 +165,20 @@ pub struct TimeArgs {
     /// Draw what every kernel took, and would take undivided, into this file: .svg or .png
     #[arg(long, value_name = "FILE", value_parser = drawing)]
     pub plot: Option<PathBuf>,
+}
+
+/// `microbatch tune`.
+#[derive(Clone, Debug, Args)]
+pub struct TuneArgs {
+    /// The net, whose mini-batch is the one of the rate, and how it is timed.
+    #[command(flatten)]
+    pub time: TimeArgs,
+    /// Learning rate at the net's own mini-batch
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = positive)]
+    pub base_lr: f64,
+    /// How soon larger steps stop to help: 0 is a rate in proportion to the mini-batch, and no rate is above 1/C
+    #[arg(long, value_name = "C", default_value_t = 0.0, value_parser = convexity)]
+    pub convexity: f64,
 }
 
 /// `microbatch train`.

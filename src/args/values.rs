@@ -28,6 +28,17 @@ pub(super) fn batch(text: &str) -> Result<Batch, String> {
     if text.eq_ignore_ascii_case("max") { Ok(Batch::Largest) } else { Ok(count::<1_000_000>(text)?.into()) }
 }
 
+/// A number above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "it must be a number above 0".to_owned())
+}
+
+/// A number from 0.
+pub(super) fn convexity(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) { Ok(0.0) } else { positive(text) }
+}
+
 /// A size as a user would type it back.
 pub(super) fn exact(size: Bytes) -> String {
     size.exact().replace(' ', "")

@@ -34,7 +34,7 @@ pub(super) struct BatchSearch {
 const MOST: usize = 1_000_000;
 
 impl BatchSearch {
-    fn net(&self, samples: usize) -> Result<Net, NetError> {
+    pub(super) fn net(&self, samples: usize) -> Result<Net, NetError> {
         let mut spec = self.spec.clone();
         spec.set_mini_batch(samples);
         Net::new(&spec, &self.build, self.is_training)

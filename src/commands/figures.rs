@@ -33,6 +33,21 @@ struct PaperNet {
     convolution: Option<&'static str>,
 }
 
+impl PaperNet {
+    /// How the names of its figures begin: not at all for the first; with the mini-batch where the net stands twice.
+    fn prefix(&self) -> String {
+        let twice = NETS
+            .iter()
+            .filter(|other| other.name == self.name)
+            .position(|other| other.mini_batch == self.mini_batch);
+        match twice {
+            _ if self.name == NETS[0].name => String::new(),
+            Some(1..) => format!("{}-{}", self.name, self.mini_batch),
+            _ => self.name.to_owned(),
+        }
+    }
+}
+
 macro_rules! net {
     ($name:literal, $title:literal, $mini_batch:literal, $convolution:expr) => {
         PaperNet {
@@ -45,11 +60,16 @@ macro_rules! net {
     };
 }
 
-/// Their nets, with their mini-batches. A recorded device has figures of those that its tables have.
-const NETS: [PaperNet; 3] = [
+/// Their nets, with their mini-batches; the first is looked at most. A recorded device has figures of those that its
+/// tables have.
+const NETS: [PaperNet; 7] = [
     net!("alexnet", "AlexNet", 256, Some("conv2")),
     net!("resnet18", "ResNet-18", 128, None),
     net!("resnet50", "ResNet-50", 32, None),
+    net!("resnet50", "ResNet-50", 256, None),
+    net!("densenet40", "DenseNet-40", 256, None),
+    net!("vgg16", "VGG-16", 64, None),
+    net!("googlenet", "GoogLeNet", 128, None),
 ];
 
 /// Limits under which all recorded kernels are compared: the papers' for DeepBench's list, and below.
@@ -96,7 +116,7 @@ pub fn figures(args: &FiguresArgs) -> Result<(), Error> {
     if args.only.is_none() {
         write_page(args, (&fp32, &all, &claims))?;
     }
-    console.text(format!("{} figures in {}", chosen.len(), args.out.display()))
+    console.text(format!("figures in {}: {}", args.out.display(), chosen.len()))
 }
 
 /// The page about all of them, and the table of the papers' numbers.
@@ -157,6 +177,7 @@ fn build(net: &'static PaperNet, math: Math) -> Result<Built, Error> {
 fn studies<'t>(origin: &'t Origin, nets: &'t [Built]) -> impl Iterator<Item = Study<'t>> {
     nets.iter().map(|built| Study {
         name: built.net.name.to_owned(),
+        prefix: built.net.prefix(),
         title: built.net.title.to_owned(),
         kernels: built.kernels.clone(),
         table: origin.planning.table(),

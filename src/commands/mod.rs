@@ -15,6 +15,7 @@ mod shell;
 mod test;
 mod time;
 mod train;
+mod tune;
 
 pub use devices::devices;
 pub use figures::figures;
@@ -44,6 +45,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),
+        Command::Tune(args) => tune::tune(&args),
         Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),

@@ -19,7 +19,7 @@ use crate::{
     shapes::{ShapeSpec, read_csv},
 };
 use cudnn_layers::conv::{geometry, operand_lens};
-use memory::LayerMemory;
+use memory::{LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;
 use trainer::host::check_memory;
@@ -58,6 +58,8 @@ struct Report {
     /// What running the net would take, where it could run.
     memory: Option<MemoryEstimate>,
     layer_memory: Vec<LayerMemory>,
+    /// What else its memory depends on: what reads what, how large it is.
+    outline: Option<Outline>,
 }
 
 impl Subject {
@@ -106,6 +108,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
     session.profile(&[], console)?;
     let planned = session.plan(RecordedPlans::default())?;
     let batches = session.batches.take();
+    let outline = args.run.json.then(|| session.nets[0].outline(true));
     let (memory, layer_memory) = match session.origin.recorded.is_some() {
         // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
         true => {
@@ -133,7 +136,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         "\nMemory by layer, before buffers share their places:\n{}",
         layer_table(&layer_memory)
     ))?;
-    console.object(&Report { layer_memory, ..report })
+    console.object(&Report { layer_memory, outline, ..report })
 }
 
 fn plan_shapes(
@@ -248,6 +251,7 @@ fn report(
         batches: None,
         memory: None,
         layer_memory: Vec::new(),
+        outline: None,
     })
 }
 

@@ -88,7 +88,7 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
 }
 
 /// Plans and times the net under the session's options; the session keeps it.
-fn timed(
+pub(super) fn timed(
     session: &mut Session,
     mini_batch: usize,
     args: &TimeArgs,

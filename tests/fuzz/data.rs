@@ -91,8 +91,8 @@ fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
     let Some(len) = len.filter(|&len| len <= MOST) else { return Ok(Accepted::Huge) };
     input.foretold += loader.buffer_bytes() + (len * size_of::<f32>()) as u64;
     let (mut data, mut labels) = (vec![0.0; len], [0.0; 2]);
-    loader.next_into(&mut data, &mut labels)?;
-    loader.next_into(&mut data, &mut labels)?;
+    loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into()))?;
+    loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into()))?;
     Ok(Accepted::Used)
 }
 

@@ -1,6 +1,29 @@
-//! The models' folders, through the command: what the examples do is this with defaults.
+//! The models' folders, through the command: what the examples do is this with defaults; and the lessons, which check
+//! themselves.
 
 use crate::fixtures::Folder;
+
+macro_rules! lessons {
+    ($($file:literal $module:ident $test:ident)*) => {$(
+        #[path = $file]
+        mod $module;
+
+        #[test]
+        fn $test() {
+            $module::main().unwrap();
+        }
+    )*};
+}
+
+lessons! {
+    "../../examples/01_four_ways.rs" four_ways every_algorithm_computes_the_same
+    "../../examples/02_the_cliff.rs" the_cliff one_byte_less_is_much_slower
+    "../../examples/03_a_desirable_set.rs" a_desirable_set nobody_wants_more_for_nothing
+    "../../examples/04_wr_on_a_kernel.rs" wr_on_a_kernel more_workspace_takes_less_time
+    "../../examples/05_wd_on_a_net.rs" wd_on_a_net one_arena_wins_over_a_division
+    "../../examples/06_split_equals_undivided.rs" split_equals_undivided a_divided_mini_batch_gives_the_same
+    "../../examples/07_a_net_trained.rs" a_net_trained a_net_in_a_program_learns
+}
 
 #[test]
 fn a_model_of_the_repository_is_planned_on_synthetic_images() {

@@ -6,6 +6,7 @@ mod class_folders;
 mod cuda;
 mod database;
 mod examples;
+mod figures;
 mod fixtures;
 mod interrupted;
 mod limits;

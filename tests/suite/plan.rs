@@ -183,7 +183,7 @@ fn a_list_in_deepbench_s_columns_is_planned() {
     folder.write("list.csv", list.replace("20,10", "20,2"));
     refused(&folder, "plan --csv list.csv", &["list.csv:2", "window of 3"]);
     folder.write("list.csv", "\n");
-    refused(&folder, "plan --csv list.csv", &["list.csv lists no convolution"]);
+    refused(&folder, "plan --csv list.csv", &["list.csv: it lists no convolution"]);
     refused(&folder, "plan --csv nowhere.csv", &["nowhere.csv"]);
 }
 

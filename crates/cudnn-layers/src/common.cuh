@@ -104,7 +104,7 @@ struct Dense {
     __device__ __forceinline__ bool in_packs() const { return true; }
 };
 
-/// One whole tile of `map_packs`, in packs of `W`.
+/// One whole tile of `map_tiles`, in packs of `W`.
 template <int W, int INPUTS, class Op, class Places>
 __device__ __forceinline__ void map_tile(const float* const (&from)[INPUTS], float* to, bool add, u64 start, Op op,
                                          Places places) {
@@ -121,30 +121,29 @@ __device__ __forceinline__ void map_tile(const float* const (&from)[INPUTS], flo
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
-        auto of_pack = op.pack(i);
 #pragma unroll
         for (int lane = 0; lane < W; lane++) {
             float x[INPUTS];
 #pragma unroll
             for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-            float value = of_pack(x, lane);
+            float value = op(x, i, lane);
             out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
         }
         store<W>(to + places.to(i), out[step]);
     }
 }
 
-/// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the up to four elements from `first` on,
-/// whose results are then computed in their order.
-template <int INPUTS, class Op, class Places = Dense>
-__device__ __forceinline__ void map_packs(const float* const (&from)[INPUTS], float* to, bool add, u64 len, u64 tile,
-                                          Op op, Places places = {}) {
+/// `to[i] (+)= op(the inputs' elements i, first element of i's pack, i - first)` over one tile, where `places` says where
+/// elements lie.
+template <int INPUTS, class Op, class Places>
+__device__ __forceinline__ void map_tiles(const float* const (&from)[INPUTS], float* to, bool add, u64 len, u64 tile,
+                                          Op op, Places places) {
     u64 start = tile * TILE;
     if (start + TILE > len) {
         for (u64 i = start + threadIdx.x; i < len; i += THREADS) {
             float x[INPUTS];
             for (int input = 0; input < INPUTS; input++) x[input] = from[input][places.from(i)];
-            put(add, to + places.to(i), op.pack(i)(x, 0));
+            put(add, to + places.to(i), op(x, i, 0));
         }
     } else if (places.in_packs() && aligned(from) && aligned(to)) {
         map_tile<4>(from, to, add, start, op, places);
@@ -153,25 +152,12 @@ __device__ __forceinline__ void map_packs(const float* const (&from)[INPUTS], fl
     }
 }
 
-template <class Op>
-struct EachElement {
-    Op op;
-    struct OfPack {
-        const Op& op;
-        u64 first;
-        template <int INPUTS>
-        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) const {
-            return op(x, first + lane);
-        }
-    };
-    __device__ __forceinline__ OfPack pack(u64 first) const { return {op, first}; }
-};
-
-/// `to[i] (+)= op(the inputs' elements i, i)`, where `places` says where element i lies.
+/// `to[i] (+)= op(the inputs' elements i, i)`.
 template <int INPUTS, class Op, class Places = Dense>
 __device__ __forceinline__ void map(const float* const (&from)[INPUTS], float* to, bool add, u64 len, Op op,
                                     Places places = {}) {
-    map_packs(from, to, add, len, blockIdx.x, EachElement<Op>{op}, places);
+    auto of_lane = [&](const float (&x)[INPUTS], u64 first, int lane) { return op(x, first + lane); };
+    map_tiles(from, to, add, len, blockIdx.x, of_lane, places);
 }
 
 // ---- Blobs seen from an axis -----------------------------------------------------------------------------------------
@@ -197,42 +183,22 @@ struct Extents {
     __device__ __forceinline__ u64 len() const { return outer * axis.divisor * inner.divisor; }
 };
 
-template <class Of, class Op>
-struct EachChannel {
-    const Extents& extents;
-    Of of;
-    Op op;
-
-    struct OfPack {
-        const EachChannel& each;
-        u64 pixel, channel;
-        decltype(each.of(u64())) factors;
-
-        template <int INPUTS>
-        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) {
-            // Asked for in order: past the end of a plane comes the next channel's.
-            if (lane > 0 && ++pixel == each.extents.inner.divisor) {
-                pixel = 0;
-                channel = channel + 1 == each.extents.axis.divisor ? 0 : channel + 1;
-                factors = each.of(channel);
-            }
-            return each.op(factors, x);
-        }
-    };
-
-    __device__ __forceinline__ OfPack pack(u64 first) const {
-        u64 plane = extents.inner.divide(first);
-        u64 channel = extents.axis.remainder(plane);
-        return {*this, first - plane * extents.inner.divisor, channel, of(channel)};
-    }
+/// Dense blobs, of which a pack must not reach into another plane: then it has one channel.
+struct DensePlanes : Dense {
+    bool whole_packs;
+    __device__ __forceinline__ bool in_packs() const { return whole_packs; }
 };
 
 /// `to[i] (+)= op(of(channel of i), the inputs' elements i)`. The last elements come first: where a kernel that reads the
 /// inputs from the beginning has just run, their ends are still in cache.
 template <int INPUTS, class Of, class Op>
 __device__ __forceinline__ void map_channels(const float* const (&from)[INPUTS], float* to, bool add,
-                                             const Extents& extents, Of of, Op op) {
-    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of, Op>{extents, of, op});
+                                             const Extents& e, Of of, Op op) {
+    auto of_channel = [&](const float (&x)[INPUTS], u64 first, int) {
+        return op(of(e.axis.remainder(e.inner.divide(first))), x);
+    };
+    DensePlanes places{{}, e.inner.divisor % 4 == 0};
+    map_tiles(from, to, add, e.len(), gridDim.x - 1 - blockIdx.x, of_channel, places);
 }
 
 // ---- One channel -----------------------------------------------------------------------------------------------------

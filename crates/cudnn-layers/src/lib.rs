@@ -9,6 +9,7 @@
 pub mod activation;
 pub mod batch_norm;
 pub mod bias;
+#[cfg(feature = "cuda")]
 mod blas;
 pub mod conv;
 pub mod copy;
@@ -25,8 +26,13 @@ pub mod pooling;
 pub mod scale;
 pub mod sgd;
 pub mod softmax;
+#[cfg(feature = "cuda")]
 mod status_call;
 #[cfg(test)]
 mod testing;
+#[cfg(not(feature = "cuda"))]
+mod without_cuda;
 
 pub use extents::AxisExtents;
+#[cfg(not(feature = "cuda"))]
+use without_cuda as blas;

@@ -1,6 +1,6 @@
 //! Where convolutions run, and the algorithms there.
 
-use super::{ConvError, ConvOp, Convolver, cpu, cuda};
+use super::{ConvError, ConvOp, Convolver, cpu};
 use crate::cudnn::Cudnn;
 use planner::{KernelId, Math};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl ConvBackend {
         let geometry = geometry.validate()?;
         match self {
             Self::Cpu(cpu) => Ok(cpu::convolvers(cpu, op, geometry, wanted)),
-            Self::Cudnn(cudnn) => cuda::convolvers(cudnn, op, geometry, math, wanted),
+            Self::Cudnn(cudnn) => cudnn.convolvers(op, geometry, math, wanted),
         }
     }
 }

@@ -14,6 +14,7 @@
 mod backend;
 mod convolver;
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod error;
 pub(crate) mod operands;

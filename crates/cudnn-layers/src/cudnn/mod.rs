@@ -5,12 +5,18 @@
 //! among all algorithms. `alpha` and `beta` do not leave this folder: above it there is
 //! [`Accumulate`](tensor::Accumulate).
 
+#[cfg(feature = "cuda")]
 mod api;
+#[cfg(feature = "cuda")]
 mod descriptor;
 mod error;
+#[cfg(feature = "cuda")]
 mod handle;
 
-pub(crate) use descriptor::ConvDescriptors;
+#[cfg(not(feature = "cuda"))]
+pub use crate::without_cuda::{Cudnn, versions};
 pub use error::{CudnnError, CudnnVersion};
-pub(crate) use handle::LegacyAlgorithm;
+#[cfg(feature = "cuda")]
 pub use handle::{Cudnn, versions};
+#[cfg(feature = "cuda")]
+pub(crate) use {descriptor::ConvDescriptors, handle::LegacyAlgorithm};

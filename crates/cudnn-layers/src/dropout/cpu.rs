@@ -45,33 +45,29 @@ impl Mask {
     }
 }
 
-pub(super) fn apply(cpu: &Cpu, dropout: &Dropout<'_>, from: &[f32], to: &mut [f32], accumulate: Accumulate) {
+/// In place without a `from`.
+pub(super) fn apply(
+    cpu: &Cpu,
+    dropout: &Dropout<'_>,
+    from: Option<&[f32]>,
+    to: &mut [f32],
+    accumulate: Accumulate,
+) {
     let mask = Mask::new(dropout);
     for_each_element_run(
         cpu,
         [to],
         #[inline(always)]
         |range, [to]| {
-            let blocks = to.chunks_mut(BLOCK).zip(from[range.clone()].chunks(BLOCK));
-            for (start, (to, from)) in range.step_by(BLOCK).zip(blocks) {
+            for (start, to) in range.step_by(BLOCK).zip(to.chunks_mut(BLOCK)) {
                 let factors = mask.factors(start);
-                let elements = to.iter_mut().zip(from).zip(&factors);
-                elements.for_each(|((to, &from), &factor)| put(accumulate, to, from * factor));
-            }
-        },
-    );
-}
-
-pub(super) fn apply_in_place(cpu: &Cpu, dropout: &Dropout<'_>, elements: &mut [f32]) {
-    let mask = Mask::new(dropout);
-    for_each_element_run(
-        cpu,
-        [elements],
-        #[inline(always)]
-        |range, [elements]| {
-            for (start, elements) in range.step_by(BLOCK).zip(elements.chunks_mut(BLOCK)) {
-                let factors = mask.factors(start);
-                elements.iter_mut().zip(&factors).for_each(|(element, &factor)| *element *= factor);
+                let elements = to.iter_mut().zip(&factors);
+                match from {
+                    Some(from) => elements.zip(&from[start..]).for_each(|((to, &factor), &from)| {
+                        put(accumulate, to, from * factor);
+                    }),
+                    None => elements.for_each(|(to, &factor)| *to *= factor),
+                }
             }
         },
     );

@@ -33,11 +33,6 @@ impl Dropout<'_> {
     fn threshold(&self) -> u32 {
         (f64::from(self.ratio) * 2.0f64.powi(32)) as u32
     }
-
-    fn check(&self, left: usize, right: usize) {
-        assert_eq!(left, right, "operands of a dropout have one length");
-        assert!((0.0..1.0).contains(&self.ratio), "a dropout ratio of {} lies outside [0, 1)", self.ratio);
-    }
 }
 
 /// David Stafford's variant 13 of the MurmurHash3 finaliser, offset so that 0 does not map to 0.
@@ -48,39 +43,23 @@ fn mix64(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// `y = x * scale` where the element survives, `x * 0` elsewhere.
+/// `to (+)= from * scale` where the element survives, `from * 0` elsewhere: of data forward, and of its gradient backward.
+/// Without a `from`, `to` holds it before and is overwritten.
 ///
 /// # Panics
-/// If lengths differ or the ratio lies outside `[0, 1)`, as in all functions of this module.
-pub fn forward(device: &Device, dropout: &Dropout<'_>, x: View<'_>, y: ViewMut<'_>) {
-    backward(device, dropout, x, y, Accumulate::Replace);
-}
-
-/// As [`forward`] where `y` overwrites `x`.
-pub fn forward_in_place(device: &Device, dropout: &Dropout<'_>, mut xy: ViewMut<'_>) {
-    dropout.check(xy.len(), xy.len());
-    match device {
-        Device::Cpu(cpu) => cpu::apply_in_place(cpu, dropout, xy.host()),
-        Device::Cuda(cuda) => cuda::apply(cuda, dropout, None, xy, Accumulate::Replace),
-    }
-}
-
-/// `dx (+)= dy * scale` where the element survived, `dy * 0` elsewhere: the same map as [`forward`].
-pub fn backward(
+/// If lengths differ or the ratio lies outside `[0, 1)`.
+pub fn apply(
     device: &Device,
     dropout: &Dropout<'_>,
-    dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    from: Option<View<'_>>,
+    mut to: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    dropout.check(dy.len(), dx.len());
+    assert_eq!(from.map_or(to.len(), |from| from.len()), to.len(), "operands of a dropout have one length");
+    let ratio = dropout.ratio;
+    assert!((0.0..1.0).contains(&ratio), "a dropout ratio of {ratio} lies outside [0, 1)");
     match device {
-        Device::Cpu(cpu) => cpu::apply(cpu, dropout, dy.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::apply(cuda, dropout, Some(dy), dx, accumulate),
+        Device::Cpu(cpu) => cpu::apply(cpu, dropout, from.map(|from| from.host()), to.host(), accumulate),
+        Device::Cuda(cuda) => cuda::apply(cuda, dropout, from, to, accumulate),
     }
-}
-
-/// As [`backward`] where `dx` overwrites `dy`.
-pub fn backward_in_place(device: &Device, dropout: &Dropout<'_>, dxy: ViewMut<'_>) {
-    forward_in_place(device, dropout, dxy);
 }

@@ -22,7 +22,9 @@ impl Case {
     }
 
     fn forward(&self, on: &TestDevice, x: &[f32]) -> Vec<f32> {
-        on.run([x], x.len(), |device, [x], y| self.on(device, |dropout| forward(device, dropout, x, y)))
+        on.run([x], x.len(), |device, [x], y| {
+            self.on(device, |dropout| apply(device, dropout, Some(x), y, Accumulate::Replace))
+        })
     }
 
     fn mask(&self, on: &TestDevice, len: usize) -> Vec<bool> {
@@ -73,13 +75,13 @@ on_every_device! {
         let len = 100_003;
         let dy = random(len, 2);
         let dx = on.run_accumulating([&dy], len, |device, [dy], dx, accumulate| {
-            CASE.on(device, |dropout| backward(device, dropout, dy, dx, accumulate));
+            CASE.on(device, |dropout| apply(device, dropout, Some(dy), dx, accumulate));
         });
         for ((&dx, &dy), survives) in dx.iter().zip(&dy).zip(CASE.mask(on, len)) {
             assert_eq!(dx, if survives { 2.0 * dy } else { 0.0 });
         }
         let in_place = on.run_in_place([], &dy, |device, [], dxy| {
-            CASE.on(device, |dropout| backward_in_place(device, dropout, dxy));
+            CASE.on(device, |dropout| apply(device, dropout, None, dxy, Accumulate::Replace));
         });
         assert_eq!(in_place, dx);
     }

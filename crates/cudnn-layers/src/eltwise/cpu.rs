@@ -8,50 +8,6 @@ use tensor::{Accumulate, Cpu};
 const BLOCK: usize = 2048;
 
 pub(super) fn forward(cpu: &Cpu, combination: Combination<'_>, inputs: &[&[f32]], relu: bool, y: &mut [f32]) {
-    match combination {
-        Combination::Sum(a) => fold(
-            cpu,
-            inputs,
-            relu,
-            y,
-            a[0],
-            #[inline(always)]
-            |index| {
-                let factor = a[index];
-                move |sum, x| sum + factor * x
-            },
-        ),
-        Combination::Product => fold(
-            cpu,
-            inputs,
-            relu,
-            y,
-            1.0,
-            #[inline(always)]
-            |_| |product, x| product * x,
-        ),
-        Combination::Maximum => fold(
-            cpu,
-            inputs,
-            relu,
-            y,
-            1.0,
-            #[inline(always)]
-            |index| move |best, x| if wins(index, x, best) { x } else { best },
-        ),
-    }
-}
-
-/// `y = op(.. op(1)(first * x[0], x[1]) .., x[last])`, where `op` gets the index of its last argument before the elements, so
-/// that loops hold no decision.
-fn fold<Op: Fn(f32, f32) -> f32>(
-    cpu: &Cpu,
-    inputs: &[&[f32]],
-    relu: bool,
-    y: &mut [f32],
-    first: f32,
-    op: impl Fn(usize) -> Op + Sync,
-) {
     for_each_element_run(
         cpu,
         [y],
@@ -60,10 +16,20 @@ fn fold<Op: Fn(f32, f32) -> f32>(
             for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
                 for (index, input) in inputs.iter().enumerate() {
                     let relu = relu && index + 1 == inputs.len();
-                    let (op, elements) = (op(index), y.iter_mut().zip(&input[start..]));
-                    match index {
-                        0 => elements.for_each(|(y, &x)| *y = rectified(relu, first * x)),
-                        _ => elements.for_each(|(y, &x)| *y = rectified(relu, op(*y, x))),
+                    let elements = y.iter_mut().zip(&input[start..]);
+                    match (combination, index) {
+                        (Combination::Sum(a), 0) => {
+                            elements.for_each(|(y, &x)| *y = rectified(relu, a[0] * x))
+                        }
+                        (Combination::Sum(a), _) => {
+                            elements.for_each(|(y, &x)| *y = rectified(relu, *y + a[index] * x));
+                        }
+                        (_, 0) => elements.for_each(|(y, &x)| *y = x),
+                        (Combination::Product, _) => elements.for_each(|(y, &x)| *y *= x),
+                        (Combination::Maximum, _) => {
+                            elements
+                                .for_each(|(best, &x)| *best = if wins(index, x, *best) { x } else { *best });
+                        }
                     }
                 }
             }

@@ -47,7 +47,7 @@ pub(super) fn backward_weights(
     let (x, dy) = ((x, e.inputs), (dy, e.outputs));
     let ((left, rows), (right, columns)) = if e.transpose { (x, dy) } else { (dy, x) };
     let (left, right) = (Matrix::rows(left, rows).t(), Matrix::rows(right, columns));
-    gemm(cpu, [rows, columns, e.n], left, right, dw, columns, accumulate);
+    gemm(Some(cpu), [rows, columns, e.n], left, right, dw, columns, accumulate);
 }
 
 /// `c (+)= a w^T`, where `a` is `n x k`, `w` is `m x k` and `c` is `n x m`.
@@ -63,7 +63,7 @@ fn product(
     accumulate: Accumulate,
 ) {
     if n > MAX_SAMPLES {
-        return gemm(cpu, [n, m, k], Matrix::rows(a, k), w.t(), c, m, accumulate);
+        return gemm(Some(cpu), [n, m, k], Matrix::rows(a, k), w.t(), c, m, accumulate);
     }
     let width = n.next_multiple_of(LANES).max(LANES);
     let block = ROOM / width;

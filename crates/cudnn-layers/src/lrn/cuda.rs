@@ -3,9 +3,17 @@
 use super::Neighbourhood;
 use crate::cuda_launches::{Extents, add, launch, source, threads};
 use bytemuck::{Pod, Zeroable};
-use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
+use tensor::{
+    Accumulate, View, ViewMut,
+    cuda::{Cuda, Grid},
+};
 
 source!("lrn.cu");
+
+/// Fewest channels of a segment: every segment reads four channels of its neighbours once more.
+const SEGMENT: usize = 16;
+/// Threads per multiprocessor that keep memory busy: two times as many as run at once.
+const WANTED_THREADS: usize = 4096;
 
 pub(super) fn forward(
     cuda: &Cuda,
@@ -14,10 +22,10 @@ pub(super) fn forward(
     mut y: ViewMut<'_>,
     mut scale: ViewMut<'_>,
 ) {
-    let (grid, lrn, extents) =
-        (threads(near.extents.len()), Constants::new(near), Extents::new(&near.extents));
-    // SAFETY: `lrn_forward(Lrn lrn, Extents e, const float* x, float* y, float* scale)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, "lrn_forward", grid, [&lrn, &extents, x, &mut y, &mut scale]) };
+    let (function, grid, lrn) = work(cuda, near, ["lrn_forward_5", "lrn_forward"]);
+    let extents = Extents::new(&near.extents);
+    // SAFETY: `(Lrn lrn, Extents e, const float* x, float* y, float* scale)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, function, grid, [&lrn, &extents, x, &mut y, &mut scale]) };
 }
 
 pub(super) fn backward(
@@ -29,12 +37,31 @@ pub(super) fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (grid, lrn, extents) =
-        (threads(near.extents.len()), Constants::new(near), Extents::new(&near.extents));
-    let add = add(accumulate);
-    // SAFETY: `lrn_backward(Lrn lrn, Extents e, const float* x, const float* scale, const float* dy, float* dx, int add)`;
-    // the contract has checked the lengths.
-    unsafe { launch!(cuda, "lrn_backward", grid, [&lrn, &extents, x, scale, dy, &mut dx, add]) };
+    let (function, grid, lrn) = work(cuda, near, ["lrn_backward_5", "lrn_backward"]);
+    let (extents, add) = (Extents::new(&near.extents), add(accumulate));
+    // SAFETY: `(Lrn lrn, Extents e, const float* x, const float* scale, const float* dy, float* dx, int add)`; the contract has
+    // checked the lengths.
+    unsafe { launch!(cuda, function, grid, [&lrn, &extents, x, scale, dy, &mut dx, add]) };
+}
+
+/// The CUDA kernel for five channels, or that for any neighbourhood, with its grid and constants.
+fn work(
+    cuda: &Cuda,
+    near: &Neighbourhood,
+    [five, any]: [&'static str; 2],
+) -> (&'static str, Grid, Constants) {
+    let &Neighbourhood { extents, half, constant, beta, factors } = near;
+    let half = half.map(|half| half as i32);
+    let mut constants = Constants { constant, beta, factors, half, segments: 1 };
+    if half != [2, 0] || extents.is_empty() {
+        return (any, threads(extents.len()), constants);
+    }
+    // Channels are cut into segments where there are not enough pixels for a thread each.
+    let wanted = (WANTED_THREADS * cuda.multiprocessors() as usize).div_ceil(extents.per_index());
+    constants.segments = wanted.min(extents.axis / SEGMENT).clamp(1, 256) as u32;
+    let mut grid = threads(extents.per_index());
+    grid.blocks[0] *= constants.segments;
+    (five, grid, constants)
 }
 
 /// `Lrn` of `lrn.cu`.
@@ -45,11 +72,5 @@ struct Constants {
     beta: f32,
     factors: [f32; 2],
     half: [i32; 2],
-}
-
-impl Constants {
-    fn new(near: &Neighbourhood) -> Self {
-        let &Neighbourhood { half, constant, beta, factors, .. } = near;
-        Self { constant, beta, factors, half: half.map(|half| half as i32) }
-    }
+    segments: u32,
 }

@@ -10,6 +10,9 @@ use tensor::{
 
 source!("pooling.cu");
 
+/// `PIXELS` of `pooling.cu`.
+const PIXELS: usize = 8;
+
 /// Elements and threads of a launch stay below this, so that 32 bits count them.
 const LARGEST: usize = 1 << 30;
 
@@ -37,13 +40,20 @@ pub(super) fn backward_max(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let function = if tap_size(g) == 1 { "max_pool_backward_u8" } else { "max_pool_backward_u32" };
+    let strips = (g.h + g.pad[0]).div_ceil(PIXELS);
+    let (function, rows) = match (g.window, g.stride) {
+        ([2, 2], [2, 2]) => ("max_pool_backward_2_2", strips),
+        ([3, 3], [2, 2]) => ("max_pool_backward_3_2", strips),
+        ([3, 3], [1, 1]) => ("max_pool_backward_3_1", strips),
+        _ if tap_size(g) == 1 => ("max_pool_backward_u8", g.h),
+        _ => ("max_pool_backward_u32", g.h),
+    };
     let [image, out, winners] = plane_bytes(g);
     let operands =
         [(mask.address::<u8>(), winners), (dy.address::<f32>(), out), (dx.address::<f32>(), image)];
     // SAFETY: `(Planes g, const Tap* mask, const float* dy, float* dx, int add)`; the contract has checked the lengths. Tap
     // numbers are only compared, never used as offsets.
-    unsafe { launch(cuda, g, function, [g.h, g.w], operands, Some(accumulate)) };
+    unsafe { launch(cuda, g, function, [rows, g.w], operands, Some(accumulate)) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, mut y: ViewMut<'_>) {

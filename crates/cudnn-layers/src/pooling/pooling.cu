@@ -1,11 +1,11 @@
-// Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel, and looks through the windows
-// over it. So every element is written once, by one thread, in a fixed order.
+// Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel, or for common maxima a few of a
+// column, and looks through the windows over it. So every element is written once, by one thread, in a fixed order.
 //
 // A launch has less than 2^30 elements; the host divides larger tensors by planes.
 
 using u8 = unsigned char;
 
-/// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' backward.
+/// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' or strips of pixels' backward.
 struct Planes {
     int planes, h, w, out_h, out_w;
     int window_h, window_w, stride_h, stride_w, pad_h, pad_w;
@@ -96,12 +96,65 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
     });
 }
 
+/// Pixels that a thread has in `max_backward_strip`, one below the other. Strips begin at multiples of this in the padded image,
+/// so that the windows over each of them are known to the compiler.
+constexpr int PIXELS = 8;
+
+template <int WINDOW, int STRIDE>
+__device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __restrict__ mask,
+                                                   const float* __restrict__ dy, float* __restrict__ dx, bool add) {
+    static_assert(PIXELS % STRIDE == 0, "every strip begins at the first row of a window");
+    Place place(g);
+    if (!place.exists) return;
+    // Windows over a pixel along an axis, but for the nearest; as many begin above the strip.
+    constexpr int MORE = (WINDOW - 1) / STRIDE;
+    int column = place.column + g.pad_w, top = place.row * (PIXELS / STRIDE);
+    mask += place.plane * (g.out_h * g.out_w);
+    dy += place.plane * (g.out_h * g.out_w);
+    float sums[PIXELS] = {};
+#pragma unroll
+    for (int i = -MORE; i < PIXELS / STRIDE; i++) {
+#pragma unroll
+        for (int j = MORE; j >= 0; j--) {
+            int p = top + i, q = column / STRIDE - j;
+            // The tap over the strip's column in the first row of the window.
+            int tap = column % STRIDE + j * STRIDE;
+            bool real = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w) && tap < WINDOW;
+            int output = real ? p * g.out_w + q : 0;
+            int winner = real ? mask[output] - tap : -1;
+            float gradient = dy[output];
+#pragma unroll
+            for (int r = 0; r < WINDOW; r++) {
+                int pixel = i * STRIDE + r;
+                if (pixel >= 0 && pixel < PIXELS && winner == r * WINDOW) sums[pixel] += gradient;
+            }
+        }
+    }
+#pragma unroll
+    for (int pixel = 0; pixel < PIXELS; pixel++) {
+        int row = place.row * PIXELS + pixel - g.pad_h;
+        if (u32(row) < u32(g.h)) put(add, dx + (place.plane * g.h + row) * g.w + place.column, sums[pixel]);
+    }
+}
+
 extern "C" {
 
 __global__ void max_pool_forward_u8(Planes g, const float* x, float* y, u8* mask) { max_forward(g, x, y, mask); }
 
 /// For windows of 256 taps and more, whose numbers do not fit a byte.
 __global__ void max_pool_forward_u32(Planes g, const float* x, float* y, u32* mask) { max_forward(g, x, y, mask); }
+
+__global__ void max_pool_backward_2_2(Planes g, const u8* mask, const float* dy, float* dx, int add) {
+    max_backward_strip<2, 2>(g, mask, dy, dx, add);
+}
+
+__global__ void max_pool_backward_3_2(Planes g, const u8* mask, const float* dy, float* dx, int add) {
+    max_backward_strip<3, 2>(g, mask, dy, dx, add);
+}
+
+__global__ void max_pool_backward_3_1(Planes g, const u8* mask, const float* dy, float* dx, int add) {
+    max_backward_strip<3, 1>(g, mask, dy, dx, add);
+}
 
 __global__ void max_pool_backward_u8(Planes g, const u8* mask, const float* dy, float* dx, int add) {
     max_backward(g, mask, dy, dx, add);

@@ -2,15 +2,15 @@
 
 use super::{Loss, ParamUpdate, Regularization, Rule, StepState};
 use crate::{
-    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run},
+    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with},
     cpu_sums::{SquaredDeviation, sums},
 };
 use tensor::{Accumulate, Cpu};
 
 pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate: Accumulate) {
     let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
-    let loss = losses.iter().fold(0.0, |total, (losses, weight)| total + weight * sum(losses.host()));
-    state.loss = if accumulate == Accumulate::Add { state.loss + loss } else { loss };
+    let start = if accumulate == Accumulate::Add { state.loss } else { 0.0 };
+    state.loss = losses.iter().fold(start, |total, (losses, weight)| total + weight * sum(losses.host()));
 }
 
 pub(super) fn update_all(
@@ -81,21 +81,18 @@ const PARTS: usize = 256;
 /// Summed in a fixed order, in double precision above runs of a few thousand elements.
 fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
     let run = elements.len().div_ceil(PARTS).max(TASK_LEN);
-    // A double as two singles, its rounded value and the rest: parts are written through the shared `f32` loops.
-    let mut parts = [0.0f32; 2 * PARTS];
+    let mut parts = [0.0; PARTS];
     let used = elements.len().div_ceil(run);
-    for_each_run(
+    for_each_run_with(
         cpu,
         used,
         1,
-        [&mut parts[..2 * used]],
+        ([], &mut parts[..used]),
         #[inline(always)]
-        |task, [part]| {
+        |task, [], part| {
             let end = ((task.start + 1) * run).min(elements.len());
-            let [sum] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
-            part[0] = sum as f32;
-            part[1] = if part[0].is_finite() { (sum - f64::from(part[0])) as f32 } else { 0.0 };
+            [part[0]] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
         },
     );
-    parts.iter().map(|&part| f64::from(part)).sum()
+    parts.iter().sum()
 }

@@ -106,39 +106,17 @@ fn prepare(cuda: &Cuda, rule: &Rule, state: Arg<'_>, params: &[ParamUpdate<'_>])
     });
 }
 
-/// Losses that are added up in one launch.
-const LOSSES_AT_ONCE: usize = 32;
-
-/// `Losses` of `sgd.cu`: of each its address, its elements and its weight.
-#[derive(Clone, Copy, Zeroable, Pod)]
-#[repr(C)]
-struct Losses {
-    count: u64,
-    losses: [WeightedLoss; LOSSES_AT_ONCE],
-}
-
-#[derive(Clone, Copy, Zeroable, Pod)]
-#[repr(C)]
-struct WeightedLoss {
-    loss: u64,
-    len: u64,
-    weight: f64,
-}
-
 pub(super) fn add_losses(
     cuda: &Cuda,
     losses: &[Loss<'_>],
     mut state: ViewMut<'_>,
     mut accumulate: Accumulate,
 ) {
-    for chunk in losses.chunks(LOSSES_AT_ONCE) {
-        let mut table = Losses { count: chunk.len() as u64, ..Losses::zeroed() };
-        for (to, &(loss, weight)) in table.losses.iter_mut().zip(chunk) {
-            *to = WeightedLoss { loss: loss.address::<f32>(), len: loss.len() as u64, weight };
-        }
-        let state = Arg::Address(state.address::<u8>());
-        // SAFETY: `add_losses(Losses losses, StepState* state, int add)`, whose addresses are those of the views.
-        unsafe { launch!(cuda, "add_losses", Grid::line(1, 1), [&table, state, add(accumulate)]) };
+    let state = Arg::Address(state.address::<u8>());
+    for &(loss, weight) in losses {
+        let add = add(accumulate);
+        // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has `len`.
+        unsafe { launch!(cuda, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add]) };
         accumulate = Accumulate::Add;
     }
 }

@@ -20,7 +20,7 @@ mod cuda;
 mod tests;
 
 use bytemuck::{Pod, Zeroable};
-use tensor::{Accumulate, Device, Space, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
 
 /// The penalty whose gradient is added to the loss's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -93,6 +93,9 @@ pub type Loss<'a> = (View<'a>, f64);
 
 /// `loss (+)= sum over losses of weight * sum of elements`, in double precision and in this order.
 pub fn add_losses(device: &Device, losses: &[Loss<'_>], mut state: ViewMut<'_>, accumulate: Accumulate) {
+    if losses.is_empty() && accumulate == Accumulate::Replace {
+        return device.zero(state.take(Format::U8, size_of::<f64>()));
+    }
     match device {
         Device::Cpu(_) => cpu::add_losses(losses, on_host(&mut state), accumulate),
         Device::Cuda(cuda) => cuda::add_losses(cuda, losses, state, accumulate),

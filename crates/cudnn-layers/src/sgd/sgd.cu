@@ -22,9 +22,8 @@ struct Step {
     bool sign_decays;  // L1
 
     __device__ __forceinline__ void operator()(float dw, float& v, float& w) const {
-        float sign = float(w > 0) - float(w < 0);
-        float gradient = scale * dw + decay * (sign_decays ? sign : w);
-        v = momentum * v + rate * gradient;
+        float decayed = sign_decays ? float(w > 0) - float(w < 0) : w;
+        v = momentum * v + rate * (scale * dw + decay * decayed);
         w -= v;
     }
 };
@@ -116,23 +115,9 @@ extern "C" __global__ void prepare(const double* partials, u64 count, float clip
     if (!isfinite(state->loss) || *reinterpret_cast<const volatile u32*>(fault) != 0) state->refused = 1;
 }
 
-/// `Losses` of cuda.rs.
-struct Losses {
-    u64 count;
-    struct {
-        const float* loss;
-        u64 len;
-        double weight;
-    } at[32];
-};
-
 /// One thread: a loss is one element, or few.
-extern "C" __global__ void add_losses(const __grid_constant__ Losses losses, StepState* state, int add) {
-    double total = 0;
-    for (u64 i = 0; i < losses.count; i++) {
-        double sum = 0;
-        for (u64 element = 0; element < losses.at[i].len; element++) sum += losses.at[i].loss[element];
-        total = __dadd_rn(total, __dmul_rn(losses.at[i].weight, sum));
-    }
-    state->loss = add ? state->loss + total : total;
+extern "C" __global__ void add_loss(const float* loss, u64 len, double weight, StepState* state, int add) {
+    double sum = 0;
+    for (u64 i = 0; i < len; i++) sum += loss[i];
+    state->loss = __dadd_rn(add ? state->loss : 0, __dmul_rn(weight, sum));
 }

@@ -5,7 +5,7 @@ use crate::{
     AxisExtents,
     cpu_loops::{for_each_column_block, items_per_task, put},
 };
-use std::ops::Range;
+use ndarray::{ArrayView2, ArrayView3, s};
 use tensor::{Accumulate, Cpu};
 
 /// Columns (inner indices) handled together.
@@ -14,19 +14,6 @@ const WIDTH: usize = 64;
 /// Width of a block and blocks of a task.
 fn blocks(extents: &AxisExtents) -> (usize, usize) {
     (WIDTH, items_per_task(extents.axis * WIDTH.min(extents.inner)))
-}
-
-/// The columns of one row of `blob`.
-#[inline(always)]
-fn row<'a>(
-    extents: &AxisExtents,
-    blob: &'a [f32],
-    outer: usize,
-    index: usize,
-    columns: &Range<usize>,
-) -> &'a [f32] {
-    let start = (outer * extents.axis + index) * extents.inner;
-    &blob[start + columns.start..start + columns.end]
 }
 
 pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: &[f32], y: &mut [f32]) {
@@ -39,11 +26,11 @@ pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: &[f32], y: &mut [f32]
         |outer, columns, [mut y]| {
             let (mut largest, mut sum) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH]);
             for index in 0..extents.axis {
-                let x = row(extents, x, outer, index, &columns);
+                let x = &x[extents.plane(outer, index)][columns.clone()];
                 largest.iter_mut().zip(x).for_each(|(largest, &x)| *largest = largest.max(x));
             }
             for index in 0..extents.axis {
-                let x = row(extents, x, outer, index, &columns);
+                let x = &x[extents.plane(outer, index)][columns.clone()];
                 let out = y.row(index).iter_mut().zip(&mut sum);
                 for (((y, sum), &x), largest) in out.zip(x).zip(largest) {
                     *y = (x - largest).exp();
@@ -71,7 +58,8 @@ pub(super) fn backward(
         [dx],
         #[inline(always)]
         |outer, columns, [mut dx]| {
-            let rows = |index| [y, dy].map(|blob| row(extents, blob, outer, index, &columns));
+            let rows =
+                |index| [y, dy].map(|blob: &[f32]| &blob[extents.plane(outer, index)][columns.clone()]);
             let mut dot = [0.0; WIDTH];
             for index in 0..extents.axis {
                 let [y, dy] = rows(index);
@@ -87,21 +75,29 @@ pub(super) fn backward(
     );
 }
 
-/// Tells `each` of every prediction that is not ignored its first element and its class, and counts them.
+/// Tells `each` of every prediction that is not ignored its place, by outer and inner index, and its class, and counts them.
 fn count_predictions(
     extents: &AxisExtents,
     ignore_label: Option<i32>,
     labels: &[f32],
-    mut each: impl FnMut(usize, usize),
+    mut each: impl FnMut([usize; 2], usize),
 ) -> Result<usize, LabelError> {
+    let labels =
+        ArrayView2::from_shape((extents.outer, extents.inner), labels).expect("a label per prediction");
     let mut counted = 0;
-    for (index, &label) in labels.iter().enumerate() {
-        if let Some(class) = class(extents, ignore_label, label, index)? {
-            each(index / extents.inner * extents.axis * extents.inner + index % extents.inner, class);
+    for ((outer, inner), &label) in labels.indexed_iter() {
+        if let Some(class) = class(extents, ignore_label, label, outer)? {
+            each([outer, inner], class);
             counted += 1;
         }
     }
     Ok(counted)
+}
+
+/// A blob by outer index, class and inner index.
+fn by_class<'a>(extents: &AxisExtents, blob: &'a [f32]) -> ArrayView3<'a, f32> {
+    let &AxisExtents { outer, axis, inner } = extents;
+    ArrayView3::from_shape((outer, axis, inner), blob).expect("checked by the contract")
 }
 
 /// The loss, in double precision: there is one term per prediction.
@@ -111,9 +107,9 @@ pub(super) fn loss(
     p: &[f32],
     labels: &[f32],
 ) -> Result<f32, LabelError> {
-    let mut total = 0.0;
-    let valid = count_predictions(extents, options.ignore_label, labels, |first, class| {
-        let p = p[first + class * extents.inner];
+    let (p, mut total) = (by_class(extents, p), 0.0);
+    let valid = count_predictions(extents, options.ignore_label, labels, |[outer, inner], class| {
+        let p = p[[outer, class, inner]];
         // Not `f32::max`, which would turn a NaN into a finite loss.
         total -= f64::from(if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p }).ln();
     })?;
@@ -150,7 +146,7 @@ pub(super) fn loss_backward(
         |outer, columns, [mut dx]| {
             let labels = &labels[outer * extents.inner..][columns.clone()];
             for class in 0..extents.axis {
-                let p = row(extents, p, outer, class, &columns);
+                let p = &p[extents.plane(outer, class)][columns.clone()];
                 for ((dx, &p), &label) in dx.row(class).iter_mut().zip(p).zip(labels) {
                     let wanted = if label == class as f32 { 1.0 } else { 0.0 };
                     let gradient = if Some(label) == ignored { 0.0 } else { (p - wanted) * scale };
@@ -169,14 +165,14 @@ pub(super) fn accuracy(
     scores: &[f32],
     labels: &[f32],
 ) -> Result<f32, LabelError> {
-    let mut right = 0;
-    let counted = count_predictions(extents, ignore_label, labels, |first, label| {
-        let score = |class: usize| scores[first + class * extents.inner];
-        let wanted = score(label);
-        let before = |&class: &usize| {
-            score(class) > wanted || (score(class) == wanted && class > label) || score(class).is_nan()
+    let (scores, mut right) = (by_class(extents, scores), 0);
+    let counted = count_predictions(extents, ignore_label, labels, |[outer, inner], label| {
+        let scores = scores.slice(s![outer, .., inner]);
+        let wanted = scores[label];
+        let before = |&(class, &score): &(usize, &f32)| {
+            score > wanted || (score == wanted && class > label) || score.is_nan()
         };
-        let rank = (0..extents.axis).filter(before).count();
+        let rank = scores.iter().enumerate().filter(before).count();
         right += usize::from(rank < top_k && !wanted.is_nan());
     })?;
     Ok(right as f32 / counted.max(1) as f32)

@@ -13,7 +13,7 @@ use tensor::{
 source!("softmax.cu");
 
 /// Sums over predictions are made by one block, in an order that depends on nothing but their number.
-const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512, shared_bytes: 0 };
+const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512 };
 
 /// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves.
 const FACTOR_LEN: usize = 16;

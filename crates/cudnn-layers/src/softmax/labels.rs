@@ -58,19 +58,19 @@ pub fn device_fault(device: &Device) -> Option<LabelError> {
     }
 }
 
-/// The class that `label` of prediction `index` names; `None` where it is to be ignored.
+/// The class that `label` names, of a prediction of this sample (outer index); `None` where it is to be ignored.
 pub(super) fn class(
     extents: &AxisExtents,
     ignore_label: Option<i32>,
     label: f32,
-    index: usize,
+    sample: usize,
 ) -> Result<Option<usize>, LabelError> {
     if ignore_label.is_some_and(|ignored| label == ignored as f32) {
         return Ok(None);
     }
     let class = label as usize;
     if class as f32 != label || class >= extents.axis {
-        return Err(LabelError { label, sample: index / extents.inner, classes: extents.axis });
+        return Err(LabelError { label, sample, classes: extents.axis });
     }
     Ok(Some(class))
 }

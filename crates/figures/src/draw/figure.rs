@@ -32,77 +32,66 @@ pub struct Panel {
     /// From bottom to top.
     pub y: Axis,
     /// What is drawn, the first lowest.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<Drawn>,
     /// What colours mean where marks cannot carry their names.
     pub key: Vec<(Tone, String)>,
     /// Height of the area, in pixels.
     pub height: f64,
 }
 
-/// Something drawn, in values of the axes.
+/// Something drawn.
 #[derive(Clone, Debug)]
-pub enum Mark {
-    /// Straight lines from point to point, named at the last.
-    Line {
-        /// The points.
-        points: Vec<[f64; 2]>,
-        /// Its colour.
-        tone: Tone,
-        /// Its name.
-        label: String,
-    },
-    /// A thin broken line.
-    Dashes {
-        /// Its ends.
-        ends: [[f64; 2]; 2],
-        /// Its colour.
-        tone: Tone,
-    },
-    /// A rectangle, with a text in it if there is room.
-    Bar {
-        /// From left to right.
-        x: [f64; 2],
-        /// From bottom to top.
-        y: [f64; 2],
-        /// Its colour.
-        tone: Tone,
-        /// Its text.
-        label: String,
-    },
-    /// What lies between two lines.
-    Area {
-        /// The upper one, and the lower one back.
-        outline: Vec<[f64; 2]>,
-        /// Its colour.
-        tone: Tone,
-    },
-    /// A dot with its name beside it.
-    Dot {
-        /// Where.
-        at: [f64; 2],
-        /// Its colour.
-        tone: Tone,
-        /// Its name.
-        label: String,
-    },
+pub struct Drawn {
+    /// What it is.
+    pub form: Form,
+    /// Where, in values of the axes.
+    pub points: Vec<[f64; 2]>,
+    /// Its colour.
+    pub tone: Tone,
+    /// Its name or text, if it has one.
+    pub text: String,
+}
+
+/// What is drawn, and where its text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Straight lines from point to point, named to the right of the panel.
+    Line,
+    /// A thin broken line from the first point to the second.
+    Dashes,
+    /// A rectangle between two corners, with a text in it if there is room.
+    Bar,
+    /// What a closed line surrounds.
+    Area,
+    /// A dot, named beside it if there is room.
+    Dot,
+    /// A text beside a place.
+    Note,
     /// A short text over a place.
-    Above {
-        /// The place.
-        at: [f64; 2],
-        /// Its colour.
-        tone: Tone,
-        /// The text.
-        text: String,
-    },
-    /// A remark, to the right of a place, or to the left if that is where there is room.
-    Note {
-        /// The place.
-        at: [f64; 2],
-        /// Its colour.
-        tone: Tone,
-        /// The remark.
-        text: String,
-    },
+    Above,
+}
+
+impl Drawn {
+    /// This form at these points, without a text.
+    pub fn new(form: Form, points: impl Into<Vec<[f64; 2]>>, tone: Tone) -> Self {
+        Self { form, points: points.into(), tone, text: String::new() }
+    }
+
+    /// A rectangle from left to right and from bottom to top.
+    pub fn bar(x: [f64; 2], y: [f64; 2], tone: Tone) -> Self {
+        Self::new(Form::Bar, [[x[0], y[0]], [x[1], y[1]]], tone)
+    }
+
+    /// A text at a place.
+    pub fn text(form: Form, at: [f64; 2], text: impl Into<String>) -> Self {
+        Self::new(form, [at], Tone::Ink).named(text)
+    }
+
+    /// The same with a name.
+    #[must_use]
+    pub fn named(self, text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..self }
+    }
 }
 
 /// Rows of numbers and words.
@@ -132,12 +121,18 @@ impl Data {
         Self { columns: columns.iter().map(|&name| name.to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; it has one cell for each column.
+    /// Adds a row; it has one cell for each column (see [`row!`](crate::draw::row)).
     pub fn row<const N: usize>(&mut self, cells: [Cell; N]) {
         debug_assert_eq!(N, self.columns.len(), "one cell for each column");
         self.rows.push(cells.into());
     }
 }
+
+/// Adds a row of anything that makes a [`Cell`] to [`Data`].
+macro_rules! row {
+    ($data:expr; $($cell:expr),+ $(,)?) => { $data.row([$($crate::draw::Cell::from($cell)),+]) };
+}
+pub(crate) use row;
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,35 +144,25 @@ impl fmt::Display for Cell {
     }
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
+/// What a cell is made of, and how.
+macro_rules! cells {
+    ($($from:ty => $make:expr),*) => {
+        $(impl From<$from> for Cell {
+            fn from(value: $from) -> Self {
+                $make(value)
+            }
+        })*
+    };
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Bytes> for Cell {
-    fn from(bytes: Bytes) -> Self {
-        Self::Count(bytes.0)
-    }
-}
-
-impl From<u32> for Cell {
-    fn from(count: u32) -> Self {
-        Self::Count(count.into())
-    }
-}
-
-impl From<f64> for Cell {
-    /// With six digits: more are not known of any time.
-    fn from(number: f64) -> Self {
-        Self::Number(crate::six_digits(number).parse().unwrap_or(number))
-    }
+cells! {
+    &str => |text: &str| Self::Text(text.to_owned()),
+    String => Self::Text,
+    Bytes => |bytes: Bytes| Self::Count(bytes.0),
+    u32 => |count: u32| Self::Count(count.into()),
+    usize => |count: usize| Self::Count(count as u64),
+    // Six digits: more are not known of any time. A sum of nothing is -0.
+    f64 => |number: f64| Self::Number(crate::six_digits(number + 0.0).parse().unwrap_or(number))
 }
 
 /// The corners of a staircase from `range[0]` to `range[1]`.
@@ -195,6 +180,19 @@ pub fn steps(curve: &Curve, range: [Bytes; 2]) -> Vec<[f64; 2]> {
     }
     corners.extend(corners.last().map(|&[_, level]| [x(range[1]), level]));
     corners
+}
+
+impl Panel {
+    /// An area with axes, so many pixels high.
+    pub fn new(x: Axis, y: Axis, marks: Vec<Drawn>, height: f64) -> Self {
+        Self { x, y, marks, key: Vec::new(), height }
+    }
+
+    /// The same with a key.
+    #[must_use]
+    pub fn with_key<S: Into<String>>(self, key: impl IntoIterator<Item = (Tone, S)>) -> Self {
+        Self { key: key.into_iter().map(|(tone, name)| (tone, name.into())).collect(), ..self }
+    }
 }
 
 impl Figure {

@@ -18,5 +18,6 @@ mod panel;
 mod tone;
 
 pub use axis::Axis;
-pub use figure::{Cell, Data, Figure, Mark, Panel, steps};
+pub(crate) use figure::row;
+pub use figure::{Cell, Data, Drawn, Figure, Form, Panel, steps};
 pub use tone::Tone;

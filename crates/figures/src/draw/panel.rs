@@ -2,7 +2,7 @@
 
 use super::{
     canvas::{Canvas, Side},
-    figure::{Figure, Mark, Panel},
+    figure::{Drawn, Figure, Form, Panel},
     font::width,
     tone::Tone,
 };
@@ -34,7 +34,12 @@ struct Area<'p> {
 impl Figure {
     pub(super) fn height(&self) -> f64 {
         let panels: f64 = self.panels.iter().map(Panel::outer_height).sum();
-        EDGE + self.head().len() as f64 * 19.0 + panels + LEADING + EDGE
+        EDGE + self.head().len() as f64 * 19.0 + panels + self.foot().len() as f64 * LEADING + EDGE
+    }
+
+    /// The source, likewise.
+    fn foot(&self) -> Vec<String> {
+        wrapped(&self.source, SMALL, self.width - 2.0 * EDGE)
     }
 
     /// The title in as many lines as it takes.
@@ -53,21 +58,33 @@ impl Figure {
         let left = EDGE + ticks.fold(0.0, f64::max) + GAP;
         let names = self.panels.iter().map(|panel| panel.end_labels().map(|label| width(label, TEXT)));
         let names = names.flatten().fold(0.0, f64::max);
-        let right = self.width - EDGE - if names > 0.0 { names + GAP } else { 0.0 };
+        // What stands under the right corner needs half of its width there.
+        let corner = self.panels.iter().map(|panel| panel.last_tick() / 2.0).fold(0.0, f64::max);
+        let right = self.width - EDGE - corner.max(if names > 0.0 { names + GAP } else { 0.0 });
         for panel in &self.panels {
             let first = top + panel.above();
             let area = Area { panel, left, right, top: first, bottom: first + panel.height };
             area.draw(canvas);
             top += panel.outer_height();
         }
-        canvas.text(&self.source, [EDGE, top + 7.0], SMALL, Tone::Faint, Side::Right);
+        for (line, text) in self.foot().iter().enumerate() {
+            let middle = top + LEADING * (line as f64 + 0.5);
+            canvas.text(text, [EDGE, middle], SMALL, Tone::Faint, Side::Right);
+        }
     }
 }
 
 impl Panel {
     /// Room for the axis' title and the key.
     fn above(&self) -> f64 {
-        12.0 + LEADING + if self.key.is_empty() { 0.0 } else { 18.0 }
+        let title = if self.y.title.is_empty() { 0.0 } else { LEADING };
+        12.0 + title + if self.key.is_empty() { 0.0 } else { 18.0 }
+    }
+
+    /// The width of what is written at the end of the axis.
+    fn last_tick(&self) -> f64 {
+        let last = self.x.ticks.last().filter(|(value, _)| self.x.part(*value) > 0.9);
+        last.map_or(0.0, |(_, text)| text.lines().map(|line| width(line, TEXT)).fold(0.0, f64::max))
     }
 
     fn outer_height(&self) -> f64 {
@@ -78,10 +95,8 @@ impl Panel {
 
     /// The names of lines, which stand to the right of them.
     fn end_labels(&self) -> impl Iterator<Item = &str> {
-        self.marks.iter().filter_map(|mark| match mark {
-            Mark::Line { label, .. } if !label.is_empty() => Some(label.as_str()),
-            _ => None,
-        })
+        let lines = self.marks.iter().filter(|mark| mark.form == Form::Line && !mark.text.is_empty());
+        lines.map(|mark| mark.text.as_str())
     }
 }
 
@@ -126,42 +141,36 @@ impl Area<'_> {
         canvas.text(&y.title, [EDGE, top - GAP - 8.0], TEXT, Tone::Faint, Side::Right);
         let mut across = EDGE;
         for (tone, name) in key {
-            let middle = top - GAP - 8.0 - 18.0;
+            let title = if y.title.is_empty() { 0.0 } else { LEADING };
+            let middle = top - GAP - 8.0 - title;
             canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
             canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, Side::Right);
             across += 14.0 + width(name, TEXT) + 14.0;
         }
     }
 
-    fn mark<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, mark: &Mark, taken: &mut Vec<Frame>) {
-        match mark {
-            Mark::Line { points, tone, .. } => {
-                let points: Vec<_> = points.iter().map(|&point| self.at(point)).collect();
-                canvas.line(&points, *tone, 2.0);
-            }
-            Mark::Dashes { ends, tone } => self.dashes(canvas, ends.map(|end| self.at(end)), *tone),
-            Mark::Bar { x, y, tone, label } => {
-                let [left, bottom] = self.at([x[0], y[0]]);
-                let [right, top] = self.at([x[1], y[1]]);
+    fn mark<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, mark: &Drawn, taken: &mut Vec<Frame>) {
+        let Drawn { form, tone, text, .. } = mark;
+        let points: Vec<[f64; 2]> = mark.points.iter().map(|&point| self.at(point)).collect();
+        let Some(&at) = points.first() else { return };
+        match form {
+            Form::Line => canvas.line(&points, *tone, 2.0),
+            Form::Dashes => self.dashes(canvas, [at, points[1]], *tone),
+            Form::Bar => {
+                let Frame { left, right, top, bottom } = Frame::between(at, points[1]);
                 canvas.rectangle([left, top], [right, bottom], *tone);
-                if width(label, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
+                if width(text, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
                     let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
-                    canvas.text(label, middle, SMALL, Tone::Paper, Side::Middle);
+                    canvas.text(text, middle, SMALL, Tone::Paper, Side::Middle);
                 }
             }
-            Mark::Area { outline, tone } => {
-                let points: Vec<_> = outline.iter().map(|&point| self.at(point)).collect();
-                canvas.polygon(&points, *tone);
+            Form::Area => canvas.polygon(&points, *tone),
+            Form::Dot => {
+                canvas.dot(at, 4.0, *tone);
+                self.beside(canvas, at, mark, taken);
             }
-            Mark::Dot { at, tone, label } => {
-                canvas.dot(self.at(*at), 4.0, *tone);
-                self.beside(canvas, self.at(*at), label, *tone, taken);
-            }
-            Mark::Above { at, tone, text } => {
-                let [x, y] = self.at(*at);
-                canvas.text(text, [x, y - LEADING / 2.0], SMALL, *tone, Side::Middle);
-            }
-            Mark::Note { at, tone, text } => self.beside(canvas, self.at(*at), text, *tone, taken),
+            Form::Above => canvas.text(text, [at[0], at[1] - LEADING / 2.0], SMALL, *tone, Side::Middle),
+            Form::Note => self.beside(canvas, at, mark, taken),
         }
     }
 
@@ -174,13 +183,13 @@ impl Area<'_> {
         }
     }
 
-    /// A text beside a place, where it meets nothing that is there: to the right, to the left, above or below.
+    /// A text beside a place, where it meets nothing that is there: to the right, to the left, above or below. If there
+    /// is no such place it is left out, unless it is a remark.
     fn beside<B: DrawingBackend>(
         &self,
         canvas: &mut Canvas<B>,
         [x, y]: [f64; 2],
-        text: &str,
-        tone: Tone,
+        Drawn { form, text, tone, .. }: &Drawn,
         taken: &mut Vec<Frame>,
     ) {
         if text.is_empty() {
@@ -188,7 +197,8 @@ impl Area<'_> {
         }
         let long = width(text, TEXT);
         let half = LEADING / 2.0;
-        let rows = [0.0, -1.0, 1.0, -1.8, 1.8, -2.6, 2.6].map(|row| row * LEADING);
+        // Farther away, nobody could tell what it belongs to.
+        let rows = [0.0, -1.0, 1.0, -1.4, 1.4].map(|row| row * LEADING);
         let frames = rows.into_iter().flat_map(|row| {
             [x + GAP + 2.0, x - GAP - 2.0 - long, x - long / 2.0].map(|left| Frame {
                 left,
@@ -198,47 +208,52 @@ impl Area<'_> {
             })
         });
         let inside = |frame: &Frame| {
-            frame.left >= self.left && frame.right <= self.right + GAP && frame.top >= self.top - GAP
+            frame.left >= self.left
+                && frame.right <= self.right + GAP
+                && frame.top >= self.top - GAP
+                && frame.bottom <= self.bottom
         };
         let free = |frame: &Frame| inside(frame) && !taken.iter().any(|other| other.meets(frame));
-        let frame = frames.clone().find(free).or_else(|| frames.clone().find(inside));
+        let frame = frames
+            .clone()
+            .find(free)
+            .or_else(|| frames.clone().find(|frame| *form == Form::Note && inside(frame)));
         let Some(frame) = frame else { return };
-        canvas.text(text, [frame.left, (frame.top + frame.bottom) / 2.0], TEXT, tone, Side::Right);
+        canvas.text(text, [frame.left, (frame.top + frame.bottom) / 2.0], TEXT, *tone, Side::Right);
         taken.push(frame);
     }
 
-    /// What texts keep clear of: dots, and the lines on their way.
+    /// What texts keep clear of: dots, bars, and lines on their way.
     fn dots(&self) -> Vec<Frame> {
-        let around =
-            |[x, y]: [f64; 2]| Frame { left: x - 4.0, right: x + 4.0, top: y - 4.0, bottom: y + 4.0 };
-        let along = |pair: &[[f64; 2]]| {
-            let [a, b] = [self.at(pair[0]), self.at(pair[1])];
-            let length = (b[0] - a[0]).hypot(b[1] - a[1]);
-            let count = (length / 6.0).ceil().max(1.0) as u32;
-            let part = move |step: u32| f64::from(step) / f64::from(count);
-            (0..=count)
-                .map(move |step| [0, 1].map(|axis| a[axis] + (b[axis] - a[axis]) * part(step)))
-                .collect::<Vec<_>>()
-        };
-        let places = self.panel.marks.iter().flat_map(|mark| match mark {
-            Mark::Dot { at, .. } => vec![self.at(*at)],
-            Mark::Line { points, .. } => points.windows(2).flat_map(along).collect(),
-            Mark::Dashes { ends, .. } => along(ends),
-            _ => Vec::new(),
-        });
-        places.map(around).collect()
+        let around = |[x, y]: [f64; 2]| Frame::between([x - 4.0, y - 4.0], [x + 4.0, y + 4.0]);
+        let mut taken = Vec::new();
+        for mark in &self.panel.marks {
+            let points: Vec<[f64; 2]> = mark.points.iter().map(|&point| self.at(point)).collect();
+            match mark.form {
+                Form::Dot => taken.extend(points.into_iter().map(around)),
+                Form::Bar => taken.push(Frame::between(points[0], points[1])),
+                Form::Line | Form::Dashes => taken.extend(points.windows(2).flat_map(|pair| {
+                    let length = (pair[1][0] - pair[0][0]).hypot(pair[1][1] - pair[0][1]);
+                    let count = (length / 6.0).ceil().max(1.0) as u32;
+                    let parts = (0..=count).map(move |step| f64::from(step) / f64::from(count));
+                    parts.map(|part| {
+                        around([0, 1].map(|axis| pair[0][axis] + (pair[1][axis] - pair[0][axis]) * part))
+                    })
+                })),
+                _ => (),
+            }
+        }
+        taken
     }
 
     /// The names of lines, at the heights of their ends or as near as they keep clear of each other.
     fn names<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
         let mut names: Vec<(f64, &str, Tone)> = Vec::new();
-        for mark in &self.panel.marks {
-            if let Mark::Line { points, tone, label } = mark
-                && let Some(&last) = points.last()
-                && !label.is_empty()
-            {
-                names.push((self.at(last)[1], label, *tone));
-            }
+        for Drawn { points, tone, text, .. } in self.panel.marks.iter().filter(|mark| mark.form == Form::Line)
+        {
+            names.extend(
+                points.last().filter(|_| !text.is_empty()).map(|&last| (self.at(last)[1], &**text, *tone)),
+            );
         }
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
         let heights = spread(names.iter().map(|name| name.0).collect(), [self.top, self.bottom]);
@@ -258,6 +273,10 @@ struct Frame {
 }
 
 impl Frame {
+    fn between(a: [f64; 2], b: [f64; 2]) -> Self {
+        Self { left: a[0].min(b[0]), right: a[0].max(b[0]), top: a[1].min(b[1]), bottom: a[1].max(b[1]) }
+    }
+
     fn meets(&self, other: &Frame) -> bool {
         self.left < other.right
             && other.left < self.right

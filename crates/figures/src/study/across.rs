@@ -1,7 +1,7 @@
 //! Several nets beside each other.
 
 use super::{POLICIES, Study, USUAL, gain};
-use crate::draw::{Axis, Cell, Data, Figure, Mark, Panel, Tone};
+use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
 use planner::{BatchSizePolicy, Kernel, PlanOptions};
 
 /// Accuracy classes of algorithms: what the largest error may be, in parts of the largest output.
@@ -26,38 +26,32 @@ pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
             let planned = planner::plan(&study.kernels, study.table, &options).ok();
             planned.map(|plan| (plan.time_ms, undivided_ms / plan.time_ms))
         });
-        for (class, found) in std::iter::zip(CLASSES, gains) {
-            let Some((time_ms, gain)) = found else { continue };
-            let (net, math) = (study.title.as_str(), study.math().to_string());
-            data.row([net.into(), math.into(), f64::from(class).into(), time_ms.into(), gain.into()]);
-            most = most.max(gain);
-        }
-        let points = gains.iter().enumerate();
-        let points: Vec<[f64; 2]> = points.filter_map(|(at, found)| Some([at as f64, (*found)?.1])).collect();
-        let (strict, loose) = (points.first()?[1], points.last()?[1]);
-        sentences.push(format!("{} {} {strict:.2}x to {loose:.2}x", study.title, study.math()));
         let label = format!("{} {}", study.title, study.math());
-        marks.push(Mark::Line { points, tone: Tone::of(place), label });
+        let mut points = Vec::new();
+        for (place, (class, found)) in std::iter::zip(CLASSES, gains).enumerate() {
+            let Some((time_ms, gain)) = found else { continue };
+            row!(data; study.title.as_str(), study.math().to_string(), f64::from(class), time_ms, gain);
+            most = most.max(gain);
+            points.push([place as f64, gain]);
+        }
+        let (strict, loose) = (points.first()?[1], points.last()?[1]);
+        sentences.push(format!("{label} {strict:.2}x to {loose:.2}x"));
+        marks.push(Drawn::new(Form::Line, points, Tone::of(place)).named(label));
     }
     let first = studies.first()?;
-    let x = Axis {
-        range: [-0.2, CLASSES.len() as f64 - 0.8],
-        grid: true,
-        ..Axis::names(
-            "largest error allowed, in parts of the largest output",
-            CLASSES.map(|class| format!("{class:e}")),
-        )
-    };
+    let classes = CLASSES.map(|class| format!("{class:e}"));
+    let names = Axis::names("largest error allowed, in parts of the largest output", classes);
+    let x = Axis { range: [-0.2, CLASSES.len() as f64 - 0.8], grid: true, ..names };
     let y = Axis::from_zero(&format!("gain over undivided FP32, both within {USUAL}"), most);
-    let panel = Panel { x, y, marks, key: Vec::new(), height: 240.0 };
+    let panel = Panel::new(x, y, marks, 240.0);
     let caption = format!(
         "Faster algorithms round more. Gain of micro-batches of all sizes over undivided FP32 kernels, from the strictest class \
          to any: {}.",
         sentences.join(", ")
     );
     let title = format!("What accuracy costs: {}", first.device());
-    let figure = first.figure("", title, caption, vec![panel]);
-    Some(Figure { name: "accuracy".to_owned(), data, ..figure })
+    let figure = first.figure("", [title, caption], vec![panel], data);
+    Some(Figure { name: "accuracy".to_owned(), ..figure })
 }
 
 /// How large the papers' ILP is: its binary variables, and the largest desirable set.
@@ -69,18 +63,11 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
             let fronts = study.fronts(&study.kernels, policy)?;
             let sizes: Vec<usize> = fronts.iter().map(|(_, set)| set.iter().count()).collect();
             let (binaries, largest) = (sizes.iter().sum::<usize>(), sizes.iter().copied().max()?);
-            let (row, end) = (names.len() as f64, binaries as f64);
-            let cells = [sizes.len(), binaries, largest].map(|count| (count as u32).into());
-            let [kernels, all, one] = cells;
-            data.row([study.title.as_str().into(), policy.to_string().into(), kernels, all, one]);
+            let (place, end) = (names.len() as f64, binaries as f64);
+            row!(data; study.title.as_str(), policy.to_string(), sizes.len(), binaries, largest);
             names.push(format!("{} {policy}", study.title));
-            let y = [row - 0.36, row + 0.36];
-            marks.push(Mark::Bar { x: [0.0, end], y, tone: super::tone(policy), label: String::new() });
-            marks.push(Mark::Note {
-                at: [end, row],
-                tone: Tone::Ink,
-                text: format!("{binaries} ({largest})"),
-            });
+            marks.push(Drawn::bar([0.0, end], [place - 0.36, place + 0.36], super::tone(policy)));
+            marks.push(Drawn::text(Form::Note, [end, place], format!("{binaries} ({largest})")));
             most = most.max(binaries);
             if policy == BatchSizePolicy::All {
                 sentences.push(format!("{} {binaries} for {} kernels", study.title, sizes.len()));
@@ -88,22 +75,17 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
         }
     }
     let first = studies.first()?;
-    let rows = names.len() as f64;
-    let panel = Panel {
-        x: Axis::from_zero("binary variables (in brackets: of the largest desirable set)", most as f64 * 1.2),
-        y: Axis::names("", names).reversed(),
-        marks,
-        key: Vec::new(),
-        height: 23.0 * rows,
-    };
+    let height = 23.0 * names.len() as f64;
+    let x = Axis::from_zero("binary variables (largest desirable set)", most as f64 * 1.2);
+    let panel = Panel::new(x, Axis::names("", names).reversed(), marks, height);
     let caption = format!(
         "Binary variables of the 0-1 ILP that divides a total among all kernels, without a limit on any of them: {}. What no \
          division can use was taken out before: a kernel counts with its desirable set alone.",
         sentences.join(", ")
     );
     let title = format!("Size of the integer programme: {}", first.device());
-    let figure = first.figure("", title, caption, vec![panel]);
-    Some(Figure { name: "programme".to_owned(), data, ..figure })
+    let figure = first.figure("", [title, caption], vec![panel], data);
+    Some(Figure { name: "programme".to_owned(), ..figure })
 }
 
 /// What every kernel gains, of all that were recorded, from the one that gains most.
@@ -121,16 +103,13 @@ pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -
             let (Some(undivided_ms), time_ms) = (plan.undivided_time_ms, plan.time_ms) else { continue };
             let ratio = undivided_ms / time_ms;
             let name = format!("{} {}", kernel.id.op, kernel.id.shape);
-            let numbers = [undivided_ms, time_ms, ratio].map(Cell::from);
-            let [undivided, time, gained] = numbers;
-            data.row([name.into(), kernel.mini_batch.into(), limit.into(), undivided, time, gained]);
+            row!(data; name, kernel.mini_batch, limit, undivided_ms, time_ms, ratio);
             all.push((ratio, kernel, undivided_ms, time_ms));
         }
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         most = most.max(all.first()?.0);
-        let points = all.iter().enumerate().map(|(rank, kernel)| [rank as f64 + 1.0, kernel.0]).collect();
-        let tone = Tone::of(place);
-        marks.push(Mark::Line { points, tone, label: limit.to_string() });
+        let points: Vec<_> = all.iter().zip(1..).map(|(kernel, rank)| [f64::from(rank), kernel.0]).collect();
+        marks.push(Drawn::new(Form::Line, points, Tone::of(place)).named(limit.to_string()));
         let (_, kernel, undivided_ms, time_ms) = all.first()?;
         let above = all.iter().filter(|kernel| kernel.0 > 1.1).count();
         sentences.push(format!(
@@ -141,15 +120,10 @@ pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -
             kernel.id.shape,
         ));
     }
-    let panel = Panel {
-        x: Axis::from_zero("kernels, from the one that gains most", kernels.len() as f64),
-        y: Axis::from_zero("gain over undivided", most),
-        marks,
-        key: Vec::new(),
-        height: 220.0,
-    };
+    let x = Axis::counts("kernels, from the one that gains most", kernels.len() as u32);
+    let panel = Panel::new(x, Axis::from_zero("gain over undivided", most), marks, 220.0);
     let caption = format!("Of all {} kernels that were recorded: {}.", kernels.len(), sentences.join("; "));
     let title = format!("Which kernels gain: {}, {}", study.device(), study.math());
-    let figure = study.figure("", title, caption, vec![panel]);
-    Some(Figure { name: "kernels".to_owned(), data, ..figure })
+    let figure = study.figure("", [title, caption], vec![panel], data);
+    Some(Figure { name: "kernels".to_owned(), ..figure })
 }

@@ -1,7 +1,7 @@
 //! What the papers say, and what is found here.
 
 use super::{LIMITS, Study, USUAL, kernel::cliff};
-use crate::draw::{Cell, Data};
+use crate::draw::{Data, row};
 use planner::{BatchSizePolicy, Bytes, ConvOp, WorkspacePolicy};
 use std::slice;
 
@@ -46,23 +46,16 @@ pub fn claims(studies: &[Study<'_>]) -> Data {
         let Some(study) = studies.iter().find(|study| study.name == net) else { continue };
         for Claim { of, on, paper, here } in claims {
             let Some(found) = here(study) else { continue };
-            data.row([
-                study.title.as_str().into(),
-                (*of).into(),
-                (*paper).into(),
-                (*on).into(),
-                rounded(found),
-                study.device().into(),
-                rounded(found / paper),
-            ]);
+            let (here, ratio) = (rounded(found), rounded(found / paper));
+            row!(data; study.title.as_str(), *of, *paper, *on, here, study.device(), ratio);
         }
     }
     data
 }
 
 /// With as many digits as the papers give.
-fn rounded(value: f64) -> Cell {
-    Cell::Number((value * 100.0).round() / 100.0)
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }
 
 fn byte_less(study: &Study<'_>) -> Option<f64> {

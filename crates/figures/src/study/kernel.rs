@@ -1,7 +1,7 @@
-//! One kernel looked at closely: the cliff, micro-batch sizes, the desirable set, its divisions.
+//! One kernel looked at closely: algorithms, the cliff, micro-batch sizes, the desirable set, its divisions.
 
 use super::{POLICIES, Study, USUAL, gain, tone};
-use crate::draw::{Axis, Data, Figure, Mark, Panel, Tone, steps};
+use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps};
 use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
 use std::{collections::BTreeMap, slice};
 
@@ -9,79 +9,104 @@ use std::{collections::BTreeMap, slice};
 const TALL: f64 = 240.0;
 
 impl Study<'_> {
+    /// Time and workspace of every algorithm, undivided.
+    pub(super) fn algorithms(&self, kernel: &Kernel) -> Option<Figure> {
+        let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();
+        rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+        let mut data = Data::new(&["algorithm", "time_ms", "workspace_bytes", "max_error", "deterministic"]);
+        let (mut times, mut workspaces) = (Vec::new(), Vec::new());
+        for (place, measured) in rows.iter().enumerate() {
+            let Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } = measured;
+            row!(data; algorithm.as_str(), *time_ms, *workspace, f64::from(*max_error), deterministic.to_string());
+            let y = [place as f64 - 0.36, place as f64 + 0.36];
+            let at = |end: f64, text: String| Drawn::text(Form::Note, [end, place as f64], text);
+            times.extend([
+                Drawn::bar([0.0, *time_ms], y, Tone::Orange),
+                at(*time_ms, format!("{time_ms:.2}")),
+            ]);
+            let bytes = workspace.0 as f64;
+            workspaces.extend([Drawn::bar([0.0, bytes], y, Tone::Blue), at(bytes, workspace.to_string())]);
+        }
+        let (fastest, slowest) = (rows.first()?, rows.last()?);
+        let largest = rows.iter().map(|measured| measured.workspace).max()?;
+        let names = || Axis::names("", rows.iter().map(|measured| measured.algorithm.to_string())).reversed();
+        let height = 24.0 * rows.len() as f64;
+        let caption = format!(
+            "What the algorithms for {kernel} take for all {} samples at once: {} is {} faster than {} and wants {}.",
+            kernel.mini_batch,
+            fastest.algorithm,
+            gain(slowest.time_ms, fastest.time_ms),
+            slowest.algorithm,
+            fastest.workspace,
+        );
+        let panels = vec![
+            Panel::new(Axis::from_zero("ms", slowest.time_ms * 1.2), names(), times, height),
+            Panel::new(
+                Axis::bytes_from_zero("workspace", Bytes(largest.0 / 10 * 13)),
+                names(),
+                workspaces,
+                height,
+            ),
+        ];
+        let title = format!("Algorithms of {kernel}: {}", self.subject());
+        Some(self.figure("algorithms", [title, caption], panels, data))
+    }
+
     /// Time over the limit: every algorithm undivided, the fastest within the limit, and micro-batches.
-    pub(super) fn cliff(&self, kernel: &Kernel) -> Option<Figure> {
-        let [undivided, divided] = [BatchSizePolicy::Undivided, BatchSizePolicy::All]
-            .map(|policy| Some(self.fronts(slice::from_ref(kernel), policy)?.iter().next()?.1.curve()));
-        let (undivided, divided) = (undivided?, divided?);
-        let edge = cliff(&undivided)?;
-        let rescued_ms = divided.time_ms(Bytes(edge.at.0 - 1))?;
-        let rows = self.table.measurements(&kernel.id, kernel.mini_batch)?;
-        let range = [Bytes(edge.at.0 / 4096), Bytes(edge.at.0 * 8)];
-        let y = Axis::from_zero("ms", edge.before_ms * 1.1);
-        let x_at = edge.at.0 as f64;
+    pub fn cliff(&self, kernel: &Kernel) -> Option<Figure> {
+        let curve = |policy| Some(self.fronts(slice::from_ref(kernel), policy)?.iter().next()?.1.curve());
+        let (undivided, divided) = (curve(BatchSizePolicy::Undivided)?, curve(BatchSizePolicy::All)?);
+        let Cliff { at, before_ms, after_ms } = cliff(&undivided)?;
+        let range = [Bytes(at.0 / 1024), Bytes(at.0 * 32)];
+        let y = Axis::from_zero("ms", before_ms * 1.1);
         let mut marks = vec![
-            Mark::Line { points: steps(&undivided, range), tone: Tone::Orange, label: String::new() },
-            Mark::Line { points: steps(&divided, range), tone: Tone::Blue, label: String::new() },
+            Drawn::new(Form::Line, steps(&undivided, range), Tone::Orange),
+            Drawn::new(Form::Line, steps(&divided, range), Tone::Blue),
         ];
         let mut data = Data::new(&["algorithm", "workspace_bytes", "time_ms"]);
-        for row in rows {
-            data.row([row.algorithm.as_str().into(), row.workspace.into(), row.time_ms.into()]);
-            if row.time_ms <= y.range[1] {
-                let (at, label) = ([row.workspace.0 as f64, row.time_ms], row.algorithm.to_string());
-                marks.push(Mark::Dot { at, tone: Tone::Orange, label });
-            }
+        for measured in self.table.measurements(&kernel.id, kernel.mini_batch)? {
+            row!(data; measured.algorithm.as_str(), measured.workspace, measured.time_ms);
+            let dot = Drawn::new(Form::Dot, [[measured.workspace.0 as f64, measured.time_ms]], Tone::Orange);
+            // What is off the drawing is in the data.
+            marks.extend((measured.time_ms <= y.range[1]).then(|| dot.named(measured.algorithm.as_str())));
         }
-        let note = format!("one byte less: {} slower", gain(edge.before_ms, edge.after_ms));
-        let middle = (edge.before_ms + edge.after_ms) / 2.0;
-        marks.push(Mark::Note { at: [x_at, middle], tone: Tone::Ink, text: note });
-        let left = divided.points().iter().find(|point| point.workspace > range[0])?;
-        let on_the_line = [left.workspace.0 as f64 * 2.0, divided.time_ms(Bytes(left.workspace.0 * 2))?];
-        marks.push(Mark::Note { at: on_the_line, tone: Tone::Blue, text: "in micro-batches".to_owned() });
-        let x = Axis::bytes("workspace limit", range);
-        let key = vec![(Tone::Orange, "undivided".to_owned()), (Tone::Blue, "in micro-batches".to_owned())];
+        let slower = gain(before_ms, after_ms);
+        let middle = [at.0 as f64, (before_ms + after_ms) / 2.0];
+        marks.push(Drawn::text(Form::Note, middle, format!("one byte less: {slower}")));
         let caption = format!(
-            "Each dot is an algorithm of {kernel} on all {} samples, the line the fastest that fits. With {} of workspace it \
-             takes {:.2} ms; with one byte less, {:.2} ms, {} as long. In micro-batches {:.2} ms fit into the same.",
+            "Each dot is an algorithm of {kernel} on all {} samples, the line the fastest that fits. With {at} of workspace it \
+             takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. In micro-batches {:.2} ms fit \
+             into the same.",
             kernel.mini_batch,
-            edge.at,
-            edge.after_ms,
-            edge.before_ms,
-            gain(edge.before_ms, edge.after_ms),
-            rescued_ms,
+            divided.time_ms(Bytes(at.0 - 1))?,
         );
-        let title = format!("{kernel} of {}", self.subject());
-        let panel = Panel { x, y, marks, key, height: TALL };
-        Some(Figure { data, ..self.figure("cliff", title, caption, vec![panel]) })
+        let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
+        let panel = Panel::new(Axis::bytes("workspace limit", range), y, marks, TALL).with_key(key);
+        let title = format!("One byte less: {kernel} of {}", self.subject());
+        Some(self.figure("cliff", [title, caption], vec![panel], data))
     }
 
     /// Speed and workspace of every algorithm over the micro-batch size.
     pub(super) fn micro_batches(&self, kernel: &Kernel) -> Option<Figure> {
+        let speed = |measured: &Measurement| 1.0 / measured.time_per_sample_ms();
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
         let mut data =
             Data::new(&["algorithm", "micro_batch", "time_ms", "images_per_ms", "workspace_bytes"]);
         for size in 1..=kernel.mini_batch {
-            for row in self.table.measurements(&kernel.id, size).unwrap_or_default() {
-                series.entry(&row.algorithm).or_default().push(row);
-                let speed = 1.0 / row.time_per_sample_ms();
-                data.row([
-                    row.algorithm.as_str().into(),
-                    size.into(),
-                    row.time_ms.into(),
-                    speed.into(),
-                    row.workspace.into(),
-                ]);
+            for measured in self.table.measurements(&kernel.id, size).unwrap_or_default() {
+                series.entry(&measured.algorithm).or_default().push(measured);
+                let Measurement { algorithm, time_ms, workspace, .. } = measured;
+                row!(data; algorithm.as_str(), size, *time_ms, speed(measured), *workspace);
             }
         }
-        let fastest =
-            |rows: &[&Measurement]| rows.iter().map(|row| 1.0 / row.time_per_sample_ms()).fold(0.0, f64::max);
-        let mut series: Vec<_> = series.into_iter().collect();
+        let fastest = |rows: &[&Measurement]| rows.iter().map(|row| speed(row)).fold(0.0, f64::max);
+        // Of some algorithms there are but a few sizes that no other beats in everything.
+        let mut series: Vec<_> = series.into_iter().filter(|(_, rows)| rows.len() > 8).collect();
         series.sort_by(|a, b| fastest(&b.1).total_cmp(&fastest(&a.1)));
         series.truncate(5);
         let (best, rows) = series.first()?;
         let top = fastest(rows);
-        // The size from which on the fastest algorithm is within a tenth of its best.
-        let enough = rows.iter().find(|row| 1.0 / row.time_per_sample_ms() > 0.9 * top)?;
+        let enough = rows.iter().find(|row| speed(row) > 0.9 * top)?;
         let caption = format!(
             "{kernel}: {best} computes {top:.0} images in a millisecond at best, and at {} samples it is within a tenth of \
              that, with {} of workspace instead of {}.",
@@ -89,35 +114,26 @@ impl Study<'_> {
             enough.workspace,
             rows.last()?.workspace,
         );
-        let lines = |value: &dyn Fn(&Measurement) -> f64| -> Vec<Mark> {
-            let line = |(place, (name, rows)): (usize, &(&Algorithm, Vec<&Measurement>))| Mark::Line {
-                points: rows.iter().map(|row| [f64::from(row.micro_batch), value(row)]).collect(),
-                tone: Tone::of(place),
-                label: name.to_string(),
+        let lines = |value: &dyn Fn(&Measurement) -> f64| -> Vec<Drawn> {
+            let line = |(place, (name, rows)): (usize, &(&Algorithm, Vec<&Measurement>))| {
+                let points: Vec<_> =
+                    rows.iter().map(|row| [f64::from(row.micro_batch), value(row)]).collect();
+                Drawn::new(Form::Line, points, Tone::of(place)).named(name.as_str())
             };
             series.iter().enumerate().map(line).collect()
         };
         let largest = series.iter().flat_map(|(_, rows)| rows).map(|row| row.workspace).max()?;
-        let sizes = || Axis::counts("micro-batch size", kernel.mini_batch);
-        let speed = Panel {
-            x: Axis { title: String::new(), ..sizes() },
-            y: Axis::from_zero("images / ms", top),
-            marks: lines(&|row| 1.0 / row.time_per_sample_ms()),
-            key: Vec::new(),
-            height: 170.0,
-        };
-        let workspace = Panel {
-            x: sizes(),
-            y: Axis::bytes_from_zero("workspace", largest),
-            marks: lines(&|row| row.workspace.0 as f64),
-            key: Vec::new(),
-            height: 130.0,
-        };
+        let sizes = |title| Axis::counts(title, kernel.mini_batch);
+        let bytes = Axis::bytes_from_zero("workspace", largest);
+        let panels = vec![
+            Panel::new(sizes(""), Axis::from_zero("images / ms", top), lines(&speed), 170.0),
+            Panel::new(sizes("micro-batch size"), bytes, lines(&|row| row.workspace.0 as f64), 130.0),
+        ];
         let title = format!("What a micro-batch of {kernel} brings and takes: {}", self.subject());
-        Some(Figure { data, ..self.figure("micro-batch-size", title, caption, vec![speed, workspace]) })
+        Some(self.figure("micro-batches", [title, caption], panels, data))
     }
 
-    /// The desirable set, with the division at each of its points.
+    /// The desirable set, with the division at its points.
     pub(super) fn front(&self, kernel: &Kernel) -> Option<Figure> {
         let fronts = self.fronts(slice::from_ref(kernel), BatchSizePolicy::All)?;
         let set = fronts.iter().next()?.1;
@@ -126,29 +142,30 @@ impl Study<'_> {
         let inside = curve.points().iter().find(|point| point.workspace > Bytes::mib(1))?;
         let range = [Bytes(inside.workspace.0 / 4), Bytes(last.workspace.0 * 2)];
         let mut data = Data::new(&["workspace_bytes", "time_ms", "division"]);
-        let line = Mark::Line { points: steps(&curve, range), tone: Tone::Blue, label: String::new() };
-        let mut marks = vec![line];
+        let mut marks = vec![Drawn::new(Form::Line, steps(&curve, range), Tone::Blue)];
         let mut named_ms = f64::INFINITY;
         for configuration in set.iter() {
             let (workspace, time_ms) = (configuration.workspace(), configuration.time_ms());
-            data.row([workspace.into(), time_ms.into(), configuration.to_string().into()]);
+            row!(data; workspace, time_ms, configuration.to_string());
+            let mut dot = Drawn::new(Form::Dot, [[workspace.0 as f64, time_ms]], Tone::Blue);
             // Names where time has fallen by a seventh since the last name: more would hide the line.
-            let names = time_ms < 0.86 * named_ms || configuration == set.iter().last()?;
-            let label = if names { configuration.to_string() } else { String::new() };
-            named_ms = if names { time_ms } else { named_ms };
-            marks.push(Mark::Dot { at: [workspace.0 as f64, time_ms], tone: Tone::Blue, label });
+            if time_ms < 0.86 * named_ms || workspace == last.workspace {
+                (dot, named_ms) = (dot.named(configuration.to_string()), time_ms);
+            }
+            marks.push(dot);
         }
-        let size = set.iter().count();
         let caption = format!(
-            "All {size} desirable configurations of {kernel}: none is both faster and smaller than another. From {:.2} ms \
-             without workspace (or nearly so) to {:.2} ms with {}; a limit chooses the last one to its left.",
-            first.time_ms, last.time_ms, last.workspace,
+            "All {} desirable configurations of {kernel}: none is both faster and smaller than another. From {:.2} ms without \
+             workspace (or nearly so) to {:.2} ms with {}; a limit chooses the last one to its left.",
+            curve.points().len(),
+            first.time_ms,
+            last.time_ms,
+            last.workspace,
         );
-        let y = Axis::from_zero("ms", first.time_ms);
-        let x = Axis::bytes("workspace", range);
-        let panel = Panel { x, y, marks, key: Vec::new(), height: TALL };
+        let panel =
+            Panel::new(Axis::bytes("workspace", range), Axis::from_zero("ms", first.time_ms), marks, TALL);
         let title = format!("The desirable set of {kernel}: {}", self.subject());
-        Some(Figure { data, ..self.figure("desirable-set", title, caption, vec![panel]) })
+        Some(self.figure("front", [title, caption], vec![panel], data))
     }
 
     /// The three policies' divisions, as bars of micro-batches.
@@ -156,34 +173,24 @@ impl Study<'_> {
         let mut data =
             Data::new(&["policy", "micro_batches", "samples", "algorithm", "time_ms", "workspace_bytes"]);
         let (mut marks, mut times) = (Vec::new(), Vec::new());
-        for (row, policy) in POLICIES.into_iter().enumerate() {
-            let plan = self.limited(policy, USUAL)?;
+        for (place, policy) in POLICIES.into_iter().enumerate() {
+            let (plan, place) = (self.limited(policy, USUAL)?, place as f64);
             let planned = plan.kernels.iter().find(|planned| planned.kernel == *kernel)?;
             let mut start = 0.0;
             for run in planned.configuration.runs() {
-                let micro = &run.micro;
-                data.row([
-                    policy.to_string().into(),
-                    run.count.into(),
-                    micro.micro_batch.into(),
-                    micro.algorithm.as_str().into(),
-                    micro.time_ms.into(),
-                    micro.workspace.into(),
-                ]);
+                let Measurement { micro_batch, algorithm, time_ms, workspace, .. } = &run.micro;
+                row!(data; policy.to_string(), run.count, *micro_batch, algorithm.as_str(), *time_ms, *workspace);
                 for _ in 0..run.count {
-                    let end = start + micro.time_ms;
-                    let y = [row as f64 - 0.3, row as f64 + 0.3];
+                    let end = start + time_ms;
                     // A hair of paper between two micro-batches.
                     let x = [start, end - 0.004 * times.first().copied().unwrap_or(end)];
-                    marks.push(Mark::Bar { x, y, tone: tone(policy), label: micro.micro_batch.to_string() });
+                    let bar = Drawn::bar(x, [place - 0.2, place + 0.36], tone(policy));
+                    marks.push(bar.named(micro_batch.to_string()));
                     start = end;
                 }
             }
-            marks.push(Mark::Note {
-                at: [0.0, row as f64 - 0.42],
-                tone: Tone::Ink,
-                text: format!("{} ({:.2} ms, {})", planned.configuration, start, planned.workspace),
-            });
+            let text = format!("{} ({start:.2} ms, {})", planned.configuration, planned.workspace);
+            marks.push(Drawn::text(Form::Note, [0.0, place - 0.35], text));
             times.push(start);
         }
         let caption = format!(
@@ -195,23 +202,16 @@ impl Study<'_> {
             times[2],
             gain(times[0], times[2]),
         );
-        let panel = Panel {
-            x: Axis::from_zero("ms", times[0]),
-            y: Axis::names("", POLICIES.map(|policy| policy.to_string())).reversed(),
-            marks,
-            key: Vec::new(),
-            height: 170.0,
-        };
+        let names = Axis::names("", POLICIES.map(|policy| policy.to_string())).reversed();
+        let panel = Panel::new(Axis::from_zero("ms", times[0]), names, marks, 170.0);
         let title = format!("{kernel} within {USUAL}: {}", self.subject());
-        Some(Figure { data, ..self.figure("policies-of-a-kernel", title, caption, vec![panel]) })
+        Some(self.figure("division", [title, caption], vec![panel], data))
     }
 }
 
-/// Where one byte less costs most.
+/// Where one byte less costs most: the workspace that is just enough, and the time without and with it.
 pub(super) struct Cliff {
-    /// The workspace that is just enough.
     pub(super) at: Bytes,
-    /// The time with a byte less, and with it.
     pub(super) before_ms: f64,
     pub(super) after_ms: f64,
 }

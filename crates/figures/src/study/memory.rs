@@ -1,8 +1,8 @@
 //! Where the memory of a training step goes: by layer, and over its steps.
 
 use super::{LIMITS, Study, USUAL};
-use crate::draw::{Axis, Cell, Data, Figure, Mark, Panel, Tone};
-use memory::{Buffer, Outline, Place, Schedule, Scratch};
+use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
+use ::memory::{Action, Buffer, Outline, Place, Schedule, Scratch};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel};
 
 /// Most layers that are shown: the largest.
@@ -30,34 +30,28 @@ impl Study<'_> {
             "data_bytes",
             "weights_bytes",
             "undivided_workspace_bytes",
-            "micro_batched_workspace_bytes",
+            "workspace_bytes",
         ]);
         let mut layers = Vec::new();
         for layer in &self.layers {
-            let (weights, blobs) = (layer.weights, layer.data + layer.diff);
-            let workspaces = [&plenty, &little].map(|plan| workspace(plan, &layer.name));
-            let name = layer.name.as_str();
-            data.row([name.into(), blobs.into(), weights.into(), workspaces[0].into(), workspaces[1].into()]);
+            let (name, blobs, weights) = (layer.name.as_str(), layer.data + layer.diff, layer.weights);
+            let workspaces = [&plenty, &little].map(|plan| workspace(plan, name));
+            row!(data; name, blobs, weights, workspaces[0], workspaces[1]);
             layers.push((name, blobs, weights, workspaces));
         }
         let total = |layer: &(&str, Bytes, Bytes, [Bytes; 2])| layer.1 + layer.2 + layer.3[0];
-        layers.sort_by_key(|layer| std::cmp::Reverse(total(layer)));
+        layers.sort_by_key(|layer| std::cmp::Reverse((layer.3[0], total(layer))));
         layers.truncate(MOST_LAYERS);
-        let most = layers.first().map(total)?;
+        let most = layers.iter().map(total).max()?;
         let mut marks = Vec::new();
-        for (row, (_, blobs, weights, workspaces)) in layers.iter().enumerate() {
+        for (place, (_, blobs, weights, workspaces)) in layers.iter().enumerate() {
             for (half, workspace) in workspaces.iter().enumerate() {
-                let y = [row as f64 + [-0.4, 0.02][half], row as f64 + [-0.02, 0.4][half]];
-                let mut start = Bytes::ZERO;
+                let y = [place as f64 + [-0.4, 0.02][half], place as f64 + [-0.02, 0.4][half]];
                 let tones = [Tone::Blue, Tone::Grey, [Tone::Orange, Tone::Yellow][half]];
+                let mut start = 0.0;
                 for (bytes, tone) in std::iter::zip([*blobs, *weights, *workspace], tones) {
-                    let end = start + bytes;
-                    marks.push(Mark::Bar {
-                        x: [start.0 as f64, end.0 as f64],
-                        y,
-                        tone,
-                        label: String::new(),
-                    });
+                    let end = start + bytes.0 as f64;
+                    marks.push(Drawn::bar([start, end], y, tone));
                     start = end;
                 }
             }
@@ -69,7 +63,7 @@ impl Study<'_> {
         };
         let best = layers.iter().max_by(|a, b| less(a).total_cmp(&less(b)))?;
         let caption = format!(
-            "Data with gradients, weights and workspace of the {} layers that take most. Upper bars: undivided with up to {} \
+            "Data with gradients, weights and workspace of the {} layers with the largest workspaces. Upper bars: undivided with up to {} \
              for each kernel ({:.1} ms). Lower bars: micro-batches with up to {USUAL} ({:.1} ms). {} takes {:.2} times less.",
             layers.len(),
             LIMITS[2],
@@ -84,24 +78,24 @@ impl Study<'_> {
             (Tone::Orange, "workspace, undivided"),
             (Tone::Yellow, "in micro-batches"),
         ];
-        let panel = Panel {
-            x: Axis::bytes_from_zero("memory", most),
-            y: Axis::names("", layers.iter().map(|layer| layer.0)).reversed(),
-            marks,
-            key: key.map(|(tone, name)| (tone, name.to_owned())).into(),
-            height: 27.0 * layers.len() as f64,
-        };
+        let names = Axis::names("", layers.iter().map(|layer| layer.0)).reversed();
+        let height = 27.0 * layers.len() as f64;
+        let panel = Panel::new(Axis::bytes_from_zero("memory", most), names, marks, height).with_key(key);
         let title = format!("Memory by layer: {}", self.subject());
-        Some(Figure { data, ..self.figure("memory", title, caption, vec![panel]) })
+        Some(self.figure("memory", [title, caption], vec![panel], data))
     }
 
-    /// An iteration, step by step: the time of convolutions, and what lies in memory.
+    /// An iteration under the usual limit.
     pub(super) fn timeline(&self) -> Option<Figure> {
-        let plan = self.limited(BatchSizePolicy::All, USUAL)?;
-        let outline = reserved(&self.outline, &plan);
+        self.timeline_of(&self.limited(BatchSizePolicy::All, USUAL)?)
+    }
+
+    /// An iteration under `plan`, step by step: the time of convolutions, and what lies in memory.
+    pub fn timeline_of(&self, plan: &Plan) -> Option<Figure> {
+        let outline = reserved(&self.outline, plan);
         let schedule = Schedule::plain(&outline);
         let steps = schedule.actions.len();
-        let mut data = Data::new(&[
+        let columns = [
             "step",
             "action",
             "convolution_ms",
@@ -109,77 +103,60 @@ impl Study<'_> {
             "data_bytes",
             "gradients_bytes",
             "workspace_bytes",
-        ]);
+        ];
+        let mut data = Data::new(&columns);
         let (mut times, mut stacks) = (Vec::new(), Vec::new());
         for (step, &action) in schedule.actions.iter().enumerate() {
-            let (name, ms) = named(&outline, &plan, action);
-            let alive = alive(&schedule, step);
-            let [kept, blobs, gradients, scratch] = alive.map(Cell::from);
-            data.row([(step as u32).into(), name.into(), ms.into(), kept, blobs, gradients, scratch]);
+            let (name, ms) = named(&outline, plan, action);
+            let [kept, blobs, gradients, scratch] = alive(&schedule, step);
+            row!(data; step, name, ms, kept, blobs, gradients, scratch);
             times.push(ms);
-            stacks.push(alive);
+            stacks.push([kept, blobs, gradients, scratch]);
         }
-        let sum = |stack: &[Bytes; 4], parts: usize| stack[..parts].iter().copied().sum::<Bytes>();
-        let peak = (0..steps).max_by_key(|&step| sum(&stacks[step], 4))?;
+        let sum = |step: usize, parts: usize| stacks[step][..parts].iter().copied().sum::<Bytes>();
+        let peak = (0..steps).max_by_key(|&step| sum(step, 4))?;
         let corner = |step: usize, parts: usize| {
-            let height = sum(&stacks[step], parts).0 as f64;
+            let height = sum(step, parts).0 as f64;
             [[step as f64, height], [step as f64 + 1.0, height]]
         };
-        let area = |part: usize| Mark::Area {
-            outline: (0..steps)
-                .flat_map(|step| corner(step, part + 1))
-                .chain((0..steps).rev().flat_map(|step| corner(step, part).into_iter().rev()))
-                .collect(),
-            tone: PARTS[part].1,
+        let area = |part: usize| {
+            let upper = (0..steps).flat_map(|step| corner(step, part + 1));
+            let lower = (0..steps).rev().flat_map(|step| corner(step, part).into_iter().rev());
+            Drawn::new(Form::Area, upper.chain(lower).collect::<Vec<_>>(), PARTS[part].1)
         };
-        let mut marks: Vec<Mark> = (0..PARTS.len()).map(area).collect();
-        let most = sum(&stacks[peak], 4);
-        let (name, _) = named(&outline, &plan, schedule.actions[peak]);
-        let at = [peak as f64 + 0.5, most.0 as f64];
-        marks.push(Mark::Above { at, tone: Tone::Ink, text: format!("{name}: {most}") });
-        let bar = |(step, &ms): (usize, &f64)| Mark::Bar {
-            x: [step as f64 + 0.08, step as f64 + 0.92],
-            y: [0.0, ms],
-            tone: Tone::Green,
-            label: String::new(),
+        let mut marks: Vec<Drawn> = (0..PARTS.len()).map(area).collect();
+        let most = sum(peak, 4);
+        let (name, _) = named(&outline, plan, schedule.actions[peak]);
+        marks.push(Drawn::text(Form::Above, [peak as f64 + 0.5, most.0 as f64], format!("{name}: {most}")));
+        let bar = |(step, &ms): (usize, &f64)| {
+            Drawn::bar([step as f64 + 0.08, step as f64 + 0.92], [0.0, ms], Tone::Green)
         };
         let slowest = times.iter().copied().fold(0.0, f64::max);
-        let backward =
-            schedule.actions.iter().position(|action| matches!(action, memory::Action::Backward(_)))?;
-        let ticks = vec![(0.0, "forward".to_owned()), (backward as f64, "backward".to_owned())];
-        let x = |title: &str| Axis {
-            range: [0.0, steps as f64],
-            ticks: ticks.clone(),
-            grid: true,
-            ..Axis::names(title, [""])
+        let backward = schedule.actions.iter().position(|action| matches!(action, Action::Backward(_)))?;
+        let x = |title: &str| {
+            let ticks = vec![(0.0, "forward".to_owned()), (backward as f64, "backward".to_owned())];
+            Axis { range: [0.0, steps as f64], ticks, grid: true, ..Axis::names(title, [""]) }
         };
-        let above = Panel {
-            x: x(""),
-            y: Axis::from_zero("ms of convolution kernels", slowest),
-            marks: times.iter().enumerate().map(bar).collect(),
-            key: Vec::new(),
-            height: 90.0,
-        };
-        let below = Panel {
-            x: x("steps of an iteration"),
-            y: Axis::bytes_from_zero("memory in use", Bytes(most.0 / 100 * 108)),
-            marks,
-            key: PARTS.map(|(name, tone)| (tone, name.to_owned())).into(),
-            height: 190.0,
-        };
+        let bars = times.iter().enumerate().map(bar).collect();
+        let memory = Axis::bytes_from_zero("memory in use", Bytes(most.0 / 100 * 108));
+        let panels = vec![
+            Panel::new(x(""), Axis::from_zero("ms of convolution kernels", slowest), bars, 90.0),
+            Panel::new(x("steps of an iteration"), memory, marks, 190.0)
+                .with_key(PARTS.map(|(name, tone)| (tone, name))),
+        ];
         let caption = format!(
-            "The {steps} steps of an iteration of {}, planned with up to {USUAL} for each kernel. At most {most} are in use, \
-             at step {peak} ({name}); workspace is {} of that.",
-            self.title, stacks[peak][3]
+            "The {steps} steps of an iteration of {}, planned with at most {}. At most {most} are in use, at step {peak} \
+             ({name}); workspace is {} of that.",
+            self.title, plan.options.limit, stacks[peak][3]
         );
         let title = format!("An iteration step by step: {}", self.subject());
-        let figure = self.figure("timeline", title, caption, vec![above, below]);
-        Some(Figure { data, width: Figure::PAGE, ..figure })
+        let figure = self.figure("timeline", [title, caption], panels, data);
+        Some(Figure { width: Figure::PAGE, ..figure })
     }
 }
 
 /// What a step is called, and the planned time of its convolution kernels.
-fn named(outline: &Outline, plan: &Plan, action: memory::Action) -> (String, f64) {
+fn named(outline: &Outline, plan: &Plan, action: Action) -> (String, f64) {
     let ms = |node: usize, forward: bool| {
         let of_step = |planned: &&PlannedKernel| {
             planned.kernel.name == outline.nodes[node].name
@@ -188,8 +165,8 @@ fn named(outline: &Outline, plan: &Plan, action: memory::Action) -> (String, f64
         plan.kernels.iter().filter(of_step).map(PlannedKernel::time_ms).sum()
     };
     match action {
-        memory::Action::Forward(node) => (format!("{} forward", outline.nodes[node].name), ms(node, true)),
-        memory::Action::Backward(node) => (format!("{} backward", outline.nodes[node].name), ms(node, false)),
+        Action::Forward(node) => (format!("{} forward", outline.nodes[node].name), ms(node, true)),
+        Action::Backward(node) => (format!("{} backward", outline.nodes[node].name), ms(node, false)),
         _ => ("update".to_owned(), 0.0),
     }
 }
@@ -198,7 +175,11 @@ fn named(outline: &Outline, plan: &Plan, action: memory::Action) -> (String, f64
 fn reserved(outline: &Outline, plan: &Plan) -> Outline {
     let mut outline = outline.clone();
     for node in &mut outline.nodes {
-        for planned in plan.kernels.iter().filter(|planned| planned.kernel.name == node.name) {
+        let own = || plan.kernels.iter().filter(|planned| planned.kernel.name == node.name);
+        if own().next().is_some() {
+            node.scratch = [Scratch::default(); 2];
+        }
+        for planned in own() {
             let pass = usize::from(planned.kernel.id.op != ConvOp::Forward);
             node.scratch[pass] = Scratch::Transient(node.scratch[pass].bytes().max(planned.workspace));
         }

@@ -32,8 +32,10 @@ pub(crate) const USUAL: Bytes = LIMITS[1];
 /// A net on a device.
 #[derive(Clone, Debug)]
 pub struct Study<'t> {
-    /// How files begin that are about it, such as `alexnet`.
+    /// Its short name, such as `alexnet`.
     pub name: String,
+    /// How the names of its figures begin; nothing for the net that is looked at most.
+    pub prefix: String,
     /// What it is called.
     pub title: String,
     /// Its kernels.
@@ -54,16 +56,16 @@ impl Study<'_> {
     /// Every figure of this net alone.
     pub fn figures(&self) -> Vec<Figure> {
         let closely = self.kernel_of_interest().into_iter().flat_map(|kernel| {
-            [self.cliff(kernel), self.micro_batches(kernel), self.front(kernel), self.divisions(kernel)]
+            [
+                self.algorithms(kernel),
+                self.cliff(kernel),
+                self.micro_batches(kernel),
+                self.front(kernel),
+                self.divisions(kernel),
+            ]
         });
-        let whole = [
-            self.policies(),
-            self.limits(),
-            self.totals(),
-            self.division(),
-            self.layer_memory(),
-            self.timeline(),
-        ];
+        let whole =
+            [self.sizes(), self.limits(), self.sharing(), self.wd(), self.layer_memory(), self.timeline()];
         closely.chain(whole).flatten().collect()
     }
 
@@ -143,17 +145,11 @@ impl Study<'_> {
         Fronts::new(kernels, self.table, &options).ok()
     }
 
-    /// A figure of this net, called `name`.
-    pub(crate) fn figure(&self, name: &str, title: String, caption: String, panels: Vec<Panel>) -> Figure {
-        Figure {
-            name: format!("{}-{name}", self.name),
-            title,
-            caption,
-            source: self.source(),
-            width: Figure::COLUMN,
-            panels,
-            data: Data::default(),
-        }
+    /// A figure of this net.
+    pub(crate) fn figure(&self, name: &str, words: [String; 2], panels: Vec<Panel>, data: Data) -> Figure {
+        let [title, caption] = words;
+        let name = if self.prefix.is_empty() { name.to_owned() } else { format!("{}-{name}", self.prefix) };
+        Figure { name, title, caption, source: self.source(), width: Figure::COLUMN, panels, data }
     }
 }
 

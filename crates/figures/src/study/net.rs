@@ -1,65 +1,65 @@
 //! A whole net: policies and limits, the price of a MiB, one total shared or divided.
 
 use super::{LIMITS, POLICIES, Study, USUAL, gain, tone};
-use crate::draw::{Axis, Data, Figure, Mark, Panel, Tone, steps};
+use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel, WorkspacePolicy};
+use std::cmp::Reverse;
 
 /// Most layers that have a colour each.
 const MOST_LAYERS: usize = 6;
 
+/// What the vertical axis of a net says.
+const ALL_MS: &str = "ms, all convolution kernels of an iteration";
+
+/// Three ways to give a total, and what there is without micro-batches.
+const WAYS: [(&str, BatchSizePolicy, WorkspacePolicy, Tone); 4] = [
+    ("WR, undivided", BatchSizePolicy::Undivided, WorkspacePolicy::Wr, Tone::Orange),
+    ("WR", BatchSizePolicy::All, WorkspacePolicy::Wr, Tone::Sky),
+    ("WD", BatchSizePolicy::All, WorkspacePolicy::Wd, Tone::Blue),
+    ("one arena", BatchSizePolicy::All, WorkspacePolicy::Ws, Tone::Green),
+];
+
 impl Study<'_> {
     /// Every limit under every policy, stacked by layer, or by operation in deep nets.
-    pub(super) fn policies(&self) -> Option<Figure> {
+    pub(super) fn sizes(&self) -> Option<Figure> {
         let parts = self.parts();
         let mut data = Data::new(&["limit_bytes", "policy", "part", "time_ms"]);
-        let (mut marks, mut ticks, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut marks, mut ticks, mut most, mut sentences) = (Vec::new(), Vec::new(), 0.0_f64, Vec::new());
         for (group, limit) in LIMITS.into_iter().enumerate() {
+            let mut undivided_ms = f64::NAN;
             for (within, policy) in POLICIES.into_iter().enumerate() {
                 let bar = group as f64 * 3.6 + within as f64;
-                let name = ["un-\ndivided", "power\nOfTwo", "all"][within];
+                let name = ["undi-\nvided", "power\nOfTwo", "all"][within];
                 ticks.push((bar, if within == 1 { format!("{name}\n{limit}") } else { name.to_owned() }));
                 let Some(plan) = self.limited(policy, limit) else { continue };
                 let mut top = 0.0;
                 for (place, part) in parts.iter().enumerate() {
-                    let belongs = |planned: &&PlannedKernel| {
-                        planned.kernel.name == *part || planned.kernel.id.op.to_string() == *part
-                    };
+                    let belongs =
+                        |k: &&PlannedKernel| k.kernel.name == *part || k.kernel.id.op.to_string() == *part;
                     let ms: f64 = plan.kernels.iter().filter(belongs).map(PlannedKernel::time_ms).sum();
-                    data.row([limit.into(), policy.to_string().into(), part.as_str().into(), ms.into()]);
-                    let (x, y) = ([bar - 0.42, bar + 0.42], [top, top + ms]);
-                    marks.push(Mark::Bar { x, y, tone: Tone::of(place), label: String::new() });
+                    row!(data; limit, policy.to_string(), part.as_str(), ms);
+                    marks.push(Drawn::bar([bar - 0.42, bar + 0.42], [top, top + ms], Tone::of(place)));
                     top += ms;
                 }
-                times.push((limit, policy, plan.time_ms));
+                most = most.max(top);
+                match policy {
+                    BatchSizePolicy::Undivided => undivided_ms = plan.time_ms,
+                    _ => marks.push(Drawn::text(Form::Above, [bar, top], gain(undivided_ms, plan.time_ms))),
+                }
+                if policy == BatchSizePolicy::All {
+                    sentences.push(format!("{} at {limit}", gain(undivided_ms, plan.time_ms)));
+                }
             }
-        }
-        let most = times.iter().map(|time| time.2).fold(0.0, f64::max);
-        let mut sentences = Vec::new();
-        for limit in LIMITS {
-            let at =
-                |policy| times.iter().find(|time| time.0 == limit && time.1 == policy).map(|time| time.2);
-            let Some(undivided) = at(BatchSizePolicy::Undivided) else { continue };
-            for (within, policy) in POLICIES.into_iter().enumerate().skip(1) {
-                let (Some(time), group) = (at(policy), LIMITS.iter().position(|l| *l == limit)?) else {
-                    continue;
-                };
-                let place = [group as f64 * 3.6 + within as f64, time];
-                marks.push(Mark::Above { at: place, tone: Tone::Ink, text: gain(undivided, time) });
-            }
-            sentences
-                .extend(at(BatchSizePolicy::All).map(|all| format!("{} at {limit}", gain(undivided, all))));
         }
         let x = Axis { ticks, range: [-0.6, 9.8], ..Axis::names("limit of each kernel", [""]) };
-        let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name.clone())).collect();
-        let y = Axis::from_zero("ms, all convolution kernels of an iteration", most * 1.05);
-        let panel = Panel { x, y, marks, key, height: 240.0 };
+        let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name.as_str()));
+        let panel = Panel::new(x, Axis::from_zero(ALL_MS, most * 1.05), marks, 240.0).with_key(key);
         let caption = format!(
             "All convolution kernels of {} under three limits and three policies. Micro-batches of all sizes gain {}.",
             self.title,
             sentences.join(", ")
         );
-        let figure = self.figure("policies", self.subject(), caption, vec![panel]);
-        Some(Figure { data, ..figure })
+        Some(self.figure("sizes", [self.subject(), caption], vec![panel], data))
     }
 
     /// What bars are stacked of: layers, or operations if there are many layers.
@@ -74,37 +74,31 @@ impl Study<'_> {
     pub(super) fn limits(&self) -> Option<Figure> {
         let range = [Bytes::mib(1), Bytes::mib(8192)];
         let mut data = Data::new(&["policy", "limit_bytes", "time_ms", "price_ms_per_mib"]);
-        let (mut times, mut prices, mut most, mut dearest) = (Vec::new(), Vec::new(), 0.0_f64, 0.0_f64);
+        let (mut times, mut prices, mut most, mut dearest) = (Vec::new(), Vec::new(), 0.0_f64, 1.0_f64);
+        let mut curves = Vec::new();
         for policy in POLICIES {
             let curve = self.fronts(&self.kernels, policy)?.curve(WorkspacePolicy::Wr);
             for point in curve.points() {
                 let price = curve.price_ms_per_mib(point.workspace);
-                data.row([
-                    policy.to_string().into(),
-                    point.workspace.into(),
-                    point.time_ms.into(),
-                    price.into(),
-                ]);
+                row!(data; policy.to_string(), point.workspace, point.time_ms, price);
             }
             most = most.max(curve.time_ms(range[0].max(curve.points().first()?.workspace))?);
-            let (points, label) = (steps(&curve, range), policy.to_string());
-            times.push(Mark::Line { points, tone: tone(policy), label: label.clone() });
-            let powers = (0..14u32).flat_map(|power| [1u64 << power, 3 << power]).filter(|&mib| mib <= 8192);
-            let mut limits: Vec<Bytes> = powers.map(Bytes::mib).collect();
-            limits.sort_unstable();
-            limits.dedup();
-            let per_mib = |limit: &Bytes| [limit.0 as f64, curve.price_ms_per_mib(*limit) * 1e3];
-            let points: Vec<[f64; 2]> =
-                limits.iter().map(per_mib).filter(|point| point[1].is_finite()).collect();
+            let line = |points| Drawn::new(Form::Line, points, tone(policy)).named(policy.to_string());
+            times.push(line(steps(&curve, range)));
+            let limits = (0..27).map(|half| {
+                range[0].0 as f64 * f64::from(half).div_euclid(2.0).exp2() * [1.0, 1.5][half as usize % 2]
+            });
+            let price = |limit: f64| [limit, curve.price_ms_per_mib(Bytes(limit as u64)) * 1e3];
+            let points: Vec<_> =
+                limits.map(price).filter(|[_, price]| price.is_finite() && *price > 0.0).collect();
             dearest = points.iter().map(|point| point[1]).fold(dearest, f64::max);
-            prices.push(Mark::Line { points, tone: tone(policy), label });
+            prices.push(line(points));
+            curves.push(curve);
         }
-        let plans = POLICIES.map(|policy| self.limited(policy, USUAL));
-        let [undivided, power, all] =
-            plans.each_ref().map(|plan| plan.as_ref().map_or(f64::NAN, |p| p.time_ms));
-        let same = self.fronts(&self.kernels, BatchSizePolicy::Undivided)?.curve(WorkspacePolicy::Wr);
-        let equal = same.points().iter().find(|point| point.time_ms <= all).map(|point| point.workspace);
-        let equal = equal.map_or_else(|| "no amount".to_owned(), |bytes| bytes.to_string());
+        let at_usual = |place: usize| curves[place].time_ms(USUAL).unwrap_or(f64::NAN);
+        let [undivided, power, all] = [0, 1, 2].map(at_usual);
+        let equal = curves[0].points().iter().find(|point| point.time_ms <= all);
+        let equal = equal.map_or_else(|| "no amount".to_owned(), |point| point.workspace.to_string());
         let caption = format!(
             "All convolution kernels of {}, each with the same limit. At {USUAL}: undivided {undivided:.1} ms, powerOfTwo \
              {power:.1} ms, all sizes {all:.1} ms ({}). Undivided kernels need {equal} each to be as fast. Below: \
@@ -112,150 +106,107 @@ impl Study<'_> {
             self.title,
             gain(undivided, all),
         );
-        let x = || Axis::bytes("limit of each kernel", range);
-        let above = Panel {
-            x: Axis { title: String::new(), ..x() },
-            y: Axis::from_zero("ms, all convolution kernels of an iteration", most),
-            marks: times,
-            key: Vec::new(),
-            height: 220.0,
-        };
-        let below = Panel {
-            x: x(),
-            y: Axis::decades("price of a MiB: µs saved at best", [0.1, dearest.max(1.0)]),
-            marks: prices,
-            key: Vec::new(),
-            height: 120.0,
-        };
+        let price = Axis::decades("price of a MiB: µs saved at best", [0.1, dearest]);
+        let panels = vec![
+            Panel::new(Axis::bytes("", range), Axis::from_zero(ALL_MS, most), times, 220.0),
+            Panel::new(Axis::bytes("limit of each kernel", range), price, prices, 120.0),
+        ];
         let title = format!("Time against workspace: {}", self.subject());
-        Some(Figure { data, ..self.figure("limit", title, caption, vec![above, below]) })
+        Some(self.figure("limit", [title, caption], panels, data))
     }
 
     /// One total: a share for each kernel (WR), divided (WD), an arena for all (WS).
-    pub(super) fn totals(&self) -> Option<Figure> {
-        let ways: [(&str, BatchSizePolicy, WorkspacePolicy); 4] = [
-            ("WR, undivided", BatchSizePolicy::Undivided, WorkspacePolicy::Wr),
-            ("WR", BatchSizePolicy::All, WorkspacePolicy::Wr),
-            ("WD", BatchSizePolicy::All, WorkspacePolicy::Wd),
-            ("one arena", BatchSizePolicy::All, WorkspacePolicy::Ws),
-        ];
-        let tones = [Tone::Orange, Tone::Sky, Tone::Blue, Tone::Green];
+    pub(super) fn sharing(&self) -> Option<Figure> {
         let mut data = Data::new(&["total_bytes", "way", "time_ms", "workspace_bytes"]);
         let (mut marks, mut ticks, mut most, mut sentences) = (Vec::new(), Vec::new(), 0.0_f64, Vec::new());
         for (group, each) in self.shares().into_iter().enumerate() {
-            let total = self.total(each);
-            ticks.push((group as f64 * 4.8 + 1.5, format!("{} MiB", total.as_mib())));
-            let mut times = [f64::NAN; 4];
-            for (within, (name, sizes, policy)) in ways.into_iter().enumerate() {
+            let (total, first) = (self.total(each), group as f64 * 4.8);
+            ticks.push((first + 1.5, format!("{} MiB", total.as_mib())));
+            let mut times = Vec::new();
+            for (within, (name, sizes, policy, tone)) in WAYS.into_iter().enumerate() {
                 let limit = if policy == WorkspacePolicy::Wr { each } else { total };
                 let Some(plan) = self.plan(sizes, policy, limit) else { continue };
-                let bar = group as f64 * 4.8 + within as f64;
                 let workspace = match policy {
                     WorkspacePolicy::Ws => plan.workspace_total(),
                     _ => plan.workspace_separate(),
                 };
-                data.row([total.into(), name.into(), plan.time_ms.into(), workspace.into()]);
-                let (x, y) = ([bar - 0.44, bar + 0.44], [0.0, plan.time_ms]);
-                marks.push(Mark::Bar { x, y, tone: tones[within], label: String::new() });
-                let text = format!("{:.1}", plan.time_ms);
-                marks.push(Mark::Above { at: [bar, plan.time_ms], tone: Tone::Ink, text });
-                most = most.max(plan.time_ms);
-                times[within] = plan.time_ms;
+                row!(data; total, name, plan.time_ms, workspace);
+                let (bar, ms) = (first + within as f64, plan.time_ms);
+                marks.push(Drawn::bar([bar - 0.44, bar + 0.44], [0.0, ms], tone));
+                marks.push(Drawn::text(Form::Above, [bar, ms], format!("{ms:.1}")));
+                most = most.max(ms);
+                times.push(format!("{name} {ms:.1} ms"));
             }
-            sentences.push(format!(
-                "{} MiB: WR {:.1} ms, WD {:.1} ms, one arena {:.1} ms",
-                total.as_mib(),
-                times[1],
-                times[2],
-                times[3]
-            ));
+            sentences.push(format!("{} MiB: {}", total.as_mib(), times.join(", ")));
         }
-        let groups = ticks.len() as f64;
-        let x = Axis {
-            ticks,
-            range: [-0.8, groups * 4.8 - 1.0],
-            ..Axis::names("workspace of all kernels together", [""])
-        };
-        let key = std::iter::zip(tones, ways).map(|(tone, way)| (tone, way.0.to_owned())).collect();
-        let y = Axis::from_zero("ms, all convolution kernels of an iteration", most * 1.05);
-        let panel = Panel { x, y, marks, key, height: 220.0 };
+        let range = [-0.8, ticks.len() as f64 * 4.8 - 1.0];
+        let x = Axis { ticks, range, ..Axis::names("workspace of all kernels together", [""]) };
+        let key = WAYS.map(|(name, .., tone)| (tone, name));
+        let panel = Panel::new(x, Axis::from_zero(ALL_MS, most * 1.05), marks, 220.0).with_key(key);
         let caption = format!(
             "The same memory for workspaces, given in three ways: an equal share for each kernel (WR), divided by an ILP \
              (WD), one arena that all use in turn. {}. Kernels that run one after the other lose by not sharing.",
             sentences.join("; ")
         );
         let title = format!("Three ways to give a total: {}", self.subject());
-        Some(Figure { data, ..self.figure("totals", title, caption, vec![panel]) })
+        Some(self.figure("sharing", [title, caption], vec![panel], data))
     }
 
     /// Each kernel's share of the totals compared: the papers' three for AlexNet, and for deep nets smaller ones.
     fn shares(&self) -> [Bytes; 3] {
-        match self.convolutions().len() {
-            ..=16 => LIMITS,
-            _ => [8, 16, 32].map(Bytes::mib),
-        }
+        if self.convolutions().len() <= 16 { LIMITS } else { [8, 16, 32].map(Bytes::mib) }
     }
 
     /// How WD divides the smallest total.
-    pub(super) fn division(&self) -> Option<Figure> {
+    pub(super) fn wd(&self) -> Option<Figure> {
         let total = self.total(LIMITS[0]);
         let plan = self.plan(BatchSizePolicy::All, WorkspacePolicy::Wd, total)?;
         let mut data = Data::new(&["kernel", "division", "workspace_bytes", "time_ms"]);
         for planned in &plan.kernels {
-            let (name, division) = (planned.kernel.to_string(), planned.configuration.to_string());
-            data.row([name.into(), division.into(), planned.workspace.into(), planned.time_ms().into()]);
+            let PlannedKernel { kernel, configuration, workspace, .. } = planned;
+            row!(data; kernel.to_string(), configuration.to_string(), *workspace, planned.time_ms());
         }
         let mut largest: Vec<&PlannedKernel> = plan.kernels.iter().collect();
-        largest.sort_by_key(|planned| std::cmp::Reverse(planned.workspace));
+        largest.sort_by_key(|planned| Reverse(planned.workspace));
         largest.truncate(14);
-        let used: Bytes = plan.kernels.iter().map(|planned| planned.workspace).sum();
-        let part = |bytes: Bytes| 100.0 * bytes.0 as f64 / used.0.max(1) as f64;
         let mut marks = Vec::new();
-        for (row, planned) in largest.iter().enumerate() {
-            let (bytes, row) = (planned.workspace.0 as f64, row as f64);
-            let bar = Mark::Bar {
-                x: [0.0, bytes],
-                y: [row - 0.36, row + 0.36],
-                tone: Tone::Blue,
-                label: String::new(),
-            };
+        for (place, planned) in largest.iter().enumerate() {
+            let (bytes, place) = (planned.workspace.0 as f64, place as f64);
+            marks.push(Drawn::bar([0.0, bytes], [place - 0.36, place + 0.36], Tone::Blue));
             let text = format!("{}: {}", planned.workspace, planned.configuration);
-            marks.extend([bar, Mark::Note { at: [bytes, row], tone: Tone::Ink, text }]);
+            marks.push(Drawn::text(Form::Note, [bytes, place], text));
         }
-        let (first, second) = two_layers(&plan)?;
+        let used: Bytes = plan.kernels.iter().map(|planned| planned.workspace).sum();
+        let layers = layers(&plan);
+        let [first, second] = layers.get(..2)? else { return None };
         let caption = format!(
-            "WD gives {} of {total} to {} kernels; {} and {} have {:.1} % of it. All kernels take {:.1} ms.",
-            used,
+            "WD gives {used} of {} MiB to {} kernels; {} and {} have {:.1} % of it. All kernels take {:.1} ms.",
+            total.as_mib(),
             plan.kernels.len(),
             first.0,
             second.0,
-            part(first.1 + second.1),
+            100.0 * (first.1 + second.1).0 as f64 / used.0.max(1) as f64,
             plan.time_ms,
         );
-        let names = largest.iter().map(|planned| planned.kernel.to_string());
-        let panel = Panel {
-            x: Axis::bytes_from_zero("workspace", largest.first()?.workspace),
-            y: Axis::names("", names).reversed(),
-            marks,
-            key: Vec::new(),
-            height: 22.0 * largest.len() as f64,
-        };
+        let names = Axis::names("", largest.iter().map(|planned| planned.kernel.to_string())).reversed();
+        // Room for the words beside the longest bar.
+        let x = Axis::bytes_from_zero("workspace", Bytes(largest.first()?.workspace.0 * 3));
+        let panel = Panel::new(x, names, marks, 22.0 * largest.len() as f64);
         let title = format!("How WD divides {} MiB: {}", total.as_mib(), self.subject());
-        let figure = self.figure("division", title, caption, vec![panel]);
-        Some(Figure { data, width: Figure::PAGE, ..figure })
+        let figure = self.figure("wd", [title, caption], vec![panel], data);
+        Some(Figure { width: Figure::PAGE, ..figure })
     }
 }
 
-/// The two layers with most workspace in all their kernels together.
-pub(super) fn two_layers(plan: &Plan) -> Option<((String, Bytes), (String, Bytes))> {
-    let mut layers: Vec<(String, Bytes)> = Vec::new();
-    for planned in &plan.kernels {
-        match layers.iter_mut().find(|(name, _)| *name == planned.kernel.name) {
-            Some((_, bytes)) => *bytes += planned.workspace,
-            None => layers.push((planned.kernel.name.clone(), planned.workspace)),
+/// The workspace of every layer's kernels together, the largest first.
+fn layers(plan: &Plan) -> Vec<(&str, Bytes)> {
+    let mut layers: Vec<(&str, Bytes)> = Vec::new();
+    for PlannedKernel { kernel, workspace, .. } in &plan.kernels {
+        match layers.iter_mut().find(|(name, _)| *name == kernel.name) {
+            Some((_, bytes)) => *bytes += *workspace,
+            None => layers.push((&kernel.name, *workspace)),
         }
     }
-    layers.sort_by_key(|layer| std::cmp::Reverse(layer.1));
-    let mut layers = layers.into_iter();
-    Some((layers.next()?, layers.next()?))
+    layers.sort_by_key(|layer| Reverse(layer.1));
+    layers
 }

@@ -1,75 +1,57 @@
 //! A plan as bars: what `--plot` draws.
 
 use crate::{
-    PlanReport,
-    draw::{Axis, Cell, Data, Figure, Mark, Panel, Tone},
+    KernelReport, PlanReport,
+    draw::{Axis, Cell, Data, Drawn, Figure, Form, Panel, Tone, row},
 };
 
-/// Most kernels that are shown: the slowest undivided.
+/// Most kernels that are shown: the slowest.
 const MOST: usize = 24;
+
+/// What a kernel may take: undivided, as planned, as measured.
+const BARS: [(Tone, &str); 3] =
+    [(Tone::Orange, "undivided"), (Tone::Blue, "as planned"), (Tone::Green, "as measured in the net")];
 
 /// Time of every kernel undivided, as planned, and as measured if it has run; of `subject`, measured on `source`.
 pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     let mut data =
         Data::new(&["kernel", "division", "undivided_ms", "planned_ms", "measured_ms", "workspace_bytes"]);
     for kernel in &plan.kernels {
-        let undivided_ms = kernel.planned.undivided.as_ref().map(|micro| micro.time_ms);
-        let [undivided, measured] =
-            [undivided_ms, kernel.measured_ms].map(|ms| ms.map_or_else(|| Cell::from(""), Cell::from));
-        let words = [kernel.name(), kernel.division.clone()].map(Cell::from);
-        let [name, division] = words;
-        data.row([
-            name,
-            division,
-            undivided,
-            kernel.planned_ms.into(),
-            measured,
-            kernel.planned.workspace.into(),
-        ]);
+        let [undivided, planned, measured] =
+            times(kernel).map(|ms| ms.map_or_else(|| Cell::from(""), Cell::from));
+        row!(data; kernel.name(), kernel.division.as_str(), undivided, planned, measured, kernel.planned.workspace);
     }
-    let mut kernels: Vec<_> = plan.kernels.iter().collect();
-    let most = |kernel: &crate::KernelReport| {
-        let undivided_ms = kernel.planned.undivided.as_ref().map_or(0.0, |micro| micro.time_ms);
-        [undivided_ms, kernel.planned_ms, kernel.measured_ms.unwrap_or(0.0)].into_iter().fold(0.0, f64::max)
-    };
+    let most = |kernel: &KernelReport| times(kernel).into_iter().flatten().fold(0.0, f64::max);
+    let mut kernels: Vec<&KernelReport> = plan.kernels.iter().collect();
     kernels.sort_by(|a, b| most(b).total_cmp(&most(a)));
     kernels.truncate(MOST);
     let mut marks = Vec::new();
-    for (row, kernel) in kernels.iter().enumerate() {
-        let undivided_ms = kernel.planned.undivided.as_ref().map(|micro| micro.time_ms);
-        let bars = [
-            (undivided_ms, Tone::Orange),
-            (Some(kernel.planned_ms), Tone::Blue),
-            (kernel.measured_ms, Tone::Green),
-        ];
-        let bars: Vec<(f64, Tone)> = bars.into_iter().filter_map(|(ms, tone)| Some((ms?, tone))).collect();
-        let thick = 0.84 / bars.len() as f64;
-        for (place, (ms, tone)) in bars.into_iter().enumerate() {
-            let from = row as f64 - 0.42 + thick * place as f64;
-            marks.push(Mark::Bar { x: [0.0, ms], y: [from, from + 0.9 * thick], tone, label: String::new() });
+    for (place, kernel) in kernels.iter().enumerate() {
+        let bars = times(kernel).into_iter().zip(BARS).filter_map(|(ms, (tone, _))| Some((ms?, tone)));
+        let thick = 0.84 / bars.clone().count() as f64;
+        for (bar, (ms, tone)) in bars.enumerate() {
+            let from = place as f64 - 0.42 + thick * bar as f64;
+            marks.push(Drawn::bar([0.0, ms], [from, from + 0.9 * thick], tone));
         }
-        let at = [most(kernel), row as f64];
-        marks.push(Mark::Note { at, tone: Tone::Ink, text: kernel.division.clone() });
+        marks.push(Drawn::text(Form::Note, [most(kernel), place as f64], kernel.division.as_str()));
     }
-    let mut key = vec![(Tone::Orange, "undivided".to_owned()), (Tone::Blue, "as planned".to_owned())];
-    if kernels.iter().any(|kernel| kernel.measured_ms.is_some()) {
-        key.push((Tone::Green, "as measured in the net".to_owned()));
-    }
+    let ran = plan.kernels.iter().any(|kernel| kernel.measured_ms.is_some());
     let slowest = kernels.first().map_or(1.0, |kernel| most(kernel));
-    let panel = Panel {
-        x: Axis::from_zero("ms", 1.3 * slowest),
-        y: Axis::names("", kernels.iter().map(|kernel| kernel.name())).reversed(),
-        marks,
-        key,
-        height: 30.0 * kernels.len() as f64,
-    };
+    let names = Axis::names("", kernels.iter().map(|kernel| kernel.name())).reversed();
+    let height = 30.0 * kernels.len() as f64;
+    let panel = Panel::new(Axis::from_zero("ms", 1.3 * slowest), names, marks, height);
     Figure {
         name: "plan".to_owned(),
         title: format!("{subject}: {}", plan.policies()),
         caption: plan.totals(),
         source: source.to_owned(),
         width: Figure::PAGE,
-        panels: vec![panel],
+        panels: vec![panel.with_key(BARS[..if ran { 3 } else { 2 }].iter().copied())],
         data,
     }
+}
+
+fn times(kernel: &KernelReport) -> [Option<f64>; 3] {
+    let undivided_ms = kernel.planned.undivided.as_ref().map(|micro| micro.time_ms);
+    [undivided_ms, Some(kernel.planned_ms), kernel.measured_ms]
 }

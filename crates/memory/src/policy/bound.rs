@@ -213,10 +213,7 @@ impl<'a> Bound<'a> {
                 best = (answer.bound_ms, prices.clone());
             }
             if since > 20 {
-                (step, since) = (step * 0.6, 0);
-                *prices = best.1.clone();
-                direction = self.zero();
-                continue;
+                (step, since) = (step * 0.7, 0);
             }
             if step < 1e-3 || target_ms - best.0 < 1e-5 * target_ms {
                 break;

@@ -1,6 +1,6 @@
 //! The policies by name.
 
-use super::{Algorithms, BelowFloor, Costs, MemoryPlan, Offloading, floor, joint, vdnn, vdnn_dyn};
+use super::{Algorithms, BelowFloor, Costs, MemoryPlan, Offloading, accudnn, floor, joint, vdnn, vdnn_dyn};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,8 @@ impl MemoryPolicy {
             Self::VdnnAll(algorithms) => vdnn(Offloading::All, algorithms),
             Self::VdnnConv(algorithms) => vdnn(Offloading::Convolutions, algorithms),
             Self::VdnnDyn => vdnn_dyn(vdnn),
-            Self::Accudnn | Self::Joint => joint(outline, costs, budget),
+            Self::Accudnn => accudnn(outline, costs, budget),
+            Self::Joint => joint(outline, costs, budget),
         }
     }
 

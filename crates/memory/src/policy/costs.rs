@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 pub struct Costs {
     /// Of every node, its forward and its backward pass.
     pub nodes: Vec<[PassCosts; 2]>,
+    /// Of every node the time of a repeated forward pass, in milliseconds, where that is not the time of a first one: counts
+    /// for nodes without convolution kernels; may be empty.
+    #[serde(default)]
+    pub again_ms: Vec<f64>,
     /// Time of the update, in milliseconds.
     pub update_ms: f64,
     /// Bytes per millisecond that are copied to the host and back, both directions at once.
@@ -80,17 +84,23 @@ fn fastest(front: &[Cost], limit: Bytes) -> Option<&Cost> {
 }
 
 impl Costs {
-    /// The time of an action where each node's passes have `workspace`, in milliseconds. `size` is that of buffers.
+    /// The time of an action where each node's passes have `workspace`, in milliseconds.
     pub fn action_ms(&self, outline: &Outline, action: Action, workspace: &[[Bytes; 2]]) -> f64 {
-        let pass = |node: usize, pass: usize| self.nodes[node][pass].time_ms(workspace[node][pass]);
         match action {
-            Action::Forward(node) | Action::Recompute(node) => pass(node, 0),
-            Action::Backward(node) => pass(node, 1),
             Action::Update => self.update_ms,
             Action::Offload(buffer) => self.copy_ms(outline.size(buffer), 0),
             Action::Prefetch(buffer) => self.copy_ms(outline.size(buffer), 1),
-            Action::Hold(_) => 0.0,
+            _ => action.pass().map_or(0.0, |(node, pass)| self.pass_ms(action, workspace[node][pass])),
         }
+    }
+
+    /// The time of a pass with `workspace`, in milliseconds.
+    pub(super) fn pass_ms(&self, action: Action, workspace: Bytes) -> f64 {
+        let Some((node, pass)) = action.pass() else { return 0.0 };
+        let costs = &self.nodes[node][pass];
+        let again = matches!(action, Action::Recompute(_)) && costs.front.is_empty();
+        let again_ms = self.again_ms.get(node).filter(|_| again);
+        again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
     }
 
     /// The time of a copy to the host (`direction` 0) or back (1), in milliseconds.

@@ -3,6 +3,7 @@
 //! Every policy takes an [`Outline`](crate::Outline) and the [`Costs`] of its actions, and gives actions for a
 //! [`Schedule`](crate::Schedule) with the workspace of each kernel. [`simulate`] says of any schedule how long it takes.
 
+mod accudnn;
 mod bound;
 mod choose;
 mod costs;
@@ -13,6 +14,7 @@ mod simulate;
 mod trial;
 mod vdnn;
 
+pub use accudnn::{LayerWork, Sample, Speeds, Tuned, accudnn, learning_rate, tune};
 pub use choose::MemoryPolicy;
 pub use costs::{Costs, PassCosts};
 pub use joint::{floor, joint};

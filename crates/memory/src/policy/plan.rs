@@ -90,6 +90,11 @@ impl MemoryPlan {
         actions: Vec<Action>,
         budget: Bytes,
     ) -> Result<Self, BelowFloor> {
+        let fastest = costs.nodes.iter().map(|passes| [0, 1].map(|pass| passes[pass].workspace(Bytes::MAX)));
+        let fastest = fastest.map(|both| both.map(Option::unwrap_or_default)).collect();
+        if let Ok(plan) = Self::exactly(outline, costs, (actions.clone(), fastest), budget) {
+            return Ok(plan);
+        }
         let mut workspace = vec![[Bytes::ZERO; 2]; outline.nodes.len()];
         let bare = with_workspace(outline, costs, &workspace);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");

@@ -82,7 +82,11 @@ impl<'a> Problem<'a> {
 
     /// What computing a unit again takes at best, in milliseconds.
     pub(super) fn repeat_ms(&self, unit: usize) -> f64 {
-        self.units[unit].nodes.iter().map(|&node| self.costs.nodes[node][0].time_ms(Bytes::MAX)).sum()
+        self.units[unit]
+            .nodes
+            .iter()
+            .map(|&node| self.costs.pass_ms(Action::Recompute(node), Bytes::MAX))
+            .sum()
     }
 
     /// The tensor of unit `from` that `unit` reads.
@@ -101,7 +105,6 @@ impl<'a> Problem<'a> {
 
     fn find_tensors(&mut self, plain: &Schedule) {
         let (outline, costs) = (self.outline, self.costs);
-        let mut unit_of_node = vec![usize::MAX; outline.nodes.len()];
         let mut tensor_of: BTreeMap<Buffer, usize> = BTreeMap::new();
         for (at, &node) in self.forward.iter().enumerate() {
             let in_place = outline.nodes[node].tops.iter().map(|&top| outline.values[top].root);
@@ -110,7 +113,6 @@ impl<'a> Problem<'a> {
             if unit == self.units.len() {
                 self.units.push(Unit { repeats: !outline.is_source(node), ..Unit::default() });
             }
-            unit_of_node[node] = unit;
             self.units[unit].nodes.push(node);
             let offset = self.units[unit].nodes.len() - 1;
             for (buffer, how) in
@@ -118,8 +120,12 @@ impl<'a> Problem<'a> {
             {
                 let known = tensor_of.get(&buffer).copied();
                 let tensor = known.unwrap_or(self.tensors.len());
+                // What a repeated pass reads, instead of making it again, is a unit of its own, which has no passes.
+                let is_apart = buffer == Buffer::Saved(node) && outline.nodes[node].repeats_from_saved;
                 if known.is_none() {
                     tensor_of.insert(buffer, tensor);
+                    self.units.extend(is_apart.then(Unit::default));
+                    let unit = if is_apart { self.units.len() - 1 } else { unit };
                     self.units[unit].tensors.push(tensor);
                     self.tensors.push(Tensor {
                         buffer,
@@ -132,8 +138,9 @@ impl<'a> Problem<'a> {
                         used: at,
                         back: None,
                         stays: false,
-                        leaves: (0..2)
-                            .all(|way| costs.copy_ms(outline.size(buffer), way) > 2.0 * costs.launch_ms),
+                        leaves: !is_apart
+                            && (0..2)
+                                .all(|way| costs.copy_ms(outline.size(buffer), way) > 2.0 * costs.launch_ms),
                     });
                 }
                 let there = &mut self.tensors[tensor];
@@ -141,7 +148,7 @@ impl<'a> Problem<'a> {
                 if how != Use::Read {
                     (there.changed, there.last_change) = (at, offset);
                 }
-                if there.unit != unit {
+                if there.unit != unit && !is_apart {
                     let inputs = &mut self.units[unit].inputs;
                     inputs.retain(|&(input, _)| input != tensor);
                     inputs.push((tensor, offset));

@@ -29,6 +29,8 @@ pub(super) struct Trial {
     pub(super) time_ms: f64,
     /// Bytes that are copied to the host.
     pub(super) host: u64,
+    /// Tensors whose copies computation waits for.
+    pub(super) waited: Vec<usize>,
     /// The node of the action with the largest need, and that need.
     pub(super) peak: (usize, u64),
     /// The actions that compute, in order.
@@ -115,7 +117,7 @@ impl Problem<'_> {
             let workspace = costs.workspace(limits[step.node][step.pass]).unwrap_or(costs.least());
             let need = alive + arena_bytes(workspace.0);
             trial.peak = if need > trial.peak.1 { (step.node, need) } else { trial.peak };
-            ms.push(costs.time_ms(workspace));
+            ms.push(self.costs.pass_ms(step.action, workspace));
             needed.push(need);
         }
         let away: Vec<usize> = (0..self.tensors.len())
@@ -262,11 +264,13 @@ impl Problem<'_> {
             let ms = self.costs.copy_ms(Bytes(tensor(index).bytes), 1);
             Copy { ready: back, needed: back, bytes: tensor(index).bytes, ms }
         };
-        let (gone, out_ms) = leave(&away.iter().map(out).collect::<Vec<_>>(), |at| ms[at], needed, capacity);
+        let (gone, out_ms, waited_out) =
+            leave(&away.iter().map(out).collect::<Vec<_>>(), |at| ms[at], needed, capacity);
         needed.reverse();
-        let (come, in_ms) =
+        let (come, in_ms, waited_in) =
             leave(&away.iter().map(back).collect::<Vec<_>>(), |at| ms[end - at], needed, capacity);
         needed.reverse();
+        trial.waited = waited_out.into_iter().chain(waited_in).map(|position| away[position]).collect();
         for (position, &index) in away.iter().enumerate() {
             // What is back before it is gone need not leave.
             let (gone, come) = (gone[position], end + 1 - come[position]);
@@ -292,8 +296,13 @@ struct Copy {
 }
 
 /// Copies one after the other, as soon as they are ready. Before which step the place of each is free, and how long all steps
-/// wait, as they do only where memory is short. What still lies there is added to what steps need.
-fn leave(copies: &[Copy], ms: impl Fn(usize) -> f64, needed: &mut [u64], capacity: u64) -> (Vec<usize>, f64) {
+/// wait, as they do only where memory is short, and for which. What still lies there is added to what steps need.
+fn leave(
+    copies: &[Copy],
+    ms: impl Fn(usize) -> f64,
+    needed: &mut [u64],
+    capacity: u64,
+) -> (Vec<usize>, f64, Vec<usize>) {
     let sorted = |key: fn(&Copy) -> (usize, usize)| {
         let mut order: Vec<usize> = (0..copies.len()).collect();
         order.sort_by_key(|&index| (key(&copies[index]), index));
@@ -305,7 +314,7 @@ fn leave(copies: &[Copy], ms: impl Fn(usize) -> f64, needed: &mut [u64], capacit
     let mut ends_ms: Vec<f64> = Vec::with_capacity(copies.len());
     let mut place = vec![0; copies.len()];
     order.iter().enumerate().for_each(|(at, &index)| place[index] = at);
-    let (mut now_ms, mut stall_ms, mut done) = (0.0f64, 0.0, 0);
+    let (mut now_ms, mut stall_ms, mut done, mut waited) = (0.0f64, 0.0, 0, Vec::new());
     // What is needed no more, but not copied yet.
     let (mut lying, mut lies) = (0, vec![false; copies.len()]);
     for at in 0..needed.len() {
@@ -318,8 +327,7 @@ fn leave(copies: &[Copy], ms: impl Fn(usize) -> f64, needed: &mut [u64], capacit
             }
         }
         loop {
-            while let Some(end_ms) = ends_ms.get(done).filter(|&&end_ms| end_ms <= now_ms) {
-                debug_assert!(end_ms.is_finite());
+            while ends_ms.get(done).is_some_and(|&end_ms| end_ms <= now_ms) {
                 let index = order[done];
                 if lies[index] {
                     (lies[index], free[index]) = (false, at);
@@ -331,6 +339,7 @@ fn leave(copies: &[Copy], ms: impl Fn(usize) -> f64, needed: &mut [u64], capacit
                 break;
             }
             stall_ms += ends_ms[done] - now_ms;
+            waited.push(order[done]);
             now_ms = ends_ms[done];
         }
         needed[at] += lying;
@@ -339,5 +348,5 @@ fn leave(copies: &[Copy], ms: impl Fn(usize) -> f64, needed: &mut [u64], capacit
             ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copies[index].ms);
         }
     }
-    (free, stall_ms)
+    (free, stall_ms, waited)
 }

@@ -4,6 +4,7 @@ mod budget;
 mod division;
 mod fronts;
 mod hulls;
+#[cfg_attr(target_arch = "wasm32", path = "ilp_absent.rs")]
 mod ilp;
 mod knapsack;
 mod plan;

@@ -27,54 +27,24 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart, on all threads of `cpu`.
-///
-/// # Panics
-/// If a slice is too short for its extents.
-pub fn gemm(
-    cpu: &Cpu,
-    [m, n, k]: [usize; 3],
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: &mut [f32],
-    c_stride: usize,
-    accumulate: Accumulate,
-) {
-    let threads = match cpu.threads() {
-        1 => Parallelism::None,
-        threads => Parallelism::Rayon(threads),
-    };
-    cpu.run(|| multiply([m, n, k], a, b, c, c_stride, accumulate, threads));
-}
-
-/// As [`gemm()`], on the calling thread alone: for use inside a task.
-///
-/// # Panics
-/// If a slice is too short for its extents.
-pub fn gemm_single(
-    extents: [usize; 3],
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: &mut [f32],
-    c_stride: usize,
-    accumulate: Accumulate,
-) {
-    multiply(extents, a, b, c, c_stride, accumulate, Parallelism::None);
-}
-
 /// Allocates what products pack their operands into on this thread, which would else happen in the middle of an iteration.
 pub(super) fn allocate_for_this_thread() {
     gemm_common::gemm::L2_SLAB.with(|_| ());
 }
 
-fn multiply(
+/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart: on all threads of `cpu`,
+/// or, inside a task, on the calling thread alone.
+///
+/// # Panics
+/// If a slice is too short for its extents.
+pub fn gemm(
+    cpu: Option<&Cpu>,
     [m, n, k]: [usize; 3],
     a: Matrix<'_>,
     b: Matrix<'_>,
     c: &mut [f32],
     c_stride: usize,
     accumulate: Accumulate,
-    parallelism: Parallelism,
 ) {
     if m == 0 || n == 0 {
         return;
@@ -85,7 +55,7 @@ fn multiply(
     // SAFETY: the three checks above show that every element addressed with these extents and strides lies inside its
     // slice; `c` is borrowed mutably, so it overlaps neither operand.
     // The library prefers columns of the product to lie together, so it is given the transpose: `c' = b' a'`.
-    unsafe {
+    let multiply = |c: &mut [f32], parallelism| unsafe {
         gemm_f32::gemm::f32::get_gemm_fn()(
             n,
             m,
@@ -107,6 +77,11 @@ fn multiply(
             false,
             parallelism,
         );
+    };
+    match cpu {
+        Some(cpu) if cpu.threads() > 1 => cpu.run(|| multiply(c, Parallelism::Rayon(cpu.threads()))),
+        Some(cpu) => cpu.run(|| multiply(c, Parallelism::None)),
+        None => multiply(c, Parallelism::None),
     }
 }
 
@@ -132,7 +107,7 @@ mod tests {
                 let mut c = vec![1.0; m * 9];
                 // b is stored as n x k and used transposed; rows of c are 9 apart.
                 gemm(
-                    &Cpu::new(threads),
+                    Some(&Cpu::new(threads)),
                     [m, n, k],
                     Matrix::rows(&a, k),
                     Matrix::rows(&b, k).t(),
@@ -153,7 +128,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "does not fit its slice")]
     fn a_short_operand_is_refused() {
-        gemm_single(
+        gemm(
+            None,
             [2, 2, 2],
             Matrix::rows(&[0.0; 3], 2),
             Matrix::rows(&[0.0; 4], 2),

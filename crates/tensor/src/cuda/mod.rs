@@ -8,27 +8,27 @@
 //!
 //! All work of one [`Cuda`] goes through its one stream, in the order in which it was enqueued. The host waits only
 //! where it says so.
+//!
+//! In a build without the feature `cuda` the types have no values, and the probe says so.
 
-mod context;
-mod graph;
-mod library;
-mod memory;
-mod module;
-mod pinned;
-mod probe;
-mod stream;
+mod devices;
+#[cfg(feature = "cuda")]
+mod driver;
+mod kernel;
+#[cfg(not(feature = "cuda"))]
+mod without;
 
-pub use context::Cuda;
-pub use graph::CudaGraph;
-pub use library::Library;
-pub(crate) use memory::DeviceMemory;
-pub use module::{Arg, Grid, Source};
-pub use pinned::Pinned;
-pub use probe::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion, probe};
-pub use stream::{Event, Stream};
+pub use devices::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion};
+#[cfg(feature = "cuda")]
+pub(crate) use driver::DeviceMemory;
+#[cfg(feature = "cuda")]
+pub use driver::{Cuda, CudaGraph, Event, Library, Pinned, Stream, probe};
+pub use kernel::{Arg, Grid, Source};
+#[cfg(not(feature = "cuda"))]
+pub(crate) use without::DeviceMemory;
+#[cfg(not(feature = "cuda"))]
+pub use without::{Cuda, CudaGraph, Event, Pinned, Stream, probe};
 
-use cudarc::driver::DriverError;
-use std::{borrow::Cow, ffi::CStr};
 use thiserror::Error;
 
 /// A call of the CUDA driver, or of a library on the GPU, that failed.
@@ -43,21 +43,5 @@ impl CudaError {
     /// `what` was attempted, and failed for `reason`.
     pub fn new(what: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { what: what.into(), reason: reason.into() }
-    }
-
-    /// For `map_err`: says what was attempted.
-    fn driver(what: impl Into<String>) -> impl FnOnce(DriverError) -> CudaError {
-        |error| CudaError { what: what.into(), reason: reason(error) }
-    }
-}
-
-/// The driver's name for an error and its explanation.
-fn reason(error: DriverError) -> String {
-    fn text(text: Result<&CStr, DriverError>) -> Option<Cow<'_, str>> {
-        text.ok().map(CStr::to_string_lossy)
-    }
-    match (text(error.error_name()), text(error.error_string())) {
-        (Some(name), Some(explanation)) => format!("{name} ({explanation})"),
-        _ => format!("error {:?}", error.0),
     }
 }

@@ -88,11 +88,6 @@ impl BatchSource {
         Cursor { position, order, indices: Vec::new(), scratch: Scratch::default() }
     }
 
-    /// Whether filling a mini-batch is spread over threads.
-    pub(super) fn is_parallel(&self) -> bool {
-        self.dataset.is_decoded()
-    }
-
     pub(super) fn data_len(&self) -> usize {
         self.options.mini_batch * self.sample_len()
     }
@@ -122,7 +117,7 @@ impl BatchSource {
         let fill = |scratch: &mut Scratch, (n, ((out, label), &index)): (usize, Slot<'_>)| {
             self.fill_sample(*position + n as u64, index, scratch, out, label).err()
         };
-        let error = if self.is_parallel() {
+        let error = if self.dataset.is_decoded() {
             let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices);
             slots.enumerate().map_init(Scratch::default, fill).find_map_first(|error| error)
         } else {

@@ -117,26 +117,14 @@ impl Loader {
         }
     }
 
-    /// Writes the next mini-batch into host memory: `data` in the order sample, channel, row, column, and `labels` as
-    /// numbers, as Caffe keeps them.
+    /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column, and
+    /// `labels`, if they are wanted, as numbers, as Caffe keeps them. A GPU's copy is launched, not waited for.
     ///
     /// # Errors
-    /// A sample cannot be read or does not fit; then the position stays where it was.
+    /// A sample cannot be read or does not fit; then the position stays where it was. Or a GPU is lost.
     ///
     /// # Panics
     /// If the lengths of `data` and `labels` are not those of a mini-batch.
-    pub fn next_into(&mut self, data: &mut [f32], labels: &mut [f32]) -> Result<(), DataError> {
-        self.upload(data.into(), Some(labels.into()))
-    }
-
-    /// As [`Loader::next_into`], into memory of the loader's device, with or without labels. A GPU's copy is launched, not
-    /// waited for.
-    ///
-    /// # Errors
-    /// As [`Loader::next_into`], or a GPU is lost.
-    ///
-    /// # Panics
-    /// As [`Loader::next_into`].
     pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
         let mini_batch = self.source.options.mini_batch;
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));

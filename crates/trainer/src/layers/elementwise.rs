@@ -70,9 +70,8 @@ impl Layer for DropoutLayer {
         let (mask, y) = (self.mask(io.iteration), io.tops.remove(0));
         match (io.bottoms.first(), self.identity) {
             (Some(&x), true) => copy::copy(device, x, y, Accumulate::Replace),
-            (Some(&x), false) => dropout::forward(device, &mask, x, y),
             (None, true) => {}
-            (None, false) => dropout::forward_in_place(device, &mask, y),
+            (x, false) => dropout::apply(device, &mask, x.copied(), y, Accumulate::Replace),
         }
         Ok(())
     }
@@ -82,9 +81,11 @@ impl Layer for DropoutLayer {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         match (io.top_diffs.is_empty(), self.identity) {
             (false, true) => copy::copy(device, io.top_diff(), dx.diff, dx.accumulate),
-            (false, false) => dropout::backward(device, &mask, io.top_diff(), dx.diff, dx.accumulate),
             (true, true) => {}
-            (true, false) => dropout::backward_in_place(device, &mask, dx.diff),
+            (in_place, false) => {
+                let dy = (!in_place).then(|| io.top_diff());
+                dropout::apply(device, &mask, dy, dx.diff, dx.accumulate);
+            }
         }
         Ok(())
     }

@@ -98,6 +98,7 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes) -> Cost
     let bytes_per_ms = times.copied.map(|rate| rate * SUSTAINED);
     Costs {
         nodes: outline.nodes.iter().zip(&times.passes).map(node).collect(),
+        again_ms: times.passes.iter().map(|pass_ms| pass_ms[2]).collect(),
         update_ms: times.update_ms,
         bytes_per_ms,
         launch_ms: times.launch_ms,

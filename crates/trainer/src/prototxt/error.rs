@@ -38,8 +38,13 @@ impl SpecError {
         Self { place: location.to_string(), message: message.into() }
     }
 
+    /// What is wrong with `file` as a whole.
+    pub(crate) fn of_file(file: &str, message: impl Into<String>) -> Self {
+        Self { place: file.to_owned(), message: message.into() }
+    }
+
     pub(crate) fn unreadable(file: &str, error: &io::Error) -> Self {
-        Self { place: file.to_owned(), message: format!("cannot be read: {error}") }
+        Self::of_file(file, format!("cannot be read: {error}"))
     }
 }
 

@@ -16,7 +16,7 @@ use cudnn_layers::sgd::{self, ParamUpdate, StepState};
 use memory::{Action, MemoryReport, Place};
 use planner::Plan;
 use slab::Slab;
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
     Accumulate, Arena, Device, Element, Format, Mark, Setting, Span,
     cuda::{Cuda, CudaError, CudaGraph},

@@ -46,7 +46,7 @@ pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
     let bytes = fs::read(file).map_err(|error| SpecError::unreadable(&name, &error))?;
     let error = |(line, reason)| SpecError::at(Location::new(name.as_str(), line), reason);
     match parse(&String::from_utf8_lossy(&bytes)).map_err(error)? {
-        shapes if shapes.is_empty() => Err(error((1, "the file lists no convolution".to_owned()))),
+        shapes if shapes.is_empty() => Err(SpecError::of_file(&name, "it lists no convolution")),
         shapes => Ok(shapes),
     }
 }

@@ -11,7 +11,7 @@ use super::{Operands, Pass, axis::Axis, split};
 use crate::conv::ConvOp;
 use tensor::{
     Accumulate, ConvGeometry, Cpu,
-    cpu::gemm::{Matrix, gemm, gemm_single},
+    cpu::gemm::{Matrix, gemm},
     geometry::elements,
 };
 
@@ -57,7 +57,7 @@ impl Plain {
             for part in (group..g.n * g.groups).step_by(g.groups) {
                 let x = Matrix::rows(&a[part * c * pixels..], pixels).t();
                 let dy = Matrix::rows(&b[part * k * pixels..], pixels);
-                gemm(cpu, [k, c, pixels], dy, x, dw, c, mode);
+                gemm(Some(cpu), [k, c, pixels], dy, x, dw, c, mode);
                 mode = Accumulate::Add;
             }
         }
@@ -71,10 +71,7 @@ impl Plain {
             let w = Matrix::rows(&b[part % g.groups * k * c..], c);
             let w = if is_forward { w } else { w.t() };
             let input = Matrix::rows(&a[part * terms * pixels..], pixels);
-            match threads {
-                Some(cpu) => gemm(cpu, [rows, pixels, terms], w, input, out, pixels, accumulate),
-                None => gemm_single([rows, pixels, terms], w, input, out, pixels, accumulate),
-            }
+            gemm(threads, [rows, pixels, terms], w, input, out, pixels, accumulate);
         };
         if g.n * g.groups == 1 {
             one(0, out, Some(cpu));
@@ -103,7 +100,7 @@ impl Pass for RollUp {
             self.take_matrix(cpu, group * k, operands.a, matrix);
             let w = Matrix::rows(&operands.b[group * k * taps..][..k * taps], taps).t();
             let dy = Matrix::rows(matrix, columns);
-            gemm(cpu, [taps, columns, k], w, dy, unrolled, columns, Accumulate::Replace);
+            gemm(Some(cpu), [taps, columns, k], w, dy, unrolled, columns, Accumulate::Replace);
             self.roll_up(cpu, group, unrolled, operands.out, accumulate);
         }
     }

@@ -83,34 +83,36 @@ const BACKWARD_FILTER: &[CudnnAlgorithm] = algorithms! { BackwardFilter Filter:
     "ALGO_1_TF32" CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 Tf32,
 };
 
-/// The algorithms with a `wanted` name that a kernel with the arithmetic `math` may use (where TF32 is allowed, single
-/// precision is too) and that apply: cuDNN has a CUDA kernel for some geometries only.
-///
-/// # Errors
-/// cuDNN fails.
-pub(super) fn convolvers(
-    cudnn: &Cudnn,
-    op: ConvOp,
-    geometry: ConvGeometry,
-    math: Math,
-    wanted: &dyn Fn(&str) -> bool,
-) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-    let all = match op {
-        ConvOp::Forward => FORWARD,
-        ConvOp::BackwardData => BACKWARD_DATA,
-        ConvOp::BackwardFilter => BACKWARD_FILTER,
-    };
-    let mut applying: Vec<Arc<dyn Convolver>> = Vec::new();
-    for algorithm in
-        all.iter().filter(|one| wanted(one.name) && (one.kind != Kind::Tf32 || math == Math::Tf32))
-    {
-        match LegacyConvolver::new(cudnn, algorithm, &geometry) {
-            Ok(convolver) => applying.push(Arc::new(convolver)),
-            Err(error) if error.is_unsupported() => {}
-            Err(source) => return Err(failed(algorithm, &geometry, source)),
+impl Cudnn {
+    /// The algorithms with a `wanted` name that a kernel with the arithmetic `math` may use (where TF32 is allowed, single
+    /// precision is too) and that apply: cuDNN has a CUDA kernel for some geometries only.
+    ///
+    /// # Errors
+    /// cuDNN fails.
+    pub(crate) fn convolvers(
+        &self,
+        op: ConvOp,
+        geometry: ConvGeometry,
+        math: Math,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+        let all = match op {
+            ConvOp::Forward => FORWARD,
+            ConvOp::BackwardData => BACKWARD_DATA,
+            ConvOp::BackwardFilter => BACKWARD_FILTER,
+        };
+        let mut applying: Vec<Arc<dyn Convolver>> = Vec::new();
+        let allowed =
+            |one: &&CudnnAlgorithm| wanted(one.name) && (one.kind != Kind::Tf32 || math == Math::Tf32);
+        for algorithm in all.iter().filter(allowed) {
+            match LegacyConvolver::new(self, algorithm, &geometry) {
+                Ok(convolver) => applying.push(Arc::new(convolver)),
+                Err(error) if error.is_unsupported() => {}
+                Err(source) => return Err(failed(algorithm, &geometry, source)),
+            }
         }
+        Ok(applying)
     }
-    Ok(applying)
 }
 
 /// An algorithm with a handle to run it on, and descriptors of one geometry.

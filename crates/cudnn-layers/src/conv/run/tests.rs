@@ -12,9 +12,12 @@ use tensor::{
 /// Sizes and algorithms of a mini-batch of fourteen samples. No algorithm's micro-batches follow each other.
 fn parts(op: ConvOp) -> [(u32, &'static str); 7] {
     let names = match op {
-        ConvOp::BackwardFilter => ["IMPLICIT_GEMM", "FFT_TILING_16", "FFT_TILING"].repeat(3),
+        ConvOp::BackwardFilter => {
+            let [gemm, small, large] = ["IMPLICIT_GEMM", "FFT_TILING_16", "FFT_TILING"];
+            vec![gemm, small, large, gemm, large, small, gemm]
+        }
         _ => {
-            let [winograd, implicit] = ["WINOGRAD_4X4", "IMPLICIT_PRECOMP_GEMM"];
+            let [winograd, implicit] = ["WINOGRAD_4X4", "IMPLICIT_GEMM"];
             vec![winograd, "FFT_TILING_16", "FFT_TILING", implicit, "FFT_TILING_16", implicit, winograd]
         }
     };

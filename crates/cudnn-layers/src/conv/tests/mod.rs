@@ -73,14 +73,14 @@ fn check_sharing(name: &str, (op, g): (ConvOp, &ConvGeometry), (a, w): (&[f32], 
 }
 
 #[test]
-fn filters_are_prepared_where_they_are_transformed_or_turned_as_a_whole() {
+fn filters_are_prepared_where_they_are_transformed_as_a_whole() {
     let g = ConvGeometry::new([2, 3, 5, 5], 4, [3, 3]);
     let sharing = |op| -> Vec<String> {
         let candidates = candidates(2, op, &g).into_iter();
         let sharing = candidates.filter(|convolver| convolver.prepared() > Bytes(0));
         sharing.map(|convolver| convolver.name().to_owned()).collect()
     };
-    let expected = ["IMPLICIT_PRECOMP_GEMM", "WINOGRAD_4X4", "FFT_TILING", "FFT_TILING_16"];
+    let expected = ["WINOGRAD_4X4", "FFT_TILING", "FFT_TILING_16"];
     assert_eq!(sharing(ConvOp::Forward), expected);
     assert_eq!(sharing(ConvOp::BackwardData), expected);
     assert!(sharing(ConvOp::BackwardFilter).is_empty());
@@ -135,7 +135,7 @@ fn strides_and_padding_may_be_far_larger_than_the_image() {
     // Taps that are as far apart, of which one meets the image.
     let small = ConvGeometry::new([1, 2, 5, 5], 3, [3, 3]);
     for g in far.into_iter().chain([small.dilation([1 << 20; 2]).pad([1 << 20; 2])]) {
-        assert_eq!(check_all(&g, 7), 6, "operations of algorithms that apply to {g:?}");
+        assert_eq!(check_all(&g, 7), 4, "operations of algorithms that apply to {g:?}");
     }
     // No phase of this stride meets a tap but nine, and the others are not looked at.
     let g = ConvGeometry::new([1, 1, 1 << 20, 1 << 20], 1, [3, 3]).stride([1 << 30; 2]).validate().unwrap();

@@ -1,27 +1,21 @@
 //! Average pooling on the CPU.
 
-use super::{pixels, plane_lens};
-use crate::{
-    cpu_loops::{for_each_run, items_per_task},
-    cpu_sums::{Itself, sums},
-};
+use super::{for_each_plane, pixels, plane_lens};
+use crate::cpu_sums::{Itself, sums};
 use tensor::{Accumulate, Cpu, PoolGeometry};
 
 pub(crate) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
     let [image, outputs] = plane_lens(g);
-    for_each_run(
+    for_each_plane(
         cpu,
-        g.n * g.c,
-        items_per_task(image),
-        [y],
+        g,
+        (y, outputs),
         #[inline(always)]
-        |planes, [y]| {
-            for (plane, y) in planes.zip(y.chunks_exact_mut(outputs)) {
-                let x = &x[plane * image..(plane + 1) * image];
-                match is_global(g) {
-                    true => y[0] = sums([x], Itself)[0] as f32 / image as f32,
-                    false => forward_plane(g, x, y),
-                }
+        |plane, y| {
+            let x = &x[plane * image..(plane + 1) * image];
+            match is_global(g) {
+                true => y[0] = sums([x], Itself)[0] as f32 / image as f32,
+                false => forward_plane(g, x, y),
             }
         },
     );
@@ -58,19 +52,16 @@ fn forward_plane(g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
 
 pub(crate) fn backward(cpu: &Cpu, g: &PoolGeometry, dy: &[f32], dx: &mut [f32], accumulate: Accumulate) {
     let [image, outputs] = plane_lens(g);
-    for_each_run(
+    for_each_plane(
         cpu,
-        g.n * g.c,
-        items_per_task(image),
-        [dx],
+        g,
+        (dx, image),
         #[inline(always)]
-        |planes, [dx]| {
+        |plane, dx| {
             if accumulate == Accumulate::Replace {
                 dx.fill(0.0);
             }
-            for (plane, dx) in planes.zip(dx.chunks_exact_mut(image)) {
-                backward_plane(g, &dy[plane * outputs..(plane + 1) * outputs], dx);
-            }
+            backward_plane(g, &dy[plane * outputs..(plane + 1) * outputs], dx);
         },
     );
 }

@@ -4,9 +4,9 @@
 //! dealt out into *phases*, by column modulo the stride (even pixels, odd pixels). Then one tap of the windows of all
 //! outputs of a row is one contiguous run of one phase, and padding is a matter of what the phases are filled with.
 
-use super::{pixels, plane_lens};
+use super::{for_each_plane, pixels, plane_lens};
 use crate::{
-    cpu_loops::{for_each_run, for_each_run_with, items_per_task},
+    cpu_loops::{for_each_run_with, items_per_task},
     pooling::tap_size,
 };
 use tensor::{
@@ -199,27 +199,24 @@ pub(crate) fn backward(
     const NOWHERE: usize = usize::MAX / 2;
     let mut offsets = [NOWHERE; 256];
     (0..g.window[0] * g.window[1]).zip(&mut offsets[..255]).for_each(|(tap, to)| *to = offset(tap));
-    for_each_run(
+    let far = |tap: &[u8; 4]| match u32::from_ne_bytes(*tap) {
+        NONE => NOWHERE,
+        tap => offset(tap as usize),
+    };
+    for_each_plane(
         cpu,
-        g.n * g.c,
-        items_per_task(image),
-        [dx],
+        g,
+        (dx, image),
         #[inline(always)]
-        |planes, [dx]| {
+        |plane, dx| {
             if accumulate == Accumulate::Replace {
                 dx.fill(0.0);
             }
-            for (plane, dx) in planes.zip(dx.chunks_exact_mut(image)) {
-                let dy = &dy[plane * outputs..(plane + 1) * outputs];
-                let mask = &mask[plane * outputs * tap_size..][..outputs * tap_size];
-                let far = |&tap: &[u8; 4]| match u32::from_ne_bytes(tap) {
-                    NONE => NOWHERE,
-                    tap => offset(tap as usize),
-                };
-                match tap_size {
-                    1 => scatter(g, mask, dy, dx, |&tap| offsets[usize::from(tap)]),
-                    _ => scatter(g, mask.as_chunks().0, dy, dx, far),
-                }
+            let dy = &dy[plane * outputs..(plane + 1) * outputs];
+            let mask = &mask[plane * outputs * tap_size..][..outputs * tap_size];
+            match tap_size {
+                1 => scatter(g, mask, dy, dx, |&tap| offsets[usize::from(tap)]),
+                _ => scatter(g, mask.as_chunks().0, dy, dx, far),
             }
         },
     );

@@ -3,12 +3,30 @@
 pub(super) mod average;
 pub(super) mod maximum;
 
+use crate::cpu_loops::{for_each_run, items_per_task};
 use std::ops::Range;
-use tensor::PoolGeometry;
+use tensor::{Cpu, PoolGeometry};
 
 /// Elements of a plane of the image, and of one of outputs.
 fn plane_lens(g: &PoolGeometry) -> [usize; 2] {
     [g.h * g.w, g.out_h() * g.out_w()]
+}
+
+/// Calls `body(plane, its elements)` for every plane of `out`, which have `len` elements each, vectorised.
+fn for_each_plane(
+    cpu: &Cpu,
+    g: &PoolGeometry,
+    (out, len): (&mut [f32], usize),
+    body: impl Fn(usize, &mut [f32]) + Sync,
+) {
+    for_each_run(
+        cpu,
+        g.n * g.c,
+        items_per_task(g.h * g.w),
+        [out],
+        #[inline(always)]
+        |planes, [out]| planes.zip(out.chunks_exact_mut(len)).for_each(|(plane, out)| body(plane, out)),
+    );
 }
 
 /// Pixels of the image under the window of output `index` along one axis.

@@ -27,7 +27,7 @@ fn take(loader: &mut Loader, mini_batch: usize, count: usize) -> (Vec<f32>, Vec<
     let (mut all_data, mut all_labels) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let (mut data, mut labels) = (vec![f32::NAN; mini_batch * sample], vec![f32::NAN; mini_batch]);
-        loader.next_into(&mut data, &mut labels).unwrap();
+        loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into())).unwrap();
         all_data.extend(data);
         all_labels.extend(labels);
     }
@@ -108,7 +108,7 @@ fn the_first_error_reaches_the_caller_again_and_again() {
         take(&mut loader, 4, 1);
         let (mut data, mut labels) = (vec![0.0; 36], vec![0.0; 4]);
         for _ in 0..2 {
-            let error = loader.next_into(&mut data, &mut labels).unwrap_err();
+            let error = loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into())).unwrap_err();
             assert_eq!(error.to_string(), "counting 6: broken");
             assert_eq!(loader.position(), 4);
         }

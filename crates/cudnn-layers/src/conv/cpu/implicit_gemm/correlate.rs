@@ -9,12 +9,15 @@ use super::{
     filter::{FilterLayout, TapBox},
     patch::{ImageStack, PatchLayout, Scratch, turn_columns},
 };
-use crate::conv::{
-    ConvOp,
-    cpu::{
-        ALIGNED_LEN, Operands, Pass,
-        axis::{Axis, Cut, part},
+use crate::{
+    conv::{
+        ConvOp,
+        cpu::{
+            ALIGNED_LEN, Operands, Pass,
+            axis::{Axis, Cut, part},
+        },
     },
+    cpu_loops::put,
 };
 use std::ops::Range;
 use tensor::{
@@ -26,8 +29,14 @@ use tensor::{
     },
 };
 
-/// Pixels of a task: enough that turning a box of the filter costs little beside its use.
-const PIXELS: usize = 192;
+/// Pixels of a task: enough that turning a box of the filter costs little beside its use, so that to turn the filter once for
+/// all tasks would gain nothing.
+const PIXELS: usize = 768;
+/// Fewer where there are many threads, whose tasks together have no more than so many, to bound the workspace, or where
+/// threads would have fewer than so many tasks each; but never fewer than these.
+const PIXELS_OF_ALL: usize = 16 * PIXELS;
+const TASKS: usize = 4;
+const LEAST_PIXELS: usize = 192;
 /// Taps of a box: its 64 output channels then take 32 KiB, which stay in the first-level cache.
 const TAPS: usize = 128;
 
@@ -40,15 +49,13 @@ pub(super) struct Correlation {
     /// The independent parts: one of a forward pass, one for each pair of residues modulo the strides of backward data that
     /// taps meet.
     phases: Vec<Phase>,
-    /// Whether the filter is turned beforehand, in the workspace, instead of in each task.
-    turned_once: bool,
     /// Whether there are pixels of backward data that no tap meets.
     leaves_pixels: bool,
 }
 
 impl Correlation {
     /// `None` for more phases than anyone wants to run one after the other.
-    pub(super) fn new(op: ConvOp, g: &ConvGeometry, turned_once: bool) -> Option<Self> {
+    pub(super) fn new(op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<Self> {
         let [rows, cols] = [0, 1].map(|axis| match op {
             ConvOp::Forward => vec![Axis::forward(g, axis)],
             _ => Axis::backward(g, axis),
@@ -57,32 +64,17 @@ impl Correlation {
             return None;
         }
         let pairs = rows.iter().flat_map(|&row| cols.iter().map(move |&col| [row, col]));
-        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes, turned_once)).collect();
+        let phases: Vec<Phase> = pairs.map(|axes| Phase::new(op, g, axes, threads)).collect();
         let residues = g.stride[0].min(g.h) * g.stride[1].min(g.w);
         let leaves_pixels = op != ConvOp::Forward && phases.len() < residues;
-        Some(Self { phases, turned_once, leaves_pixels })
+        Some(Self { phases, leaves_pixels })
     }
 }
 
 impl Pass for Correlation {
     fn workspace_len(&self, threads: usize) -> usize {
         let scratch = self.phases.iter().map(|phase| phase.scratch().total()).max();
-        self.prepared_len() + threads * scratch.unwrap_or(0)
-    }
-
-    /// The whole filter, turned: phase after phase, in which every tap has its place once.
-    fn prepared_len(&self) -> usize {
-        self.phases.iter().map(Phase::filter_len).sum()
-    }
-
-    /// Turns the filter.
-    fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
-        let mut rest = workspace;
-        for phase in self.phases.iter().filter(|phase| phase.filter_len() > 0) {
-            let (turned, others) = rest.split_at_mut(phase.filter_len());
-            phase.turn(cpu, w, turned);
-            rest = others;
-        }
+        threads * scratch.unwrap_or(0)
     }
 
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
@@ -90,13 +82,8 @@ impl Pass for Correlation {
             cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
         }
         let out = SharedMut::new(operands.out);
-        let (turned, scratch) = workspace.split_at_mut(self.prepared_len());
-        let mut turned = &*turned;
         for phase in &self.phases {
-            let (own, others) = turned.split_at(phase.filter_len());
-            let filter = if self.turned_once { Filter::Turned(own) } else { Filter::Raw(operands.b) };
-            phase.run(cpu, (operands.a, filter), out, accumulate, scratch);
-            turned = others;
+            phase.run(cpu, [operands.a, operands.b], out, accumulate, workspace);
         }
     }
 }
@@ -113,11 +100,10 @@ struct Phase {
     pixels: Cut,
     taps: Cut,
     patch: PatchLayout,
-    turned_once: bool,
 }
 
 impl Phase {
-    fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2], turned_once: bool) -> Self {
+    fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2], threads: usize) -> Self {
         let (plane, [c, k]) = (g.r * g.s, [g.c / g.groups, g.k / g.groups]);
         let (input, out_image, out_channels, [out_stride, in_stride]) = match op {
             ConvOp::Forward => ([c, g.h, g.w], [g.out_h(), g.out_w()], k, [c * plane, plane]),
@@ -125,16 +111,19 @@ impl Phase {
         };
         let image = [input[0] * g.groups, input[1], input[2]];
         let filter = FilterLayout { out_channels, out_stride, in_stride, plane, row: g.s };
+        let panels = g.groups * out_channels.div_ceil(MAX_VECTORS * LANES);
+        let per_task = g.n * axes[0].outputs * axes[1].outputs * panels / (TASKS * threads);
+        let most_pixels = per_task.min(PIXELS_OF_ALL / threads).clamp(LEAST_PIXELS, PIXELS);
         let cut = |most_pixels, most_taps| {
             let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], most_pixels);
             let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], most_taps);
             (pixels, taps, PatchLayout::new(axes, image, &pixels, &taps))
         };
-        let (pixels, taps, patch) = match cut(PIXELS, TAPS) {
+        let (pixels, taps, patch) = match cut(most_pixels, TAPS) {
             (_, _, patch) if patch.is_sparse => cut(1, 1),
             dense => dense,
         };
-        Self { groups: g.groups, input, out_image, filter, pixels, taps, patch, turned_once }
+        Self { groups: g.groups, input, out_image, filter, pixels, taps, patch }
     }
 
     /// Panels of output channels, and the vectors in the largest.
@@ -159,37 +148,16 @@ impl Phase {
         let (width, pixels) = (self.panels().1 * LANES, self.pixels.most_points());
         Scratch {
             patch: align(self.patch.len),
-            right: if self.turned_once { 0 } else { self.taps.most_points() * width },
+            right: self.taps.most_points() * width,
             sums: pixels * width,
             turned: align(pixels) * LANES,
         }
     }
 
-    /// All taps of an output channel.
-    fn taps_len(&self) -> usize {
-        self.input[0] * self.patch.axes[0].taps * self.patch.axes[1].taps
-    }
-
-    /// Elements of the whole filter, turned; none if each task turns its own boxes.
-    fn filter_len(&self) -> usize {
-        let vectors = self.groups * self.filter.out_channels.div_ceil(LANES);
-        if self.turned_once { vectors * LANES * self.taps_len() } else { 0 }
-    }
-
-    /// Turns the whole filter.
-    fn turn(&self, cpu: &Cpu, w: &[f32], turned: &mut [f32]) {
-        let turned = SharedMut::new(turned);
-        cpu.for_each(self.all_panels(), |panel| {
-            // SAFETY: each task has the range of its own panel.
-            let to = unsafe { turned.slice(self.panel_span(panel)) };
-            dispatch(TurnPanel { phase: self, w, panel, to });
-        });
-    }
-
     fn run(
         &self,
         cpu: &Cpu,
-        (input, filter): (&[f32], Filter<'_>),
+        [input, filter]: [&[f32]; 2],
         out: SharedMut<'_>,
         accumulate: Accumulate,
         scratch: &mut [f32],
@@ -204,20 +172,8 @@ impl Phase {
         let bands = self.pixels.pieces();
         cpu.for_each_scratch(self.all_panels() * bands, scratch, |task, scratch| {
             let (panel, band) = (task / bands, self.pixels.piece(task % bands));
-            let filter = match filter {
-                Filter::Turned(all) => Filter::Turned(&all[self.panel_span(panel)]),
-                raw => raw,
-            };
             dispatch(Task { phase: self, input, filter, panel, band, out, accumulate, scratch });
         });
-    }
-
-    /// Where the filter of a panel (numbered through all groups) lies among the turned ones.
-    fn panel_span(&self, panel: usize) -> Range<usize> {
-        let (group, vectors) = (panel / self.panels().0, self.panel(panel % self.panels().0));
-        let per_vector = LANES * self.taps_len();
-        let first = group * self.filter.out_channels.div_ceil(LANES);
-        (first + vectors.start) * per_vector..(first + vectors.end) * per_vector
     }
 
     /// The filter of the group that a panel belongs to. A group is a run of `k`, whichever of the two channels that is.
@@ -227,45 +183,11 @@ impl Phase {
     }
 }
 
-/// Turns the filter of one panel, box after box.
-struct TurnPanel<'a> {
-    phase: &'a Phase,
-    w: &'a [f32],
-    panel: usize,
-    to: &'a mut [f32],
-}
-
-impl WithLanes for TurnPanel<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn call<L: Lanes>(self, lanes: L) {
-        let phase = self.phase;
-        let w = phase.group_filter(self.w, self.panel);
-        let vectors = phase.panel(self.panel % phase.panels().0);
-        let mut at = 0;
-        for index in 0..phase.taps.pieces() {
-            let taps = TapBox(phase.taps.piece(index));
-            let channels = (vectors.start * LANES, vectors.len());
-            phase.filter.pack(lanes, w, &phase.patch.axes, &taps, channels, &mut self.to[at..]);
-            at += taps.len() * vectors.len() * LANES;
-        }
-    }
-}
-
-/// Where weights are found.
-#[derive(Clone, Copy)]
-enum Filter<'a> {
-    /// The operand itself.
-    Raw(&'a [f32]),
-    /// The turned boxes of the task's panel, or of all panels, one after the other.
-    Turned(&'a [f32]),
-}
-
 /// A panel of output channels of a block of output pixels (samples, rows, columns).
 struct Task<'a> {
     phase: &'a Phase,
     input: ImageStack<'a>,
-    filter: Filter<'a>,
+    filter: &'a [f32],
     panel: usize,
     band: [Range<usize>; 3],
     out: SharedMut<'a>,
@@ -277,8 +199,8 @@ impl WithLanes for Task<'_> {
     type Output = ();
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let [patch, filter, sums, turned] = self.phase.scratch().split(std::mem::take(&mut self.scratch));
-        self.multiply(lanes, patch, filter, sums);
+        let [patch, weights, sums, turned] = self.phase.scratch().split(std::mem::take(&mut self.scratch));
+        self.multiply(lanes, patch, weights, sums);
         self.write(lanes, sums, turned);
     }
 }
@@ -294,11 +216,12 @@ impl Task<'_> {
 
     /// `sums[pixel][channel]` of the task; pixels are numbered by row, then sample, then column.
     #[inline(always)]
-    fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], filter: &mut [f32], sums: &mut [f32]) {
+    fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], weights: &mut [f32], sums: &mut [f32]) {
         let (phase, width) = (self.phase, self.vectors().len() * LANES);
         let pixel_offsets: [usize; PIXELS] = phase.patch.pixel_offsets(&self.band);
         let first_channel = self.panel / phase.panels().0 * phase.input[0];
-        let (mut step_offsets, mut channels, mut turned_at) = ([0; TAPS], 0, 0);
+        let group = phase.group_filter(self.filter, self.panel);
+        let (mut step_offsets, mut channels) = ([0; TAPS], 0);
         for index in 0..phase.taps.pieces() {
             let taps = TapBox(phase.taps.piece(index));
             if index == 0 || channels != taps.channels().len() || phase.taps.largest()[1..] != [0, 0] {
@@ -306,16 +229,8 @@ impl Task<'_> {
                 channels = taps.channels().len();
             }
             let image = phase.patch.open(self.input, self.band.clone(), (&taps, first_channel), patch);
-            let weights = match self.filter {
-                Filter::Turned(all) => &all[turned_at..][..taps.len() * width],
-                Filter::Raw(w) => {
-                    let group = phase.group_filter(w, self.panel);
-                    let channels = (self.vectors().start * LANES, width / LANES);
-                    phase.filter.pack(lanes, group, &phase.patch.axes, &taps, channels, filter);
-                    &*filter
-                }
-            };
-            turned_at += taps.len() * width;
+            let channel_range = (self.vectors().start * LANES, width / LANES);
+            phase.filter.pack(lanes, group, &phase.patch.axes, &taps, channel_range, weights);
             let mode = if index == 0 { Accumulate::Replace } else { Accumulate::Add };
             let mut rows = self.band[1].clone();
             while let Some(start) = rows.next() {
@@ -369,19 +284,13 @@ impl Task<'_> {
             let ends = [cols.start, cols.end - 1].map(|col| start + horizontal.out_step * col);
             // SAFETY: of one phase, no other task writes between the first and the last pixel of this row.
             let to = unsafe { self.out.slice(ends[0]..ends[1] + 1) };
-            match (horizontal.out_step, self.accumulate) {
-                (1, Accumulate::Replace) => to.copy_from_slice(values),
-                (1, Accumulate::Add) => to.iter_mut().zip(values).for_each(|(to, value)| *to += value),
-                (step, mode) => put_apart(to, step, values, mode),
+            match horizontal.out_step {
+                1 => to.iter_mut().zip(values).for_each(|(to, &value)| put(self.accumulate, to, value)),
+                step => {
+                    let to = to.iter_mut().step_by(step);
+                    to.zip(values).for_each(|(to, &value)| put(self.accumulate, to, value));
+                }
             }
         }
-    }
-}
-
-fn put_apart(to: &mut [f32], step: usize, values: &[f32], accumulate: Accumulate) {
-    let pairs = to.iter_mut().step_by(step).zip(values);
-    match accumulate {
-        Accumulate::Replace => pairs.for_each(|(to, value)| *to = *value),
-        Accumulate::Add => pairs.for_each(|(to, value)| *to += value),
     }
 }

@@ -11,12 +11,10 @@ use correlate::Correlation;
 use filter_gradient::FilterGradient;
 use tensor::ConvGeometry;
 
-/// The algorithm. With `turned_once` the filter is turned once for all tasks, in the workspace, and micro-batches share it; to
-/// turn `dy` once for a filter's gradient gains nothing.
-pub(super) fn pass(op: ConvOp, g: &ConvGeometry, threads: usize, turned_once: bool) -> Option<Box<dyn Pass>> {
+/// The algorithm. It turns the filter, or `dy`, in each task: to do so once for all of them gains nothing.
+pub(super) fn pass(op: ConvOp, g: &ConvGeometry, threads: usize) -> Option<Box<dyn Pass>> {
     Some(match op {
-        ConvOp::BackwardFilter if turned_once => return None,
         ConvOp::BackwardFilter => Box::new(FilterGradient::new(g, threads)),
-        _ => Box::new(Correlation::new(op, g, turned_once)?),
+        _ => Box::new(Correlation::new(op, g, threads)?),
     })
 }

@@ -22,11 +22,9 @@ pub(super) struct Analyse<'a> {
     pub(super) group: usize,
     /// Rows of tiles, counted over all images.
     pub(super) rows: Range<usize>,
-    /// Rows are tiles, columns channels.
+    /// Rows are tiles from the first on, columns all channels.
     pub(super) layout: Spectrum,
-    pub(super) to: &'a SharedMut<'a>,
-    /// The row of `layout` that the first tile becomes.
-    pub(super) first_tile: usize,
+    pub(super) to: SharedMut<'a>,
     pub(super) scratch: &'a mut [f32],
 }
 
@@ -57,7 +55,7 @@ impl WithLanes for Analyse<'_> {
                 gather(lanes, self.from, planes, scratch);
                 for (index, tile_row) in segment.rows.clone().enumerate() {
                     self.columns(lanes, tile_row, &pixel_rows, scratch, zeros, tall);
-                    let tile = self.first_tile + (segment.first + index) * self.problem.cols();
+                    let tile = (segment.first + index) * self.problem.cols();
                     self.tiles(lanes, tall, block, tile);
                 }
             }
@@ -117,17 +115,15 @@ impl Analyse<'_> {
     fn tiles<L: Lanes>(&self, lanes: L, tall: &[f32], block: usize, tile: usize) {
         let cols = self.problem.cols();
         let width = width(self.problem);
-        let panel = self.layout.panel_of(block);
-        let stride = self.layout.width(panel);
-        let offset = (block - self.layout.panel_blocks(panel).start) * LANES;
+        let stride = self.layout.width(0);
         assert!(A * width * LANES <= tall.len());
         for vertical in 0..A {
             let row = &tall[vertical * width * LANES..][..width * LANES];
             let mut targets: [&mut [f32]; A] = std::array::from_fn(|_| Default::default());
             for (horizontal, target) in targets.iter_mut().enumerate() {
-                let range = self.layout.range(vertical * A + horizontal, panel, tile..tile + cols);
+                let range = self.layout.range(vertical * A + horizontal, 0, tile..tile + cols);
                 // SAFETY: frequencies are disjoint, and tasks write different tiles.
-                *target = unsafe { &mut self.to.slice(range)[offset..] };
+                *target = unsafe { &mut self.to.slice(range)[block * LANES..] };
             }
             for col in 0..cols {
                 let mut window = [lanes.zero(); A];
@@ -137,7 +133,7 @@ impl Analyse<'_> {
                 }
                 let transformed = Input::apply(lanes, window);
                 for (target, &value) in targets.iter_mut().zip(&transformed) {
-                    // SAFETY: a target holds `cols` rows of `stride` columns, less the `offset` that a block starts at.
+                    // SAFETY: a target holds `cols` rows of `stride` columns, less those before its block.
                     unsafe { lanes.store_ptr(target.as_mut_ptr().add(col * stride), value) };
                 }
             }

@@ -15,43 +15,21 @@ use tensor::cpu::{
 /// Taps of a filter.
 pub(super) const TAPS: usize = 9;
 
-/// Some filters of a group, and where they lie at the points.
-#[derive(Clone, Debug)]
-pub(super) struct Part {
-    /// Channels of the group, as the correlation sees them.
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    /// Blocks of output channels.
-    pub(super) blocks: Range<usize>,
-    /// Input channels, at most [`CHANNELS`].
-    pub(super) channels: Range<usize>,
-    /// Rows are input channels, columns output channels.
-    pub(super) layout: Spectrum,
-    /// The panel of `layout` that holds the blocks.
-    pub(super) panel: usize,
-    /// The row of `layout` that holds the first channel.
-    pub(super) row: usize,
-}
-
-impl Part {
-    fn range(&self, frequency: usize) -> Range<usize> {
-        self.layout.range(frequency, self.panel, self.row..self.row + self.channels.len())
-    }
-
-    /// The blocks, each with the column of the panel that it starts at.
-    fn columns(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        self.blocks.clone().zip((0..).step_by(LANES))
-    }
-}
-
-/// Transforms a part of the filters.
+/// Transforms some filters of a group into a panel.
 pub(super) struct TransformFilter<'a> {
     /// In backward data the filters are rotated by 180 degrees, and the first index of `w` is the input channel.
     pub(super) op: ConvOp,
     /// The filters of the group.
     pub(super) w: &'a [f32],
-    pub(super) part: Part,
-    pub(super) to: &'a SharedMut<'a>,
+    /// Channels of the group, as the correlation sees them.
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    /// Input channels, at most [`CHANNELS`].
+    pub(super) channels: Range<usize>,
+    /// Rows are input channels, columns output channels.
+    pub(super) layout: Spectrum,
+    pub(super) panel: usize,
+    pub(super) to: SharedMut<'a>,
 }
 
 /// Elements for the taps of a task's channels.
@@ -63,16 +41,17 @@ impl WithLanes for TransformFilter<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let mut taps = [0.0; SCRATCH];
-        let width = self.part.layout.width(self.part.panel);
+        let width = self.layout.width(self.panel);
         let mut targets: [[&mut [f32]; A]; A] =
             std::array::from_fn(|_| std::array::from_fn(|_| Default::default()));
         for (frequency, target) in targets.as_flattened_mut().iter_mut().enumerate() {
             // SAFETY: frequencies are disjoint, and tasks transform different parts.
-            *target = unsafe { self.to.slice(self.part.range(frequency)) };
+            *target =
+                unsafe { self.to.slice(self.layout.range(frequency, self.panel, self.channels.clone())) };
         }
-        for (block, columns) in self.part.columns() {
+        for (block, columns) in self.layout.panel_blocks(self.panel).zip((0..).step_by(LANES)) {
             let distance = self.gather(lanes, block, &mut taps);
-            for channel in 0..self.part.channels.len() {
+            for channel in 0..self.channels.len() {
                 let taps = &taps[channel * distance..];
                 let mut g = [[lanes.zero(); 3]; 3];
                 for (tap, value) in g.as_flattened_mut().iter_mut().enumerate() {
@@ -97,7 +76,7 @@ impl TransformFilter<'_> {
     /// Brings the taps of sixteen output channels side by side; returns the distance between input channels.
     #[inline(always)]
     fn gather<L: Lanes>(&self, lanes: L, block: usize, taps: &mut [f32]) -> usize {
-        let Part { inputs, outputs, channels, .. } = &self.part;
+        let Self { inputs, outputs, channels, .. } = self;
         let first = block * LANES;
         let count = (outputs - first).min(LANES);
         match self.op {

@@ -9,8 +9,6 @@ use tensor::{ConvGeometry, cpu::simd::LANES};
 pub(super) const PANEL: usize = 3;
 /// Input channels whose filters are transformed together.
 pub(super) const CHANNELS: usize = 16;
-/// Input channels of a slice of the filters, which with a panel of output channels stays in a thread's caches.
-pub(super) const SLICE: usize = 64;
 
 /// The images of one operand: `total` channels of `h x w` pixels per sample, of which one group has `channels`.
 #[derive(Clone, Copy, Debug)]
@@ -146,11 +144,6 @@ impl Spectrum {
         start(panel)..start(panel + 1)
     }
 
-    /// The panel that holds a block.
-    pub(super) fn panel_of(&self, block: usize) -> usize {
-        ((block + 1) * self.panels() - 1) / self.blocks
-    }
-
     /// Columns of a panel.
     pub(super) fn width(&self, panel: usize) -> usize {
         self.panel_blocks(panel).len() * LANES
@@ -162,20 +155,4 @@ impl Spectrum {
         let start = frequency * self.stride() + self.rows * self.panel_blocks(panel).start * LANES;
         start + rows.start * width..start + rows.end * width
     }
-}
-
-/// A slice of the filters of `blocks` blocks of output channels.
-pub(super) fn slice_layout(inputs: usize, blocks: usize) -> Spectrum {
-    Spectrum { rows: SLICE.min(inputs), blocks, widest: PANEL }
-}
-
-/// The channels, of `inputs` in all, that some blocks hold.
-pub(super) fn slice_channels(blocks: Range<usize>, inputs: usize) -> Range<usize> {
-    blocks.start * LANES..(blocks.end * LANES).min(inputs)
-}
-
-/// Runs of [`CHANNELS`] channels of a slice, each with its first row in the slice's layout.
-pub(super) fn slice_rows(slice: &Range<usize>) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
-    let (start, end) = (slice.start, slice.end);
-    (start..end).step_by(CHANNELS).map(move |first| (first..(first + CHANNELS).min(end), first - start))
 }

@@ -5,21 +5,18 @@
 //! product: tiles x input channels times input channels x output channels, with 4 times fewer multiplications than the
 //! definition. The price is workspace for the transformed operands, and a digit of accuracy.
 //!
-//! | name | workspace |
-//! | --- | --- |
-//! | `WINOGRAD_4X4` | transformed filters, which micro-batches share, and one block of tiles per thread |
-//! | `WINOGRAD_4X4_NONFUSED` | the whole micro-batch transformed and some filters per thread |
+//! The workspace holds the transformed filters, which micro-batches share, and one block of tiles per thread.
 //!
-//! There are two forms that were built and are not here. Tiles of 2 x 2 are as accurate as the definition, and slower than
-//! tiles of 4 x 4 or implicit GEMM on every layer of AlexNet and ResNet-18. The gradient of the filters is faster than others
-//! on ResNet-18's last layers only, by a hundredth of an iteration.
+//! There are forms that were built and are not here. Tiles of 2 x 2 are as accurate as the definition, and slower than
+//! tiles of 4 x 4 or implicit GEMM on every layer of AlexNet and ResNet-18. The gradient of the filters, and a form that goes
+//! stage by stage through the whole micro-batch, are faster than others on ResNet-18's last layers only, by a hundredth of an
+//! iteration each.
 
 mod analyse;
 mod filter;
 mod forward;
 mod layout;
 mod minimal;
-mod nonfused;
 mod pixels;
 mod synthesise;
 #[cfg(test)]
@@ -29,15 +26,9 @@ use super::Pass;
 use crate::conv::ConvOp;
 use forward::Forward;
 use layout::Problem;
-use nonfused::Nonfused;
 use tensor::ConvGeometry;
 
 /// Forward and backward data, block after block of tiles.
-pub(super) fn fused(op: ConvOp, g: &ConvGeometry) -> Option<Box<dyn Pass>> {
+pub(super) fn pass(op: ConvOp, g: &ConvGeometry) -> Option<Box<dyn Pass>> {
     Some(Box::new(Forward::new(op, Problem::new(op, g)?)))
-}
-
-/// The same, stage by stage for the whole micro-batch.
-pub(super) fn nonfused(op: ConvOp, g: &ConvGeometry) -> Option<Box<dyn Pass>> {
-    Some(Box::new(Nonfused(Forward::new(op, Problem::new(op, g)?))))
 }

@@ -1,0 +1,155 @@
+//! Micro-batching under other frameworks.
+//!
+//! Preloaded (`LD_PRELOAD=libmicrobatch_cudnn.so`), this library stands before the convolutions of cuDNN's legacy API.
+//! Find and Get answer with one *virtual algorithm* before cuDNN's own, wherever dividing the mini-batch is faster than what
+//! cuDNN would do in the same workspace; its workspace is what the plan needs. When the caller runs it, the plan's
+//! micro-batches are launched on the caller's handle and operands. Whatever else is asked of cuDNN, and every algorithm of
+//! its own, is passed through untouched.
+//!
+//! ```text
+//! lib (exported functions) ──► takeover ──► bench ──► plan ──► pieces ──► call ──► signature ──► cudnn, driver
+//! ```
+//!
+//! Which functions, which variables and what is left alone: `docs/preload.md`.
+
+mod answers;
+mod bench;
+mod call;
+mod cudnn;
+mod driver;
+mod library;
+mod pieces;
+mod plan;
+mod report;
+mod settings;
+mod signature;
+mod takeover;
+mod warning;
+
+use answers::Answers;
+use bench::Given;
+use call::{Arguments, Call, Epilogue};
+pub use cudnn::AlgorithmPerformance;
+use cudnn::{Cudnn, NOT_INITIALIZED, NOT_SUPPORTED, SUCCESS};
+use library::Raw;
+use planner::ConvOp;
+use std::ffi::c_int;
+use takeover::VIRTUAL;
+
+/// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
+macro_rules! kind {
+    () => {
+        Raw
+    };
+    ($kind:ty) => {
+        $kind
+    };
+}
+
+/// A function with a name and the parameters of one of cuDNN's. `body` has the real library.
+macro_rules! export {
+    ($(#[$about:meta])* $name:ident($($parameter:ident $(: $kind:ty)?),*) with $cudnn:ident $body:block) => {
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As cuDNN's function of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($parameter: kind!($($kind)?)),*) -> c_int {
+            let Some($cudnn) = Cudnn::get() else { return NOT_INITIALIZED };
+            // SAFETY: our caller's promises are those that cuDNN asks for, and all that `Call` and `Answers` ask for.
+            unsafe { $body }
+        }
+    };
+}
+
+/// The five functions of each operation. `a` and `b` are its operands and `c` its result, `pa`, `pb` and `pc` where they lie.
+macro_rules! operations {
+    ($($op:ident: $find:ident, $find_ex:ident, $get:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
+        export! {
+            /// Answers with the algorithms that run, fastest first, measured on memory of the library's own.
+            $find(h, a, b, conv, c, most: c_int, found: *mut c_int, list: *mut AlgorithmPerformance) with cudnn {
+                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
+                let real = || cudnn.find[ConvOp::$op as usize](h, a, b, conv, c, most, found, list);
+                takeover::answer(&call, Answers::new(most, found, list), None, real)
+            }
+        }
+
+        export! {
+            /// The same, measured on memory of the caller, which also says how much workspace there is.
+            $find_ex(
+                h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list: *mut AlgorithmPerformance, ws, len: usize
+            ) with cudnn {
+                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
+                let given = Given { operands: [pa, pb, pc], workspace: ws, workspace_bytes: len };
+                let real = cudnn.find_ex[ConvOp::$op as usize];
+                let real = || real(h, a, pa, b, pb, conv, c, pc, most, found, list, ws, len);
+                takeover::answer(&call, Answers::new(most, found, list), Some(given), real)
+            }
+        }
+
+        export! {
+            /// Answers with the algorithms that run, most promising first, by cuDNN's heuristics.
+            $get(h, a, b, conv, c, most: c_int, found: *mut c_int, list: *mut AlgorithmPerformance) with cudnn {
+                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
+                let real = || cudnn.get[ConvOp::$op as usize](h, a, b, conv, c, most, found, list);
+                takeover::answer(&call, Answers::new(most, found, list), None, real)
+            }
+        }
+
+        export! {
+            /// Bytes of workspace that an algorithm needs.
+            $workspace_size(h, a, b, conv, c, algorithm: c_int, bytes: *mut usize) with cudnn {
+                if algorithm != VIRTUAL || bytes.is_null() {
+                    return cudnn.workspace_size[ConvOp::$op as usize](h, a, b, conv, c, algorithm, bytes);
+                }
+                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
+                takeover::workspace_bytes(&call).map_or(NOT_SUPPORTED, |needed| {
+                    bytes.write(needed);
+                    SUCCESS
+                })
+            }
+        }
+
+        export! {
+            /// Launches a convolution.
+            $convolve(h, alpha, a, pa, b, pb, conv, algorithm: c_int, ws, len: usize, beta, c, pc) with cudnn {
+                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
+                takeover::run(&call, algorithm, &Arguments::new([alpha, beta], [pa, pb, pc], ws, len))
+            }
+        }
+    )*};
+}
+
+operations! {
+    Forward:
+        cudnnFindConvolutionForwardAlgorithm,
+        cudnnFindConvolutionForwardAlgorithmEx,
+        cudnnGetConvolutionForwardAlgorithm_v7,
+        cudnnGetConvolutionForwardWorkspaceSize,
+        cudnnConvolutionForward;
+    BackwardData:
+        cudnnFindConvolutionBackwardDataAlgorithm,
+        cudnnFindConvolutionBackwardDataAlgorithmEx,
+        cudnnGetConvolutionBackwardDataAlgorithm_v7,
+        cudnnGetConvolutionBackwardDataWorkspaceSize,
+        cudnnConvolutionBackwardData;
+    BackwardFilter:
+        cudnnFindConvolutionBackwardFilterAlgorithm,
+        cudnnFindConvolutionBackwardFilterAlgorithmEx,
+        cudnnGetConvolutionBackwardFilterAlgorithm_v7,
+        cudnnGetConvolutionBackwardFilterWorkspaceSize,
+        cudnnConvolutionBackwardFilter;
+}
+
+export! {
+    /// Launches a forward convolution with what follows it. Whoever asks for the virtual algorithm here has it from Find or
+    /// Get, which do not say what for.
+    cudnnConvolutionBiasActivationForward(
+        h, alpha, a, pa, b, pb, conv, algorithm: c_int, ws, len: usize, beta, z, pz, bias, pbias, activation, c, pc
+    ) with cudnn {
+        let call = Call::new(cudnn, ConvOp::Forward, h, [a, b, c], conv);
+        let arguments = Arguments::new([alpha, beta], [pa, pb, pc], ws, len);
+        let epilogue = Some(Epilogue { z, pz, bias, pbias, activation });
+        takeover::run(&call, algorithm, &Arguments { epilogue, ..arguments })
+    }
+}

@@ -1,0 +1,43 @@
+//! What each convolution got, why, and what it gains, for whoever sets `MICROBATCH_REPORT`.
+
+use crate::warning::warn;
+use serde_json::Value;
+use std::{fs, path::PathBuf, sync::OnceLock};
+
+/// What the report says of a convolution, in this order.
+const KEYS: [&str; 9] =
+    ["convolution", "got", "got_ms", "workspace_bytes", "limit_bytes", "own", "own_ms", "calls", "why"];
+
+/// Where the report's lines are.
+type Lines = fn() -> Vec<Value>;
+
+/// Writes what `lines` returns when the process ends: objects with the keys above, as JSON if the file's name says so, or
+/// else as a paragraph for each.
+pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
+    static AT_EXIT: OnceLock<(PathBuf, Lines)> = OnceLock::new();
+    extern "C" fn write() {
+        let Some((path, lines)) = AT_EXIT.get() else { return };
+        let text = match path.extension().is_some_and(|extension| extension == "json") {
+            true => format!("{:#}\n", Value::from(lines())),
+            false => lines().iter().map(paragraph).collect(),
+        };
+        if let Err(error) = fs::write(path, text) {
+            warn(&format!("cannot write the report {}: {error}", path.display()));
+        }
+    }
+    if AT_EXIT.set((path, lines)).is_ok() {
+        // SAFETY: the function stays where it is: this library is never unloaded, and it takes nothing that may be gone.
+        unsafe { libc::atexit(write) };
+    }
+}
+
+/// The convolution, and a line for each of the other keys that has a value.
+fn paragraph(line: &Value) -> String {
+    let said = KEYS.iter().filter(|&&key| !line[key].is_null());
+    let said = said.map(|&key| match (key, &line[key]) {
+        ("convolution", value) => format!("{}\n", value.as_str().unwrap_or_default()),
+        (key, Value::String(text)) => format!("  {key}: {text}\n"),
+        (key, value) => format!("  {key}: {value}\n"),
+    });
+    said.collect()
+}

@@ -1,0 +1,79 @@
+//! What the environment says, read once.
+
+use crate::warning::warn;
+use planner::{BatchSizePolicy, Bytes};
+use std::{env, fmt::Display, path::PathBuf, str::FromStr, sync::OnceLock};
+
+const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
+const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
+const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
+/// cuDNN's own cap on the workspace of convolutions, in MiB.
+const CAP: &str = "CUDNN_CONV_WSCAP_DBG";
+const REPORT: &str = "MICROBATCH_REPORT";
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: BatchSizePolicy,
+    cap: Option<Bytes>,
+    limit: Option<Bytes>,
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// What workspace a convolution may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// With micro-batches.
+    pub(crate) plan: usize,
+    /// With one of cuDNN's algorithms, which, if nobody set a limit, has none.
+    pub(crate) own: usize,
+}
+
+impl Settings {
+    pub(crate) fn get() -> &'static Self {
+        static SETTINGS: OnceLock<Settings> = OnceLock::new();
+        SETTINGS.get_or_init(|| {
+            if env::var_os(TOTAL).is_some() {
+                warn(&format!("{TOTAL} is ignored: convolutions of other programs are limited one by one"));
+            }
+            Self {
+                policy: variable(POLICY).unwrap_or_default(),
+                cap: variable(CAP).map(Bytes::mib),
+                limit: variable(LIMIT),
+                report: env::var_os(REPORT).map(PathBuf::from),
+            }
+        })
+    }
+
+    /// The limits of a convolution whose caller gave so much workspace to Find…Ex.
+    pub(crate) fn limits(&self, given: Option<usize>) -> Limits {
+        let given = given.map(|bytes| Bytes(bytes as u64));
+        match self.cap.or(given).or(self.limit) {
+            Some(Bytes(limit)) => Limits { plan: limit as usize, own: limit as usize },
+            None => Limits { plan: 64 << 20, own: usize::MAX },
+        }
+    }
+}
+
+/// The value of a variable that is set; a warning if it says nothing.
+fn variable<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
+    let text = env::var(name).ok()?;
+    let parsed = text.parse().map_err(|error| warn(&format!("{name} is ignored: {error}")));
+    parsed.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_stands_above_the_callers_workspace_and_that_above_the_default() {
+        let settings =
+            |cap, limit| Settings { policy: BatchSizePolicy::PowerOfTwo, cap, limit, report: None };
+        let both = |bytes| Limits { plan: bytes, own: bytes };
+        let (cap, limit) = (Some(Bytes(5)), Some(Bytes(7)));
+        assert_eq!(settings(cap, limit).limits(Some(9)), both(5));
+        assert_eq!(settings(None, limit).limits(Some(9)), both(9));
+        assert_eq!(settings(None, limit).limits(None), both(7));
+        assert_eq!(settings(None, None).limits(None), Limits { plan: 64 << 20, own: usize::MAX });
+    }
+}

@@ -1,0 +1,186 @@
+//! The library before a stub of cuDNN and of the driver, in programs of C: no GPU is needed, and every sum is exact.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::Once,
+};
+
+/// A folder with the stubs and the programs, compiled.
+struct Stub(&'static Path);
+
+impl Stub {
+    fn new() -> Self {
+        static COMPILED: Once = Once::new();
+        let stub = Self(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        COMPILED.call_once(|| stub.compile_all());
+        stub
+    }
+
+    fn compile_all(&self) {
+        let library = |name: &str, source, needs: &[&str]| {
+            let soname = format!("-Wl,-soname,{name}");
+            self.compile(name, &["-shared", "-fPIC", "-pthread", source, &soname], needs);
+        };
+        library("libcuda.so.1", "cuda.c", &[]);
+        library("libcudnn.so.9", "cudnn.c", &["libcuda.so.1"]);
+        library("program.so", "program.c", &["libcudnn.so.9", "libcuda.so.1"]);
+        self.compile("main", &["main.c", "-ldl"], &[]);
+        let ours = library_path();
+        self.compile("alone", &["alone.c", ours.to_str().expect("a path in UTF-8")], &[]);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn compile(&self, output: &str, arguments: &[&str], needs: &[&str]) {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stub");
+        let mut cc = Command::new("cc");
+        cc.current_dir(sources).args(["-O1", "-o"]).arg(self.path(output)).args(arguments);
+        cc.args(needs.iter().map(|library| self.path(library)));
+        assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+    }
+
+    /// A scenario under the library, with these variables.
+    fn preloaded(&self, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(self.path(program));
+        command.args(arguments).current_dir(self.0);
+        for name in ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "CUDNN_CONV_WSCAP_DBG"] {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied());
+        command.env("LD_LIBRARY_PATH", self.0).env("LD_PRELOAD", library_path());
+        command.output().expect("a program that runs")
+    }
+
+    /// A scenario that is passed, and what it says on standard error.
+    fn passes(&self, scenario: &str, variables: &[(&str, &str)]) -> String {
+        let output = self.preloaded("main", &["./program.so", scenario], variables);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{scenario}: {:?}: {said}", output.status);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{scenario} done\n"));
+        said
+    }
+}
+
+/// What this package builds lies beside its tests.
+fn library_path() -> PathBuf {
+    let test = env::current_exe().expect("the path of this test");
+    let library = test.with_file_name("libmicrobatch_cudnn.so");
+    assert!(library.exists(), "{} is not built", library.display());
+    library
+}
+
+const FOUR_MIB: (&str, &str) = ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "4MiB");
+
+#[test]
+fn micro_batches_give_what_the_whole_gives_in_the_workspace_that_was_promised() {
+    assert_eq!(Stub::new().passes("divided", &[]), "");
+}
+
+#[test]
+fn what_is_not_ours_is_passed_through() {
+    assert_eq!(Stub::new().passes("foreign", &[]), "");
+}
+
+#[test]
+fn cudnns_own_answer_stands_where_it_is_as_good() {
+    assert_eq!(Stub::new().passes("worth", &[]), "");
+}
+
+#[test]
+fn the_limit_comes_from_the_cap_or_the_default() {
+    let stub = Stub::new();
+    stub.passes("limits4", &[FOUR_MIB]);
+    stub.passes("limits8", &[FOUR_MIB, ("CUDNN_CONV_WSCAP_DBG", "8")]);
+    let said = stub
+        .passes("limits4", &[FOUR_MIB, ("UCUDNN_BATCH_SIZE_POLICY", "some"), ("CUDNN_CONV_WSCAP_DBG", "4")]);
+    assert_eq!(said.matches("UCUDNN_BATCH_SIZE_POLICY is ignored").count(), 1, "{said}");
+    let said = stub.passes("limits4", &[FOUR_MIB, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB")]);
+    assert_eq!(said.matches("UCUDNN_TOTAL_WORKSPACE_SIZE is ignored").count(), 1, "{said}");
+}
+
+#[test]
+fn answers_in_other_arithmetic_than_the_callers_are_compared_with() {
+    let stub = Stub::new();
+    stub.passes("limits4", &[FOUR_MIB, ("STUB_MATH", "0")]);
+    stub.passes("worth", &[("STUB_MATH", "0")]);
+}
+
+#[test]
+fn every_batch_size_policy_plans() {
+    let stub = Stub::new();
+    for policy in ["adaptive", "all", "powerOfTwo"] {
+        stub.passes("limits4", &[FOUR_MIB, ("UCUDNN_BATCH_SIZE_POLICY", policy)]);
+    }
+    stub.passes("limits16", &[FOUR_MIB, ("UCUDNN_BATCH_SIZE_POLICY", "undivided")]);
+}
+
+#[test]
+fn nothing_is_measured_while_the_stream_is_captured_and_plans_run_in_it() {
+    assert_eq!(Stub::new().passes("capture", &[FOUR_MIB]), "");
+}
+
+#[test]
+fn threads_share_one_measuring_and_gpus_do_not() {
+    assert_eq!(Stub::new().passes("threads", &[]), "");
+}
+
+#[test]
+fn slices_begin_where_cudnn_can_load_them() {
+    assert_eq!(Stub::new().passes("unaligned", &[]), "");
+}
+
+#[test]
+fn gradients_of_16_bit_filters_are_not_divided() {
+    assert_eq!(Stub::new().passes("sixteen_bits", &[]), "");
+}
+
+#[test]
+fn fused_convolutions_with_the_virtual_algorithm_are_divided_too() {
+    assert_eq!(Stub::new().passes("fused", &[]), "");
+}
+
+#[test]
+fn without_room_to_measure_all_is_passed_through_with_one_warning() {
+    let said = Stub::new().passes("untouched", &[FOUR_MIB, ("STUB_MEMORY", "100")]);
+    assert_eq!(said.matches("has no room").count(), 1, "{said}");
+}
+
+#[test]
+fn an_older_cudnn_is_passed_through_with_one_warning() {
+    let said = Stub::new().passes("untouched", &[FOUR_MIB, ("STUB_VERSION", "8902")]);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("8902"), "{said}");
+}
+
+#[test]
+fn without_cudnn_calls_say_that_it_is_not_there() {
+    let output = Stub::new().preloaded("alone", &[], &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1001\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no cuDNN is loaded"));
+}
+
+#[test]
+fn the_report_says_what_each_convolution_got_and_why() {
+    let stub = Stub::new();
+    stub.passes("worth", &[("MICROBATCH_REPORT", "report.json")]);
+    let text = fs::read_to_string(stub.path("report.json")).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let [line] = &report.as_array().expect("a list")[..] else { panic!("{text}") };
+    let expected = serde_json::json!({
+        "convolution": "cuda:0 Forward 16x3x2x2, 3x3x1x1 -> 16x3x2x2 FP32",
+        "got": "2x8 FFT_TILING", "got_ms": 1.8, "workspace_bytes": 8 << 20, "limit_bytes": 8 << 20,
+        "own": "IMPLICIT_GEMM", "own_ms": 16.0, "calls": 0,
+        "why": "FFT_TILING at 16 is 1.06x faster but lacks 8 MiB",
+    });
+    assert_eq!(*line, expected);
+
+    stub.passes("divided", &[("MICROBATCH_REPORT", "report.txt")]);
+    let text = fs::read_to_string(stub.path("report.txt")).expect("a report");
+    let paragraph = "  got: 4x4 FFT_TILING\n  got_ms: 2.0\n  workspace_bytes: 4194304\n";
+    assert_eq!(text.matches(paragraph).count(), 3 * 2 * 3, "{text}");
+    assert_eq!(text.matches("  calls: 5\n").count(), 3 * 2 * 3, "{text}");
+}

@@ -1,0 +1,34 @@
+// libcuda.so.1 without a GPU: memory is the host's, and time is what convolutions say that they take.
+#include "stub.h"
+#include <stdlib.h>
+
+double stub_clock_ms;
+int stub_capturing, stub_device, stub_allocations, stub_events, stub_waits;
+
+int cuCtxGetDevice(int *device) { return *device = stub_device, 0; }
+int cuStreamIsCapturing(void *stream, int *state) { return *state = stub_capturing, 0; }
+
+static _Thread_local int mode;
+int cuThreadExchangeStreamCaptureMode(int *exchanged) {
+    int before = mode;
+    mode = *exchanged;
+    *exchanged = before;
+    return 0;
+}
+
+int cuMemAlloc_v2(void **address, size_t bytes) {
+    const char *most = getenv("STUB_MEMORY");
+    __atomic_add_fetch(&stub_allocations, 1, __ATOMIC_SEQ_CST);
+    if (stub_capturing || (most && bytes > strtoull(most, 0, 10))) return 2;
+    return (*address = calloc(bytes, 1)) ? 0 : 2;
+}
+int cuMemFree_v2(void *address) { return free(address), 0; }
+
+int cuEventCreate(double **event, unsigned flags) {
+    __atomic_add_fetch(&stub_events, 1, __ATOMIC_SEQ_CST);
+    return (*event = malloc(sizeof **event)) ? 0 : 2;
+}
+int cuEventDestroy_v2(double *event) { return free(event), 0; }
+int cuEventRecord(double *event, void *stream) { return *event = stub_clock_ms, 0; }
+int cuEventSynchronize(double *event) { return __atomic_add_fetch(&stub_waits, 1, __ATOMIC_SEQ_CST), 0; }
+int cuEventElapsedTime(float *ms, double *start, double *end) { return *ms = *end - *start, 0; }

@@ -1,0 +1,106 @@
+//! What GPUs there are, or what is missing.
+
+use std::fmt;
+use thiserror::Error;
+
+/// Why no GPU can be used. Prints as one line for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Absent {
+    /// The program was built without the feature `cuda`.
+    #[error("this build has no CUDA: its feature `cuda` is off, and NVIDIA GPUs are not looked for")]
+    NotBuilt,
+    /// The driver's library is not installed.
+    #[error("no NVIDIA driver is installed (tried {tried})")]
+    NoDriver {
+        /// Names that were looked for.
+        tried: String,
+    },
+    /// The driver is there, but says that it cannot work.
+    #[error("the NVIDIA driver cannot be used: {reason}")]
+    DriverFailed {
+        /// Its words.
+        reason: String,
+    },
+    /// The driver works and has no GPU.
+    #[error("the NVIDIA driver found no GPU")]
+    NoDevice,
+    /// The driver is older than the libraries need.
+    #[error("the NVIDIA driver supports CUDA {found}, and CUDA {needed} is needed")]
+    TooOld {
+        /// What the driver supports.
+        found: CudaVersion,
+        /// What is needed.
+        needed: CudaVersion,
+    },
+    /// There is a GPU, but one of the libraries is not installed.
+    #[error("there is a GPU, but {library} is not installed (tried {tried})")]
+    NoLibrary {
+        /// The library.
+        library: &'static str,
+        /// Names that were looked for.
+        tried: String,
+    },
+}
+
+/// A version of CUDA, as the driver counts: 1000 times the major and 10 times the minor version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion(pub(super) i32);
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+/// The GPUs of this machine: proof that the driver and the libraries can be loaded.
+#[derive(Clone, Debug)]
+pub struct CudaDevices {
+    /// The newest CUDA that the driver supports.
+    pub cuda: CudaVersion,
+    /// Version of the driver itself, where the system tells.
+    pub driver: Option<String>,
+    /// At least one device, by ordinal.
+    pub devices: Vec<CudaDeviceInfo>,
+}
+
+/// What identifies a GPU to a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaDeviceInfo {
+    /// Its number for the driver.
+    pub ordinal: usize,
+    /// Its model.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub compute_capability: [i32; 2],
+    /// Streaming multiprocessors.
+    pub multiprocessors: i32,
+    /// Highest clock of the multiprocessors, in MHz.
+    pub clock_mhz: i32,
+    /// Highest clock of the memory, in MHz.
+    pub memory_clock_mhz: i32,
+    /// All its memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl fmt::Display for CudaDeviceInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, multiprocessors, clock_mhz, memory_clock_mhz, memory_bytes, .. } = self;
+        let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
+        write!(
+            f,
+            "{name} ({multiprocessors} multiprocessors at up to {clock_mhz} MHz, {memory_gib:.0} GiB at {memory_clock_mhz} MHz)"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_print_as_nvidia_writes_them() {
+        assert_eq!(CudaVersion(13_000).to_string(), "13.0");
+        assert_eq!(CudaVersion(12_080).to_string(), "12.8");
+    }
+}

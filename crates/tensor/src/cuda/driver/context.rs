@@ -1,0 +1,273 @@
+//! A GPU in use.
+
+use super::{
+    DeviceMemory, Pinned, Stream,
+    library::{Libraries, Library},
+    module::Modules,
+};
+use crate::{
+    ViewMut,
+    cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source},
+};
+use cudarc::driver::{CudaContext, result, sys};
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Bytes of the scratch that every open device owns: what cuBLAS recommends for its workspace on the largest GPUs.
+const SCRATCH_LEN: usize = 32 << 20;
+
+/// Most arguments of a CUDA kernel here.
+const MOST_ARGS: usize = 32;
+
+static TRAP: Source =
+    Source { name: "trap.cu", text: "extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n" };
+
+/// A GPU in use: its context and the one stream that all work goes through. Clones share both.
+///
+/// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: enqueuing work returns
+/// nothing, and the first failure is kept for [`Cuda::check`].
+#[derive(Clone)]
+pub struct Cuda {
+    stream: Stream,
+    shared: Arc<Shared>,
+    tf32: bool,
+}
+
+/// Libraries first: they are to end before what they work on.
+struct Shared {
+    libraries: Mutex<Libraries>,
+    modules: Mutex<Modules>,
+    scratch: Mutex<DeviceMemory>,
+    /// Host memory that results were copied to ([`Device::read_later`](crate::Device::read_later)), for the next ones.
+    buffers: Mutex<Vec<Pinned>>,
+    /// Sixteen bytes that CUDA kernels can write.
+    fault: Mutex<Pinned>,
+    failure: Mutex<Option<CudaError>>,
+    recording: AtomicBool,
+    info: CudaDeviceInfo,
+    versions: String,
+}
+
+impl Cuda {
+    fn new(info: CudaDeviceInfo, versions: String) -> Result<Self, CudaError> {
+        let what = format!("opening GPU {} ({})", info.ordinal, info.name);
+        let stream = Stream::new(&CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?)?;
+        let shared = Shared {
+            libraries: Mutex::default(),
+            modules: Mutex::default(),
+            scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
+            buffers: Mutex::default(),
+            fault: Mutex::new(Pinned::new(&stream, size_of::<[u32; 4]>())?),
+            failure: Mutex::default(),
+            recording: AtomicBool::new(false),
+            info,
+            versions,
+        };
+        Ok(Self { stream, shared: Arc::new(shared), tf32: false })
+    }
+
+    /// The same GPU, whose products may, if `allowed`, round their factors to TF32.
+    pub fn with_tf32(self, allowed: bool) -> Self {
+        Self { tf32: allowed, ..self }
+    }
+
+    /// Whether products may round their factors to TF32.
+    pub fn allows_tf32(&self) -> bool {
+        self.tf32
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &CudaDeviceInfo {
+        &self.shared.info
+    }
+
+    /// The newest CUDA that the driver supports, and the driver's version.
+    pub fn versions(&self) -> &str {
+        &self.shared.versions
+    }
+
+    /// The stream that all work goes through but copies that are launched elsewhere.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Another stream, for copies beside the work.
+    ///
+    /// # Errors
+    /// The device is lost or out of memory.
+    pub fn new_stream(&self) -> Result<Stream, CudaError> {
+        Stream::new(self.stream.context())
+    }
+
+    /// Streaming multiprocessors.
+    pub fn multiprocessors(&self) -> u32 {
+        self.info().multiprocessors.unsigned_abs().max(1)
+    }
+
+    /// Bytes of device memory that are free, and all that there are.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn memory(&self) -> Result<[u64; 2], CudaError> {
+        let asking = CudaError::driver("asking for the GPU's free memory");
+        let (free, total) = self.stream.context().mem_get_info().map_err(asking)?;
+        Ok([free as u64, total as u64])
+    }
+
+    /// Keeps the failure of enqueued work, if it is the first.
+    pub fn note(&self, result: Result<(), CudaError>) {
+        if let Err(error) = result {
+            lock(&self.shared.failure).get_or_insert(error);
+        }
+    }
+
+    /// Waits until all work enqueued so far is done.
+    ///
+    /// # Errors
+    /// The first failure since the device was opened.
+    pub fn check(&self) -> Result<(), CudaError> {
+        self.first_failure(self.stream.synchronize())
+    }
+
+    /// `waited`, unless something failed before.
+    pub(crate) fn first_failure(&self, waited: Result<(), CudaError>) -> Result<(), CudaError> {
+        match &*lock(&self.shared.failure) {
+            Some(first) => Err(first.clone()),
+            None => waited,
+        }
+    }
+
+    /// Host memory of at least `len` bytes, for a short time: a buffer that was given back before, if there is one.
+    pub(crate) fn take_buffer(&self, len: usize) -> Result<Pinned, CudaError> {
+        let mut buffers = lock(&self.shared.buffers);
+        match buffers.iter().position(|buffer| buffer.len() >= len) {
+            Some(place) => Ok(buffers.swap_remove(place)),
+            None => Pinned::new(&self.stream, len),
+        }
+    }
+
+    /// For the next [`Cuda::take_buffer`].
+    pub(crate) fn give_buffer(&self, buffer: Pinned) {
+        lock(&self.shared.buffers).push(buffer);
+    }
+
+    /// Lends the device's own scratch of 32 MiB to one piece of work. All work goes through one stream, so it is free again
+    /// for the next; its contents are unset.
+    pub fn scratch<R>(&self, work: impl FnOnce(ViewMut<'_>) -> R) -> R {
+        work(lock(&self.shared.scratch).view_mut())
+    }
+
+    /// Bytes of device memory that every open device takes besides its arenas and the driver's context.
+    pub fn own_bytes(&self) -> u64 {
+        lock(&self.shared.scratch).len() as u64
+    }
+
+    /// Uses a library, which is started at first use and ends with the device. Several threads take turns; `work` cannot
+    /// use another library meanwhile.
+    ///
+    /// # Errors
+    /// The library could not be started, or what `work` returns.
+    pub fn with_library<T: Library, R, E: From<T::Error>>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut libraries = lock(&self.shared.libraries);
+        work(libraries.get::<T>(&self.stream)?)
+    }
+
+    /// The device address of sixteen bytes that a CUDA kernel can write, in one piece (a `uint4` whose first word is not 0),
+    /// to say that its data is out of range.
+    pub fn fault_address(&self) -> sys::CUdeviceptr {
+        lock(&self.shared.fault).device_address()
+    }
+
+    /// What a CUDA kernel wrote there, and clears it. To be asked after [`Cuda::check`].
+    pub fn take_fault(&self) -> Option<[u32; 4]> {
+        let mut cell = lock(&self.shared.fault);
+        // If the device is lost, that is what `check` says.
+        let bytes: &mut [u8] = cell.elements().ok()?;
+        let fault: [u32; 4] = bytemuck::pod_read_unaligned(bytes);
+        bytes.fill(0);
+        (fault[0] != 0).then_some(fault)
+    }
+
+    /// Whether work is being recorded and not done ([`Cuda::record`]).
+    pub fn is_recording(&self) -> bool {
+        self.shared.recording.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_recording(&self, recording: bool) {
+        self.shared.recording.store(recording, Ordering::Relaxed);
+    }
+
+    /// Launches the CUDA kernel `function` of `source`, and does not wait for it. A failure is kept for [`Cuda::check`].
+    ///
+    /// # Safety
+    /// `args` are the CUDA kernel's parameters, in order and type. On a grid as given it touches no memory but that of
+    /// the views whose addresses are among them (and of [`Cuda::fault_address`]), writes only where a view is writable, and
+    /// never reads what another thread of its grid writes without synchronisation.
+    ///
+    /// # Panics
+    /// If there are more than 32 arguments.
+    pub unsafe fn launch(
+        &self,
+        source: &'static Source,
+        function: &'static str,
+        grid: Grid,
+        args: &[Arg<'_>],
+    ) {
+        let mut values = [std::ptr::null_mut(); MOST_ARGS];
+        let values = &mut values[..args.len()];
+        values.iter_mut().zip(args).for_each(|(value, arg)| *value = arg.value());
+        let Grid { blocks: [x, y, z], threads } = grid;
+        if [x, y, z, threads].contains(&0) {
+            return;
+        }
+        let launched = self.stream.bind().and_then(|()| {
+            let function = lock(&self.shared.modules).function(self.stream(), source, function)?;
+            let (blocks, threads) = ((x, y, z), (threads, 1, 1));
+            // SAFETY: the function is loaded as long as `self` lives; `values` point to live values, of the CUDA
+            // kernel's parameter types by the caller's promise, which also covers what it does.
+            unsafe { result::launch_kernel(function, blocks, threads, 0, self.stream().raw(), values) }
+                .map_err(CudaError::driver(format!("launching a CUDA kernel of {}", source.name)))
+        });
+        self.note(launched);
+    }
+
+    /// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if the
+    /// GPU were lost. Other processes notice nothing. For tests.
+    pub fn break_down(&self) {
+        // SAFETY: the kernel has no parameters and touches no memory.
+        unsafe { self.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
+    }
+}
+
+impl CudaDevices {
+    /// Opens the device `ordinal`.
+    ///
+    /// # Errors
+    /// There is no such device, or the driver cannot open it (it may be out of memory, or taken by another process).
+    pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
+        let info = self.devices.get(ordinal).ok_or_else(|| {
+            CudaError::new(format!("opening GPU {ordinal}"), format!("there are {}", self.devices.len()))
+        })?;
+        let driver = self.driver.as_deref().unwrap_or("of unknown version");
+        Cuda::new(info.clone(), format!("CUDA {}, driver {driver}", self.cuda))
+    }
+}
+
+/// A panic elsewhere leaves nothing behind that could not be used.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cuda({}: {})", self.info().ordinal, self.info().name)
+    }
+}

@@ -1,0 +1,109 @@
+//! A context and the queues in which its work is done, one piece after the other.
+
+use crate::cuda::CudaError;
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
+use std::{fmt, sync::Arc};
+
+/// A queue of work, done in the order in which it was launched. Clones share it; it lives as long as any of them. A GPU has
+/// one for all that it computes, and others, if any, for copies ([`Cuda::new_stream`](super::Cuda::new_stream)).
+#[derive(Clone)]
+pub struct Stream(Arc<CudaStream>);
+
+impl Stream {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, CudaError> {
+        context.new_stream().map(Self).map_err(CudaError::driver("creating a stream"))
+    }
+
+    /// Makes the device the calling thread's own: libraries that take no context look there.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn bind(&self) -> Result<(), CudaError> {
+        self.context().bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
+    }
+
+    /// Waits until all work asked for so far is done.
+    ///
+    /// # Errors
+    /// Some of that work failed.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.0.synchronize().map_err(CudaError::driver("work on the GPU"))
+    }
+
+    /// The raw stream, for libraries that are told where to work. It lives as long as any clone of `self`.
+    pub fn raw(&self) -> sys::CUstream {
+        self.0.cu_stream()
+    }
+
+    /// Has all work launched in this stream from now on wait, on the device, until `event` is reached as it was recorded
+    /// last. The host does not wait. Once recorded work waits for an event that was recorded in it, this stream is a part of
+    /// it, until the stream that the recording began with waits for an event of this one.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        self.0.wait(&event.event).map_err(CudaError::driver("waiting for an event on the GPU"))
+    }
+
+    /// An event of this stream, not recorded yet.
+    ///
+    /// # Errors
+    /// The device is lost or out of memory.
+    pub fn event(&self) -> Result<Event, CudaError> {
+        let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let event = self.context().new_event(flags).map_err(CudaError::driver("creating an event"))?;
+        Ok(Event { event, stream: self.clone() })
+    }
+
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
+        self.0.context()
+    }
+
+    pub(super) fn inner(&self) -> &Arc<CudaStream> {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream(GPU {})", self.context().ordinal())
+    }
+}
+
+/// A point in a stream that the host and other streams can wait for, and whose time can be read afterwards.
+pub struct Event {
+    event: CudaEvent,
+    stream: Stream,
+}
+
+impl Event {
+    /// Marks the point after all work launched in its stream so far.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn record(&self) -> Result<(), CudaError> {
+        self.event.record(self.stream.inner()).map_err(CudaError::driver("recording an event"))
+    }
+
+    /// Waits until the point is reached.
+    ///
+    /// # Errors
+    /// Work before it failed.
+    pub fn wait(&self) -> Result<(), CudaError> {
+        self.event.synchronize().map_err(CudaError::driver("work on the GPU"))
+    }
+
+    /// Waits for both points and returns the milliseconds from this one to `end`.
+    ///
+    /// # Errors
+    /// Work before one of them failed, or one was never recorded.
+    pub fn elapsed_ms(&self, end: &Event) -> Result<f64, CudaError> {
+        self.event.elapsed_ms(&end.event).map(f64::from).map_err(CudaError::driver("timing work on the GPU"))
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Event")
+    }
+}

@@ -1,0 +1,141 @@
+//! What stands for a GPU in a build without the feature `cuda`: types that have no values, so that nothing here ever runs.
+
+use super::{Absent, Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
+use crate::{Address, Element, View, ViewMut};
+
+type Done = Result<(), CudaError>;
+
+/// Says that this build has no CUDA.
+///
+/// # Errors
+/// Always.
+pub fn probe() -> Result<CudaDevices, Absent> {
+    Err(Absent::NotBuilt)
+}
+
+impl CudaDevices {
+    /// Says that this build has no CUDA.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
+        Err(CudaError::new(format!("opening GPU {ordinal}"), Absent::NotBuilt.to_string()))
+    }
+}
+
+/// `type { method(arguments) -> result; .. }`: types that have no values, as they are called in a build with CUDA.
+macro_rules! never {
+    ($($visible:vis $type:ident { $($name:ident($($argument:ty),*) $(-> $result:ty)?;)* })+) => {$(
+        #[allow(missing_docs)]
+        #[derive(Clone, Debug)]
+        $visible enum $type {}
+
+        #[allow(missing_docs)]
+        impl $type {
+            $($visible fn $name(&self $(, _: $argument)*) $(-> $result)? {
+                match *self {}
+            })*
+        }
+    )+};
+}
+
+never! {
+    pub Cuda {
+        allows_tf32() -> bool;
+        info() -> &CudaDeviceInfo;
+        versions() -> &str;
+        stream() -> &Stream;
+        new_stream() -> Result<Stream, CudaError>;
+        multiprocessors() -> u32;
+        memory() -> Result<[u64; 2], CudaError>;
+        note(Done);
+        check() -> Done;
+        first_failure(Done) -> Done;
+        take_buffer(usize) -> Result<Pinned, CudaError>;
+        give_buffer(Pinned);
+        own_bytes() -> u64;
+        fault_address() -> u64;
+        take_fault() -> Option<[u32; 4]>;
+        is_recording() -> bool;
+        break_down();
+    }
+    pub Stream {
+        bind() -> Done;
+        synchronize() -> Done;
+        wait(&Event) -> Done;
+        event() -> Result<Event, CudaError>;
+        copy(View<'_>, ViewMut<'_>) -> Done;
+        set(ViewMut<'_>, u8) -> Done;
+    }
+    pub Event {
+        record() -> Done;
+        wait() -> Done;
+        elapsed_ms(&Event) -> Result<f64, CudaError>;
+    }
+    pub Pinned {
+        len() -> usize;
+        is_empty() -> bool;
+        copy_to(ViewMut<'_>) -> Done;
+        copy_from(View<'_>) -> Done;
+    }
+    pub CudaGraph {}
+    pub(crate) DeviceMemory {
+        stream() -> &Stream;
+        len() -> usize;
+        address() -> Address;
+    }
+}
+
+#[allow(missing_docs, clippy::missing_safety_doc)]
+impl Cuda {
+    pub fn with_tf32(self, _: bool) -> Self {
+        self
+    }
+    pub fn scratch<R>(&self, _: impl FnOnce(ViewMut<'_>) -> R) -> R {
+        match *self {}
+    }
+    pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) {
+        match *self {}
+    }
+    pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> {
+        match *self {}
+    }
+}
+
+impl Stream {
+    pub(crate) fn upload<T: Element>(&self, _: &[T], _: ViewMut<'_>) -> Done {
+        match *self {}
+    }
+    pub(crate) fn download<T: Element>(&self, _: View<'_>, _: &mut [T]) -> Done {
+        match *self {}
+    }
+}
+
+#[allow(missing_docs, clippy::missing_safety_doc)]
+impl Pinned {
+    pub fn new(stream: &Stream, _: usize) -> Result<Self, CudaError> {
+        match *stream {}
+    }
+    pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
+        match *self {}
+    }
+    pub unsafe fn upload_in(&self, _: &Stream, _: usize, _: ViewMut<'_>) -> Done {
+        match *self {}
+    }
+    pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done {
+        match *self {}
+    }
+}
+
+#[allow(missing_docs, clippy::missing_safety_doc)]
+impl CudaGraph {
+    pub unsafe fn replay(&mut self) -> Done {
+        match *self {}
+    }
+}
+
+impl DeviceMemory {
+    pub(crate) fn new(stream: &Stream, _: usize) -> Result<Self, CudaError> {
+        match *stream {}
+    }
+}
