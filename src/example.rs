@@ -2,7 +2,7 @@
 
 use crate::{
     Error,
-    args::{ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs},
+    args::{Batch, ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs},
     commands::{self, Notes},
     console::tell_panics_in_a_sentence,
     finish, refuse,
@@ -83,14 +83,14 @@ impl Example {
         commands::train(&args, &Notes(notes))
     }
 
-    fn defaults(self, model: &mut Option<PathBuf>, batch: &mut Option<usize>, run: &mut RunArgs) -> Notes {
+    fn defaults(self, model: &mut Option<PathBuf>, batch: &mut Option<Batch>, run: &mut RunArgs) -> Notes {
         model.get_or_insert_with(|| self.folder().join("net.prototxt"));
         run.synthetic.get_or_insert(ImageShape(None));
         Notes(self.batch(batch, run))
     }
 
     /// Chooses the mini-batch for a CPU if the user has not, and says so. A GPU gets that of the file.
-    fn batch(self, batch: &mut Option<usize>, run: &RunArgs) -> Vec<String> {
+    fn batch<B: From<usize>>(self, batch: &mut Option<B>, run: &RunArgs) -> Vec<String> {
         if run.on_gpu() {
             return Vec::new();
         }
@@ -100,7 +100,7 @@ impl Example {
                 self.mini_batch
             )
         });
-        batch.get_or_insert(self.mini_batch);
+        batch.get_or_insert(self.mini_batch.into());
         chosen.into_iter().collect()
     }
 
@@ -134,7 +134,7 @@ mod tests {
             let notes = example.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
             (args.net.batch, notes.0.len())
         };
-        assert_eq!(chosen("cpu"), (Some(16), 1));
+        assert_eq!(chosen("cpu"), (Some(Batch::Samples(16)), 1));
         let tables =
             concat!("recorded:", env!("CARGO_MANIFEST_DIR"), "/data/profiles/nvidia-h200/resnet18-128-");
         for table in ["all-fp32.jsonl.gz", "powerOfTwo.jsonl"] {
@@ -143,6 +143,6 @@ mod tests {
         let table = tempfile::NamedTempFile::new().unwrap();
         let header = planner::DeviceHeader { threads: "2".to_owned(), ..Default::default() };
         std::fs::write(table.path(), planner::CostTable::new(header).to_json_lines()).unwrap();
-        assert_eq!(chosen(&format!("recorded:{}", table.path().display())), (Some(16), 1));
+        assert_eq!(chosen(&format!("recorded:{}", table.path().display())), (Some(Batch::Samples(16)), 1));
     }
 }

@@ -9,7 +9,7 @@ mod values;
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
-pub use values::ImageShape;
+pub use values::{Batch, ImageShape};
 
 use crate::{
     Error, device,
@@ -20,7 +20,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::Device;
 use trainer::spec::Phase;
-use values::{count, drawing, image_shape, math, op, phase};
+use values::{batch, convexity, count, drawing, image_shape, math, op, phase, positive};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -46,6 +46,8 @@ pub enum Command {
     /// Plan the convolutions of a net, or any others, without running them
     #[command(after_help = examples::PLAN)]
     Plan(PlanArgs),
+    /// Find AccUDNN's largest mini-batch in a budget of device memory, and the learning rate for it
+    Tune(TuneArgs),
     /// Measure the convolutions of a net for later, and look after what was measured
     #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
@@ -118,9 +120,22 @@ pub struct NetArgs {
     /// The phase: TRAIN, or TEST to run forward only
     #[arg(long, value_name = "PHASE", default_value = "TRAIN", value_parser = phase)]
     pub phase: Phase,
-    /// Samples per mini-batch; overrides the file's
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
-    pub batch: Option<usize>,
+    /// Samples per mini-batch, or max, as many as --device-memory holds; overrides the file's
+    #[arg(long, value_name = "N", value_parser = batch, allow_negative_numbers = true)]
+    pub batch: Option<Batch>,
+}
+
+impl NetArgs {
+    /// Samples per mini-batch, if they are given, where there is nothing to find.
+    pub(crate) fn samples(&self) -> Result<Option<usize>, Error> {
+        match self.batch {
+            None => Ok(None),
+            Some(Batch::Samples(samples)) => Ok(Some(samples)),
+            Some(Batch::Largest) => {
+                Err(Error::Usage("--batch max needs a net to plan and --device-memory".to_owned()))
+            }
+        }
+    }
 }
 
 /// `microbatch time`.
@@ -141,12 +156,29 @@ pub struct TimeArgs {
     /// Iterations to time, after one that is not
     #[arg(long, value_name = "N", default_value = "10", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub iterations: usize,
+    /// Write the last iteration in Chrome's trace format, which chrome://tracing and Perfetto show
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Time the net undivided first, then with the chosen policy, and compare
     #[arg(long)]
     pub compare: bool,
     /// Draw what every kernel took, and would take undivided, into this file: .svg or .png
     #[arg(long, value_name = "FILE", value_parser = drawing)]
     pub plot: Option<PathBuf>,
+}
+
+/// `microbatch tune`.
+#[derive(Clone, Debug, Args)]
+pub struct TuneArgs {
+    /// The net, whose mini-batch is the one of the rate, and how it is timed.
+    #[command(flatten)]
+    pub time: TimeArgs,
+    /// Learning rate at the net's own mini-batch
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = positive)]
+    pub base_lr: f64,
+    /// How soon larger steps stop to help: 0 is a rate in proportion to the mini-batch, and no rate is above 1/C
+    #[arg(long, value_name = "C", default_value_t = 0.0, value_parser = convexity)]
+    pub convexity: f64,
 }
 
 /// `microbatch train`.
@@ -225,6 +257,9 @@ pub struct PlanArgs {
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
     #[arg(long, help_heading = "Planning")]
     pub explain: bool,
+    /// Write the planned iteration of a policy for memory in Chrome's trace format, which chrome://tracing and Perfetto show
+    #[arg(long, value_name = "FILE", requires = "device_memory")]
+    pub trace: Option<PathBuf>,
     /// List the kernels that were recorded of --device, and plan nothing
     #[arg(long, help_heading = "Planning", conflicts_with_all = ["NetArgs", "ShapeArgs", "explain"])]
     pub list: bool,

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::Error;
 use clap::Args;
+use memory::policy::MemoryPolicy;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WdSolver, WorkspacePolicy};
 
 /// The options of planning.
@@ -24,6 +25,10 @@ pub struct PlanningArgs {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
           conflicts_with_all = ["workspace_limit", "total_workspace"])]
     pub device_memory: Option<Bytes>,
+    /// What decides which feature maps stay on the device: keep, vdnn-all or vdnn-conv (each with :m, kernels of least
+    /// workspace, or :p, the fastest), vdnn-dyn, accudnn, or joint, our own [default: joint where not everything fits]
+    #[arg(long, value_name = "POLICY", requires = "device_memory")]
+    pub memory_policy: Option<MemoryPolicy>,
     /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]
     #[arg(long, value_name = "POLICY")]
     pub workspace_policy: Option<WorkspacePolicy>,

@@ -8,6 +8,37 @@ use trainer::spec::Phase;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageShape(pub Option<[usize; 3]>);
 
+/// Samples per mini-batch: so many, or as many as fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// So many.
+    Samples(usize),
+    /// As many as a budget of device memory holds.
+    Largest,
+}
+
+impl From<usize> for Batch {
+    fn from(samples: usize) -> Self {
+        Self::Samples(samples)
+    }
+}
+
+/// A mini-batch, or `max`.
+pub(super) fn batch(text: &str) -> Result<Batch, String> {
+    if text.eq_ignore_ascii_case("max") { Ok(Batch::Largest) } else { Ok(count::<1_000_000>(text)?.into()) }
+}
+
+/// A number above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "it must be a number above 0".to_owned())
+}
+
+/// A number from 0.
+pub(super) fn convexity(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) { Ok(0.0) } else { positive(text) }
+}
+
 /// A size as a user would type it back.
 pub(super) fn exact(size: Bytes) -> String {
     size.exact().replace(' ', "")

@@ -1,10 +1,17 @@
-//! Plans for a budget of device memory: every kernel may have what is free at its own step.
+//! Plans for a budget of device memory: every kernel may have what is free at its own step, and under a policy for memory
+//! feature maps leave the device.
 
 use super::origin::Origin;
-use crate::{Error, report::BudgetReport};
-use memory::{Outline, Room};
-use planner::{Bytes, Fronts, Headroom, Kernel, Plan, PlanOptions};
-use trainer::NetError;
+use crate::{
+    Error,
+    report::{BudgetReport, ScheduleReport},
+};
+use memory::{
+    Action, ArenaLayout, Outline, Room,
+    policy::{BelowFloor, MemoryPolicy},
+};
+use planner::{Bytes, ConvOp, Fronts, Headroom, Kernel, Plan, PlanOptions};
+use trainer::{Net, NetError, planning::Rates};
 
 /// A budget, and what it leaves to the kernels of a net.
 pub(super) struct Budget<'k> {
@@ -34,9 +41,10 @@ impl<'k> Budget<'k> {
         origin: &mut Origin,
         options: &PlanOptions,
     ) -> Result<(Plan, BudgetReport), Error> {
-        let table = origin.planning.table();
-        let fronts = Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into()))?;
-        self.check(&fronts)?;
+        let (smallest, kernel) = self.smallest(origin, options)?;
+        if self.bytes < smallest {
+            return Err(too_small(self.bytes, smallest, &kernel));
+        }
         let limits: Vec<Bytes> =
             (0..self.kernels.len()).map(|kernel| self.room.limit(kernel, self.bytes)).collect();
         let plan = origin.plan(self.kernels, Some(&limits), options)?;
@@ -45,18 +53,69 @@ impl<'k> Budget<'k> {
         Ok((plan, report))
     }
 
-    /// Refuses a budget that is too small, and names the kernel that needs most.
-    fn check(&self, fronts: &Fronts) -> Result<(), Error> {
+    /// The smallest budget in which everything stays, and the kernel that sets it.
+    pub(super) fn smallest(&self, origin: &Origin, options: &PlanOptions) -> Result<(Bytes, String), Error> {
+        let table = origin.planning.table();
+        let fronts = Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into()))?;
         let (smallest, kernel) = fronts.smallest_budget(&self.room);
-        if self.bytes >= smallest {
-            return Ok(());
-        }
-        let kernel = kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string);
-        let (budget, smallest) = (self.bytes.exact(), smallest.exact());
-        Err(Error::Refused(format!(
-            "--device-memory {budget} is too small: the smallest budget with a plan is {smallest}, set by {kernel}"
-        )))
+        Ok((smallest, kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string)))
     }
+}
+
+/// A budget of device memory that no plan keeps: below the `smallest`, which `what` sets.
+pub(super) fn too_small(budget: Bytes, smallest: Bytes, what: &str) -> Error {
+    let (budget, smallest) = (budget.exact(), smallest.exact());
+    Error::Refused(format!(
+        "--device-memory {budget} is too small: the smallest budget with a plan is {smallest}, set by {what}"
+    ))
+}
+
+/// A policy for memory, and the budget that it is to keep.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    pub(super) policy: MemoryPolicy,
+    pub(super) budget: Bytes,
+}
+
+impl Goal {
+    /// The plan and the actions of net number `net` of `nets`, which share an arena, and what becomes of its feature maps.
+    pub(super) fn plan(
+        self,
+        origin: &mut Origin,
+        (nets, net): (&mut Vec<Net>, usize),
+        kernels: &[Kernel],
+        (options, updates): (&PlanOptions, bool),
+    ) -> Result<(Plan, Vec<Action>, ScheduleReport), Error> {
+        let Self { policy, budget } = self;
+        let rates = origin.rates();
+        let costs = origin.planning.costs(nets.remove(net), kernels, options, rates);
+        let (costs, subject) = costs.map_err(|error| origin.explain(error))?;
+        nets.insert(net, subject);
+        let outlines: Vec<Outline> = nets.iter().map(|net| net.outline(updates)).collect();
+        let (outline, base) = (&outlines[net], ArenaLayout::base(&outlines));
+        let below =
+            |floor: BelowFloor| too_small(budget, base + floor.floor, &format!("layer '{}'", floor.node));
+        let within = budget.saturating_sub(base);
+        let planned = policy.plan(outline, &costs, within, nets[net].classifier()).map_err(below)?;
+        let limit = |kernel: &Kernel| {
+            let node = outline.nodes.iter().position(|node| node.name == kernel.name);
+            planned.workspace[node.expect("its layer")][usize::from(kernel.id.op != ConvOp::Forward)]
+        };
+        let limits: Vec<Bytes> = kernels.iter().map(limit).collect();
+        let plan = origin.plan(kernels, Some(&limits), options)?;
+        let mut report = ScheduleReport::new(policy.to_string(), [budget, base], outline, &planned);
+        report.unlimited_ms = costs.unlimited_ms(outline);
+        report.estimate = (!origin.planning.measures_layers()).then(|| described(rates));
+        Ok((plan, planned.actions, report))
+    }
+}
+
+fn described(rates: Rates) -> String {
+    let [memory, copies] = [rates.memory, rates.copies].map(|rate| rate / 1e6);
+    format!(
+        "estimated, as there is no device to measure layers and copies on: {memory:.0} GB/s for passes without kernels, \
+         {copies:.0} GB/s for copies each way"
+    )
 }
 
 /// Makes sure that a plan keeps the budget that it was made for.

@@ -1,5 +1,6 @@
 //! What the command does, one file for each subcommand.
 
+mod batch;
 mod budget;
 mod devices;
 mod draw;
@@ -14,6 +15,7 @@ mod shell;
 mod test;
 mod time;
 mod train;
+mod tune;
 
 pub use devices::devices;
 pub use figures::figures;
@@ -27,7 +29,9 @@ pub use train::train;
 use crate::{
     Error,
     args::{Command, Family},
+    report::{ActionSpan, trace},
 };
+use std::path::Path;
 
 /// Does what the command line says.
 ///
@@ -41,9 +45,15 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),
+        Command::Tune(args) => tune::tune(&args),
         Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
     }
+}
+
+/// Writes when `actions` run into `file`, in Chrome's trace format.
+fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Error> {
+    draw::write(file, trace(actions).to_string().into_bytes())
 }

@@ -16,7 +16,10 @@ use planner::{
 };
 use std::path::Path;
 use tensor::{Cpu, Device};
-use trainer::{NetError, planning::Planning};
+use trainer::{
+    NetError,
+    planning::{Planning, Rates},
+};
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {
@@ -114,6 +117,11 @@ impl Origin {
             Some(_) => is_of_gpu(self.planning.table()),
             None => matches!(self.device, Device::Cuda(_)),
         }
+    }
+
+    /// What to estimate with where nothing can be measured.
+    pub(super) fn rates(&self) -> Rates {
+        if self.on_gpu() { Rates::GPU } else { Rates::CPU }
     }
 
     /// Measures what a plan with `options` needs and is not known, and prints how much that was.

@@ -5,15 +5,16 @@ use super::{
     draw::plot,
     list::list,
     origin::Origin,
-    setup::{Request, Session, in_math, scaled_to, verify},
+    setup::{Planned, Recorded as RecordedPlans, Request, Session, in_math, scaled_to, verify},
+    write_trace,
 };
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{
-        BudgetReport, EstimateReport, ExplainReport, Header, MemoryEstimate, PlanReport, ProfilingReport,
-        Recorded, ShapesReport, layer_table, measured_on,
+        BatchReport, BudgetReport, EstimateReport, ExplainReport, Header, MemoryEstimate, PlanReport,
+        ProfilingReport, Recorded, ScheduleReport, ShapesReport, layer_table, measured_on,
     },
     shapes::{ShapeSpec, read_csv},
 };
@@ -50,6 +51,10 @@ struct Report {
     explanation: Option<ExplainReport>,
     /// With a budget of memory, what it allows.
     budget: Option<BudgetReport>,
+    /// Under a policy for memory, what becomes of feature maps.
+    schedule: Option<ScheduleReport>,
+    /// With --batch max, what mini-batches bring.
+    batches: Option<BatchReport>,
     /// What running the net would take, where it could run.
     memory: Option<MemoryEstimate>,
     layer_memory: Vec<LayerMemory>,
@@ -80,10 +85,12 @@ pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     if args.list {
         return list(args, &mut console);
     }
-    match convolutions(&args.shapes, args.net.batch)? {
-        Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
-        None => plan_net(args, notes, &mut console),
+    if !args.shapes.is_given() {
+        return plan_net(args, notes, &mut console);
     }
+    let given = convolutions(&args.shapes, args.net.samples()?)?;
+    let (source, convolutions) = given.expect("they are given");
+    plan_shapes(args, source, &convolutions, &mut console)
 }
 
 fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(), Error> {
@@ -99,22 +106,30 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
     };
     let (mut session, header) = Session::open(&request, console)?;
     session.profile(&[], console)?;
-    let (mut plans, budget) = session.plan(Vec::new())?;
-    let plan = plans[0].clone();
+    let planned = session.plan(RecordedPlans::default())?;
+    let batches = session.batches.take();
     let outline = args.run.json.then(|| session.nets[0].outline(true));
     let (memory, layer_memory) = match session.origin.recorded.is_some() {
         // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
         true => {
-            session.nets[0].reserve(&plans.remove(0))?;
+            session.nets[0].reserve(&planned.plans[0])?;
             (None, session.nets[0].layer_memory())
         }
         false => {
-            let (run, memory) = session.lay_out(plans, console)?;
+            let (run, memory) = session.lay_out(&planned, console)?;
             (Some(memory), run.nets()[0].layer_memory())
         }
     };
     let origin = session.origin;
-    let report = Report { memory, ..report(args, Subject::Net(Box::new(header)), &origin, (&plan, budget))? };
+    let Planned { plans, budget, schedule, .. } = planned;
+    let report = report(args, Subject::Net(Box::new(header)), &origin, (&plans[0], budget))?;
+    let report = Report { memory, schedule, batches, ..report };
+    if let Some(file) = &args.trace {
+        let schedule = report.schedule.as_ref().ok_or_else(|| {
+            Error::Usage("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)".to_owned())
+        })?;
+        write_trace(file, &schedule.actions)?;
+    }
     print(&report, console)?;
     plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
     console.text(format!(
@@ -232,6 +247,8 @@ fn report(
             None => explanation,
         },
         budget,
+        schedule: None,
+        batches: None,
         memory: None,
         layer_memory: Vec::new(),
         outline: None,
@@ -249,6 +266,9 @@ fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     console.text(format!("\n{}", report.plan))?;
     if let Some(budget) = &report.budget {
         console.text(format!("\n{budget}"))?;
+    }
+    if let Some(schedule) = &report.schedule {
+        console.text(format!("\n{schedule}"))?;
     }
     match &report.explanation {
         Some(explanation) => console.text(format!("\n{explanation}")),

@@ -84,7 +84,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
 
 /// The kernels to measure, in the arithmetic that is asked for.
 fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let kernels = match convolutions(&args.shapes, args.net.batch)? {
+    let kernels = match convolutions(&args.shapes, args.net.samples()?)? {
         Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
         None => net_kernels(args)?,
     };
@@ -94,7 +94,7 @@ fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
 /// Those of a net, which is built on the CPU wherever its kernels are measured.
 fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     let mut spec = NetSpec::load(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
-    if let Some(samples) = args.net.batch {
+    if let Some(samples) = args.net.samples()? {
         spec.set_mini_batch(samples);
     }
     let device = Device::Cpu(Cpu::try_new(None)?);

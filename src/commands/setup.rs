@@ -1,15 +1,19 @@
 //! What the subcommands that run a net have in common.
 
 use super::{
-    budget::{self, Budget},
+    batch::BatchSearch,
+    budget::{self, Budget, Goal},
     origin::Origin,
 };
 use crate::{
     Console, Error,
-    args::{PlanningArgs, RunArgs},
+    args::{Batch, PlanningArgs, RunArgs},
     progress,
-    report::{BudgetReport, GpuMemory, Header, MemoryEstimate, NetReport, PlanReport},
+    report::{
+        BatchReport, BudgetReport, GpuMemory, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport,
+    },
 };
+use memory::{Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
 use tensor::Device;
@@ -18,7 +22,7 @@ use trainer::{
     host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::RunLayout,
-    planning::{self, PlanRecord, Verified},
+    planning::{self, PlanRecord, ScheduleRecord, Verified},
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
@@ -35,13 +39,37 @@ pub(super) struct Session {
     pub(super) options: PlanOptions,
     /// The budget of the whole run, if there is one.
     device_memory: Option<Bytes>,
+    /// What decides which feature maps stay on the device, if somebody says so.
+    memory_policy: Option<MemoryPolicy>,
     /// Whether every kernel is verified before it runs.
     verifies: bool,
     /// Whether parameters are updated, which takes room for their history.
     updates: bool,
     pub(super) origin: Origin,
+    /// With `--batch max`, what mini-batches bring.
+    pub(super) batches: Option<BatchReport>,
     /// The first is the one that the report is about.
     pub(super) nets: Vec<Net>,
+}
+
+/// How nets run, and what there is to say of it.
+#[derive(Default)]
+pub(super) struct Planned {
+    pub(super) plans: Vec<Plan>,
+    /// What they do, unless everything stays on the device.
+    schedules: Option<ScheduleRecord>,
+    /// With a budget of memory in which everything stays, what that allows the first net.
+    pub(super) budget: Option<BudgetReport>,
+    /// Under a policy for memory, what becomes of the first net's feature maps.
+    pub(super) schedule: Option<ScheduleReport>,
+}
+
+/// What a snapshot says of it, as far as that can be used again.
+#[derive(Default)]
+pub(super) struct Recorded {
+    /// Of each net.
+    pub(super) plans: Vec<Option<Plan>>,
+    schedules: Option<ScheduleRecord>,
 }
 
 /// Which net, and what is done with it.
@@ -49,7 +77,7 @@ pub(super) struct Request<'a> {
     pub(super) command: &'static str,
     pub(super) model: &'a Path,
     pub(super) phase: Phase,
-    pub(super) batch: Option<usize>,
+    pub(super) batch: Option<Batch>,
     pub(super) planning: &'a PlanningArgs,
     pub(super) run: &'a RunArgs,
     pub(super) seed: u64,
@@ -61,13 +89,21 @@ impl Session {
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<(Self, Header), Error> {
         let at_start = host::resident();
         let is_run = request.command != "plan";
-        let origin = match is_run {
+        let mut origin = match is_run {
             true => Origin::device(request.run, &request.planning.measuring)?,
             false => Origin::any(request.run, request.planning)?,
         };
         let mut spec = NetSpec::load(request.model)?.for_phase(request.phase);
-        if let Some(samples) = request.batch {
-            spec.set_mini_batch(samples);
+        let batches = match request.batch {
+            Some(Batch::Largest) => Some(batches(request, &spec, &mut origin)?),
+            Some(Batch::Samples(samples)) => {
+                spec.set_mini_batch(samples);
+                None
+            }
+            None => None,
+        };
+        if let Some(report) = &batches {
+            spec.set_mini_batch(report.largest);
         }
         let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
         let options = request.planning.options(scaled_to, None)?;
@@ -90,7 +126,8 @@ impl Session {
         let updates = request.command != "test";
         let session = Self::new(origin, (at_start, options), request.planning, vec![net], updates)?;
         console.text(&header)?;
-        Ok((session, header))
+        batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
+        Ok((Self { batches, ..session }, header))
     }
 
     /// Nets that are built already; refused if they need more memory than there is even without any workspace.
@@ -101,12 +138,23 @@ impl Session {
         nets: Vec<Net>,
         updates: bool,
     ) -> Result<Self, Error> {
-        let (device_memory, verifies) = (planning.device_memory, planning.verify);
-        if origin.recorded.is_none() {
+        let PlanningArgs { device_memory, memory_policy, verify: verifies, .. } = *planning;
+        // What does not stay on the device may fit all the same.
+        if origin.recorded.is_none() && device_memory.is_none() {
             let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
             check_memory(&origin.device, [layout.report.arena, layout.report.host], at_start)?;
         }
-        Ok(Self { at_start, options, device_memory, verifies, updates, origin, nets })
+        Ok(Self {
+            at_start,
+            options,
+            device_memory,
+            memory_policy,
+            verifies,
+            updates,
+            origin,
+            batches: None,
+            nets,
+        })
     }
 
     /// The kernels of every net.
@@ -132,11 +180,35 @@ impl Session {
     }
 
     /// The plans of `record` that are good for the nets, and what that means for the first.
-    pub(super) fn recorded(&mut self, record: &PlanRecord) -> (Vec<Option<Plan>>, PlanOrigin) {
+    pub(super) fn recorded(&mut self, record: &PlanRecord) -> (Recorded, PlanOrigin) {
+        let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(self.updates)).collect();
+        let schedules = match &record.schedules {
+            Some(ScheduleRecord { policy, budget, .. })
+                if self.device_memory != Some(*budget)
+                    || self.memory_policy.is_some_and(|p| p != *policy) =>
+            {
+                Err(format!("it was made with --memory-policy {policy} for {budget} of device memory"))
+            }
+            Some(schedules) => schedules.schedules(&outlines).map(|_| Some(schedules.clone())),
+            None if self.memory_policy.is_some_and(|policy| policy != MemoryPolicy::Keep) => {
+                Err("it keeps everything on the device".to_owned())
+            }
+            None => Ok(None),
+        };
+        let schedules = match schedules {
+            Ok(schedules) => schedules,
+            Err(reason) => return (Recorded::default(), PlanOrigin::Refused(reason)),
+        };
         let kernels = self.kernels();
-        let limits = self.limits(&kernels);
+        let mut limits = self.limits(&kernels);
+        if schedules.is_some() {
+            // They follow from the actions, which are recorded.
+            limits.iter_mut().zip(&record.plans).for_each(|(limit, plan)| *limit = plan.options.limit);
+        }
         let options = &self.options;
-        record.plans(&mut self.nets, |net| PlanOptions { limit: limits[net], ..options.clone() })
+        let (plans, origin) =
+            record.plans(&mut self.nets, |net| PlanOptions { limit: limits[net], ..options.clone() });
+        (Recorded { plans, schedules }, origin)
     }
 
     /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was.
@@ -148,46 +220,83 @@ impl Session {
         if needed.is_empty() && !all.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        let limit = self.limits(&all).into_iter().max().unwrap_or(self.options.limit);
+        let limit = match (self.memory_policy, self.limits(&all).into_iter().max()) {
+            (None, Some(limit)) if limit > Bytes::ZERO => limit,
+            // With what leaves the device, there is more to be had.
+            _ => self.device_memory.unwrap_or(self.options.limit),
+        };
         self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
     }
 
-    /// A plan for every net: the recorded one, if there is one. With a budget of memory also says what that allows the first.
-    pub(super) fn plan(
-        &mut self,
-        recorded: Vec<Option<Plan>>,
-    ) -> Result<(Vec<Plan>, Option<BudgetReport>), Error> {
+    /// A plan for every net: the recorded one, if there is one.
+    pub(super) fn plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
         let kernels = self.kernels();
         let budgets = self.budgets(&kernels);
-        let mut recorded = recorded.into_iter();
-        let (mut plans, mut report) = (Vec::new(), None);
+        let goal = self.goal(&recorded, budgets.as_deref())?;
+        let (mut plans, mut planned) = (recorded.plans.into_iter(), Planned::default());
+        let mut actions: Vec<Option<Vec<_>>> = Vec::new();
         for (net, kernels) in kernels.iter().enumerate() {
-            let plan = match (recorded.next().flatten(), &budgets) {
-                (Some(plan), _) => plan,
-                (None, None) => self.origin.plan(kernels, None, &self.options)?,
-                (None, Some(budgets)) => {
+            let of_net = goal.filter(|_| self.nets[net].is_training());
+            let known = recorded.schedules.as_ref().map(|schedules| schedules.actions[net].clone());
+            let (plan, of_plan) = match (plans.next().flatten(), &budgets, of_net) {
+                (Some(plan), ..) => (plan, known),
+                (None, None, _) => (self.origin.plan(kernels, None, &self.options)?, None),
+                (None, Some(_), Some(goal)) => {
+                    let (nets, how) = ((&mut self.nets, net), (&self.options, self.updates));
+                    let (plan, actions, of_net) = goal.plan(&mut self.origin, nets, kernels, how)?;
+                    planned.schedule = planned.schedule.or(Some(of_net).filter(|_| net == 0));
+                    (plan, Some(actions))
+                }
+                (None, Some(budgets), None) => {
                     let (plan, of_net) = budgets[net].plan(&mut self.origin, &self.options)?;
-                    report = report.or(Some(of_net).filter(|_| net == 0));
-                    plan
+                    planned.budget = planned.budget.or(Some(of_net).filter(|_| net == 0));
+                    (plan, None)
                 }
             };
-            plans.push(plan);
+            planned.plans.push(plan);
+            actions.push(of_plan);
         }
-        Ok((plans, report))
+        planned.schedules = goal.map(|Goal { policy, budget }| {
+            let plain = |net: &Net| Schedule::plain(&net.outline(self.updates)).actions;
+            let actions = actions.into_iter().zip(&self.nets);
+            let actions = actions.map(|(actions, net)| actions.unwrap_or_else(|| plain(net)));
+            ScheduleRecord { policy, budget, actions: actions.collect() }
+        });
+        Ok(planned)
+    }
+
+    /// The policy for memory, and its budget: that of a snapshot, else what is asked for, else ours where not everything fits;
+    /// nothing where everything stays on the device.
+    fn goal(&self, recorded: &Recorded, budgets: Option<&[Budget<'_>]>) -> Result<Option<Goal>, Error> {
+        let (Some(budget), Some(budgets)) = (self.device_memory, budgets) else { return Ok(None) };
+        let is_planned = recorded.plans.first().is_some_and(Option::is_some);
+        let known = recorded.schedules.as_ref().map(|record| record.policy).or(self.memory_policy);
+        let policy = match known {
+            Some(policy) => policy,
+            None if is_planned || !self.nets[0].is_training() => MemoryPolicy::Keep,
+            None => match budgets[0].smallest(&self.origin, &self.options)?.0 <= budget {
+                true => MemoryPolicy::Keep,
+                false => MemoryPolicy::Joint,
+            },
+        };
+        Ok((policy != MemoryPolicy::Keep).then_some(Goal { policy, budget }))
     }
 
     /// Verifies the kernels if asked to, lays the nets out under their plans, and prints plan and memory; refuses what there
     /// is no memory for. The nets go to the run.
     pub(super) fn lay_out(
         &mut self,
-        plans: Vec<Plan>,
+        Planned { plans, schedules, .. }: &Planned,
         console: &mut Console,
     ) -> Result<(NetRun, MemoryEstimate), Error> {
         let device = &self.origin.device;
         if self.verifies {
-            verify(device, &plans, console)?;
+            verify(device, plans, console)?;
         }
-        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans, self.updates)?;
+        let mut run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
+        if let Some(schedules) = schedules {
+            run = run.scheduled(schedules.clone(), self.updates)?;
+        }
         let report = run.memory();
         if let Some(budget) = self.device_memory {
             budget::check(run.nets()[0].name(), report.arena, budget)?;
@@ -225,21 +334,44 @@ pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> 
     }
 }
 
-/// Prints the policies and sums of a plan, the memory of its run, and what a budget of memory allows, if there is one.
+/// Prints the policies and sums of the first net's plan, the memory of its run, and what a budget of memory allows, if there
+/// is one.
 pub(super) fn announce(
-    plan: &Plan,
+    Planned { plans, budget, schedule, .. }: &Planned,
     memory: &MemoryEstimate,
-    budget: Option<&BudgetReport>,
     console: &mut Console,
 ) -> Result<PlanReport, Error> {
-    let plan = PlanReport::new(plan, &[]);
+    let plan = PlanReport::new(&plans[0], &[]);
     console.text(format!("  plan        {}", plan.policies()))?;
     if !plan.kernels.is_empty() {
         console.text(format!("              {}", plan.totals()))?;
     }
     console.text(format!("{memory}\n"))?;
-    budget.map_or(Ok(()), |budget| console.text(format!("{budget}\n")))?;
+    budget.iter().try_for_each(|budget| console.text(format!("{budget}\n")))?;
+    schedule.iter().try_for_each(|schedule| console.text(format!("{schedule}\n")))?;
     Ok(plan)
+}
+
+/// What mini-batches bring of the net that `request` asks for, within its budget.
+fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result<BatchReport, Error> {
+    let needs = || Error::Usage("--batch max needs --device-memory, the memory to fill".to_owned());
+    let budget = request.planning.device_memory.ok_or_else(needs)?;
+    let policy = match request.phase {
+        Phase::Train => request.planning.memory_policy.unwrap_or(MemoryPolicy::Joint),
+        Phase::Test => MemoryPolicy::Keep,
+    };
+    let synthetic = Some(stand_in(request.run, spec)?);
+    let search = BatchSearch {
+        spec: spec.clone(),
+        build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
+        is_training: request.phase == Phase::Train,
+        updates: request.command != "test",
+        rates: origin.rates(),
+        goal: Goal { policy, budget },
+    };
+    let largest = search.largest()?;
+    let options = request.planning.options(scaled_to(origin.on_gpu(), largest), None)?;
+    search.report(origin, &PlanOptions { limit: budget, ..options }, largest)
 }
 
 /// The same kernels with this arithmetic.

@@ -2,11 +2,11 @@
 
 use super::{
     Notes,
-    setup::{Request, Session, announce},
+    setup::{Recorded, Request, Session, announce},
 };
 use crate::{
     Console, Error,
-    args::TestArgs,
+    args::{Batch, TestArgs},
     progress,
     report::{BudgetReport, Header, MemoryEstimate, PlanReport, output_lines, six_digits},
     stop::{exit_code, stop},
@@ -39,7 +39,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         command: "test",
         model: &args.model,
         phase: Phase::Test,
-        batch: args.batch,
+        batch: args.batch.map(Batch::Samples),
         planning: &args.planning,
         run: &args.run,
         seed: args.seed,
@@ -47,9 +47,10 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     };
     let (mut session, header) = Session::open(&request, &mut console)?;
     session.profile(&[], &mut console)?;
-    let (plans, budget) = session.plan(Vec::new())?;
-    let (run, memory) = session.lay_out(plans, &mut console)?;
-    let plan = announce(&run.plans()[0], &memory, budget.as_ref(), &mut console)?;
+    let planned = session.plan(Recorded::default())?;
+    let (run, memory) = session.lay_out(&planned, &mut console)?;
+    let plan = announce(&planned, &memory, &mut console)?;
+    let budget = planned.budget;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
     let (outputs, iterations) = mean_outputs(&mut running, args.iterations, &mut console)?;

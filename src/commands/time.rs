@@ -3,13 +3,14 @@
 use super::{
     Notes,
     draw::plot,
-    setup::{Request, Session, announce},
+    setup::{Recorded, Request, Session, announce},
+    write_trace,
 };
 use crate::{
     Console, Error,
     args::{TimeArgs, required},
     progress,
-    report::{Comparison, Header, ProfilingReport, TimeRun},
+    report::{ActionSpan, BatchReport, Comparison, Header, ProfilingReport, TimeRun},
 };
 use planner::BatchSizePolicy;
 use serde::Serialize;
@@ -24,6 +25,8 @@ struct Report {
     /// One, or two under `--compare`: undivided first.
     runs: Vec<TimeRun>,
     comparison: Option<Comparison>,
+    /// With --batch max, what mini-batches bring.
+    batches: Option<BatchReport>,
 }
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
@@ -80,22 +83,30 @@ pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
         planning_ms: session.origin.planning.planning().as_secs_f64() * 1e3,
         runs,
         comparison,
+        batches: session.batches,
     })
 }
 
 /// Plans and times the net under the session's options; the session keeps it.
-fn timed(
+pub(super) fn timed(
     session: &mut Session,
     mini_batch: usize,
     args: &TimeArgs,
     console: &mut Console,
 ) -> Result<TimeRun, Error> {
-    let (plans, budget) = session.plan(Vec::new())?;
-    let (run, memory) = session.lay_out(plans, console)?;
-    let (plan, layers) = (run.plans()[0].clone(), run.nets()[0].layer_memory());
-    announce(&plan, &memory, budget.as_ref(), console)?;
+    let planned = session.plan(Recorded::default())?;
+    let (run, memory) = session.lay_out(&planned, console)?;
+    let layers = run.nets()[0].layer_memory();
+    let (outline, actions) = (run.nets()[0].outline(true), run.actions(0).to_vec());
+    announce(&planned, &memory, console)?;
     let measured = measure(session, run, args)?;
-    let run = TimeRun::new((memory, &plan, layers), measured, mini_batch);
+    if let Some(file) = &args.trace {
+        let spans = measured.spans_ms.iter().zip(&actions);
+        let span = |(&span_ms, &action)| ActionSpan::new(&outline, action, span_ms, None);
+        write_trace(file, &spans.map(span).collect::<Vec<_>>())?;
+    }
+    let run = TimeRun::new((memory, &planned.plans[0], layers), measured, mini_batch);
+    let run = TimeRun { schedule: planned.schedule, ..run };
     console.text(run.caffe_lines())?;
     Ok(run)
 }

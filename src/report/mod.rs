@@ -3,12 +3,14 @@
 
 mod header;
 mod time;
+mod trace;
 mod train;
 
 pub use figures::{
-    BudgetReport, Comparison, EstimateReport, ExplainReport, GpuMemory, MemoryEstimate, PlanReport,
-    ProfilingReport, Recorded, layer_table, six_digits,
+    ActionSpan, BatchPoint, BatchReport, BudgetReport, Comparison, EstimateReport, ExplainReport, GpuMemory,
+    MemoryEstimate, PlanReport, ProfilingReport, Recorded, ScheduleReport, layer_table, six_digits,
 };
 pub use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
 pub use time::TimeRun;
+pub use trace::trace;
 pub use train::{StepLine, TestLines, TrainSummary, output_lines};

@@ -1,7 +1,8 @@
 //! What `time` measured: Caffe's lines in Caffe's words, then what they leave out.
 
 use figures::{
-    Comparison, KernelReport, MemoryEstimate, PlanReport, Ratio, deviation, layer_table, six_digits,
+    Comparison, KernelReport, MemoryEstimate, PlanReport, Ratio, ScheduleReport, deviation, layer_table,
+    six_digits,
 };
 use memory::LayerMemory;
 use planner::{Bytes, Plan};
@@ -15,6 +16,8 @@ pub struct TimeRun {
     pub memory: MemoryEstimate,
     /// The plan.
     pub plan: PlanReport,
+    /// Under a policy for memory, what becomes of feature maps.
+    pub schedule: Option<ScheduleReport>,
     /// What was measured.
     #[serde(flatten)]
     pub measured: TimeReport,
@@ -47,6 +50,7 @@ impl TimeRun {
             peak_resident: trainer::host::peak_resident(),
             measured,
             memory,
+            schedule: None,
             layer_memory,
         }
     }
@@ -94,7 +98,9 @@ impl TimeRun {
     }
 
     fn summary(&self) -> String {
-        let TimeReport { layers, fused_relus, update_ms, replayed_ms, gpu_bytes, .. } = &self.measured;
+        let TimeReport {
+            layers, fused_relus, update_ms, replayed_ms, copying_ms, stall_ms, gpu_bytes, ..
+        } = &self.measured;
         let layers_ms: f64 = layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
         let (planned, measured, both_ms) =
             (self.plan.time_ms, self.kernels_measured_ms, self.forward_backward_ms);
@@ -124,6 +130,24 @@ impl TimeRun {
         update_ms.iter().for_each(|update_ms| line("update", format!("{update_ms:.1} ms")));
         let (iteration_ms, images_per_s) = (self.iteration_ms(), self.images_per_s);
         line("whole iteration", format!("{iteration_ms:.1} ms{with_update}: {images_per_s:.1} images/s"));
+        if let Some(ScheduleReport { planned_ms, copying_ms: planned, stall_ms: planned_stall, .. }) =
+            &self.schedule
+        {
+            let measured_ms = median(replayed_ms).unwrap_or(iteration_ms);
+            let deviation = deviation(measured_ms, *planned_ms);
+            line(
+                "under its policy",
+                format!("planned {planned_ms:.1} ms, measured {measured_ms:.1} ms ({deviation})"),
+            );
+            let [[out, back], [planned_out, planned_back]] = [copying_ms, planned];
+            line(
+                "copies",
+                format!(
+                    "{out:.1} ms to the host, {back:.1} ms back (planned {planned_out:.1} and {planned_back:.1} ms); \
+                     computation waits {stall_ms:.1} ms (planned {planned_stall:.1})"
+                ),
+            );
+        }
         if let Some(replayed_ms) = median(replayed_ms) {
             let images_per_s = images_per_s * iteration_ms / replayed_ms;
             line(

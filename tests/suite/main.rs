@@ -10,6 +10,7 @@ mod figures;
 mod fixtures;
 mod interrupted;
 mod limits;
+mod memory;
 mod plan;
 mod shell;
 mod test_command;

@@ -322,7 +322,7 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
         assert_eq!(numbers(curve, "workspace")[0], smallest as f64);
         last_ms = time_ms;
     }
-    let below = format!("--batch 256 --device-memory {}", smallest - 1);
+    let below = format!("--batch 256 --memory-policy keep --device-memory {}", smallest - 1);
     refused(&folder, &recorded(&below), &["--device-memory", "smallest budget", &Bytes(smallest).exact()]);
     refused(
         &folder,

@@ -10,12 +10,14 @@
 //! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
 //! MemoryReport ───────► MemoryEstimate, arena_lines, layer_table
+//! MemoryPlan ─────────► ScheduleReport
 //! DeviceHeader ───────► Recorded
 //! Study (net, CostTable) ► Figure ──────► SVG, PNG, CSV (`draw`)
 //! ```
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod batch;
 mod budget;
 mod compare;
 pub mod draw;
@@ -25,10 +27,12 @@ mod memory;
 mod number;
 mod plan;
 mod profiling;
+mod schedule;
 pub mod study;
 mod table;
 
 pub use self::memory::{arena_lines, layer_table};
+pub use batch::{BatchPoint, BatchReport};
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
 pub use estimate::{GpuMemory, MemoryEstimate};
@@ -36,4 +40,5 @@ pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};
 pub use profiling::{EstimateReport, ProfilingReport, Recorded};
+pub use schedule::{ActionSpan, LayerFate, ScheduleReport};
 pub use table::Table;

@@ -12,9 +12,14 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+// Tests inside of the crate and beside it share their nets.
+#[cfg(test)]
+extern crate self as memory;
+
 mod layout;
 mod outline;
 mod placement;
+pub mod policy;
 mod room;
 mod schedule;
 

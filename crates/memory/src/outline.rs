@@ -37,6 +37,9 @@ pub struct OutlineNode {
     pub needs_top: bool,
     /// What forward keeps for backward.
     pub saved: Bytes,
+    /// Whether a repeated forward pass reads that, instead of making it again.
+    #[serde(default)]
+    pub repeats_from_saved: bool,
     /// Scratch or workspace, forward and backward.
     pub scratch: [Scratch; 2],
 }

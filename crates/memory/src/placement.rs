@@ -14,12 +14,15 @@ pub struct Placement {
 
 /// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all others.
 ///
-/// Largest first, each at the lowest offset where it fits between those already placed: simple, deterministic, and on the
-/// nets of `models/` at most a few percent above [`lower_bound`] (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy
-/// by size").
+/// Largest first, of equal ones the earliest first, each at the lowest offset where it fits between those already placed:
+/// simple, deterministic, and on the nets of `models/` at most a few percent above [`lower_bound`] (the optimum is NP-hard;
+/// Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly.
 pub fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool) -> Placement {
     let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
-    order.sort_by_key(|&index| (goes_last(index), std::cmp::Reverse(buffers[index].bytes.0), index));
+    order.sort_by_key(|&index| {
+        let Residence { bytes, first, .. } = buffers[index];
+        (goes_last(index), std::cmp::Reverse(bytes.0), first, index)
+    });
     let mut placement = Placement { offsets: vec![0; buffers.len()], len: 0 };
     let mut placed = Placed::default();
     for index in order {
@@ -190,7 +193,9 @@ mod tests {
                 .collect();
             let placement = place(&buffers, |index| index % 3 == 1);
             let mut order: Vec<usize> = (0..buffers.len()).collect();
-            order.sort_by_key(|&index| (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0), index));
+            order.sort_by_key(|&index| {
+                (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0), buffers[index].first, index)
+            });
             let end =
                 |index: usize| placement.offsets[index] + buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
             for (done, &index) in order.iter().enumerate() {

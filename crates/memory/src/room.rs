@@ -42,15 +42,11 @@ impl Room {
             nets[net].nodes[node].scratch[pass] = Scratch::default();
         }
         let schedule = Schedule::plain(&nets[net]);
-        let transient = schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
-        let (buffers, residences): (Vec<Buffer>, Vec<Residence>) =
-            transient.flat_map(|(buffer, all)| all.iter().map(move |&one| (*buffer, one))).unzip();
-        debug_assert!(residences.iter().all(|one| one.place == Place::Device));
-        let placement = place(&residences, |index| matches!(buffers[index], Buffer::Scratch(_)));
+        let beside = Beside::new(&schedule);
         let order: HashMap<Action, usize> = schedule.actions.iter().copied().zip(0..).collect();
         let action = |&(node, pass): &(usize, usize)| [Action::Forward(node), Action::Backward(node)][pass];
-        let holes = steps.iter().map(|step| holes(&residences, &placement, order[&action(step)])).collect();
-        Self { base: ArenaLayout::base(&nets).0, end: placement.len, holes }
+        let holes = steps.iter().map(|step| beside.holes(order[&action(step)])).collect();
+        Self { base: ArenaLayout::base(&nets).0, end: beside.end(), holes }
     }
 }
 
@@ -61,34 +57,87 @@ impl Headroom for Room {
     }
 
     fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
-        let end = budget.0.saturating_sub(self.base);
-        let free = |&(first, last): &(u64, u64)| last.min(end).saturating_sub(first);
-        let largest = self.holes[kernel].iter().map(free).max().unwrap_or(0);
-        Bytes(largest / ALIGNMENT * ALIGNMENT)
+        largest(&self.holes[kernel], budget.0.saturating_sub(self.base))
     }
 
     fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
-        let len = workspace.0.next_multiple_of(ALIGNMENT);
-        let ends = self.holes[kernel].iter().filter(|(first, last)| last - first >= len);
-        let end = ends.map(|(first, _)| first + len).min().expect("the last hole is open");
-        Bytes(self.base + self.end.max(end))
+        Bytes(self.base + self.end.max(smallest_end(&self.holes[kernel], workspace)))
     }
 }
 
-/// Where nothing lies at action `at`, by rising offset.
-fn holes(residences: &[Residence], placement: &Placement, at: usize) -> Vec<(u64, u64)> {
-    let alive =
-        std::iter::zip(residences, &placement.offsets).filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
-    let mut taken: Vec<(u64, u64)> =
-        alive.map(|(one, &offset)| (offset, offset + one.bytes.0.next_multiple_of(ALIGNMENT))).collect();
-    taken.sort_unstable();
-    let (mut holes, mut end) = (Vec::new(), 0);
-    for (first, last) in taken {
-        if first > end {
-            holes.push((end, first));
-        }
-        end = end.max(last);
+/// The largest workspace that lies in one of `holes` before `end`.
+fn largest(holes: &[(u64, u64)], end: u64) -> Bytes {
+    let free = |&(first, last): &(u64, u64)| last.min(end).saturating_sub(first);
+    let largest = holes.iter().map(free).max().unwrap_or(0);
+    Bytes(largest / ALIGNMENT * ALIGNMENT)
+}
+
+/// Where the memory must end at least for `workspace` to lie in one of `holes`.
+fn smallest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
+    let len = workspace.0.next_multiple_of(ALIGNMENT);
+    let ends = holes.iter().filter(|(first, last)| last - first >= len);
+    ends.map(|(first, _)| first + len).min().expect("the last hole is open")
+}
+
+/// Everything but workspaces, in its places.
+pub(crate) struct Beside {
+    residences: Vec<Residence>,
+    placement: Placement,
+}
+
+impl Beside {
+    /// What comes and goes on the device in `schedule`, as [`ArenaLayout`] places it when scratch goes last.
+    pub(crate) fn new(schedule: &Schedule) -> Self {
+        let transient = schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
+        let (buffers, residences): (Vec<Buffer>, Vec<Residence>) = transient
+            .flat_map(|(buffer, all)| all.iter().map(move |&one| (*buffer, one)))
+            .filter(|(_, one)| one.place == Place::Device)
+            .unzip();
+        let placement = place(&residences, |index| matches!(buffers[index], Buffer::Scratch(_)));
+        Self { residences, placement }
     }
-    holes.push((end, u64::MAX));
-    holes
+
+    /// What it takes.
+    pub(crate) fn end(&self) -> u64 {
+        self.placement.len
+    }
+
+    /// The node of the action at which most is alive.
+    pub(crate) fn fullest(&self, schedule: &Schedule) -> usize {
+        let alive = |at: usize| {
+            self.residences.iter().filter(|one| one.holds(at)).map(|one| one.bytes.0).sum::<u64>()
+        };
+        let computes =
+            schedule.actions.iter().enumerate().filter_map(|(at, &action)| Some((at, action.pass()?.0)));
+        computes.max_by_key(|&(at, _)| alive(at)).map_or(0, |(_, node)| node)
+    }
+
+    /// What it takes together with `workspace` at action `at`.
+    pub(crate) fn end_with(&self, at: usize, workspace: Bytes) -> u64 {
+        self.end().max(smallest_end(&self.holes(at), workspace))
+    }
+
+    /// The largest workspace at action `at` within `budget`.
+    pub(crate) fn limit(&self, at: usize, budget: Bytes) -> Bytes {
+        largest(&self.holes(at), budget.0)
+    }
+
+    /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the one behind the last buffer open to
+    /// the end.
+    fn holes(&self, at: usize) -> Vec<(u64, u64)> {
+        let alive = std::iter::zip(&self.residences, &self.placement.offsets)
+            .filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
+        let mut taken: Vec<(u64, u64)> =
+            alive.map(|(one, &offset)| (offset, offset + one.bytes.0.next_multiple_of(ALIGNMENT))).collect();
+        taken.sort_unstable();
+        let (mut holes, mut end) = (Vec::new(), 0);
+        for (first, last) in taken {
+            if first > end {
+                holes.push((end, first));
+            }
+            end = end.max(last);
+        }
+        holes.push((end, u64::MAX));
+        holes
+    }
 }

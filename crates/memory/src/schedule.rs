@@ -1,6 +1,6 @@
 //! The actions of one iteration, when each buffer lies where, and which action waits for which.
 
-use crate::outline::{Outline, Scratch};
+use crate::outline::{Outline, OutlineValue, Scratch};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,8 @@ pub enum Action {
     Offload(Buffer),
     /// The copy back.
     Prefetch(Buffer),
+    /// Computes nothing, but needs the buffer: until here its place is not freed, and from here on its copy is done.
+    Hold(Buffer),
     /// A repeated forward pass, which restores a buffer that was given up. It changes nothing else: no running statistics.
     Recompute(usize),
 }
@@ -41,6 +43,17 @@ impl Action {
             Action::Offload(_) => StreamKind::CopyOut,
             Action::Prefetch(_) => StreamKind::CopyIn,
             _ => StreamKind::Compute,
+        }
+    }
+}
+
+impl Action {
+    /// The node whose pass it runs, and which pass: 0 forward, 1 backward.
+    pub fn pass(self) -> Option<(usize, usize)> {
+        match self {
+            Action::Forward(node) | Action::Recompute(node) => Some((node, 0)),
+            Action::Backward(node) => Some((node, 1)),
+            _ => None,
         }
     }
 }
@@ -143,7 +156,7 @@ pub struct Schedule {
 
 /// How an action uses a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+pub(crate) enum Use {
     Read,
     /// Reads and writes it.
     Change,
@@ -181,6 +194,24 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Passes, or an update, with all that they use side by side and there throughout, whether or not anything has filled it:
+    /// what measures them needs no memory of the other nodes.
+    pub fn alone(outline: &Outline, actions: Vec<Action>) -> Self {
+        let mut walk =
+            Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };
+        let used = actions.iter().enumerate().flat_map(|(index, &action)| uses(outline, index, action));
+        let read_at_the_end = |value: &&OutlineValue| value.output && !outline.values[value.root].constant;
+        let outputs = outline.values.iter().filter(|_| actions.contains(&Action::Update));
+        let outputs = outputs.filter(read_at_the_end).map(|value| Buffer::Data(value.root));
+        for buffer in used.map(|(buffer, _)| buffer).chain(outputs) {
+            let (last, bytes) = (actions.len() - 1, walk.size(buffer));
+            let throughout = Residence { place: Place::Device, first: 0, last, bytes };
+            walk.residences.insert(buffer, vec![throughout]);
+        }
+        let buffers = walk.finish();
+        Self { waits: vec![Vec::new(); actions.len()], actions, buffers }
+    }
+
     /// Where `buffer` stands in [`Schedule::buffers`].
     pub fn find(&self, buffer: Buffer) -> Option<usize> {
         self.buffers.binary_search_by_key(&buffer, |&(buffer, _)| buffer).ok()
@@ -193,51 +224,49 @@ impl Schedule {
     }
 
     /// What each action waits for, without what its stream has waited for already. Copies wait for all computation launched
-    /// before them, and one direction for the other; computation waits for what it reads to be back, and for copies from
-    /// memory that it may overwrite.
+    /// before them, and for copies of the other direction from memory that they may overwrite; computation waits for what it
+    /// reads to be back, and likewise for copies from memory that it may overwrite.
     fn find_waits(&self, outline: &Outline) -> Vec<Vec<usize>> {
-        let copies: Vec<usize> =
-            (0..self.actions.len()).filter(|&i| self.actions[i].stream() != StreamKind::Compute).collect();
-        if copies.is_empty() {
-            return vec![Vec::new(); self.actions.len()];
+        let mut waits = vec![Vec::new(); self.actions.len()];
+        if self.actions.iter().all(|action| action.stream() == StreamKind::Compute) {
+            return waits;
         }
-        let mut waited = BTreeMap::new();
-        let mut waits = Vec::with_capacity(self.actions.len());
+        let mut launched: [Vec<usize>; 3] = Default::default();
+        // For each stream, how many actions of each other one are known to be done.
+        let mut done = [[0; 3]; 3];
         for (index, &action) in self.actions.iter().enumerate() {
-            let stream = action.stream();
-            let before = copies.iter().copied().filter(|&copy| copy < index);
-            let mut needed: Vec<usize> = match stream {
-                StreamKind::Compute => before.filter(|&copy| self.must_wait(outline, index, copy)).collect(),
-                _ => (0..index).filter(|&other| self.actions[other].stream() != stream).collect(),
-            };
-            needed.reverse();
-            needed.retain(|&other| {
-                let latest =
-                    waited.entry((stream as usize, self.actions[other].stream() as usize)).or_insert(0);
-                let is_new = other + 1 > *latest;
-                *latest = (*latest).max(other + 1);
-                is_new
-            });
-            waits.push(needed);
+            let stream = action.stream() as usize;
+            for other in (0..3).filter(|&other| other != stream) {
+                let unknown = &launched[other][done[stream][other]..];
+                if let Some(at) = unknown.iter().rposition(|&before| self.must_wait(outline, index, before)) {
+                    waits[index].push(unknown[at]);
+                    done[stream][other] += at + 1;
+                }
+            }
+            waits[index].sort_unstable_by_key(|&other| std::cmp::Reverse(other));
+            launched[stream].push(index);
         }
         waits
     }
 
-    /// Whether computation at `index` cannot begin before the earlier `copy` is done.
-    fn must_wait(&self, outline: &Outline, index: usize, copy: usize) -> bool {
-        let uses = || uses(outline, index, self.actions[index]);
-        match self.actions[copy] {
+    /// Whether the action at `index` cannot begin before that at `before`, of another stream, is done.
+    fn must_wait(&self, outline: &Outline, index: usize, before: usize) -> bool {
+        let action = self.actions[index];
+        let is_copy = action.stream() != StreamKind::Compute;
+        let uses = |unwanted: Option<Use>, buffer| match is_copy {
+            true => matches!(action, Action::Prefetch(back) if back == buffer),
+            false => uses(outline, index, action).any(|(used, how)| used == buffer && Some(how) != unwanted),
+        };
+        match self.actions[before] {
             Action::Prefetch(buffer) => {
-                let is_back =
-                    self.residence(buffer, Place::Device, index).is_some_and(|there| there.first == copy);
-                is_back && uses().any(|(used, _)| used == buffer)
+                let there = self.residence(buffer, Place::Device, index);
+                is_copy || there.is_some_and(|there| there.first == before) && uses(None, buffer)
             }
             Action::Offload(buffer) => {
-                let from = self.residence(buffer, Place::Device, copy).expect("it is copied from there");
-                let is_free = from.last < index;
-                is_free || uses().any(|(used, how)| used == buffer && how != Use::Read)
+                let from = self.residence(buffer, Place::Device, before).expect("it is copied from there");
+                from.last < index || uses(Some(Use::Read), buffer)
             }
-            _ => false,
+            _ => is_copy,
         }
     }
 }
@@ -352,24 +381,27 @@ pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
     match action {
         Action::Forward(node) | Action::Recompute(node) => outline.nodes[node].scratch[0],
         Action::Backward(node) => outline.nodes[node].scratch[1],
-        Action::Update | Action::Offload(_) | Action::Prefetch(_) => Scratch::default(),
+        _ => Scratch::default(),
     }
 }
 
 /// The transient buffers that an action, at `index`, uses.
-fn uses(outline: &Outline, index: usize, action: Action) -> impl Iterator<Item = (Buffer, Use)> + '_ {
-    let (node, is_backward) = match action {
-        Action::Forward(node) | Action::Recompute(node) => (Some(node), false),
-        Action::Backward(node) => (Some(node), true),
-        Action::Update | Action::Offload(_) | Action::Prefetch(_) => (None, false),
+pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec::IntoIter<(Buffer, Use)> {
+    let uses = match action {
+        Action::Forward(node) => forward_uses(outline, index, node, Use::Fill),
+        Action::Recompute(node) if outline.nodes[node].repeats_from_saved => {
+            forward_uses(outline, index, node, Use::Read)
+        }
+        Action::Recompute(node) => forward_uses(outline, index, node, Use::Fill),
+        Action::Backward(node) => backward_uses(outline, index, node),
+        Action::Hold(buffer) => vec![(buffer, Use::Read)],
+        Action::Update | Action::Offload(_) | Action::Prefetch(_) => Vec::new(),
     };
-    node.into_iter().flat_map(move |node| match is_backward {
-        false => forward_uses(outline, index, node),
-        true => backward_uses(outline, index, node),
-    })
+    uses.into_iter()
 }
 
-fn forward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Use)> {
+/// The uses of a forward pass, and how it uses what is saved.
+fn forward_uses(outline: &Outline, index: usize, node: usize, saved: Use) -> Vec<(Buffer, Use)> {
     let mut uses = Vec::new();
     uses.extend(
         outline.nodes[node].bottoms.iter().map(|&id| (Buffer::Data(outline.values[id].root), Use::Read)),
@@ -379,7 +411,7 @@ fn forward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Us
         root => (Buffer::Data(root), Use::Change),
     }));
     uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
-    uses.extend([(Buffer::Saved(node), Use::Fill), (Buffer::Scratch(index), Use::Fill)]);
+    uses.extend([(Buffer::Saved(node), saved), (Buffer::Scratch(index), Use::Fill)]);
     uses
 }
 

@@ -142,6 +142,13 @@ enum Point {
     Cuda(Event),
 }
 
+/// A point in any of a GPU's streams.
+impl From<Event> for Mark {
+    fn from(event: Event) -> Self {
+        Self(Point::Cuda(event))
+    }
+}
+
 impl Mark {
     /// Milliseconds from this point to `end`, once a GPU has reached both.
     ///

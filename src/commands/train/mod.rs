@@ -8,7 +8,9 @@ use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    report::{BudgetReport, Header, MemoryEstimate, PlanReport, StepLine, TestLines, TrainSummary},
+    report::{
+        BudgetReport, Header, MemoryEstimate, PlanReport, ScheduleReport, StepLine, TestLines, TrainSummary,
+    },
     stop::{exit_code, stop},
 };
 use prepare::{Prepared, prepare};
@@ -26,6 +28,7 @@ struct Report {
     memory: MemoryEstimate,
     plan: PlanReport,
     budget: Option<BudgetReport>,
+    schedule: Option<ScheduleReport>,
     steps: Vec<StepLine>,
     tests: Vec<TestLines>,
     summary: TrainSummary,
@@ -64,13 +67,13 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
     let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
-    let Prepared { solver, header, memory, plan, budget, averages, _place } = prepared;
+    let Prepared { solver, header, memory, plan, budget, schedule, averages, _place } = prepared;
     let mini_batch = header.net.mini_batch;
     let mut training = Training::new(args, solver, (mini_batch, averages), stop, &mut console);
     let summary = training.run()?;
     let stopped = training.stopped();
     let Training { steps, tests, .. } = training;
-    let report = Report { header, memory, plan, budget, steps, tests, summary };
+    let report = Report { header, memory, plan, budget, schedule, steps, tests, summary };
     let printed = print(&report, &mut console);
     // A terminal that closes takes the output with it: that it was asked to stop is what matters.
     stopped.map_or(printed.map_err(|error| error.of_training("the training is complete")), Err)

@@ -6,9 +6,9 @@ use crate::{
     commands::{
         Notes,
         origin::Origin,
-        setup::{Session, announce, scaled_to, synthetic, warn},
+        setup::{Planned, Session, announce, scaled_to, synthetic, warn},
     },
-    report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport},
+    report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport},
 };
 use planner::Bytes;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,6 +34,7 @@ pub(super) struct Prepared {
     pub(super) memory: MemoryEstimate,
     pub(super) plan: PlanReport,
     pub(super) budget: Option<BudgetReport>,
+    pub(super) schedule: Option<ScheduleReport>,
     pub(super) averages: MovingAverages,
     /// As long as this is there, no other training writes snapshots to the same place.
     pub(super) _place: Option<SnapshotPlace>,
@@ -66,11 +67,11 @@ pub(super) fn prepare(
     let build = BuildOptions { device: origin.device.clone(), seed: seed(args), synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
     let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
-    let (plans, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
+    let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
     if let Some(Resumed { state, .. }) = &resumed {
         let changes = training.changes_since(nets, state);
-        notes.push(changes.plan_note(plans.first().and_then(Option::as_ref), &plan_origin));
+        notes.push(changes.plan_note(recorded.plans.first().and_then(Option::as_ref), &plan_origin));
         notes.extend(changes.note());
     }
     notes.push(format!("seed {}", training.seed()));
@@ -82,17 +83,18 @@ pub(super) fn prepare(
     let device = session.origin.report();
     let header = Header { command: "train", device, recorded: None, net: report, warnings, notes };
     console.text(&header)?;
-    session.profile(&plans, console)?;
-    let (plans, budget) = session.plan(plans)?;
-    let (run, mut memory) = session.lay_out(plans, console)?;
+    session.profile(&recorded.plans, console)?;
+    let planned = session.plan(recorded)?;
+    let (run, mut memory) = session.lay_out(&planned, console)?;
     if args.snapshot.is_some() {
         memory = memory.restoring();
     }
-    let plan = announce(&run.plans()[0], &memory, budget.as_ref(), console)?;
+    let plan = announce(&planned, &memory, console)?;
+    let Planned { budget, schedule, .. } = planned;
     let mut solver = training.start(run)?;
     start_from(args, &mut solver)?;
     let averages = MovingAverages::of(&net);
-    Ok(Prepared { solver, header, memory, plan, budget, averages, _place: place })
+    Ok(Prepared { solver, header, memory, plan, budget, schedule, averages, _place: place })
 }
 
 /// The nets that the solver tests with.

@@ -12,7 +12,7 @@ struct Plane {
     float b, c;
 };
 
-/// One pass, as cuda.rs fills it. gamma, beta, dgamma, dbeta and the running statistics may be null.
+/// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null.
 struct Pass {
     Extents extents;
     const float *x, *gamma, *beta;
@@ -50,7 +50,6 @@ struct Training : Pass {
         float of_mean = float(pivot(channel) + distance), variance = exact < 0 ? 0 : float(exact);
         mean[channel] = of_mean;
         inv_std[channel] = channel_inv_std(variance);
-        if (!running_mean) return; // a repeated pass
         float unbiased = count() > 1 ? float(count() / (count() - 1)) : 1;
         running_mean[channel] = fraction * running_mean[channel] + of_mean;
         running_variance[channel] = fraction * running_variance[channel] + unbiased * variance;

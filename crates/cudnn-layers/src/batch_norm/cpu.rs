@@ -15,30 +15,39 @@ pub(super) fn forward(
     x: &[f32],
     y: &mut [f32],
     [mean, inv_std]: [&mut [f32]; 2],
-    running: Option<RunningSums<'_>>,
+    running: RunningSums<'_>,
 ) {
     match norm.statistics {
         Statistics::Batch => {
             let variance = &mut *inv_std;
             normalise_by_batch(cpu, norm, epsilon, x, y, [mean, variance]);
-            if let Some(running) = running {
-                update_running(&norm.extents, mean, variance, running);
-            }
+            update_running(&norm.extents, mean, variance, running);
             inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
         }
         Statistics::Running => {
-            running_statistics(running.expect("checked by the contract"), epsilon, [mean, inv_std]);
-            for_each_plane(
-                cpu,
-                &norm.extents,
-                y,
-                #[inline(always)]
-                |channel, range, y| {
-                    Line::new(norm, channel, mean[channel], inv_std[channel]).apply(norm.relu, &x[range], y);
-                },
-            );
+            running_statistics(running, epsilon, [mean, inv_std]);
+            normalise(cpu, norm, x, y, [mean, inv_std]);
         }
     }
+}
+
+/// Writes `y` by these statistics.
+pub(super) fn normalise(
+    cpu: &Cpu,
+    norm: &BatchNorm<'_>,
+    x: &[f32],
+    y: &mut [f32],
+    [mean, inv_std]: [&[f32]; 2],
+) {
+    for_each_plane(
+        cpu,
+        &norm.extents,
+        y,
+        #[inline(always)]
+        |channel, range, y| {
+            Line::new(norm, channel, mean[channel], inv_std[channel]).apply(norm.relu, &x[range], y);
+        },
+    );
 }
 
 /// Writes `y`, and the mean and the biased variance of every channel.

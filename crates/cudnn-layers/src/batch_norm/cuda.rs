@@ -78,18 +78,17 @@ pub(super) fn forward(
     x: View<'_>,
     mut y: ViewMut<'_>,
     [mut mean, mut inv_std]: [ViewMut<'_>; 2],
-    mut running: Option<RunningSums<'_>>,
+    mut running: RunningSums<'_>,
 ) {
     let extents = &norm.extents;
     let pass = Pass {
         y: y.address::<f32>(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
-        running: running.as_mut().map_or([0; 3], |running| {
-            [&mut running.mean, &mut running.variance, &mut running.factor].map(|view| view.address::<f32>())
-        }),
+        running: [&mut running.mean, &mut running.variance, &mut running.factor]
+            .map(|view| view.address::<f32>()),
         epsilon,
-        fraction: running.map_or(0.0, |running| running.moving_average_fraction),
+        fraction: running.moving_average_fraction,
         ..Pass::new(norm, x)
     };
     match norm.statistics {
@@ -107,6 +106,24 @@ pub(super) fn forward(
             }
         }
     }
+}
+
+/// Writes `y` by these statistics.
+pub(super) fn normalise(
+    cuda: &Cuda,
+    norm: &BatchNorm<'_>,
+    x: View<'_>,
+    mut y: ViewMut<'_>,
+    [mean, inv_std]: [View<'_>; 2],
+) {
+    let pass = Pass {
+        y: y.address::<f32>(),
+        mean: mean.address::<f32>(),
+        inv_std: inv_std.address::<f32>(),
+        ..Pass::new(norm, x)
+    };
+    // SAFETY: `normalise(Pass pass)`; the contract has checked the lengths of all views above.
+    unsafe { launch!(cuda, "normalise", tiles(norm.extents.len()), [&pass]) };
 }
 
 #[allow(clippy::too_many_arguments)]

@@ -65,8 +65,7 @@ pub fn saved(extents: &AxisExtents) -> Space {
     Space::all_of([Space::of::<f32>(extents.axis); 2])
 }
 
-/// Normalises `x` to `y`, saves the statistics ([`saved`]), and updates the running ones with those of a mini-batch, unless
-/// there are none: when a pass is repeated, they know this mini-batch already.
+/// Normalises `x` to `y`, saves the statistics ([`saved`]), and updates the running ones with those of a mini-batch.
 ///
 /// # Panics
 /// If a length does not match the extents or less can be saved than [`saved`] says, as in [`backward`].
@@ -77,18 +76,12 @@ pub fn forward(
     x: View<'_>,
     mut y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
-    running: Option<RunningSums<'_>>,
+    running: RunningSums<'_>,
 ) {
     let (len, channels) = (norm.extents.len(), norm.extents.axis);
     assert_eq!((x.len(), y.len()), (len, len), "lengths of x and y");
-    assert!(
-        running.is_some() || norm.statistics == Statistics::Batch,
-        "running statistics to normalise with"
-    );
-    if let Some(running) = &running {
-        let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
-        assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
-    }
+    let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
+    assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
     norm.affine.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     match device {
@@ -96,6 +89,21 @@ pub fn forward(
             cpu::forward(cpu, norm, epsilon, x.host(), y.host(), saved.map(ViewMut::into_host), running);
         }
         Device::Cuda(cuda) => cuda::forward(cuda, norm, epsilon, x, y, saved, running),
+    }
+}
+
+/// Normalises `x` to `y` once more, bit by bit as [`forward`] has, by what that `saved`: one pass over `x`.
+///
+/// # Panics
+/// As there.
+pub fn repeat(device: &Device, norm: &BatchNorm<'_>, x: View<'_>, mut y: ViewMut<'_>, mut saved: View<'_>) {
+    let (len, channels) = (norm.extents.len(), norm.extents.axis);
+    assert_eq!((x.len(), y.len()), (len, len), "lengths of x and y");
+    norm.affine.check(channels);
+    let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
+    match device {
+        Device::Cpu(cpu) => cpu::normalise(cpu, norm, x.host(), y.host(), saved.map(|saved| saved.host())),
+        Device::Cuda(cuda) => cuda::normalise(cuda, norm, x, y, saved),
     }
 }
 

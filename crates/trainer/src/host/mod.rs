@@ -37,6 +37,12 @@ pub fn available_memory() -> Option<(&'static str, Bytes)> {
     limits::available(Path::new("/"))
 }
 
+/// How much of the host's memory may be taken, and locked for a GPU, for what is offloaded: at most three quarters of what is
+/// available, as data and others want the rest.
+pub fn lockable() -> Bytes {
+    Bytes(available_memory().map_or(u64::MAX >> 8, |(_, bytes)| bytes.0) / 4 * 3)
+}
+
 /// Refuses a run that needs more memory than is left to this process, or to the GPU: `arena` on the device and `host`
 /// beside it. What of the latter was not resident `at_start` and now is, is there already.
 ///

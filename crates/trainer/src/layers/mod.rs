@@ -46,6 +46,8 @@ pub struct Declaration {
     pub needs_top: Need,
     /// What is kept from the forward to the backward pass.
     pub saved: Space,
+    /// Whether a repeated forward pass reads that, instead of making it again.
+    pub repeats_from_saved: bool,
     /// Scratch of the forward and of the backward pass.
     pub scratch: [Space; 2],
     /// Whether a top may take the place of its bottom.

@@ -63,12 +63,19 @@ impl Layer for BatchNorm {
             always_propagates: true,
             needs_bottom: true,
             saved: batch_norm::saved(&extents),
+            repeats_from_saved: true,
             absorbs: Absorbed::Both,
             ..Declaration::one(x.clone())
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let norm = self.norm(&io.params, io.rectify);
+        let x = io.bottoms[0];
+        if io.repeat {
+            batch_norm::repeat(device, &norm, x, io.tops.remove(0), io.saved.as_view());
+            return Ok(());
+        }
         let mut state = io.state.into_iter();
         let mut blob = || state.next().expect("mean, variance and factor");
         let running = RunningSums {
@@ -77,10 +84,7 @@ impl Layer for BatchNorm {
             factor: blob(),
             moving_average_fraction: self.params.moving_average_fraction,
         };
-        let running = Some(running).filter(|_| !io.repeat);
-        let norm = self.norm(&io.params, io.rectify);
-        let (x, eps) = (io.bottoms[0], self.params.eps);
-        batch_norm::forward(device, &norm, eps, x, io.tops.remove(0), io.saved, running);
+        batch_norm::forward(device, &norm, self.params.eps, x, io.tops.remove(0), io.saved, running);
         Ok(())
     }
 

@@ -51,6 +51,8 @@ pub struct Node {
     pub name: String,
     /// Its type's name.
     pub type_name: &'static str,
+    /// What its type-specific message says, in words.
+    pub params_text: String,
     /// Where it stands.
     pub location: Location,
     /// What it reads.
@@ -249,6 +251,7 @@ impl<'a> Builder<'a> {
         self.graph.nodes.push(Node {
             name: spec.name.clone(),
             type_name: spec.kind.type_name(),
+            params_text: format!("{:?}", spec.kind),
             location: spec.location.clone(),
             propagates: vec![None; bottoms.len()],
             param_accumulate: Vec::new(),

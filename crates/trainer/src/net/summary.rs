@@ -1,7 +1,7 @@
 //! What a net is, for its reader: its input, and what each layer takes.
 
-use super::Net;
-use memory::LayerMemory;
+use super::{Net, graph::Node};
+use memory::{LayerMemory, policy::LayerWork};
 use planner::Bytes;
 use tensor::TensorType;
 
@@ -15,6 +15,37 @@ impl Net {
     /// Samples per iteration.
     pub fn mini_batch(&self) -> usize {
         self.input().map_or(1, TensorType::n)
+    }
+
+    /// Where the classifier begins: the first fully connected layer behind the last convolution, or the end.
+    pub fn classifier(&self) -> usize {
+        let is = |name: &'static str| move |node: &Node| node.type_name == name;
+        let nodes = &self.graph.nodes;
+        let features = nodes.iter().rposition(is("Convolution")).unwrap_or(0);
+        nodes[features..].iter().position(is("InnerProduct")).map_or(nodes.len(), |behind| features + behind)
+    }
+
+    /// What each layer computes: two operations for each weight at each place of a filter, else one for each element.
+    pub fn work(&self) -> Vec<LayerWork> {
+        let graph = &self.graph;
+        let count =
+            |values: &[usize]| values.iter().map(|&value| graph.values[value].shape.count()).sum::<usize>();
+        let work = graph.nodes.iter().map(|node| {
+            let filter = node.params.first().map(|&param| graph.params[param].declaration.shape.count());
+            let places = || {
+                let top = &graph.values[node.tops[0]].shape;
+                top.count() / top.dims().get(1).copied().unwrap_or(1).max(1)
+            };
+            let forward = match (node.type_name, filter) {
+                ("Convolution" | "InnerProduct", Some(filter)) => 2 * filter * places(),
+                _ => count(&node.bottoms) + count(&node.tops),
+            };
+            LayerWork {
+                kind: node.type_name.to_owned(),
+                flops: [1.0, 2.0].map(|times| times * forward as f64),
+            }
+        });
+        work.collect()
     }
 
     /// Elements of all learned parameters.

@@ -1,5 +1,6 @@
 //! From a net's kernels to their plan: measure what is not known, then plan.
 
+mod costs;
 mod interruptible;
 mod record;
 mod source;
@@ -19,7 +20,10 @@ use planner::{
     PlanOptions, ProfileError, Profiler, Progress,
 };
 use source::Source;
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 use tensor::{
     Device,
     cpu::{instruction_set, processor_name},
@@ -36,7 +40,8 @@ pub struct Records {
     pub benchmark_devices: Vec<usize>,
 }
 
-pub use record::{PlanOrigin, PlanRecord};
+pub use costs::{Rates, estimated_costs};
+pub use record::{PlanOrigin, PlanRecord, ScheduleRecord};
 pub use source::BenchmarkDevices;
 pub use verify::{Verified, verify};
 
@@ -45,6 +50,8 @@ pub struct Planning {
     source: Source,
     records: Records,
     table: CostTable,
+    /// Milliseconds of the passes of layers, by all that they depend on.
+    layers: HashMap<String, [f64; 3]>,
     warnings: Vec<String>,
     stop: Stop,
     /// Whether what was measured could not be stored, and why.
@@ -80,6 +87,7 @@ impl Planning {
             source,
             records: Records::default(),
             table,
+            layers: HashMap::new(),
             warnings: Vec::new(),
             stop: Stop::default(),
             unstored: None,

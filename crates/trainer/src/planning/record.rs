@@ -6,6 +6,7 @@ use crate::{
     net::Net,
     snapshot::{PLANS, SnapshotError, Tensors},
 };
+use memory::{Action, Outline, Schedule, policy::MemoryPolicy};
 use planner::{
     ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
 };
@@ -19,6 +20,43 @@ pub struct PlanRecord {
     pub device: DeviceHeader,
     /// The training net's plan, then those of the test nets.
     pub plans: Vec<Plan>,
+    /// What the nets do under a policy for memory, if that is not to keep everything on the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedules: Option<ScheduleRecord>,
+}
+
+/// What nets that share an arena do in an iteration under a policy for memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleRecord {
+    /// The policy.
+    pub policy: MemoryPolicy,
+    /// The budget of device memory that it was asked to keep.
+    pub budget: Bytes,
+    /// The actions of each net.
+    pub actions: Vec<Vec<Action>>,
+}
+
+impl ScheduleRecord {
+    /// The schedules of nets with these outlines.
+    ///
+    /// # Errors
+    /// What is wrong with the actions, which a file may have brought, as the end of a sentence.
+    pub fn schedules(&self, outlines: &[Outline]) -> Result<Vec<Schedule>, String> {
+        if self.actions.len() != outlines.len() {
+            return Err("its actions are those of other nets".to_owned());
+        }
+        let schedule = |(outline, actions): (&Outline, &Vec<Action>)| {
+            let is_pass = |action: &&Action| {
+                matches!(action, Action::Forward(_) | Action::Backward(_) | Action::Update)
+            };
+            if !actions.iter().filter(is_pass).eq(&Schedule::plain(outline).actions) {
+                return Err("its actions are those of another net".to_owned());
+            }
+            Schedule::new(outline, actions.clone()).map_err(|error| error.to_string())
+        };
+        outlines.iter().zip(&self.actions).map(schedule).collect()
+    }
 }
 
 /// Where the plan of the net that is trained comes from.

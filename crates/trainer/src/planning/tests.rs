@@ -50,7 +50,7 @@ pub(crate) fn record() -> PlanRecord {
         division: None,
     };
     let device = DeviceHeader { name: "a processor".to_owned(), ..DeviceHeader::default() };
-    PlanRecord { device, plans: vec![plan] }
+    PlanRecord { device, plans: vec![plan], schedules: None }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A run of nets: laid out before anything is allocated, then executed by one loop over a schedule, with which nets are
 //! timed, trained and tested.
 
+mod measure;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -9,22 +10,26 @@ use crate::{
     error::NetError,
     fill::fill,
     net::{Net, RunLayout},
+    planning::ScheduleRecord,
 };
 use cudnn_layers::sgd::{self, ParamUpdate, StepState};
 use memory::{Action, MemoryReport, Place};
 use planner::Plan;
 use slab::Slab;
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
-    Accumulate, Arena, Device, Element, Format, Setting, Span,
+    Accumulate, Arena, Device, Element, Format, Mark, Setting, Span,
     cuda::{Cuda, CudaError, CudaGraph},
 };
+
+pub use measure::{LayerTimes, measure};
 
 /// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
 /// be shown first.
 pub struct NetRun {
     nets: Vec<Net>,
     plans: Vec<Plan>,
+    schedules: Option<ScheduleRecord>,
     layout: RunLayout,
 }
 
@@ -38,12 +43,31 @@ impl NetRun {
             net.install(plan)?;
         }
         let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
-        Ok(Self { nets, plans, layout })
+        Ok(Self { nets, plans, schedules: None, layout })
+    }
+
+    /// The same with other schedules than to keep everything on the device, with `updates` as before.
+    ///
+    /// # Errors
+    /// Actions that cannot be iterations of these nets.
+    pub fn scheduled(self, record: ScheduleRecord, updates: bool) -> Result<Self, NetError> {
+        let layout = RunLayout::scheduled(&self.nets.iter().collect::<Vec<_>>(), &record, updates)?;
+        Ok(Self { layout, schedules: Some(record), ..self })
+    }
+
+    /// What its nets do under a policy for memory, unless that is to keep everything.
+    pub fn schedules(&self) -> Option<&ScheduleRecord> {
+        self.schedules.as_ref()
     }
 
     /// The memory that it will take.
     pub fn memory(&self) -> &MemoryReport {
         &self.layout.report
+    }
+
+    /// What net number `net` does in an iteration, in order of launch.
+    pub fn actions(&self, net: usize) -> &[Action] {
+        &self.layout.nets[net].places.schedule.actions
     }
 
     /// Its nets; of a training first the one that is trained, then those that test.
@@ -59,7 +83,8 @@ impl NetRun {
     /// The same in another layout.
     #[cfg(test)]
     pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Self {
-        Self { layout: layout(&self.nets, self.layout), nets: self.nets, plans: self.plans }
+        let Self { nets, plans, schedules, layout: before } = self;
+        Self { layout: layout(&nets, before), nets, plans, schedules }
     }
 
     /// Allocates the arena and gives the parameters their first values.
@@ -67,7 +92,7 @@ impl NetRun {
     /// # Errors
     /// The device has not that much memory left.
     pub fn start(self, seed: u64) -> Result<Execution, NetError> {
-        let Self { mut nets, plans, layout } = self;
+        let Self { mut nets, plans, layout, schedules: _ } = self;
         let device = nets[0].device().clone();
         let arena = Arena::on(&device, layout.bytes())?;
         let slab = Slab::new(&device, layout.slab_bytes())?;
@@ -198,6 +223,16 @@ impl Execution {
         self.arena.fill(span, fill)
     }
 
+    /// Whether to note when copies begin and end, and when what waited for them goes on.
+    pub(crate) fn time_copies(&mut self, wanted: bool) {
+        self.slab.time_copies(wanted);
+    }
+
+    /// Those points of the last iteration, by action: two of a copy, one of computation that waited.
+    pub(crate) fn take_copy_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
+        self.slab.take_marks()
+    }
+
     /// Waits for all work and all copies.
     #[cfg(test)]
     pub(crate) fn settle(&mut self) {
@@ -305,7 +340,7 @@ impl Execution {
         let action = schedule.actions[at];
         // What came before `start` was done before the copy streams began.
         let others = schedule.waits[at].iter().filter(|&&other| other >= start);
-        self.slab.wait(action, others.map(|&other| (net, other)))?;
+        self.slab.wait((at, action), others.map(|&other| (net, other)))?;
         match action {
             Action::Forward(_) | Action::Backward(_) | Action::Recompute(_) => {
                 let iteration = (batch.number, self.number.view());
@@ -317,6 +352,7 @@ impl Execution {
                 self.slab.copy(&mut self.arena, action, (device, host))?;
             }
             Action::Update => self.update(net, batch),
+            Action::Hold(_) => {}
         }
         Ok(self.slab.note((net, at), action)?)
     }

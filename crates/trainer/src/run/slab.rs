@@ -4,7 +4,7 @@ use crate::error::NetError;
 use memory::{Action, StreamKind};
 use std::collections::HashMap;
 use tensor::{
-    Arena, Device, Span,
+    Arena, Device, Mark, Span,
     cuda::{Cuda, CudaError, Event, Pinned, Stream},
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Copies {
     forked: Event,
     joined: [Event; 2],
     memory: Pinned,
+    /// What [`Slab::take_marks`] takes, if anyone wants to know.
+    marks: Option<HashMap<usize, Vec<Mark>>>,
 }
 
 impl Slab {
@@ -55,14 +57,19 @@ impl Slab {
         })
     }
 
-    /// Has the stream of `action` wait for the ends of `others`, by net and number.
+    /// Has the stream of action number `at` of a net wait for the ends of `others`, by net and number.
     pub(super) fn wait(
-        &self,
-        action: Action,
-        mut others: impl Iterator<Item = (usize, usize)>,
+        &mut self,
+        (at, action): (usize, Action),
+        others: impl Iterator<Item = (usize, usize)>,
     ) -> Result<(), CudaError> {
         let Self::Pinned(Some(copies)) = self else { return Ok(()) };
-        others.try_for_each(|other| copies.stream(action).wait(&copies.ends[&other]))
+        let mut waits = false;
+        for other in others {
+            waits = true;
+            copies.stream(action).wait(&copies.ends[&other])?;
+        }
+        copies.mark(at, action, waits || action.stream() != StreamKind::Compute)
     }
 
     /// Notes the end of `action`, which others wait for.
@@ -72,7 +79,24 @@ impl Slab {
             let end = copies.stream(action).event()?;
             copies.ends.insert(key, end);
         }
-        copies.ends[&key].record()
+        copies.ends[&key].record()?;
+        copies.mark(key.1, action, action.stream() != StreamKind::Compute)
+    }
+
+    /// Whether to note when copies begin and end, and when computation that waited goes on, for [`Slab::take_marks`].
+    pub(super) fn time_copies(&mut self, wanted: bool) {
+        if let Self::Pinned(Some(copies)) = self {
+            copies.marks = wanted.then(HashMap::new);
+        }
+    }
+
+    /// Since this was last asked: of copies, by number, their beginnings and ends, of computation that waited when it went on.
+    /// Nothing beside a processor, whose copies are done when they are launched.
+    pub(super) fn take_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
+        match self {
+            Self::Pinned(Some(copies)) => copies.marks.as_mut().map(std::mem::take).unwrap_or_default(),
+            _ => HashMap::new(),
+        }
     }
 
     /// Launches the copy that `action` is, between `there` in the arena and `here`.
@@ -114,7 +138,18 @@ impl Copies {
         let streams = [cuda.new_stream()?, cuda.new_stream()?];
         let joined = [streams[0].event()?, streams[1].event()?];
         let (forked, memory) = (cuda.stream().event()?, Pinned::new(cuda.stream(), len)?);
-        Ok(Self { cuda: cuda.clone(), streams, ends: HashMap::new(), forked, joined, memory })
+        let (ends, marks) = (HashMap::new(), None);
+        Ok(Self { cuda: cuda.clone(), streams, ends, forked, joined, memory, marks })
+    }
+
+    /// Notes this point of the stream of action number `at`, if it is `wanted` and anyone wants to know.
+    fn mark(&mut self, at: usize, action: Action, wanted: bool) -> Result<(), CudaError> {
+        if wanted && self.marks.is_some() {
+            let event = self.stream(action).event()?;
+            event.record()?;
+            self.marks.get_or_insert_default().entry(at).or_default().push(event.into());
+        }
+        Ok(())
     }
 
     fn stream(&self, action: Action) -> &Stream {

@@ -1,14 +1,25 @@
 //! However an iteration is executed, it is the same iteration: with buffers that leave the device or are computed again,
 //! recorded and replayed.
 
-use super::{MiniBatch, Update};
+use super::{MiniBatch, Update, measure};
 use crate::{
-    net::{Net, RunLayout, tests::lifetimes::iterate_poisoned},
+    net::{
+        Net, RunLayout,
+        tests::{
+            DATA, conv, head, layer,
+            lifetimes::{everything, iterate_poisoned},
+        },
+    },
+    planning::{Rates, estimated_costs},
     testing::{Forced, Running, build_on, own_gpu, plan_options},
 };
 use cudnn_layers::sgd::{Regularization, Rule};
-use memory::{Action, ArenaLayout, Buffer, Outline, Place, Schedule};
-use planner::{BatchSizePolicy, WorkspacePolicy};
+use memory::{
+    Action, ArenaLayout, Buffer, Outline, Place, Schedule,
+    policy::{Costs, MemoryPolicy},
+};
+use planner::{BatchSizePolicy, Bytes, WorkspacePolicy};
+use std::collections::HashMap;
 use tensor::{Accumulate, Cpu, Device};
 
 /// Data that differ from one iteration to the next, batch norm and dropout, neither of them in place.
@@ -62,7 +73,11 @@ fn moved(nets: &[Net], _: RunLayout) -> RunLayout {
 }
 
 fn running(device: &Device, choose: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Running {
-    let mut net = build_on(device, NET).unwrap();
+    running_net(device, NET, choose)
+}
+
+fn running_net(device: &Device, net: &str, choose: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Running {
+    let mut net = build_on(device, net).unwrap();
     let plan = Forced::IMPLICIT_GEMM
         .install(&mut net, &plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws));
     Running::in_layout(net, plan, choose)
@@ -152,4 +167,133 @@ fn what_is_away_leaves_its_place() {
     let there: Vec<Place> = residences.iter().map(|residence| residence.place).collect();
     assert_eq!(there, [Place::Device, Place::Host, Place::Device]);
     assert!(residences[0].last + 1 < residences[2].first, "{residences:?}");
+}
+
+/// Layers are measured one at a time, in less memory than the net takes; none of them twice, and what has no passes not at all.
+fn layers_are_measured_alone_on(device: &Device) {
+    let mut net = build_on(device, NET).unwrap();
+    let plan = Forced::IMPLICIT_GEMM
+        .install(&mut net, &plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws));
+    let before = RunLayout::new(&[&net], true);
+    let mut known = HashMap::new();
+    let (times, net) = measure(net, plan.clone(), &mut known).unwrap();
+    let nodes = &net.graph().nodes;
+    assert_eq!((times.passes.len(), known.len()), (nodes.len(), nodes.len() - 1), "only data are idle");
+    for (node, [forward_ms, backward_ms, _]) in nodes.iter().zip(&times.passes) {
+        let (is_idle, is_conv) = (node.bottoms.is_empty(), node.type_name == "Convolution");
+        let is_relu = node.type_name == "ReLU";
+        assert!(is_idle || is_conv || is_relu || *forward_ms > 0.0, "{}: {times:?}", node.name);
+        assert!(is_idle || is_conv || is_relu || *backward_ms > 0.0, "{}: {times:?}", node.name);
+        assert!((!is_idle) || [*forward_ms, *backward_ms] == [0.0; 2]);
+    }
+    assert!(times.update_ms > 0.0 && times.copied.iter().all(|&rate| rate > 0.0), "{times:?}");
+    known.values_mut().for_each(|times| *times = [7.0; 3]);
+    let (again, net) = measure(net, plan, &mut known).unwrap();
+    assert!(again.passes[1..].iter().all(|&times| times == [7.0; 3] || times == [0.0; 3]), "{again:?}");
+    assert_eq!(RunLayout::new(&[&net], true).report, before.report);
+}
+
+#[test]
+fn layers_are_measured_alone() {
+    layers_are_measured_alone_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_layers_are_measured_alone() {
+    layers_are_measured_alone_on(&own_gpu());
+}
+
+/// Nets with all that policies have to do with: branches, layers in place, batch norm, dropout; the last is deep.
+fn nets() -> [String; 3] {
+    let block = |index: usize| {
+        let [bottom, name] = [index, index + 1].map(|index| format!("block{index}"));
+        let [a, b, n] = ["a", "b", "n"].map(|part| format!("{name}{part}"));
+        let norm = "batch_norm_param { scale_bias: true }";
+        [
+            conv(&a, &bottom),
+            format!("layer {{ name: '{n}' type: 'BatchNorm' bottom: '{a}' top: '{n}' {norm} }}\n"),
+            layer("ReLU", &format!("{n}r"), &n, &n),
+            conv(&b, &n),
+            format!(
+                "layer {{ name: '{name}' type: 'Eltwise' bottom: '{b}' bottom: '{bottom}' top: '{name}' }}\n"
+            ),
+            layer("ReLU", &format!("{name}r"), &name, &name),
+        ]
+        .concat()
+    };
+    let large = DATA.replace("dim: 6 dim: 6", "dim: 16 dim: 16");
+    let blocks: String = (0..4).map(block).collect();
+    [NET.to_owned(), everything(), [large, conv("block0", "data"), blocks, head("block4")].concat()]
+}
+
+/// Passes that take as long as their operands are large, with copies so much faster or slower; kernels have the workspace of
+/// the plan that is installed.
+fn costs(net: &Net, outline: &Outline, copies: f64) -> Costs {
+    let mut costs = estimated_costs(net, Rates { memory: 1.0, copies });
+    for (node, passes) in outline.nodes.iter().zip(&mut costs.nodes) {
+        for (scratch, pass) in node.scratch.iter().zip(passes) {
+            pass.front.iter_mut().for_each(|kernel| kernel.workspace = scratch.bytes());
+        }
+    }
+    costs
+}
+
+const POLICIES: [&str; 8] =
+    ["keep", "vdnn-all:m", "vdnn-all:p", "vdnn-conv:m", "vdnn-conv:p", "vdnn-dyn", "accudnn", "joint"];
+
+/// What a policy makes of a net is the same training, in no more memory than it was given; poisoned or not.
+fn policies_change_nothing_on(device: &Device) {
+    let (mut offloaded, mut recomputed) = ([0; POLICIES.len()], 0);
+    for net in nets() {
+        let plain = running_net(device, &net, |_, layout| layout);
+        let (outline, classifier) = (plain.net().outline(true), plain.net().classifier());
+        let most = plain.0.layout().report.nets[0].transient;
+        let costs = [0.1, 10.0].map(|copies| costs(plain.net(), &outline, copies));
+        let floor = MemoryPolicy::Joint.floor(&outline, &costs[0], classifier).floor;
+        let expected = trained(plain, |running, batch| running.0.iterate(0, batch).unwrap());
+        let trials = [floor, Bytes((floor.0 + most.0) / 2), most]
+            .map(|budget| costs.each_ref().map(|costs| (budget, costs)));
+        let trials = || trials.iter().flatten().enumerate();
+        for (index, (trial, &(budget, costs))) in
+            (0..POLICIES.len()).flat_map(|index| trials().map(move |trial| (index, trial)))
+        {
+            let policy: MemoryPolicy = POLICIES[index].parse().unwrap();
+            let Ok(plan) = policy.plan(&outline, costs, budget, classifier) else {
+                assert!(policy != MemoryPolicy::Joint && budget < most, "{policy} within {budget} of {most}");
+                continue;
+            };
+            let count = |is: fn(&Action) -> bool| plan.actions.iter().filter(|action| is(action)).count();
+            offloaded[index] += count(|action| matches!(action, Action::Offload(_)));
+            recomputed += count(|action| matches!(action, Action::Recompute(_)));
+            let scheduled = |nets: &[Net], _: RunLayout| {
+                let schedule = Schedule::new(&outline, plan.actions.clone()).unwrap();
+                RunLayout::of(&[&nets[0]], ArenaLayout::new(std::slice::from_ref(&outline), vec![schedule]))
+            };
+            let running = running_net(device, &net, scheduled);
+            let transient = running.0.layout().report.nets[0].transient;
+            assert!(transient <= budget && transient <= plan.device, "{policy}: {transient} of {budget}");
+            let found = match trial % 2 {
+                0 => trained(running, |running, batch| running.0.iterate(0, batch).unwrap()),
+                _ => trained(running, |running, batch| {
+                    iterate_poisoned(running, &batch);
+                }),
+            };
+            assert!(found == expected, "{policy} within {budget} of {most}, poisoned: {}", trial % 2);
+        }
+    }
+    assert!(offloaded[1..].iter().all(|&count| count > 0), "{offloaded:?}");
+    assert!(recomputed > 5, "{recomputed} computed again");
+}
+
+#[test]
+fn policies_change_nothing() {
+    policies_change_nothing_on(&Device::Cpu(Cpu::new(2)));
+}
+
+/// Recording forbids others to use the stream, so the GPU is this test's own.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_policies_change_nothing() {
+    policies_change_nothing_on(&own_gpu());
 }

@@ -128,9 +128,10 @@ impl Training {
     /// The device has not that much memory left.
     pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
         let Self { spec, seed, settings } = self;
+        let schedules = run.schedules().cloned();
         let running = run.start(seed)?;
         let device = planning::identity(running.device());
-        let plans = PlanRecord { device, plans: running.plans().to_vec() };
+        let plans = PlanRecord { device, plans: running.plans().to_vec(), schedules };
         let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
         let mut solver = Solver { spec, seed, running, plans, iteration, recent, settings, finished };
         solver.note_finished()?;

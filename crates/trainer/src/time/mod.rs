@@ -1,5 +1,6 @@
 //! Caffe's `time`: how long every layer takes, and what its kernels' plan had promised.
 
+mod clock;
 #[cfg(test)]
 mod tests;
 
@@ -8,11 +9,10 @@ use crate::{
     net::Net,
     run::{Execution, MiniBatch, NetRun, Update},
 };
+use clock::{Clock, Marks};
 use cudnn_layers::{conv::ConvOp, sgd};
-use memory::Action;
 use serde::Serialize;
-use std::collections::HashMap;
-use tensor::{Accumulate, Device, Mark};
+use tensor::{Accumulate, Device};
 
 /// Average times of one layer, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -62,6 +62,14 @@ pub struct TimeReport {
     /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, without the
     /// host's time to launch each layer.
     pub replayed_ms: Vec<f64>,
+    /// When each action of the last timed iteration began and ended, in milliseconds; a pass begins where the one before it
+    /// has ended.
+    #[serde(skip)]
+    pub spans_ms: Vec<[f64; 2]>,
+    /// How long its copies to the host and back took, in milliseconds.
+    pub copying_ms: [f64; 2],
+    /// How long its computation waited for them on a GPU, in milliseconds.
+    pub stall_ms: f64,
     /// What the run took of a GPU's memory: the arena, and code that was loaded on the way.
     pub gpu_bytes: Option<u64>,
 }
@@ -94,6 +102,7 @@ pub fn time(
     let before = device.bytes_in_use()?;
     let mut running = run.start(seed)?;
     running.nets_mut()[0].time_kernels(true);
+    running.time_copies(true);
     timed(&mut running, 0)?;
     let initial_loss = running.loss(0)?;
     let mut clock = Clock::new(running.nets()[0].graph().nodes.len());
@@ -110,6 +119,7 @@ pub fn time(
     }
     running.nets()[0].check()?;
     running.nets_mut()[0].time_kernels(false);
+    running.time_copies(false);
     let replayed_ms = replayed(&mut running, iterations)?;
     let mut report = report(&running, clock, initial_loss, replayed_ms);
     report.gpu_bytes = device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
@@ -118,7 +128,7 @@ pub fn time(
 }
 
 /// An iteration with its update at a learning rate of zero: all its work, and weights that stay what they are.
-fn iteration<'a>(number: u64) -> MiniBatch<'a> {
+pub(crate) fn iteration<'a>(number: u64) -> MiniBatch<'a> {
     let regularization = sgd::Regularization::L2;
     let rule = sgd::Rule { momentum: 0.9, regularization, clip: None, mini_batches: 1 };
     let update = Some(Update { rule, weight_decay: 5e-4, rate: 0.0 });
@@ -135,7 +145,8 @@ fn timed(running: &mut Execution, number: u64) -> Result<Marks, NetError> {
         Ok(())
     };
     running.iterate(0, MiniBatch { observer: Some(&mut observer), ..iteration(number) })?;
-    Ok(Marks { start, actions, kernels: running.nets_mut()[0].take_kernel_marks() })
+    let (copies, kernels) = (running.take_copy_marks(), running.nets_mut()[0].take_kernel_marks());
+    Ok(Marks { start, actions, copies, kernels })
 }
 
 /// Iterations as a training runs them, in milliseconds each. None on a processor, which records nothing.
@@ -156,7 +167,17 @@ fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetE
 }
 
 fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
-    let Clock { layers, kernels, iterations_ms, forward_ms, backward_ms, update_ms } = clock;
+    let Clock {
+        layers,
+        kernels,
+        iterations_ms,
+        spans_ms,
+        copying_ms,
+        stall_ms,
+        forward_ms,
+        backward_ms,
+        update_ms,
+    } = clock;
     let average = |total: f64| total / iterations_ms.len().max(1) as f64;
     let net = &running.nets()[0];
     let nodes = &net.graph().nodes;
@@ -182,77 +203,15 @@ fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec
         backward_ms: average(backward_ms),
         update_ms: net.is_training().then(|| average(update_ms)),
         replayed_ms,
+        spans_ms,
+        copying_ms,
+        stall_ms,
         gpu_bytes: None,
         iterations_ms,
     }
 }
 
-/// The points of one iteration, read once the device has reached them.
-struct Marks {
-    start: Mark,
-    /// The ends of the actions.
-    actions: Vec<(Action, Mark)>,
-    kernels: Vec<(usize, ConvOp, [Mark; 2])>,
-}
-
-/// Times of all iterations, in milliseconds.
-struct Clock {
-    /// Sums of each layer, forward and backward.
-    layers: Vec<[f64; 2]>,
-    /// Each kernel's times, by node.
-    kernels: HashMap<(usize, ConvOp), Vec<f64>>,
-    iterations_ms: Vec<f64>,
-    forward_ms: f64,
-    backward_ms: f64,
-    update_ms: f64,
-}
-
-impl Clock {
-    fn new(layers: usize) -> Self {
-        Self {
-            layers: vec![[0.0; 2]; layers],
-            kernels: HashMap::new(),
-            iterations_ms: Vec::new(),
-            forward_ms: 0.0,
-            backward_ms: 0.0,
-            update_ms: 0.0,
-        }
-    }
-
-    /// Reads one iteration and returns its time without the update, as Caffe counts.
-    fn add(&mut self, marks: Marks) -> Result<f64, NetError> {
-        let Marks { start, actions, kernels } = marks;
-        let (mut from, mut both_ms) = (&start, 0.0);
-        for (action, end) in &actions {
-            let ms = from.ms_until(end)?;
-            from = end;
-            match *action {
-                Action::Update => {
-                    self.update_ms += ms;
-                    continue;
-                }
-                Action::Forward(node) => {
-                    self.layers[node][0] += ms;
-                    self.forward_ms += ms;
-                }
-                Action::Backward(node) | Action::Recompute(node) => {
-                    self.layers[node][1] += ms;
-                    self.backward_ms += ms;
-                }
-                // A copy runs beside the rest: launching it takes next to nothing.
-                Action::Offload(_) | Action::Prefetch(_) => {}
-            }
-            both_ms += ms;
-        }
-        for (node, op, [start, end]) in kernels {
-            self.kernels.entry((node, op)).or_default().push(start.ms_until(&end)?);
-        }
-        self.iterations_ms.push(both_ms);
-        Ok(both_ms)
-    }
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
+pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }

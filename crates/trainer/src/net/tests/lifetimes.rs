@@ -12,7 +12,7 @@ use planner::{ARENA_ALIGNMENT, BatchSizePolicy, Bytes, Plan, WorkspacePolicy};
 use tensor::{Cpu, Device, Span};
 
 /// Every layer type that keeps something, in place and apart, with branches.
-pub(super) fn everything() -> String {
+pub(crate) fn everything() -> String {
     let named = |kind: &str, name: &str, bottom: &str, fields: &str| {
         format!("layer {{ name: '{name}' type: '{kind}' bottom: '{bottom}' top: '{name}' {fields} }}\n")
     };

@@ -1,0 +1,485 @@
+//! A time that no plan within a capacity beats, by prices on what is short.
+//!
+//! Every plan obeys, with p an action of the plain order (forward, then backward), M the capacity and B the rate of copies:
+//!
+//! ```text
+//! memory      what is alive at p + workspace of p                      <= M               for every p        price λ(p)
+//! copies out  bytes / B of what has left before forward action d       <= time before d   for every d        price y(d)
+//! copies in   bytes / B of what comes back at backward action h or later <= time from h on  for every h        price z(h)
+//! ```
+//!
+//! At any prices of at least zero (sums of y and of z at most 1, as computation can always wait), the least of time plus
+//! priced violations is a lower bound, and it falls apart: each kernel chooses its workspace, each unit whether its tensors
+//! are kept, offloaded or computed again, and when they go and come. What is computed again wants its input: along paths of
+//! units that read each other that is part of it, by dynamic programming; the other inputs are left out, as are scratch at
+//! that time and the placing of buffers. Prices rise along the violations (a subgradient).
+
+use super::{
+    problem::{Problem, Tensor, arena_bytes},
+    trial::Choice,
+};
+use planner::Bytes;
+
+/// What memory and copies cost.
+#[derive(Clone)]
+pub(super) struct Prices {
+    /// λ in milliseconds for the whole capacity, by action.
+    pub(super) memory: Vec<f64>,
+    /// In milliseconds for the whole time: y by forward action and one for the turn, then z by backward action.
+    copies: Vec<f64>,
+}
+
+/// The answer to prices.
+pub(super) struct Answer {
+    pub(super) bound_ms: f64,
+    pub(super) choice: Choice,
+    /// By how much each constraint is violated, in parts of what there is.
+    violation: Prices,
+}
+
+/// The constraints of a net under a capacity.
+pub(super) struct Bound<'a> {
+    problem: &'a Problem<'a>,
+    capacity: u64,
+    /// What is alive at each action whatever is chosen.
+    base: Vec<u64>,
+    /// The scale of prices of copies.
+    whole_ms: f64,
+    /// Units, each of which reads the one before it: every unit is in one of them.
+    paths: Vec<Vec<usize>>,
+    /// The first action after which something can leave, and the last before which something comes back.
+    window: [usize; 2],
+}
+
+impl<'a> Bound<'a> {
+    pub(super) fn new(problem: &'a Problem<'a>, capacity: u64) -> Self {
+        let turn = problem.turn();
+        let first = problem.tensors.iter().map(|tensor| tensor.changed).min().unwrap_or(0);
+        let last = problem.tensors.iter().filter_map(|tensor| tensor.back).map(|back| turn + back[0]).max();
+        let whole_ms = problem.costs.unlimited_ms(problem.outline);
+        let paths = paths(problem);
+        Self {
+            problem,
+            capacity,
+            base: base(problem),
+            whole_ms,
+            paths,
+            window: [first, last.unwrap_or(turn)],
+        }
+    }
+
+    pub(super) fn zero(&self) -> Prices {
+        Prices { memory: vec![0.0; self.base.len()], copies: vec![0.0; self.base.len() + 1] }
+    }
+
+    /// Node and pass of an action.
+    fn action(&self, at: usize) -> (usize, usize) {
+        match at.checked_sub(self.problem.turn()) {
+            None => (self.problem.forward[at], 0),
+            Some(back) => (self.problem.backward[back], 1),
+        }
+    }
+
+    /// The least of time plus priced violations.
+    pub(super) fn answer(&self, prices: &Prices) -> Answer {
+        let problem = self.problem;
+        let (turn, actions) = (problem.turn(), self.base.len());
+        let price = Price::new(self, prices);
+        let mut used: Vec<f64> = self.base.iter().map(|&bytes| bytes as f64).collect();
+        // What copying takes before d, or from h on, less the time there is.
+        let mut copying = vec![0.0; actions + 1]; // as prices of copies are
+        let mut bound_ms = if problem.outline.updates { problem.costs.update_ms } else { 0.0 };
+        for at in 0..actions {
+            let (node, pass) = self.action(at);
+            let costs = &problem.costs.nodes[node][pass];
+            let worth = 1.0 - price.time(at);
+            let candidates = costs.front.iter().map(|cost| (cost.time_ms, cost.workspace));
+            let candidates = candidates.chain(costs.front.is_empty().then_some((0.0, Bytes::ZERO)));
+            let cost = |&(ms, workspace): &(f64, Bytes)| {
+                worth * ms + price.byte[at] * arena_bytes(workspace.0) as f64
+            };
+            let best = candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
+            bound_ms += worth * costs.fixed_ms + cost(&best);
+            used[at] += arena_bytes(best.1.0) as f64;
+            if (self.window[0] + 1..self.window[1]).contains(&at) {
+                copying[at + 1] -= costs.fixed_ms + best.0;
+            }
+        }
+        let mut choice = problem.keep();
+        let mut noted = Noted { choice: &mut choice, used: &mut used, copying: &mut copying };
+        bound_ms += self.paths.iter().map(|path| self.choose(path, &price, &mut noted)).sum::<f64>();
+        let (out, back) = copying.split_at_mut(turn + 1);
+        (1..out.len()).for_each(|at| out[at] += out[at - 1]);
+        (1..back.len()).rev().for_each(|at| back[at - 1] += back[at]);
+        let capacity = self.capacity as f64;
+        let violation = Prices {
+            memory: used.iter().map(|used| used / capacity - 1.0).collect(),
+            copies: copying.iter().map(|ms| ms / self.whole_ms).collect(),
+        };
+        let priced =
+            prices.memory.iter().zip(&self.base).map(|(price, &base)| price * (base as f64 / capacity - 1.0));
+        Answer { bound_ms: bound_ms + priced.sum::<f64>(), choice, violation }
+    }
+
+    /// The cheapest for the units of a path, each of which reads the one before it, noted in `choice` and in what it takes of
+    /// memory and copies.
+    fn choose(&self, path: &[usize], price: &Price, noted: &mut Noted<'_>) -> f64 {
+        let none = self.problem.backward.len();
+        let mut tables: Vec<Table> = Vec::with_capacity(path.len());
+        let free = vec![0.0; none + 1];
+        for (at, &unit) in path.iter().enumerate() {
+            let read = path.get(at + 1).and_then(|&reader| self.problem.input_from(reader, unit));
+            let below = tables.last().map_or(&free, |table| &table.ms);
+            let table = Table::new(self.problem, unit, read, price, below);
+            tables.push(table);
+        }
+        let total_ms = tables.last().map_or(0.0, |table| table.ms[none]);
+        let mut wanted = none;
+        for (&unit, table) in path.iter().zip(&tables).rev() {
+            wanted = self.note(unit, table, wanted, price, noted);
+        }
+        total_ms
+    }
+
+    /// Notes what a unit does that is wanted before a backward action; returns before which one it wants the unit that it reads.
+    fn note(
+        &self,
+        index: usize,
+        table: &Table,
+        wanted: usize,
+        price: &Price,
+        noted: &mut Noted<'_>,
+    ) -> usize {
+        let (problem, turn, none) = (self.problem, self.problem.turn(), self.problem.backward.len());
+        let again = table.again[wanted];
+        for &id in &problem.units[index].tensors {
+            let tensor = &problem.tensors[id];
+            let mut alive =
+                |first: usize, end: usize| (first..end).for_each(|at| noted.used[at] += tensor.bytes as f64);
+            let is_read = table.read == Some(id);
+            let Some(back) =
+                tensor.back.map(|back| back[0]).or((is_read && wanted != none).then_some(wanted))
+            else {
+                continue;
+            };
+            if tensor.stays {
+                continue;
+            }
+            if again != none {
+                alive(turn + again, turn + back);
+                continue;
+            }
+            match price.away(problem, tensor, back, if is_read { wanted } else { none }) {
+                Some((_, gone, come)) => {
+                    noted.choice.offloaded[id] = true;
+                    alive(tensor.used + 1, gone);
+                    alive(turn + come, turn + back);
+                    let copy_ms = |direction| problem.costs.copy_ms(Bytes(tensor.bytes), direction);
+                    // What leaves after the turn is no part of any constraint.
+                    if gone <= turn {
+                        noted.copying[gone] += copy_ms(0);
+                    }
+                    noted.copying[turn + come + 1] += copy_ms(1);
+                }
+                None => alive(tensor.used + 1, turn + back),
+            }
+        }
+        noted.choice.repeated[index] = again != none || table.is_unseen;
+        if again != none {
+            noted.copying[turn + again + 1] -= problem.repeat_ms(index);
+        }
+        again
+    }
+
+    /// Better prices, and the answers to them: the best bound, after `rounds` steps, each shown to `see` with what it says of
+    /// the best time known.
+    pub(super) fn rise(
+        &self,
+        prices: &mut Prices,
+        rounds: usize,
+        mut see: impl FnMut(&Answer) -> f64,
+    ) -> f64 {
+        let mut best = (f64::NEG_INFINITY, prices.clone());
+        let (mut step, mut since) = (1.0, 0);
+        let mut direction = self.zero();
+        for _ in 0..rounds {
+            let answer = self.answer(prices);
+            let target_ms = see(&answer);
+            since += 1;
+            if answer.bound_ms > best.0 {
+                if answer.bound_ms > best.0 + 1e-4 * (target_ms - best.0).abs() {
+                    since = 0;
+                }
+                best = (answer.bound_ms, prices.clone());
+            }
+            if since > 20 {
+                (step, since) = (step * 0.7, 0);
+            }
+            if step < 1e-3 || target_ms - best.0 < 1e-5 * target_ms {
+                break;
+            }
+            direction.mix(&answer.violation, prices, 0.6);
+            let length = direction.square();
+            let gap_ms = (target_ms - answer.bound_ms).max(1e-3 * target_ms);
+            prices.step(&direction, step * gap_ms / length.max(1e-30));
+            self.project(prices);
+        }
+        *prices = best.1;
+        best.0
+    }
+
+    /// Sums of the prices of copies in each direction are at most 1, and at the turn, where both may wait, only one counts.
+    fn project(&self, prices: &mut Prices) {
+        let (out, back) = prices.copies.split_at_mut(self.problem.turn() + 1);
+        back[0] = 0.0;
+        for half in [out, back] {
+            let sum: f64 = half.iter().sum::<f64>() / self.whole_ms;
+            half.iter_mut().filter(|_| sum > 1.0).for_each(|price| *price /= sum);
+        }
+    }
+}
+
+impl Prices {
+    /// Turns a direction towards a gradient, without what would lead below zero.
+    fn mix(&mut self, gradient: &Prices, at: &Prices, part: f64) {
+        let mix = |own: &mut [f64], new: &[f64], at: &[f64]| {
+            for ((own, new), at) in own.iter_mut().zip(new).zip(at) {
+                *own = if *at <= 0.0 && *new < 0.0 { 0.0 } else { part * *new + (1.0 - part) * *own };
+            }
+        };
+        mix(&mut self.memory, &gradient.memory, &at.memory);
+        mix(&mut self.copies, &gradient.copies, &at.copies);
+    }
+
+    fn square(&self) -> f64 {
+        self.memory.iter().chain(&self.copies).map(|value| value * value).sum()
+    }
+
+    fn step(&mut self, direction: &Prices, step: f64) {
+        let go = |own: &mut [f64], direction: &[f64]| {
+            own.iter_mut()
+                .zip(direction)
+                .for_each(|(own, direction)| *own = (*own + step * direction).max(0.0));
+        };
+        go(&mut self.memory, &direction.memory);
+        go(&mut self.copies, &direction.copies);
+    }
+}
+
+/// Prices as they are used.
+struct Price {
+    /// Of a byte at each action, in milliseconds.
+    byte: Vec<f64>,
+    /// Their sums before each action.
+    bytes: Vec<f64>,
+    /// Of a millisecond of copying: out, by the action before which the place is free, up to the turn; then in, by the
+    /// backward action before which it begins.
+    copy: Vec<f64>,
+    turn: usize,
+    window: [usize; 2],
+}
+
+impl Price {
+    fn new(bound: &Bound<'_>, prices: &Prices) -> Self {
+        let byte: Vec<f64> = prices.memory.iter().map(|price| price / bound.capacity as f64).collect();
+        let mut bytes = vec![0.0];
+        bytes.extend(byte.iter().scan(0.0, |sum, price| {
+            *sum += price;
+            Some(*sum)
+        }));
+        let turn = bound.problem.turn();
+        let mut copy: Vec<f64> = prices.copies.iter().map(|price| price / bound.whole_ms).collect();
+        (0..turn).rev().for_each(|at| copy[at] += copy[at + 1]);
+        (turn + 2..copy.len()).for_each(|at| copy[at] += copy[at - 1]);
+        Self { byte, bytes, copy, turn, window: bound.window }
+    }
+
+    /// Of copying for a millisecond out, if the place is free before an action.
+    fn out(&self, gone: usize) -> f64 {
+        if gone <= self.turn { self.copy[gone] } else { 0.0 }
+    }
+
+    /// Of copying for a millisecond back, if that begins before an action.
+    fn back(&self, come: usize) -> f64 {
+        if come >= self.turn { self.copy[come + 1] } else { 0.0 }
+    }
+
+    /// What copies pay for a millisecond of action `at`.
+    fn time(&self, at: usize) -> f64 {
+        if (self.window[0] + 1..self.window[1]).contains(&at) { self.copy[at + 1] } else { 0.0 }
+    }
+
+    /// Of `bytes` from one action to before another.
+    fn alive(&self, bytes: u64, first: usize, end: usize) -> f64 {
+        if first >= end { 0.0 } else { bytes as f64 * (self.bytes[end] - self.bytes[first]) }
+    }
+
+    /// The cheapest way to offload a tensor, if that costs less than keeping it: the cost, before which action it has left, and
+    /// before which backward action, at most that where it is `wanted`, its way back begins.
+    fn away(
+        &self,
+        problem: &Problem<'_>,
+        tensor: &Tensor,
+        back: usize,
+        wanted: usize,
+    ) -> Option<(f64, usize, usize)> {
+        let kept_ms = self.alive(tensor.bytes, tensor.used + 1, self.turn + back);
+        if !tensor.leaves || kept_ms == 0.0 {
+            return None;
+        }
+        let (out_ms, gone) = self.leaving(problem, tensor, kept_ms)?;
+        let (in_ms, come) = (0..=back.min(wanted))
+            .map(|come| (self.coming(problem, tensor, back, come), come))
+            .min_by(|a, b| a.0.total_cmp(&b.0))?;
+        (out_ms + in_ms < kept_ms).then_some((out_ms + in_ms, gone, come))
+    }
+
+    /// The cheapest way to leave, if that costs less than `most_ms`, and before which action it has left.
+    fn leaving(&self, problem: &Problem<'_>, tensor: &Tensor, most_ms: f64) -> Option<(f64, usize)> {
+        let copy_ms = problem.costs.copy_ms(Bytes(tensor.bytes), 0);
+        let mut best = (most_ms, None);
+        for gone in tensor.used + 1..=self.turn + 1 {
+            let alive_ms = self.alive(tensor.bytes, tensor.used + 1, gone);
+            if alive_ms >= best.0 {
+                break;
+            }
+            let ms = alive_ms + copy_ms * self.out(gone);
+            best = if ms < best.0 { (ms, Some(gone)) } else { best };
+        }
+        best.1.map(|gone| (best.0, gone))
+    }
+
+    /// What it costs to come back before backward action `come`.
+    fn coming(&self, problem: &Problem<'_>, tensor: &Tensor, back: usize, come: usize) -> f64 {
+        let copy_ms = problem.costs.copy_ms(Bytes(tensor.bytes), 1);
+        self.alive(tensor.bytes, self.turn + come, self.turn + back) + copy_ms * self.back(self.turn + come)
+    }
+}
+
+/// Where answers are noted.
+struct Noted<'a> {
+    choice: &'a mut Choice,
+    used: &'a mut [f64],
+    copying: &'a mut [f64],
+}
+
+/// What a unit and all before it on its path cost, by the backward action before which it is wanted; last, if nobody wants it.
+struct Table {
+    /// The least cost, in milliseconds.
+    ms: Vec<f64>,
+    /// Before which backward action it is computed again; one past the last if it is not.
+    again: Vec<usize>,
+    /// The tensor that is wanted.
+    read: Option<usize>,
+    /// Whether no backward pass sees it.
+    is_unseen: bool,
+}
+
+impl Table {
+    fn new(problem: &Problem<'_>, index: usize, read: Option<usize>, price: &Price, below: &[f64]) -> Self {
+        let (unit, turn, none) = (&problem.units[index], problem.turn(), problem.backward.len());
+        let tensors = || unit.tensors.iter().map(|&id| &problem.tensors[id]).filter(|tensor| !tensor.stays);
+        let seen = || tensors().filter_map(|tensor| Some((tensor, tensor.back?[0])));
+        let first = seen().map(|(_, back)| back).min();
+        let wanted = read.map(|read| &problem.tensors[read]).filter(|tensor| !tensor.stays);
+        let repeat_ms = if unit.repeats { problem.repeat_ms(index) } else { f64::INFINITY };
+        // What the tensors cost that nobody wants, if they are not computed again.
+        let least = |tensor: &Tensor, back: usize| {
+            let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
+            price.away(problem, tensor, back, none).map_or(kept_ms, |away| away.0)
+        };
+        let is_wanted = |tensor: &Tensor| wanted.is_some_and(|wanted| wanted.buffer == tensor.buffer);
+        let others_ms: f64 =
+            seen().filter(|(tensor, _)| !is_wanted(tensor)).map(|(tensor, back)| least(tensor, back)).sum();
+        let mut table =
+            Self { ms: vec![0.0; none + 1], again: vec![none; none + 1], read, is_unseen: first.is_none() };
+        let (mut repeated, mut come_ms) = ((f64::INFINITY, none), f64::INFINITY);
+        let unseen = wanted.filter(|tensor| tensor.back.is_none());
+        let seen_wanted = wanted.and_then(|tensor| Some((tensor, tensor.back?[0])));
+        let leaving = seen_wanted.filter(|(tensor, _)| tensor.leaves).and_then(|(tensor, back)| {
+            let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
+            price.leaving(problem, tensor, kept_ms)
+        });
+        for at in 0..=none {
+            // What is first seen before that is there anyway; what nobody sees is made when it is wanted.
+            let extends = at < none && first.is_none_or(|first| at <= first);
+            if extends && repeat_ms < f64::INFINITY {
+                let alive_ms: f64 =
+                    seen().map(|(tensor, back)| price.alive(tensor.bytes, turn + at, turn + back)).sum();
+                let before_ms = unseen.map_or(0.0, |tensor| price.alive(tensor.bytes, turn, turn + at));
+                let ms = repeat_ms * (1.0 - price.back(turn + at)) + alive_ms + below[at] - before_ms;
+                repeated = if ms < repeated.0 { (ms, at) } else { repeated };
+            }
+            let wanted_ms = match (seen_wanted, unseen) {
+                (Some((tensor, back)), _) => {
+                    if at <= back {
+                        come_ms = come_ms.min(price.coming(problem, tensor, back, at));
+                    }
+                    let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
+                    leaving.map_or(kept_ms, |(out_ms, _)| kept_ms.min(out_ms + come_ms))
+                }
+                (_, Some(tensor)) if at < none => price.alive(tensor.bytes, tensor.used + 1, turn + at),
+                _ => 0.0,
+            };
+            let stays_ms = others_ms + wanted_ms + below[none];
+            let since_ms =
+                unseen.filter(|_| at < none).map_or(0.0, |tensor| price.alive(tensor.bytes, turn, turn + at));
+            let again_ms = repeated.0 + since_ms;
+            let is_needed = at < none || first.is_some();
+            (table.ms[at], table.again[at]) =
+                if is_needed && again_ms < stays_ms { (again_ms, repeated.1) } else { (stays_ms, none) };
+        }
+        table
+    }
+}
+
+/// Units, each of which reads the one before it: from the last on, each goes on to the latest that it reads and that is on no
+/// path yet.
+fn paths(problem: &Problem<'_>) -> Vec<Vec<usize>> {
+    let mut is_taken = vec![false; problem.units.len()];
+    let mut paths = Vec::new();
+    for last in (0..problem.units.len()).rev() {
+        let mut path = Vec::new();
+        let mut next = Some(last).filter(|&unit| !is_taken[unit]);
+        while let Some(unit) = next {
+            is_taken[unit] = true;
+            path.push(unit);
+            let inputs = problem.units[unit].inputs.iter().map(|&(input, _)| problem.tensors[input].unit);
+            next = inputs.filter(|&unit| !is_taken[unit]).max();
+        }
+        path.reverse();
+        paths.push(path);
+    }
+    paths.retain(|path| !path.is_empty());
+    paths
+}
+
+/// What is alive at each action whatever is chosen: gradients, scratch, and tensors that it is between uses of.
+fn base(problem: &Problem<'_>) -> Vec<u64> {
+    let (turn, actions) = (problem.turn(), problem.turn() + problem.backward.len());
+    let mut base = vec![0; actions];
+    let mut add = |first: usize, last: usize, bytes| {
+        base[first..=last.min(actions - 1)].iter_mut().for_each(|sum| *sum += bytes)
+    };
+    for &(bytes, [first, last]) in &problem.diffs {
+        add(turn + first, turn + last, bytes);
+    }
+    for tensor in &problem.tensors {
+        match tensor.back {
+            _ if tensor.stays => add(tensor.made, actions, tensor.bytes),
+            Some([first, last]) => {
+                add(tensor.made, tensor.used, tensor.bytes);
+                add(turn + first, turn + last, tensor.bytes);
+            }
+            None => add(tensor.made, tensor.used, tensor.bytes),
+        }
+    }
+    for (at, sum) in base.iter_mut().enumerate() {
+        let (node, pass) =
+            if at < turn { (problem.forward[at], 0) } else { (problem.backward[at - turn], 1) };
+        if problem.costs.nodes[node][pass].front.is_empty() {
+            *sum += arena_bytes(problem.outline.nodes[node].scratch[pass].transient().0);
+        }
+    }
+    base
+}

@@ -1,0 +1,134 @@
+//! How long the actions of an iteration take.
+
+use crate::{
+    outline::Outline,
+    schedule::{Action, Buffer},
+};
+use planner::{Bytes, Cost};
+use serde::{Deserialize, Serialize};
+
+/// How long the actions of an iteration take, measured or estimated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Of every node, its forward and its backward pass.
+    pub nodes: Vec<[PassCosts; 2]>,
+    /// Of every node the time of a repeated forward pass, in milliseconds, where that is not the time of a first one: counts
+    /// for nodes without convolution kernels; may be empty.
+    #[serde(default)]
+    pub again_ms: Vec<f64>,
+    /// Time of the update, in milliseconds.
+    pub update_ms: f64,
+    /// Bytes per millisecond that are copied to the host and back, both directions at once.
+    pub bytes_per_ms: [f64; 2],
+    /// What a copy takes beside its bytes, in milliseconds.
+    pub launch_ms: f64,
+    /// Most bytes of host memory that may be page-locked.
+    pub host: Bytes,
+}
+
+/// How long a pass of a node takes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PassCosts {
+    /// Whatever its workspace, in milliseconds.
+    pub fixed_ms: f64,
+    /// What its convolution kernels take beside that: the front of workspace and time by rising workspace and falling time.
+    /// Empty for a pass without.
+    pub front: Vec<Cost>,
+}
+
+impl PassCosts {
+    /// A pass without convolutions.
+    pub fn fixed(fixed_ms: f64) -> Self {
+        Self { fixed_ms, front: Vec::new() }
+    }
+
+    /// A pass whose kernels run one after the other in one workspace: each takes its fastest configuration that fits.
+    /// `fronts` are those of the kernels.
+    pub fn of_kernels(fixed_ms: f64, fronts: &[Vec<Cost>]) -> Self {
+        let least = fronts.iter().filter_map(|front| front.first()).map(|cost| cost.workspace).max();
+        let mut steps: Vec<Bytes> = fronts.iter().flatten().map(|cost| cost.workspace).collect();
+        steps.retain(|&workspace| Some(workspace) >= least);
+        steps.sort_unstable();
+        steps.dedup();
+        let time_ms =
+            |limit| fronts.iter().filter_map(|front| fastest(front, limit)).map(|cost| cost.time_ms).sum();
+        let front = steps.into_iter().map(|workspace| Cost { workspace, time_ms: time_ms(workspace) });
+        Self { fixed_ms, front: front.collect() }
+    }
+
+    /// Its time with `workspace`; infinite if that is too little.
+    pub fn time_ms(&self, workspace: Bytes) -> f64 {
+        if self.front.is_empty() {
+            return self.fixed_ms;
+        }
+        self.fixed_ms + fastest(&self.front, workspace).map_or(f64::INFINITY, |cost| cost.time_ms)
+    }
+
+    /// The workspace of the fastest configuration within `limit`; `None` if there is none.
+    pub fn workspace(&self, limit: Bytes) -> Option<Bytes> {
+        if self.front.is_empty() {
+            Some(Bytes::ZERO)
+        } else {
+            fastest(&self.front, limit).map(|cost| cost.workspace)
+        }
+    }
+
+    /// The least workspace with which it runs.
+    pub fn least(&self) -> Bytes {
+        self.front.first().map(|cost| cost.workspace).unwrap_or_default()
+    }
+}
+
+fn fastest(front: &[Cost], limit: Bytes) -> Option<&Cost> {
+    front[..front.partition_point(|cost| cost.workspace <= limit)].last()
+}
+
+impl Costs {
+    /// The time of an action where each node's passes have `workspace`, in milliseconds.
+    pub fn action_ms(&self, outline: &Outline, action: Action, workspace: &[[Bytes; 2]]) -> f64 {
+        match action {
+            Action::Update => self.update_ms,
+            Action::Offload(buffer) => self.copy_ms(outline.size(buffer), 0),
+            Action::Prefetch(buffer) => self.copy_ms(outline.size(buffer), 1),
+            _ => action.pass().map_or(0.0, |(node, pass)| self.pass_ms(action, workspace[node][pass])),
+        }
+    }
+
+    /// The time of a pass with `workspace`, in milliseconds.
+    pub(super) fn pass_ms(&self, action: Action, workspace: Bytes) -> f64 {
+        let Some((node, pass)) = action.pass() else { return 0.0 };
+        let costs = &self.nodes[node][pass];
+        let again = matches!(action, Action::Recompute(_)) && costs.front.is_empty();
+        let again_ms = self.again_ms.get(node).filter(|_| again);
+        again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
+    }
+
+    /// The time of a copy to the host (`direction` 0) or back (1), in milliseconds.
+    pub(super) fn copy_ms(&self, bytes: Bytes, direction: usize) -> f64 {
+        self.launch_ms + bytes.0 as f64 / self.bytes_per_ms[direction]
+    }
+
+    /// Time of an iteration in any amount of memory: the fastest configuration of every kernel, nothing copied or computed
+    /// again, in milliseconds.
+    pub fn unlimited_ms(&self, outline: &Outline) -> f64 {
+        let passes = outline.nodes.iter().zip(&self.nodes).flat_map(|(node, costs)| {
+            costs.iter().enumerate().filter(|&(pass, _)| pass == 0 || node.backward).map(|(_, costs)| costs)
+        });
+        let update_ms = if outline.updates { self.update_ms } else { 0.0 };
+        passes.map(|pass| pass.time_ms(Bytes::MAX)).sum::<f64>() + update_ms
+    }
+}
+
+impl Outline {
+    /// The size of a blob's data or gradient, or of what a node keeps for its backward pass.
+    ///
+    /// # Panics
+    /// For scratch and what outlives an iteration.
+    pub(super) fn size(&self, buffer: Buffer) -> Bytes {
+        match buffer {
+            Buffer::Data(id) | Buffer::Diff(id) => self.values[id].bytes,
+            Buffer::Saved(node) => self.nodes[node].saved,
+            _ => panic!("{buffer:?} does not leave the device"),
+        }
+    }
+}

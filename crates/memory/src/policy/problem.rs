@@ -1,0 +1,184 @@
+//! A net as far as it can be kept, offloaded or computed again.
+
+use super::costs::Costs;
+use crate::{
+    outline::Outline,
+    schedule::{Action, Buffer, Schedule, Use, uses},
+};
+use planner::{ARENA_ALIGNMENT, Bytes};
+use std::collections::BTreeMap;
+
+/// What may leave the device between its last use forward and its first use backward: data of a blob, or what a node keeps
+/// for its backward pass. Positions count the forward actions, or the backward ones, from 0.
+#[derive(Clone, Debug)]
+pub(super) struct Tensor {
+    pub(super) buffer: Buffer,
+    /// Its size in an arena.
+    pub(super) bytes: u64,
+    /// What makes it.
+    pub(super) unit: usize,
+    /// Which of the unit's nodes makes it first.
+    pub(super) offset: usize,
+    /// Which of them changes it last.
+    pub(super) last_change: usize,
+    /// The forward action that makes it, the last that changes it, and the last that uses it.
+    pub(super) made: usize,
+    pub(super) changed: usize,
+    pub(super) used: usize,
+    /// The first and the last backward action that use it.
+    pub(super) back: Option<[usize; 2]>,
+    /// Whether it is read after the iteration.
+    pub(super) stays: bool,
+    /// Whether it is large enough to be worth a copy.
+    pub(super) leaves: bool,
+}
+
+/// A layer with those that work in place on what it makes: computed again together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unit {
+    pub(super) nodes: Vec<usize>,
+    pub(super) tensors: Vec<usize>,
+    /// What it reads of other units, and which of its nodes is the last to do so.
+    pub(super) inputs: Vec<(usize, usize)>,
+    /// Whether it can be computed again.
+    pub(super) repeats: bool,
+}
+
+/// The net with its costs.
+pub(super) struct Problem<'a> {
+    pub(super) outline: &'a Outline,
+    pub(super) costs: &'a Costs,
+    /// The nodes in their order forward, and in their order backward.
+    pub(super) forward: Vec<usize>,
+    pub(super) backward: Vec<usize>,
+    /// By rising position of what makes them.
+    pub(super) tensors: Vec<Tensor>,
+    /// In the order of their first nodes.
+    pub(super) units: Vec<Unit>,
+    /// Gradients of blobs: sizes, and from which backward action to which (one past the last backward action: the end).
+    pub(super) diffs: Vec<(u64, [usize; 2])>,
+}
+
+impl<'a> Problem<'a> {
+    pub(super) fn new(outline: &'a Outline, costs: &'a Costs) -> Self {
+        let plain = Schedule::plain(outline);
+        let node = |action: &Action| match *action {
+            Action::Forward(node) => [Some(node), None],
+            Action::Backward(node) => [None, Some(node)],
+            _ => [None, None],
+        };
+        let pass =
+            |pass: usize| plain.actions.iter().filter_map(|action| node(action)[pass]).collect::<Vec<_>>();
+        let (forward, backward) = (pass(0), pass(1));
+        let turn = forward.len();
+        let diffs = plain.buffers.iter().filter(|(buffer, _)| matches!(buffer, Buffer::Diff(_)));
+        let diffs = diffs.flat_map(|(_, residences)| residences);
+        let diffs =
+            diffs.map(|one| (arena_bytes(one.bytes.0), [one.first - turn, one.last - turn])).collect();
+        let mut problem = Self { outline, costs, forward, backward, tensors: vec![], units: vec![], diffs };
+        problem.find_tensors(&plain);
+        problem
+    }
+
+    /// What computing a unit again takes at best, in milliseconds.
+    pub(super) fn repeat_ms(&self, unit: usize) -> f64 {
+        self.units[unit]
+            .nodes
+            .iter()
+            .map(|&node| self.costs.pass_ms(Action::Recompute(node), Bytes::MAX))
+            .sum()
+    }
+
+    /// The tensor of unit `from` that `unit` reads.
+    pub(super) fn input_from(&self, unit: usize, from: usize) -> Option<usize> {
+        self.units[unit]
+            .inputs
+            .iter()
+            .map(|&(input, _)| input)
+            .find(|&input| self.tensors[input].unit == from)
+    }
+
+    /// How many actions go forward.
+    pub(super) fn turn(&self) -> usize {
+        self.forward.len()
+    }
+
+    fn find_tensors(&mut self, plain: &Schedule) {
+        let (outline, costs) = (self.outline, self.costs);
+        let mut tensor_of: BTreeMap<Buffer, usize> = BTreeMap::new();
+        for (at, &node) in self.forward.iter().enumerate() {
+            let in_place = outline.nodes[node].tops.iter().map(|&top| outline.values[top].root);
+            let root = in_place.filter_map(|root| tensor_of.get(&Buffer::Data(root))).next();
+            let unit = root.map_or(self.units.len(), |&tensor| self.tensors[tensor].unit);
+            if unit == self.units.len() {
+                self.units.push(Unit { repeats: !outline.is_source(node), ..Unit::default() });
+            }
+            self.units[unit].nodes.push(node);
+            let offset = self.units[unit].nodes.len() - 1;
+            for (buffer, how) in
+                uses(outline, at, Action::Forward(node)).filter(|(one, _)| is_tensor(outline, *one))
+            {
+                let known = tensor_of.get(&buffer).copied();
+                let tensor = known.unwrap_or(self.tensors.len());
+                // What a repeated pass reads, instead of making it again, is a unit of its own, which has no passes.
+                let is_apart = buffer == Buffer::Saved(node) && outline.nodes[node].repeats_from_saved;
+                if known.is_none() {
+                    tensor_of.insert(buffer, tensor);
+                    self.units.extend(is_apart.then(Unit::default));
+                    let unit = if is_apart { self.units.len() - 1 } else { unit };
+                    self.units[unit].tensors.push(tensor);
+                    self.tensors.push(Tensor {
+                        buffer,
+                        bytes: arena_bytes(outline.size(buffer).0),
+                        unit,
+                        offset,
+                        last_change: offset,
+                        made: at,
+                        changed: at,
+                        used: at,
+                        back: None,
+                        stays: false,
+                        leaves: !is_apart
+                            && (0..2)
+                                .all(|way| costs.copy_ms(outline.size(buffer), way) > 2.0 * costs.launch_ms),
+                    });
+                }
+                let there = &mut self.tensors[tensor];
+                there.used = at;
+                if how != Use::Read {
+                    (there.changed, there.last_change) = (at, offset);
+                }
+                if there.unit != unit && !is_apart {
+                    let inputs = &mut self.units[unit].inputs;
+                    inputs.retain(|&(input, _)| input != tensor);
+                    inputs.push((tensor, offset));
+                    // Those that read what is made later than themselves are left alone.
+                    self.units[unit].repeats &= self.tensors[tensor].unit < unit;
+                }
+            }
+        }
+        for (at, &action) in plain.actions.iter().enumerate().skip(self.turn()) {
+            for (buffer, _) in uses(outline, at, action) {
+                if let Some(&tensor) = tensor_of.get(&buffer) {
+                    let at = at - self.forward.len();
+                    self.tensors[tensor].back.get_or_insert([at, at])[1] = at;
+                }
+            }
+        }
+        for value in outline.values.iter().filter(|value| value.output) {
+            if let Some(&tensor) = tensor_of.get(&Buffer::Data(value.root)) {
+                self.tensors[tensor].stays = true;
+                self.units[self.tensors[tensor].unit].repeats = false;
+            }
+        }
+    }
+}
+
+/// What `bytes` take in an arena.
+pub(super) fn arena_bytes(bytes: u64) -> u64 {
+    bytes.next_multiple_of(ARENA_ALIGNMENT)
+}
+
+fn is_tensor(outline: &Outline, buffer: Buffer) -> bool {
+    matches!(buffer, Buffer::Data(_) | Buffer::Saved(_)) && outline.size(buffer).0 > 0
+}

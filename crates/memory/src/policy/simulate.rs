@@ -1,0 +1,77 @@
+//! When each action of a schedule runs.
+
+use super::costs::Costs;
+use crate::{
+    outline::Outline,
+    schedule::{Action, Place, Schedule, StreamKind},
+};
+use planner::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// An iteration on its three streams.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// When each action begins and ends, in milliseconds.
+    pub spans_ms: Vec<[f64; 2]>,
+    /// When the last one ends.
+    pub total_ms: f64,
+    /// How long computation waits for copies.
+    pub stall_ms: f64,
+    /// How long each direction copies: to the host, from it.
+    pub copying_ms: [f64; 2],
+    /// What is alive on the device at each action, of what comes and goes in an iteration.
+    pub alive: Vec<Bytes>,
+}
+
+impl Timeline {
+    /// The most that is alive, and the mean over the time of an iteration.
+    pub fn memory(&self, actions: &[Action]) -> [Bytes; 2] {
+        let (mut sum, mut before_ms) = (0.0, 0.0);
+        let computing = actions.iter().zip(&self.spans_ms).zip(&self.alive);
+        for ((_, [_, end_ms]), alive) in
+            computing.filter(|((action, _), _)| action.stream() == StreamKind::Compute)
+        {
+            sum += alive.0 as f64 * (end_ms - before_ms);
+            before_ms = *end_ms;
+        }
+        let mean = if before_ms > 0.0 { sum / before_ms } else { 0.0 };
+        [self.alive.iter().copied().max().unwrap_or_default(), Bytes(mean as u64)]
+    }
+}
+
+/// Runs `schedule` on paper: the actions of a stream one after the other, each after those that it waits for. `workspace` is
+/// what the passes of each node have.
+pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace: &[[Bytes; 2]]) -> Timeline {
+    let mut timeline = Timeline { alive: alive(schedule), ..Timeline::default() };
+    let mut ends_ms = [0.0f64; 3];
+    for (&action, waits) in schedule.actions.iter().zip(&schedule.waits) {
+        let stream = action.stream();
+        let free_ms = ends_ms[stream as usize];
+        let start_ms =
+            waits.iter().fold(free_ms, |start_ms, &other| start_ms.max(timeline.spans_ms[other][1]));
+        let ms = costs.action_ms(outline, action, workspace);
+        match stream {
+            StreamKind::Compute => timeline.stall_ms += start_ms - free_ms,
+            StreamKind::CopyOut => timeline.copying_ms[0] += ms,
+            StreamKind::CopyIn => timeline.copying_ms[1] += ms,
+        }
+        ends_ms[stream as usize] = start_ms + ms;
+        timeline.spans_ms.push([start_ms, start_ms + ms]);
+    }
+    timeline.total_ms = ends_ms.into_iter().fold(0.0, f64::max);
+    timeline
+}
+
+fn alive(schedule: &Schedule) -> Vec<Bytes> {
+    let mut changes = vec![[0, 0]; schedule.actions.len() + 1];
+    let transient = schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
+    for residence in transient.flat_map(|(_, all)| all).filter(|one| one.place == Place::Device) {
+        changes[residence.first][0] += residence.bytes.0;
+        changes[residence.last + 1][1] += residence.bytes.0;
+    }
+    let sums = changes.iter().scan(0, |alive, [born, died]| {
+        *alive = *alive + born - died;
+        Some(Bytes(*alive))
+    });
+    sums.take(schedule.actions.len()).collect()
+}

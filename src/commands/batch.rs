@@ -1,0 +1,132 @@
+//! `--batch max`: the largest mini-batch that a budget of device memory holds, found by planning, not by running.
+
+use super::{
+    budget::{Goal, too_small},
+    origin::Origin,
+    setup::in_math,
+};
+use crate::{
+    Error,
+    report::{BatchPoint, BatchReport},
+};
+use memory::ArenaLayout;
+use planner::{Bytes, PlanOptions};
+use std::collections::BTreeSet;
+use trainer::{
+    Net, NetError,
+    layers::BuildOptions,
+    planning::{Rates, estimated_costs},
+    spec::NetSpec,
+};
+
+/// A net of any mini-batch, and the memory that it may take.
+pub(super) struct BatchSearch {
+    pub(super) spec: NetSpec,
+    /// With something in the place of its data.
+    pub(super) build: BuildOptions,
+    pub(super) is_training: bool,
+    pub(super) updates: bool,
+    pub(super) rates: Rates,
+    pub(super) goal: Goal,
+}
+
+/// Most samples that `--batch` takes, too.
+const MOST: usize = 1_000_000;
+
+impl BatchSearch {
+    pub(super) fn net(&self, samples: usize) -> Result<Net, NetError> {
+        let mut spec = self.spec.clone();
+        spec.set_mini_batch(samples);
+        Net::new(&spec, &self.build, self.is_training)
+    }
+
+    /// The smallest budget that holds so many samples if no kernel has a workspace, and the layer that sets it.
+    fn floor(&self, samples: usize) -> Result<(Bytes, String), Error> {
+        let net = self.net(samples)?;
+        let outline = net.outline(self.updates);
+        let costs = estimated_costs(&net, self.rates);
+        let floor = self.goal.policy.floor(&outline, &costs, net.classifier());
+        Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
+    }
+
+    fn fits(&self, samples: usize) -> bool {
+        // What no memory holds does not fit either.
+        samples <= MOST && self.floor(samples).is_ok_and(|(floor, _)| floor <= self.goal.budget)
+    }
+
+    /// The largest mini-batch.
+    pub(super) fn largest(&self) -> Result<usize, Error> {
+        let (budget, (one, layer)) = (self.goal.budget, self.floor(1)?);
+        if one > budget {
+            return Err(too_small(budget, one, &format!("layer '{layer}'")));
+        }
+        // Buffers grow with the samples: a line through two points leads close to the end, and halves from there.
+        let mut some = self.spec.mini_batch().unwrap_or(1).clamp(2, MOST);
+        let floor = self.floor(some).or_else(|_| {
+            some = 2;
+            self.floor(some)
+        });
+        let slope = floor?.0.saturating_sub(one).0.max(1) as f64 / (some - 1) as f64;
+        let guess = 1 + (budget.saturating_sub(one).0 as f64 / slope) as usize;
+        let (mut fitting, mut step) = (1, guess.clamp(2, MOST) - 1);
+        if !self.fits(1 + step) {
+            step = step.div_ceil(2);
+        }
+        while step > 0 {
+            match self.fits(fitting + step) {
+                true if fitting > 1 => fitting += step,
+                true => (fitting, step) = (fitting + step, step.div_ceil(16)),
+                false if step == 1 => break,
+                false => step = step.div_ceil(2),
+            }
+        }
+        Ok(fitting)
+    }
+
+    /// What mini-batches up to the `largest` without workspaces bring: those of whose kernels there are measurements, or can be.
+    pub(super) fn report(
+        &self,
+        origin: &mut Origin,
+        options: &PlanOptions,
+        mut largest: usize,
+    ) -> Result<BatchReport, Error> {
+        let mut points: Vec<BatchPoint> = Vec::new();
+        // Kernels want some workspace, too; and a recorded table has its own sizes, mostly powers of two.
+        while points.is_empty() && largest > 0 {
+            points.extend(self.point(origin, options, largest)?);
+            largest = match origin.recorded {
+                _ if !points.is_empty() => largest,
+                Some(_) if largest.is_power_of_two() => largest / 2,
+                Some(_) => largest.next_power_of_two() / 2,
+                None => largest - largest.div_ceil(50),
+            };
+        }
+        let sizes: BTreeSet<usize> = (1..8).map(|part| largest * part / 8).filter(|&size| size > 0).collect();
+        for size in sizes {
+            points.extend(self.point(origin, options, size)?);
+        }
+        points.sort_by_key(|point| point.mini_batch);
+        let (policy, budget) = (self.goal.policy.to_string(), self.goal.budget);
+        Ok(BatchReport::new(policy, budget, largest.max(1), points))
+    }
+
+    /// What `mini_batch` samples bring; nothing if they do not fit with the workspaces of their kernels, or if these were not
+    /// measured and cannot be.
+    fn point(
+        &self,
+        origin: &mut Origin,
+        options: &PlanOptions,
+        mini_batch: usize,
+    ) -> Result<Option<BatchPoint>, Error> {
+        let mut nets = vec![self.net(mini_batch)?];
+        let kernels = in_math(nets[0].kernels(), origin.math);
+        if origin.recorded.is_none() {
+            origin.planning.complete(&kernels, options, |_| ())?;
+        }
+        match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, self.updates)) {
+            Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),
+            Err(Error::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `microbatch tune`: AccUDNN's largest mini-batch in a budget of memory, and its learning rate.
+
+use super::{
+    Notes,
+    batch::BatchSearch,
+    budget::Goal,
+    origin::Origin,
+    setup::{Request, Session, in_math, stand_in},
+    time::timed,
+};
+use crate::{
+    Console, Error,
+    args::{Batch, PlanningArgs, TimeArgs, TuneArgs, required},
+    report::Header,
+};
+use memory::{
+    ArenaLayout, Outline, Scratch,
+    policy::{self, Costs, MemoryPolicy, Sample, Speeds},
+};
+use planner::{Bytes, PlanOptions};
+use serde::Serialize;
+use std::fmt;
+use trainer::{Net, layers::BuildOptions, spec::NetSpec, spec::Phase};
+
+/// The mini-batches that are measured, in parts of the net's.
+const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 2.0 / 3.0, 1.0];
+/// Workspace of each kernel in the model.
+const WORKSPACE: Bytes = Bytes::mib(64);
+
+/// What is recommended, and how good the model is behind it.
+#[derive(Serialize)]
+struct Advice {
+    budget: Bytes,
+    /// The net's own mini-batch and its rate.
+    base: usize,
+    base_lr: f64,
+    convexity: f64,
+    /// The median distance of the modelled times of layers from the measured ones, relative to these.
+    model_error: f64,
+    mini_batch: u32,
+    predicted_images_per_s: f64,
+    measured_images_per_s: f64,
+    learning_rate: f64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    header: Header,
+    advice: Advice,
+}
+
+/// Fits the model to layers at several mini-batches, finds the largest mini-batch at which swapping stalls nothing, and times
+/// that.
+///
+/// # Errors
+/// Files, nets, data and limits that do not do.
+pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
+    let TimeArgs { net, planning, run, seed, .. } = &args.time;
+    if args.time.compare || net.phase != Phase::Train {
+        return Err(Error::Usage(
+            "tune times one training net: --compare and --phase TEST have no effect".to_owned(),
+        ));
+    }
+    let needs = || Error::Usage("tune needs --device-memory, the memory to fill".to_owned());
+    let budget = planning.device_memory.ok_or_else(needs)?;
+    let mut origin = Origin::device(run, &planning.measuring)?;
+    let model = required(&net.model, "--model")?;
+    let mut spec = NetSpec::load(model)?.for_phase(Phase::Train);
+    net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
+    let base = spec.mini_batch().unwrap_or(1);
+    let options = planning.options(None, None)?;
+    let build =
+        BuildOptions { device: origin.device.clone(), seed: *seed, synthetic: Some(stand_in(run, &spec)?) };
+    let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
+    let rates = origin.rates();
+    let search = BatchSearch { spec, build, is_training: true, updates: true, rates, goal };
+    let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
+    let (layers, outline) = (whole.work(), with_workspace(whole.outline(true), &costs));
+    let speeds = Speeds::fit(&layers, &samples);
+    let within = budget.saturating_sub(ArenaLayout::base(std::slice::from_ref(&outline)));
+    let tuned =
+        policy::tune((&outline, base as u32), (&layers, &speeds), &costs, within).ok_or_else(|| {
+            Error::Refused(format!(
+                "in {budget} no mini-batch trains without waiting for copies, as far as the model knows"
+            ))
+        })?;
+    let learning_rate =
+        policy::learning_rate(args.base_lr, f64::from(tuned.mini_batch) / base as f64, args.convexity);
+    drop(origin);
+    let (header, measured_images_per_s) = time(args, tuned.mini_batch)?;
+    let advice = Advice {
+        budget,
+        base,
+        base_lr: args.base_lr,
+        convexity: args.convexity,
+        model_error: error(&layers, &speeds, &samples),
+        mini_batch: tuned.mini_batch,
+        predicted_images_per_s: tuned.samples_per_s,
+        measured_images_per_s,
+        learning_rate,
+    };
+    let mut console = Console::new(run.json);
+    console.text(&advice)?;
+    console.object(&Report { header, advice })
+}
+
+/// The times of all layers at several mini-batches; the costs and the net at the last, which is `base`.
+fn measure(
+    search: &BatchSearch,
+    origin: &mut Origin,
+    options: &PlanOptions,
+    base: usize,
+) -> Result<(Vec<Sample>, Costs, Net), Error> {
+    let (mut samples, mut last) = (Vec::new(), None);
+    for part in PARTS {
+        let mini_batch = ((base as f64 * part).round() as usize).max(1);
+        let mut net = search.net(mini_batch)?;
+        let kernels = in_math(net.kernels(), origin.math);
+        origin.planning.complete(&kernels, options, |_| ())?;
+        let (costs, net) = origin.planning.costs(net, &kernels, options, search.rates)?;
+        let ms = |passes: &[policy::PassCosts; 2]| {
+            [0, 1].map(|pass| passes[pass].time_ms(WORKSPACE.max(passes[pass].least())))
+        };
+        let ms = costs.nodes.iter().map(ms).collect();
+        samples.push(Sample { part: mini_batch as f64 / base as f64, ms });
+        last = Some((costs, net));
+    }
+    let (costs, net) = last.expect("there are parts");
+    Ok((samples, costs, net))
+}
+
+/// The outline where each kernel has the workspace that the model counts on.
+fn with_workspace(mut outline: Outline, costs: &Costs) -> Outline {
+    for (node, passes) in outline.nodes.iter_mut().zip(&costs.nodes) {
+        for (scratch, pass) in node.scratch.iter_mut().zip(passes).filter(|(_, pass)| !pass.front.is_empty())
+        {
+            let workspace = pass.workspace(WORKSPACE).unwrap_or_else(|| pass.least());
+            *scratch = Scratch::Transient(workspace);
+        }
+    }
+    outline
+}
+
+/// The median distance of the model from what was measured.
+fn error(layers: &[policy::LayerWork], speeds: &Speeds, samples: &[Sample]) -> f64 {
+    let of_sample = |sample: &Sample| -> Vec<f64> {
+        let passes = layers.iter().zip(&sample.ms).flat_map(|(layer, ms)| {
+            [0, 1].map(|pass| (speeds.ms(layer, pass, sample.part) / ms[pass] - 1.0).abs())
+        });
+        passes.filter(|error| error.is_finite()).collect()
+    };
+    let mut errors: Vec<f64> = samples.iter().flat_map(of_sample).collect();
+    errors.sort_unstable_by(f64::total_cmp);
+    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Times the net at `mini_batch` under AccUDNN's policy; samples a second.
+fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
+    let TimeArgs { net, planning, run, seed, .. } = &args.time;
+    let planning = PlanningArgs { memory_policy: Some(MemoryPolicy::Accudnn), ..planning.clone() };
+    let mut console = Console::new(run.json);
+    let request = Request {
+        command: "tune",
+        model: required(&net.model, "--model")?,
+        phase: Phase::Train,
+        batch: Some(Batch::Samples(mini_batch as usize)),
+        planning: &planning,
+        run,
+        seed: *seed,
+        notes: &Notes::default(),
+    };
+    let (mut session, header) = Session::open(&request, &mut console)?;
+    session.profile(&[], &mut console)?;
+    let run = timed(&mut session, mini_batch as usize, &args.time, &mut console)?;
+    Ok((header, run.images_per_s))
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { budget, base, base_lr, convexity, mini_batch, learning_rate, .. } = self;
+        let (predicted, measured) = (self.predicted_images_per_s, self.measured_images_per_s);
+        let error = 100.0 * self.model_error;
+        writeln!(f, "\nAccUDNN in {budget}, from mini-batch {base} at the rate {base_lr}:")?;
+        writeln!(
+            f,
+            "  model         layers at {} mini-batches fitted by type, off by {error:.0} % (median)",
+            PARTS.len()
+        )?;
+        writeln!(f, "  mini-batch    {mini_batch}, the largest at which swapping should stall nothing")?;
+        writeln!(f, "  images/s      predicted {predicted:.1}, measured {measured:.1}")?;
+        write!(f, "  learning rate {learning_rate:.4}, for a convexity of {convexity}")
+    }
+}
