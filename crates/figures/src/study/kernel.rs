@@ -54,7 +54,9 @@ impl Study<'_> {
     /// Time over the limit: every algorithm undivided, the fastest within the limit, and micro-batches.
     pub fn cliff(&self, kernel: &Kernel) -> Option<Figure> {
         let curve = |policy| Some(self.fronts(slice::from_ref(kernel), policy)?.iter().next()?.1.curve());
-        let (undivided, divided) = (curve(BatchSizePolicy::Undivided)?, curve(BatchSizePolicy::All)?);
+        // Not every table has all sizes.
+        let divided = curve(BatchSizePolicy::All).or_else(|| curve(BatchSizePolicy::PowerOfTwo))?;
+        let undivided = curve(BatchSizePolicy::Undivided)?;
         let Cliff { at, before_ms, after_ms } = cliff(&undivided)?;
         let range = [Bytes(at.0 / 1024), Bytes(at.0 * 32)];
         let y = Axis::from_zero("ms", before_ms * 1.1);
