@@ -13,7 +13,7 @@ mod simulate;
 mod trial;
 mod vdnn;
 
-pub use accudnn::{LayerWork, Sample, Speeds, Tuned, accudnn, learning_rate, tune};
+pub use accudnn::{LayerTimes, LayerWork, Speeds, Tuned, accudnn, learning_rate, tune};
 pub use costs::{Costs, PassCosts};
 pub use joint::{floor, joint};
 pub use plan::{BelowFloor, Fate, MemoryPlan};
