@@ -251,6 +251,7 @@ impl Net {
             needs_bottom: node.declaration.needs_bottom,
             needs_top: node.declaration.needs_top != Need::Nothing,
             saved: bytes(node.declaration.saved),
+            repeats_from_saved: false,
             scratch,
         };
         let value = |value: &Value| {
