@@ -15,7 +15,7 @@ use crate::{
 };
 use memory::{
     ArenaLayout, Outline, Scratch,
-    policy::{self, Costs, MemoryPolicy, Speeds, TimedSize},
+    policy::{self, Costs, TimedSize, MemoryPolicy, Speeds},
 };
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;

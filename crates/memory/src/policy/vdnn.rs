@@ -134,8 +134,8 @@ impl<'a> Layers<'a> {
         for (back, &node) in problem.backward.iter().enumerate() {
             let at = problem.forward.iter().position(|&other| other == node).expect("it ran forward");
             // What the windows of all layers before have left out, if this one needs it.
-            for (prefetched, tensors) in prefetched.iter_mut().zip(&self.offloads) {
-                let needs = |tensor: &&Tensor| tensor.back.is_some_and(|[first, _]| first == back);
+            let needs = |tensor: &&Tensor| tensor.back.is_some_and(|[first, _]| first == back);
+            for (tensors, prefetched) in self.offloads.iter().zip(&mut prefetched) {
                 if !*prefetched && tensors.iter().any(needs) {
                     *prefetched = true;
                     actions.extend(tensors.iter().map(|tensor| Action::Prefetch(tensor.buffer)));
