@@ -15,7 +15,7 @@ use crate::{
 };
 use memory::{
     ArenaLayout, Outline, Scratch,
-    policy::{self, Costs, TimedSize, MemoryPolicy, Speeds},
+    policy::{self, Costs, MemoryPolicy, Speeds, TimedSize},
 };
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use memory::{
     Action::{self, Backward, Forward, Hold, Offload, Prefetch},
     Buffer, Outline, Schedule, StreamKind,
     policy::{
-        Algorithms, BelowFloor, Costs, Fate, TimedSize, LayerWork, MemoryPlan, Offloading, Speeds, accudnn,
+        Algorithms, BelowFloor, Costs, Fate, LayerWork, MemoryPlan, Offloading, Speeds, TimedSize, accudnn,
         floor, joint, learning_rate, simulate, tune, vdnn, vdnn_dyn,
     },
 };
