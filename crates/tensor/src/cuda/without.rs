@@ -80,8 +80,6 @@ never! {
     pub Pinned {
         len() -> usize;
         is_empty() -> bool;
-        copy_to(ViewMut<'_>) -> Done;
-        copy_from(View<'_>) -> Done;
     }
     pub CudaGraph {}
     pub(crate) DeviceMemory {
@@ -119,6 +117,12 @@ impl Stream {
 #[allow(missing_docs, clippy::missing_safety_doc)]
 impl Pinned {
     pub fn new(_: &Stream, _: usize) -> Result<Self, CudaError> {
+        none()
+    }
+    pub fn copy_to(&mut self, _: ViewMut<'_>) -> Done {
+        none()
+    }
+    pub fn copy_from(&mut self, _: View<'_>) -> Done {
         none()
     }
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
