@@ -36,4 +36,4 @@ pub(super) const FIGURES: &str = "\
 Examples:
   microbatch figures --out figures
   microbatch figures --only conv2 --device recorded:table.jsonl --out figures
-  microbatch figures --device cuda --out figures";
+  microbatch figures --device cuda --net alexnet --out figures";

@@ -357,6 +357,9 @@ pub struct FiguresArgs {
     /// Only figures whose names contain this, such as alexnet or cliff
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
+    /// A net, such as alexnet or resnet18; may be repeated [default: all that were recorded, or those of the papers]
+    #[arg(long, value_name = "NET")]
+    pub net: Vec<String>,
     /// Whose measurements: h200 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "h200")]
     pub device: String,

@@ -31,6 +31,8 @@ struct PaperNet {
     mini_batch: usize,
     /// The convolution that is looked at closely.
     convolution: Option<&'static str>,
+    /// Channels, height and width of an image, where only the data says.
+    image: Option<[usize; 3]>,
 }
 
 impl PaperNet {
@@ -50,12 +52,16 @@ impl PaperNet {
 
 macro_rules! net {
     ($name:literal, $title:literal, $mini_batch:literal, $convolution:expr) => {
+        net!($name, $title, $mini_batch, $convolution, None)
+    };
+    ($name:literal, $title:literal, $mini_batch:literal, $convolution:expr, $image:expr) => {
         PaperNet {
             name: $name,
             title: $title,
             prototxt: include_str!(concat!("../../models/", $name, "/net.prototxt")),
             mini_batch: $mini_batch,
             convolution: $convolution,
+            image: $image,
         }
     };
 }
@@ -67,13 +73,13 @@ const NETS: [PaperNet; 7] = [
     net!("resnet18", "ResNet-18", 128, None),
     net!("resnet50", "ResNet-50", 32, None),
     net!("resnet50", "ResNet-50", 256, None),
-    net!("densenet40", "DenseNet-40", 256, None),
+    net!("densenet40", "DenseNet-40", 256, None, Some([3, 32, 32])),
     net!("vgg16", "VGG-16", 64, None),
     net!("googlenet", "GoogLeNet", 128, None),
 ];
 
-/// Limits under which all recorded kernels are compared: the papers' for DeepBench's list, and below.
-const LIMITS: [Bytes; 3] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256)];
+/// Limits under which all recorded kernels are compared: the papers' for DeepBench's list, and one below.
+const LIMITS: [Bytes; 4] = [Bytes::mib(64), Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 
 /// A net as far as figures go.
 struct Built {
@@ -146,7 +152,7 @@ fn measure(
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
     let mut nets = Vec::new();
-    for net in &NETS {
+    for net in NETS.iter().filter(|net| args.net.is_empty() || args.net.iter().any(|name| name == net.name)) {
         let built = build(net, math)?;
         let policy = BatchSizePolicy::All;
         match &origin.recorded {
@@ -167,7 +173,7 @@ fn build(net: &'static PaperNet, math: Math) -> Result<Built, Error> {
     let file = format!("models/{}/net.prototxt", net.name);
     let mut spec = NetSpec::parse(Path::new(&file), net.prototxt)?.for_phase(Phase::Train);
     spec.set_mini_batch(net.mini_batch);
-    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
+    let synthetic = Some(SyntheticData { shape: net.image, stand_in: true });
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
     let kernels = in_math(built.kernels(), math);
@@ -191,16 +197,14 @@ fn studies<'t>(origin: &'t Origin, nets: &'t [Built]) -> impl Iterator<Item = St
 /// What each of all kernels that were measured gains, whatever net it is of.
 fn kernels(studies: &[Study<'_>]) -> Option<Figure> {
     let study = studies.first()?;
-    gains(study, &complete_kernels(study.table), &LIMITS)
+    gains(study, &recorded_kernels(study.table), &LIMITS)
 }
 
-/// The kernels that were measured at every size, with the largest.
-fn complete_kernels(table: &CostTable) -> Vec<Kernel> {
-    let mut largest: BTreeMap<KernelId, (u32, u32)> = BTreeMap::new();
-    for (&id, size, _) in table.iter() {
-        let (count, most) = largest.entry(id).or_default();
-        (*count, *most) = (*count + 1, (*most).max(size));
-    }
-    let complete = largest.into_iter().filter(|(_, (count, most))| count == most);
-    complete.map(|(id, (_, mini_batch))| Kernel { name: String::new(), id, mini_batch }).collect()
+/// The kernels that were measured, with the largest mini-batch.
+fn recorded_kernels(table: &CostTable) -> Vec<Kernel> {
+    let largest: BTreeMap<KernelId, u32> = table.iter().map(|(&id, size, _)| (id, size)).collect();
+    let kernels = largest.into_iter().map(|(id, mini_batch)| Kernel { name: String::new(), id, mini_batch });
+    let is_complete =
+        |kernel: &Kernel| table.missing(std::slice::from_ref(kernel), BatchSizePolicy::PowerOfTwo).is_empty();
+    kernels.filter(is_complete).collect()
 }

@@ -7,24 +7,14 @@ use crate::{
     tables::{RecordedDevice, SHIPPED},
 };
 use figures::Table;
-use planner::{CostTable, KernelId};
+use planner::{KernelId, Measurement};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Serialize)]
 struct Report {
     recorded: Recorded,
-    kernels: Vec<RecordedKernel>,
-}
-
-/// A kernel, and how much of it was measured.
-#[derive(Serialize)]
-struct RecordedKernel {
-    kernel: KernelId,
-    /// How many micro-batch sizes.
-    sizes: usize,
-    largest: u32,
-    algorithms: BTreeSet<String>,
+    kernels: Table,
 }
 
 /// Lists the kernels that were recorded of the device that `args` names.
@@ -37,29 +27,18 @@ pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> 
         return Err(Error::Usage(reason));
     };
     let (table, file) = device.read(args.run.math)?;
-    let report =
-        Report { recorded: Recorded { file, device: table.device.clone() }, kernels: kernels(&table) };
-    console.text(&report.recorded)?;
+    let mut kernels: BTreeMap<&KernelId, Vec<&Measurement>> = BTreeMap::new();
+    table.iter().for_each(|(id, _, rows)| kernels.entry(id).or_default().extend(rows));
     let mut lines = Table::new(["op", "shape", "math", ">sizes", ">up to", ">algorithms"]);
-    for RecordedKernel { kernel, sizes, largest, algorithms } in &report.kernels {
-        let numbers = [*sizes, *largest as usize, algorithms.len()].map(|number| number.to_string());
-        let words = [kernel.op.to_string(), kernel.shape.to_string(), kernel.math.to_string()];
-        lines.row(words.into_iter().chain(numbers));
+    for (KernelId { op, shape, math, .. }, rows) in kernels {
+        let sizes: BTreeSet<u32> = rows.iter().map(|row| row.micro_batch).collect();
+        let algorithms: BTreeSet<&str> = rows.iter().map(|row| row.algorithm.as_str()).collect();
+        let largest = sizes.last().map_or(0, |&size| size as usize);
+        let numbers = [sizes.len(), largest, algorithms.len()].map(|number| number.to_string());
+        lines.row([op.to_string(), shape.to_string(), math.to_string()].into_iter().chain(numbers));
     }
-    console.text(&lines)?;
+    let report = Report { recorded: Recorded { file, device: table.device.clone() }, kernels: lines };
+    console.text(&report.recorded)?;
+    console.text(&report.kernels)?;
     console.object(&report)
-}
-
-fn kernels(table: &CostTable) -> Vec<RecordedKernel> {
-    let mut kernels: Vec<RecordedKernel> = Vec::new();
-    for (&kernel, size, rows) in table.iter() {
-        if kernels.last().is_none_or(|last| last.kernel != kernel) {
-            kernels.push(RecordedKernel { kernel, sizes: 0, largest: 0, algorithms: BTreeSet::new() });
-        }
-        let last = kernels.last_mut().expect("there is one now");
-        last.sizes += 1;
-        last.largest = last.largest.max(size);
-        last.algorithms.extend(rows.iter().map(|row| row.algorithm.to_string()));
-    }
-    kernels
 }

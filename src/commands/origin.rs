@@ -5,7 +5,7 @@ use crate::{
     args::{MeasuringArgs, PlanningArgs, RunArgs},
     device::DeviceReport,
     progress::{self, ProfileBar},
-    report::{EstimateReport, ProfilingReport, Recorded},
+    report::{EstimateReport, ProfilingReport, Recorded, shown},
     stop::stop,
     tables::{RecordedDevice, is_of_gpu},
 };
@@ -14,6 +14,7 @@ use planner::{
     BatchSizePolicy, Bytes, CostTable, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver,
     WorkspacePolicy,
 };
+use std::path::Path;
 use tensor::{Cpu, Device};
 use trainer::{
     NetError,
@@ -84,7 +85,7 @@ impl Origin {
             return Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
         }
         let (table, file) = named.read(run.math)?;
-        let recorded = Recorded { file, device: table.device.clone() };
+        let recorded = Recorded { file: shown(Path::new(&file)), device: table.device.clone() };
         let device = Device::Cpu(Cpu::try_new(None)?);
         let estimator = Estimator::new(&table);
         let planning = Planning::recorded(table);

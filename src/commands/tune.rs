@@ -15,7 +15,7 @@ use crate::{
 };
 use memory::{
     ArenaLayout, Outline, Scratch,
-    policy::{self, Costs, MemoryPolicy, Sample, Speeds},
+    policy::{self, Costs, TimedSize, MemoryPolicy, Speeds},
 };
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
@@ -111,7 +111,7 @@ fn measure(
     origin: &mut Origin,
     options: &PlanOptions,
     base: usize,
-) -> Result<(Vec<Sample>, Costs, Net), Error> {
+) -> Result<(Vec<TimedSize>, Costs, Net), Error> {
     let (mut samples, mut last) = (Vec::new(), None);
     for part in PARTS {
         let mini_batch = ((base as f64 * part).round() as usize).max(1);
@@ -123,7 +123,7 @@ fn measure(
             [0, 1].map(|pass| passes[pass].time_ms(WORKSPACE.max(passes[pass].least())))
         };
         let ms = costs.nodes.iter().map(ms).collect();
-        samples.push(Sample { part: mini_batch as f64 / base as f64, ms });
+        samples.push(TimedSize { part: mini_batch as f64 / base as f64, ms });
         last = Some((costs, net));
     }
     let (costs, net) = last.expect("there are parts");
@@ -143,8 +143,8 @@ fn with_workspace(mut outline: Outline, costs: &Costs) -> Outline {
 }
 
 /// The median distance of the model from what was measured.
-fn error(layers: &[policy::LayerWork], speeds: &Speeds, samples: &[Sample]) -> f64 {
-    let of_sample = |sample: &Sample| -> Vec<f64> {
+fn error(layers: &[policy::LayerWork], speeds: &Speeds, samples: &[TimedSize]) -> f64 {
+    let of_sample = |sample: &TimedSize| -> Vec<f64> {
         let passes = layers.iter().zip(&sample.ms).flat_map(|(layer, ms)| {
             [0, 1].map(|pass| (speeds.ms(layer, pass, sample.part) / ms[pass] - 1.0).abs())
         });

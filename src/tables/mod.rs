@@ -4,7 +4,7 @@ mod shipped;
 
 pub(crate) use shipped::{SHIPPED, Shipped};
 
-use crate::{Error, report::shown};
+use crate::Error;
 use planner::{Bytes, CostTable, Math};
 use std::{
     io::{BufRead, BufReader, Read},
@@ -44,7 +44,7 @@ impl<'a> RecordedDevice<'a> {
                 let reason = "--device recorded: names no cost table; --device recorded:FILE does";
                 Err(Error::Usage(reason.to_owned()))
             }
-            Self::File(file) => Ok((read_table(file)?, shown(file))),
+            Self::File(file) => Ok((read_table(file)?, file.display().to_string())),
         }
     }
 

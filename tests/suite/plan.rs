@@ -104,8 +104,11 @@ fn a_recorded_gpu_is_planned_as_a_gpu_and_says_what_it_has() {
     let workspaces = numbers(&report["layer_memory"], "workspace");
     assert!(workspaces.iter().any(|&bytes| bytes > 1e6), "the columns are filled");
     let list = folder.json("plan --list --device h200");
-    let kernels = list["kernels"].as_array().unwrap();
-    assert!(kernels.len() > 90 && kernels.iter().all(|kernel| kernel["sizes"].as_u64() >= Some(32)));
+    let kernels = list["kernels"]["rows"].as_array().unwrap();
+    assert!(
+        kernels.len() > 90
+            && kernels.iter().all(|row| row[3].as_str().unwrap().parse::<u32>().unwrap() >= 32)
+    );
     assert!(folder.succeed("plan --list --device h200").contains("64x27x27, 192 filters 5x5, pad 2"));
     refused(&folder, "plan --list --device cpu", &["--list", "h200"]);
     refused(&folder, "time --model net.prototxt --device h200", &["\"h200\"", "nothing runs on it"]);

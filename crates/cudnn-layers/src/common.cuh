@@ -104,7 +104,7 @@ struct Dense {
     __device__ __forceinline__ bool in_packs() const { return true; }
 };
 
-/// One whole tile of `map_tiles`, in packs of `W`.
+/// One whole tile of `map_packs`, in packs of `W`.
 template <int W, int INPUTS, class Op, class Places>
 __device__ __forceinline__ void map_tile(const float* const (&from)[INPUTS], float* to, bool add, u64 start, Op op,
                                          Places places) {
@@ -121,29 +121,30 @@ __device__ __forceinline__ void map_tile(const float* const (&from)[INPUTS], flo
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
+        auto of_pack = op.pack(i);
 #pragma unroll
         for (int lane = 0; lane < W; lane++) {
             float x[INPUTS];
 #pragma unroll
             for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-            float value = op(x, i, lane);
+            float value = of_pack(x, lane);
             out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
         }
         store<W>(to + places.to(i), out[step]);
     }
 }
 
-/// `to[i] (+)= op(the inputs' elements i, first element of i's pack, i - first)` over one tile, where `places` says where
-/// elements lie.
-template <int INPUTS, class Op, class Places>
-__device__ __forceinline__ void map_tiles(const float* const (&from)[INPUTS], float* to, bool add, u64 len, u64 tile,
-                                          Op op, Places places) {
+/// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the up to four elements from `first` on,
+/// whose results are then computed in their order.
+template <int INPUTS, class Op, class Places = Dense>
+__device__ __forceinline__ void map_packs(const float* const (&from)[INPUTS], float* to, bool add, u64 len, u64 tile,
+                                          Op op, Places places = {}) {
     u64 start = tile * TILE;
     if (start + TILE > len) {
         for (u64 i = start + threadIdx.x; i < len; i += THREADS) {
             float x[INPUTS];
             for (int input = 0; input < INPUTS; input++) x[input] = from[input][places.from(i)];
-            put(add, to + places.to(i), op(x, i, 0));
+            put(add, to + places.to(i), op.pack(i)(x, 0));
         }
     } else if (places.in_packs() && aligned(from) && aligned(to)) {
         map_tile<4>(from, to, add, start, op, places);
@@ -152,12 +153,25 @@ __device__ __forceinline__ void map_tiles(const float* const (&from)[INPUTS], fl
     }
 }
 
-/// `to[i] (+)= op(the inputs' elements i, i)`.
+template <class Op>
+struct EachElement {
+    Op op;
+    struct OfPack {
+        const Op& op;
+        u64 first;
+        template <int INPUTS>
+        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) const {
+            return op(x, first + lane);
+        }
+    };
+    __device__ __forceinline__ OfPack pack(u64 first) const { return {op, first}; }
+};
+
+/// `to[i] (+)= op(the inputs' elements i, i)`, where `places` says where element i lies.
 template <int INPUTS, class Op, class Places = Dense>
 __device__ __forceinline__ void map(const float* const (&from)[INPUTS], float* to, bool add, u64 len, Op op,
                                     Places places = {}) {
-    auto of_lane = [&](const float (&x)[INPUTS], u64 first, int lane) { return op(x, first + lane); };
-    map_tiles(from, to, add, len, blockIdx.x, of_lane, places);
+    map_packs(from, to, add, len, blockIdx.x, EachElement<Op>{op}, places);
 }
 
 // ---- Blobs seen from an axis -----------------------------------------------------------------------------------------
@@ -183,22 +197,42 @@ struct Extents {
     __device__ __forceinline__ u64 len() const { return outer * axis.divisor * inner.divisor; }
 };
 
-/// Dense blobs, of which a pack must not reach into another plane: then it has one channel.
-struct DensePlanes : Dense {
-    bool whole_packs;
-    __device__ __forceinline__ bool in_packs() const { return whole_packs; }
+template <class Of, class Op>
+struct EachChannel {
+    const Extents& extents;
+    Of of;
+    Op op;
+
+    struct OfPack {
+        const EachChannel& each;
+        u64 pixel, channel;
+        decltype(each.of(u64())) factors;
+
+        template <int INPUTS>
+        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) {
+            // Asked for in order: past the end of a plane comes the next channel's.
+            if (lane > 0 && ++pixel == each.extents.inner.divisor) {
+                pixel = 0;
+                channel = channel + 1 == each.extents.axis.divisor ? 0 : channel + 1;
+                factors = each.of(channel);
+            }
+            return each.op(factors, x);
+        }
+    };
+
+    __device__ __forceinline__ OfPack pack(u64 first) const {
+        u64 plane = extents.inner.divide(first);
+        u64 channel = extents.axis.remainder(plane);
+        return {*this, first - plane * extents.inner.divisor, channel, of(channel)};
+    }
 };
 
 /// `to[i] (+)= op(of(channel of i), the inputs' elements i)`. The last elements come first: where a kernel that reads the
 /// inputs from the beginning has just run, their ends are still in cache.
 template <int INPUTS, class Of, class Op>
 __device__ __forceinline__ void map_channels(const float* const (&from)[INPUTS], float* to, bool add,
-                                             const Extents& e, Of of, Op op) {
-    auto of_channel = [&](const float (&x)[INPUTS], u64 first, int) {
-        return op(of(e.axis.remainder(e.inner.divide(first))), x);
-    };
-    DensePlanes places{{}, e.inner.divisor % 4 == 0};
-    map_tiles(from, to, add, e.len(), gridDim.x - 1 - blockIdx.x, of_channel, places);
+                                             const Extents& extents, Of of, Op op) {
+    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of, Op>{extents, of, op});
 }
 
 // ---- One channel -----------------------------------------------------------------------------------------------------
@@ -237,6 +271,41 @@ struct ChannelWalk {
 template <int W>
 constexpr int BATCH = W == 1 ? 8 : 4;
 
+/// `to[i] (+)= op(the inputs' elements i)` over this thread's elements.
+template <int W, int INPUTS, class Op>
+__device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const float* const (&from)[INPUTS], float* to, bool add,
+                                           Op op) {
+    while (walk.more()) {
+        constexpr int STEPS = BATCH<W> / 2;  // outputs need registers, too
+        Pack<W> in[INPUTS][STEPS], out[STEPS];
+        u64 at[STEPS];
+        bool there[STEPS];
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            there[step] = walk.more();
+            if (!there[step]) continue;
+            at[step] = walk.at();
+#pragma unroll
+            for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at[step]);
+            if (add) out[step] = load<W>(to + at[step]);
+            walk.step();
+        }
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            if (!there[step]) continue;
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) {
+                float x[INPUTS];
+#pragma unroll
+                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+                float value = op(x);
+                out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
+            }
+            store<W>(to + at[step], out[step]);
+        }
+    }
+}
+
 /// Adds up `terms(the inputs' elements, sums)` over this thread's elements: in single precision over a batch, in double
 /// precision over batches.
 template <int W, int INPUTS, int SUMS, class Terms>
@@ -270,6 +339,36 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const float* co
     }
 }
 
+/// Whether the planes of all these blobs can be read in packs of four.
+template <int COUNT>
+__device__ __forceinline__ bool planes_aligned(const Extents& e, const float* const (&blobs)[COUNT]) {
+    return e.inner.divisor % 4 == 0 && aligned(blobs);
+}
+
+/// `to[i] (+)= op(the inputs' elements i)` over all elements of a channel, by one block.
+template <int INPUTS, class Op>
+__device__ __forceinline__ void channel_map(const float* const (&from)[INPUTS], float* to, bool add, const Extents& e,
+                                            u64 channel, Op op) {
+    if (planes_aligned(e, from) && aligned(to)) {
+        thread_map(ChannelWalk<4>(e, channel, 0, e.outer), from, to, add, op);
+    } else {
+        thread_map(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, op);
+    }
+}
+
+/// The sums over the samples [first, last) of a channel, which every thread of the block gets.
+template <int INPUTS, int SUMS, class Terms>
+__device__ void channel_sums(const float* const (&from)[INPUTS], const Extents& e, u64 channel, u64 first, u64 last,
+                             double (&sums)[SUMS], Terms terms) {
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
+    if (planes_aligned(e, from)) {
+        thread_sums(ChannelWalk<4>(e, channel, first, last), from, sums, terms);
+    } else {
+        thread_sums(ChannelWalk<1>(e, channel, first, last), from, sums, terms);
+    }
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
+}
+
 /// Sums per channel: `finish(channel, sums)` is called by one thread for each. To be launched with THREADS threads, a block
 /// per channel in x and, in y, the parts into which samples are cut. Where there
 /// are several, this leaves SUMS doubles per channel and part in `partials`, and `finish_sums` has to follow.
@@ -277,15 +376,11 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const float* co
 template <int SUMS, int INPUTS, class Terms, class Finish>
 __device__ __forceinline__ void sum_channels(const float* const (&from)[INPUTS], const Extents& e, double* partials,
                                              Terms terms, Finish finish) {
-    u64 part = blockIdx.y, parts = gridDim.y, channel = blockIdx.x;
+    u64 part = blockIdx.y, parts = gridDim.y;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
-    double sums[SUMS] = {};
-    if (e.inner.divisor % 4 == 0 && aligned(from)) {
-        thread_sums(ChannelWalk<4>(e, channel, first, last), from, sums, terms(channel));
-    } else {
-        thread_sums(ChannelWalk<1>(e, channel, first, last), from, sums, terms(channel));
-    }
-    for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
+    double sums[SUMS];
+    u64 channel = blockIdx.x;
+    channel_sums(from, e, channel, first, last, sums, terms(channel));
     if (threadIdx.x != 0) return;
     if (parts == 1) return finish(channel, sums);
     for (int sum = 0; sum < SUMS; sum++) partials[(channel * parts + part) * SUMS + sum] = sums[sum];

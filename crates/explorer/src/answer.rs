@@ -16,17 +16,6 @@ use planner::{
 };
 use serde::Serialize;
 
-/// An answer.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum Answer {
-    /// Something was taken over.
-    Loaded {
-        mini_batch: u32,
-    },
-    Planned(Box<Planned>),
-}
-
 /// A plan with its drawings, as SVG.
 #[derive(Serialize)]
 pub(crate) struct Planned {
@@ -46,7 +35,7 @@ pub(crate) struct Planned {
 }
 
 /// Plans as `question` asks.
-pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result<Answer, String> {
+pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result<Planned, String> {
     let Prepared { study, options, estimated, error, .. } = prepared;
     let curves = curves(prepared, question)?;
     let chosen = planned(prepared, question, &curves)?;
@@ -61,7 +50,7 @@ pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result
     });
     let mut bars = plan_figure(&report, &mini_batch, &source);
     bars.title = format!("{}: time of every kernel", mini_batch);
-    Ok(Answer::Planned(Box::new(Planned {
+    Ok(Planned {
         summary: [report.policies(), report.totals()],
         estimated: *estimated,
         error: *error,
@@ -72,7 +61,7 @@ pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result
         timeline: study.timeline_of(&chosen).filter(|_| is_net).map(|figure| figure.svg()),
         cliff: cliff.map(|figure| figure.svg()),
         plan: report,
-    })))
+    })
 }
 
 fn range(curve: &Curve) -> [Bytes; 2] {

@@ -1,7 +1,7 @@
 //! What the page asks.
 
 use ::memory::{LayerMemory, Outline};
-use planner::{BatchSizePolicy, Bytes, ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
+use planner::{BatchSizePolicy, Bytes, ConvShape, Kernel, Math};
 use serde::Deserialize;
 
 /// A question.
@@ -9,21 +9,10 @@ use serde::Deserialize;
 #[serde(tag = "ask", rename_all = "camelCase")]
 pub(crate) enum Question {
     /// Take over a cost table as JSON lines; of a GPU and an arithmetic, more are added to the first.
-    Table {
-        gpu: String,
-        text: String,
-    },
+    Table { gpu: String, text: String },
     /// Take over a net, as `microbatch plan --json` describes it.
-    Net {
-        name: String,
-        report: NetReport,
-    },
-    /// Take over one convolution, in the place of a net.
-    Convolution {
-        name: String,
-        shape: ConvShape,
-        mini_batch: u32,
-    },
+    Net { name: String, report: NetReport },
+    /// Plan a net.
     Plan(Box<PlanQuestion>),
 }
 
@@ -70,14 +59,6 @@ pub(crate) enum Give {
     Ws,
     /// What is free at a kernel's own step within a budget of all memory.
     Memory,
-}
-
-/// A convolution's three kernels.
-pub(crate) fn kernels(name: &str, shape: ConvShape, mini_batch: u32) -> Vec<Kernel> {
-    let (dtype, math, layout) = (Dtype::F32, Math::Fp32, Layout::Nchw);
-    let kernel =
-        |op| Kernel { name: name.to_owned(), id: KernelId { op, shape, dtype, math, layout }, mini_batch };
-    ConvOp::ALL.map(kernel).into()
 }
 
 /// Refuses what is no convolution, in a sentence.

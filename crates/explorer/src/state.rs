@@ -1,10 +1,7 @@
 //! What the page has loaded, and what was made of it: tables with estimates, and desirable sets, which do not depend on
 //! the limit that is dragged.
 
-use crate::{
-    answer::{Answer, answer},
-    question::{KernelEntry, NetReport, PlanQuestion, Question, check, kernels},
-};
+use crate::question::{KernelEntry, NetReport, PlanQuestion, check};
 use ::memory::{LayerMemory, Outline};
 use figures::study::Study;
 use planner::{
@@ -50,33 +47,8 @@ pub(crate) struct Prepared<'s> {
 }
 
 impl State {
-    /// Answers a question, or says in a sentence why it cannot.
-    pub(crate) fn answer(&mut self, question: &str) -> String {
-        let answered = serde_json::from_str(question).map_err(|error| error.to_string());
-        let answered = answered.and_then(|question| self.answer_one(question));
-        let text = match answered {
-            Ok(answer) => serde_json::to_string(&answer),
-            Err(error) => serde_json::to_string(&serde_json::json!({ "error": error })),
-        };
-        text.expect("plain data is always valid JSON")
-    }
-
-    fn answer_one(&mut self, question: Question) -> Result<Answer, String> {
-        match question {
-            Question::Table { gpu, text } => self.add_table(gpu, &text),
-            Question::Net { name, report } => self.add_net(name, report),
-            Question::Convolution { name, shape, mini_batch } => {
-                check(&shape, mini_batch)?;
-                let kernels = kernels(&name, shape, mini_batch);
-                let net = Net { kernels, outline: Outline::default(), layers: Vec::new() };
-                self.nets.insert(name, net);
-                Ok(Answer::Loaded { mini_batch })
-            }
-            Question::Plan(question) => answer(&self.prepare(&question)?, &question),
-        }
-    }
-
-    fn add_table(&mut self, gpu: String, text: &str) -> Result<Answer, String> {
+    /// Takes over a table, and says what its largest micro-batch is; of a GPU and an arithmetic, more are added.
+    pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<u32, String> {
         let table = CostTable::from_json_lines(text).map_err(|error| error.to_string())?;
         let largest = table.iter().map(|(_, size, _)| size).max().unwrap_or(1);
         for math in [Math::Fp32, Math::Tf32] {
@@ -98,10 +70,11 @@ impl State {
             known.estimator = None;
         }
         self.fronts = None;
-        Ok(Answer::Loaded { mini_batch: largest })
+        Ok(largest)
     }
 
-    fn add_net(&mut self, name: String, report: NetReport) -> Result<Answer, String> {
+    /// Takes over a net, and says what its mini-batch is.
+    pub(crate) fn add_net(&mut self, name: String, report: NetReport) -> Result<u32, String> {
         let kernels: Vec<Kernel> =
             report.plan.kernels.into_iter().map(|KernelEntry { kernel }| kernel).collect();
         for kernel in &kernels {
@@ -112,11 +85,11 @@ impl State {
         let outline = report.outline.unwrap_or_default();
         self.nets.insert(name, Net { kernels, outline, layers: report.layer_memory });
         self.fronts = None;
-        Ok(Answer::Loaded { mini_batch })
+        Ok(mini_batch)
     }
 
     /// Completes the table, computes desirable sets unless they are there, and puts everything together.
-    fn prepare(&mut self, question: &PlanQuestion) -> Result<Prepared<'_>, String> {
+    pub(crate) fn prepare(&mut self, question: &PlanQuestion) -> Result<Prepared<'_>, String> {
         let PlanQuestion { net: name, gpu, math, mini_batch, policy, limit, max_error, .. } = question;
         let net = self.nets.get(name).ok_or_else(|| format!("there is no net {name}"))?;
         let key = (gpu.clone(), *math);

@@ -119,7 +119,7 @@ fn layers(outline: &Outline, plan: &MemoryPlan) -> Vec<LayerFate> {
             Fate::Offloaded => &mut layer.offloaded,
             Fate::Recomputed => &mut layer.recomputed,
         };
-        *sum = *sum + bytes;
+        *sum += bytes;
     }
     layers.retain(|layer| layer.kept + layer.offloaded + layer.recomputed > Bytes::ZERO);
     layers

@@ -6,7 +6,7 @@ use memory::{
     Action::{self, Backward, Forward, Hold, Offload, Prefetch},
     Buffer, Outline, Schedule, StreamKind,
     policy::{
-        Algorithms, BelowFloor, Costs, Fate, LayerWork, MemoryPlan, Offloading, Sample, Speeds, accudnn,
+        Algorithms, BelowFloor, Costs, Fate, TimedSize, LayerWork, MemoryPlan, Offloading, Speeds, accudnn,
         floor, joint, learning_rate, simulate, tune, vdnn, vdnn_dyn,
     },
 };
@@ -206,7 +206,7 @@ fn accudnn_models_times_and_finds_the_largest_mini_batch_without_a_stall() {
     let net = nets::vgg(0, 64, FP32);
     let layers = work(&net);
     // A speed that rises and is flat in the end: 0.05 ms to begin with.
-    let sample = |part: f64| Sample {
+    let sample = |part: f64| TimedSize {
         part,
         ms: layers
             .iter()

@@ -1,4 +1,8 @@
-// Batch normalisation: channels are summed by several blocks each, and then mapped.
+// Batch normalisation. Where a channel fits the caches, one block does it in one launch, which reads memory once; larger
+// ones are summed by several blocks and then mapped.
+
+/// Threads of a block that does a whole channel.
+constexpr u32 CHANNEL_THREADS = 512;
 
 /// The line `y = a (x - mean) + b` of a channel.
 struct Line {
@@ -41,13 +45,21 @@ struct Training : Pass {
             sums[1] += distance * distance;
         };
     }
+    __device__ float channel_mean(u64 channel, const double (&sums)[2]) const {
+        return float(pivot(channel) + sums[0] / count());
+    }
+    /// The biased variance. Not fmax, which would make 0 of a NaN.
+    __device__ float channel_variance(const double (&sums)[2]) const {
+        double distance = sums[0] / count(), variance = sums[1] / count() - distance * distance;
+        return variance < 0 ? 0 : float(variance);
+    }
     __device__ float channel_inv_std(float variance) const { return 1 / sqrtf(variance + epsilon); }
 
     /// Saves a channel's statistics and folds them into the running ones.
     __device__ void operator()(u64 channel, const double (&sums)[2]) const {
-        double distance = sums[0] / count(), exact = sums[1] / count() - distance * distance;
-        // The biased variance. Not fmax, which would make 0 of a NaN.
-        float of_mean = float(pivot(channel) + distance), variance = exact < 0 ? 0 : float(exact);
+        save(channel, channel_mean(channel, sums), channel_variance(sums));
+    }
+    __device__ void save(u64 channel, float of_mean, float variance) const {
         mean[channel] = of_mean;
         inv_std[channel] = channel_inv_std(variance);
         float unbiased = count() > 1 ? float(count() / (count() - 1)) : 1;
@@ -71,6 +83,20 @@ extern "C" __global__ void normalise(const __grid_constant__ Training training) 
     map_channels({training.x}, training.y, false, training.extents,
                  [&](u64 channel) { return training.line(channel, training.mean[channel], training.inv_std[channel]); },
                  [&](const Line& line, const float (&in)[1]) { return rectified(training.relu, line(in[0])); });
+}
+
+extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
+    forward_by_channel(const __grid_constant__ Training training) {
+    const Extents& extents = training.extents;
+    u64 channel = blockIdx.x;
+    double sums[2];
+    channel_sums({training.x}, extents, channel, 0, extents.outer, sums, training.terms(channel));
+    float mean = training.channel_mean(channel, sums), variance = training.channel_variance(sums);
+    if (threadIdx.x == 0) training.save(channel, mean, variance);
+    Line line = training.line(channel, mean, training.channel_inv_std(variance));
+    bool relu = training.relu;
+    channel_map({training.x}, training.y, false, extents, channel,
+                [=](const float (&in)[1]) { return rectified(relu, line(in[0])); });
 }
 
 /// Mean and inverse standard deviation that the running sums stand for; with a factor of 0 both sums count as 0.
@@ -115,9 +141,15 @@ struct Backward : Pass {
         double per_element = a / count();
         return {float(-per_element * sums[1] * inverse * inverse), float(-per_element * sums[0])};
     }
-    __device__ void operator()(u64 channel, const double (&sums)[2]) const {
+    __device__ Gradient gradient(u64 channel, const Plane& plane) const {
+        return {arriving(channel), plane};
+    }
+    __device__ void save_gradients(u64 channel, const double (&sums)[2]) const {
         if (dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inv_std[channel]));
         if (dbeta) put(add_beta, dbeta + channel, float(sums[0]));
+    }
+    __device__ void operator()(u64 channel, const double (&sums)[2]) const {
+        save_gradients(channel, sums);
         planes[channel] = plane(channel, sums);
     }
 };
@@ -134,6 +166,18 @@ extern "C" __global__ void backward_sums_finish(const __grid_constant__ Backward
 
 extern "C" __global__ void backward_map(const __grid_constant__ Backward backward) {
     map_channels({backward.x, backward.dy}, backward.dx, backward.add, backward.extents,
-                 [&](u64 channel) { return Gradient{backward.arriving(channel), backward.planes[channel]}; },
+                 [&](u64 channel) { return backward.gradient(channel, backward.planes[channel]); },
                  [](const Gradient& gradient, const float (&in)[2]) { return gradient(in[0], in[1]); });
+}
+
+extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
+    backward_by_channel(const __grid_constant__ Backward backward) {
+    const Extents& extents = backward.extents;
+    u64 channel = blockIdx.x;
+    double sums[2];
+    channel_sums({backward.x, backward.dy}, extents, channel, 0, extents.outer, sums, backward.terms(channel));
+    if (threadIdx.x == 0) backward.save_gradients(channel, sums);
+    Gradient gradient = backward.gradient(channel, backward.plane(channel, sums));
+    channel_map({backward.x, backward.dy}, backward.dx, backward.add, extents, channel,
+                [=](const float (&in)[2]) { return gradient(in[0], in[1]); });
 }

@@ -8,10 +8,24 @@ use crate::{
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, Format, View, ViewMut,
-    cuda::{Arg, Cuda},
+    cuda::{Arg, Cuda, Grid},
 };
 
 source!("batch_norm.cu");
+
+/// `CHANNEL_THREADS` of `batch_norm.cu`.
+const CHANNEL_THREADS: u32 = 512;
+/// Channels up to this size are read from cache the second time, and one block reads them as fast as several, if there are
+/// enough channels to keep most of the GPU busy.
+const CHANNEL_LEN: usize = 32 << 10;
+const CHANNELS: usize = 128;
+
+/// The grid of the CUDA kernels that do a whole channel per block, where they pay.
+fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
+    let small = extents.inner > 1 && extents.per_index() <= CHANNEL_LEN;
+    let alone = extents.per_index() <= CHANNEL_THREADS as usize * 16;
+    (small && (alone || extents.axis >= CHANNELS)).then(|| Grid::line(extents.axis as u32, CHANNEL_THREADS))
+}
 
 /// `Pass` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
 #[derive(Clone, Copy, Zeroable, Pod)]
@@ -53,11 +67,20 @@ impl Pass {
         }
     }
 
-    /// Launches the CUDA kernels that sum channels and the one that follows.
+    /// Launches one CUDA kernel that does a whole channel per block, or those that sum channels and the one that follows.
     ///
     /// # Safety
     /// The CUDA kernels are those of one direction, whose addresses are of views of the lengths that `extents` says.
-    unsafe fn launch(mut self, cuda: &Cuda, extents: &AxisExtents, [sums, finish, map]: [&'static str; 3]) {
+    unsafe fn launch(
+        mut self,
+        cuda: &Cuda,
+        extents: &AxisExtents,
+        [by_channel, sums, finish, map]: [&'static str; 4],
+    ) {
+        if let Some(grid) = channel_grid(extents) {
+            // SAFETY: `by_channel(Pass pass)`, and as the caller promises.
+            return unsafe { launch!(cuda, by_channel, grid, [&self]) };
+        }
         cuda.scratch(|mut scratch| {
             // The planes of all channels, two elements each, and partial sums behind them.
             self.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
@@ -94,7 +117,7 @@ pub(super) fn forward(
     match norm.statistics {
         Statistics::Batch if extents.is_empty() => {}
         Statistics::Batch => {
-            let names = ["statistics", "statistics_finish", "normalise"];
+            let names = ["forward_by_channel", "statistics", "statistics_finish", "normalise"];
             // SAFETY: these are those of forward, and the contract has checked the lengths of all views above.
             unsafe { pass.launch(cuda, extents, names) };
         }
@@ -148,7 +171,7 @@ pub(super) fn backward(
         add_gradients: [gamma.1, beta.1],
         ..Pass::new(norm, x)
     };
-    let names = ["backward_sums", "backward_sums_finish", "backward_map"];
+    let names = ["backward_by_channel", "backward_sums", "backward_sums_finish", "backward_map"];
     // SAFETY: these are those of backward, and the contract has checked the lengths of all views above.
     unsafe { pass.launch(cuda, &norm.extents, names) };
 }

@@ -12,7 +12,8 @@
 //! A ReLU that follows can be part of both passes: `y = max(gamma xhat + beta, 0)`. Backward finds the sign of `y` again
 //! from `x`, by the same operations, so that neither `y` nor a pass over its gradient is needed.
 //!
-//! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes.
+//! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes; on
+//! a GPU the same holds for channels that fit.
 
 mod cpu;
 mod cuda;

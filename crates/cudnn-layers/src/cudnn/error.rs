@@ -69,7 +69,7 @@ impl fmt::Display for CudnnVersion {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cuda"))]
 mod tests {
     use super::*;
 

@@ -18,29 +18,29 @@ pub struct Axis {
 }
 
 impl Axis {
+    fn new(
+        title: &str,
+        range: [f64; 2],
+        ticks: impl Iterator<Item = (f64, String)>,
+        is_logarithmic: bool,
+    ) -> Self {
+        Self { title: title.to_owned(), range, ticks: ticks.collect(), grid: true, is_logarithmic }
+    }
+
     /// From 0 to at least `most`, by round steps.
     pub fn from_zero(title: &str, most: f64) -> Self {
         let step = round_step(most / 5.0);
         let last = (most / step - 1e-9).ceil().max(1.0);
         let ticks = (0..=last as u32).map(|tick| f64::from(tick) * step).map(|value| (value, plain(value)));
-        Self {
-            title: title.to_owned(),
-            range: [0.0, last * step],
-            ticks: ticks.collect(),
-            grid: true,
-            is_logarithmic: false,
-        }
+        Self::new(title, [0.0, last * step], ticks, false)
     }
 
     /// Bytes by powers of two, with about six of them written.
     pub fn bytes(title: &str, range: [Bytes; 2]) -> Self {
-        let range = range.map(|bytes| bytes.0.max(1) as f64);
-        let powers = (0..63).map(|power| Bytes(1 << power));
-        let inside: Vec<Bytes> =
-            powers.filter(|b| range[0] <= b.0 as f64 && b.0 as f64 <= range[1]).collect();
-        let step = inside.len().div_ceil(7).max(1);
-        let ticks = inside.into_iter().step_by(step).map(|bytes| (bytes.0 as f64, bytes.to_string()));
-        Self { title: title.to_owned(), range, ticks: ticks.collect(), grid: true, is_logarithmic: true }
+        let inside = (0..63).map(|power| Bytes(1 << power)).filter(|b| range[0] <= *b && *b <= range[1]);
+        let step = inside.clone().count().div_ceil(7).max(1);
+        let ticks = inside.step_by(step).map(|bytes| (bytes.0 as f64, bytes.to_string()));
+        Self::new(title, range.map(|bytes| bytes.0.max(1) as f64), ticks, true)
     }
 
     /// Bytes from 0 on, by round steps of a unit.
@@ -50,28 +50,22 @@ impl Axis {
         let name = name.trim_start_matches(['1', ' ']);
         let plain = Self::from_zero(&format!("{title} ({name})"), most.0 as f64 / unit as f64);
         let scale = |value: f64| value * unit as f64;
-        Self {
-            range: plain.range.map(scale),
-            ticks: plain.ticks.into_iter().map(|(value, text)| (scale(value), text)).collect(),
-            ..plain
-        }
+        let ticks = plain.ticks.into_iter().map(|(value, text)| (scale(value), text)).collect();
+        Self { range: plain.range.map(scale), ticks, ..plain }
     }
 
     /// By powers of two of a count.
     pub fn counts(title: &str, most: u32) -> Self {
         let powers = (0..u32::BITS).map(|power| 1u32 << power).take_while(|&power| power <= most);
         let ticks = powers.map(|power| (f64::from(power), power.to_string()));
-        let range = [1.0, f64::from(most.max(2))];
-        Self { title: title.to_owned(), range, ticks: ticks.collect(), grid: true, is_logarithmic: true }
+        Self::new(title, [1.0, f64::from(most.max(2))], ticks, true)
     }
 
     /// By powers of ten of anything.
     pub fn decades(title: &str, range: [f64; 2]) -> Self {
-        let [first, last] = range.map(|value| value.log10());
-        let range = [10_f64.powf(first.floor()), 10_f64.powf(last.ceil())];
-        let powers = first.floor() as i32..=last.ceil() as i32;
-        let ticks = powers.map(|power| 10_f64.powi(power)).map(|value| (value, plain(value)));
-        Self { title: title.to_owned(), range, ticks: ticks.collect(), grid: true, is_logarithmic: true }
+        let [first, last] = [range[0].log10().floor() as i32, range[1].log10().ceil() as i32];
+        let ticks = (first..=last).map(|power| 10_f64.powi(power)).map(|value| (value, plain(value)));
+        Self::new(title, [first, last].map(|power| 10_f64.powi(power)), ticks, true)
     }
 
     /// One place for each name, at 0, 1, 2, ...
@@ -79,7 +73,7 @@ impl Axis {
         let ticks: Vec<_> =
             names.into_iter().enumerate().map(|(at, name)| (at as f64, name.into())).collect();
         let range = [-0.5, ticks.len() as f64 - 0.5];
-        Self { title: title.to_owned(), range, ticks, grid: false, is_logarithmic: false }
+        Self { grid: false, ..Self::new(title, range, ticks.into_iter(), false) }
     }
 
     /// The other way round.

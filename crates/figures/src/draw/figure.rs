@@ -82,6 +82,11 @@ impl Drawn {
         Self::new(Form::Bar, [[x[0], y[0]], [x[1], y[1]]], tone)
     }
 
+    /// A bar from 0 to `end` in the row at `place`.
+    pub fn across(place: f64, end: f64, tone: Tone) -> Self {
+        Self::bar([0.0, end], [place - 0.36, place + 0.36], tone)
+    }
+
     /// A text at a place.
     pub fn text(form: Form, at: [f64; 2], text: impl Into<String>) -> Self {
         Self::new(form, [at], Tone::Ink).named(text)
@@ -116,9 +121,9 @@ pub enum Cell {
 }
 
 impl Data {
-    /// No rows yet.
-    pub fn new(columns: &[&str]) -> Self {
-        Self { columns: columns.iter().map(|&name| name.to_owned()).collect(), rows: Vec::new() }
+    /// No rows yet under columns with these names, separated by spaces.
+    pub fn new(columns: &str) -> Self {
+        Self { columns: columns.split(' ').map(str::to_owned).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; it has one cell for each column (see [`row!`](crate::draw::row)).

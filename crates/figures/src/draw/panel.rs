@@ -318,3 +318,36 @@ fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::{Axis, Data};
+
+    #[test]
+    fn names_keep_a_line_apart_and_stay_in_the_panel() {
+        assert_eq!(spread(vec![10.0, 100.0], [0.0, 200.0]), [10.0, 100.0]);
+        assert_eq!(spread(vec![50.0, 51.0, 52.0], [0.0, 200.0]), [50.0, 65.0, 80.0]);
+        assert_eq!(spread(vec![198.0, 199.0, 200.0], [0.0, 200.0]), [170.0, 185.0, 200.0]);
+    }
+
+    #[test]
+    fn a_name_that_finds_no_room_is_left_out_and_a_remark_is_not() {
+        let drawing = |form: Form| {
+            let dot = |x: f64| Drawn::new(Form::Dot, [[x, 1.0]], Tone::Blue);
+            let mut marks: Vec<Drawn> = (0..200).map(|at| dot(f64::from(at) / 2.0)).collect();
+            marks.extend((1..20).map(|at| dot(50.0).named(format!("dot {at}"))));
+            marks.push(Drawn::new(form, [[50.0, 1.0]], Tone::Blue).named("the last <1>"));
+            let panel = Panel::new(Axis::from_zero("x", 100.0), Axis::from_zero("y", 2.0), marks, 40.0);
+            let (name, source) =
+                ("x".to_owned(), "a source with words enough to fill more than a line of it".to_owned());
+            let (title, caption) = ("A & B".to_owned(), String::new());
+            Figure { name, title, caption, source, width: 260.0, panels: vec![panel], data: Data::default() }
+                .svg()
+        };
+        assert!(
+            !drawing(Form::Dot).contains("the last") && drawing(Form::Note).contains("the last &lt;1&gt;")
+        );
+        assert!(drawing(Form::Dot).contains("<title>A &amp; B</title>"));
+    }
+}

@@ -10,11 +10,13 @@ const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
 /// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used. Studies of one
 /// net in several arithmetics are told apart.
 pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
-    let mut data = Data::new(&["net", "math", "max_error", "time_ms", "gain"]);
+    let mut data = Data::new("net math max_error time_ms gain");
     let (mut marks, mut most) = (Vec::new(), 1.0_f64);
     let mut sentences = Vec::new();
     for (place, study) in studies.iter().enumerate() {
-        let fp32 = studies.iter().find(|other| other.title == study.title)?;
+        let fp32 = studies
+            .iter()
+            .find(|other| other.title == study.title && other.mini_batch() == study.mini_batch())?;
         let undivided_ms = fp32.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms;
         let gains = CLASSES.map(|class| {
             let options = PlanOptions {
@@ -56,7 +58,7 @@ pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
 
 /// How large the papers' ILP is: its binary variables, and the largest desirable set.
 pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
-    let mut data = Data::new(&["net", "policy", "kernels", "binaries", "largest_desirable_set"]);
+    let mut data = Data::new("net policy kernels binaries largest_desirable_set");
     let (mut marks, mut names, mut most, mut sentences) = (Vec::new(), Vec::new(), 1, Vec::new());
     for study in studies {
         for policy in POLICIES {
@@ -66,7 +68,7 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
             let (place, end) = (names.len() as f64, binaries as f64);
             row!(data; study.title.as_str(), policy.to_string(), sizes.len(), binaries, largest);
             names.push(format!("{} {policy}", study.title));
-            marks.push(Drawn::bar([0.0, end], [place - 0.36, place + 0.36], super::tone(policy)));
+            marks.push(Drawn::across(place, end, super::tone(policy)));
             marks.push(Drawn::text(Form::Note, [end, place], format!("{binaries} ({largest})")));
             most = most.max(binaries);
             if policy == BatchSizePolicy::All {
@@ -90,13 +92,16 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
 
 /// What every kernel gains, of all that were recorded, from the one that gains most.
 pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -> Option<Figure> {
-    let mut data = Data::new(&["kernel", "mini_batch", "limit_bytes", "undivided_ms", "time_ms", "gain"]);
+    let mut data = Data::new("kernel mini_batch limit_bytes undivided_ms time_ms gain");
     let (mut marks, mut most, mut sentences) = (Vec::new(), 1.0_f64, Vec::new());
     for (place, &limit) in limits.iter().enumerate() {
         let mut all = Vec::new();
         for kernel in kernels {
-            let options =
-                PlanOptions { batch_size_policy: BatchSizePolicy::All, limit, ..PlanOptions::default() };
+            let options = PlanOptions {
+                batch_size_policy: BatchSizePolicy::PowerOfTwo,
+                limit,
+                ..PlanOptions::default()
+            };
             let Ok(plan) = planner::plan(std::slice::from_ref(kernel), study.table, &options) else {
                 continue;
             };
@@ -122,7 +127,11 @@ pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -
     }
     let x = Axis::counts("kernels, from the one that gains most", kernels.len() as u32);
     let panel = Panel::new(x, Axis::from_zero("gain over undivided", most), marks, 220.0);
-    let caption = format!("Of all {} kernels that were recorded: {}.", kernels.len(), sentences.join("; "));
+    let caption = format!(
+        "Of all {} kernels that were recorded, in micro-batches of powers of two: {}.",
+        kernels.len(),
+        sentences.join("; ")
+    );
     let title = format!("Which kernels gain: {}, {}", study.device(), study.math());
     let figure = study.figure("", [title, caption], vec![panel], data);
     Some(Figure { name: "kernels".to_owned(), ..figure })

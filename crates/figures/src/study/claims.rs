@@ -41,7 +41,7 @@ const CLAIMS: [(&str, &[Claim]); 3] = [
 
 /// The table of what the papers found and what is found here, with the ratio.
 pub fn claims(studies: &[Study<'_>]) -> Data {
-    let mut data = Data::new(&["net", "what", "paper", "paper_gpu", "here", "here_gpu", "ratio"]);
+    let mut data = Data::new("net what paper paper_gpu here here_gpu ratio");
     for (net, claims) in CLAIMS {
         let Some(study) = studies.iter().find(|study| study.name == net) else { continue };
         for Claim { of, on, paper, here } in claims {

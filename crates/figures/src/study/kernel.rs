@@ -13,19 +13,18 @@ impl Study<'_> {
     pub(super) fn algorithms(&self, kernel: &Kernel) -> Option<Figure> {
         let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();
         rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
-        let mut data = Data::new(&["algorithm", "time_ms", "workspace_bytes", "max_error", "deterministic"]);
+        let mut data = Data::new("algorithm time_ms workspace_bytes max_error deterministic");
         let (mut times, mut workspaces) = (Vec::new(), Vec::new());
         for (place, measured) in rows.iter().enumerate() {
             let Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } = measured;
             row!(data; algorithm.as_str(), *time_ms, *workspace, f64::from(*max_error), deterministic.to_string());
-            let y = [place as f64 - 0.36, place as f64 + 0.36];
-            let at = |end: f64, text: String| Drawn::text(Form::Note, [end, place as f64], text);
+            let (place, bytes) = (place as f64, workspace.0 as f64);
+            let at = |end: f64, text: String| Drawn::text(Form::Note, [end, place], text);
             times.extend([
-                Drawn::bar([0.0, *time_ms], y, Tone::Orange),
+                Drawn::across(place, *time_ms, Tone::Orange),
                 at(*time_ms, format!("{time_ms:.2}")),
             ]);
-            let bytes = workspace.0 as f64;
-            workspaces.extend([Drawn::bar([0.0, bytes], y, Tone::Blue), at(bytes, workspace.to_string())]);
+            workspaces.extend([Drawn::across(place, bytes, Tone::Blue), at(bytes, workspace.to_string())]);
         }
         let (fastest, slowest) = (rows.first()?, rows.last()?);
         let largest = rows.iter().map(|measured| measured.workspace).max()?;
@@ -55,7 +54,9 @@ impl Study<'_> {
     /// Time over the limit: every algorithm undivided, the fastest within the limit, and micro-batches.
     pub fn cliff(&self, kernel: &Kernel) -> Option<Figure> {
         let curve = |policy| Some(self.fronts(slice::from_ref(kernel), policy)?.iter().next()?.1.curve());
-        let (undivided, divided) = (curve(BatchSizePolicy::Undivided)?, curve(BatchSizePolicy::All)?);
+        // Not every table has all sizes.
+        let divided = curve(BatchSizePolicy::All).or_else(|| curve(BatchSizePolicy::PowerOfTwo))?;
+        let undivided = curve(BatchSizePolicy::Undivided)?;
         let Cliff { at, before_ms, after_ms } = cliff(&undivided)?;
         let range = [Bytes(at.0 / 1024), Bytes(at.0 * 32)];
         let y = Axis::from_zero("ms", before_ms * 1.1);
@@ -63,7 +64,7 @@ impl Study<'_> {
             Drawn::new(Form::Line, steps(&undivided, range), Tone::Orange),
             Drawn::new(Form::Line, steps(&divided, range), Tone::Blue),
         ];
-        let mut data = Data::new(&["algorithm", "workspace_bytes", "time_ms"]);
+        let mut data = Data::new("algorithm workspace_bytes time_ms");
         for measured in self.table.measurements(&kernel.id, kernel.mini_batch)? {
             row!(data; measured.algorithm.as_str(), measured.workspace, measured.time_ms);
             let dot = Drawn::new(Form::Dot, [[measured.workspace.0 as f64, measured.time_ms]], Tone::Orange);
@@ -90,8 +91,7 @@ impl Study<'_> {
     pub(super) fn micro_batches(&self, kernel: &Kernel) -> Option<Figure> {
         let speed = |measured: &Measurement| 1.0 / measured.time_per_sample_ms();
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
-        let mut data =
-            Data::new(&["algorithm", "micro_batch", "time_ms", "images_per_ms", "workspace_bytes"]);
+        let mut data = Data::new("algorithm micro_batch time_ms images_per_ms workspace_bytes");
         for size in 1..=kernel.mini_batch {
             for measured in self.table.measurements(&kernel.id, size).unwrap_or_default() {
                 series.entry(&measured.algorithm).or_default().push(measured);
@@ -141,7 +141,7 @@ impl Study<'_> {
         let (first, last) = (curve.points().first()?, curve.points().last()?);
         let inside = curve.points().iter().find(|point| point.workspace > Bytes::mib(1))?;
         let range = [Bytes(inside.workspace.0 / 4), Bytes(last.workspace.0 * 2)];
-        let mut data = Data::new(&["workspace_bytes", "time_ms", "division"]);
+        let mut data = Data::new("workspace_bytes time_ms division");
         let mut marks = vec![Drawn::new(Form::Line, steps(&curve, range), Tone::Blue)];
         let mut named_ms = f64::INFINITY;
         for configuration in set.iter() {
@@ -170,8 +170,7 @@ impl Study<'_> {
 
     /// The three policies' divisions, as bars of micro-batches.
     pub(super) fn divisions(&self, kernel: &Kernel) -> Option<Figure> {
-        let mut data =
-            Data::new(&["policy", "micro_batches", "samples", "algorithm", "time_ms", "workspace_bytes"]);
+        let mut data = Data::new("policy micro_batches samples algorithm time_ms workspace_bytes");
         let (mut marks, mut times) = (Vec::new(), Vec::new());
         for (place, policy) in POLICIES.into_iter().enumerate() {
             let (plan, place) = (self.limited(policy, USUAL)?, place as f64);

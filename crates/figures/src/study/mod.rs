@@ -3,7 +3,7 @@
 mod across;
 mod claims;
 mod kernel;
-mod memory;
+mod layers;
 mod net;
 mod page;
 mod plan;
@@ -14,7 +14,8 @@ pub use page::page;
 pub use plan::plan_figure;
 
 use crate::draw::{Data, Figure, Panel, Tone};
-use ::memory::{LayerMemory, Outline};
+
+use memory::{LayerMemory, Outline};
 use planner::{
     BatchSizePolicy, Bytes, ConvOp, CostTable, Fronts, Kernel, Math, Plan, PlanOptions, WorkspacePolicy,
 };

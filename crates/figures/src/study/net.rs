@@ -23,7 +23,7 @@ impl Study<'_> {
     /// Every limit under every policy, stacked by layer, or by operation in deep nets.
     pub(super) fn sizes(&self) -> Option<Figure> {
         let parts = self.parts();
-        let mut data = Data::new(&["limit_bytes", "policy", "part", "time_ms"]);
+        let mut data = Data::new("limit_bytes policy part time_ms");
         let (mut marks, mut ticks, mut most, mut sentences) = (Vec::new(), Vec::new(), 0.0_f64, Vec::new());
         for (group, limit) in LIMITS.into_iter().enumerate() {
             let mut undivided_ms = f64::NAN;
@@ -73,7 +73,7 @@ impl Study<'_> {
     /// Time over the limit of each kernel, and what a MiB more would save.
     pub(super) fn limits(&self) -> Option<Figure> {
         let range = [Bytes::mib(1), Bytes::mib(8192)];
-        let mut data = Data::new(&["policy", "limit_bytes", "time_ms", "price_ms_per_mib"]);
+        let mut data = Data::new("policy limit_bytes time_ms price_ms_per_mib");
         let (mut times, mut prices, mut most, mut dearest) = (Vec::new(), Vec::new(), 0.0_f64, 1.0_f64);
         let mut curves = Vec::new();
         for policy in POLICIES {
@@ -117,7 +117,7 @@ impl Study<'_> {
 
     /// One total: a share for each kernel (WR), divided (WD), an arena for all (WS).
     pub(super) fn sharing(&self) -> Option<Figure> {
-        let mut data = Data::new(&["total_bytes", "way", "time_ms", "workspace_bytes"]);
+        let mut data = Data::new("total_bytes way time_ms workspace_bytes");
         let (mut marks, mut ticks, mut most, mut sentences) = (Vec::new(), Vec::new(), 0.0_f64, Vec::new());
         for (group, each) in self.shares().into_iter().enumerate() {
             let (total, first) = (self.total(each), group as f64 * 4.8);
@@ -161,7 +161,7 @@ impl Study<'_> {
     pub(super) fn wd(&self) -> Option<Figure> {
         let total = self.total(LIMITS[0]);
         let plan = self.plan(BatchSizePolicy::All, WorkspacePolicy::Wd, total)?;
-        let mut data = Data::new(&["kernel", "division", "workspace_bytes", "time_ms"]);
+        let mut data = Data::new("kernel division workspace_bytes time_ms");
         for planned in &plan.kernels {
             let PlannedKernel { kernel, configuration, workspace, .. } = planned;
             row!(data; kernel.to_string(), configuration.to_string(), *workspace, planned.time_ms());
@@ -172,7 +172,7 @@ impl Study<'_> {
         let mut marks = Vec::new();
         for (place, planned) in largest.iter().enumerate() {
             let (bytes, place) = (planned.workspace.0 as f64, place as f64);
-            marks.push(Drawn::bar([0.0, bytes], [place - 0.36, place + 0.36], Tone::Blue));
+            marks.push(Drawn::across(place, bytes, Tone::Blue));
             let text = format!("{}: {}", planned.workspace, planned.configuration);
             marks.push(Drawn::text(Form::Note, [bytes, place], text));
         }

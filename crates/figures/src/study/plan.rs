@@ -14,8 +14,7 @@ const BARS: [(Tone, &str); 3] =
 
 /// Time of every kernel undivided, as planned, and as measured if it has run; of `subject`, measured on `source`.
 pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
-    let mut data =
-        Data::new(&["kernel", "division", "undivided_ms", "planned_ms", "measured_ms", "workspace_bytes"]);
+    let mut data = Data::new("kernel division undivided_ms planned_ms measured_ms workspace_bytes");
     for kernel in &plan.kernels {
         let [undivided, planned, measured] =
             times(kernel).map(|ms| ms.map_or_else(|| Cell::from(""), Cell::from));

@@ -68,7 +68,7 @@ pub struct LayerWork {
 
 /// Times of all layers at one mini-batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct TimedSize {
     /// The mini-batch, in parts of the outline's.
     pub part: f64,
     /// Of every layer the forward and the backward pass, in milliseconds.
@@ -85,7 +85,7 @@ pub struct Speeds {
 
 impl Speeds {
     /// The speeds that fit samples best, in relative error.
-    pub fn fit(layers: &[LayerWork], samples: &[Sample]) -> Self {
+    pub fn fit(layers: &[LayerWork], samples: &[TimedSize]) -> Self {
         let mut lines: BTreeMap<String, [[f64; 2]; 2]> = BTreeMap::new();
         for layer in layers {
             lines.entry(layer.kind.clone()).or_default();

@@ -14,7 +14,7 @@ mod simulate;
 mod trial;
 mod vdnn;
 
-pub use accudnn::{LayerWork, Sample, Speeds, Tuned, accudnn, learning_rate, tune};
+pub use accudnn::{LayerWork, Speeds, TimedSize, Tuned, accudnn, learning_rate, tune};
 pub use choose::MemoryPolicy;
 pub use costs::{Costs, PassCosts};
 pub use joint::{floor, joint};

@@ -317,7 +317,7 @@ fn leave(
     let (mut now_ms, mut stall_ms, mut done, mut waited) = (0.0f64, 0.0, 0, Vec::new());
     // What is needed no more, but not copied yet.
     let (mut lying, mut lies) = (0, vec![false; copies.len()]);
-    for at in 0..needed.len() {
+    for (at, needed) in needed.iter_mut().enumerate() {
         while let Some(index) = leaving.next_if(|&index| copies[index].needed < at) {
             if ends_ms[place[index]] <= now_ms {
                 free[index] = at;
@@ -335,14 +335,14 @@ fn leave(
                 }
                 done += 1;
             }
-            if needed[at] + lying <= capacity || lying == 0 {
+            if *needed + lying <= capacity || lying == 0 {
                 break;
             }
             stall_ms += ends_ms[done] - now_ms;
             waited.push(order[done]);
             now_ms = ends_ms[done];
         }
-        needed[at] += lying;
+        *needed += lying;
         now_ms += ms(at);
         while let Some(&index) = order.get(ends_ms.len()).filter(|&&index| copies[index].ready == at) {
             ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copies[index].ms);

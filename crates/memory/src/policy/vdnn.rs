@@ -134,11 +134,11 @@ impl<'a> Layers<'a> {
         for (back, &node) in problem.backward.iter().enumerate() {
             let at = problem.forward.iter().position(|&other| other == node).expect("it ran forward");
             // What the windows of all layers before have left out, if this one needs it.
-            for id in 0..prefetched.len() {
-                let needs = |tensor: &&Tensor| tensor.back.is_some_and(|[first, _]| first == back);
-                if !prefetched[id] && self.offloads[id].iter().any(needs) {
-                    prefetched[id] = true;
-                    actions.extend(self.offloads[id].iter().map(|tensor| Action::Prefetch(tensor.buffer)));
+            let needs = |tensor: &&Tensor| tensor.back.is_some_and(|[first, _]| first == back);
+            for (tensors, prefetched) in self.offloads.iter().zip(&mut prefetched) {
+                if !*prefetched && tensors.iter().any(needs) {
+                    *prefetched = true;
+                    actions.extend(tensors.iter().map(|tensor| Action::Prefetch(tensor.buffer)));
                 }
             }
             let next = find_prefetch_layer(at, &self.is_convolution, &mut prefetched);

@@ -240,8 +240,11 @@ impl<P: Places> Product<'_, P> {
             let rows: [*const f32; R] = std::array::from_fn(|i| left.add(a.row(row + i)));
             let mut sums = [[lanes.zero(); V]; R];
             if add && P::STRIDED {
-                for (i, vector) in (0..R).flat_map(|i| (0..V).map(move |vector| (i, vector))) {
-                    sums[i][vector] = lanes.load_ptr(c.add(i * c_stride + vector * LANES));
+                // Loops that the compiler unrolls: the sums are to stay in registers.
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    for (vector, sum) in sums.iter_mut().enumerate() {
+                        *sum = lanes.load_ptr(c.add(i * c_stride + vector * LANES));
+                    }
                 }
             }
             for p in 0..self.extents[2] {

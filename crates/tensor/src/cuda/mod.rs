@@ -9,7 +9,7 @@
 //! All work of one [`Cuda`] goes through its one stream, in the order in which it was enqueued. The host waits only
 //! where it says so.
 //!
-//! In a build without the feature `cuda` the types have no values, and the probe says so.
+//! In a build without the feature `cuda` no value of the types is ever made, and the probe says so.
 
 mod devices;
 #[cfg(feature = "cuda")]

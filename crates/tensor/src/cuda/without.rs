@@ -1,9 +1,13 @@
-//! What stands for a GPU in a build without the feature `cuda`: types that have no values, so that nothing here ever runs.
+//! What stands for a GPU in a build without the feature `cuda`: types of which no value is ever made, so that nothing here runs.
 
 use super::{Absent, Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
 use crate::{Address, Element, View, ViewMut};
 
 type Done = Result<(), CudaError>;
+
+fn none() -> ! {
+    unreachable!("a build without CUDA opens no GPU")
+}
 
 /// Says that this build has no CUDA.
 ///
@@ -23,17 +27,18 @@ impl CudaDevices {
     }
 }
 
-/// `type { method(arguments) -> result; .. }`: types that have no values, as they are called in a build with CUDA.
+/// `type { method(arguments) -> result; .. }`: types that are never made, as they are called in a build with CUDA.
 macro_rules! never {
     ($($visible:vis $type:ident { $($name:ident($($argument:ty),*) $(-> $result:ty)?;)* })+) => {$(
         #[allow(missing_docs)]
         #[derive(Clone, Debug)]
-        $visible enum $type {}
+        #[allow(dead_code)]
+        $visible struct $type(());
 
-        #[allow(missing_docs)]
+        #[allow(missing_docs, dead_code)]
         impl $type {
             $($visible fn $name(&self $(, _: $argument)*) $(-> $result)? {
-                match *self {}
+                none()
             })*
         }
     )+};
@@ -76,7 +81,6 @@ never! {
         len() -> usize;
         is_empty() -> bool;
         copy_to(ViewMut<'_>) -> Done;
-        copy_from(View<'_>) -> Done;
     }
     pub CudaGraph {}
     pub(crate) DeviceMemory {
@@ -92,50 +96,53 @@ impl Cuda {
         self
     }
     pub fn scratch<R>(&self, _: impl FnOnce(ViewMut<'_>) -> R) -> R {
-        match *self {}
+        none()
     }
     pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) {
-        match *self {}
+        none()
     }
     pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> {
-        match *self {}
+        none()
     }
 }
 
 impl Stream {
     pub(crate) fn upload<T: Element>(&self, _: &[T], _: ViewMut<'_>) -> Done {
-        match *self {}
+        none()
     }
     pub(crate) fn download<T: Element>(&self, _: View<'_>, _: &mut [T]) -> Done {
-        match *self {}
+        none()
     }
 }
 
 #[allow(missing_docs, clippy::missing_safety_doc)]
 impl Pinned {
-    pub fn new(stream: &Stream, _: usize) -> Result<Self, CudaError> {
-        match *stream {}
+    pub fn new(_: &Stream, _: usize) -> Result<Self, CudaError> {
+        none()
+    }
+    pub fn copy_from(&mut self, _: View<'_>) -> Done {
+        none()
     }
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
-        match *self {}
+        none()
     }
     pub unsafe fn upload_in(&self, _: &Stream, _: usize, _: ViewMut<'_>) -> Done {
-        match *self {}
+        none()
     }
     pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done {
-        match *self {}
+        none()
     }
 }
 
 #[allow(missing_docs, clippy::missing_safety_doc)]
 impl CudaGraph {
     pub unsafe fn replay(&mut self) -> Done {
-        match *self {}
+        none()
     }
 }
 
 impl DeviceMemory {
-    pub(crate) fn new(stream: &Stream, _: usize) -> Result<Self, CudaError> {
-        match *stream {}
+    pub(crate) fn new(_: &Stream, _: usize) -> Result<Self, CudaError> {
+        none()
     }
 }

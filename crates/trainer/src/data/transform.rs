@@ -7,7 +7,7 @@ use super::{
     resize::{Interleaved, Resizer},
 };
 use crate::spec::{Mean, TransformParams};
-use ndarray::{Array3, ArrayView3, ArrayViewMut3, Zip, s};
+use ndarray::Array3;
 use rand::Rng;
 use tensor::{MemoryError, rng};
 
@@ -31,7 +31,7 @@ pub struct TransformScratch {
 #[derive(Clone, Debug)]
 pub struct Transform {
     params: TransformParams,
-    /// Of each channel one row, or one image, which is as large as the images before cropping.
+    /// One value for each channel, or an image, which is as large as the images before cropping.
     mean: Array3<f32>,
     phase: Phase,
     out_shape: [usize; 3],
@@ -57,11 +57,9 @@ impl Transform {
         }
         let [height, width] = params.resize.map_or([height, width], |side| [side; 2]);
         let [out_height, out_width] = params.crop_size.map_or([height, width], |side| [side; 2]);
-        let (found, out_shape) = ([channels, height, width], [channels, out_height, out_width]);
-        check_size(found, out_shape, params.crop_size).map_err(DataError::Invalid)?;
-        let mean = mean(&params.mean, [channels, 1, out_width])?;
+        let (mean, out_shape) = (mean(&params.mean, channels)?, [channels, out_height, out_width]);
         let transform = Self { params: params.clone(), mean, phase, out_shape };
-        transform.check(found).map_err(DataError::Invalid)?;
+        transform.check([channels, height, width]).map_err(DataError::Invalid)?;
         Ok(transform)
     }
 
@@ -89,26 +87,28 @@ impl Transform {
         scratch: &mut TransformScratch,
         out: &mut [f32],
     ) -> Result<(), String> {
+        assert_eq!(out.len(), self.out_shape.iter().product::<usize>());
         let (pixels, [height, width]) = self.resized(sample, scratch)?;
-        let [channels, out_height, out_width] = self.out_shape;
+        let [_, out_height, out_width] = self.out_shape;
         self.check([sample.shape[0], height, width])?;
         let Window { top, left, mirrored } = self.window([height, width], draw);
-        let crop = s![.., top..top + out_height, left..left + out_width];
-        let image = ArrayView3::from_shape([channels, height, width], pixels).expect("planar pixels");
-        let mean = if self.has_mean_image() { self.mean.slice(crop) } else { self.mean.view() };
-        let mean = mean.broadcast(self.out_shape).expect("checked against the image");
-        let mut out = ArrayViewMut3::from_shape(self.out_shape, out).expect("a whole image");
-        let scale = self.params.scale;
-        Zip::from(out.rows_mut()).and(image.slice(crop).rows()).and(mean.rows()).for_each(
-            |mut out, pixels, means| {
-                // Row by row, so that all three lie side by side in memory.
-                let each = Zip::from(&mut out).and(pixels).and(means);
-                each.for_each(|out, &pixel, mean| *out = (f32::from(pixel) - mean) * scale);
-                if mirrored {
-                    out.as_slice_mut().expect("a row").reverse();
-                }
-            },
-        );
+        let means = self.mean.as_slice().expect("made in the order channel, row, column");
+        let scaled = |pixel: u8, mean: f32| (f32::from(pixel) - mean) * self.params.scale;
+        // By index: a fifth to a third faster than the rows of views by ndarray, which are short.
+        for (row, out) in out.chunks_exact_mut(out_width).enumerate() {
+            let (channel, y) = (row / out_height, row % out_height + top);
+            let start = (channel * height + y) * width + left;
+            let row = out.iter_mut().zip(&pixels[start..][..out_width]);
+            if self.has_mean_image() {
+                row.zip(&means[start..]).for_each(|((out, &pixel), &mean)| *out = scaled(pixel, mean));
+            } else {
+                let mean = means[channel];
+                row.for_each(|(out, &pixel)| *out = scaled(pixel, mean));
+            }
+            if mirrored {
+                out.reverse();
+            }
+        }
         Ok(())
     }
 
@@ -140,15 +140,24 @@ impl Transform {
 
     /// Checks the shape of a resized image.
     fn check(&self, found: [usize; 3]) -> Result<(), String> {
-        check_size(found, self.out_shape, self.params.crop_size)?;
-        let (mean, [channels, height, width]) = (self.mean.dim(), found);
-        if self.has_mean_image() && mean != found.into() {
-            let (c, h, w) = mean;
-            return Err(format!(
-                "the image is {channels}x{height}x{width} but the mean image is {c}x{h}x{w}"
-            ));
+        let ([channels, height, width], [out_channels, out_height, out_width]) = (found, self.out_shape);
+        let (c, h, w) = self.mean.dim();
+        match self.params.crop_size {
+            _ if channels != out_channels => {
+                Err(format!("the image has {channels} channels where {out_channels} are expected"))
+            }
+            Some(crop) if height < crop || width < crop => {
+                Err(format!("the image is {height}x{width}, too small for crop_size {crop}"))
+            }
+            None if [height, width] != [out_height, out_width] => Err(format!(
+                "the image is {height}x{width} where {out_height}x{out_width} is expected; resize all images to one size \
+                 (new_height, new_width) or crop them (crop_size)"
+            )),
+            _ if self.has_mean_image() && [c, h, w] != found => {
+                Err(format!("the image is {channels}x{height}x{width} but the mean image is {c}x{h}x{w}"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn window(&self, [height, width]: [usize; 2], draw: Draw) -> Window {
@@ -169,32 +178,14 @@ impl Transform {
     }
 }
 
-/// Checks that an image of the shape `found` has all of `out_shape` in it, and nothing else if it is not cropped.
-fn check_size(found: [usize; 3], out_shape: [usize; 3], crop_size: Option<usize>) -> Result<(), String> {
-    let ([channels, height, width], [out_channels, out_height, out_width]) = (found, out_shape);
-    if channels != out_channels {
-        return Err(format!("the image has {channels} channels where {out_channels} are expected"));
-    }
-    match crop_size {
-        Some(crop) if height < crop || width < crop => {
-            Err(format!("the image is {height}x{width}, too small for crop_size {crop}"))
-        }
-        None if [height, width] != [out_height, out_width] => Err(format!(
-            "the image is {height}x{width} where {out_height}x{out_width} is expected; resize all images to one size \
-             (new_height, new_width) or crop them (crop_size)"
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// What is subtracted: an image, or what fills a row of each channel (`row`).
-fn mean(mean: &Mean, row: [usize; 3]) -> Result<Array3<f32>, DataError> {
-    let channels = row[0];
+/// What is subtracted: an image, or a value of each channel.
+fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, DataError> {
+    let shape = [channels, 1, 1];
     match mean {
         Mean::File(path) => read_mean(path),
-        Mean::Zero => Ok(Array3::zeros(row)),
+        Mean::Zero => Ok(Array3::zeros(shape)),
         Mean::Values(values) if [1, channels].contains(&values.len()) => {
-            Ok(Array3::from_shape_fn(row, |(channel, ..)| values[channel % values.len()]))
+            Ok(Array3::from_shape_fn(shape, |(channel, ..)| values[channel % values.len()]))
         }
         Mean::Values(values) => Err(DataError::Invalid(format!(
             "{} mean_value given for images of {channels} channels; give none, one or {channels}",

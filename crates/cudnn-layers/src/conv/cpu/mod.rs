@@ -47,12 +47,14 @@ struct Operands<'a> {
 type MakePass = fn(ConvOp, &ConvGeometry, usize) -> Option<Box<dyn Pass>>;
 
 /// Every algorithm: its name, its accuracy class, and how it is made ready. The first applies to nearly everything.
-const ALGORITHMS: [(&str, f32, MakePass); 5] = [
+const ALGORITHMS: [(&str, f32, MakePass); 6] = [
     // A few hundred KiB of workspace for each thread, whatever the mini-batch.
     ("IMPLICIT_GEMM", 1e-6, implicit_gemm::pass),
     ("GEMM", 1e-6, |op, g, _| im2col::pass(op, g)),
     // Fewest multiplications.
-    ("WINOGRAD_4X4", 5e-6, |op, g, _| winograd::pass(op, g)),
+    ("WINOGRAD_4X4", 5e-6, |op, g, _| winograd::fused(op, g)),
+    // Transformed filters never leave the caches.
+    ("WINOGRAD_4X4_NONFUSED", 5e-6, |op, g, _| winograd::nonfused(op, g)),
     ("FFT_TILING", 1e-6, |op, g, _| fft::pass(op, g, 32)),
     // Less waste on small images.
     ("FFT_TILING_16", 1e-6, |op, g, _| fft::pass(op, g, 16)),

@@ -171,3 +171,11 @@ fn an_image_that_is_resized_beyond_all_memory_is_an_error() {
     let misfit = transform.apply(&sample([2, 3, 5]), draw, &mut scratch, &mut [0.0; 2]).unwrap_err();
     assert_eq!(misfit, MemoryError::Host { bytes: 2 * side * side }.to_string());
 }
+
+/// A header may announce any width, and its picture is decoded later, if at all.
+#[test]
+fn what_is_subtracted_takes_no_memory_for_wide_images() {
+    let params = TransformParams { mean: Mean::Values(vec![1.0, 2.0, 3.0]), ..TransformParams::default() };
+    let transform = Transform::new(&params, [3, 1, 1 << 40], Phase::Test).unwrap();
+    assert_eq!(transform.out_shape(), [3, 1, 1 << 40]);
+}

@@ -1,61 +1,67 @@
-//! From images to the frequencies of their tiles: `B^T x B`.
+//! From images to the frequencies of their tiles: `B^T x B`, and `A dy A^T` for the gradient of a filter.
 
 use super::{
-    layout::{Problem, Segment, Spectrum},
-    minimal::{A, Input, M, Transform},
+    layout::{Images, Problem, Segment, Spectrum},
+    minimal::{A, M, Transform},
     pixels::{gather, pixels_len},
 };
 use crate::conv::cpu::split;
-use std::ops::Range;
+use std::{marker::PhantomData, ops::Range};
 use tensor::cpu::{
     SharedMut,
     simd::{LANES, Lanes, WithLanes},
 };
 
-/// Transforms rows of tiles of the input, all channels of a group.
+/// Transforms rows of tiles of one operand, all channels of a group.
 ///
-/// A tile is a window of `A x A` pixels, and windows lie `M` apart. Columns of a row of tiles are
+/// A tile is a window of `IN x IN` pixels, and windows lie `M` apart. Columns of a row of tiles are
 /// transformed first and once, though neighbouring windows share some.
-pub(super) struct Analyse<'a> {
+pub(super) struct Analyse<'a, T, const IN: usize> {
+    pub(super) transform: PhantomData<T>,
     pub(super) problem: &'a Problem,
+    pub(super) images: Images,
+    /// Zeros above and left of the image.
+    pub(super) pad: [usize; 2],
     pub(super) from: &'a [f32],
     pub(super) group: usize,
     /// Rows of tiles, counted over all images.
     pub(super) rows: Range<usize>,
-    /// Rows are tiles from the first on, columns all channels.
+    /// Rows are tiles, columns channels.
     pub(super) layout: Spectrum,
-    pub(super) to: SharedMut<'a>,
+    pub(super) to: &'a SharedMut<'a>,
+    /// The row of `layout` that the first tile becomes.
+    pub(super) first_tile: usize,
     pub(super) scratch: &'a mut [f32],
 }
 
 /// Scratch of [`Analyse`] for up to `rows` rows of tiles.
-pub(super) fn analyse_scratch(problem: &Problem, rows: usize) -> usize {
-    let most = (rows.min(problem.rows_per_image()) * M + A).min(problem.input.h);
-    pixels_len(most * problem.input.w) + (A * width(problem) + problem.input.w) * LANES
+pub(super) fn analyse_scratch<const IN: usize>(problem: &Problem, images: &Images, rows: usize) -> usize {
+    let most = (rows.min(problem.rows_per_image()) * M + IN).min(images.h);
+    pixels_len(most * images.w) + (A * width::<IN>(problem) + images.w) * LANES
 }
 
 /// Columns of pixels that a row of tiles covers.
-fn width(problem: &Problem) -> usize {
-    (problem.cols() - 1) * M + A
+fn width<const IN: usize>(problem: &Problem) -> usize {
+    (problem.cols() - 1) * M + IN
 }
 
-impl WithLanes for Analyse<'_> {
+impl<T: Transform<IN, A>, const IN: usize> WithLanes for Analyse<'_, T, IN> {
     type Output = ();
 
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let lens = [A * width(self.problem) * LANES, self.problem.input.w * LANES];
+        let lens = [A * width::<IN>(self.problem) * LANES, self.images.w * LANES];
         let ([tall, zeros], scratch) = split(std::mem::take(&mut self.scratch), lens);
         tall.fill(0.0); // The columns of padding stay so.
         zeros.fill(0.0);
         for segment in self.problem.segments(self.rows.clone()) {
             let pixel_rows = self.pixel_rows(&segment);
-            for block in 0..self.problem.input.blocks() {
-                let planes = self.problem.input.planes(segment.sample, self.group, block, &pixel_rows);
+            for block in 0..self.images.blocks() {
+                let planes = self.images.planes(segment.sample, self.group, block, &pixel_rows);
                 gather(lanes, self.from, planes, scratch);
                 for (index, tile_row) in segment.rows.clone().enumerate() {
                     self.columns(lanes, tile_row, &pixel_rows, scratch, zeros, tall);
-                    let tile = (segment.first + index) * self.problem.cols();
+                    let tile = self.first_tile + (segment.first + index) * self.problem.cols();
                     self.tiles(lanes, tall, block, tile);
                 }
             }
@@ -63,12 +69,11 @@ impl WithLanes for Analyse<'_> {
     }
 }
 
-impl Analyse<'_> {
+impl<T: Transform<IN, A>, const IN: usize> Analyse<'_, T, IN> {
     /// The rows of pixels that a segment's windows touch.
     fn pixel_rows(&self, segment: &Segment) -> Range<usize> {
-        let start = (segment.rows.start * M).saturating_sub(self.problem.pad[0]);
-        let end =
-            ((segment.rows.end - 1) * M + A).saturating_sub(self.problem.pad[0]).min(self.problem.input.h);
+        let start = (segment.rows.start * M).saturating_sub(self.pad[0]);
+        let end = ((segment.rows.end - 1) * M + IN).saturating_sub(self.pad[0]).min(self.images.h);
         start.min(end)..end
     }
 
@@ -83,25 +88,25 @@ impl Analyse<'_> {
         zeros: &[f32],
         tall: &mut [f32],
     ) {
-        let w = self.problem.input.w;
-        let mut rows = [zeros; A];
+        let w = self.images.w;
+        let mut rows = [zeros; IN];
         for (i, row) in rows.iter_mut().enumerate() {
-            let y = (tile_row * M + i).wrapping_sub(self.problem.pad[0]);
+            let y = (tile_row * M + i).wrapping_sub(self.pad[0]);
             if pixel_rows.contains(&y) {
                 *row = &pixels[(y - pixel_rows.start) * w * LANES..][..w * LANES];
             }
         }
-        let width = width(self.problem);
-        let valid = w.min(width - self.problem.pad[1]);
-        let tall = &mut tall[self.problem.pad[1] * LANES..];
+        let width = width::<IN>(self.problem);
+        let valid = w.min(width - self.pad[1]);
+        let tall = &mut tall[self.pad[1] * LANES..];
         assert!(((A - 1) * width + valid) * LANES <= tall.len() && valid * LANES <= zeros.len());
         for column in 0..valid {
-            let mut window = [lanes.zero(); A];
+            let mut window = [lanes.zero(); IN];
             for (element, row) in window.iter_mut().zip(&rows) {
                 // SAFETY: every row holds at least `valid` pixels.
                 *element = unsafe { lanes.load_ptr(row.as_ptr().add(column * LANES)) };
             }
-            for (frequency, &value) in Input::apply(lanes, window).iter().enumerate() {
+            for (frequency, &value) in T::apply(lanes, window).iter().enumerate() {
                 // SAFETY: the assert covers the last column of the last frequency.
                 unsafe {
                     lanes.store_ptr(tall.as_mut_ptr().add((frequency * width + column) * LANES), value)
@@ -114,26 +119,28 @@ impl Analyse<'_> {
     #[inline(always)]
     fn tiles<L: Lanes>(&self, lanes: L, tall: &[f32], block: usize, tile: usize) {
         let cols = self.problem.cols();
-        let width = width(self.problem);
-        let stride = self.layout.width(0);
+        let width = width::<IN>(self.problem);
+        let panel = self.layout.panel_of(block);
+        let stride = self.layout.width(panel);
+        let offset = (block - self.layout.panel_blocks(panel).start) * LANES;
         assert!(A * width * LANES <= tall.len());
         for vertical in 0..A {
             let row = &tall[vertical * width * LANES..][..width * LANES];
             let mut targets: [&mut [f32]; A] = std::array::from_fn(|_| Default::default());
             for (horizontal, target) in targets.iter_mut().enumerate() {
-                let range = self.layout.range(vertical * A + horizontal, 0, tile..tile + cols);
+                let range = self.layout.range(vertical * A + horizontal, panel, tile..tile + cols);
                 // SAFETY: frequencies are disjoint, and tasks write different tiles.
-                *target = unsafe { &mut self.to.slice(range)[block * LANES..] };
+                *target = unsafe { &mut self.to.slice(range)[offset..] };
             }
             for col in 0..cols {
-                let mut window = [lanes.zero(); A];
+                let mut window = [lanes.zero(); IN];
                 for (i, element) in window.iter_mut().enumerate() {
                     // SAFETY: the last window ends with the row, whose length `width` says.
                     *element = unsafe { lanes.load_ptr(row.as_ptr().add((col * M + i) * LANES)) };
                 }
-                let transformed = Input::apply(lanes, window);
+                let transformed = T::apply(lanes, window);
                 for (target, &value) in targets.iter_mut().zip(&transformed) {
-                    // SAFETY: a target holds `cols` rows of `stride` columns, less those before its block.
+                    // SAFETY: a target holds `cols` rows of `stride` columns, less the `offset` that a block starts at.
                     unsafe { lanes.store_ptr(target.as_mut_ptr().add(col * stride), value) };
                 }
             }

@@ -1,35 +1,60 @@
-//! Filters at the points, `G g G^T`.
+//! Filters at the points, `G g G^T`, and the adjoint, which makes gradients of filters.
 
 use super::{
     layout::{CHANNELS, Planes, Spectrum},
-    minimal::{A, Filter, square},
-    pixels::gather,
+    minimal::{A, Filter, FilterAdjoint, square},
+    pixels::{gather, pixels_len, scatter},
 };
 use crate::conv::ConvOp;
 use std::ops::Range;
-use tensor::cpu::{
-    SharedMut,
-    simd::{LANES, Lanes, WithLanes},
+use tensor::{
+    Accumulate,
+    cpu::{
+        SharedMut,
+        simd::{LANES, Lanes, WithLanes},
+    },
 };
 
 /// Taps of a filter.
 pub(super) const TAPS: usize = 9;
 
-/// Transforms some filters of a group into a panel.
+/// Some filters of a group, and where they lie at the points.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Channels of the group, as the correlation sees them.
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    /// Blocks of output channels.
+    pub(super) blocks: Range<usize>,
+    /// Input channels, at most [`CHANNELS`].
+    pub(super) channels: Range<usize>,
+    /// Rows are input channels, columns output channels.
+    pub(super) layout: Spectrum,
+    /// The panel of `layout` that holds the blocks.
+    pub(super) panel: usize,
+    /// The row of `layout` that holds the first channel.
+    pub(super) row: usize,
+}
+
+impl Part {
+    fn range(&self, frequency: usize) -> Range<usize> {
+        self.layout.range(frequency, self.panel, self.row..self.row + self.channels.len())
+    }
+
+    /// The blocks, each with the column of the panel that it starts at.
+    fn columns(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        self.blocks.clone().zip((0..).step_by(LANES))
+    }
+}
+
+/// Transforms a part of the filters.
 pub(super) struct TransformFilter<'a> {
     /// In backward data the filters are rotated by 180 degrees, and the first index of `w` is the input channel.
     pub(super) op: ConvOp,
     /// The filters of the group.
     pub(super) w: &'a [f32],
-    /// Channels of the group, as the correlation sees them.
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    /// Input channels, at most [`CHANNELS`].
-    pub(super) channels: Range<usize>,
-    /// Rows are input channels, columns output channels.
-    pub(super) layout: Spectrum,
-    pub(super) panel: usize,
-    pub(super) to: SharedMut<'a>,
+    pub(super) part: Part,
+    pub(super) to: &'a SharedMut<'a>,
 }
 
 /// Elements for the taps of a task's channels.
@@ -41,17 +66,16 @@ impl WithLanes for TransformFilter<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let mut taps = [0.0; SCRATCH];
-        let width = self.layout.width(self.panel);
+        let width = self.part.layout.width(self.part.panel);
         let mut targets: [[&mut [f32]; A]; A] =
             std::array::from_fn(|_| std::array::from_fn(|_| Default::default()));
         for (frequency, target) in targets.as_flattened_mut().iter_mut().enumerate() {
             // SAFETY: frequencies are disjoint, and tasks transform different parts.
-            *target =
-                unsafe { self.to.slice(self.layout.range(frequency, self.panel, self.channels.clone())) };
+            *target = unsafe { self.to.slice(self.part.range(frequency)) };
         }
-        for (block, columns) in self.layout.panel_blocks(self.panel).zip((0..).step_by(LANES)) {
+        for (block, columns) in self.part.columns() {
             let distance = self.gather(lanes, block, &mut taps);
-            for channel in 0..self.channels.len() {
+            for channel in 0..self.part.channels.len() {
                 let taps = &taps[channel * distance..];
                 let mut g = [[lanes.zero(); 3]; 3];
                 for (tap, value) in g.as_flattened_mut().iter_mut().enumerate() {
@@ -76,7 +100,7 @@ impl TransformFilter<'_> {
     /// Brings the taps of sixteen output channels side by side; returns the distance between input channels.
     #[inline(always)]
     fn gather<L: Lanes>(&self, lanes: L, block: usize, taps: &mut [f32]) -> usize {
-        let Self { inputs, outputs, channels, .. } = self;
+        let Part { inputs, outputs, channels, .. } = &self.part;
         let first = block * LANES;
         let count = (outputs - first).min(LANES);
         match self.op {
@@ -93,6 +117,51 @@ impl TransformFilter<'_> {
                 }
                 LANES * LANES
             }
+        }
+    }
+}
+
+/// Transforms gradients at the points into a part of `dw`.
+pub(super) struct FilterGradient<'a> {
+    pub(super) part: Part,
+    pub(super) from: &'a [f32],
+    /// The gradients of all groups, and where this group's start.
+    pub(super) dw: &'a SharedMut<'a>,
+    pub(super) start: usize,
+    pub(super) accumulate: Accumulate,
+}
+
+impl WithLanes for FilterGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<L: Lanes>(self, lanes: L) {
+        let mut taps = [0.0; pixels_len(CHANNELS * TAPS)];
+        let Part { inputs, outputs, channels, layout, panel, .. } = &self.part;
+        let width = layout.width(*panel);
+        for (block, columns) in self.part.columns() {
+            for channel in 0..channels.len() {
+                let mut points = [[lanes.zero(); A]; A];
+                for (frequency, point) in points.as_flattened_mut().iter_mut().enumerate() {
+                    let from = &self.from[self.part.range(frequency)][channel * width + columns..][..LANES];
+                    // SAFETY: the slice has sixteen elements.
+                    *point = unsafe { lanes.load_ptr(from.as_ptr()) };
+                }
+                let gradients = square::<FilterAdjoint, L, A, 3>(lanes, points);
+                for (tap, &gradient) in gradients.as_flattened().iter().enumerate() {
+                    let to = &mut taps[(channel * TAPS + tap) * LANES..][..LANES];
+                    // SAFETY: the slice has sixteen elements.
+                    unsafe { lanes.store_ptr(to.as_mut_ptr(), gradient) };
+                }
+            }
+            let planes = Planes {
+                first: self.start + (block * LANES * inputs + channels.start) * TAPS,
+                stride: inputs * TAPS,
+                count: (outputs - block * LANES).min(LANES),
+                len: channels.len() * TAPS,
+            };
+            // SAFETY: tasks transform different parts.
+            unsafe { scatter(lanes, &taps, self.dw, planes, self.accumulate) };
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use super::{
     analyse::{Analyse, analyse_scratch},
-    filter::{TAPS, TransformFilter},
+    filter::{Part, TAPS, TransformFilter},
     layout::{CHANNELS, PANEL, Problem, Spectrum},
-    minimal::A,
+    minimal::{A, Input},
     synthesise::{Synthesise, synthesise_scratch},
 };
 use crate::conv::{
     ConvOp,
     cpu::{Operands, Pass, split},
 };
-use std::ops::Range;
+use std::{marker::PhantomData, ops::Range};
 use tensor::{
     Accumulate, Cpu,
     cpu::{
@@ -24,7 +24,6 @@ use tensor::{
 /// Transformed input of a block of tiles: a part of the second-level cache (1 MiB and more per core), through which the
 /// filters stream.
 const BLOCK_BYTES: usize = 512 << 10;
-
 /// A forward pass, or backward data as one: what it is and how it is cut.
 #[derive(Debug)]
 pub(super) struct Forward {
@@ -36,7 +35,7 @@ pub(super) struct Forward {
 
 impl Pass for Forward {
     fn workspace_len(&self, threads: usize) -> usize {
-        self.prepared_len() + threads * self.scratch_lens().iter().sum::<usize>().next_multiple_of(16)
+        self.prepared_len() + threads * self.fused_scratch().next_multiple_of(16)
     }
 
     /// The transformed filters of all groups.
@@ -45,16 +44,15 @@ impl Pass for Forward {
     }
 
     fn prepare(&self, cpu: &Cpu, w: &[f32], workspace: &mut [f32]) {
-        let (layout, [inputs, outputs]) =
-            (self.filters(), [self.problem.input.channels, self.problem.output.channels]);
-        let (chunks, len) = (inputs.div_ceil(CHANNELS), inputs * outputs * TAPS);
-        let prepared = workspace[..self.prepared_len()].chunks_exact_mut(layout.len());
-        for (filters, w) in prepared.zip(w.chunks_exact(len)) {
-            let (op, to) = (self.op, SharedMut::new(filters));
+        let (layout, inputs) = (self.filters(), self.problem.input.channels);
+        let chunks = inputs.div_ceil(CHANNELS);
+        let prepared = &mut workspace[..self.prepared_len()];
+        for (group, filters) in prepared.chunks_exact_mut(layout.len()).enumerate() {
+            let to = SharedMut::new(filters);
             cpu.for_each(layout.panels() * chunks, |task| {
                 let (panel, first) = (task / chunks, task % chunks * CHANNELS);
-                let channels = first..(first + CHANNELS).min(inputs);
-                dispatch(TransformFilter { op, w, inputs, outputs, channels, layout, panel, to });
+                let part = (layout.panel_blocks(panel), first..(first + CHANNELS).min(inputs));
+                self.transform_filters((w, group), part, (layout, panel, first), &to);
             });
         }
     }
@@ -63,11 +61,10 @@ impl Pass for Forward {
     /// its thread's scratch.
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
         let ([prepared], scratch) = split(workspace, [self.prepared_len()]);
-        let (to, rows) = (SharedMut::new(operands.out), self.problem.rows());
+        let out = SharedMut::new(operands.out);
         for (group, filters) in prepared.chunks_exact(self.filters().len()).enumerate() {
-            cpu.for_each_scratch(rows.div_ceil(self.block), scratch, |task, scratch| {
-                let rows = task * self.block..((task + 1) * self.block).min(rows);
-                self.block_of_tiles((operands.a, group, rows), filters, (to, accumulate), scratch);
+            cpu.for_each_scratch(self.tasks(), scratch, |task, scratch| {
+                self.fused_block((operands.a, group, self.rows(task)), filters, (&out, accumulate), scratch);
             });
         }
     }
@@ -81,52 +78,95 @@ impl Forward {
         Self { problem, op, block }
     }
 
-    fn filters(&self) -> Spectrum {
+    pub(super) fn filters(&self) -> Spectrum {
         let Problem { input, output, .. } = self.problem;
         Spectrum { rows: input.channels, blocks: output.blocks(), widest: PANEL }
     }
 
-    /// Inputs of a block of tiles: one panel, so that all channels of a tile lie side by side.
-    fn inputs(&self) -> Spectrum {
+    /// Inputs of `rows` rows of tiles: one panel, so that all channels of a tile lie side by side.
+    pub(super) fn inputs(&self, rows: usize) -> Spectrum {
         let blocks = self.problem.input.blocks();
-        Spectrum { rows: self.block * self.problem.cols(), blocks, widest: blocks }
+        Spectrum { rows: rows * self.problem.cols(), blocks, widest: blocks }
     }
 
-    /// Products of a block of tiles with `blocks` blocks of output channels.
-    fn products(&self, blocks: usize) -> Spectrum {
-        Spectrum { rows: self.block * self.problem.cols(), blocks, widest: PANEL }
+    /// Products of `rows` rows of tiles with `blocks` blocks of output channels.
+    pub(super) fn products(&self, rows: usize, blocks: usize) -> Spectrum {
+        Spectrum { rows: rows * self.problem.cols(), blocks, widest: PANEL }
     }
 
-    /// Elements of scratch for the inputs and products of a block of tiles, and for its transforms.
-    fn scratch_lens(&self) -> [usize; 3] {
-        let transforms =
-            analyse_scratch(&self.problem, self.block).max(synthesise_scratch(&self.problem, self.block));
-        [self.inputs().len(), self.products(PANEL).len(), transforms]
+    pub(super) fn transform_scratch(&self) -> usize {
+        let Problem { input, .. } = &self.problem;
+        analyse_scratch::<A>(&self.problem, input, self.block)
+            .max(synthesise_scratch(&self.problem, self.block))
     }
 
-    fn block_of_tiles(
+    pub(super) fn tasks(&self) -> usize {
+        self.problem.rows().div_ceil(self.block)
+    }
+
+    pub(super) fn rows(&self, task: usize) -> Range<usize> {
+        task * self.block..((task + 1) * self.block).min(self.problem.rows())
+    }
+
+    /// Transforms the filters of `blocks` of output channels and some input `channels` into a panel of `layout`.
+    pub(super) fn transform_filters(
+        &self,
+        (w, group): (&[f32], usize),
+        (blocks, channels): (Range<usize>, Range<usize>),
+        (layout, panel, row): (Spectrum, usize, usize),
+        to: &SharedMut<'_>,
+    ) {
+        let (inputs, outputs) = (self.problem.input.channels, self.problem.output.channels);
+        let len = inputs * outputs * TAPS;
+        dispatch(TransformFilter {
+            op: self.op,
+            w: &w[group * len..][..len],
+            part: Part { inputs, outputs, blocks, channels, layout, panel, row },
+            to,
+        });
+    }
+
+    pub(super) fn analyse(
+        &self,
+        (from, group, rows): (&[f32], usize, Range<usize>),
+        (layout, to, first_tile): (Spectrum, &SharedMut<'_>, usize),
+        scratch: &mut [f32],
+    ) {
+        dispatch(Analyse::<Input, A> {
+            transform: PhantomData,
+            problem: &self.problem,
+            images: self.problem.input,
+            pad: self.problem.pad,
+            from,
+            group,
+            rows,
+            layout,
+            to,
+            first_tile,
+            scratch,
+        });
+    }
+
+    fn fused_scratch(&self) -> usize {
+        self.inputs(self.block).len() + self.products(self.block, PANEL).len() + self.transform_scratch()
+    }
+
+    fn fused_block(
         &self,
         (from, group, rows): (&[f32], usize, Range<usize>),
         filters: &[f32],
-        (to, accumulate): (SharedMut<'_>, Accumulate),
+        (to, accumulate): (&SharedMut<'_>, Accumulate),
         scratch: &mut [f32],
     ) {
-        let (problem, input_layout) = (&self.problem, self.inputs());
-        let ([inputs, products, scratch], _) = split(scratch, self.scratch_lens());
-        dispatch(Analyse {
-            problem,
-            from,
-            group,
-            rows: rows.clone(),
-            layout: input_layout,
-            to: SharedMut::new(inputs),
-            scratch,
-        });
+        let input_layout = self.inputs(self.block);
+        let lens = [input_layout.len(), self.products(self.block, PANEL).len()];
+        let ([inputs, products], scratch) = split(scratch, lens);
+        self.analyse((from, group, rows.clone()), (input_layout, &SharedMut::new(inputs), 0), scratch);
         let filter_layout = self.filters();
-        let (tiles, terms) = (rows.len() * problem.cols(), problem.input.channels);
+        let (tiles, terms) = (rows.len() * self.problem.cols(), self.problem.input.channels);
         for panel in 0..filter_layout.panels() {
             let blocks = filter_layout.panel_blocks(panel);
-            let layout = self.products(blocks.len());
+            let layout = self.products(self.block, blocks.len());
             for frequency in 0..A * A {
                 let left = &inputs[input_layout.range(frequency, 0, 0..tiles)];
                 let width = layout.width(0);
@@ -140,11 +180,13 @@ impl Forward {
                 );
             }
             dispatch(Synthesise {
-                problem,
+                problem: &self.problem,
                 group,
                 rows: rows.clone(),
                 layout,
                 from: products,
+                panel: 0,
+                first_tile: 0,
                 first_block: blocks.start,
                 to,
                 accumulate,
@@ -153,7 +195,7 @@ impl Forward {
         }
     }
 
-    /// The filters that are read after those of `frequency` and `panel`.
+    /// The filters that [`Forward::fused_block`] reads after those of `frequency` and `panel`.
     fn filters_after(&self, frequency: usize, panel: usize) -> Range<usize> {
         let (layout, terms) = (self.filters(), 0..self.problem.input.channels);
         if frequency + 1 < A * A {

@@ -9,6 +9,8 @@ use tensor::{ConvGeometry, cpu::simd::LANES};
 pub(super) const PANEL: usize = 3;
 /// Input channels whose filters are transformed together.
 pub(super) const CHANNELS: usize = 16;
+/// Input channels of a slice of the filters, which with a panel of output channels stays in a thread's caches.
+pub(super) const SLICE: usize = 64;
 
 /// The images of one operand: `total` channels of `h x w` pixels per sample, of which one group has `channels`.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +59,8 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// The pass `op` of `g`, or `None` where Winograd's method does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
+    /// The pass `op` of `g`, for backward filter the forward pass that it differentiates, or `None` where Winograd's method
+    /// does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
     /// to crop instead, which is not built.
     pub(super) fn new(op: ConvOp, g: &ConvGeometry) -> Option<Self> {
         let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
@@ -66,8 +69,7 @@ impl Problem {
             applies.then(|| Images { channels: g.k / g.groups, total: g.k, h: g.out_h(), w: g.out_w() })?;
         let (input, output, pad) = match op {
             ConvOp::BackwardData => (y, x, [2usize.checked_sub(g.pad[0])?, 2usize.checked_sub(g.pad[1])?]),
-            ConvOp::Forward => (x, y, g.pad),
-            ConvOp::BackwardFilter => return None,
+            _ => (x, y, g.pad),
         };
         Some(Self { n: g.n, groups: g.groups, input, output, pad })
     }
@@ -144,6 +146,11 @@ impl Spectrum {
         start(panel)..start(panel + 1)
     }
 
+    /// The panel that holds a block.
+    pub(super) fn panel_of(&self, block: usize) -> usize {
+        ((block + 1) * self.panels() - 1) / self.blocks
+    }
+
     /// Columns of a panel.
     pub(super) fn width(&self, panel: usize) -> usize {
         self.panel_blocks(panel).len() * LANES
@@ -155,4 +162,20 @@ impl Spectrum {
         let start = frequency * self.stride() + self.rows * self.panel_blocks(panel).start * LANES;
         start + rows.start * width..start + rows.end * width
     }
+}
+
+/// A slice of the filters of `blocks` blocks of output channels, or its gradients.
+pub(super) fn slice_layout(inputs: usize, blocks: usize) -> Spectrum {
+    Spectrum { rows: SLICE.min(inputs), blocks, widest: PANEL }
+}
+
+/// The channels, of `inputs` in all, that some blocks hold.
+pub(super) fn slice_channels(blocks: Range<usize>, inputs: usize) -> Range<usize> {
+    blocks.start * LANES..(blocks.end * LANES).min(inputs)
+}
+
+/// Runs of [`CHANNELS`] channels of a slice, each with its first row in the slice's layout.
+pub(super) fn slice_rows(slice: &Range<usize>) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
+    let (start, end) = (slice.start, slice.end);
+    (start..end).step_by(CHANNELS).map(move |first| (first..(first + CHANNELS).min(end), first - start))
 }

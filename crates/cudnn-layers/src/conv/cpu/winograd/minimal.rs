@@ -44,6 +44,10 @@ pub(super) struct Input;
 pub(super) struct Filter;
 /// `A^T`: from products at the points to outputs.
 pub(super) struct Output;
+/// `A`, the adjoint of the output transform: gradients of outputs to the points.
+pub(super) struct OutputAdjoint;
+/// `G^T`, the adjoint of the filter transform: gradients at the points to the taps.
+pub(super) struct FilterAdjoint;
 
 /// The points of F(4, 3).
 const NEAR: f64 = 0.625;
@@ -106,6 +110,40 @@ impl Transform<6, 4> for Output {
             l.mul_add(near, near_difference, l.mul(far, far_difference)),
             l.mul_add(near2, near_sum, l.mul(far2, far_sum)),
             l.mul_add(near3, near_difference, l.mul_add(far3, far_difference, m[5])),
+        ]
+    }
+}
+
+impl Transform<4, 6> for OutputAdjoint {
+    #[inline(always)]
+    fn apply<L: Lanes>(l: L, y: [L::V; 4]) -> [L::V; 6] {
+        let (near, far) = (l.splat(NEAR as f32), l.splat(FAR as f32));
+        let (near2, far2) = (l.splat(NEAR2 as f32), l.splat(FAR2 as f32));
+        let (near_even, near_odd) = (l.mul_add(near2, y[2], y[0]), l.mul_add(near2, y[3], y[1]));
+        let (far_even, far_odd) = (l.mul_add(far2, y[2], y[0]), l.mul_add(far2, y[3], y[1]));
+        [
+            y[0],
+            l.mul_add(near, near_odd, near_even),
+            l.neg_mul_add(near, near_odd, near_even),
+            l.mul_add(far, far_odd, far_even),
+            l.neg_mul_add(far, far_odd, far_even),
+            y[3],
+        ]
+    }
+}
+
+impl Transform<6, 3> for FilterAdjoint {
+    #[inline(always)]
+    fn apply<L: Lanes>(l: L, m: [L::V; 6]) -> [L::V; 3] {
+        let (near_sum, near_difference) = (l.add(m[1], m[2]), l.sub(m[1], m[2]));
+        let (far_sum, far_difference) = (l.add(m[3], m[4]), l.sub(m[3], m[4]));
+        let (near, far) = (l.splat(AT_NEAR as f32), l.splat(AT_FAR as f32));
+        let (near1, far1) = (l.splat((AT_NEAR * NEAR) as f32), l.splat((AT_FAR * FAR) as f32));
+        let (near2, far2) = (l.splat((AT_NEAR * NEAR2) as f32), l.splat((AT_FAR * FAR2) as f32));
+        [
+            l.mul_add(near, near_sum, l.mul_add(far, far_sum, l.mul(l.splat(AT_ZERO as f32), m[0]))),
+            l.mul_add(near1, near_difference, l.mul(far1, far_difference)),
+            l.mul_add(near2, near_sum, l.mul_add(far2, far_sum, m[5])),
         ]
     }
 }

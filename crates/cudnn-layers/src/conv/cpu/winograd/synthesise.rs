@@ -20,12 +20,16 @@ pub(super) struct Synthesise<'a> {
     pub(super) group: usize,
     /// Rows of tiles, counted over all images.
     pub(super) rows: Range<usize>,
-    /// Rows are tiles from the first on, columns are the channels of one panel.
+    /// Rows are tiles, columns are channels.
     pub(super) layout: Spectrum,
     pub(super) from: &'a [f32],
+    /// The panel of `layout`.
+    pub(super) panel: usize,
+    /// The row of `layout` that holds the first tile.
+    pub(super) first_tile: usize,
     /// The block of output channels that the panel starts with.
     pub(super) first_block: usize,
-    pub(super) to: SharedMut<'a>,
+    pub(super) to: &'a SharedMut<'a>,
     pub(super) accumulate: Accumulate,
     pub(super) scratch: &'a mut [f32],
 }
@@ -45,7 +49,7 @@ impl WithLanes for Synthesise<'_> {
         for segment in self.problem.segments(self.rows.clone()) {
             let start = segment.rows.start * M;
             let pixel_rows = start..(segment.rows.end * M).min(self.problem.output.h);
-            for block in 0..self.layout.blocks {
+            for block in 0..self.layout.panel_blocks(self.panel).len() {
                 self.tiles(lanes, &segment, block, pixels);
                 let planes = self.problem.output.planes(
                     segment.sample,
@@ -54,7 +58,7 @@ impl WithLanes for Synthesise<'_> {
                     &pixel_rows,
                 );
                 // SAFETY: tasks write different rows of pixels or different channels.
-                unsafe { scatter(lanes, pixels, &self.to, planes, self.accumulate) };
+                unsafe { scatter(lanes, pixels, self.to, planes, self.accumulate) };
             }
         }
     }
@@ -65,12 +69,12 @@ impl Synthesise<'_> {
     #[inline(always)]
     fn tiles<L: Lanes>(&self, lanes: L, segment: &Segment, block: usize, pixels: &mut [f32]) {
         let (cols, w, h) = (self.problem.cols(), self.problem.output.w, self.problem.output.h);
-        let stride = self.layout.width(0);
+        let stride = self.layout.width(self.panel);
         for (index, tile_row) in segment.rows.clone().enumerate() {
-            let tile = (segment.first + index) * cols;
+            let tile = self.first_tile + (segment.first + index) * cols;
             let mut rows = [[std::ptr::null::<f32>(); A]; A];
             for (frequency, pointer) in rows.as_flattened_mut().iter_mut().enumerate() {
-                let row = &self.from[self.layout.range(frequency, 0, tile..tile + cols)];
+                let row = &self.from[self.layout.range(frequency, self.panel, tile..tile + cols)];
                 *pointer = row[block * LANES..].as_ptr();
             }
             let height = (h - tile_row * M).min(M);

@@ -1,6 +1,6 @@
 //! Geometries at the borders of tiles, blocks of channels and blocks of tiles.
 
-use super::{Pass, forward::Forward, layout::Problem};
+use super::{Nonfused, Pass, forward::Forward, layout::Problem};
 use crate::conv::{
     ConvOp,
     cpu::Operands,
@@ -12,7 +12,8 @@ use tensor::{
     testing::{max_error, random},
 };
 
-const NAME: &str = "WINOGRAD_4X4";
+/// With the number of operations that they have.
+const ALL: [(&str, usize); 2] = [("WINOGRAD_4X4", 2), ("WINOGRAD_4X4_NONFUSED", 3)];
 
 /// What `pass` makes of the operands on two threads.
 fn execute(pass: &dyn Pass, [a, b]: [&[f32]; 2], out: usize) -> Vec<f32> {
@@ -31,7 +32,7 @@ fn images_at_the_borders_of_tiles() {
         for pad in [[1, 1], [0, 0], [2, 2], [2, 0], [0, 1]] {
             let g = ConvGeometry::new([n, 3, image[0], image[1]], 5, [3, 3]).pad(pad);
             if g.validate().is_ok() {
-                assert_eq!(check(NAME, &g, 3), 2);
+                ALL.into_iter().for_each(|(name, ops)| assert_eq!(check(name, &g, 3), ops));
             }
         }
     }
@@ -41,7 +42,7 @@ fn images_at_the_borders_of_tiles() {
 fn channels_at_the_borders_of_blocks() {
     for (c, k, groups) in [(16, 48, 1), (17, 49, 1), (33, 64, 1), (15, 31, 1), (34, 80, 2), (6, 3, 3)] {
         let g = ConvGeometry::new([2, c, 6, 9], k, [3, 3]).pad([1, 1]).groups(groups);
-        assert_eq!(check(NAME, &g, 5), 2);
+        ALL.into_iter().for_each(|(name, ops)| assert_eq!(check(name, &g, 5), ops));
     }
 }
 
@@ -51,16 +52,18 @@ fn geometries_outside_the_method_are_refused() {
     for seed in 0..100 {
         let g = random_geometry(&mut rng);
         let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
-        let expected = match applies {
-            false => 0,
-            true if g.pad[0].max(g.pad[1]) > 2 => 1,
-            true => 2,
-        };
-        assert_eq!(check(NAME, &g, seed), expected);
+        for (name, ops) in ALL {
+            let expected = match applies {
+                false => 0,
+                true if g.pad[0].max(g.pad[1]) > 2 => ops - 1,
+                true => ops,
+            };
+            assert_eq!(check(name, &g, seed), expected);
+        }
     }
 }
 
-/// Blocks of every size: each output is the same sum in the same order.
+/// Blocks of every size, and stage by stage for the whole micro-batch: each output is the same sum in the same order.
 #[test]
 fn blocks_do_not_change_a_bit_of_the_forward_pass() {
     let g = ConvGeometry::new([3, 20, 10, 7], 37, [3, 3]).pad([1, 1]);
@@ -70,8 +73,8 @@ fn blocks_do_not_change_a_bit_of_the_forward_pass() {
         let problem = Problem::new(ConvOp::Forward, &g).expect("the method applies");
         Forward { problem, op: ConvOp::Forward, block }
     };
-    let expected = execute(&pass(1), [&x, &w], y);
-    for block in 2..10 {
+    let expected = execute(&Nonfused(pass(2)), [&x, &w], y);
+    for block in 1..10 {
         assert!(execute(&pass(block), [&x, &w], y) == expected, "blocks of {block} rows of tiles");
     }
 }
@@ -87,13 +90,15 @@ fn accuracy() {
         ("r512", 2, 512, 7, 512),
     ] {
         let g = ConvGeometry::new([n, c, image, image], k, [3, 3]).pad([1, 1]);
-        for op in [ConvOp::Forward, ConvOp::BackwardData] {
+        for op in [ConvOp::Forward, ConvOp::BackwardData, ConvOp::BackwardFilter] {
             let [a, b, out] = operand_lens(op, &g);
             let (a, b) = (random(a, 1), random(b, 2));
             let expected = reference::direct(op, &g, &a, &b);
-            let Some(convolver) = named(2, NAME, op, &g) else { continue };
-            let error = max_error(&run(&*convolver, out, (&a, &b), None), &expected);
-            println!("{layer} {op:?} {error:.2e}");
+            for (name, _) in ALL {
+                let Some(convolver) = named(2, name, op, &g) else { continue };
+                let error = max_error(&run(&*convolver, out, (&a, &b), None), &expected);
+                println!("{layer} {op:?} {name} {error:.2e}");
+            }
         }
     }
 }

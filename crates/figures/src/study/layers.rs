@@ -2,7 +2,7 @@
 
 use super::{LIMITS, Study, USUAL};
 use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
-use ::memory::{Action, Buffer, Outline, Place, Schedule, Scratch};
+use memory::{Action, Buffer, Outline, Place, Schedule, Scratch};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel};
 
 /// Most layers that are shown: the largest.
@@ -25,13 +25,7 @@ impl Study<'_> {
             let of = plan.kernels.iter().filter(|planned| planned.kernel.name == layer);
             of.map(|planned| planned.workspace).max().unwrap_or_default()
         };
-        let mut data = Data::new(&[
-            "layer",
-            "data_bytes",
-            "weights_bytes",
-            "undivided_workspace_bytes",
-            "workspace_bytes",
-        ]);
+        let mut data = Data::new("layer data_bytes weights_bytes undivided_workspace_bytes workspace_bytes");
         let mut layers = Vec::new();
         for layer in &self.layers {
             let (name, blobs, weights) = (layer.name.as_str(), layer.data + layer.diff, layer.weights);
@@ -95,16 +89,8 @@ impl Study<'_> {
         let outline = reserved(&self.outline, plan);
         let schedule = Schedule::plain(&outline);
         let steps = schedule.actions.len();
-        let columns = [
-            "step",
-            "action",
-            "convolution_ms",
-            "kept_bytes",
-            "data_bytes",
-            "gradients_bytes",
-            "workspace_bytes",
-        ];
-        let mut data = Data::new(&columns);
+        let mut data =
+            Data::new("step action convolution_ms kept_bytes data_bytes gradients_bytes workspace_bytes");
         let (mut times, mut stacks) = (Vec::new(), Vec::new());
         for (step, &action) in schedule.actions.iter().enumerate() {
             let (name, ms) = named(&outline, plan, action);

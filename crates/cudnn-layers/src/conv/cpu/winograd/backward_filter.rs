@@ -1,0 +1,162 @@
+//! The gradient of the filters: `G^T [sum over tiles of (B^T x B) (A dy A^T)] G`, the exact adjoint of the forward pass.
+//!
+//! Both operands of the whole micro-batch are transformed; then each task sums the gradients of a panel of output channels and
+//! a slice of input channels at the points, and transforms them as soon as they are summed: they never leave its caches. A
+//! form that works on blocks of tiles, with partial sums, needs less workspace, and is nowhere faster than implicit GEMM.
+
+use super::{
+    analyse::{Analyse, analyse_scratch},
+    filter::{FilterGradient, Part, TAPS},
+    layout::{Images, PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
+    minimal::{A, Input, M, OutputAdjoint, Transform},
+};
+use crate::conv::cpu::{Operands, Pass, split};
+use std::{marker::PhantomData, ops::Range};
+use tensor::{
+    Accumulate, Cpu,
+    cpu::{
+        SharedMut,
+        block_gemm::{Left, block_gemm},
+        simd::{LANES, dispatch},
+    },
+};
+
+/// Tiles whose products are summed in registers before the sums go to memory: 16 channels and a panel of so many tiles
+/// stay in the first-level cache.
+const TERMS: usize = 160;
+
+/// A backward-filter pass in tiles of 4 x 4.
+#[derive(Debug)]
+pub(super) struct BackwardFilter {
+    pub(super) problem: Problem,
+}
+
+impl Pass for BackwardFilter {
+    fn workspace_len(&self, threads: usize) -> usize {
+        let Problem { input, output, .. } = &self.problem;
+        let transforms =
+            analyse_scratch::<A>(&self.problem, input, 1).max(analyse_scratch::<M>(&self.problem, output, 1));
+        let scratch = slice_layout(input.channels, PANEL).len().max(transforms);
+        self.inputs().len() + self.outputs().len() + threads * scratch.next_multiple_of(LANES)
+    }
+
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+        let ([inputs, outputs], workspace) = split(workspace, [self.inputs().len(), self.outputs().len()]);
+        let (dw, panels) = (SharedMut::new(operands.out), self.outputs().panels());
+        let slices = Spectrum { widest: SLICE / LANES, ..self.inputs() };
+        for group in 0..self.problem.groups {
+            self.transform(cpu, group, [operands.a, operands.b], [&mut *inputs, &mut *outputs], workspace);
+            cpu.for_each_scratch(panels * slices.panels(), workspace, |task, sums| {
+                let (panel, slice) = (task / slices.panels(), slices.panel_blocks(task % slices.panels()));
+                self.gradients((group, panel, slice), (inputs, outputs), (&dw, accumulate), sums);
+            });
+        }
+    }
+}
+
+impl BackwardFilter {
+    /// `x` of all tiles, in panels of sixteen channels: the left operand, read down its columns.
+    fn inputs(&self) -> Spectrum {
+        let rows = self.problem.rows() * self.problem.cols();
+        Spectrum { rows, blocks: self.problem.input.blocks(), widest: 1 }
+    }
+
+    /// `dy` of all tiles.
+    fn outputs(&self) -> Spectrum {
+        Spectrum { blocks: self.problem.output.blocks(), widest: PANEL, ..self.inputs() }
+    }
+
+    /// Transforms both operands, by rows of tiles.
+    fn transform(
+        &self,
+        cpu: &Cpu,
+        group: usize,
+        [x, dy]: [&[f32]; 2],
+        to: [&mut [f32]; 2],
+        workspace: &mut [f32],
+    ) {
+        let (Problem { input, output, pad, .. }, [inputs, outputs]) = (self.problem, to.map(SharedMut::new));
+        cpu.for_each_scratch(2 * self.problem.rows(), workspace, |task, scratch| {
+            let place = (group, task / 2);
+            if task % 2 == 0 {
+                self.analyse::<Input, A>((input, pad, x), place, (self.inputs(), &inputs), scratch);
+            } else {
+                let images = (output, [0, 0], dy);
+                self.analyse::<OutputAdjoint, M>(images, place, (self.outputs(), &outputs), scratch);
+            }
+        });
+    }
+
+    /// Transforms a row of tiles of a group.
+    fn analyse<F: Transform<IN, A>, const IN: usize>(
+        &self,
+        (images, pad, from): (Images, [usize; 2], &[f32]),
+        (group, row): (usize, usize),
+        (layout, to): (Spectrum, &SharedMut<'_>),
+        scratch: &mut [f32],
+    ) {
+        dispatch(Analyse::<F, IN> {
+            transform: PhantomData,
+            problem: &self.problem,
+            images,
+            pad,
+            from,
+            group,
+            rows: row..row + 1,
+            layout,
+            to,
+            first_tile: row * self.problem.cols(),
+            scratch,
+        });
+    }
+
+    /// The gradients of a panel of output channels and a slice of blocks of input channels.
+    fn gradients(
+        &self,
+        (group, panel, slice): (usize, usize, Range<usize>),
+        operands: (&[f32], &[f32]),
+        (dw, accumulate): (&SharedMut<'_>, Accumulate),
+        sums: &mut [f32],
+    ) {
+        let (inputs, outputs) = (self.problem.input.channels, self.problem.output.channels);
+        let blocks = self.outputs().panel_blocks(panel);
+        let channels = slice_channels(slice.clone(), inputs);
+        let layout = slice_layout(inputs, blocks.len());
+        for frequency in 0..A * A {
+            let sums = &mut sums[layout.range(frequency, 0, 0..channels.len())];
+            self.multiply((frequency, panel), slice.clone(), operands, sums);
+        }
+        for (channels, row) in slice_rows(&channels) {
+            dispatch(FilterGradient {
+                part: Part { inputs, outputs, blocks: blocks.clone(), channels, layout, panel: 0, row },
+                from: sums,
+                dw,
+                start: group * inputs * outputs * TAPS,
+                accumulate,
+            });
+        }
+    }
+
+    /// The products at one frequency of `blocks` of input channels with a panel of output channels, summed over all tiles.
+    fn multiply(
+        &self,
+        (frequency, panel): (usize, usize),
+        blocks: Range<usize>,
+        (inputs, outputs): (&[f32], &[f32]),
+        sums: &mut [f32],
+    ) {
+        let (input_layout, output_layout) = (self.inputs(), self.outputs());
+        let (channels, width) = (self.problem.input.channels, output_layout.width(panel));
+        for start in (0..input_layout.rows).step_by(TERMS) {
+            let terms = start..(start + TERMS).min(input_layout.rows);
+            let accumulate = if start == 0 { Accumulate::Replace } else { Accumulate::Add };
+            let right = &outputs[output_layout.range(frequency, panel, terms.clone())];
+            for (block, sums) in blocks.clone().zip(sums.chunks_mut(LANES * width)) {
+                let rows = LANES.min(channels - block * LANES);
+                let left = &inputs[input_layout.range(frequency, block, terms.clone())];
+                let left = Left::Strided { elements: left, row_stride: 1, step: LANES };
+                block_gemm([rows, width, terms.len()], left, (right, width), (sums, width), accumulate);
+            }
+        }
+    }
+}

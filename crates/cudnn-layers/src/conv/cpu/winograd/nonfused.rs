@@ -1,0 +1,119 @@
+//! The whole micro-batch at the points, and of the filters only as many as stay in a thread's caches.
+//!
+//! With many channels and few tiles the transformed filters are by far the largest operand (four times the filters), and
+//! writing them to memory and reading them back would take as long as the products. So each task transforms the filters it
+//! multiplies by, slice after slice.
+
+use super::{
+    forward::Forward,
+    layout::{PANEL, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
+    minimal::A,
+    synthesise::Synthesise,
+};
+use crate::conv::cpu::{Operands, Pass, split};
+use tensor::{
+    Accumulate, Cpu,
+    cpu::{
+        SharedMut,
+        block_gemm::{Left, block_gemm},
+        simd::{LANES, dispatch},
+    },
+};
+
+/// A forward pass in this form.
+#[derive(Debug)]
+pub(super) struct Nonfused(pub(super) Forward);
+
+impl Pass for Nonfused {
+    fn workspace_len(&self, threads: usize) -> usize {
+        let scratch = slice_layout(self.0.problem.input.channels, PANEL).len();
+        self.0.whole_lens().iter().sum::<usize>()
+            + threads * scratch.max(self.0.transform_scratch()).next_multiple_of(LANES)
+    }
+
+    /// Every stage for the whole micro-batch before the next one: each filter is transformed and read once.
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+        let pass = &self.0;
+        let (input_layout, layout) = (pass.sliced_inputs(), pass.all_products());
+        let ([inputs, products], workspace) = split(workspace, pass.whole_lens());
+        let (out, panels) = (SharedMut::new(operands.out), layout.panels());
+        for group in 0..pass.problem.groups {
+            let shared = SharedMut::new(inputs);
+            cpu.for_each_scratch(pass.tasks(), workspace, |task, scratch| {
+                let to = (input_layout, &shared, task * pass.block * pass.problem.cols());
+                pass.analyse((operands.a, group, pass.rows(task)), to, scratch);
+            });
+            let shared = SharedMut::new(products);
+            cpu.for_each_scratch(panels, workspace, |panel, scratch| {
+                pass.multiply_panel((operands.b, group, panel), inputs, (layout, &shared), scratch);
+            });
+            cpu.for_each_scratch(pass.tasks() * panels, workspace, |task, scratch| {
+                let (task, panel) = (task / panels, task % panels);
+                dispatch(Synthesise {
+                    problem: &pass.problem,
+                    group,
+                    rows: pass.rows(task),
+                    layout,
+                    from: products,
+                    panel,
+                    first_tile: task * pass.block * pass.problem.cols(),
+                    first_block: layout.panel_blocks(panel).start,
+                    to: &out,
+                    accumulate,
+                    scratch,
+                });
+            });
+        }
+    }
+}
+
+impl Forward {
+    /// Inputs of all tiles, a panel for each slice.
+    fn sliced_inputs(&self) -> Spectrum {
+        Spectrum { widest: SLICE / LANES, ..self.inputs(self.problem.rows()) }
+    }
+
+    fn all_products(&self) -> Spectrum {
+        self.products(self.problem.rows(), self.problem.output.blocks())
+    }
+
+    /// Elements of both.
+    fn whole_lens(&self) -> [usize; 2] {
+        [self.sliced_inputs().len(), self.all_products().len()]
+    }
+
+    /// The products of all tiles with a panel of output channels.
+    fn multiply_panel(
+        &self,
+        (w, group, panel): (&[f32], usize, usize),
+        inputs: &[f32],
+        (layout, products): (Spectrum, &SharedMut<'_>),
+        scratch: &mut [f32],
+    ) {
+        let (channels, tiles) = (self.problem.input.channels, layout.rows);
+        let (input_layout, blocks) = (self.sliced_inputs(), layout.panel_blocks(panel));
+        let filter_layout = slice_layout(channels, blocks.len());
+        for index in 0..input_layout.panels() {
+            let slice = slice_channels(input_layout.panel_blocks(index), channels);
+            let filters = SharedMut::new(&mut *scratch);
+            for (channels, row) in slice_rows(&slice) {
+                let part = (blocks.clone(), channels);
+                self.transform_filters((w, group), part, (filter_layout, 0, row), &filters);
+            }
+            let accumulate = if slice.start == 0 { Accumulate::Replace } else { Accumulate::Add };
+            for frequency in 0..A * A {
+                let left = &inputs[input_layout.range(frequency, index, 0..tiles)];
+                // SAFETY: every task has its own panel.
+                let product = unsafe { products.slice(layout.range(frequency, panel, 0..tiles)) };
+                let width = layout.width(panel);
+                block_gemm(
+                    [tiles, width, slice.len()],
+                    Left::Strided { elements: left, row_stride: input_layout.width(index), step: 1 },
+                    (&scratch[filter_layout.range(frequency, 0, 0..slice.len())], width),
+                    (product, width),
+                    accumulate,
+                );
+            }
+        }
+    }
+}
