@@ -84,6 +84,8 @@ const LIMITS: [Bytes; 4] = [Bytes::mib(64), Bytes::mib(128), Bytes::mib(256), By
 /// A net as far as figures go.
 struct Built {
     net: &'static PaperNet,
+    /// The policy with the most sizes that were measured.
+    finest: BatchSizePolicy,
     kernels: Vec<Kernel>,
     outline: Outline,
     layers: Vec<LayerMemory>,
@@ -154,16 +156,16 @@ fn measure(
     let mut nets = Vec::new();
     for net in NETS.iter().filter(|net| args.net.is_empty() || args.net.iter().any(|name| name == net.name)) {
         let built = build(net, math)?;
-        let policy = BatchSizePolicy::All;
-        match &origin.recorded {
-            // A figure shows what was measured, never an estimate.
-            Some(_) if !origin.planning.table().missing(&built.kernels, policy).is_empty() => continue,
-            Some(_) => (),
-            None => {
-                let options = PlanOptions { batch_size_policy: policy, ..PlanOptions::default() };
-                origin.profile(&built.kernels, &options, console)?;
-            }
+        if origin.recorded.is_none() {
+            let options = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..PlanOptions::default() };
+            origin.profile(&built.kernels, &options, console)?;
         }
+        // A figure shows what was measured, never an estimate.
+        let table = origin.planning.table();
+        let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
+        let finest = finest.into_iter().find(|&policy| table.missing(&built.kernels, policy).is_empty());
+        let Some(finest) = finest else { continue };
+        let built = Built { finest, ..built };
         nets.push(built);
     }
     Ok((!nets.is_empty()).then_some((origin, nets)))
@@ -177,7 +179,8 @@ fn build(net: &'static PaperNet, math: Math) -> Result<Built, Error> {
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
     let kernels = in_math(built.kernels(), math);
-    Ok(Built { net, kernels, outline: built.outline(true), layers: built.layer_memory() })
+    let finest = BatchSizePolicy::All;
+    Ok(Built { net, finest, kernels, outline: built.outline(true), layers: built.layer_memory() })
 }
 
 fn studies<'t>(origin: &'t Origin, nets: &'t [Built]) -> impl Iterator<Item = Study<'t>> {
@@ -187,6 +190,7 @@ fn studies<'t>(origin: &'t Origin, nets: &'t [Built]) -> impl Iterator<Item = St
         title: built.net.title.to_owned(),
         kernels: built.kernels.clone(),
         table: origin.planning.table(),
+        finest: built.finest,
         is_recorded: origin.recorded.is_some(),
         outline: built.outline.clone(),
         layers: built.layers.clone(),

@@ -30,6 +30,11 @@ macro_rules! recordings {
 pub(crate) static SHIPPED: &[Shipped] = &[Shipped {
     name: "h200",
     tables: recordings!("nvidia-h200":
+        "deepbench-256-powerOfTwo-fp32" Fp32, "deepbench-256-powerOfTwo-tf32" Tf32,
+        "densenet40-256-powerOfTwo-fp32" Fp32, "densenet40-256-powerOfTwo-tf32" Tf32,
+        "googlenet-128-powerOfTwo-fp32" Fp32, "googlenet-128-powerOfTwo-tf32" Tf32,
+        "vgg16-64-powerOfTwo-fp32" Fp32, "vgg16-64-powerOfTwo-tf32" Tf32,
+        "resnet50-256-powerOfTwo-fp32" Fp32, "resnet50-256-powerOfTwo-tf32" Tf32,
         "resnet50-32-all-fp32" Fp32, "resnet50-32-all-tf32" Tf32,
         "resnet18-128-all-fp32" Fp32, "resnet18-128-all-tf32" Tf32,
         "alexnet-256-all-fp32" Fp32, "alexnet-256-all-tf32" Tf32,

@@ -23,7 +23,7 @@ pub(crate) struct Planned {
     /// The policies and the sums, as the command prints them.
     summary: [String; 2],
     estimated: usize,
-    error: Option<EstimateError>,
+    estimate_error: Option<EstimateError>,
     /// The smallest limit with a plan, and the one from which on more brings nothing.
     range: [Bytes; 2],
     /// Milliseconds that a MiB more would save at best.
@@ -53,7 +53,7 @@ pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result
     Ok(Planned {
         summary: [report.policies(), report.totals()],
         estimated: *estimated,
-        error: *error,
+        estimate_error: *error,
         range: range(&curves[1]),
         price_ms_per_mib: curves[1].price_ms_per_mib(options.limit),
         curve: curve_figure(&curves, &chosen, options.limit, (&mini_batch, &source)).svg(),

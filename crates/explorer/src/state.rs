@@ -121,6 +121,7 @@ impl State {
             title: name.clone(),
             kernels,
             table: &table.completed,
+            finest: *policy,
             is_recorded: true,
             outline,
             layers,

@@ -1,6 +1,6 @@
 //! Several nets beside each other.
 
-use super::{POLICIES, Study, USUAL, gain};
+use super::{Study, USUAL, gain};
 use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
 use planner::{BatchSizePolicy, Kernel, PlanOptions};
 
@@ -20,7 +20,7 @@ pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
         let undivided_ms = fp32.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms;
         let gains = CLASSES.map(|class| {
             let options = PlanOptions {
-                batch_size_policy: BatchSizePolicy::All,
+                batch_size_policy: study.finest,
                 limit: USUAL,
                 max_error: Some(class),
                 ..PlanOptions::default()
@@ -47,7 +47,7 @@ pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
     let y = Axis::from_zero(&format!("gain over undivided FP32, both within {USUAL}"), most);
     let panel = Panel::new(x, y, marks, 240.0);
     let caption = format!(
-        "Faster algorithms round more. Gain of micro-batches of all sizes over undivided FP32 kernels, from the strictest class \
+        "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels, from the strictest class \
          to any: {}.",
         sentences.join(", ")
     );
@@ -61,7 +61,7 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
     let mut data = Data::new("net policy kernels binaries largest_desirable_set");
     let (mut marks, mut names, mut most, mut sentences) = (Vec::new(), Vec::new(), 1, Vec::new());
     for study in studies {
-        for policy in POLICIES {
+        for &policy in study.policies() {
             let fronts = study.fronts(&study.kernels, policy)?;
             let sizes: Vec<usize> = fronts.iter().map(|(_, set)| set.iter().count()).collect();
             let (binaries, largest) = (sizes.iter().sum::<usize>(), sizes.iter().copied().max()?);
@@ -71,7 +71,7 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
             marks.push(Drawn::across(place, end, super::tone(policy)));
             marks.push(Drawn::text(Form::Note, [end, place], format!("{binaries} ({largest})")));
             most = most.max(binaries);
-            if policy == BatchSizePolicy::All {
+            if policy == study.finest {
                 sentences.push(format!("{} {binaries} for {} kernels", study.title, sizes.len()));
             }
         }

@@ -66,7 +66,7 @@ fn byte_less(study: &Study<'_>) -> Option<f64> {
 }
 
 fn conv2_gain(study: &Study<'_>) -> Option<f64> {
-    let plan = study.limited(BatchSizePolicy::All, USUAL)?;
+    let plan = study.limited(study.finest, USUAL)?;
     plan.kernel(study.convolution.as_deref()?, ConvOp::Forward)?.gain()
 }
 
@@ -75,29 +75,29 @@ fn usual_gain(study: &Study<'_>) -> Option<f64> {
 }
 
 fn gain_at(study: &Study<'_>, limit: Bytes) -> Option<f64> {
-    study.limited(BatchSizePolicy::All, limit)?.gain()
+    study.limited(study.finest, limit)?.gain()
 }
 
 fn less_workspace(study: &Study<'_>) -> Option<f64> {
     let plenty = study.limited(BatchSizePolicy::Undivided, LIMITS[2])?.workspace_separate();
-    let little = study.limited(BatchSizePolicy::All, USUAL)?.workspace_separate();
+    let little = study.limited(study.finest, USUAL)?.workspace_separate();
     Some(plenty.0 as f64 / little.0 as f64)
 }
 
 fn and_longer(study: &Study<'_>) -> Option<f64> {
     let plenty = study.limited(BatchSizePolicy::Undivided, LIMITS[2])?;
-    Some(study.limited(BatchSizePolicy::All, USUAL)?.time_ms / plenty.time_ms)
+    Some(study.limited(study.finest, USUAL)?.time_ms / plenty.time_ms)
 }
 
 /// WD with so many MiB for each kernel against undivided kernels that may have so many.
 fn divided(study: &Study<'_>, share: u64, undivided: u64) -> Option<f64> {
     let total = study.total(Bytes::mib(share));
-    let plan = study.plan(BatchSizePolicy::All, WorkspacePolicy::Wd, total)?;
+    let plan = study.plan(study.finest, WorkspacePolicy::Wd, total)?;
     Some(study.limited(BatchSizePolicy::Undivided, Bytes::mib(undivided))?.time_ms / plan.time_ms)
 }
 
 fn in_two_layers(study: &Study<'_>) -> Option<f64> {
-    let plan = study.plan(BatchSizePolicy::All, WorkspacePolicy::Wd, study.total(LIMITS[0]))?;
+    let plan = study.plan(study.finest, WorkspacePolicy::Wd, study.total(LIMITS[0]))?;
     let named = ["conv2", "conv3"];
     let all: Bytes = plan.kernels.iter().map(|planned| planned.workspace).sum();
     let of_both = plan.kernels.iter().filter(|planned| named.contains(&planned.kernel.name.as_str()));
@@ -106,12 +106,12 @@ fn in_two_layers(study: &Study<'_>) -> Option<f64> {
 }
 
 fn largest_set(study: &Study<'_>) -> Option<f64> {
-    let fronts = study.fronts(&study.kernels, BatchSizePolicy::All)?;
+    let fronts = study.fronts(&study.kernels, study.finest)?;
     fronts.iter().map(|(_, set)| set.iter().count()).max().map(|count| count as f64)
 }
 
 fn binaries(study: &Study<'_>) -> Option<f64> {
     let total = study.total(Bytes::mib(16));
-    let plan = study.plan(BatchSizePolicy::All, WorkspacePolicy::Wd, total)?;
+    let plan = study.plan(study.finest, WorkspacePolicy::Wd, total)?;
     plan.division.map(|division| division.binaries as f64)
 }

@@ -1,6 +1,6 @@
 //! One kernel looked at closely: algorithms, the cliff, micro-batch sizes, the desirable set, its divisions.
 
-use super::{POLICIES, Study, USUAL, gain, tone};
+use super::{Study, USUAL, gain, tone};
 use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps};
 use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
 use std::{collections::BTreeMap, slice};
@@ -135,7 +135,7 @@ impl Study<'_> {
 
     /// The desirable set, with the division at its points.
     pub(super) fn front(&self, kernel: &Kernel) -> Option<Figure> {
-        let fronts = self.fronts(slice::from_ref(kernel), BatchSizePolicy::All)?;
+        let fronts = self.fronts(slice::from_ref(kernel), self.finest)?;
         let set = fronts.iter().next()?.1;
         let curve = set.curve();
         let (first, last) = (curve.points().first()?, curve.points().last()?);
@@ -172,7 +172,7 @@ impl Study<'_> {
     pub(super) fn divisions(&self, kernel: &Kernel) -> Option<Figure> {
         let mut data = Data::new("policy micro_batches samples algorithm time_ms workspace_bytes");
         let (mut marks, mut times) = (Vec::new(), Vec::new());
-        for (place, policy) in POLICIES.into_iter().enumerate() {
+        for (place, &policy) in self.policies().iter().enumerate() {
             let (plan, place) = (self.limited(policy, USUAL)?, place as f64);
             let planned = plan.kernels.iter().find(|planned| planned.kernel == *kernel)?;
             let mut start = 0.0;
@@ -192,16 +192,14 @@ impl Study<'_> {
             marks.push(Drawn::text(Form::Note, [0.0, place - 0.35], text));
             times.push(start);
         }
+        let divided = std::iter::zip(self.policies(), &times).skip(1);
+        let divided = divided.map(|(policy, &ms)| format!("{policy} {ms:.2} ms ({})", gain(times[0], ms)));
         let caption = format!(
-            "{kernel} within {USUAL}: undivided {:.2} ms, in micro-batches {:.2} ms ({}) with powers of two and {:.2} ms ({}) \
-             with all sizes. Each bar is a micro-batch with its samples.",
+            "{kernel} within {USUAL}: undivided {:.2} ms, {}. Each bar is a micro-batch with its samples.",
             times[0],
-            times[1],
-            gain(times[0], times[1]),
-            times[2],
-            gain(times[0], times[2]),
+            divided.collect::<Vec<_>>().join(", "),
         );
-        let names = Axis::names("", POLICIES.map(|policy| policy.to_string())).reversed();
+        let names = Axis::names("", self.policies().iter().map(|policy| policy.to_string())).reversed();
         let panel = Panel::new(Axis::from_zero("ms", times[0]), names, marks, 170.0);
         let title = format!("{kernel} within {USUAL}: {}", self.subject());
         Some(self.figure("division", [title, caption], vec![panel], data))

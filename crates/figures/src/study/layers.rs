@@ -20,7 +20,7 @@ impl Study<'_> {
     /// Data, workspace and weights of each layer: undivided with plenty of workspace, and in micro-batches with little.
     pub(super) fn layer_memory(&self) -> Option<Figure> {
         let plenty = self.limited(BatchSizePolicy::Undivided, LIMITS[2])?;
-        let little = self.limited(BatchSizePolicy::All, USUAL)?;
+        let little = self.limited(self.finest, USUAL)?;
         let workspace = |plan: &Plan, layer: &str| {
             let of = plan.kernels.iter().filter(|planned| planned.kernel.name == layer);
             of.map(|planned| planned.workspace).max().unwrap_or_default()
@@ -81,7 +81,7 @@ impl Study<'_> {
 
     /// An iteration under the usual limit.
     pub(super) fn timeline(&self) -> Option<Figure> {
-        self.timeline_of(&self.limited(BatchSizePolicy::All, USUAL)?)
+        self.timeline_of(&self.limited(self.finest, USUAL)?)
     }
 
     /// An iteration under `plan`, step by step: the time of convolutions, and what lies in memory.

@@ -20,10 +20,6 @@ use planner::{
     BatchSizePolicy, Bytes, ConvOp, CostTable, Fronts, Kernel, Math, Plan, PlanOptions, WorkspacePolicy,
 };
 
-/// The policies that the papers compare.
-pub(crate) const POLICIES: [BatchSizePolicy; 3] =
-    [BatchSizePolicy::Undivided, BatchSizePolicy::PowerOfTwo, BatchSizePolicy::All];
-
 /// Their limits of each kernel: too little, just right, plenty.
 pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
 
@@ -43,6 +39,8 @@ pub struct Study<'t> {
     pub kernels: Vec<Kernel>,
     /// What they cost.
     pub table: &'t CostTable,
+    /// The policy with the most sizes of which that knows.
+    pub finest: BatchSizePolicy,
     /// Whether that was measured elsewhere.
     pub is_recorded: bool,
     /// The net without workspaces.
@@ -106,6 +104,12 @@ impl Study<'_> {
             ),
             false => format!("Planned from measurements of this machine: {}, {versions}", self.device()),
         }
+    }
+
+    /// The policies that the papers compare, as far as their sizes were measured.
+    pub(crate) fn policies(&self) -> &'static [BatchSizePolicy] {
+        use BatchSizePolicy::{All, PowerOfTwo, Undivided};
+        if self.finest == All { &[Undivided, PowerOfTwo, All] } else { &[Undivided, PowerOfTwo] }
     }
 
     /// Convolution layers.

@@ -1,6 +1,6 @@
 //! A whole net: policies and limits, the price of a MiB, one total shared or divided.
 
-use super::{LIMITS, POLICIES, Study, USUAL, gain, tone};
+use super::{LIMITS, Study, USUAL, gain, tone};
 use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel, WorkspacePolicy};
 use std::cmp::Reverse;
@@ -25,10 +25,11 @@ impl Study<'_> {
         let parts = self.parts();
         let mut data = Data::new("limit_bytes policy part time_ms");
         let (mut marks, mut ticks, mut most, mut sentences) = (Vec::new(), Vec::new(), 0.0_f64, Vec::new());
+        let wide = self.policies().len() as f64 + 0.6;
         for (group, limit) in LIMITS.into_iter().enumerate() {
             let mut undivided_ms = f64::NAN;
-            for (within, policy) in POLICIES.into_iter().enumerate() {
-                let bar = group as f64 * 3.6 + within as f64;
+            for (within, &policy) in self.policies().iter().enumerate() {
+                let bar = group as f64 * wide + within as f64;
                 let name = ["undi-\nvided", "power\nOfTwo", "all"][within];
                 ticks.push((bar, if within == 1 { format!("{name}\n{limit}") } else { name.to_owned() }));
                 let Some(plan) = self.limited(policy, limit) else { continue };
@@ -46,18 +47,19 @@ impl Study<'_> {
                     BatchSizePolicy::Undivided => undivided_ms = plan.time_ms,
                     _ => marks.push(Drawn::text(Form::Above, [bar, top], gain(undivided_ms, plan.time_ms))),
                 }
-                if policy == BatchSizePolicy::All {
+                if policy == self.finest {
                     sentences.push(format!("{} at {limit}", gain(undivided_ms, plan.time_ms)));
                 }
             }
         }
-        let x = Axis { ticks, range: [-0.6, 9.8], ..Axis::names("limit of each kernel", [""]) };
+        let x = Axis { ticks, range: [-0.6, 3.0 * wide - 1.0], ..Axis::names("limit of each kernel", [""]) };
         let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name.as_str()));
         let panel = Panel::new(x, Axis::from_zero(ALL_MS, most * 1.05), marks, 240.0).with_key(key);
         let caption = format!(
-            "All convolution kernels of {} under three limits and three policies. Micro-batches of all sizes gain {}.",
+            "All convolution kernels of {} under three limits. Micro-batches gain {} ({}).",
             self.title,
-            sentences.join(", ")
+            sentences.join(", "),
+            self.finest
         );
         Some(self.figure("sizes", [self.subject(), caption], vec![panel], data))
     }
@@ -76,7 +78,7 @@ impl Study<'_> {
         let mut data = Data::new("policy limit_bytes time_ms price_ms_per_mib");
         let (mut times, mut prices, mut most, mut dearest) = (Vec::new(), Vec::new(), 0.0_f64, 1.0_f64);
         let mut curves = Vec::new();
-        for policy in POLICIES {
+        for &policy in self.policies() {
             let curve = self.fronts(&self.kernels, policy)?.curve(WorkspacePolicy::Wr);
             for point in curve.points() {
                 let price = curve.price_ms_per_mib(point.workspace);
@@ -95,16 +97,19 @@ impl Study<'_> {
             prices.push(line(points));
             curves.push(curve);
         }
-        let at_usual = |place: usize| curves[place].time_ms(USUAL).unwrap_or(f64::NAN);
-        let [undivided, power, all] = [0, 1, 2].map(at_usual);
-        let equal = curves[0].points().iter().find(|point| point.time_ms <= all);
+        let times_ms: Vec<f64> =
+            curves.iter().map(|curve| curve.time_ms(USUAL).unwrap_or(f64::NAN)).collect();
+        let (undivided_ms, best_ms) = (*times_ms.first()?, *times_ms.last()?);
+        let equal = curves[0].points().iter().find(|point| point.time_ms <= best_ms);
         let equal = equal.map_or_else(|| "no amount".to_owned(), |point| point.workspace.to_string());
+        let all =
+            std::iter::zip(self.policies(), &times_ms).map(|(policy, ms)| format!("{policy} {ms:.1} ms"));
         let caption = format!(
-            "All convolution kernels of {}, each with the same limit. At {USUAL}: undivided {undivided:.1} ms, powerOfTwo \
-             {power:.1} ms, all sizes {all:.1} ms ({}). Undivided kernels need {equal} each to be as fast. Below: \
-             microseconds that each MiB more would save at best.",
+            "All convolution kernels of {}, each with the same limit. At {USUAL}: {} ({}). Undivided kernels need {equal} each \
+             to be as fast. Below: microseconds that each MiB more would save at best.",
             self.title,
-            gain(undivided, all),
+            all.collect::<Vec<_>>().join(", "),
+            gain(undivided_ms, best_ms),
         );
         let price = Axis::decades("price of a MiB: µs saved at best", [0.1, dearest]);
         let panels = vec![
@@ -125,6 +130,7 @@ impl Study<'_> {
             let mut times = Vec::new();
             for (within, (name, sizes, policy, tone)) in WAYS.into_iter().enumerate() {
                 let limit = if policy == WorkspacePolicy::Wr { each } else { total };
+                let sizes = if sizes == BatchSizePolicy::All { self.finest } else { sizes };
                 let Some(plan) = self.plan(sizes, policy, limit) else { continue };
                 let workspace = match policy {
                     WorkspacePolicy::Ws => plan.workspace_total(),
@@ -160,7 +166,7 @@ impl Study<'_> {
     /// How WD divides the smallest total.
     pub(super) fn wd(&self) -> Option<Figure> {
         let total = self.total(LIMITS[0]);
-        let plan = self.plan(BatchSizePolicy::All, WorkspacePolicy::Wd, total)?;
+        let plan = self.plan(self.finest, WorkspacePolicy::Wd, total)?;
         let mut data = Data::new("kernel division workspace_bytes time_ms");
         for planned in &plan.kernels {
             let PlannedKernel { kernel, configuration, workspace, .. } = planned;

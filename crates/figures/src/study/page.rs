@@ -1,6 +1,6 @@
 //! The page beside the figures: every number in it is computed.
 
-use super::{LIMITS, POLICIES, Study, USUAL, gain};
+use super::{LIMITS, Study, USUAL, gain};
 use crate::draw::{Cell, Data, Figure};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use std::fmt::Write;
@@ -30,25 +30,28 @@ pub fn page(studies: &[Study<'_>], figures: &[Figure], claims: &Data, command: &
 
 /// What holds of the papers' conclusions for one net.
 fn conclusions(study: &Study<'_>) -> Vec<String> {
-    let net = &study.title;
-    let at = |limit| POLICIES.map(|policy| study.limited(policy, limit).map(|plan| plan.time_ms));
+    let net = format!("{}, mini-batch {}", study.title, study.mini_batch());
+    let at = |policy, limit| study.limited(policy, limit).map(|plan| plan.time_ms);
+    let ([undivided, plenty], [best, plenty_best]) = [BatchSizePolicy::Undivided, study.finest]
+        .map(|policy| [USUAL, LIMITS[2]].map(|limit| at(policy, limit)))
+        .into();
     let mut sentences = Vec::new();
-    if let ([Some(undivided), Some(power), Some(all)], [Some(plenty), _, Some(plenty_all)]) =
-        (at(USUAL), at(LIMITS[2]))
+    if let (Some(undivided), Some(best), Some(plenty), Some(plenty_best)) =
+        (undivided, best, plenty, plenty_best)
     {
         sentences.push(format!(
-            "**{net}, limits.** At {USUAL} micro-batches make the convolutions {} faster ({undivided:.1} ms to {all:.1} ms); \
-             powers of two already bring {}. At {} what is left is {}.",
-            gain(undivided, all),
-            gain(undivided, power),
+            "**{net}, limits.** At {USUAL} micro-batches make the convolutions {} faster ({undivided:.1} ms to {best:.1} ms, {}). \
+             At {} what is left is {}.",
+            gain(undivided, best),
+            study.finest,
             LIMITS[2],
-            gain(plenty, plenty_all),
+            gain(plenty, plenty_best),
         ));
     }
     let total = study.total(LIMITS[0]);
     let times =
         [(LIMITS[0], WorkspacePolicy::Wr), (total, WorkspacePolicy::Wd), (total, WorkspacePolicy::Ws)];
-    let times = times.map(|(limit, policy)| Some(study.plan(BatchSizePolicy::All, policy, limit)?.time_ms));
+    let times = times.map(|(limit, policy)| Some(study.plan(study.finest, policy, limit)?.time_ms));
     if let [Some(shared_out), Some(divided), Some(arena)] = times {
         sentences.push(format!(
             "**{net}, dividing a total.** Of {} MiB, WD makes {divided:.1} ms where equal shares make {shared_out:.1} ms ({}). \
