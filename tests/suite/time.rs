@@ -239,7 +239,9 @@ fn devices_are_listed_one_a_line() {
     let folder = Folder::new();
     let (text, listed) = (folder.succeed("devices"), folder.json("devices"));
     // What belongs to a device is indented below it.
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+    let recorded = lines.pop().unwrap();
+    assert!(recorded.starts_with("recorded") && recorded.contains("h200"), "{recorded}");
     let devices = listed["devices"].as_array().unwrap();
     assert_eq!(lines.len(), devices.len(), "{text}");
     for (line, device) in lines.iter().zip(devices) {

@@ -57,7 +57,8 @@ fn a_page_is_told_what_the_planner_says() {
     assert!(tf32["plan"]["time_ms"].as_f64() < answer["plan"]["time_ms"].as_f64());
     let estimated = plan(&json!({ "mini_batch": 100 }));
     assert!(
-        estimated["estimated"].as_u64() > Some(0) && estimated["estimate_error"]["time_median"].as_f64() > Some(1.0)
+        estimated["estimated"].as_u64() > Some(0)
+            && estimated["estimate_error"]["time_median"].as_f64() > Some(1.0)
     );
 
     for (changes, part) in [

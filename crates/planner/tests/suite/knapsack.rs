@@ -174,9 +174,12 @@ fn the_ilp_agrees_on_the_size_of_real_nets() {
     }
 }
 
+/// On the nets of the paper: on larger ones a general solver takes minutes.
 #[test]
 fn the_ilp_agrees_on_recorded_tables() {
-    for (name, table) in recorded_tables() {
+    let is_of_paper =
+        |name: &str| ["alexnet", "resnet18", "resnet50-32"].iter().any(|net| name.starts_with(net));
+    for (name, table) in recorded_tables().into_iter().filter(|(name, _)| is_of_paper(name)) {
         for math in [Math::Fp32, Math::Tf32] {
             let kernels = recorded_kernels(&table, math);
             let sizes = if name.contains("all") { BatchSizePolicy::All } else { BatchSizePolicy::PowerOfTwo };
