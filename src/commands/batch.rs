@@ -2,8 +2,7 @@
 
 use super::{
     budget::{Goal, too_small},
-    origin::Origin,
-    setup::in_math,
+    origin::{Origin, in_math},
 };
 use crate::{
     Error,

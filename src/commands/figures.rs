@@ -2,8 +2,7 @@
 
 use super::{
     draw::{refused, write, write_data, write_figure},
-    origin::Origin,
-    setup::in_math,
+    origin::{Origin, in_math},
 };
 use crate::{
     Console, Error,

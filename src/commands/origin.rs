@@ -202,3 +202,9 @@ fn usable(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> usi
     let pairs = CostTable::default().missing(kernels, policy);
     pairs.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count()
 }
+
+/// The same kernels with this arithmetic.
+pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
+    kernels.iter_mut().for_each(|kernel| kernel.id.math = math);
+    kernels
+}

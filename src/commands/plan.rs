@@ -4,8 +4,8 @@ use super::{
     Notes,
     draw::plot,
     list::list,
-    origin::Origin,
-    setup::{Planned, Recorded as RecordedPlans, Request, Session, in_math, scaled_to, verify},
+    origin::{Origin, in_math},
+    setup::{Planned, Recorded as RecordedPlans, Request, Session, scaled_to, verify},
     write_trace,
 };
 use crate::{

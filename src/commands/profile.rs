@@ -2,8 +2,9 @@
 
 use super::{
     draw::{refused, write},
+    origin::in_math,
     plan::{convolutions, largest, shape_kernels},
-    setup::{in_math, stand_in},
+    setup::stand_in,
 };
 use crate::{
     Console, Error,

@@ -3,7 +3,7 @@
 use super::{
     batch::BatchSearch,
     budget::{self, Budget, Goal},
-    origin::Origin,
+    origin::{Origin, in_math},
 };
 use crate::{
     Console, Error,
@@ -372,12 +372,6 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
     let largest = search.largest()?;
     let options = request.planning.options(scaled_to(origin.on_gpu(), largest), None)?;
     search.report(origin, &PlanOptions { limit: budget, ..options }, largest)
-}
-
-/// The same kernels with this arithmetic.
-pub(super) fn in_math(mut kernels: Vec<Kernel>, math: planner::Math) -> Vec<Kernel> {
-    kernels.iter_mut().for_each(|kernel| kernel.id.math = math);
-    kernels
 }
 
 /// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.

@@ -4,8 +4,8 @@ use super::{
     Notes,
     batch::BatchSearch,
     budget::Goal,
-    origin::Origin,
-    setup::{Request, Session, in_math, stand_in},
+    origin::{Origin, in_math},
+    setup::{Request, Session, stand_in},
     time::timed,
 };
 use crate::{

@@ -12,7 +12,7 @@ fn deep() -> Folder {
     let mut net = String::from(
         r#"name: "deep"
         layer { name: "data" type: "DummyData" top: "data" top: "label"
-          dummy_data_param { shape { dim: 8 dim: 4 dim: 16 dim: 16 } shape { dim: 8 }
+          dummy_data_param { shape { dim: 8 dim: 4 dim: 48 dim: 48 } shape { dim: 8 }
             data_filler { type: "uniform" min: -1 } data_filler { value: 3 } } }"#,
     );
     let mut bottom = "data".to_owned();
@@ -84,7 +84,9 @@ fn what_does_not_fit_leaves_and_comes_back_on(device: &str) {
             schedule["layers"].as_array().unwrap().iter().map(|layer| number(&layer[field])).sum()
         };
         assert!(away("offloaded") + away("recomputed") > 0 && away("kept") > 0, "{schedule}");
-        assert!(schedule["planned_ms"].as_f64() >= schedule["unlimited_ms"].as_f64(), "{schedule}");
+        let [planned, unlimited] =
+            ["planned_ms", "unlimited_ms"].map(|field| schedule[field].as_f64().unwrap());
+        assert!(planned >= unlimited * (1.0 - 1e-9), "{schedule}");
         assert_eq!(away("offloaded") > 0, schedule["copying_ms"][0].as_f64() > Some(0.0));
         let trace: Value = serde_json::from_slice(&folder.read("trace.json")).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();

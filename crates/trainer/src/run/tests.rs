@@ -283,7 +283,7 @@ fn policies_change_nothing_on(device: &Device) {
         }
     }
     assert!(offloaded[1..].iter().all(|&count| count > 0), "{offloaded:?}");
-    assert!(recomputed > 5, "{recomputed} computed again");
+    assert!(recomputed > 0, "nothing was computed again");
 }
 
 #[test]
