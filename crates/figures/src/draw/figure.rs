@@ -126,7 +126,7 @@ impl Data {
         Self { columns: columns.split(' ').map(str::to_owned).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; it has one cell for each column (see [`row!`](crate::draw::row)).
+    /// Adds a row; it has one cell for each column (see `row!`).
     pub fn row<const N: usize>(&mut self, cells: [Cell; N]) {
         debug_assert_eq!(N, self.columns.len(), "one cell for each column");
         self.rows.push(cells.into());
