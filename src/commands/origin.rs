@@ -53,20 +53,23 @@ impl Origin {
         let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
         let planning =
             Planning::new(&device, ProfileOptions::on(&device)).with_records(records).with_stop(stop()?);
-        let (math, recorded, profiling) = (run.math, None, None);
-        let (estimator, estimate) = (None, None);
-        Ok(Self {
+        Ok(Self { offline, database, devices, ..Self::new(device, planning, run.math) })
+    }
+
+    /// Of `planning`, and nothing else.
+    fn new(device: Device, planning: Planning, math: Math) -> Self {
+        Self {
             device,
             planning,
             math,
-            recorded,
-            offline,
-            database,
-            devices,
-            profiling,
-            estimator,
-            estimate,
-        })
+            recorded: None,
+            offline: false,
+            database: None,
+            devices: 0,
+            profiling: None,
+            estimator: None,
+            estimate: None,
+        }
     }
 
     /// The device or the recorded device that `run` names.
@@ -87,23 +90,8 @@ impl Origin {
         let (table, file) = named.read(run.math)?;
         let recorded = Recorded { file: shown(Path::new(&file)), device: table.device.clone() };
         let device = Device::Cpu(Cpu::try_new(None)?);
-        let estimator = Estimator::new(&table);
-        let planning = Planning::recorded(table);
-        let (offline, database, devices) = (false, None, 0);
-        let (math, recorded, profiling) = (run.math, Some(recorded), None);
-        let (estimator, estimate) = (Some(estimator), None);
-        Ok(Self {
-            device,
-            planning,
-            math,
-            recorded,
-            offline,
-            database,
-            devices,
-            profiling,
-            estimator,
-            estimate,
-        })
+        let (recorded, estimator) = (Some(recorded), Some(Estimator::new(&table)));
+        Ok(Self { recorded, estimator, ..Self::new(device, Planning::recorded(table), run.math) })
     }
 
     /// The device, where there is one.

@@ -85,12 +85,12 @@ pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     if args.list {
         return list(args, &mut console);
     }
-    if !args.shapes.is_given() {
-        return plan_net(args, notes, &mut console);
+    // Of a net, `--batch` may be max.
+    let batch = if args.shapes.is_given() { args.net.samples()? } else { None };
+    match convolutions(&args.shapes, batch)? {
+        Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
+        None => plan_net(args, notes, &mut console),
     }
-    let given = convolutions(&args.shapes, args.net.samples()?)?;
-    let (source, convolutions) = given.expect("they are given");
-    plan_shapes(args, source, &convolutions, &mut console)
 }
 
 fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(), Error> {

@@ -5,6 +5,7 @@ use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, DrawingBackend,
     text_anchor::{HPos, Pos, VPos},
 };
+use std::fmt::Debug;
 
 /// Units of the backend in a pixel.
 pub(super) const FINE: u32 = 4;
@@ -45,28 +46,33 @@ fn place([x, y]: [f64; 2]) -> BackendCoord {
     (fine(x), fine(y))
 }
 
+/// What a backend returns of drawing.
+fn drawn<E: Debug>(result: Result<(), E>) {
+    result.expect("drawing into memory does not fail");
+}
+
 impl<B: DrawingBackend> Canvas<B> {
     pub(super) fn rectangle(&mut self, from: [f64; 2], to: [f64; 2], tone: Tone) {
         let style = Stroke { tone, width: 0 };
-        self.backend.draw_rect(place(from), place(to), &style, true).expect("memory");
+        drawn(self.backend.draw_rect(place(from), place(to), &style, true));
     }
 
     pub(super) fn line(&mut self, points: &[[f64; 2]], tone: Tone, width: f64) {
         let style = Stroke { tone, width: fine(width) as u32 };
         match points {
-            [from, to] => self.backend.draw_line(place(*from), place(*to), &style).expect("memory"),
-            _ => self.backend.draw_path(points.iter().copied().map(place), &style).expect("memory"),
+            [from, to] => drawn(self.backend.draw_line(place(*from), place(*to), &style)),
+            _ => drawn(self.backend.draw_path(points.iter().copied().map(place), &style)),
         }
     }
 
     pub(super) fn polygon(&mut self, points: &[[f64; 2]], tone: Tone) {
         let style = Stroke { tone, width: 0 };
-        self.backend.fill_polygon(points.iter().copied().map(place), &style).expect("memory");
+        drawn(self.backend.fill_polygon(points.iter().copied().map(place), &style));
     }
 
     pub(super) fn dot(&mut self, at: [f64; 2], radius: f64, tone: Tone) {
         let style = Stroke { tone, width: 0 };
-        self.backend.draw_circle(place(at), fine(radius) as u32, &style, true).expect("memory");
+        drawn(self.backend.draw_circle(place(at), fine(radius) as u32, &style, true));
     }
 
     /// A line of text, its middle at the height of `at`.
@@ -78,6 +84,6 @@ impl<B: DrawingBackend> Canvas<B> {
         };
         let size = size * f64::from(FINE);
         let style = TextStyle { size, tone, anchor: Pos::new(across, VPos::Center) };
-        self.backend.draw_text(text, &style, place(at)).expect("memory");
+        drawn(self.backend.draw_text(text, &style, place(at)));
     }
 }

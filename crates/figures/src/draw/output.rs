@@ -41,7 +41,7 @@ impl Figure {
         let mut encoder = png::Encoder::new(&mut encoded, width / ratio, height / ratio);
         encoder.set_color(png::ColorType::Rgb);
         let pixels = coarser(&fine, width as usize, ratio as usize);
-        let mut writer = encoder.write_header().expect("memory");
+        let mut writer = encoder.write_header().expect("writing into memory does not fail");
         writer.write_image_data(&pixels).expect("as many pixels as announced");
         drop(writer);
         encoded
@@ -55,7 +55,7 @@ impl Figure {
         let [width, height] = self.size().map(f64::from);
         canvas.rectangle([0.0; 2], [width, height], Tone::Paper);
         self.draw_panels(canvas);
-        canvas.backend.present().expect("memory");
+        canvas.backend.present().expect("drawing into memory does not fail");
     }
 }
 

@@ -3,7 +3,6 @@
 use super::{LIMITS, Study, USUAL, gain};
 use crate::draw::{Cell, Data, Figure};
 use planner::{BatchSizePolicy, WorkspacePolicy};
-use std::fmt::Write;
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what follows for the papers' conclusions; `command`
 /// makes it.
@@ -17,13 +16,12 @@ pub fn page(studies: &[Study<'_>], figures: &[Figure], claims: &Data, command: &
     );
     page += "## What the papers concluded, and what holds\n\n";
     let conclusions = studies.iter().flat_map(conclusions);
-    conclusions.for_each(|sentence| writeln!(page, "- {sentence}").expect("memory"));
+    conclusions.for_each(|sentence| page += &format!("- {sentence}\n"));
     page += "\n## The papers' numbers\n\nTheir GPUs and cuDNN are of 2014 to 2018: a ratio of 1 means that the effect is as \
              large as it was.\n\n";
     page += &markdown(claims);
     for Figure { name, title, caption, source, .. } in figures {
-        write!(page, "\n## {title}\n\n![{title}]({name}.svg)\n\n{caption} {source}. [CSV]({name}.csv)\n")
-            .expect("memory");
+        page += &format!("\n## {title}\n\n![{title}]({name}.svg)\n\n{caption} {source}. [CSV]({name}.csv)\n");
     }
     page
 }

@@ -15,19 +15,11 @@
 //! that time and the placing of buffers. Prices rise along the violations (a subgradient).
 
 use super::{
+    price::{Price, Prices, Scale},
     problem::{Problem, Tensor, arena_bytes},
     trial::Choice,
 };
 use planner::Bytes;
-
-/// What memory and copies cost.
-#[derive(Clone)]
-pub(super) struct Prices {
-    /// λ in milliseconds for the whole capacity, by action.
-    pub(super) memory: Vec<f64>,
-    /// In milliseconds for the whole time: y by forward action and one for the turn, then z by backward action.
-    copies: Vec<f64>,
-}
 
 /// The answer to prices.
 pub(super) struct Answer {
@@ -40,15 +32,11 @@ pub(super) struct Answer {
 /// The constraints of a net under a capacity.
 pub(super) struct Bound<'a> {
     problem: &'a Problem<'a>,
-    capacity: u64,
+    scale: Scale,
     /// What is alive at each action whatever is chosen.
     base: Vec<u64>,
-    /// The scale of prices of copies.
-    whole_ms: f64,
     /// Units, each of which reads the one before it: every unit is in one of them.
     paths: Vec<Vec<usize>>,
-    /// The first action after which something can leave, and the last before which something comes back.
-    window: [usize; 2],
 }
 
 impl<'a> Bound<'a> {
@@ -57,15 +45,8 @@ impl<'a> Bound<'a> {
         let first = problem.tensors.iter().map(|tensor| tensor.changed).min().unwrap_or(0);
         let last = problem.tensors.iter().filter_map(|tensor| tensor.back).map(|back| turn + back[0]).max();
         let whole_ms = problem.costs.unlimited_ms(problem.outline);
-        let paths = paths(problem);
-        Self {
-            problem,
-            capacity,
-            base: base(problem),
-            whole_ms,
-            paths,
-            window: [first, last.unwrap_or(turn)],
-        }
+        let scale = Scale { capacity, whole_ms, turn, window: [first, last.unwrap_or(turn)] };
+        Self { problem, scale, base: base(problem), paths: paths(problem) }
     }
 
     pub(super) fn zero(&self) -> Prices {
@@ -84,7 +65,7 @@ impl<'a> Bound<'a> {
     pub(super) fn answer(&self, prices: &Prices) -> Answer {
         let problem = self.problem;
         let (turn, actions) = (problem.turn(), self.base.len());
-        let price = Price::new(self, prices);
+        let price = Price::new(prices, self.scale);
         let mut used: Vec<f64> = self.base.iter().map(|&bytes| bytes as f64).collect();
         // What copying takes before d, or from h on, less the time there is.
         let mut copying = vec![0.0; actions + 1]; // as prices of copies are
@@ -101,7 +82,7 @@ impl<'a> Bound<'a> {
             let best = candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
             bound_ms += worth * costs.fixed_ms + cost(&best);
             used[at] += arena_bytes(best.1.0) as f64;
-            if (self.window[0] + 1..self.window[1]).contains(&at) {
+            if (self.scale.window[0] + 1..self.scale.window[1]).contains(&at) {
                 copying[at + 1] -= costs.fixed_ms + best.0;
             }
         }
@@ -111,10 +92,10 @@ impl<'a> Bound<'a> {
         let (out, back) = copying.split_at_mut(turn + 1);
         (1..out.len()).for_each(|at| out[at] += out[at - 1]);
         (1..back.len()).rev().for_each(|at| back[at - 1] += back[at]);
-        let capacity = self.capacity as f64;
+        let capacity = self.scale.capacity as f64;
         let violation = Prices {
             memory: used.iter().map(|used| used / capacity - 1.0).collect(),
-            copies: copying.iter().map(|ms| ms / self.whole_ms).collect(),
+            copies: copying.iter().map(|ms| ms / self.scale.whole_ms).collect(),
         };
         let priced =
             prices.memory.iter().zip(&self.base).map(|(price, &base)| price * (base as f64 / capacity - 1.0));
@@ -233,126 +214,9 @@ impl<'a> Bound<'a> {
         let (out, back) = prices.copies.split_at_mut(self.problem.turn() + 1);
         back[0] = 0.0;
         for half in [out, back] {
-            let sum: f64 = half.iter().sum::<f64>() / self.whole_ms;
+            let sum: f64 = half.iter().sum::<f64>() / self.scale.whole_ms;
             half.iter_mut().filter(|_| sum > 1.0).for_each(|price| *price /= sum);
         }
-    }
-}
-
-impl Prices {
-    /// Turns a direction towards a gradient, without what would lead below zero.
-    fn mix(&mut self, gradient: &Prices, at: &Prices, part: f64) {
-        let mix = |own: &mut [f64], new: &[f64], at: &[f64]| {
-            for ((own, new), at) in own.iter_mut().zip(new).zip(at) {
-                *own = if *at <= 0.0 && *new < 0.0 { 0.0 } else { part * *new + (1.0 - part) * *own };
-            }
-        };
-        mix(&mut self.memory, &gradient.memory, &at.memory);
-        mix(&mut self.copies, &gradient.copies, &at.copies);
-    }
-
-    fn square(&self) -> f64 {
-        self.memory.iter().chain(&self.copies).map(|value| value * value).sum()
-    }
-
-    fn step(&mut self, direction: &Prices, step: f64) {
-        let go = |own: &mut [f64], direction: &[f64]| {
-            own.iter_mut()
-                .zip(direction)
-                .for_each(|(own, direction)| *own = (*own + step * direction).max(0.0));
-        };
-        go(&mut self.memory, &direction.memory);
-        go(&mut self.copies, &direction.copies);
-    }
-}
-
-/// Prices as they are used.
-struct Price {
-    /// Of a byte at each action, in milliseconds.
-    byte: Vec<f64>,
-    /// Their sums before each action.
-    bytes: Vec<f64>,
-    /// Of a millisecond of copying: out, by the action before which the place is free, up to the turn; then in, by the
-    /// backward action before which it begins.
-    copy: Vec<f64>,
-    turn: usize,
-    window: [usize; 2],
-}
-
-impl Price {
-    fn new(bound: &Bound<'_>, prices: &Prices) -> Self {
-        let byte: Vec<f64> = prices.memory.iter().map(|price| price / bound.capacity as f64).collect();
-        let mut bytes = vec![0.0];
-        bytes.extend(byte.iter().scan(0.0, |sum, price| {
-            *sum += price;
-            Some(*sum)
-        }));
-        let turn = bound.problem.turn();
-        let mut copy: Vec<f64> = prices.copies.iter().map(|price| price / bound.whole_ms).collect();
-        (0..turn).rev().for_each(|at| copy[at] += copy[at + 1]);
-        (turn + 2..copy.len()).for_each(|at| copy[at] += copy[at - 1]);
-        Self { byte, bytes, copy, turn, window: bound.window }
-    }
-
-    /// Of copying for a millisecond out, if the place is free before an action.
-    fn out(&self, gone: usize) -> f64 {
-        if gone <= self.turn { self.copy[gone] } else { 0.0 }
-    }
-
-    /// Of copying for a millisecond back, if that begins before an action.
-    fn back(&self, come: usize) -> f64 {
-        if come >= self.turn { self.copy[come + 1] } else { 0.0 }
-    }
-
-    /// What copies pay for a millisecond of action `at`.
-    fn time(&self, at: usize) -> f64 {
-        if (self.window[0] + 1..self.window[1]).contains(&at) { self.copy[at + 1] } else { 0.0 }
-    }
-
-    /// Of `bytes` from one action to before another.
-    fn alive(&self, bytes: u64, first: usize, end: usize) -> f64 {
-        if first >= end { 0.0 } else { bytes as f64 * (self.bytes[end] - self.bytes[first]) }
-    }
-
-    /// The cheapest way to offload a tensor, if that costs less than keeping it: the cost, before which action it has left, and
-    /// before which backward action, at most that where it is `wanted`, its way back begins.
-    fn away(
-        &self,
-        problem: &Problem<'_>,
-        tensor: &Tensor,
-        back: usize,
-        wanted: usize,
-    ) -> Option<(f64, usize, usize)> {
-        let kept_ms = self.alive(tensor.bytes, tensor.used + 1, self.turn + back);
-        if !tensor.leaves || kept_ms == 0.0 {
-            return None;
-        }
-        let (out_ms, gone) = self.leaving(problem, tensor, kept_ms)?;
-        let (in_ms, come) = (0..=back.min(wanted))
-            .map(|come| (self.coming(problem, tensor, back, come), come))
-            .min_by(|a, b| a.0.total_cmp(&b.0))?;
-        (out_ms + in_ms < kept_ms).then_some((out_ms + in_ms, gone, come))
-    }
-
-    /// The cheapest way to leave, if that costs less than `most_ms`, and before which action it has left.
-    fn leaving(&self, problem: &Problem<'_>, tensor: &Tensor, most_ms: f64) -> Option<(f64, usize)> {
-        let copy_ms = problem.costs.copy_ms(Bytes(tensor.bytes), 0);
-        let mut best = (most_ms, None);
-        for gone in tensor.used + 1..=self.turn + 1 {
-            let alive_ms = self.alive(tensor.bytes, tensor.used + 1, gone);
-            if alive_ms >= best.0 {
-                break;
-            }
-            let ms = alive_ms + copy_ms * self.out(gone);
-            best = if ms < best.0 { (ms, Some(gone)) } else { best };
-        }
-        best.1.map(|gone| (best.0, gone))
-    }
-
-    /// What it costs to come back before backward action `come`.
-    fn coming(&self, problem: &Problem<'_>, tensor: &Tensor, back: usize, come: usize) -> f64 {
-        let copy_ms = problem.costs.copy_ms(Bytes(tensor.bytes), 1);
-        self.alive(tensor.bytes, self.turn + come, self.turn + back) + copy_ms * self.back(self.turn + come)
     }
 }
 

@@ -9,6 +9,7 @@ mod choose;
 mod costs;
 mod joint;
 mod plan;
+mod price;
 mod problem;
 mod simulate;
 mod trial;
