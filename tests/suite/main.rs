@@ -12,6 +12,7 @@ mod interrupted;
 mod limits;
 mod memory;
 mod plan;
+mod recorded;
 mod shell;
 mod test_command;
 mod time;

@@ -12,6 +12,7 @@ use crate::{
 };
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// What happens to a feature map between its last use forward and its first use backward.
@@ -165,7 +166,8 @@ pub(super) fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Byt
 fn fates(outline: &Outline, schedule: &Schedule) -> Vec<(Buffer, Bytes, Fate)> {
     let turn = schedule.actions.iter().position(|action| matches!(action, Action::Backward(_)));
     let turn = turn.unwrap_or(schedule.actions.len());
-    let returns = |buffer| schedule.actions.contains(&Action::Prefetch(buffer));
+    let prefetch = |action: &Action| if let Action::Prefetch(buffer) = action { Some(*buffer) } else { None };
+    let returning: BTreeSet<Buffer> = schedule.actions.iter().filter_map(prefetch).collect();
     let seen = schedule.buffers.iter().filter(|(buffer, residences)| {
         let is_kept = matches!(buffer, Buffer::Data(_) | Buffer::Saved(_));
         is_kept
@@ -175,7 +177,7 @@ fn fates(outline: &Outline, schedule: &Schedule) -> Vec<(Buffer, Bytes, Fate)> {
     let fate = |(buffer, residences): &(Buffer, Vec<crate::Residence>)| {
         let fate = match residences.len() {
             1 => Fate::Kept,
-            _ if returns(*buffer) => Fate::Offloaded,
+            _ if returning.contains(buffer) => Fate::Offloaded,
             _ => Fate::Recomputed,
         };
         (*buffer, outline.size(*buffer), fate)
