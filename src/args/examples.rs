@@ -20,6 +20,11 @@ pub(super) const TEST: &str = "\
 Examples:
   microbatch test --model net.prototxt --weights snapshots/net_iter_500.safetensors --iterations 10";
 
+pub(super) const EXPORT: &str = "\
+Examples:
+  microbatch export --model net.prototxt --weights snapshots/net_iter_500.safetensors --to onnx --out net.onnx
+  microbatch export --model models/alexnet/net.prototxt --weights alexnet.caffemodel --to torchvision --out alexnet.safetensors";
+
 pub(super) const PLAN: &str = "\
 Examples:
   microbatch plan --model alexnet --batch 256 --device h200 --explain

@@ -54,6 +54,9 @@ pub enum Command {
     /// Draw the figures of the µ-cuDNN papers, of a recorded GPU or of this machine
     #[command(after_help = examples::FIGURES)]
     Figures(FiguresArgs),
+    /// Write a net with its weights for PyTorch or ONNX Runtime
+    #[command(after_help = examples::EXPORT)]
+    Export(ExportArgs),
     /// List the devices that nets can run on
     Devices {
         /// Print one JSON object and nothing else
@@ -190,9 +193,10 @@ pub struct TrainArgs {
     /// Resume from this solver state
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub snapshot: Option<PathBuf>,
-    /// Start from these weights
-    #[arg(long, value_name = "FILE")]
-    pub weights: Option<PathBuf>,
+    /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are copied; of
+    /// several files later ones win
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
     /// Iterations of the whole training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub max_iter: Option<usize>,
@@ -225,9 +229,9 @@ pub struct TestArgs {
     /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
-    /// Its weights, as a training wrote them
-    #[arg(long, value_name = "FILE")]
-    pub weights: PathBuf,
+    /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
+    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
     /// Mini-batches to test
     #[arg(long, value_name = "N", default_value = "50", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub iterations: usize,
@@ -243,6 +247,32 @@ pub struct TestArgs {
     /// How and where it runs.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// `microbatch export`.
+#[derive(Clone, Debug, Args)]
+pub struct ExportArgs {
+    /// The net, in Caffe's text format
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Its weights, in any form that `train` takes; of several files later ones win
+    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
+    /// For whom
+    #[arg(long)]
+    pub to: Target,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// Who reads an exported net.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Target {
+    /// PyTorch: a state dict in safetensors, with the names of torchvision's models
+    Torchvision,
+    /// ONNX Runtime and others: the net of phase TEST, opset 17
+    Onnx,
 }
 
 /// `microbatch plan`.
