@@ -54,6 +54,9 @@ pub enum Command {
     /// Draw the figures of the µ-cuDNN papers, of a recorded GPU or of this machine
     #[command(after_help = examples::FIGURES)]
     Figures(FiguresArgs),
+    /// Write a net with its weights for PyTorch or ONNX Runtime
+    #[command(after_help = examples::EXPORT)]
+    Export(ExportArgs),
     /// List the devices that nets can run on
     Devices {
         /// Print one JSON object and nothing else
@@ -114,7 +117,7 @@ pub struct RunArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Net")]
 pub struct NetArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// The phase: TRAIN, or TEST to run forward only
@@ -184,15 +187,16 @@ pub struct TuneArgs {
 /// `microbatch train`.
 #[derive(Clone, Debug, Args)]
 pub struct TrainArgs {
-    /// The solver, in Caffe's text format
+    /// The solver: a file in Caffe's text format, or a model's name, such as lenet
     #[arg(long, value_name = "FILE")]
     pub solver: Option<PathBuf>,
     /// Resume from this solver state
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub snapshot: Option<PathBuf>,
-    /// Start from these weights
-    #[arg(long, value_name = "FILE")]
-    pub weights: Option<PathBuf>,
+    /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are copied; of
+    /// several files later ones win
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
     /// Iterations of the whole training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub max_iter: Option<usize>,
@@ -222,12 +226,12 @@ pub struct TrainArgs {
 /// `microbatch test`.
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
-    /// Its weights, as a training wrote them
-    #[arg(long, value_name = "FILE")]
-    pub weights: PathBuf,
+    /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
+    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
     /// Mini-batches to test
     #[arg(long, value_name = "N", default_value = "50", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub iterations: usize,
@@ -243,6 +247,32 @@ pub struct TestArgs {
     /// How and where it runs.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// `microbatch export`.
+#[derive(Clone, Debug, Args)]
+pub struct ExportArgs {
+    /// The net, in Caffe's text format
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Its weights, in any form that `train` takes; of several files later ones win
+    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
+    /// For whom
+    #[arg(long)]
+    pub to: Target,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// Who reads an exported net.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Target {
+    /// PyTorch: a state dict in safetensors, with the names of torchvision's models
+    Torchvision,
+    /// ONNX Runtime and others: the net of phase TEST, opset 17
+    Onnx,
 }
 
 /// `microbatch plan`.

@@ -8,7 +8,7 @@ use microbatch::{
         NetRun, Solver, TrainError, Training,
         layers::BuildOptions,
         planning::PlanRecord,
-        snapshot::{load_solver_state, load_tensors, weights_path},
+        snapshot::{Weights, load_solver_state, load_tensors, weights_path},
         spec::SolverSpec,
     },
 };
@@ -118,7 +118,7 @@ fn weights() {
                 tensors.copy_to(name, shape, &mut values)?;
             }
             let mut solver = solver.borrow_mut();
-            solver.load_weights(input.path)?;
+            solver.load_weights(&Weights::load(&[input.path.to_owned()])?)?;
             solver.step()?;
             Ok(Accepted::Used)
         },

@@ -1,8 +1,11 @@
 //! Several updates against the formula in double precision.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, assert_same_bits, on_every_device, wide};
-use std::cell::RefCell;
+use crate::testing::{FAULTS, FEW_ROUNDINGS, assert_same_bits, on_every_device, wide};
+use std::{
+    cell::RefCell,
+    sync::{PoisonError, RwLockReadGuard},
+};
 use tensor::{
     Arena, Format, Setting, Span,
     testing::{assert_close, random},
@@ -34,13 +37,19 @@ struct Memory {
     rates: Setting<Rates>,
     state: Arena,
     span: Span,
+    /// An update is refused after any fault of the device. Given back last, when the work is done.
+    _no_faults: RwLockReadGuard<'static, ()>,
 }
 
 impl Memory {
     fn new(device: &Device, rate: f32) -> Self {
         let span = Span::bytes(0, StepState::SPACE.bytes());
-        let mut memory =
-            Self { rates: Setting::new(device).unwrap(), state: Arena::on(device, span.len).unwrap(), span };
+        let mut memory = Self {
+            rates: Setting::new(device).unwrap(),
+            state: Arena::on(device, span.len).unwrap(),
+            span,
+            _no_faults: FAULTS.read().unwrap_or_else(PoisonError::into_inner),
+        };
         memory.rates.set(RULE.rates(rate, 0)).unwrap();
         memory
     }

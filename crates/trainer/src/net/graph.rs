@@ -4,7 +4,7 @@ use crate::{
     error::NetError,
     layers::{Absorbed, Declaration, InPlace, Layer, Need, ParamDeclaration, Role},
     prototxt::Location,
-    spec::{LayerSpec, NetSpec, ParamSpec},
+    spec::{LayerKind, LayerSpec, NetSpec, ParamSpec},
 };
 use std::collections::{HashMap, HashSet};
 use tensor::{Accumulate, Space, TensorType, geometry::elements};
@@ -51,8 +51,8 @@ pub struct Node {
     pub name: String,
     /// Its type's name.
     pub type_name: &'static str,
-    /// What its type-specific message says, in words.
-    pub params_text: String,
+    /// Its type, with what its type-specific message says.
+    pub kind: LayerKind,
     /// Where it stands.
     pub location: Location,
     /// What it reads.
@@ -251,7 +251,7 @@ impl<'a> Builder<'a> {
         self.graph.nodes.push(Node {
             name: spec.name.clone(),
             type_name: spec.kind.type_name(),
-            params_text: format!("{:?}", spec.kind),
+            kind: spec.kind.clone(),
             location: spec.location.clone(),
             propagates: vec![None; bottoms.len()],
             param_accumulate: Vec::new(),

@@ -75,14 +75,13 @@ pub fn measure(
 
 /// Everything that the times of a node depend on; nothing for one that does nothing of its own.
 fn key(net: &Net, node: usize) -> Option<String> {
-    let Node { params_text, bottoms, tops, in_place, backward, rectify, absorbed, propagates, .. } =
+    let Node { kind, bottoms, tops, in_place, backward, rectify, absorbed, propagates, .. } =
         &net.graph().nodes[node];
     let shape = |&value: &usize| net.graph().values[value].shape.to_string();
     let shapes: Vec<String> = bottoms.iter().chain(tops).map(shape).collect();
     let is_idle = bottoms.is_empty() || *absorbed == Absorbed::Both;
-    (!is_idle).then(|| {
-        format!("{params_text} {shapes:?} {in_place} {backward} {rectify} {absorbed:?} {propagates:?}")
-    })
+    (!is_idle)
+        .then(|| format!("{kind:?} {shapes:?} {in_place} {backward} {rectify} {absorbed:?} {propagates:?}"))
 }
 
 fn passes(outline: &Outline, node: usize) -> Vec<Action> {

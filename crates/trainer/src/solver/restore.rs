@@ -5,8 +5,8 @@ use crate::{
     net::{Net, graph::Param, layout::ParamSpans},
     run::Execution,
     snapshot::{
-        NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
-        save_solver_state, save_tensors, state_path, weights_path,
+        CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
+        load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
     },
 };
 use std::{
@@ -84,13 +84,14 @@ impl Solver {
         Err(SnapshotError::refused(path, format!("cannot be resumed: {reason}")))
     }
 
-    /// Starts from the weights of another training of this very net.
+    /// Starts from weights of other trainings, which are copied by the names of layers.
     ///
     /// # Errors
-    /// A file that is missing or damaged, holds a solver state, or does not have exactly this net's parameters.
-    pub fn load_weights(&mut self, path: &Path) -> Result<(), TrainError> {
-        self.running.load_weights(&load_weights(path)?)?;
-        Ok(self.note_finished()?)
+    /// As [`Execution::load_weights`].
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, TrainError> {
+        let copied = self.running.load_weights(weights)?;
+        self.note_finished()?;
+        Ok(copied)
     }
 
     fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
@@ -119,15 +120,6 @@ impl Execution {
     fn shapes(&self, which: Which) -> impl Iterator<Item = (&str, Vec<usize>)> {
         let kept = self.params().filter_map(move |(param, spans)| Some((param, spans, which(spans)?)));
         kept.map(|(param, spans, span)| (param.name.as_str(), dims(param, spans, span)))
-    }
-
-    /// Replaces the parameters of its first net, whose very own `weights` must be.
-    ///
-    /// # Errors
-    /// Weights of another net.
-    pub fn load_weights(&mut self, weights: &Tensors) -> Result<(), SnapshotError> {
-        weights.check(self.shapes(|spans| Some(spans.data)))?;
-        self.load(weights, |spans| Some(spans.data))
     }
 
     fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {

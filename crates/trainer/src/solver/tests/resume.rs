@@ -3,7 +3,7 @@
 use super::Prepared;
 use super::{Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on};
 use crate::{
-    snapshot::{SolverState, load_solver_state, state_path},
+    snapshot::{SolverState, Weights, load_solver_state, state_path},
     solver::{Changes, TestOutput},
     stop::Stop,
     testing::{FIRST_LOSSES, Forced, gpu, plan_options},
@@ -217,7 +217,7 @@ fn weights_go_into_a_fresh_training() {
     solver.snapshot().unwrap();
     let weights = crate::snapshot::weights_path(&folder.path().join("snapshot"), 2);
     let mut fresh = prepare(folder.path(), 9);
-    fresh.load_weights(&weights).unwrap();
+    fresh.load_weights(&Weights::load(&[weights]).unwrap()).unwrap();
     assert_eq!((fresh.iteration(), parameters(&fresh)), (0, parameters(&solver)));
 }
 
@@ -229,7 +229,7 @@ fn a_solver_state_is_not_taken_for_weights() {
     train(&mut solver, 2);
     let state = solver.snapshot().unwrap();
     let before = parameters(&solver);
-    let error = solver.load_weights(&state).unwrap_err().to_string();
+    let error = Weights::load(std::slice::from_ref(&state)).err().unwrap().to_string();
     assert!(error.contains("not weights; its weights are in"), "{error}");
     // The same behind a state that names a state.
     let weights = crate::snapshot::weights_path(&folder.path().join("snapshot"), 2);
