@@ -38,6 +38,8 @@ pub struct Net {
     training: bool,
     /// Numbers that the solver keeps of each weight.
     histories: usize,
+    /// Values that are read after an iteration, besides its outputs.
+    kept: Vec<graph::ValueId>,
 }
 
 /// The kernels of a plan, by layer and operation.
@@ -68,12 +70,31 @@ impl Net {
             device: options.device.clone(),
             training,
             histories: 1,
+            kept: Vec::new(),
         })
     }
 
     /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
     pub fn keep_histories(&mut self, histories: usize) {
         self.histories = histories;
+    }
+
+    /// Has the values of the blob of this name stay where they are to the end of an iteration, for
+    /// [`Execution::blob`](crate::Execution::blob). To be asked for before the net is laid out.
+    ///
+    /// # Errors
+    /// There is no blob of this name.
+    pub fn keep_blob(&mut self, name: &str) -> Result<(), NetError> {
+        let unknown =
+            || NetError::Net { net: self.name.clone(), message: format!("there is no blob '{name}'") };
+        let value = self.blob(name).ok_or_else(unknown)?;
+        self.kept.push(value);
+        Ok(())
+    }
+
+    /// What the blob of this name is at the end.
+    pub(crate) fn blob(&self, name: &str) -> Option<graph::ValueId> {
+        self.graph.values.iter().rposition(|value| value.name == name)
     }
 
     /// The net's name.
@@ -262,7 +283,7 @@ impl Net {
             repeats_from_saved: node.declaration.repeats_from_saved,
             scratch,
         };
-        let value = |value: &Value| {
+        let value = |(id, value): (usize, &Value)| {
             let declaration = &nodes[value.producer].declaration;
             OutlineValue {
                 bytes: bytes(value.shape.space()),
@@ -270,7 +291,9 @@ impl Net {
                 root: value.root,
                 needs_diff: value.needs_diff,
                 constant: declaration.constant,
-                output: value.consumers.is_empty() || !declaration.loss_weights.is_empty(),
+                output: value.consumers.is_empty()
+                    || !declaration.loss_weights.is_empty()
+                    || self.kept.contains(&id),
             }
         };
         let param = |param: &Param| OutlineParam {
@@ -281,7 +304,7 @@ impl Net {
         };
         Outline {
             nodes: nodes.iter().zip(&self.scratch).map(node).collect(),
-            values: values.iter().map(value).collect(),
+            values: values.iter().enumerate().map(value).collect(),
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
             host: Bytes(self.host_bytes()),

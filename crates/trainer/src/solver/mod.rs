@@ -4,6 +4,8 @@
 //! [update](cudnn_layers::update).
 
 mod averages;
+mod best;
+mod classes;
 mod finished;
 mod restore;
 mod settings;
@@ -31,6 +33,7 @@ use tensor::{Accumulate, TensorType};
 use thiserror::Error;
 
 pub use averages::MovingAverages;
+pub use classes::{Confusion, best_classes};
 pub use settings::Changes;
 pub use test_nets::TestOutput;
 
@@ -76,6 +79,8 @@ pub struct Solver {
     recent: VecDeque<f64>,
     settings: BTreeMap<String, String>,
     finished: finished::Finished,
+    /// What is counted besides iterations, by name; kept in snapshots.
+    counters: BTreeMap<String, u64>,
 }
 
 /// What one iteration said.
@@ -95,11 +100,12 @@ pub struct StepReport {
 impl Training {
     /// Builds the net that is trained, with `mini_batch` samples instead of the file's, and after it those that test.
     /// The seed of `options` is that of a file that gives none.
+    /// With `epochs` the training is as long as so many passes over the data take.
     ///
     /// # Errors
     /// [`TrainError`] for files and nets that do not fit.
     pub fn build(
-        spec: SolverSpec,
+        mut spec: SolverSpec,
         options: &BuildOptions,
         mini_batch: Option<usize>,
     ) -> Result<(Self, Vec<Net>), TrainError> {
@@ -108,12 +114,20 @@ impl Training {
         let train_spec = net_spec(&spec.train_net, &spec.train_state, mini_batch)?;
         let mut nets = vec![Net::new(&train_spec, &options, true)?];
         nets[0].keep_histories(spec.method.histories());
+        if let Some(epochs) = spec.epochs {
+            spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size);
+        }
         for test in &spec.tests {
             nets.push(Net::new(&net_spec(&test.net, &test.state, None)?, &options, false)?);
         }
         check_shared(&nets)?;
         let settings = settings::settings(&spec, &train_spec, &nets[0]);
         Ok((Self { spec, seed, settings }, nets))
+    }
+
+    /// What the solver file says, with the end that `epochs` have.
+    pub fn spec(&self) -> &SolverSpec {
+        &self.spec
     }
 
     /// The seed of everything random.
@@ -132,7 +146,9 @@ impl Training {
         let device = planning::identity(running.device());
         let plans = PlanRecord { device, plans: running.plans().to_vec(), schedules };
         let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
-        let mut solver = Solver { spec, seed, running, plans, iteration, recent, settings, finished };
+        let counters = BTreeMap::new();
+        let mut solver =
+            Solver { spec, seed, running, plans, iteration, recent, settings, finished, counters };
         solver.note_finished()?;
         Ok(solver)
     }
@@ -173,6 +189,11 @@ impl Solver {
         &self.spec
     }
 
+    /// The seed of everything random.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Completed iterations.
     pub fn iteration(&self) -> u64 {
         self.iteration
@@ -182,6 +203,30 @@ impl Solver {
     pub fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
         let (_, spans) = self.running.params().find(|(param, _)| param.name == name)?;
         self.running.read(spans.data).ok()
+    }
+
+    /// How often the training data have been seen by now, if they are a data set.
+    pub fn epoch(&self) -> Option<f64> {
+        let (_, data) = self.net().data().next()?;
+        let seen = self.iteration * (self.spec.iter_size * self.net().mini_batch()) as u64;
+        Some(seen as f64 / data.images as f64)
+    }
+
+    /// The outputs of the net that is trained that are single numbers and no losses, such as an accuracy.
+    ///
+    /// # Errors
+    /// As [`Execution::values`].
+    pub fn outputs(&self) -> Result<Vec<TestOutput>, NetError> {
+        let mut outputs = self.running.outputs(0)?;
+        outputs.retain(|output| output.loss_weight == 0.0 && output.values.len() == 1);
+        Ok(outputs)
+    }
+
+    /// Whether every parameter is a finite number: what has diverged is not worth a snapshot.
+    pub fn is_finite(&self) -> bool {
+        let is_finite =
+            |span| self.running.read::<f32>(span).is_ok_and(|values| values.iter().all(|w| w.is_finite()));
+        self.running.params().all(|(_, spans)| is_finite(spans.data))
     }
 
     /// The net that is trained.

@@ -66,11 +66,25 @@ impl Execution {
         stop: &Stop,
         mut observe: impl FnMut(usize, &[TestOutput]) -> Result<(), E>,
     ) -> Result<(Vec<TestOutput>, usize), E> {
+        self.test_with(net, iterations, stop, |_, number, outputs| observe(number, outputs))
+    }
+
+    /// The same, where `observe` may look at other blobs, too.
+    ///
+    /// # Errors
+    /// As [`Execution::test`].
+    pub fn test_with<E: From<NetError>>(
+        &mut self,
+        net: usize,
+        iterations: usize,
+        stop: &Stop,
+        mut observe: impl FnMut(&Self, usize, &[TestOutput]) -> Result<(), E>,
+    ) -> Result<(Vec<TestOutput>, usize), E> {
         let (mut sums, mut done): (Vec<TestOutput>, usize) = (Vec::new(), 0);
         while done < iterations && !stop.is_requested() {
             self.iterate(net, MiniBatch::new(done as u64))?;
             let outputs = self.outputs(net)?;
-            observe(done, &outputs)?;
+            observe(self, done, &outputs)?;
             done += 1;
             if sums.is_empty() {
                 sums = outputs;
@@ -89,7 +103,7 @@ impl Execution {
     ///
     /// # Errors
     /// As [`Execution::values`].
-    fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
+    pub(super) fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
         let outputs = self.nets()[net].outputs().map(|output| {
             let values = self.values(net, output.value)?;
             Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })
