@@ -76,7 +76,7 @@ mod tests {
 {"kind":"display","iteration":10,"smoothed_loss":null,"outputs":[]}
 {"kind":"display","iteration":20,"smoothed_loss":1.5,"outputs":[]}
 {"kind":"snapshot","iteration":20,"path":"x"}
-{"kind":"displ"#;
+[1, 2"#;
         let curve = |name: &str, is_loss, points: &[[f64; 2]]| LearningCurve {
             name: name.to_owned(),
             is_loss,

@@ -87,7 +87,10 @@ pub(super) fn prepare(
     let (synthetic, tests) = (synthetic(&args.run, &net)?, test_nets(&spec)?);
     let build = BuildOptions { device: origin.device.clone(), seed: seed(args), synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
-    check_start(snapshot.as_deref(), resumed.as_ref(), training.spec())?;
+    // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
+    if !args.resume {
+        check_start(snapshot.as_deref(), resumed.as_ref(), training.spec())?;
+    }
     let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;

@@ -51,7 +51,7 @@ impl Meter {
         let epoch = epoch.map_or_else(String::new, |epoch| format!("epoch {epoch:.2}, "));
         let outputs: String =
             outputs.iter().map(|output| format!("{} {:.3}, ", output.name, output.values[0])).collect();
-        let message = format!("{epoch}loss {loss:.4}, {outputs}lr {lr:.3e}, {speed:.0} images/s, {memory}");
+        let message = format!("loss {loss:.4}, {epoch}{outputs}lr {lr:.3e}, {memory}, {speed:.0} images/s");
         self.bar.set_message(message);
     }
 

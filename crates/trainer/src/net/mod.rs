@@ -2,6 +2,7 @@
 
 mod fusion;
 pub mod graph;
+mod kept;
 pub mod layout;
 pub mod run;
 mod split;
@@ -72,29 +73,6 @@ impl Net {
             histories: 1,
             kept: Vec::new(),
         })
-    }
-
-    /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
-    pub fn keep_histories(&mut self, histories: usize) {
-        self.histories = histories;
-    }
-
-    /// Has the values of the blob of this name stay where they are to the end of an iteration, for
-    /// [`Execution::blob`](crate::Execution::blob). To be asked for before the net is laid out.
-    ///
-    /// # Errors
-    /// There is no blob of this name.
-    pub fn keep_blob(&mut self, name: &str) -> Result<(), NetError> {
-        let unknown =
-            || NetError::Net { net: self.name.clone(), message: format!("there is no blob '{name}'") };
-        let value = self.blob(name).ok_or_else(unknown)?;
-        self.kept.push(value);
-        Ok(())
-    }
-
-    /// What the blob of this name is at the end.
-    pub(crate) fn blob(&self, name: &str) -> Option<graph::ValueId> {
-        self.graph.values.iter().rposition(|value| value.name == name)
     }
 
     /// The net's name.

@@ -412,18 +412,6 @@ impl Execution {
         self.nets[net].loss(&self.layout.nets[net], &self.arena)
     }
 
-    /// The elements of the blob `name` of net number `net` after an iteration, if it is an output or was to be
-    /// [kept](Net::keep_blob); others may have been overwritten by then.
-    ///
-    /// # Errors
-    /// There is no blob of this name, or as [`Net::check`].
-    pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
-        let of = &self.nets[net];
-        let unknown =
-            || NetError::Net { net: of.name().to_owned(), message: format!("there is no blob '{name}'") };
-        self.values(net, of.blob(name).ok_or_else(unknown)?)
-    }
-
     /// The elements of an output of net number `net` after an iteration.
     ///
     /// # Errors

@@ -4,7 +4,6 @@
 //! [update](cudnn_layers::update).
 
 mod averages;
-mod best;
 mod classes;
 mod finished;
 mod restore;
@@ -12,6 +11,7 @@ mod settings;
 mod test_nets;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use crate::{
     error::NetError,
@@ -125,11 +125,6 @@ impl Training {
         Ok((Self { spec, seed, settings }, nets))
     }
 
-    /// What the solver file says, with the end that `epochs` have.
-    pub fn spec(&self) -> &SolverSpec {
-        &self.spec
-    }
-
     /// The seed of everything random.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -189,11 +184,6 @@ impl Solver {
         &self.spec
     }
 
-    /// The seed of everything random.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
     /// Completed iterations.
     pub fn iteration(&self) -> u64 {
         self.iteration
@@ -203,30 +193,6 @@ impl Solver {
     pub fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
         let (_, spans) = self.running.params().find(|(param, _)| param.name == name)?;
         self.running.read(spans.data).ok()
-    }
-
-    /// How often the training data have been seen by now, if they are a data set.
-    pub fn epoch(&self) -> Option<f64> {
-        let (_, data) = self.net().data().next()?;
-        let seen = self.iteration * (self.spec.iter_size * self.net().mini_batch()) as u64;
-        Some(seen as f64 / data.images as f64)
-    }
-
-    /// The outputs of the net that is trained that are single numbers and no losses, such as an accuracy.
-    ///
-    /// # Errors
-    /// As [`Execution::values`].
-    pub fn outputs(&self) -> Result<Vec<TestOutput>, NetError> {
-        let mut outputs = self.running.outputs(0)?;
-        outputs.retain(|output| output.loss_weight == 0.0 && output.values.len() == 1);
-        Ok(outputs)
-    }
-
-    /// Whether every parameter is a finite number: what has diverged is not worth a snapshot.
-    pub fn is_finite(&self) -> bool {
-        let is_finite =
-            |span| self.running.read::<f32>(span).is_ok_and(|values| values.iter().all(|w| w.is_finite()));
-        self.running.params().all(|(_, spans)| is_finite(spans.data))
     }
 
     /// The net that is trained.
