@@ -24,6 +24,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import compare_gpu
 import pytorch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +58,9 @@ def parse_arguments():
 
 
 def our_command(arguments):
-    command = [arguments.example, "time", "--json", "--batch", arguments.batch, "--threads", arguments.threads]
+    model = ROOT / "models" / compare_gpu.OURS[arguments.model] / "net.prototxt"
+    command = [arguments.example, "time", "--model", model, "--json"]
+    command += ["--batch", arguments.batch, "--threads", arguments.threads]
     return [str(part) for part in command + ["--iterations", arguments.steps] + arguments.ours]
 
 

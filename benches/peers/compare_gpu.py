@@ -23,6 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE, CLASSES = 224, 1000
 BATCHES = {"alexnet": 256, "resnet18": 128, "resnet50": 32}
+# Our nets of the same structure: `models/resnet18` and `resnet50` are NVIDIA's, with another first pool, and strides elsewhere.
+OURS = {"alexnet": "alexnet", "resnet18": "resnet18_torchvision", "resnet50": "resnet50_v1_5"}
 
 
 def parse_arguments():
@@ -95,7 +97,7 @@ def their_run(arguments, form):
 
 
 def our_run(arguments, limit):
-    model = ROOT / "models" / arguments.model / "net.prototxt"
+    model = ROOT / "models" / OURS[arguments.model] / "net.prototxt"
     command = [arguments.microbatch, "time", "--model", model, "--synthetic", "--device", "cuda", "--json"]
     command += ["--batch", arguments.batch, "--math", arguments.math, "--workspace-limit", limit]
     return run_json(command + ["--iterations", arguments.steps])
