@@ -117,7 +117,7 @@ pub struct RunArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Net")]
 pub struct NetArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// The phase: TRAIN, or TEST to run forward only
@@ -187,7 +187,7 @@ pub struct TuneArgs {
 /// `microbatch train`.
 #[derive(Clone, Debug, Args)]
 pub struct TrainArgs {
-    /// The solver, in Caffe's text format
+    /// The solver: a file in Caffe's text format, or a model's name, such as lenet
     #[arg(long, value_name = "FILE")]
     pub solver: Option<PathBuf>,
     /// Resume from this solver state
@@ -226,7 +226,7 @@ pub struct TrainArgs {
 /// `microbatch test`.
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
     /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
@@ -252,7 +252,7 @@ pub struct TestArgs {
 /// `microbatch export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
     /// Its weights, in any form that `train` takes; of several files later ones win

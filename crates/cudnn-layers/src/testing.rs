@@ -1,6 +1,6 @@
 //! What this crate's tests share: bodies that run on every device, and gradients by finite differences.
 
-use std::sync::OnceLock;
+use std::sync::{OnceLock, RwLock};
 use tensor::{
     ALIGNMENT, Accumulate, Arena, Cpu, Device, Format, Span, View, ViewMut,
     cuda::CudaError,
@@ -60,6 +60,9 @@ fn gpu() -> Device {
     let open = || Device::Cuda(tensor::cuda::probe().unwrap().open(0).unwrap());
     GPU.get_or_init(open).clone()
 }
+
+/// A GPU has one place for faults: tests that report one have it alone, those that must see none share it.
+pub(crate) static FAULTS: RwLock<()> = RwLock::new(());
 
 impl TestDevice {
     /// A device for each of the runs whose results have to be the same.

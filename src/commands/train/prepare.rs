@@ -8,6 +8,7 @@ use crate::{
         origin::Origin,
         setup::{Planned, Session, announce, scaled_to, synthetic, warn},
     },
+    models::load_solver,
     report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport},
 };
 use planner::Bytes;
@@ -114,7 +115,7 @@ fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
 
 /// The solver file, with what the command line says in its place.
 fn solver_spec(args: &TrainArgs, resumed: Option<&Resumed>) -> Result<SolverSpec, Error> {
-    let mut spec = SolverSpec::load(required(&args.solver, "--solver")?)?;
+    let mut spec = load_solver(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
     spec.random_seed = args.seed.or(resumed.map(|resumed| resumed.state.random_seed)).or(spec.random_seed);
     if args.no_test {

@@ -1,8 +1,8 @@
 //! Softmax, loss and accuracy against plain loops and finite differences.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
-use std::sync::{Mutex, PoisonError};
+use crate::testing::{FAULTS, FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
+use std::sync::PoisonError;
 use tensor::testing::{assert_close, random};
 
 const EXTENTS: [[usize; 3]; 5] = [[1, 1, 1], [4, 10, 1], [33, 1000, 1], [2, 5, 200], [3, 7, 13]];
@@ -50,9 +50,6 @@ fn error_of(device: &Device, result: Result<(), LabelError>) -> LabelError {
     device.check().expect("the GPU works");
     result.err().or_else(|| labels::device_fault(device)).expect("a label is no class")
 }
-
-/// Tests that report faults take turns: a GPU has one place for them.
-static FAULTS: Mutex<()> = Mutex::new(());
 
 on_every_device! {
     fn softmax_and_its_gradient(on: &TestDevice) {
@@ -128,7 +125,7 @@ on_every_device! {
     }
 
     fn labels_that_name_no_class_are_errors(on: &TestDevice) {
-        let _turn = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = FAULTS.write().unwrap_or_else(PoisonError::into_inner);
         let options = LossOptions { ignore_label: Some(-1), ..LossOptions::default() };
         // Fewer predictions than a GPU's block has threads, and more; the first bad label is reported.
         for ([outer, inner], bad_at) in [([3, 2], [5, 5]), ([9000, 1], [4100, 8000])] {

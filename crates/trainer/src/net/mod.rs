@@ -36,6 +36,8 @@ pub struct Net {
     /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
     training: bool,
+    /// Numbers that the solver keeps of each weight.
+    histories: usize,
 }
 
 /// The kernels of a plan, by layer and operation.
@@ -65,7 +67,13 @@ impl Net {
             layers,
             device: options.device.clone(),
             training,
+            histories: 1,
         })
+    }
+
+    /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
+    pub fn keep_histories(&mut self, histories: usize) {
+        self.histories = histories;
     }
 
     /// The net's name.
@@ -269,6 +277,7 @@ impl Net {
             name: param.name.clone(),
             bytes: bytes(param.declaration.shape.space()),
             trained: self.training && param.trained,
+            history: Bytes(self.histories as u64 * param.declaration.shape.space().bytes() as u64),
         };
         Outline {
             nodes: nodes.iter().zip(&self.scratch).map(node).collect(),

@@ -220,11 +220,11 @@ impl Tensors {
     /// [`SnapshotError::Refused`], naming the first that differs.
     pub fn check<'a>(
         &self,
-        expected: impl IntoIterator<Item = (&'a str, &'a [usize])>,
+        expected: impl IntoIterator<Item = (&'a str, impl AsRef<[usize]>)>,
     ) -> Result<(), SnapshotError> {
         let mut known = BTreeSet::new();
         for (name, shape) in expected {
-            self.bytes(name, shape)?;
+            self.bytes(name, shape.as_ref())?;
             known.insert(name);
         }
         match self.index.iter().find(|(name, _)| !known.contains(name.as_str())) {
