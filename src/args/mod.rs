@@ -252,7 +252,7 @@ pub struct TestArgs {
 /// `microbatch export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
     /// Its weights, in any form that `train` takes; of several files later ones win

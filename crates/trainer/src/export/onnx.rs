@@ -89,7 +89,7 @@ impl<'a> Model<'a> {
         let bottoms: Vec<String> = node.bottoms.iter().map(|&bottom| self.names[bottom].clone()).collect();
         let (x, top) = (bottoms[0].clone(), self.names[node.tops[0]].clone());
         let shape = self.shape(node.bottoms[0]);
-        let none = || format!("a {} of this form has no counterpart in ONNX", node.type_name);
+        let none = || format!("this form of {} has no counterpart in ONNX", node.type_name);
         match &node.kind {
             LayerKind::Convolution(p) => {
                 let attributes = [

@@ -62,7 +62,7 @@ pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
 }
 
 /// The bytes of a filter (K, C, R, S) with its channels in the opposite order.
-pub(crate) fn turned(filter: &[u8], shape: &[usize]) -> Vec<u8> {
+pub(crate) fn turn(filter: &[u8], shape: &[usize]) -> Vec<u8> {
     let plane = size_of::<f32>() * shape[2..].iter().product::<usize>();
     let planes =
         filter.chunks_exact(plane * shape[1]).flat_map(|channels| channels.chunks_exact(plane).rev());

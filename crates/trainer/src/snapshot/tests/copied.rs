@@ -8,7 +8,6 @@ use safetensors::{Dtype, tensor::TensorView};
 fn net(layers: &[&str]) -> String {
     let all = [
         ("conv", "Convolution", "convolution_param { num_output: 3 kernel_size: 3 }"),
-        ("wide", "Convolution", "convolution_param { num_output: 4 kernel_size: 3 }"),
         ("bare", "Convolution", "convolution_param { num_output: 3 kernel_size: 3 bias_term: false }"),
         ("bn", "BatchNorm", "batch_norm_param { scale_bias: true }"),
         ("norm", "BatchNorm", ""),
@@ -18,7 +17,6 @@ fn net(layers: &[&str]) -> String {
         ("drop", "Dropout", ""),
         ("fc", "InnerProduct", "inner_product_param { num_output: 5 }"),
         ("head", "InnerProduct", "inner_product_param { num_output: 5 }"),
-        ("last", "InnerProduct", "inner_product_param { num_output: 2 }"),
     ];
     let mut text = "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'
       dummy_data_param { shape { dim: 2 dim: 2 dim: 4 dim: 4 } shape { dim: 2 } } }\n"
@@ -97,7 +95,7 @@ fn layers_of_one_name_are_copied_and_the_others_keep_their_first_values() {
     assert_eq!(
         said,
         format!(
-            "  weights     {path}: 1 layers copied; only in the file: fc\n              only in the net, and \
+            "  weights     {path}: copied conv; only in the file: fc\n              only in the net, and \
              initialised: head"
         )
     );
@@ -141,7 +139,7 @@ fn what_has_one_name_and_two_forms_is_refused_and_nothing_changes() {
         ),
         (
             &[("other.0", &FILTER, 1.0), bias],
-            &["wide", "fc"],
+            &["bare", "fc"],
             "has no weights for any layer of this net; its layers are conv, other",
         ),
     ] {
