@@ -39,7 +39,8 @@ pub use data::{
     DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
 };
 pub use elementwise::{
-    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, FlattenParams, ReluParams, ReshapeParams,
+    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, EluParams, FlattenParams, PReluParams,
+    PowerParams, ReluParams, ReshapeParams, SigmoidParams, SliceParams, TanHParams,
 };
 pub use filler::{Filler, VarianceNorm};
 pub use kind::LayerKind;
