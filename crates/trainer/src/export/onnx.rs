@@ -98,12 +98,18 @@ impl<'a> Model<'a> {
                 let inputs = self.batch_norm(node, x);
                 self.op("BatchNormalization", inputs, &top, [("epsilon", Float(p.eps))]);
             }
-            LayerKind::Scale(p) => {
+            LayerKind::Scale(p) if node.bottoms.len() == 1 => {
                 let behind = shape.rank() - shape.axis(p.axis.into())? - self.param(node.params[0]).rank();
                 let mut params = self.parameters(&node.params, behind).into_iter();
                 let scaled = if params.len() > 1 { format!("{top}/scaled") } else { top.clone() };
                 self.op("Mul", [x].into_iter().chain(params.next()), &scaled, []);
                 params.for_each(|bias| self.op("Add", [scaled.clone(), bias], &top, []));
+            }
+            LayerKind::PReLU(_) => {
+                // A slope for each channel, or one for all.
+                let ones = if self.param(node.params[0]).count() == 1 { 0 } else { shape.rank() - 2 };
+                let inputs = [x].into_iter().chain(self.parameters(&node.params, ones));
+                self.op("PRelu", inputs, &top, []);
             }
             LayerKind::Eltwise(p) => {
                 let name = match &p.operation {
@@ -238,6 +244,9 @@ fn operator(kind: &LayerKind, x: &TensorType) -> Option<Operator> {
         }
         LayerKind::ReLU(p) if p.negative_slope == 0.0 => ("Relu", vec![]),
         LayerKind::ReLU(p) => ("LeakyRelu", vec![("alpha", Float(p.negative_slope))]),
+        LayerKind::ELU(p) => ("Elu", vec![("alpha", Float(p.alpha))]),
+        LayerKind::Sigmoid(_) => ("Sigmoid", vec![]),
+        LayerKind::TanH(_) => ("Tanh", vec![]),
         LayerKind::Softmax(p) => ("Softmax", vec![("axis", Int(p.axis.into()))]),
         LayerKind::Concat(p) => ("Concat", vec![("axis", Int(p.axis.into()))]),
         LayerKind::LRN(p) if p.norm_region == Region::AcrossChannels => {

@@ -189,7 +189,9 @@ fn averages_over_windows_that_hang_over_do_not_count_what_lies_behind() {
 #[test]
 fn layers_without_counterpart_are_named() {
     for (kind, bottoms, fields) in [
-        ("LRN", &["data"][..], "lrn_param { norm_region: WITHIN_CHANNEL }"),
+        ("Slice", &["data"][..], ""),
+        ("Power", &["data"], "power_param { power: 2 }"),
+        ("LRN", &["data"], "lrn_param { norm_region: WITHIN_CHANNEL }"),
         ("Eltwise", &["data", "data"], "eltwise_param { coeff: 1 coeff: -1 }"),
         ("BatchNorm", &["data"], "batch_norm_param { use_global_stats: false }"),
         ("InnerProduct", &["data"], "inner_product_param { num_output: 2 axis: 2 }"),
@@ -205,6 +207,28 @@ fn layers_without_counterpart_are_named() {
     let error = state_dict(&net, &values(&net)).unwrap_err().to_string();
     assert!(error.ends_with("layer 'l': this form of InnerProduct has no counterpart in PyTorch"), "{error}");
     assert!(onnx(&net, &values(&net)).is_ok());
+}
+
+#[test]
+fn rectifiers_and_their_like_have_operators_of_their_own() {
+    let chain = [
+        INPUT,
+        &layer("PReLU", "prelu", &["data"], ""),
+        &layer("PReLU", "shared", &["prelu"], "prelu_param { channel_shared: true }"),
+        &layer("ELU", "elu", &["shared"], "elu_param { alpha: 0.5 }"),
+        &layer("ReLU", "leaky", &["elu"], "relu_param { negative_slope: 0.25 }"),
+        &layer("Sigmoid", "sigmoid", &["leaky"], ""),
+        &layer("TanH", "tanh", &["sigmoid"], ""),
+    ];
+    let (model, _) = export(&parse(&chain.concat())).unwrap();
+    let graph = &model.messages(7)[0];
+    let found: Vec<String> = operators(graph).into_iter().map(|(operator, ..)| operator).collect();
+    assert_eq!(found, ["PRelu", "PRelu", "Elu", "LeakyRelu", "Sigmoid", "Tanh"]);
+    let shapes: Vec<Vec<u64>> = graph.messages(5).iter().map(|tensor| tensor.list(1)).collect();
+    assert_eq!(shapes.iter().map(|dims| dims.iter().product::<u64>()).collect::<Vec<_>>(), [4, 1]);
+    assert_eq!(shapes[0], [4, 1, 1]);
+    let alpha = &graph.messages(1)[2].messages(5)[0];
+    assert_eq!((alpha.text(1).as_str(), alpha.bytes[&2].concat()), ("alpha", 0.5_f32.to_le_bytes().to_vec()));
 }
 
 /// Every net that we have, in the phase TEST.
