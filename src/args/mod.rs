@@ -264,6 +264,9 @@ pub struct ExportArgs {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// The size of the images, if neither the net nor its data says it
+    #[arg(long, value_name = "CxHxW", require_equals = true, value_parser = image_shape)]
+    pub synthetic: Option<ImageShape>,
 }
 
 /// Who reads an exported net.

@@ -95,7 +95,7 @@ impl<'a> Model<'a> {
                 self.op("Gemm", inputs, &top, [("transB", Int((!p.transpose).into()))]);
             }
             LayerKind::BatchNorm(p) if p.use_global_stats != Some(false) => {
-                let inputs = self.batch_norm(node, x);
+                let inputs = [x].into_iter().chain(self.batch_norm(node));
                 self.op("BatchNormalization", inputs, &top, [("epsilon", Float(p.eps))]);
             }
             LayerKind::Scale(p) if node.bottoms.len() == 1 => {
@@ -147,26 +147,19 @@ impl<'a> Model<'a> {
         Some(())
     }
 
-    /// The inputs of a batch norm: `x`, scale, bias, mean and variance.
-    fn batch_norm(&mut self, node: &Node, x: String) -> Vec<String> {
+    /// The constants of a batch norm: scale, bias, mean and variance.
+    fn batch_norm(&mut self, node: &Node) -> [String; 4] {
         let [mean, variance] = running_means(node, self.values).expect("a batch norm has running statistics");
-        let channels = mean.len();
-        let affine = [vec![1.0; channels], vec![0.0; channels]];
-        let affine: Vec<String> = match node.params.get(3..) {
-            Some(params) if !params.is_empty() => self.parameters(params, 0),
-            _ => self.vectors(node, [("scale", &affine[0]), ("bias", &affine[1])]),
+        let affine = |blob: usize, default: f32| match node.params.get(blob) {
+            Some(&param) => self.values[param].clone(),
+            None => vec![default; mean.len()],
         };
-        let statistics = self.vectors(node, [("mean", &mean), ("variance", &variance)]);
-        std::iter::once(x).chain(affine).chain(statistics).collect()
-    }
-
-    fn vectors(&mut self, node: &Node, vectors: [(&str, &Vec<f32>); 2]) -> Vec<String> {
-        let add = |(name, values): (&str, &Vec<f32>)| {
+        let (scale, bias) = (affine(3, 1.0), affine(4, 0.0));
+        [("scale", scale), ("bias", bias), ("mean", mean), ("variance", variance)].map(|(name, values)| {
             let name = format!("{}.{name}", node.name);
-            self.constant(&name, &[values.len()], FLOAT, bytemuck::cast_slice(values));
+            self.constant(&name, &[values.len()], FLOAT, bytemuck::cast_slice(&values));
             name
-        };
-        vectors.map(add).into()
+        })
     }
 
     fn param(&self, param: usize) -> &'a TensorType {

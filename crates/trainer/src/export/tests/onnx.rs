@@ -9,6 +9,7 @@ use crate::{
     testing::root,
 };
 use std::{collections::BTreeMap, path::Path};
+use tensor::{Cpu, Device};
 
 /// A message as its numbers and its bytes, by field.
 #[derive(Default)]
@@ -48,7 +49,7 @@ impl Message {
 }
 
 fn export(spec: &NetSpec) -> Result<(Message, Vec<Vec<f32>>), NetError> {
-    let net = build(spec);
+    let net = build(&Device::Cpu(Cpu::new(2)), spec);
     let values = values(&net);
     Ok((Message::read(&onnx(&net, &values)?), values))
 }
@@ -155,9 +156,9 @@ fn a_net_is_a_graph_of_operators_with_its_weights() {
 
     let constants: BTreeMap<String, Vec<u8>> =
         graph.messages(5).iter().map(|tensor| (tensor.text(8), tensor.bytes[&9].concat())).collect();
-    let net = build(&spec);
+    let net = build(&Device::Cpu(Cpu::new(2)), &spec);
     for (param, values) in
-        net.graph().params.iter().zip(&values).filter(|(param, _)| !param.name.starts_with("norm"))
+        net.graph().params.iter().zip(&values).filter(|(param, _)| !param.name.starts_with("norm."))
     {
         assert_eq!(constants[&param.name], bytemuck::cast_slice::<f32, u8>(values), "{}", param.name);
     }
@@ -203,7 +204,7 @@ fn layers_without_counterpart_are_named() {
     }
     let transposed =
         layer("InnerProduct", "l", &["data"], "inner_product_param { num_output: 2 transpose: true }");
-    let net = build(&parse(&format!("{INPUT}{transposed}")));
+    let net = build(&Device::Cpu(Cpu::new(2)), &parse(&format!("{INPUT}{transposed}")));
     let error = state_dict(&net, &values(&net)).unwrap_err().to_string();
     assert!(error.ends_with("layer 'l': this form of InnerProduct has no counterpart in PyTorch"), "{error}");
     assert!(onnx(&net, &values(&net)).is_ok());
@@ -237,7 +238,7 @@ fn all_models_have_counterparts() {
     for entry in std::fs::read_dir(root().join("models")).unwrap() {
         let file = entry.unwrap().path().join("net.prototxt");
         let spec = NetSpec::load(&file).unwrap().for_phase(Phase::Test);
-        let device = tensor::Device::Cpu(tensor::Cpu::new(1));
+        let device = Device::Cpu(Cpu::new(2));
         let synthetic = Some(crate::layers::SyntheticData { shape: Some([3, 224, 224]), stand_in: true });
         let options = crate::layers::BuildOptions { device, seed: 1, synthetic };
         let net = crate::Net::new(&spec, &options, false).unwrap();
