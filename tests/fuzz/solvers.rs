@@ -26,13 +26,14 @@ const SOLVERS: [&str; 3] = [
     include_str!("../../models/resnet18/solver.prototxt"),
 ];
 
-const POLICIES: [&str; 7] = [
+const POLICIES: [&str; 8] = [
     "'fixed'",
     "'step' gamma: G stepsize: N",
     "'exp' gamma: G",
     "'inv' gamma: G power: G",
     "'multistep' gamma: G stepvalue: 1 stepvalue: N",
     "'poly' power: G",
+    "'cosine' min_lr: G",
     "'sigmoid' gamma: G stepsize: N",
 ];
 

@@ -66,11 +66,25 @@ impl Execution {
         stop: &Stop,
         mut observe: impl FnMut(usize, &[TestOutput]) -> Result<(), E>,
     ) -> Result<(Vec<TestOutput>, usize), E> {
+        self.test_with(net, iterations, stop, |_, number, outputs| observe(number, outputs))
+    }
+
+    /// The same, where `observe` may look at other blobs, too.
+    ///
+    /// # Errors
+    /// As [`Execution::test`].
+    pub fn test_with<E: From<NetError>>(
+        &mut self,
+        net: usize,
+        iterations: usize,
+        stop: &Stop,
+        mut observe: impl FnMut(&Self, usize, &[TestOutput]) -> Result<(), E>,
+    ) -> Result<(Vec<TestOutput>, usize), E> {
         let (mut sums, mut done): (Vec<TestOutput>, usize) = (Vec::new(), 0);
         while done < iterations && !stop.is_requested() {
             self.iterate(net, MiniBatch::new(done as u64))?;
             let outputs = self.outputs(net)?;
-            observe(done, &outputs)?;
+            observe(self, done, &outputs)?;
             done += 1;
             if sums.is_empty() {
                 sums = outputs;
@@ -85,11 +99,23 @@ impl Execution {
         Ok((sums, done))
     }
 
+    /// The elements of the blob `name` of net number `net` after an iteration, if it is an output or was to be
+    /// [kept](Net::keep_blob); others may have been overwritten by then.
+    ///
+    /// # Errors
+    /// There is no blob of this name, or as [`Net::check`].
+    pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
+        let of = &self.nets()[net];
+        let unknown =
+            || NetError::Net { net: of.name().to_owned(), message: format!("there is no blob '{name}'") };
+        self.values(net, of.blob(name).ok_or_else(unknown)?)
+    }
+
     /// The outputs of net number `net` after an iteration.
     ///
     /// # Errors
     /// As [`Execution::values`].
-    fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
+    pub(super) fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
         let outputs = self.nets()[net].outputs().map(|output| {
             let values = self.values(net, output.value)?;
             Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })

@@ -1,0 +1,118 @@
+//! TensorBoard's event files: records with checksums, each a protobuf message `Event`.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+    process,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// A file of events.
+pub(super) struct Board {
+    file: File,
+}
+
+impl Board {
+    /// A new file in `folder`, of a training that begins at iteration `first`: what older files have of later ones no longer
+    /// counts.
+    pub(super) fn create(folder: &Path, first: u64) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let seconds = now() as u64;
+        let file = File::create_new(
+            folder.join(format!("events.out.tfevents.{seconds}.{}.microbatch", process::id())),
+        )?;
+        let mut board = Self { file };
+        board.event(0, &bytes(3, b"brain.Event:2"))?;
+        // session_log { status: START }
+        board.event(first, &bytes(7, &[1 << 3, 1]))?;
+        Ok(board)
+    }
+
+    /// Writes the number `value` of a curve.
+    pub(super) fn scalar(&mut self, tag: &str, step: u64, value: f32) -> io::Result<()> {
+        self.event(step, &summary(tag, value))
+    }
+
+    /// Event { wall_time, step, .. }
+    fn event(&mut self, step: u64, what: &[u8]) -> io::Result<()> {
+        let mut event = vec![1 << 3 | 1];
+        event.extend(now().to_le_bytes());
+        event.push(2 << 3);
+        event.extend(varint(step));
+        event.extend(what);
+        self.file.write_all(&record(&event))
+    }
+}
+
+/// summary { value { tag, simple_value } }
+fn summary(tag: &str, value: f32) -> Vec<u8> {
+    let mut number = bytes(1, tag.as_bytes());
+    number.push(2 << 3 | 5);
+    number.extend(value.to_le_bytes());
+    bytes(5, &bytes(1, &number))
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+/// Length, its checksum, data, their checksum.
+fn record(data: &[u8]) -> Vec<u8> {
+    let len = (data.len() as u64).to_le_bytes();
+    [&len, &masked_crc(&len)[..], data, &masked_crc(data)].concat()
+}
+
+/// A field of a protobuf message that is a string, bytes or a message.
+fn bytes(field: u8, contents: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![field << 3 | 2];
+    bytes.extend(varint(contents.len() as u64));
+    bytes.extend(contents);
+    bytes
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 128 {
+        bytes.push(value as u8 | 128);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// CRC-32C, turned and moved as in all files of records: a checksum of data that hold checksums would be weak.
+fn masked_crc(data: &[u8]) -> [u8; 4] {
+    let crc = !data.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    });
+    crc.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_the_standard() {
+        // RFC 3720, B.4: CRC-32C of 32 zeros is 8a9136aa, of 32 ones 62a8ab43; masked by hand.
+        let unmasked = |bytes: [u8; 4]| u32::from_le_bytes(bytes).wrapping_sub(0xa282_ead8).rotate_left(15);
+        assert_eq!(unmasked(masked_crc(&[0; 32])), 0x8a91_36aa);
+        assert_eq!(unmasked(masked_crc(&[0xff; 32])), 0x62a8_ab43);
+    }
+
+    /// The bytes that TensorFlow's own writer has for this number.
+    #[test]
+    fn a_number_is_a_summary_in_a_record() {
+        let expected = b"\x2a\x0c\x0a\x0a\x0a\x03abc\x15\x00\x00\x80\x3f";
+        assert_eq!(summary("abc", 1.0), expected);
+        assert_eq!(varint(300), [0xac, 2]);
+        let framed = record(b"abc");
+        assert_eq!(
+            (framed.len(), &framed[..8], &framed[12..15]),
+            (8 + 4 + 3 + 4, &[3, 0, 0, 0, 0, 0, 0, 0][..], &b"abc"[..])
+        );
+        assert_eq!(framed[8..12], masked_crc(&framed[..8]));
+        assert_eq!(framed[15..], masked_crc(b"abc"));
+    }
+}
