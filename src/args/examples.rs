@@ -23,7 +23,7 @@ Examples:
 pub(super) const EXPORT: &str = "\
 Examples:
   microbatch export --model net.prototxt --weights snapshots/net_iter_500.safetensors --to onnx --out net.onnx
-  microbatch export --model models/alexnet/net.prototxt --weights alexnet.caffemodel --to torchvision --out alexnet.safetensors";
+  microbatch export --model alexnet --weights alexnet.caffemodel --to torchvision --out alexnet.safetensors";
 
 pub(super) const PREDICT: &str = "\
 Examples:

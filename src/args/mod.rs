@@ -318,7 +318,7 @@ pub struct PredictArgs {
 /// `microbatch export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
     /// Its weights, in any form that `train` takes; of several files later ones win
@@ -330,6 +330,9 @@ pub struct ExportArgs {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// The size of the images, if neither the net nor its data says it
+    #[arg(long, value_name = "CxHxW", require_equals = true, value_parser = image_shape)]
+    pub synthetic: Option<ImageShape>,
 }
 
 /// Who reads an exported net.

@@ -18,3 +18,4 @@ mod shell;
 mod test_command;
 mod time;
 mod train;
+mod weights;

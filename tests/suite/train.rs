@@ -282,7 +282,7 @@ fn a_solver_state_is_not_taken_for_weights_nor_the_other_way_round() {
         "weights",
     );
     let output = folder.run("test --model net.prototxt --weights net.prototxt");
-    assert_refused(&output, 1, &["net.prototxt", "it is not a safetensors file"], "a net for weights");
+    assert_refused(&output, 1, &["net.prototxt", "neither a safetensors file"], "a net for weights");
 }
 
 /// Before anything is measured, and not when the first snapshot is due.

@@ -210,7 +210,7 @@ fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec
     }
 }
 
-pub(crate) fn median(mut times: Vec<f64>) -> f64 {
+fn median(mut times: Vec<f64>) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
