@@ -88,7 +88,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut predictions = Vec::new();
     let stop = stop()?;
     let _listening = stop.listen();
-    running.test_with(0, images.len().div_ceil(batch), &stop, |running, number, _| {
+    running.test(0, images.len().div_ceil(batch), &stop, |running, number, _| {
         let scores = running.blob(0, &scores)?;
         // The last mini-batch is filled up with images that were there before.
         let of_images = scores.chunks_exact(scores.len() / batch).zip(&images[number * batch..]);

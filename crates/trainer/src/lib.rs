@@ -37,6 +37,7 @@ pub mod time;
 pub use error::NetError;
 pub use net::Net;
 pub use planning::PlanOrigin;
+pub use protobuf::Writer as ProtobufWriter;
 pub use run::{Execution, NetRun};
 pub use solver::{Solver, TrainError, Training};
 pub use stop::Stop;

@@ -42,7 +42,7 @@ impl Solver {
     /// What a layer reports of its data.
     pub fn test_unless(&mut self, index: usize, stop: &Stop) -> Result<Option<Vec<TestOutput>>, TrainError> {
         let iterations = self.spec.tests[index].iterations;
-        let result = self.running.test(index + 1, iterations, stop, |_, _| Ok::<_, NetError>(()));
+        let result = self.running.test(index + 1, iterations, stop, |_, _, _| Ok::<_, NetError>(()));
         match result {
             Ok((outputs, done)) if done == iterations => Ok(Some(outputs)),
             result => {
@@ -60,20 +60,6 @@ impl Execution {
     /// # Errors
     /// What a layer reports of its data, and what `observe` returns.
     pub fn test<E: From<NetError>>(
-        &mut self,
-        net: usize,
-        iterations: usize,
-        stop: &Stop,
-        mut observe: impl FnMut(usize, &[TestOutput]) -> Result<(), E>,
-    ) -> Result<(Vec<TestOutput>, usize), E> {
-        self.test_with(net, iterations, stop, |_, number, outputs| observe(number, outputs))
-    }
-
-    /// The same, where `observe` may look at other blobs, too.
-    ///
-    /// # Errors
-    /// As [`Execution::test`].
-    pub fn test_with<E: From<NetError>>(
         &mut self,
         net: usize,
         iterations: usize,
