@@ -32,7 +32,7 @@ fn a_log_begins_with_its_manifest_and_has_all_that_is_said() {
         (&"manifest".into(), &7.into(), &0.into())
     );
     assert!(manifest["command"].as_array().unwrap().contains(&"--log".into()), "{manifest}");
-    assert_eq!((&manifest["device"], &manifest["plan"]), (&report["device"], &report["plan"]));
+    assert_eq!((&manifest["run"]["device"], &manifest["plan"]), (&report["device"], &report["plan"]));
     let of = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).collect::<Vec<_>>();
     let displayed: Vec<&Value> = of("display").iter().map(|line| &line["loss"]).collect();
     let expected: Vec<&Value> =

@@ -39,9 +39,10 @@ impl Metrics {
         let mut metrics = Self::default();
         if let Some(path) = &args.log {
             let goes_on = args.resume || resumed.is_some();
-            let file = open_log(path, first, goes_on).map_err(|source| refused(path, source))?;
+            let (file, has_snapshot) =
+                open_log(path, first, goes_on).map_err(|source| refused(path, source))?;
             metrics.log = Some((path.clone(), file));
-            if let Some(snapshot) = resumed.filter(|_| !has_snapshot(path, first)) {
+            if let Some(snapshot) = resumed.filter(|_| !has_snapshot) {
                 metrics.snapshot(first, snapshot)?;
             }
         }
@@ -107,29 +108,25 @@ impl Metrics {
     }
 }
 
-/// The log, at its end, or of a resumed training where that goes on.
-fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<File> {
-    match fs::read_to_string(path) {
-        Ok(text) if is_resumed => {
-            let kept: String = text.split_inclusive('\n').filter(|line| is_before(line, first)).collect();
-            write_atomically(path, |file| file.write_all(kept.as_bytes()))?;
-        }
+/// The log, at its end, or of a resumed training where that goes on; and whether the snapshot of iteration `first` is in it.
+fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool)> {
+    let text = match fs::read_to_string(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+        text => text.unwrap_or_default(),
+    };
+    let mut has_snapshot = false;
+    if is_resumed {
+        let mut kept = String::new();
+        for line in text.split_inclusive('\n') {
+            let Ok(read) = serde_json::from_str::<Value>(line) else { continue };
+            // A snapshot is written behind what was done before it; all else of its iteration comes after it.
+            let (iteration, is_snapshot) = (read["iteration"].as_u64(), read["kind"] == "snapshot");
+            has_snapshot |= is_snapshot && iteration == Some(first);
+            if iteration.is_some_and(|iteration| iteration < first + u64::from(is_snapshot)) {
+                kept += line;
+            }
+        }
+        write_atomically(path, |file| file.write_all(kept.as_bytes()))?;
     }
-    OpenOptions::new().append(true).create(true).open(path)
-}
-
-/// Whether a line of a log is of what was done before iteration `first` began, so that a training resumed there does not do it
-/// again. What follows the snapshot was done after it.
-fn is_before(line: &str, first: u64) -> bool {
-    let Ok(line) = serde_json::from_str::<Value>(line) else { return false };
-    let end = first + u64::from(line["kind"] == "snapshot");
-    line["iteration"].as_u64().is_some_and(|iteration| iteration < end)
-}
-
-fn has_snapshot(path: &Path, iteration: u64) -> bool {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.into_iter().any(|line| line["kind"] == "snapshot" && line["iteration"] == iteration)
+    Ok((OpenOptions::new().append(true).create(true).open(path)?, has_snapshot))
 }

@@ -15,15 +15,14 @@ impl Net {
     /// # Errors
     /// There is no blob of this name.
     pub fn keep_blob(&mut self, name: &str) -> Result<(), NetError> {
-        let unknown =
-            || NetError::Net { net: self.name.clone(), message: format!("there is no blob '{name}'") };
-        let value = self.blob(name).ok_or_else(unknown)?;
-        self.kept.push(value);
+        self.kept.push(self.blob(name)?);
         Ok(())
     }
 
     /// What the blob of this name is at the end.
-    pub(crate) fn blob(&self, name: &str) -> Option<ValueId> {
-        self.graph.values.iter().rposition(|value| value.name == name)
+    pub(crate) fn blob(&self, name: &str) -> Result<ValueId, NetError> {
+        let unknown =
+            || NetError::Net { net: self.name.clone(), message: format!("there is no blob '{name}'") };
+        self.graph.values.iter().rposition(|value| value.name == name).ok_or_else(unknown)
     }
 }

@@ -91,10 +91,7 @@ impl Execution {
     /// # Errors
     /// There is no blob of this name, or as [`Net::check`].
     pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
-        let of = &self.nets()[net];
-        let unknown =
-            || NetError::Net { net: of.name().to_owned(), message: format!("there is no blob '{name}'") };
-        self.values(net, of.blob(name).ok_or_else(unknown)?)
+        self.values(net, self.nets()[net].blob(name)?)
     }
 
     /// The outputs of net number `net` after an iteration.
