@@ -291,6 +291,8 @@ fn facts(folder: &Folder, prefix: &str) -> (Vec<u8>, Vec<Value>) {
         line["images_per_s"] = Value::Null;
         line["path"] = Value::Null;
     }
+    // Whether the snapshot of the best test stands before or after that test depends on where it was resumed.
+    lines.sort_by_key(|line| (line["iteration"].as_u64(), line["kind"].to_string()));
     (folder.read(&format!("{prefix}_iter_40.safetensors")), lines)
 }
 

@@ -204,9 +204,14 @@ impl Training<'_> {
     /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only its
     /// last words were not read.
     fn leave(&mut self, error: Error) -> Result<(), Error> {
+        let has_diverged = matches!(error, Error::Train(TrainError::Diverged { .. }));
+        if has_diverged {
+            // What is saved now may be spoiled already: nothing else goes for it.
+            self.keep.0 = None;
+        }
         let unsaved = match &error {
             Error::Snapshot(_) => None,
-            Error::Train(TrainError::Diverged { .. }) if !self.solver.is_finite() => None,
+            _ if has_diverged && !self.solver.is_finite() => None,
             // Output that cannot be written does not undo the snapshot.
             _ => self.save().err().filter(|error| !matches!(error, Error::Output(_))),
         };
