@@ -33,11 +33,9 @@ impl SnapshotPlace {
             path: longest.clone(),
             source,
         };
-        let folder = longest.parent().unwrap_or(Path::new("")).to_owned();
+        let (folder, stem) = folder_and_stem(prefix);
         fs::create_dir_all(&folder).map_err(error)?;
         try_writing(&longest).map_err(error)?;
-        let name = longest.file_name().unwrap_or_default().to_string_lossy();
-        let stem = name.rsplit_once("_iter_").map_or("", |(stem, _)| stem).to_owned();
         let (claim, doubt) = match claim(&folder.join(format!(".{stem}.lock"))) {
             Claimed::Ours(claim) => (Some(claim), None),
             Claimed::Unknown(error) => (None, Some(error)),
@@ -95,6 +93,14 @@ impl SnapshotPlace {
     }
 }
 
+/// The folder of the snapshots of `prefix`, and their names up to `_iter_`.
+fn folder_and_stem(prefix: &Path) -> (PathBuf, String) {
+    let example = state_path(prefix, 0);
+    let name = example.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.rsplit_once("_iter_").map_or("", |(stem, _)| stem).to_owned();
+    (example.parent().unwrap_or(Path::new("")).to_owned(), stem)
+}
+
 /// The iterations that have a file of a snapshot in `folder` whose name begins with `stem`.
 fn iterations(folder: &Path, stem: &str) -> BTreeSet<u64> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -105,13 +111,15 @@ fn iterations(folder: &Path, stem: &str) -> BTreeSet<u64> {
 /// The solver state of the last snapshot of `prefix` that is whole, if there is any, and what is wrong with those after it,
 /// one sentence each.
 pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
-    let example = state_path(prefix, 0);
-    let name = example.file_name().unwrap_or_default().to_string_lossy();
-    let stem = name.rsplit_once("_iter_").map_or("", |(stem, _)| stem);
-    let all = iterations(example.parent().unwrap_or(Path::new("")), stem);
+    let (folder, stem) = folder_and_stem(prefix);
     let mut damaged = Vec::new();
     // Weights alone are those of a training that ended between its two files.
-    for path in all.into_iter().rev().map(|at| state_path(prefix, at)).filter(|path| path.exists()) {
+    for path in iterations(&folder, &stem)
+        .into_iter()
+        .rev()
+        .map(|at| state_path(prefix, at))
+        .filter(|path| path.exists())
+    {
         match check(&path) {
             Ok(()) => return (Some(path), damaged),
             Err(error) => damaged.push(error.to_string()),
