@@ -19,7 +19,6 @@ use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
 use serde::Serialize;
-use serde_json::json;
 use std::collections::BTreeSet;
 use trainer::{
     Solver, Stop, TrainError, host,
@@ -68,6 +67,18 @@ struct Training<'a> {
     is_complete: bool,
 }
 
+/// What a training is of: the first line of its log.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    /// The iteration that it begins at.
+    iteration: u64,
+    version: &'static str,
+    command: Vec<String>,
+    seed: u64,
+    run: &'a Header,
+    plan: &'a PlanReport,
+}
+
 /// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after its iteration, or
 /// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
 /// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
@@ -87,11 +98,14 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
         prepared;
     let first = solver.iteration();
     let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
-    let (version, command) = (env!("CARGO_PKG_VERSION"), std::env::args().collect::<Vec<_>>());
-    let seed = solver.seed();
-    let manifest = json!({
-        "iteration": first, "version": version, "command": command, "seed": seed, "run": &header, "plan": &plan,
-    });
+    let manifest = Manifest {
+        iteration: first,
+        version: env!("CARGO_PKG_VERSION"),
+        command: std::env::args().collect(),
+        seed: solver.seed(),
+        run: &header,
+        plan: &plan,
+    };
     metrics.manifest(&manifest).map_err(nothing)?;
     let images = header.net.mini_batch * solver.spec().iter_size;
     let meter = Meter::new(
