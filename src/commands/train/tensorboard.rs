@@ -7,6 +7,7 @@ use std::{
     process,
     time::{SystemTime, UNIX_EPOCH},
 };
+use trainer::protobuf::Writer;
 
 /// A file of events.
 pub(super) struct Board {
@@ -23,34 +24,28 @@ impl Board {
             folder.join(format!("events.out.tfevents.{seconds}.{}.microbatch", process::id())),
         )?;
         let mut board = Self { file };
-        board.event(0, &bytes(3, b"brain.Event:2"))?;
+        board.event(0, |event| event.bytes(3, "brain.Event:2"))?;
         // session_log { status: START }
-        board.event(first, &bytes(7, &[1 << 3, 1]))?;
+        board.event(first, |event| event.bytes(7, Writer::default().number(1, 1)))?;
         Ok(board)
     }
 
     /// Writes the number `value` of a curve.
     pub(super) fn scalar(&mut self, tag: &str, step: u64, value: f32) -> io::Result<()> {
-        self.event(step, &summary(tag, value))
+        self.event(step, |event| summary(event, tag, value))
     }
 
     /// Event { wall_time, step, .. }
-    fn event(&mut self, step: u64, what: &[u8]) -> io::Result<()> {
-        let mut event = vec![1 << 3 | 1];
-        event.extend(now().to_le_bytes());
-        event.push(2 << 3);
-        event.extend(varint(step));
-        event.extend(what);
-        self.file.write_all(&record(&event))
+    fn event(&mut self, step: u64, with: impl FnOnce(Writer) -> Writer) -> io::Result<()> {
+        let event = with(Writer::default().double(1, now()).number(2, step.cast_signed()));
+        self.file.write_all(&record(event.as_ref()))
     }
 }
 
 /// summary { value { tag, simple_value } }
-fn summary(tag: &str, value: f32) -> Vec<u8> {
-    let mut number = bytes(1, tag.as_bytes());
-    number.push(2 << 3 | 5);
-    number.extend(value.to_le_bytes());
-    bytes(5, &bytes(1, &number))
+fn summary(event: Writer, tag: &str, value: f32) -> Writer {
+    let number = Writer::default().bytes(1, tag).float(2, value);
+    event.bytes(5, Writer::default().bytes(1, number))
 }
 
 fn now() -> f64 {
@@ -61,24 +56,6 @@ fn now() -> f64 {
 fn record(data: &[u8]) -> Vec<u8> {
     let len = (data.len() as u64).to_le_bytes();
     [&len, &masked_crc(&len)[..], data, &masked_crc(data)].concat()
-}
-
-/// A field of a protobuf message that is a string, bytes or a message.
-fn bytes(field: u8, contents: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![field << 3 | 2];
-    bytes.extend(varint(contents.len() as u64));
-    bytes.extend(contents);
-    bytes
-}
-
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 128 {
-        bytes.push(value as u8 | 128);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
 }
 
 /// CRC-32C, turned and moved as in all files of records: a checksum of data that hold checksums would be weak.
@@ -105,8 +82,11 @@ mod tests {
     #[test]
     fn a_number_is_a_summary_in_a_record() {
         let expected = b"\x2a\x0c\x0a\x0a\x0a\x03abc\x15\x00\x00\x80\x3f";
-        assert_eq!(summary("abc", 1.0), expected);
-        assert_eq!(varint(300), [0xac, 2]);
+        assert_eq!(summary(Writer::default(), "abc", 1.0).as_ref(), expected);
+        assert_eq!(
+            Writer::default().number(1, 300).double(2, 1.0).as_ref(),
+            b"\x08\xac\x02\x11\0\0\0\0\0\0\xf0\x3f"
+        );
         let framed = record(b"abc");
         assert_eq!(
             (framed.len(), &framed[..8], &framed[12..15]),
