@@ -123,6 +123,10 @@ fn mean_outputs(
     let tested = running.test_with(0, iterations, &stop, |running, number, outputs| {
         if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
             let (scores, mut labels) = (running.blob(0, scores)?, running.blob(0, labels)?);
+            if labels.len() != running.nets()[0].mini_batch() {
+                let reason = "--confusion counts images, and the labels of this net are of parts of images";
+                return Err(Error::Refused(reason.to_owned()));
+            }
             let classes = scores.len() / labels.len().max(1);
             if number + 1 == iterations {
                 labels.truncate(labels.len() - again);

@@ -59,12 +59,19 @@ fn solver(random: &mut Random) -> String {
         "clip_gradients",
         "test_initialization",
         "regularization_type",
+        "type",
+        "momentum2",
+        "delta",
+        "larc",
+        "warmup_iter",
     ] {
         let value = match field {
-            "momentum" | "weight_decay" | "clip_gradients" if !one_in(random, 6) => {
+            "momentum" | "momentum2" | "delta" | "weight_decay" | "clip_gradients" if !one_in(random, 6) => {
                 format!("0.{}", below(random, 100))
             }
-            "test_initialization" => pick(random, &["true", "false"]).to_string(),
+            "test_initialization" | "larc" => pick(random, &["true", "false"]).to_string(),
+            "type" => pick(random, &["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW"])
+                .to_string(),
             "regularization_type" => pick(random, &["'L1'", "'L2'"]).to_string(),
             _ => extent(random),
         };

@@ -50,7 +50,10 @@ fn a_log_begins_with_its_manifest_and_has_all_that_is_said() {
     let output = folder.run(&format!("{TRAIN} --log log.jsonl"));
     let complained = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(complained.contains("log.jsonl is the log of another training already"), "{complained}");
+    assert!(
+        complained.contains("log.jsonl is the log of another training already; only a resumed one"),
+        "{complained}"
+    );
 }
 
 /// The lines of what is done again are not there twice, one that was cut by a kill goes, and one that was not written comes.

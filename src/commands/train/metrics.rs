@@ -14,7 +14,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
 };
-use trainer::files::write_atomically;
+use trainer::files::{try_writing, write_atomically};
 
 /// Where the numbers of a training go besides stdout.
 #[derive(Default)]
@@ -39,13 +39,7 @@ impl Metrics {
         let mut metrics = Self::default();
         if let Some(path) = &args.log {
             let goes_on = args.resume || resumed.is_some();
-            let file = open_log(path, first, goes_on).map_err(|source| match source.kind() {
-                io::ErrorKind::AlreadyExists => Error::Refused(format!(
-                    "{} is the log of another training already; only a resumed training goes on in it",
-                    path.display()
-                )),
-                _ => refused(path, source),
-            })?;
+            let file = open_log(path, first, goes_on).map_err(|source| refused(path, source))?;
             metrics.log = Some((path.clone(), file));
             if let Some(snapshot) = resumed.filter(|_| !has_snapshot(path, first)) {
                 metrics.snapshot(first, snapshot)?;
@@ -56,6 +50,19 @@ impl Metrics {
             metrics.board = Some((folder.clone(), board));
         }
         Ok(metrics)
+    }
+
+    /// Refuses a log that cannot be written before anything is measured.
+    pub(super) fn check(args: &TrainArgs) -> Result<(), Error> {
+        let Some(path) = &args.log else { return Ok(()) };
+        let has_lines = fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        if has_lines && !args.resume && args.snapshot.is_none() {
+            let log = path.display();
+            let reason =
+                format!("{log} is the log of another training already; only a resumed one goes on in it");
+            return Err(Error::Refused(reason));
+        }
+        try_writing(path).map_err(|source| refused(path, source))
     }
 
     /// What runs, how and where: the first line of a training and of each resumed one.
@@ -100,18 +107,15 @@ impl Metrics {
     }
 }
 
-/// The log, at its end. One of an earlier training is not written over.
+/// The log, at its end, or of a resumed training where that goes on.
 fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<File> {
-    if !is_resumed {
-        return OpenOptions::new().append(true).create_new(true).open(path);
-    }
     match fs::read_to_string(path) {
-        Ok(text) => {
+        Ok(text) if is_resumed => {
             let kept: String = text.split_inclusive('\n').filter(|line| is_before(line, first)).collect();
             write_atomically(path, |file| file.write_all(kept.as_bytes()))?;
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
     OpenOptions::new().append(true).create(true).open(path)
 }

@@ -93,6 +93,7 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
+    Metrics::check(args)?;
     let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
     let Prepared { solver, header, weights, memory, plan, budget, schedule, averages, place, snapshot } =
         prepared;

@@ -1,6 +1,9 @@
 //! What comes of a choice for every feature map: the order of actions, the memory they need, and the time.
 
-use super::problem::{Problem, arena_bytes};
+use super::{
+    costs::PassCosts,
+    problem::{Problem, arena_bytes},
+};
 use crate::schedule::Action;
 use planner::Bytes;
 
@@ -33,6 +36,8 @@ pub(super) struct Trial {
     pub(super) waited: Vec<usize>,
     /// The node of the action with the largest need, and that need.
     pub(super) peak: (usize, u64),
+    /// What is left to the workspaces of each node's passes.
+    limits: Vec<[Bytes; 2]>,
     /// The actions that compute, in order.
     steps: Vec<Step>,
     /// Tensors that leave: before which step their place is free, before which they come back, and which needs them.
@@ -40,6 +45,15 @@ pub(super) struct Trial {
 }
 
 impl Trial {
+    /// The workspaces that its time rests on.
+    pub(super) fn workspace(&self, problem: &Problem<'_>) -> Vec<[Bytes; 2]> {
+        let nodes = problem.costs.nodes.iter().zip(&self.limits);
+        let workspace = |(passes, limits): (&[PassCosts; 2], &[Bytes; 2])| {
+            [0, 1].map(|pass| passes[pass].workspace(limits[pass]).unwrap_or(passes[pass].least()))
+        };
+        nodes.map(workspace).collect()
+    }
+
     /// The actions of the iteration, copies included.
     pub(super) fn actions(&self, problem: &Problem<'_>) -> Vec<Action> {
         // Copies out, places that are freed later than at their last use, copies back: each before a step.
@@ -130,7 +144,7 @@ impl Problem<'_> {
         trial.time_ms = ms.iter().sum::<f64>()
             + self.costs.update_ms * f64::from(u8::from(self.outline.updates))
             + stall_ms;
-        trial.steps = returns.steps;
+        (trial.steps, trial.limits) = (returns.steps, limits);
         trial
     }
 
@@ -230,7 +244,7 @@ impl Problem<'_> {
         }
     }
 
-    /// What is left to the workspaces of each node's passes.
+    /// The limits of a [`Trial`].
     fn limits(&self, steps: &[Step], alive: &[u64], capacity: u64) -> Vec<[Bytes; 2]> {
         let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
         for (step, alive) in steps.iter().zip(alive) {

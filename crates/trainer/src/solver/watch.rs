@@ -11,6 +11,8 @@ const LOSS: &str = "best_loss";
 const ITERATION: &str = "best_iteration";
 /// Tests since then.
 const SINCE: &str = "tests_since_best";
+/// The iterations done before the last of them: a resumed training may make that test again.
+const JUDGED: &str = "judged_iteration";
 /// How the names of the last losses begin, each with its place.
 const RECENT: &str = "recent_loss_";
 
@@ -64,9 +66,13 @@ impl Solver {
                 self.counters.extend(best.map(|(name, value)| (name.to_owned(), value)));
                 0
             }
-            false => self.counters.get(SINCE).copied().unwrap_or(0) + 1,
+            false => {
+                let is_new = self.counters.get(JUDGED) != Some(&self.iteration);
+                self.counters.get(SINCE).copied().unwrap_or(0) + u64::from(is_new)
+            }
         };
-        self.counters.insert(SINCE.to_owned(), since);
+        let last = [(SINCE, since), (JUDGED, self.iteration)];
+        self.counters.extend(last.map(|(name, value)| (name.to_owned(), value)));
         since
     }
 
