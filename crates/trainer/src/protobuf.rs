@@ -1,4 +1,4 @@
-//! Protobuf's binary form, as far as Caffe's and ONNX's files need it: fields by number, and no schema.
+//! Protobuf's binary form, as far as the files of Caffe, ONNX and TensorBoard need it: fields by number, and no schema.
 
 /// A number, or bytes, which may be those of a single float.
 pub(crate) enum Value<'a> {
@@ -112,7 +112,7 @@ impl Writer {
     }
 
     /// Adds a message for each of `items`.
-    pub(crate) fn each<T>(self, field: u64, items: impl IntoIterator<Item = T>) -> Self
+    pub fn each<T>(self, field: u64, items: impl IntoIterator<Item = T>) -> Self
     where
         T: AsRef<[u8]>,
     {

@@ -7,7 +7,7 @@ use std::{
     process,
     time::{SystemTime, UNIX_EPOCH},
 };
-use trainer::ProtobufWriter;
+use trainer::protobuf::Writer;
 
 /// A file of events.
 pub(super) struct Board {
@@ -26,7 +26,7 @@ impl Board {
         let mut board = Self { file };
         board.event(0, 3, "brain.Event:2")?;
         // session_log { status: START }
-        board.event(first, 7, ProtobufWriter::default().number(1, 1).finish())?;
+        board.event(first, 7, Writer::default().number(1, 1).finish())?;
         Ok(board)
     }
 
@@ -37,15 +37,15 @@ impl Board {
 
     /// Event { 1 wall_time, 2 step, .. }
     fn event(&mut self, step: u64, field: u64, what: impl AsRef<[u8]>) -> io::Result<()> {
-        let event = ProtobufWriter::default().double(1, now()).number(2, step as i64).bytes(field, what);
+        let event = Writer::default().double(1, now()).number(2, step as i64).bytes(field, what);
         self.file.write_all(&record(&event.finish()))
     }
 }
 
 /// Summary { 1 value { 1 tag, 2 simple_value } }
 fn summary(tag: &str, value: f32) -> Vec<u8> {
-    let value = ProtobufWriter::default().bytes(1, tag).float(2, value).finish();
-    ProtobufWriter::default().bytes(1, value).finish()
+    let value = Writer::default().bytes(1, tag).float(2, value).finish();
+    Writer::default().bytes(1, value).finish()
 }
 
 fn now() -> f64 {
