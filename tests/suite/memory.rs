@@ -130,6 +130,33 @@ fn every_policy_keeps_its_budget_on(device: &str) {
     }
 }
 
+/// What `tune` recommends follows from what it reports, and fits.
+#[test]
+fn tune_recommends_a_mini_batch_that_fits_and_its_rate() {
+    let folder = deep();
+    let budget = 2 * smallest(&folder, CPU, "keep");
+    let tune = format!("tune --model net.prototxt --device-memory {budget} --iterations 1 {CPU}");
+    for (base_lr, convexity) in [(0.02, 0.0), (0.02, 5.0)] {
+        let report = folder.json(&format!("{tune} --base-lr {base_lr} --convexity {convexity}"));
+        let advice = &report["advice"];
+        let value = |field: &str| advice[field].as_f64().unwrap_or_else(|| panic!("{field} in {advice}"));
+        let times = value("mini_batch") / value("base");
+        assert_eq!((value("base"), value("budget") as u64), (8.0, budget));
+        // Everything stays at the net's own mini-batch, so that is no limit.
+        assert!(times >= 1.0, "{advice}");
+        let expected = match convexity {
+            0.0 => base_lr * times,
+            c => (1.0 - (1.0 - base_lr * c).powf(times)) / c,
+        };
+        assert!((value("learning_rate") / expected - 1.0).abs() < 1e-9, "{expected} in {advice}");
+        let [median, most] = [0, 1].map(|index| advice["model_errors"][index].as_f64().unwrap());
+        assert!(0.0 <= median && median <= most && value("predicted_images_per_s") > 0.0, "{advice}");
+        assert!(value("measured_images_per_s") > 0.0);
+        let accudnn = format!("{} --batch {} --memory-policy accudnn", time(CPU), value("mini_batch"));
+        folder.succeed(&format!("{accudnn} --device-memory {budget}"));
+    }
+}
+
 /// Under its recorded schedule a training goes on as if nothing had happened, and under another policy it says so.
 #[test]
 fn a_training_resumes_under_its_schedule() {
