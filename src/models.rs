@@ -28,8 +28,9 @@ macro_rules! models {
 
 /// All of them.
 pub(crate) static MODELS: &[Model] = models!(
-    "alexnet" "alexnet_owt" "caffe_alexnet" "cifar10_quick" "densenet40" "googlenet" "lenet" "overfeat"
-    "resnet18" "resnet34" "resnet50" "resnet101" "resnet152" "vgg16"
+    "alexnet" "alexnet_owt" "caffe_alexnet" "cifar10_quick" "densenet40" "densenet121" "googlenet"
+    "googlenet_torchvision" "lenet" "overfeat" "resnet18" "resnet18_torchvision" "resnet34" "resnet50" "resnet50_v1_5"
+    "resnet101" "resnet152" "vgg16"
 );
 
 impl Model {

@@ -3,6 +3,7 @@
 use crate::{
     Console, Error,
     args::{ExportArgs, Target},
+    models::load_net,
 };
 use std::collections::BTreeMap;
 use tensor::{Cpu, Device};
@@ -11,7 +12,7 @@ use trainer::{
     files::write_atomically,
     layers::{BuildOptions, SyntheticData},
     snapshot::{NamedTensor, SnapshotError, Weights, save_tensors},
-    spec::{NetSpec, Phase},
+    spec::Phase,
 };
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
@@ -19,9 +20,10 @@ use trainer::{
 /// # Errors
 /// Files and nets that do not do, weights that lack a layer, a layer without counterpart, a file that cannot be written.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
-    let spec = NetSpec::load(&args.model)?.for_phase(Phase::Test);
+    let spec = load_net(&args.model)?.for_phase(Phase::Test);
     // Nothing runs, and no data are opened.
-    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
+    let shape = args.synthetic.and_then(|image| image.0);
+    let synthetic = Some(SyntheticData { shape, stand_in: true });
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };
     let net = Net::new(&spec, &options, false)?;
     let weights = Weights::load(&args.weights)?;

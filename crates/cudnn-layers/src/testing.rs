@@ -203,7 +203,12 @@ fn elements(span: &Span) -> std::ops::Range<usize> {
 /// `x` through a ReLU of its own.
 pub(crate) fn rectified(x: &[f32]) -> Vec<f32> {
     let mut y = x.to_vec();
-    crate::activation::forward(&Device::cpu(), 0.0, None, ViewMut::from(&mut y));
+    crate::activation::forward(
+        &Device::cpu(),
+        crate::activation::Activation::RELU,
+        None,
+        ViewMut::from(&mut y),
+    );
     y
 }
 

@@ -1,6 +1,6 @@
 //! The update on the CPU: reads gradient, history and weights and writes the latter two, once.
 
-use super::{Larc, Loss, Method, ParamUpdate, Rates, Regularization, Rule, StepState};
+use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
 use crate::{
     cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with},
     cpu_sums::{SquaredDeviation, sums},
@@ -16,7 +16,7 @@ pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate:
 pub(super) fn update_all(
     cpu: &Cpu,
     rule: &Rule,
-    rates: &Rates,
+    rates: &StepRates,
     state: &mut StepState,
     params: &mut [ParamUpdate<'_>],
 ) {
@@ -47,7 +47,7 @@ fn trust(cpu: &Cpu, larc: Larc, rate: f32, scale: f32, param: &mut ParamUpdate<'
 }
 
 #[rustfmt::skip]
-fn update(cpu: &Cpu, rule: &Rule, rates: &Rates, scale: f32, param: &mut ParamUpdate<'_>) {
+fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut ParamUpdate<'_>) {
     let &Rule { method, momentum: m, momentum2: m2, .. } = rule;
     let trust = rule.larc.map_or(1.0, |larc| trust(cpu, larc, rates.rate, scale, param));
     let a = rates.rate * param.lr_mult * trust;

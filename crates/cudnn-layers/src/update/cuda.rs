@@ -66,7 +66,7 @@ pub(super) fn update_all(
                 blocks += tile_count(param.w.len());
                 table.count += 1;
             }
-            // SAFETY: each is `update(Table table, const Rates* rates, const StepState* state)`. The table's addresses are
+            // SAFETY: each is `update(Table table, const StepRates* rates, const StepState* state)`. The table's addresses are
             // those of the views of `params`, whose history has a number of the weights' lengths that is the method's, and
             // no two writable views overlap; and of sums that the kernels above have filled. Every block has a parameter.
             unsafe {

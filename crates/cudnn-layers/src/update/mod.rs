@@ -23,7 +23,7 @@
 //! Caffe: the factor eta |w| / |scale * dw|, or under its policy "clip" that divided by the rate, at most 1.
 //!
 //! Nothing here waits for a GPU. What changes from one iteration to the next is read from the device's memory, so that the
-//! same update can be recorded once and replayed: the [`Rates`], which the host sets ([`tensor::Setting`]), and the
+//! same update can be recorded once and replayed: the [`StepRates`], which the host sets ([`tensor::Setting`]), and the
 //! [`StepState`] of the iteration. An iteration whose loss is not finite, or that met a label out of range, updates nothing;
 //! nor does any after it, until the host, which learns of it later, has cleared the state.
 
@@ -108,7 +108,7 @@ pub struct Rule {
 /// What changes from one iteration's update to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Rates {
+pub struct StepRates {
     /// The learning rate.
     pub rate: f32,
     /// What it is corrected by.
@@ -119,15 +119,15 @@ pub struct Rates {
 
 impl Rule {
     /// Those of iteration `iteration`, the first being 0, at this learning rate.
-    pub fn rates(&self, rate: f32, iteration: u64) -> Rates {
-        let plain = Rates { rate, correction: 1.0, delta: self.delta };
+    pub fn rates(&self, rate: f32, iteration: u64) -> StepRates {
+        let plain = StepRates { rate, correction: 1.0, delta: self.delta };
         if !matches!(self.method, Method::Adam | Method::AdamW) {
             return plain;
         }
         let left = |momentum: f32| 1.0 - f64::from(momentum).powf((iteration + 1) as f64);
         let root = left(self.momentum2).sqrt();
         let delta = f64::from(self.delta) * if self.method == Method::AdamW { root } else { 1.0 };
-        Rates { correction: (root / left(self.momentum)) as f32, delta: delta as f32, ..plain }
+        StepRates { correction: (root / left(self.momentum)) as f32, delta: delta as f32, ..plain }
     }
 }
 
@@ -190,7 +190,7 @@ pub fn add_losses(device: &Device, losses: &[Loss<'_>], mut state: ViewMut<'_>, 
 
 /// Updates the weights and the history of all `params` from their accumulated gradients `dw`, unless the loss is not
 /// finite, a label was out of range ([`device_fault`](crate::softmax::labels::device_fault)), or an update was refused
-/// before. `rates` are the bytes of [`Rates`].
+/// before. `rates` are the bytes of [`StepRates`].
 ///
 /// # Panics
 /// If lengths do not fit within a parameter.

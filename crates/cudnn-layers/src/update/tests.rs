@@ -34,7 +34,7 @@ const METHODS: [Method; 7] = [
 
 /// A device's memory for the rates and the state of a training.
 struct Memory {
-    rates: Setting<Rates>,
+    rates: Setting<StepRates>,
     state: Arena,
     span: Span,
     /// An update is refused after any fault of the device. Given back last, when the work is done.

@@ -7,8 +7,8 @@ struct StepState {
     u32 refused;
 };
 
-/// `Rates` of mod.rs.
-struct Rates {
+/// `StepRates` of mod.rs.
+struct StepRates {
     float rate, correction, delta;
 };
 
@@ -163,7 +163,7 @@ __device__ inline float trust(const Table& table, const Parameter& parameter, fl
 
 /// Nothing if `prepare` has refused it.
 template <class Method>
-__device__ __forceinline__ void update(const Table& table, const Rates& rates, const StepState& state) {
+__device__ __forceinline__ void update(const Table& table, const StepRates& rates, const StepState& state) {
     if (state.refused != 0) return;
     const Parameter& parameter = table.at[table.find(blockIdx.x)];
     float trusted = table.eta != 0 ? trust(table, parameter, rates.rate, state.scale) : 1;
@@ -182,7 +182,7 @@ __device__ __forceinline__ void update(const Table& table, const Rates& rates, c
 }
 
 #define UPDATE(name, Method)                                                                                     \
-    extern "C" __global__ void name(const __grid_constant__ Table table, const Rates* rates,                     \
+    extern "C" __global__ void name(const __grid_constant__ Table table, const StepRates* rates,                     \
                                     const StepState* state) {                                                    \
         update<Method>(table, *rates, *state);                                                                   \
     }

@@ -9,7 +9,7 @@ pub use onnx::onnx;
 use crate::{
     Net, NetError,
     net::graph::{Graph, Node},
-    snapshot::modules::{fields, is_chain, modules, reads_blue_first, turned},
+    snapshot::modules::{fields, is_chain, modules, reads_blue_first, turn},
     spec::LayerKind,
 };
 
@@ -29,7 +29,7 @@ pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, Ne
     for (node, module) in graph.nodes.iter().zip(modules(graph)) {
         let names = fields(node, if chain { &module.place } else { &module.own });
         if names.len() < node.params.len() {
-            let message = format!("a {} of this form has no counterpart in PyTorch", node.type_name);
+            let message = format!("this form of {} has no counterpart in PyTorch", node.type_name);
             return Err(refused(node, message));
         }
         let statistics = running_means(node, values);
@@ -39,7 +39,7 @@ pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, Ne
             let values = match &statistics {
                 Some(statistics) if blob < 2 => statistics[blob].clone(),
                 _ if blob == 0 && reads_blue_first(graph, node) => {
-                    bytemuck::pod_collect_to_vec(&turned(bytemuck::cast_slice(&values[param]), &shape))
+                    bytemuck::pod_collect_to_vec(&turn(bytemuck::cast_slice(&values[param]), &shape))
                 }
                 _ => values[param].clone(),
             };

@@ -1,43 +1,49 @@
-//! Layers that work element by element on one blob, in place if asked to: `ReLU` and `Dropout`.
+//! Layers that work element by element on one blob: `ReLU` and its like, `Dropout`.
 
 use super::{Backward, Declaration, Forward, InPlace, Layer, Need, Place};
 use crate::{
     error::BoxError,
     fill::stream,
-    spec::{DropoutParams, Phase, ReluParams},
+    spec::{DropoutParams, Phase},
 };
 use cudnn_layers::{
-    activation, copy,
+    activation::{self, Activation},
+    copy,
     dropout::{self, Dropout},
 };
 use tensor::{Accumulate, Device, TensorType, View};
 
-/// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
-pub(super) struct Relu(pub(super) ReluParams);
+/// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign.
+pub(super) struct Elementwise(pub(super) Activation);
 
-impl Layer for Relu {
+impl Layer for Elementwise {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let slope = self.0.negative_slope;
-        if slope < 0.0 || slope.is_nan() {
-            return Err(format!("a negative_slope of {slope} is below 0, where the gradient is lost"));
-        }
+        let needs_bottom = self.0.sees_bottom();
+        let (needs_top, in_place) = match self.0 {
+            _ if needs_bottom => (Need::Nothing, InPlace::No),
+            Activation::Relu { .. } => (Need::Sign, InPlace::KeepsSign),
+            _ => (Need::Values, InPlace::Yes),
+        };
+        let rectifies = self.0 == Activation::RELU;
         Ok(Declaration {
-            needs_top: Need::Sign,
-            in_place: InPlace::KeepsSign,
-            rectifies: slope == 0.0,
+            needs_bottom,
+            needs_top,
+            in_place,
+            rectifies,
             ..Declaration::one(bottoms[0].clone())
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        activation::forward(device, self.0.negative_slope, io.bottoms.first().copied(), io.tops.remove(0));
+        activation::forward(device, self.0, io.bottoms.first().copied(), io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let dy = io.top_diffs.first().map(|_| io.top_diff());
-        activation::backward(device, self.0.negative_slope, io.tops[0], dy, dx.diff, dx.accumulate);
+        let seen = if self.0.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
+        activation::backward(device, self.0, seen, dy, dx.diff, dx.accumulate);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     net::{Net, RunLayout},
     planning::ScheduleRecord,
 };
-use cudnn_layers::update::{self, ParamUpdate, Rates, StepState};
+use cudnn_layers::update::{self, ParamUpdate, StepRates, StepState};
 use memory::{Action, MemoryReport, Place};
 use planner::Plan;
 use slab::Slab;
@@ -141,7 +141,7 @@ pub struct Update {
     /// Weight decay, before a parameter's own multiplier.
     pub weight_decay: f32,
     /// The learning rate of this iteration, likewise, and what else it has of its own.
-    pub rates: Rates,
+    pub rates: StepRates,
 }
 
 /// What recorded work depends on: the net, whether it adds to gradients, and the rule and weight decay of its update.
@@ -157,7 +157,7 @@ pub struct Execution {
     plans: Vec<Plan>,
     layout: RunLayout,
     number: Setting<u64>,
-    rates: Setting<Rates>,
+    rates: Setting<StepRates>,
     /// A [`StepState`] in the device's memory.
     state: Arena,
     slab: Slab,

@@ -2,7 +2,7 @@
 
 use super::{
     SnapshotError, Tensors, load_weights,
-    modules::{Module, fields, modules, reads_blue_first, turned},
+    modules::{Module, fields, modules, reads_blue_first, turn},
 };
 use crate::{
     Execution, Net,
@@ -41,11 +41,11 @@ pub struct CopiedFile {
     pub turned: Vec<String>,
 }
 
-/// What of a file goes where: the tensor of each parameter of the net, by index; none where a 1 stands.
-struct Matched<'a> {
-    report: CopiedFile,
-    tensors: BTreeMap<usize, Option<Cow<'a, [u8]>>>,
-}
+/// The elements of parameters, by index.
+type Values<'a> = BTreeMap<usize, Cow<'a, [u8]>>;
+
+/// What PyTorch does not keep: the factor of running sums, which are means there.
+static ONE: [u8; 4] = 1_f32.to_le_bytes();
 
 impl Weights {
     /// Reads them.
@@ -69,24 +69,28 @@ impl Weights {
     /// # Errors
     /// As [`Weights::copied`], and a layer that has none.
     pub fn values(&self, net: &Net) -> Result<Vec<Vec<f32>>, SnapshotError> {
-        let (report, files) = self.matched(net.graph())?;
+        let (report, values) = self.matched(net.graph())?;
         report.complete()?;
-        let params = &net.graph().params;
-        let mut values: Vec<_> =
-            params.iter().map(|param| vec![1.0; param.declaration.shape.count()]).collect();
-        for (param, given) in files.into_iter().flat_map(|file| file.tensors) {
-            values[param] = given.map_or_else(|| vec![1.0], |given| bytemuck::pod_collect_to_vec(&given));
-        }
-        Ok(values)
+        Ok(values.into_values().map(|values| bytemuck::pod_collect_to_vec(&values)).collect())
     }
 
-    fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Vec<Matched<'_>>), SnapshotError> {
-        let files = self.0.iter().map(|tensors| matched(tensors, graph)).collect::<Result<Vec<_>, _>>()?;
-        let has = |name: &String| files.iter().any(|file| file.report.copied.contains(name));
-        let initialised =
-            layers(graph).map(|(_, node)| node.name.clone()).filter(|name| !has(name)).collect();
-        let reports = files.iter().map(|file| file.report.clone()).collect();
-        Ok((CopiedWeights { files: reports, initialised }, files))
+    fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Values<'_>), SnapshotError> {
+        let initialised = layers(graph).map(|(_, node)| node.name.clone()).collect();
+        let (mut report, mut values) = (CopiedWeights { files: Vec::new(), initialised }, Values::new());
+        for tensors in &self.0 {
+            let rename = |error| format!("{error}; to begin a layer afresh, rename it in the net");
+            let of_file = matched(tensors, graph).map_err(|error| SnapshotError::Refused(rename(error)));
+            let (file, of_file) = of_file?;
+            if file.copied.is_empty() {
+                let what =
+                    format!("has no weights for any layer of this net, but for {}", some(&file.skipped));
+                return Err(SnapshotError::refused(tensors.path(), what));
+            }
+            report.initialised.retain(|name| !file.copied.contains(name));
+            report.files.push(file);
+            values.extend(of_file);
+        }
+        Ok((report, values))
     }
 }
 
@@ -96,14 +100,11 @@ impl Execution {
     /// # Errors
     /// As [`Weights::copied`], and then nothing has changed; a GPU that is lost.
     pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, SnapshotError> {
-        let (report, files) = weights.matched(self.nets()[0].graph())?;
-        for (param, values) in files.into_iter().flat_map(|file| file.tensors) {
+        let (report, values) = weights.matched(self.nets()[0].graph())?;
+        for (param, values) in values {
             let span = self.layout().nets[0].params[param].data;
             self.fill(span, |out: &mut [f32]| -> Result<(), SnapshotError> {
-                match values {
-                    Some(values) => bytemuck::cast_slice_mut(out).copy_from_slice(&values),
-                    None => out.fill(1.0),
-                }
+                bytemuck::cast_slice_mut(out).copy_from_slice(&values);
                 Ok(())
             })?;
         }
@@ -116,48 +117,43 @@ fn layers(graph: &Graph) -> impl Iterator<Item = (usize, &Node)> {
     graph.nodes.iter().enumerate().filter(|(_, node)| !node.params.is_empty())
 }
 
-fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<Matched<'a>, SnapshotError> {
-    let (modules, mut used, mut tensors) = (modules(graph), BTreeSet::new(), BTreeMap::new());
-    let (mut copied, mut is_turned) = (Vec::new(), Vec::new());
+/// What of a file goes into which parameters.
+fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'a>), SnapshotError> {
+    let (modules, mut used, mut values) = (modules(graph), BTreeSet::new(), Values::new());
+    let [mut copied, mut turned] = [Vec::new(), Vec::new()];
     for (index, node) in layers(graph) {
-        let ours = |&param: &usize| Some(graph.params[param].name.clone());
-        let Module { own, place } = &modules[index];
-        let namings: [(bool, Vec<Option<String>>); 5] = [
-            (false, node.params.iter().map(ours).collect()),
-            // What one name shares stands under each of its layers in a caffemodel.
-            (false, (0..node.params.len()).map(|blob| Some(format!("{}.{blob}", node.name))).collect()),
-            (true, fields(node, own)),
-            (true, fields(node, &of_old_densenet(own))),
-            (true, fields(node, place)),
-        ];
-        let found = |(_, names): &(bool, Vec<Option<String>>)| {
-            names.iter().flatten().filter(|name| file.shape(name).is_some()).count()
-        };
-        let best = namings.into_iter().rev().max_by_key(found).filter(|naming| found(naming) > 0);
-        let Some((is_pytorch, names)) = best else { continue };
+        let Some((is_pytorch, names)) = names(file, graph, node, &modules[index]) else { continue };
         let turns = is_pytorch && reads_blue_first(graph, node);
         for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
             let shape = graph.params[param].declaration.shape.dims();
-            let values = name.as_ref().map(|name| file.fitting(&node.name, name, shape)).transpose()?;
-            tensors.insert(
-                param,
-                values.map(|values| match turns && blob == 0 {
-                    true => turned(values, shape).into(),
-                    false => values.into(),
-                }),
-            );
+            let given = name.as_ref().map_or(Ok(&ONE[..]), |name| file.bytes(name, shape))?;
+            let is_filter = turns && blob == 0;
+            values.insert(param, if is_filter { turn(given, shape).into() } else { given.into() });
             used.extend(name);
         }
         copied.push(node.name.clone());
-        is_turned.extend(turns.then(|| node.name.clone()));
+        turned.extend(turns.then(|| node.name.clone()));
     }
     let skipped = skipped(file, &used)?;
-    if copied.is_empty() {
-        let what = format!("has no weights for any layer of this net; its layers are {}", some(&skipped));
-        return Err(SnapshotError::refused(file.path(), what));
-    }
-    let report = CopiedFile { file: file.path().display().to_string(), copied, skipped, turned: is_turned };
-    Ok(Matched { report, tensors })
+    Ok((CopiedFile { file: file.path().display().to_string(), copied, skipped, turned }, values))
+}
+
+/// What the parameters of `node` are called in a file, if it has any of them, and whether that is PyTorch's way.
+fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<(bool, Vec<Option<String>>)> {
+    let ours = node.params.iter().map(|&param| Some(graph.params[param].name.clone()));
+    // What one name shares stands under each of its layers in a caffemodel.
+    let of_caffe = (0..node.params.len()).map(|blob| Some(format!("{}.{blob}", node.name)));
+    let namings: [(bool, Vec<Option<String>>); 5] = [
+        (false, ours.collect()),
+        (false, of_caffe.collect()),
+        (true, fields(node, &module.own)),
+        (true, fields(node, &of_old_densenet(&module.own))),
+        (true, fields(node, &module.place)),
+    ];
+    let found = |(_, names): &(bool, Vec<Option<String>>)| {
+        names.iter().flatten().filter(|name| file.shape(name).is_some()).count()
+    };
+    namings.into_iter().rev().max_by_key(found).filter(|naming| found(naming) > 0)
 }
 
 /// The names of the first DenseNets of torchvision, which its own reader still takes: `denselayer1.norm.1`, today `norm1`.
@@ -177,33 +173,12 @@ fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>, Snaps
         let of = layer(name);
         if taken.contains(&of) {
             let what =
-                format!("has {name} of shape {shape:?}, which layer '{of}' of this net has not; {RENAME}");
-            return Err(SnapshotError::refused(file.path(), what));
+                format!("it has a tensor {name} of shape {shape:?}, which layer {of} of this net has not");
+            return Err(file.other_net(what));
         }
         skipped.insert(of);
     }
     Ok(skipped.into_iter().collect())
-}
-
-const RENAME: &str = "to begin the layer afresh, rename it in the net";
-
-impl Tensors {
-    /// The elements of tensor `name` for a parameter of `layer`. A caffemodel of 2014 has ones before a shape of fewer axes.
-    fn fitting(&self, layer: &str, name: &str, shape: &[usize]) -> Result<&[u8], SnapshotError> {
-        let here = || format!("layer '{layer}' of this net needs it with the shape {shape:?}; {RENAME}");
-        match (self.shape(name), self.raw(name)) {
-            (Some(found), Some(values)) if behind_ones(found) == behind_ones(shape) => Ok(values),
-            (Some(found), _) => Err(SnapshotError::refused(
-                self.path(),
-                format!("has {name} of shape {found:?}, but {}", here()),
-            )),
-            (None, _) => Err(SnapshotError::refused(self.path(), format!("has no {name}, but {}", here()))),
-        }
-    }
-}
-
-fn behind_ones(shape: &[usize]) -> &[usize] {
-    &shape[shape.iter().take_while(|&&dim| dim == 1).count()..]
 }
 
 /// The first few of `names`.
@@ -219,15 +194,12 @@ impl CopiedWeights {
     /// # Errors
     /// [`SnapshotError::Refused`], with the names of those that are.
     pub fn complete(&self) -> Result<(), SnapshotError> {
-        let files: Vec<&str> = self.files.iter().map(|file| file.file.as_str()).collect();
-        match self.initialised.is_empty() {
-            true => Ok(()),
-            false => Err(SnapshotError::Refused(format!(
-                "the weights of all layers are needed, and {} has none for {}",
-                files.join(", "),
-                some(&self.initialised)
-            ))),
+        if self.initialised.is_empty() {
+            return Ok(());
         }
+        let files: Vec<&str> = self.files.iter().map(|file| file.file.as_str()).collect();
+        let (files, missing) = (files.join(", "), some(&self.initialised));
+        Err(SnapshotError::Refused(format!("all layers need weights, and {files} has none for {missing}")))
     }
 }
 
@@ -235,7 +207,7 @@ impl fmt::Display for CopiedWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, CopiedFile { file, copied, skipped, turned }) in self.files.iter().enumerate() {
             let new_line = if index > 0 { "\n" } else { "" };
-            write!(f, "{new_line}  weights     {file}: {} layers copied", copied.len())?;
+            write!(f, "{new_line}  weights     {file}: copied {}", some(copied))?;
             if !skipped.is_empty() {
                 write!(f, "; only in the file: {}", some(skipped))?;
             }

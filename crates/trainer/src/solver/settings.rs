@@ -171,9 +171,17 @@ fn layer_digest(layer: &LayerSpec) -> String {
         }
         _ => {}
     }
-    digest(&(kind, bottoms, tops, loss_weights, params, propagate_down))
+    let text = format!("{:?}", (kind, bottoms, tops, loss_weights, params, propagate_down));
+    digest_of(LATER_DEFAULTS.iter().fold(text, |text, later| text.replace(later, "")))
 }
 
+/// Fields that snapshots of earlier versions know nothing of, at the values that change nothing.
+const LATER_DEFAULTS: [&str; 1] = [", label_smoothing: 0.0"];
+
 fn digest(value: &impl Debug) -> String {
-    format!("{:016x}", fnv1a(format!("{value:?}").into_bytes()))
+    digest_of(format!("{value:?}"))
+}
+
+fn digest_of(text: String) -> String {
+    format!("{:016x}", fnv1a(text.into_bytes()))
 }

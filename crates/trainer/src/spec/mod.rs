@@ -16,6 +16,7 @@ mod net;
 mod norm;
 mod params;
 mod pooling;
+mod predict;
 mod solver;
 mod solver_nets;
 mod state;
@@ -39,7 +40,8 @@ pub use data::{
     DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
 };
 pub use elementwise::{
-    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, FlattenParams, ReluParams, ReshapeParams,
+    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, EluParams, FlattenParams, PReluParams,
+    PowerParams, ReluParams, ReshapeParams, SigmoidParams, SliceParams, TanHParams,
 };
 pub use filler::{Filler, VarianceNorm};
 pub use kind::LayerKind;
