@@ -95,7 +95,8 @@ impl Problem<'_> {
     /// It does not fit `budget`.
     fn plan(&self, choice: &Choice, capacity: u64, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
         let trial = self.carry_out(choice, capacity);
-        let (actions, workspace) = (trial.actions(self), trial.workspace(self));
+        let workspace = self.costs.workspaces(|node, pass| trial.limits[node][pass]);
+        let actions = trial.actions(self);
         let beside = MemoryPlan::within(self.outline, self.costs, actions.clone(), budget);
         // Which of the two ways to place workspaces is better differs from net to net.
         let among = MemoryPlan::exactly(self.outline, self.costs, (actions, workspace), budget);

@@ -1,9 +1,6 @@
 //! What comes of a choice for every feature map: the order of actions, the memory they need, and the time.
 
-use super::{
-    costs::PassCosts,
-    problem::{Problem, arena_bytes},
-};
+use super::problem::{Problem, arena_bytes};
 use crate::schedule::Action;
 use planner::Bytes;
 
@@ -37,7 +34,7 @@ pub(super) struct Trial {
     /// The node of the action with the largest need, and that need.
     pub(super) peak: (usize, u64),
     /// What is left to the workspaces of each node's passes.
-    limits: Vec<[Bytes; 2]>,
+    pub(super) limits: Vec<[Bytes; 2]>,
     /// The actions that compute, in order.
     steps: Vec<Step>,
     /// Tensors that leave: before which step their place is free, before which they come back, and which needs them.
@@ -45,15 +42,6 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// The workspaces that its time rests on.
-    pub(super) fn workspace(&self, problem: &Problem<'_>) -> Vec<[Bytes; 2]> {
-        let nodes = problem.costs.nodes.iter().zip(&self.limits);
-        let workspace = |(passes, limits): (&[PassCosts; 2], &[Bytes; 2])| {
-            [0, 1].map(|pass| passes[pass].workspace(limits[pass]).unwrap_or(passes[pass].least()))
-        };
-        nodes.map(workspace).collect()
-    }
-
     /// The actions of the iteration, copies included.
     pub(super) fn actions(&self, problem: &Problem<'_>) -> Vec<Action> {
         // Copies out, places that are freed later than at their last use, copies back: each before a step.
