@@ -89,7 +89,7 @@ impl Execution {
     /// [kept](crate::Net::keep_blob); others may have been overwritten by then.
     ///
     /// # Errors
-    /// There is no blob of this name, or as [`Net::check`].
+    /// There is no blob of this name, or as [`Net::check`](crate::Net::check).
     pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
         self.values(net, self.nets()[net].blob(name)?)
     }
