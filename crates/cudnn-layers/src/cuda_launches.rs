@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, Gradient, ViewMut,
+    Accumulate, ElementType, Gradient, View, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -21,15 +21,64 @@ macro_rules! source {
     };
 }
 
+/// `sources!(file)`: the same as `SOURCES`, for blobs of each type and in each order; [`of_type`] knows their places.
+macro_rules! sources {
+    ($file:literal) => {
+        static SOURCES: [tensor::cuda::Source; 4] = {
+            const fn source(name: &'static str, text: &'static str) -> tensor::cuda::Source {
+                tensor::cuda::Source { name, text }
+            }
+            macro_rules! text {
+                ($start:literal) => {
+                    concat!($start, include_str!("../common.cuh"), include_str!($file))
+                };
+            }
+            [
+                source($file, text!("")),
+                source(concat!($file, " in NHWC"), text!("#define BLOBS_IN_NHWC\n")),
+                source(concat!($file, " in BF16"), text!("#define BLOBS_OF_BF16\n")),
+                source(
+                    concat!($file, " in BF16 and NHWC"),
+                    text!("#define BLOBS_OF_BF16\n#define BLOBS_IN_NHWC\n"),
+                ),
+            ]
+        };
+    };
+}
+
+/// The place in `SOURCES` of what is for all these blobs, and NCHW: where order makes no difference, the only one. For NHWC
+/// it is the next.
+///
+/// # Panics
+/// If they are not of one type.
+pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
+    let mut dtypes = blobs.iter().flatten().map(|blob| blob.format().dtype);
+    let dtype = dtypes.next().expect("an operation has a blob");
+    assert!(dtypes.all(|other| other == dtype), "blobs of one operation are of one type, unlike {blobs:?}");
+    match dtype {
+        ElementType::F32 => 0,
+        ElementType::Bf16 => 2,
+        ElementType::U8 => panic!("bytes are no blob"),
+    }
+}
+
+/// Where an operand begins, null for none.
+pub(crate) fn numbers(view: Option<View<'_>>) -> u64 {
+    view.map_or(0, |view| view.numbers())
+}
+
 /// `launch!(cuda, "kernel", grid, [arguments])`: launches a CUDA kernel of the file's `SOURCE`, with the obligations of
-/// [`Cuda::launch`].
+/// [`Cuda::launch`]; `launch!(cuda, place, "kernel", ..)`: one of its `SOURCES`.
 macro_rules! launch {
+    ($cuda:expr, $place:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
+        $cuda.launch(&SOURCES[$place], $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
+    };
     ($cuda:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
         $cuda.launch(&SOURCE, $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
     };
 }
 
-pub(crate) use {launch, source};
+pub(crate) use {launch, source, sources};
 
 /// The grid of an element-wise CUDA kernel over `len` elements: one block per tile.
 pub(crate) fn tiles(len: usize) -> Grid {

@@ -1,15 +1,15 @@
 //! ReLU on the GPU.
 
-use crate::cuda_launches::{add, launch, source, tiles};
+use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
 use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-source!("activation.cu");
+sources!("activation.cu");
 
 /// In place without an `x`.
-pub(super) fn forward(cuda: &Cuda, slope: f32, x: Option<View<'_>>, mut y: ViewMut<'_>) {
-    let len = y.len();
-    // SAFETY: `relu_forward(float slope, const float* x, float* y, u64 len)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, "relu_forward", tiles(len), [slope, x, &mut y, len]) };
+pub(super) fn forward(cuda: &Cuda, slope: f32, x: Option<View<'_>>, y: ViewMut<'_>) {
+    let (len, place) = (y.len(), of_type(&[x, Some(y.as_view())]));
+    // SAFETY: `relu_forward(float slope, const real* x, real* y, u64 len)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, place, "relu_forward", tiles(len), [slope, numbers(x), y.numbers(), len]) };
 }
 
 /// In place without a `dy`.
@@ -18,11 +18,12 @@ pub(super) fn backward(
     slope: f32,
     y: View<'_>,
     dy: Option<View<'_>>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let len = dx.len();
-    // SAFETY: `relu_backward(float slope, const float* y, const float* dy, float* dx, int add, u64 len)`; the contract has
+    let (len, place, add) = (dx.len(), of_type(&[Some(y), dy, Some(dx.as_view())]), add(accumulate));
+    let [y, dy, dx] = [y.numbers(), numbers(dy), dx.numbers()];
+    // SAFETY: `relu_backward(float slope, const real* y, const real* dy, real* dx, int add, u64 len)`; the contract has
     // checked the lengths.
-    unsafe { launch!(cuda, "relu_backward", tiles(len), [slope, y, dy, &mut dx, add(accumulate), len]) };
+    unsafe { launch!(cuda, place, "relu_backward", tiles(len), [slope, y, dy, dx, add, len]) };
 }

@@ -285,7 +285,7 @@ fn a_borrowed_handle_runs_on_foreign_memory_in_a_foreign_stream() {
         cudarc::cudnn::sys::cudnnSetStream(handle, theirs.stream().raw().cast()).result().unwrap();
     }
     // SAFETY: it was just made, ends last, and is used through this value only.
-    let backend = ConvBackend::Cudnn(unsafe { Cudnn::borrow(handle.cast()) });
+    let backend = ConvBackend::Cudnn(unsafe { Cudnn::borrow(handle.cast()) }, None);
     let g = ConvGeometry::new([5, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
     for op in ConvOp::ALL {
         let [a, b, out] = operand_lens(op, &g);
