@@ -8,15 +8,12 @@ use crate::{
     finish, refuse,
 };
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 /// One model, and what its example does unless it is told otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
-    /// The model's folder under `models/`, and the example's name.
+    /// The model's name, and the example's.
     pub name: &'static str,
     /// Samples per mini-batch: few enough for a processor. The files have the papers' numbers, which are meant for GPUs.
     pub mini_batch: usize,
@@ -69,22 +66,21 @@ impl Example {
 
     /// Trains on synthetic images: with labels that mean nothing there is nothing to test and no snapshot worth keeping.
     fn train(self, mut args: TrainArgs) -> Result<(), Error> {
-        args.solver.get_or_insert_with(|| self.folder().join("solver.prototxt"));
+        args.solver.get_or_insert_with(|| self.name.into());
         let mut notes = self.batch(&mut args.batch, &args.run);
         args.run.synthetic.get_or_insert(ImageShape(None));
         let iterations = *args.max_iter.get_or_insert(self.train_iterations);
         args.no_test = true;
         args.no_snapshot = args.snapshot_prefix.is_none();
         notes.push(format!(
-            "{iterations} iterations on synthetic images, untested; `microbatch train --solver \
-             models/{}/solver.prototxt` trains on real ones",
+            "{iterations} iterations on synthetic images, untested; `microbatch train --solver {}` trains on real ones",
             self.name
         ));
         commands::train(&args, &Notes(notes))
     }
 
     fn defaults(self, model: &mut Option<PathBuf>, batch: &mut Option<Batch>, run: &mut RunArgs) -> Notes {
-        model.get_or_insert_with(|| self.folder().join("net.prototxt"));
+        model.get_or_insert_with(|| self.name.into());
         run.synthetic.get_or_insert(ImageShape(None));
         Notes(self.batch(batch, run))
     }
@@ -103,14 +99,6 @@ impl Example {
         batch.get_or_insert(self.mini_batch.into());
         chosen.into_iter().collect()
     }
-
-    /// The model's folder: in the package that cargo runs, or else where this was built.
-    fn folder(self) -> PathBuf {
-        let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-        let package = package.filter(|folder| folder.join("models").join(self.name).is_dir());
-        let package = package.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_owned());
-        package.join("models").join(self.name)
-    }
 }
 
 #[cfg(test)]
@@ -118,10 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent_and_the_model_is_found() {
+    fn the_command_line_is_consistent() {
         ExampleCli::command().debug_assert();
-        let example = Example { name: "alexnet", mini_batch: 32, train_iterations: 1 };
-        assert!(example.folder().join("net.prototxt").is_file());
     }
 
     /// A CPU's mini-batch is no default for what a GPU's table predicts.

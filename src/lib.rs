@@ -50,6 +50,7 @@ mod console;
 mod device;
 mod error;
 pub mod example;
+mod models;
 mod progress;
 pub mod report;
 mod stop;

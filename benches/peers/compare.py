@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """How much faster than PyTorch is a training step? Both in one run, taking turns, so that noise hits both alike.
 
-    cargo build --release --examples
+    cargo build --release
     python benches/peers/compare.py --model alexnet --batch 32 --threads 2 --rounds 3
 
-Every round runs our example once and PyTorch once in each way (see pytorch.py), each in a process of its own. A ratio
+Every round times our net once and PyTorch's once in each way (see pytorch.py), each in a process of its own. A ratio
 above 1 says that we are faster: PyTorch's median over all steps of all rounds divided by ours. Beside it stand the
-least and the largest ratio of a single round: their distance is the noise. Arguments after `--` go to our example:
+least and the largest ratio of a single round: their distance is the noise. Arguments after `--` go to our command:
 
     python benches/peers/compare.py --model alexnet -- --workspace-limit 256MiB --max-error 1e-6
 
-If they say nothing of workspace, it gets `--workspace-limit 64MiB`: PyTorch has no limit, and the example's own
-default is there to show what a limit does.
+If they say nothing of workspace, it gets `--workspace-limit 64MiB`: PyTorch has no limit, and our own default
+is there to show what a limit does.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10, help="timed steps of each side in each round")
     parser.add_argument("--way", action="append", help="way of PyTorch; may be repeated (default: all)")
-    parser.add_argument("--example", type=Path, help="our executable (default: the release build's example)")
+    parser.add_argument("--microbatch", type=Path, help="our executable (default: the release build's)")
     parser.add_argument("--json", action="store_true", help="everything measured, as one JSON object")
     arguments = parser.parse_args(sys.argv[1:split])
     arguments.ours = sys.argv[split + 1 :]
@@ -49,16 +49,18 @@ def parse_arguments():
             parser.error(f"--{name} {value}: must be at least 1")
     arguments.batch = arguments.batch or pytorch.BATCHES[arguments.model]
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    arguments.example = arguments.example or target / "release" / "examples" / arguments.model
-    if not arguments.example.is_file():
-        parser.error(f"{arguments.example} is missing; run: cargo build --release --examples")
+    arguments.microbatch = arguments.microbatch or target / "release" / "microbatch"
+    if not arguments.microbatch.is_file():
+        parser.error(f"{arguments.microbatch} is missing; run: cargo build --release")
     arguments.convs = False  # what pytorch.in_child also looks at
     return arguments
 
 
 def our_command(arguments):
-    command = [arguments.example, "time", "--json", "--batch", arguments.batch, "--threads", arguments.threads]
-    return [str(part) for part in command + ["--iterations", arguments.steps] + arguments.ours]
+    model = ROOT / "models" / pytorch.OURS[arguments.model] / "net.prototxt"
+    command = [arguments.microbatch, "time", "--model", model, "--synthetic", "--json", "--batch", arguments.batch]
+    command += ["--threads", arguments.threads, "--iterations", arguments.steps, *arguments.ours]
+    return [str(part) for part in command]
 
 
 def our_step_ms(report):
@@ -112,7 +114,7 @@ def main():
     rounds, identity = measure(arguments)
     rows = summary(rounds)
     if arguments.json:
-        our = {"commit": commit(), "ours": shlex.join(["time", *our_command(arguments)[2:]])}
+        our = {"commit": commit(), "ours": shlex.join(our_command(arguments)[1:])}
         what = {"date": datetime.date.today().isoformat(), "model": arguments.model, "batch": arguments.batch}
         print(json.dumps(what | {"threads": arguments.threads} | our | identity | {"sides": rows, "steps_ms": rounds}))
         return

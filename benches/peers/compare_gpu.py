@@ -2,27 +2,39 @@
 """How much faster than PyTorch is a training step on a GPU? Both in one run, taking turns.
 
     cargo build --release
-    python benches/peers/compare_gpu.py --model alexnet --batch 256 --limit 64MiB --limit 16GiB
-    python benches/peers/compare_gpu.py --model resnet50 --batch 32 --math tf32 --layout nhwc
+    python benches/peers/compare_gpu.py --model alexnet --limit 64MiB --limit 16GiB
+    python benches/peers/compare_gpu.py --model resnet50 --math tf32 --layout nhwc --form compiled
 
-A step is forward, backward and SGD with momentum and weight decay on made-up images that stay on the GPU. PyTorch runs with
-`cudnn.benchmark` and free workspace, in NCHW unless asked otherwise; its optimiser is the fastest it has (`foreach`, `fused`
-and the default are tried). Ours runs once under every limit, and is counted twice: asked for layer by layer (`steps`), and
-recorded once and replayed (`replayed`). Columns: the median time of a step, and PyTorch's median divided into it: below 1 we
-are faster.
+A step is forward, backward and SGD with momentum and weight decay on made-up images that stay on the GPU. Nets are
+torchvision's on both sides. PyTorch runs in four forms, each in NCHW and in NHWC (`channels_last`) unless asked otherwise:
+
+    eager       as written
+    recorded    the eager step as one CUDA graph, replayed
+    compiled    the model through `torch.compile`
+    both        the compiled step as one CUDA graph, replayed
+
+A process times one net in one form: a second net in one process may be compiled for changing shapes, and slower. It has
+`cudnn.benchmark` with all algorithms (`benchmark_limit` 0), free workspace, and SGD's fused kernel. Ours runs once under every
+limit, and is counted twice: asked for layer by layer (`steps`), and recorded once and replayed (`replayed`). Columns: the
+median time of a step, and PyTorch's best median divided into it: below 1 we are faster.
 """
 
 import argparse
 import datetime
+import itertools
 import json
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
+import pytorch
+
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE, CLASSES = 224, 1000
 BATCHES = {"alexnet": 256, "resnet18": 128, "resnet50": 32}
+FORMS = ["eager", "recorded", "compiled", "both"]
+WARM_UP_STEPS = 10
 
 
 def parse_arguments():
@@ -30,53 +42,71 @@ def parse_arguments():
     parser.add_argument("--model", choices=sorted(BATCHES), default="alexnet")
     parser.add_argument("--batch", type=int, help="mini-batch (default: 256, 128 and 32)")
     parser.add_argument("--math", choices=["fp32", "tf32"], default="fp32")
-    parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nchw", help="PyTorch's")
+    parser.add_argument("--layout", action="append", choices=["nchw", "nhwc"], help="PyTorch's; may be repeated (default: both)")
+    parser.add_argument("--form", action="append", choices=FORMS, help="PyTorch's; may be repeated (default: all)")
     parser.add_argument("--limit", action="append", help="our workspace limit per kernel; may be repeated (default: 64MiB)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20, help="timed steps of each side in each round")
     parser.add_argument("--microbatch", type=Path, default=ROOT / "target" / "release" / "microbatch")
     parser.add_argument("--json", action="store_true", help="everything measured, as one JSON object")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.batch = arguments.batch or BATCHES[arguments.model]
+    arguments.layout, arguments.form = arguments.layout or ["nchw", "nhwc"], arguments.form or FORMS
     arguments.limit = arguments.limit or ["64MiB"]
     return arguments
 
 
+def recorded(torch, step):
+    """A function that replays `step`, recorded as a CUDA graph after a warm-up on a stream of its own."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UP_STEPS):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 def torch_steps(arguments):
-    """Milliseconds of PyTorch's steps, with the optimiser's form named by `--child`."""
+    """Milliseconds of PyTorch's steps in the form and layout asked for."""
     import torch
     import torchvision
 
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = True, 0
     allowed = arguments.math == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.manual_seed(1)
-    layout = torch.channels_last if arguments.layout == "nhwc" else torch.contiguous_format
+    (form,), (layout,) = arguments.form, arguments.layout
+    layout = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     model = getattr(torchvision.models, arguments.model)(weights=None, num_classes=CLASSES).train().cuda()
     model = model.to(memory_format=layout)
     images = torch.randn(arguments.batch, 3, IMAGE, IMAGE, device="cuda").contiguous(memory_format=layout)
     labels = torch.randint(CLASSES, (arguments.batch,), device="cuda")
-    form = {} if arguments.child == "default" else {arguments.child: True}
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, **form)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, fused=True)
     loss_function = torch.nn.CrossEntropyLoss()
+    run = torch.compile(model) if form in ("compiled", "both") else model
 
     def step():
-        loss_function(model(images), labels).backward()
-        optimiser.step()
         optimiser.zero_grad()
+        loss_function(run(images), labels).backward()
+        optimiser.step()
 
-    for _ in range(10):
-        step()
+    timed = recorded(torch, step) if form in ("recorded", "both") else step
+    for _ in range(WARM_UP_STEPS):
+        timed()
     events = [torch.cuda.Event(enable_timing=True) for _ in range(arguments.steps + 1)]
     events[0].record()
     for event in events[1:]:
-        step()
+        timed()
         event.record()
     torch.cuda.synchronize()
     return {
         "steps_ms": [start.elapsed_time(end) for start, end in zip(events, events[1:])],
-        "peak_bytes": torch.cuda.max_memory_reserved(),
+        "reserved_bytes": torch.cuda.max_memory_reserved(),
         "torch": torch.__version__,
         "cudnn": torch.backends.cudnn.version(),
         "gpu": torch.cuda.get_device_name(),
@@ -88,14 +118,14 @@ def run_json(command):
     return json.loads(done.stdout)
 
 
-def their_run(arguments, form):
-    command = [sys.executable, __file__, "--child", form, "--model", arguments.model, "--batch", arguments.batch]
-    command += ["--math", arguments.math, "--layout", arguments.layout, "--steps", arguments.steps]
+def their_run(arguments, form, layout):
+    command = [sys.executable, __file__, "--child", "--form", form, "--layout", layout, "--model", arguments.model]
+    command += ["--batch", arguments.batch, "--math", arguments.math, "--steps", arguments.steps]
     return run_json(command)
 
 
 def our_run(arguments, limit):
-    model = ROOT / "models" / arguments.model / "net.prototxt"
+    model = ROOT / "models" / pytorch.OURS[arguments.model] / "net.prototxt"
     command = [arguments.microbatch, "time", "--model", model, "--synthetic", "--device", "cuda", "--json"]
     command += ["--batch", arguments.batch, "--math", arguments.math, "--workspace-limit", limit]
     return run_json(command + ["--iterations", arguments.steps])
@@ -104,10 +134,11 @@ def our_run(arguments, limit):
 def measure(arguments):
     steps, about = {}, {}
     for _ in range(arguments.rounds):
-        for form in ["default", "foreach", "fused"]:
-            run = their_run(arguments, form)
-            steps.setdefault(f"PyTorch, {form} SGD", []).extend(run.pop("steps_ms"))
-            about = run
+        for layout, form in itertools.product(arguments.layout, arguments.form):
+            run = their_run(arguments, form, layout)
+            steps.setdefault(f"PyTorch, {layout}, {form}", []).extend(run.pop("steps_ms"))
+            about.setdefault("their_gpu_bytes", {})[f"{layout}, {form}"] = run.pop("reserved_bytes")
+            about |= run
         for limit in arguments.limit:
             report = our_run(arguments, limit)
             (run,) = report["runs"]
@@ -128,7 +159,7 @@ def main():
     medians = {side: statistics.median(times) for side, times in steps.items()}
     best = min(median for side, median in medians.items() if side.startswith("PyTorch"))
     what = {"date": datetime.date.today().isoformat(), "model": arguments.model, "batch": arguments.batch}
-    what |= {"math": arguments.math, "layout": arguments.layout}
+    what |= {"math": arguments.math}
     if arguments.json:
         print(json.dumps(what | about | {"median_ms": medians, "best_pytorch_ms": best, "steps_ms": steps}))
         return

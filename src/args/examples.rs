@@ -6,7 +6,7 @@ Exit codes: 0 success, 1 failure, 2 options that cannot be honoured, 128 + N a t
 
 pub(super) const TIME: &str = "\
 Examples:
-  microbatch time --model models/alexnet/net.prototxt --synthetic --batch 32
+  microbatch time --model alexnet --synthetic --batch 32
   microbatch time --model net.prototxt --workspace-limit 16MiB --compare
   microbatch time --model net.prototxt --device-memory 1GiB --json";
 
@@ -20,9 +20,14 @@ pub(super) const TEST: &str = "\
 Examples:
   microbatch test --model net.prototxt --weights snapshots/net_iter_500.safetensors --iterations 10";
 
+pub(super) const EXPORT: &str = "\
+Examples:
+  microbatch export --model net.prototxt --weights snapshots/net_iter_500.safetensors --to onnx --out net.onnx
+  microbatch export --model alexnet --weights alexnet.caffemodel --to torchvision --out alexnet.safetensors";
+
 pub(super) const PLAN: &str = "\
 Examples:
-  microbatch plan --model models/alexnet/net.prototxt --batch 256 --device h200 --explain
+  microbatch plan --model alexnet --batch 256 --device h200 --explain
   microbatch plan --model net.prototxt --total-workspace 100MiB --explain
   microbatch plan --conv n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2 --op forward --explain";
 

@@ -18,9 +18,9 @@ use crate::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
-use tensor::Device;
+use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
-use values::{batch, convexity, count, drawing, image_shape, math, op, phase, positive};
+use values::{axis_order, batch, convexity, count, drawing, dtype, image_shape, math, op, phase, positive};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -54,6 +54,9 @@ pub enum Command {
     /// Draw the figures of the µ-cuDNN papers, of a recorded GPU or of this machine
     #[command(after_help = examples::FIGURES)]
     Figures(FiguresArgs),
+    /// Write a net with its weights for PyTorch or ONNX Runtime
+    #[command(after_help = examples::EXPORT)]
+    Export(ExportArgs),
     /// List the devices that nets can run on
     Devices {
         /// Print one JSON object and nothing else
@@ -101,6 +104,13 @@ pub struct RunArgs {
     /// Arithmetic of matrix products on a GPU: fp32, or tf32 (inputs rounded to 10-bit mantissas)
     #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
     pub math: Math,
+    /// Numbers of feature maps and their gradients on a GPU: fp32, or bf16 (8 bits of mantissa); weights, statistics and
+    /// losses stay in fp32
+    #[arg(long, value_name = "DTYPE", default_value = "fp32", value_parser = dtype)]
+    pub dtype: ElementType,
+    /// Order of feature maps on a GPU: nchw, or nhwc (channels last); weights and snapshots stay in nchw
+    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = axis_order)]
+    pub layout: AxisOrder,
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
@@ -114,7 +124,7 @@ pub struct RunArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Net")]
 pub struct NetArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// The phase: TRAIN, or TEST to run forward only
@@ -184,15 +194,16 @@ pub struct TuneArgs {
 /// `microbatch train`.
 #[derive(Clone, Debug, Args)]
 pub struct TrainArgs {
-    /// The solver, in Caffe's text format
+    /// The solver: a file in Caffe's text format, or a model's name, such as lenet
     #[arg(long, value_name = "FILE")]
     pub solver: Option<PathBuf>,
     /// Resume from this solver state
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub snapshot: Option<PathBuf>,
-    /// Start from these weights
-    #[arg(long, value_name = "FILE")]
-    pub weights: Option<PathBuf>,
+    /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are copied; of
+    /// several files later ones win
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
     /// Iterations of the whole training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub max_iter: Option<usize>,
@@ -222,12 +233,12 @@ pub struct TrainArgs {
 /// `microbatch test`.
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// The net, in Caffe's text format
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
-    /// Its weights, as a training wrote them
-    #[arg(long, value_name = "FILE")]
-    pub weights: PathBuf,
+    /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
+    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
     /// Mini-batches to test
     #[arg(long, value_name = "N", default_value = "50", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub iterations: usize,
@@ -243,6 +254,32 @@ pub struct TestArgs {
     /// How and where it runs.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// `microbatch export`.
+#[derive(Clone, Debug, Args)]
+pub struct ExportArgs {
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Its weights, in any form that `train` takes; of several files later ones win
+    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
+    /// For whom
+    #[arg(long)]
+    pub to: Target,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// Who reads an exported net.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Target {
+    /// PyTorch: a state dict in safetensors, with the names of torchvision's models
+    Torchvision,
+    /// ONNX Runtime and others: the net of phase TEST, opset 17
+    Onnx,
 }
 
 /// `microbatch plan`.
@@ -280,9 +317,9 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
-const OF_MEASURING: [&str; 14] = [
+const OF_MEASURING: [&str; 16] = [
     "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "every_algorithm", "out", "date", "offline",
-    "benchmark_devices", "device", "threads", "math",
+    "benchmark_devices", "device", "threads", "math", "dtype", "layout",
 ];
 
 /// Convolutions instead of a net.
@@ -380,12 +417,17 @@ impl RunArgs {
     /// # Errors
     /// [`Error::Usage`] if there is none of that name.
     pub fn device(&self) -> Result<Device, Error> {
-        device::open(&self.device, self.threads, self.math == Math::Tf32)
+        device::open(&self.device, self.threads, self.math == Math::Tf32, self.format())
+    }
+
+    /// What feature maps consist of, and in which order.
+    pub(crate) fn format(&self) -> Format {
+        Format { dtype: self.dtype, layout: self.layout }
     }
 
     /// Whether that is a GPU.
     pub(crate) fn on_gpu(&self) -> bool {
-        device::on_gpu(&self.device, self.threads)
+        device::is_gpu(&self.device, self.threads)
     }
 }
 
@@ -439,6 +481,8 @@ mod tests {
             ("--synthetic=3x32x0", "--synthetic", "such as 3x224x224"),
             ("--phase VAL", "--phase", "TRAIN or TEST"),
             ("--math fp16", "--math", "fp32 or tf32"),
+            ("--dtype fp16", "--dtype", "fp32 or bf16"),
+            ("--layout hwcn", "--layout", "nchw or nhwc"),
         ] {
             let message = time(arguments).unwrap_err();
             let sentence = message.lines().next().unwrap();

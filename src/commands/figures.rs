@@ -7,6 +7,7 @@ use super::{
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs},
+    models::Model,
 };
 use ::figures::{
     draw::{Data, Figure},
@@ -14,19 +15,18 @@ use ::figures::{
 };
 use ::memory::{LayerMemory, Outline};
 use planner::{BatchSizePolicy, Bytes, CostTable, Kernel, KernelId, Math, PlanOptions};
-use std::{collections::BTreeMap, fs, path::Path};
-use tensor::Device;
+use std::{collections::BTreeMap, fs};
+use tensor::{Device, Format};
 use trainer::{
     Net,
     layers::{BuildOptions, SyntheticData},
-    spec::{NetSpec, Phase},
+    spec::Phase,
 };
 
 /// A net of the papers.
 struct PaperNet {
     name: &'static str,
     title: &'static str,
-    prototxt: &'static str,
     mini_batch: usize,
     /// The convolution that is looked at closely.
     convolution: Option<&'static str>,
@@ -57,7 +57,6 @@ macro_rules! net {
         PaperNet {
             name: $name,
             title: $title,
-            prototxt: include_str!(concat!("../../models/", $name, "/net.prototxt")),
             mini_batch: $mini_batch,
             convolution: $convolution,
             image: $image,
@@ -149,7 +148,16 @@ fn measure(
     math: Math,
     console: &mut Console,
 ) -> Result<Option<(Origin, Vec<Built>)>, Error> {
-    let run = RunArgs { device: args.device.clone(), threads: None, math, synthetic: None, json: false };
+    let Format { dtype, layout } = Format::F32;
+    let run = RunArgs {
+        device: args.device.clone(),
+        threads: None,
+        math,
+        dtype,
+        layout,
+        synthetic: None,
+        json: false,
+    };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
     let mut nets = Vec::new();
@@ -171,8 +179,8 @@ fn measure(
 }
 
 fn build(net: &'static PaperNet, math: Math) -> Result<Built, Error> {
-    let file = format!("models/{}/net.prototxt", net.name);
-    let mut spec = NetSpec::parse(Path::new(&file), net.prototxt)?.for_phase(Phase::Train);
+    let model = Model::find(net.name).expect("the papers' nets are part of the command");
+    let mut spec = model.net()?.for_phase(Phase::Train);
     spec.set_mini_batch(net.mini_batch);
     let synthetic = Some(SyntheticData { shape: net.image, stand_in: true });
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };

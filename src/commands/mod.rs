@@ -4,6 +4,7 @@ mod batch;
 mod budget;
 mod devices;
 mod draw;
+mod export;
 mod figures;
 mod list;
 mod model;
@@ -45,6 +46,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),
+        Command::Export(args) => export::export(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),

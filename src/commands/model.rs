@@ -1,8 +1,7 @@
 //! `microbatch model`: nets that are too deep to be kept as files.
 
-use crate::{Console, Error};
+use crate::{Console, Error, models::Model};
 
-const VGG16: &str = include_str!("../../models/vgg16/net.prototxt");
 /// Convolutions in the groups of VGG-16.
 const GROUPS: [usize; 5] = [2, 2, 3, 3, 3];
 
@@ -16,8 +15,9 @@ pub(super) fn vgg(depth: usize) -> Result<(), Error> {
     let more = more.ok_or_else(|| {
         Error::Usage(format!("--depth {depth} is not 16 and a multiple of five more, such as 21 or 116"))
     })?;
+    let vgg16 = Model::find("vgg16").expect("it is part of the command").net;
     let layers =
-        VGG16.split_once("name:").map_or(VGG16, |(_, net)| net).replace("vgg16", &format!("vgg{depth}"));
+        vgg16.split_once("name:").map_or(vgg16, |(_, net)| net).replace("vgg16", &format!("vgg{depth}"));
     let net =
         (1..).zip(GROUPS).fold(layers, |net, (group, size)| deepen(&net, group, size, more / GROUPS.len()));
     Console::new(false).text(format!("name:{}", net.trim_end()))

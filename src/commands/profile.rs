@@ -2,13 +2,14 @@
 
 use super::{
     draw::{refused, write},
-    origin::in_math,
+    origin::in_format,
     plan::{convolutions, largest, shape_kernels},
     setup::stand_in,
 };
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, ProfileArgs, required},
+    models::load_net,
     progress::ProfileBar,
     stop::stop,
     tables::read_table,
@@ -29,7 +30,7 @@ use trainer::{
     host::check_memory,
     layers::BuildOptions,
     planning::{Planning, Records},
-    spec::{NetSpec, Phase},
+    spec::Phase,
 };
 
 #[derive(Serialize)]
@@ -89,12 +90,12 @@ fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
         Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
         None => net_kernels(args)?,
     };
-    Ok(in_math(kernels, args.run.math))
+    Ok(in_format(kernels, args.run.format(), args.run.math))
 }
 
 /// Those of a net, which is built on the CPU wherever its kernels are measured.
 fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let mut spec = NetSpec::load(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
+    let mut spec = load_net(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
     if let Some(samples) = args.net.samples()? {
         spec.set_mini_batch(samples);
     }

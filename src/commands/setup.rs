@@ -8,6 +8,7 @@ use super::{
 use crate::{
     Console, Error,
     args::{Batch, PlanningArgs, RunArgs},
+    models::load_net,
     progress,
     report::{
         BatchReport, BudgetReport, GpuMemory, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport,
@@ -93,7 +94,7 @@ impl Session {
             true => Origin::device(request.run, &request.planning.measuring)?,
             false => Origin::any(request.run, request.planning)?,
         };
-        let mut spec = NetSpec::load(request.model)?.for_phase(request.phase);
+        let mut spec = load_net(request.model)?.for_phase(request.phase);
         let batches = match request.batch {
             Some(Batch::Largest) => Some(batches(request, &spec, &mut origin)?),
             Some(Batch::Samples(samples)) => {

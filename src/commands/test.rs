@@ -12,12 +12,18 @@ use crate::{
     stop::{exit_code, stop},
 };
 use serde::Serialize;
-use trainer::{Execution, snapshot::load_weights, solver::TestOutput, spec::Phase};
+use trainer::{
+    Execution,
+    snapshot::{CopiedWeights, Weights},
+    solver::TestOutput,
+    spec::Phase,
+};
 
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
     header: Header,
+    weights: CopiedWeights,
     memory: MemoryEstimate,
     plan: PlanReport,
     budget: Option<BudgetReport>,
@@ -30,11 +36,11 @@ struct Report {
 /// the averages of those before.
 ///
 /// # Errors
-/// Files, nets, data and limits that do not do, weights of another net, and [`Error::Stopped`].
+/// Files, nets, data and limits that do not do, weights that lack a layer, and [`Error::Stopped`].
 pub fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
-    let weights = load_weights(&args.weights)?;
+    let weights = Weights::load(&args.weights)?;
     let request = Request {
         command: "test",
         model: &args.model,
@@ -46,6 +52,9 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         notes: &Notes::default(),
     };
     let (mut session, header) = Session::open(&request, &mut console)?;
+    let copied = weights.copied(&session.nets[0])?;
+    console.text(&copied)?;
+    copied.complete()?;
     session.profile(&[], &mut console)?;
     let planned = session.plan(Recorded::default())?;
     let (run, memory) = session.lay_out(&planned, &mut console)?;
@@ -57,7 +66,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
     outputs.iter().flat_map(output_lines).try_for_each(|line| console.text(line))?;
-    console.object(&Report { header, memory, plan, budget, iterations, loss, outputs })?;
+    console.object(&Report { header, weights: copied, memory, plan, budget, iterations, loss, outputs })?;
     let stopped = exit_code().filter(|_| iterations < args.iterations);
     let after = format!("after {iterations} of {} mini-batches", args.iterations);
     stopped.map_or(Ok(()), |exit_code| Err(Error::Stopped { after, exit_code }))

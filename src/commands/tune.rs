@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Console, Error,
     args::{Batch, PlanningArgs, TimeArgs, TuneArgs, required},
+    models::load_net,
     report::Header,
 };
 use memory::{
@@ -20,7 +21,7 @@ use memory::{
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
 use std::fmt;
-use trainer::{Net, layers::BuildOptions, spec::NetSpec, spec::Phase};
+use trainer::{Net, layers::BuildOptions, spec::Phase};
 
 /// The mini-batches that are measured, in parts of the net's.
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 2.0 / 3.0, 1.0];
@@ -66,7 +67,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let budget = planning.device_memory.ok_or_else(needs)?;
     let mut origin = Origin::device(run, &planning.measuring)?;
     let model = required(&net.model, "--model")?;
-    let mut spec = NetSpec::load(model)?.for_phase(Phase::Train);
+    let mut spec = load_net(model)?.for_phase(Phase::Train);
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let base = spec.mini_batch().unwrap_or(1);
     let options = planning.options(None, None)?;

@@ -45,7 +45,7 @@ const MODELS: [&str; 5] = [
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Layer types with fields of theirs; what stands behind a field is drawn.
-const LAYERS: [(&str, &str, Fields); 14] = [
+const LAYERS: [(&str, &str, Fields); 20] = [
     ("Convolution", "convolution_param", &CONVOLUTION),
     ("Convolution", "convolution_param", &CONVOLUTION),
     ("Convolution", "convolution_param", &CONVOLUTION),
@@ -53,6 +53,12 @@ const LAYERS: [(&str, &str, Fields); 14] = [
     ("Pooling", "pooling_param", &POOLING),
     ("InnerProduct", "inner_product_param", &[("axis", Field::Axis), ("transpose", Field::Switch)]),
     ("ReLU", "relu_param", &[("negative_slope", Field::Real)]),
+    ("PReLU", "prelu_param", &[("channel_shared", Field::Switch), ("filler", Field::Filler)]),
+    ("ELU", "elu_param", &[("alpha", Field::Real)]),
+    ("Sigmoid", "sigmoid_param", &[]),
+    ("TanH", "tanh_param", &[]),
+    ("Power", "power_param", &[("power", Field::Real), ("scale", Field::Real), ("shift", Field::Real)]),
+    ("Slice", "slice_param", &[("axis", Field::Axis), ("slice_point", Field::Extent)]),
     (
         "LRN",
         "lrn_param",

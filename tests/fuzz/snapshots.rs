@@ -8,7 +8,7 @@ use microbatch::{
         NetRun, Solver, TrainError, Training,
         layers::BuildOptions,
         planning::PlanRecord,
-        snapshot::{load_solver_state, load_tensors, weights_path},
+        snapshot::{Weights, load_solver_state, load_tensors, weights_path},
         spec::SolverSpec,
     },
 };
@@ -100,17 +100,35 @@ fn damaged(corpus: &Corpus, random: &mut Random) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), &header[..], data].concat()
 }
 
+/// A field of a protobuf message, shorter than 128 bytes.
+fn field(number: u8, body: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, body.len() as u8], body].concat()
+}
+
+/// The inner product of the net as Caffe's files of 2014 have it, with a bias alone, and one of its shape.
+fn caffemodel() -> Vec<u8> {
+    let blob = |dims: &[u8], values: usize| {
+        let packed = field(7, &field(1, dims));
+        [packed, field(5, &vec![0x3f; 4 * values])].concat()
+    };
+    let layer =
+        [field(4, b"norm"), field(6, &blob(&[2], 2)), field(6, &blob(&[2], 2)), field(6, &blob(&[1], 1))];
+    let other = [field(4, b"ip"), field(6, &blob(&[3], 3))];
+    [field(1, b"net"), field(2, &layer.concat()), field(2, &other.concat())].concat()
+}
+
 #[test]
 fn weights() {
     let training = Folder::new();
     let corpus = Corpus::new(seeds(training.file("safetensors")));
+    let of_caffe = Corpus::new([caffemodel()]);
     let mut random = Random::seed_from_u64(1);
     let solver = training.start(&device(&mut random)).unwrap();
     let solver: RefCell<Solver> = RefCell::new(solver);
     fuzz(
         "weights",
         2000,
-        |random| damaged(&corpus, random),
+        |random| if one_in(random, 4) { of_caffe.bytes(random) } else { damaged(&corpus, random) },
         |input| {
             let tensors = load_tensors(input.path)?;
             for (name, shape) in tensors.shapes() {
@@ -118,7 +136,7 @@ fn weights() {
                 tensors.copy_to(name, shape, &mut values)?;
             }
             let mut solver = solver.borrow_mut();
-            solver.load_weights(input.path)?;
+            solver.load_weights(&Weights::load(&[input.path.to_owned()])?)?;
             solver.step()?;
             Ok(Accepted::Used)
         },

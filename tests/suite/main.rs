@@ -17,3 +17,4 @@ mod shell;
 mod test_command;
 mod time;
 mod train;
+mod weights;

@@ -20,16 +20,18 @@ pub mod cudnn;
 pub mod dropout;
 pub mod eltwise;
 pub mod extents;
+#[cfg(test)]
+mod format_tests;
 pub mod inner_product;
 pub mod lrn;
 pub mod pooling;
 pub mod scale;
-pub mod sgd;
 pub mod softmax;
 #[cfg(feature = "cuda")]
 mod status_call;
 #[cfg(test)]
 mod testing;
+pub mod update;
 #[cfg(not(feature = "cuda"))]
 mod without_cuda;
 

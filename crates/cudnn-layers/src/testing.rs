@@ -55,7 +55,7 @@ macro_rules! on_every_device {
 pub(crate) use on_every_device;
 
 /// The GPU of all tests of this process: opening one takes longer than most of them.
-fn gpu() -> Device {
+pub(crate) fn gpu() -> Device {
     static GPU: OnceLock<Device> = OnceLock::new();
     let open = || Device::Cuda(tensor::cuda::probe().unwrap().open(0).unwrap());
     GPU.get_or_init(open).clone()
@@ -203,7 +203,12 @@ fn elements(span: &Span) -> std::ops::Range<usize> {
 /// `x` through a ReLU of its own.
 pub(crate) fn rectified(x: &[f32]) -> Vec<f32> {
     let mut y = x.to_vec();
-    crate::activation::forward(&Device::cpu(), 0.0, None, ViewMut::from(&mut y));
+    crate::activation::forward(
+        &Device::cpu(),
+        crate::activation::Activation::RELU,
+        None,
+        ViewMut::from(&mut y),
+    );
     y
 }
 

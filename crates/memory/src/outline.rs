@@ -70,6 +70,8 @@ pub struct OutlineParam {
     pub bytes: Bytes,
     /// Whether a gradient of it is computed.
     pub trained: bool,
+    /// Size of what a solver keeps of it from one update to the next.
+    pub history: Bytes,
 }
 
 /// The scratch of a node's pass.

@@ -295,6 +295,20 @@ fn the_joint_plan_is_never_slower_than_others_or_with_more_memory_and_nearly_as_
     }
 }
 
+/// Copies that take far longer to launch than to run are slow, not forbidden.
+#[test]
+fn the_smallest_budget_is_the_same_however_slow_copies_are() {
+    let mut net = nets::resnet([1, 1, 1, 1], 2, FP32);
+    let quick = floor(&net.outline, &net.costs);
+    let keep = joint(&net.outline, &net.costs, EVERYTHING).unwrap();
+    net.costs.launch_ms = 100.0;
+    let slow = floor(&net.outline, &net.costs);
+    assert_eq!(slow, quick);
+    assert!(slow.floor.0 < keep.device.0 / 2, "{} of {}", slow.floor, keep.device);
+    let plan = joint(&net.outline, &net.costs, slow.floor).unwrap();
+    check(&net.outline, &net.costs, &plan, slow.floor);
+}
+
 #[test]
 fn without_host_memory_nothing_is_offloaded() {
     let mut net = nets::resnet([1, 1, 1, 1], 32, FP32);

@@ -25,8 +25,12 @@ fn chain(layers: usize) -> Outline {
         constant: false,
         output: index == layers,
     };
-    let param =
-        |index: usize| OutlineParam { name: format!("layer{index}.0"), bytes: Bytes(100), trained: true };
+    let param = |index: usize| OutlineParam {
+        name: format!("layer{index}.0"),
+        bytes: Bytes(100),
+        trained: true,
+        history: Bytes(100),
+    };
     Outline {
         nodes: (0..=layers).map(node).collect(),
         values: (0..=layers).map(value).collect(),

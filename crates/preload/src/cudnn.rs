@@ -1,98 +1,112 @@
-//! The real cuDNN, found in the process that has loaded it.
+//! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded.
 
-use crate::{
-    library::{Raw, function, functions, loaded, symbol},
-    warning::warn,
-};
-use std::{ffi::c_int, sync::OnceLock};
+use crate::warning::warn;
+use std::ffi::{CString, c_int, c_void};
 
-/// What cuDNN's functions return.
+/// A handle, a descriptor, a stream, an event, or an address in a GPU's memory.
+pub(crate) type Raw = *mut c_void;
+
+/// What cuDNN's functions return, of which newer libraries may have values that we do not know.
 pub(crate) type Status = c_int;
 
 pub(crate) const SUCCESS: Status = 0;
 pub(crate) const NOT_INITIALIZED: Status = 1001;
 pub(crate) const NOT_SUPPORTED: Status = 3000;
 
-/// cuDNN 9.0: the oldest that we divide convolutions for.
-const OLDEST: usize = 90_000;
-
-/// Most axes of a tensor (`CUDNN_DIM_MAX`).
-pub(crate) const AXES: usize = 8;
-
 /// One answer of Find or Get: `cudnnConvolutionFwdAlgoPerf_t`, and the same for the other operations.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct AlgorithmPerformance {
-    /// The algorithm's number in its operation's enum.
-    pub algorithm: c_int,
-    /// Whether it runs.
-    pub status: c_int,
+#[derive(Clone, Copy)]
+pub(crate) struct AlgorithmPerformance {
+    pub(crate) algorithm: c_int,
+    pub(crate) status: Status,
     /// Milliseconds, or -1 if it was not measured.
-    pub time_ms: f32,
+    pub(crate) time_ms: f32,
     /// Bytes of workspace.
-    pub memory: usize,
-    /// 1 if equal operands give bit-equal results.
-    pub determinism: c_int,
+    pub(crate) memory: usize,
+    pub(crate) determinism: c_int,
     /// The arithmetic that all of this holds for (`cudnnMathType_t`).
-    pub math: c_int,
-    /// Unused by cuDNN.
-    pub reserved: [c_int; 3],
+    pub(crate) math: c_int,
+    pub(crate) reserved: [c_int; 3],
 }
 
-type Int = *mut c_int;
-type List = *mut AlgorithmPerformance;
-type Find = function!(Raw, Raw, Raw, Raw, Raw, c_int, Int, List);
-type FindEx = function!(Raw, Raw, Raw, Raw, Raw, Raw, Raw, Raw, c_int, Int, List, Raw, usize);
-type Convolve = function!(Raw, Raw, Raw, Raw, Raw, Raw, Raw, c_int, Raw, usize, Raw, Raw, Raw);
-type ConvolveBiasActivation =
-    function!(Raw, Raw, Raw, Raw, Raw, Raw, Raw, c_int, Raw, usize, Raw, Raw, Raw, Raw, Raw, Raw, Raw, Raw);
-
-functions! {
-    /// cuDNN's functions. Those of the three operations have signatures alike; only what the operands are differs.
-    Cudnn {
-        convolve_bias_activation: ConvolveBiasActivation = "cudnnConvolutionBiasActivationForward";
-        version: unsafe extern "C" fn() -> usize = "cudnnGetVersion";
-        stream: function!(Raw, *mut Raw) = "cudnnGetStream";
-        create_tensor: function!(*mut Raw) = "cudnnCreateTensorDescriptor";
-        destroy_tensor: function!(Raw) = "cudnnDestroyTensorDescriptor";
-        set_tensor: function!(Raw, c_int, c_int, *const c_int, *const c_int) = "cudnnSetTensorNdDescriptor";
-        get_tensor: function!(Raw, c_int, Int, Int, Int, Int) = "cudnnGetTensorNdDescriptor";
-        get_filter: function!(Raw, c_int, Int, Int, Int, Int) = "cudnnGetFilterNdDescriptor";
-        get_convolution: function!(Raw, c_int, Int, Int, Int, Int, Int, Int) = "cudnnGetConvolutionNdDescriptor";
-        get_groups: function!(Raw, Int) = "cudnnGetConvolutionGroupCount";
-        get_math: function!(Raw, Int) = "cudnnGetConvolutionMathType";
-        [find]: Find = "cudnnFindConvolution{}Algorithm";
-        [find_ex]: FindEx = "cudnnFindConvolution{}AlgorithmEx";
-        [get]: Find = "cudnnGetConvolution{}Algorithm_v7";
-        [workspace_size]: function!(Raw, Raw, Raw, Raw, Raw, c_int, *mut usize) = "cudnnGetConvolution{}WorkspaceSize";
-        [convolve]: Convolve = "cudnnConvolution{}";
-    }
-}
-
-impl Cudnn {
-    /// The library, once it is there. Frameworks load it for themselves alone (`RTLD_LOCAL`), where `RTLD_NEXT` does not
-    /// look, so first it is asked for by name; nothing is loaded that was not.
-    pub(crate) fn get() -> Option<&'static Self> {
-        static FOUND: OnceLock<Cudnn> = OnceLock::new();
-        FOUND.get().or_else(|| {
-            let named = ["libcudnn.so.9", "libcudnn.so.8"].into_iter().map(loaded);
-            let found = named.chain([libc::RTLD_NEXT]).find_map(Self::load);
-            if found.is_none() {
-                warn("no cuDNN is loaded in this process: its convolutions cannot run");
+/// `call!(library, "function", (arguments))`: the status that it returns, or [`NOT_INITIALIZED`] if it is not there. The
+/// caller answers for the arguments, which must be of exactly the types that C declares.
+macro_rules! call {
+    ($library:ident, $name:expr, ($($argument:expr),* $(,)?)) => {{
+        static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        let find = || $crate::cudnn::$library($name).inspect(|&address| _ = FOUND.set(address));
+        match FOUND.get().copied().or_else(find) {
+            Some(address) => {
+                let function: unsafe extern "C" fn($($crate::cudnn::inferred!($argument)),*) -> std::ffi::c_int =
+                    std::mem::transmute::<usize, _>(address);
+                function($($argument),*)
             }
-            found.map(|found| FOUND.get_or_init(|| found))
-        })
-    }
-
-    /// Whether it is new enough to be used beyond passing calls through.
-    pub(crate) fn is_recent(&self) -> bool {
-        // SAFETY: the function only returns a number.
-        let version = unsafe { (self.version)() };
-        if version < OLDEST {
-            warn(&format!(
-                "this cuDNN counts itself as {version}, and 9.0 is needed: all calls are passed through"
-            ));
+            None => $crate::cudnn::NOT_INITIALIZED,
         }
-        version >= OLDEST
+    }};
+}
+
+/// The same for the function that each operation has one of: `call_of!(op, "before" "after", (arguments))`.
+macro_rules! call_of {
+    ($op:expr, $before:literal $after:literal, $arguments:tt) => {
+        match $op {
+            planner::ConvOp::Forward => {
+                $crate::cudnn::call!(cudnn, concat!($before, "Forward", $after), $arguments)
+            }
+            planner::ConvOp::BackwardData => {
+                $crate::cudnn::call!(cudnn, concat!($before, "BackwardData", $after), $arguments)
+            }
+            planner::ConvOp::BackwardFilter => {
+                $crate::cudnn::call!(cudnn, concat!($before, "BackwardFilter", $after), $arguments)
+            }
+        }
+    };
+}
+
+/// A type that the compiler finds.
+macro_rules! inferred {
+    ($argument:expr) => {
+        _
+    };
+}
+
+pub(crate) use {call, call_of, inferred};
+
+/// The address of a function of cuDNN. Frameworks load it for themselves alone (`RTLD_LOCAL`), where `RTLD_NEXT` does not
+/// look, so first the library is asked for by name; nothing is loaded that was not.
+pub(crate) fn cudnn(name: &str) -> Option<usize> {
+    let mut libraries = [loaded("libcudnn.so.9"), loaded("libcudnn.so.8"), libc::RTLD_NEXT].into_iter();
+    let found = libraries.find_map(|library| symbol(library, name));
+    if found.is_none() {
+        warn("no cuDNN is loaded in this process: its convolutions cannot run");
     }
+    found
+}
+
+/// The address of a function of the driver, which whoever uses cuDNN on a GPU has loaded.
+pub(crate) fn driver(name: &str) -> Option<usize> {
+    symbol(loaded("libcuda.so.1"), name)
+}
+
+/// Whether this is the cuDNN that we divide convolutions for; of others all calls are passed through.
+pub(crate) fn is_known() -> bool {
+    let is_known = !loaded("libcudnn.so.9").is_null();
+    if !is_known {
+        warn("this is not cuDNN 9: all calls are passed through");
+    }
+    is_known
+}
+
+/// The library of this name, if it is loaded; null if not.
+fn loaded(name: &str) -> Raw {
+    let name = CString::new(name).expect("a name without zeros");
+    // SAFETY: the name ends in a zero.
+    unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
+}
+
+fn symbol(library: Raw, name: &str) -> Option<usize> {
+    let name = CString::new(name).expect("a name without zeros");
+    // SAFETY: the library is loaded, and the name ends in a zero. Of none, all libraries would be searched, ours first.
+    let address = if library.is_null() { library } else { unsafe { libc::dlsym(library, name.as_ptr()) } };
+    (!address.is_null()).then_some(address as usize)
 }

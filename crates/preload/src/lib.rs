@@ -7,18 +7,15 @@
 //! its own, is passed through untouched.
 //!
 //! ```text
-//! lib (exported functions) ──► takeover ──► bench ──► plan ──► pieces ──► call ──► signature ──► cudnn, driver
+//! lib (exported functions) ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
 //! ```
 //!
 //! Which functions, which variables and what is left alone: `docs/preload.md`.
 
-mod answers;
 mod bench;
 mod call;
 mod cudnn;
 mod driver;
-mod library;
-mod pieces;
 mod plan;
 mod report;
 mod settings;
@@ -26,12 +23,9 @@ mod signature;
 mod takeover;
 mod warning;
 
-use answers::Answers;
 use bench::Given;
-use call::{Arguments, Call, Epilogue};
-pub use cudnn::AlgorithmPerformance;
-use cudnn::{Cudnn, NOT_INITIALIZED, NOT_SUPPORTED, SUCCESS};
-use library::Raw;
+use call::{Arguments, Call};
+use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
 use std::ffi::c_int;
 use takeover::VIRTUAL;
@@ -46,18 +40,20 @@ macro_rules! kind {
     };
 }
 
-/// A function with a name and the parameters of one of cuDNN's. `body` has the real library.
+/// A function with the name and the parameters of one of cuDNN's, which `real` calls.
 macro_rules! export {
-    ($(#[$about:meta])* $name:ident($($parameter:ident $(: $kind:ty)?),*) with $cudnn:ident $body:block) => {
+    ($(#[$about:meta])* $name:ident($($parameter:ident $(: $kind:ty)?),*) as $real:ident $body:block) => {
         $(#[$about])*
         ///
         /// # Safety
         /// As cuDNN's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($parameter: kind!($($kind)?)),*) -> c_int {
-            let Some($cudnn) = Cudnn::get() else { return NOT_INITIALIZED };
-            // SAFETY: our caller's promises are those that cuDNN asks for, and all that `Call` and `Answers` ask for.
-            unsafe { $body }
+            // SAFETY: our caller's promises are those that cuDNN asks for, and all that is asked for here.
+            unsafe {
+                let $real = || call!(cudnn, stringify!($name), ($($parameter),*));
+                $body
+            }
         }
     };
 }
@@ -67,54 +63,48 @@ macro_rules! operations {
     ($($op:ident: $find:ident, $find_ex:ident, $get:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
         export! {
             /// Answers with the algorithms that run, fastest first, measured on memory of the library's own.
-            $find(h, a, b, conv, c, most: c_int, found: *mut c_int, list: *mut AlgorithmPerformance) with cudnn {
-                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
-                let real = || cudnn.find[ConvOp::$op as usize](h, a, b, conv, c, most, found, list);
-                takeover::answer(&call, Answers::new(most, found, list), None, real)
+            $find(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
+                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
             }
         }
 
         export! {
             /// The same, measured on memory of the caller, which also says how much workspace there is.
             $find_ex(
-                h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list: *mut AlgorithmPerformance, ws, len: usize
-            ) with cudnn {
-                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
-                let given = Given { operands: [pa, pb, pc], workspace: ws, workspace_bytes: len };
-                let real = cudnn.find_ex[ConvOp::$op as usize];
-                let real = || real(h, a, pa, b, pb, conv, c, pc, most, found, list, ws, len);
-                takeover::answer(&call, Answers::new(most, found, list), Some(given), real)
+                h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list, ws, len: usize
+            ) as real {
+                let given = Some(Given { operands: [pa, pb, pc], workspace: (ws, len) });
+                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), given, real)
             }
         }
 
         export! {
             /// Answers with the algorithms that run, most promising first, by cuDNN's heuristics.
-            $get(h, a, b, conv, c, most: c_int, found: *mut c_int, list: *mut AlgorithmPerformance) with cudnn {
-                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
-                let real = || cudnn.get[ConvOp::$op as usize](h, a, b, conv, c, most, found, list);
-                takeover::answer(&call, Answers::new(most, found, list), None, real)
+            $get(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
+                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
             }
         }
 
         export! {
             /// Bytes of workspace that an algorithm needs.
-            $workspace_size(h, a, b, conv, c, algorithm: c_int, bytes: *mut usize) with cudnn {
+            $workspace_size(h, a, b, conv, c, algorithm: c_int, bytes: *mut usize) as real {
                 if algorithm != VIRTUAL || bytes.is_null() {
-                    return cudnn.workspace_size[ConvOp::$op as usize](h, a, b, conv, c, algorithm, bytes);
+                    return real();
                 }
-                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
-                takeover::workspace_bytes(&call).map_or(NOT_SUPPORTED, |needed| {
-                    bytes.write(needed);
-                    SUCCESS
-                })
+                let needed = takeover::workspace_bytes(&Call::new(ConvOp::$op, h, [a, b, c], conv));
+                needed.inspect(|&needed| bytes.write(needed)).map_or(NOT_SUPPORTED, |_| SUCCESS)
             }
         }
 
         export! {
             /// Launches a convolution.
-            $convolve(h, alpha, a, pa, b, pb, conv, algorithm: c_int, ws, len: usize, beta, c, pc) with cudnn {
-                let call = Call::new(cudnn, ConvOp::$op, h, [a, b, c], conv);
-                takeover::run(&call, algorithm, &Arguments::new([alpha, beta], [pa, pb, pc], ws, len))
+            $convolve(h, alpha, a, pa, b, pb, conv, algorithm: c_int, ws, len: usize, beta, c, pc) as real {
+                if algorithm != VIRTUAL {
+                    return real();
+                }
+                let (scalars, operands, workspace) = ([alpha, beta], [pa, pb, pc], (ws, len));
+                let arguments = Arguments { scalars, operands, workspace, epilogue: None };
+                takeover::run(&Call::new(ConvOp::$op, h, [a, b, c], conv), arguments)
             }
         }
     )*};
@@ -146,10 +136,12 @@ export! {
     /// Get, which do not say what for.
     cudnnConvolutionBiasActivationForward(
         h, alpha, a, pa, b, pb, conv, algorithm: c_int, ws, len: usize, beta, z, pz, bias, pbias, activation, c, pc
-    ) with cudnn {
-        let call = Call::new(cudnn, ConvOp::Forward, h, [a, b, c], conv);
-        let arguments = Arguments::new([alpha, beta], [pa, pb, pc], ws, len);
-        let epilogue = Some(Epilogue { z, pz, bias, pbias, activation });
-        takeover::run(&call, algorithm, &Arguments { epilogue, ..arguments })
+    ) as real {
+        if algorithm != VIRTUAL {
+            return real();
+        }
+        let (scalars, operands, workspace) = ([alpha, beta], [pa, pb, pc], (ws, len));
+        let arguments = Arguments { scalars, operands, workspace, epilogue: Some([z, pz, bias, pbias, activation]) };
+        takeover::run(&Call::new(ConvOp::Forward, h, [a, b, c], conv), arguments)
     }
 }

@@ -1,18 +1,85 @@
-//! How one convolution is divided, for every workspace that its caller may give.
+//! What a convolution is divided into, and how, for every workspace that its caller may give.
 
 use crate::{
     call::{Arguments, Call},
-    cudnn::{SUCCESS, Status},
-    pieces::Pieces,
+    cudnn::{NOT_SUPPORTED, SUCCESS, Status},
+    signature::{Signature, Tensors},
 };
-use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Explanation, Measurement};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
+use std::{
+    collections::BTreeMap,
+    ffi::c_int,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+/// cuDNN's algorithms of an operation, in the order of its enum.
+pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
+    let names = match op {
+        ConvOp::Forward => {
+            "IMPLICIT_GEMM IMPLICIT_PRECOMP_GEMM GEMM DIRECT FFT FFT_TILING WINOGRAD WINOGRAD_NONFUSED"
+        }
+        ConvOp::BackwardData => "ALGO_0 ALGO_1 FFT FFT_TILING WINOGRAD WINOGRAD_NONFUSED",
+        ConvOp::BackwardFilter => "ALGO_0 ALGO_1 FFT ALGO_3 WINOGRAD WINOGRAD_NONFUSED FFT_TILING",
+    };
+    names.split(' ')
+}
+
+/// A convolution with descriptors of its micro-batches, by their size.
+pub(crate) struct Pieces {
+    pub(crate) signature: Signature,
+    tensors: BTreeMap<u32, Tensors>,
+}
+
+impl Pieces {
+    /// For micro-batches of these sizes; nothing if cuDNN makes no descriptors.
+    pub(crate) fn new(signature: Signature, sizes: &[u32]) -> Option<Self> {
+        let tensors =
+            sizes.iter().map(|&size| Some((size, signature.tensors(size)?))).collect::<Option<_>>()?;
+        Some(Self { signature, tensors })
+    }
+
+    /// cuDNN's number of an algorithm.
+    fn number(&self, algorithm: &Algorithm) -> Option<c_int> {
+        algorithms(self.signature.op)
+            .position(|name| name == algorithm.as_str())
+            .map(|number| number as c_int)
+    }
+
+    /// Bytes of workspace that an algorithm needs for `size` samples, if it applies.
+    pub(crate) fn workspace_bytes(&self, call: &Call, algorithm: &Algorithm, size: u32) -> Option<usize> {
+        call.workspace_bytes(self.tensors.get(&size)?.or(call.descriptors), self.number(algorithm)?)
+    }
+
+    /// Launches `size` samples from `first` on. `whole` are the arguments of the whole convolution.
+    pub(crate) fn launch(
+        &self,
+        call: &Call,
+        algorithm: &Algorithm,
+        (size, first): (u32, u32),
+        whole: &Arguments,
+    ) -> Status {
+        let Some((tensors, number)) = self.tensors.get(&size).zip(self.number(algorithm)) else {
+            return NOT_SUPPORTED;
+        };
+        let (descriptors, offsets, mut arguments) =
+            (tensors.or(call.descriptors), self.signature.offsets(first), *whole);
+        for (operand, offset) in arguments.operands.iter_mut().zip(offsets) {
+            *operand = operand.wrapping_byte_add(offset);
+        }
+        if let Some([z, pz, ..]) = &mut arguments.epilogue {
+            // z is as y, and often is y.
+            (*z, *pz) = (descriptors[2], pz.wrapping_byte_add(offsets[2]));
+        }
+        call.launch(descriptors, number, &arguments)
+    }
+}
 
 /// The measurements of a convolution on one GPU, and what follows from them.
 pub(crate) struct Plan {
     pub(crate) pieces: Pieces,
     rows: Vec<Measurement>,
-    front: DesirableSet,
+    /// The fastest configuration for every workspace.
+    pub(crate) front: DesirableSet,
     /// The most workspace that was measured with.
     pub(crate) ceiling: usize,
     /// Bytes that the virtual algorithm was last said to need.
@@ -35,40 +102,27 @@ impl Plan {
     }
 
     /// What an algorithm of cuDNN takes for the undivided convolution in the caller's arithmetic.
-    pub(crate) fn undivided_ms(&self, algorithm: &Algorithm) -> Option<f64> {
+    pub(crate) fn undivided_ms(&self, algorithm: c_int) -> Option<f64> {
+        let name = algorithms(self.pieces.signature.op).nth(usize::try_from(algorithm).ok()?)?;
         let mini_batch = self.pieces.signature.mini_batch();
-        let is_it = |row: &&Measurement| row.micro_batch == mini_batch && row.algorithm == *algorithm;
+        let is_it = |row: &&Measurement| row.micro_batch == mini_batch && row.algorithm.as_str() == name;
         self.rows.iter().find(is_it).map(|row| row.time_ms)
-    }
-
-    /// Why `chosen` is not faster.
-    pub(crate) fn explanation(&self, chosen: &Configuration, limit: usize) -> Explanation {
-        let limit = Bytes(limit as u64);
-        match self.front.iter().last().filter(|fastest| fastest.workspace() > limit) {
-            Some(fastest) => Explanation::LacksWorkspace {
-                configuration: fastest.clone(),
-                speedup: chosen.time_ms() / fastest.time_ms(),
-                lacking: fastest.workspace().saturating_sub(limit),
-            },
-            None => Explanation::FastestMeasured,
-        }
     }
 
     /// Runs the convolution in micro-batches on the caller's handle, without waiting for any of them. Nothing, if no
     /// configuration does with the caller's workspace or the first micro-batch is refused: then nothing was launched.
-    pub(crate) fn run(&self, call: &Call, arguments: &Arguments) -> Option<Status> {
-        let signature = &self.pieces.signature;
-        let ([one, _], mut arguments, mut first) = (signature.scalars(), *arguments, 0);
-        for run in self.within(arguments.workspace_bytes)?.runs() {
+    pub(crate) fn run(&self, call: &Call, mut arguments: Arguments) -> Option<Status> {
+        let [one, _] = self.pieces.signature.scalars();
+        let mut first = 0;
+        for run in self.within(arguments.workspace.1)?.runs() {
             let Measurement { algorithm, micro_batch, .. } = &run.micro;
             for _ in 0..run.count {
-                let micro = self.pieces.micro(algorithm, *micro_batch, first)?;
-                match call.run_micro(&micro, &arguments) {
+                match self.pieces.launch(call, algorithm, (*micro_batch, first), &arguments) {
                     SUCCESS => first += micro_batch,
                     _ if first == 0 => return None,
                     status => return Some(status),
                 }
-                if signature.op == ConvOp::BackwardFilter {
+                if call.op == ConvOp::BackwardFilter {
                     // The first micro-batch takes the caller's beta, and the others add to what is there then.
                     arguments.scalars[1] = one;
                 }

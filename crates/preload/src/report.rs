@@ -1,6 +1,7 @@
 //! What each convolution got, why, and what it gains, for whoever sets `MICROBATCH_REPORT`.
 
 use crate::warning::warn;
+use planner::Bytes;
 use serde_json::Value;
 use std::{fs, path::PathBuf, sync::OnceLock};
 
@@ -37,7 +38,10 @@ fn paragraph(line: &Value) -> String {
     let said = said.map(|&key| match (key, &line[key]) {
         ("convolution", value) => format!("{}\n", value.as_str().unwrap_or_default()),
         (key, Value::String(text)) => format!("  {key}: {text}\n"),
-        (key, value) => format!("  {key}: {value}\n"),
+        (key, value) => match key.strip_suffix("_bytes").zip(value.as_u64()) {
+            Some((key, bytes)) => format!("  {key}: {}\n", Bytes(bytes)),
+            None => format!("  {key}: {value}\n"),
+        },
     });
     said.collect()
 }

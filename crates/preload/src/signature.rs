@@ -1,8 +1,8 @@
 //! What a convolution is, as its descriptors say.
 
 use crate::{
-    cudnn::{AXES, Cudnn, SUCCESS},
-    library::Raw,
+    call::Call,
+    cudnn::{Raw, SUCCESS, call},
 };
 use planner::ConvOp;
 use std::{array::from_fn, ffi::c_int, fmt, ptr::null_mut};
@@ -13,6 +13,8 @@ const DTYPES: [(c_int, usize, &str); 4] = [(0, 4, "FP32"), (1, 8, "FP64"), (2, 2
 /// Micro-batches begin at multiples of as many bytes as the widest loads of cuDNN's CUDA kernels have.
 const ALIGNMENT: usize = 16;
 
+/// Most axes of a tensor (`CUDNN_DIM_MAX`).
+const AXES: usize = 8;
 type Numbers = [c_int; AXES];
 
 /// An operand: how it lies in memory.
@@ -28,15 +30,20 @@ struct Operand {
 
 impl Operand {
     /// What a descriptor of the caller says, if that can be counted with.
-    fn read(cudnn: &Cudnn, descriptor: Raw, is_filter: bool) -> Option<Self> {
+    fn read(descriptor: Raw, is_filter: bool) -> Option<Self> {
         let mut read = Self { is_filter, ..Self::default() };
-        let Self { dtype, rank, dims, strides, .. } = &mut read;
-        let (dims, strides) = (dims.as_mut_ptr(), strides.as_mut_ptr());
+        let (dtype, rank, most): (*mut c_int, *mut c_int, _) =
+            (&mut read.dtype, &mut read.rank, AXES as c_int);
+        let (dims, strides) = (read.dims.as_mut_ptr(), read.strides.as_mut_ptr());
         // SAFETY: the descriptor is set; the arrays have as many elements as are asked for.
         let status = unsafe {
             match is_filter {
-                true => (cudnn.get_filter)(descriptor, AXES as c_int, dtype, strides, rank, dims),
-                false => (cudnn.get_tensor)(descriptor, AXES as c_int, dtype, rank, dims, strides),
+                true => {
+                    call!(cudnn, "cudnnGetFilterNdDescriptor", (descriptor, most, dtype, strides, rank, dims))
+                }
+                false => {
+                    call!(cudnn, "cudnnGetTensorNdDescriptor", (descriptor, most, dtype, rank, dims, strides))
+                }
             }
         };
         let is_regular = || {
@@ -76,34 +83,6 @@ impl Operand {
     }
 }
 
-/// What a convolution descriptor says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Geometry {
-    axes: c_int,
-    pad: Numbers,
-    stride: Numbers,
-    dilation: Numbers,
-    mode: c_int,
-    compute: c_int,
-    groups: c_int,
-    math: c_int,
-}
-
-impl Geometry {
-    fn read(cudnn: &Cudnn, descriptor: Raw, axes: c_int) -> Option<Self> {
-        let mut read = Self::default();
-        let Self { axes: found, pad, stride, dilation, mode, compute, groups, math } = &mut read;
-        let [pad, stride, dilation] = [pad, stride, dilation].map(|array| array.as_mut_ptr());
-        // SAFETY: the descriptor is set; the arrays have at least as many elements as are asked for.
-        let done = unsafe {
-            (cudnn.get_convolution)(descriptor, axes, found, pad, stride, dilation, mode, compute) == SUCCESS
-                && (cudnn.get_groups)(descriptor, groups) == SUCCESS
-                && (cudnn.get_math)(descriptor, math) == SUCCESS
-        };
-        (done && read.axes == axes).then_some(read)
-    }
-}
-
 /// All that a convolution's speed, workspace and slices depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signature {
@@ -111,40 +90,57 @@ pub(crate) struct Signature {
     pub(crate) op: ConvOp,
     /// In the order in which cuDNN's function of the operation takes them.
     operands: [Operand; 3],
-    geometry: Geometry,
+    /// Padding, strides and dilations.
+    geometry: [Numbers; 3],
+    groups: c_int,
+    /// The arithmetic that the caller allows (`cudnnMathType_t`).
+    pub(crate) math: c_int,
+    /// Convolution or cross-correlation, and the type of sums.
+    modes: [c_int; 2],
 }
 
 impl Signature {
     /// What the caller's descriptors say; nothing if it is not a convolution of 2 or 3 axes, of at least two samples in a
     /// type that we know.
-    pub(crate) fn read(
-        cudnn: &Cudnn,
-        device: c_int,
-        op: ConvOp,
-        descriptors: [Raw; 3],
-        convolution: Raw,
-    ) -> Option<Self> {
-        let filter = match op {
+    pub(crate) fn read(device: c_int, call: &Call) -> Option<Self> {
+        let filter = match call.op {
             ConvOp::Forward => 1,
             ConvOp::BackwardData => 0,
             ConvOp::BackwardFilter => 2,
         };
-        let read = |place| Operand::read(cudnn, descriptors[place], place == filter);
+        let read = |place| Operand::read(call.descriptors[place], place == filter);
         let operands = [read(0)?, read(1)?, read(2)?];
         let [x, y, w] = [(filter + 1) % 3, (filter + 2) % 3, filter].map(|place| &operands[place]);
         let can_be_divided = x.dims[0] > 1 && x.dims[0] == y.dims[0] && x.rank == y.rank && x.rank == w.rank;
-        let geometry = can_be_divided.then(|| Geometry::read(cudnn, convolution, x.rank - 2))??;
-        Some(Self { device, op, operands, geometry })
+        let (mut geometry, mut modes, mut groups, mut math) = ([Numbers::default(); 3], [0; 2], 0, 0);
+        let ([pad, stride, dilation], [mode, sums]) =
+            (geometry.each_mut().map(|at| at.as_mut_ptr()), modes.each_mut());
+        let (conv, axes, mut found) = (call.convolution, x.rank - 2, 0);
+        // SAFETY: the descriptor is set; the arrays have at least as many elements as are asked for.
+        let is_read = can_be_divided
+            && unsafe {
+                call!(
+                    cudnn,
+                    "cudnnGetConvolutionNdDescriptor",
+                    (conv, axes, &mut found, pad, stride, dilation, mode, sums)
+                ) == SUCCESS
+                    && call!(cudnn, "cudnnGetConvolutionGroupCount", (conv, &mut groups)) == SUCCESS
+                    && call!(cudnn, "cudnnGetConvolutionMathType", (conv, &mut math)) == SUCCESS
+            };
+        (is_read && found == axes).then_some(Self {
+            device,
+            op: call.op,
+            operands,
+            geometry,
+            groups,
+            math,
+            modes,
+        })
     }
 
     pub(crate) fn mini_batch(&self) -> u32 {
         let tensor = self.operands.iter().find(|operand| !operand.is_filter);
         tensor.map_or(0, |tensor| tensor.dims[0] as u32)
-    }
-
-    /// The arithmetic that the caller allows (`cudnnMathType_t`).
-    pub(crate) fn math(&self) -> c_int {
-        self.geometry.math
     }
 
     /// Whether parts of the result are added up in a type too short for sums: the gradient of a 16-bit filter.
@@ -153,8 +149,8 @@ impl Signature {
     }
 
     /// Whether this descriptor is that of a tensor as the result is.
-    pub(crate) fn is_result(&self, cudnn: &Cudnn, descriptor: Raw) -> bool {
-        Operand::read(cudnn, descriptor, false) == Some(self.operands[2])
+    pub(crate) fn is_result(&self, descriptor: Raw) -> bool {
+        Operand::read(descriptor, false) == Some(self.operands[2])
     }
 
     /// Whether slices of so many samples begin where cuDNN's CUDA kernels can load them.
@@ -183,18 +179,20 @@ impl Signature {
     }
 
     /// Descriptors of `samples` samples, in the caller's strides.
-    pub(crate) fn tensors(&self, cudnn: &'static Cudnn, samples: u32) -> Option<Tensors> {
-        let mut tensors = Tensors { cudnn: Some(cudnn), raw: [null_mut(); 3] };
-        for (Operand { dtype, rank, mut dims, strides, is_filter }, raw) in
-            self.operands.into_iter().zip(&mut tensors.raw)
+    pub(crate) fn tensors(&self, samples: u32) -> Option<Tensors> {
+        let mut tensors = Tensors([null_mut(); 3]);
+        for (operand, raw) in
+            self.operands.iter().zip(&mut tensors.0).filter(|(operand, _)| !operand.is_filter)
         {
+            let Operand { dtype, rank, mut dims, strides, .. } = *operand;
             dims[0] = samples as c_int;
+            let (dims, strides) = (dims.as_ptr(), strides.as_ptr());
             // SAFETY: the address of a descriptor is written to, which then is set; the arrays have `rank` elements.
-            let is_set = is_filter
-                || unsafe {
-                    (cudnn.create_tensor)(raw) == SUCCESS
-                        && (cudnn.set_tensor)(*raw, dtype, rank, dims.as_ptr(), strides.as_ptr()) == SUCCESS
-                };
+            let is_set = unsafe {
+                call!(cudnn, "cudnnCreateTensorDescriptor", (&raw mut *raw)) == SUCCESS
+                    && call!(cudnn, "cudnnSetTensorNdDescriptor", (*raw, dtype, rank, dims, strides))
+                        == SUCCESS
+            };
             is_set.then_some(())?;
         }
         Some(tensors)
@@ -206,23 +204,21 @@ impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |values: &[c_int]| values.iter().map(c_int::to_string).collect::<Vec<_>>().join("x");
         let [a, b, c] = self.operands.each_ref().map(|operand| list(operand.dims()));
-        let Geometry { axes, pad, stride, dilation, groups, .. } = &self.geometry;
+        let [pad, stride, dilation] = &self.geometry;
+        let axes = self.operands[0].rank as usize - 2;
         write!(f, "cuda:{} {} {a}, {b} -> {c} {}", self.device, self.op, self.operands[0].dtype().1)?;
         for (name, values, neutral) in [("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)] {
-            let values = &values[..*axes as usize];
+            let values = &values[..axes];
             if values.iter().any(|&value| value != neutral) {
                 write!(f, ", {name} {}", list(values))?;
             }
         }
-        if *groups > 1 { write!(f, ", {groups} groups") } else { Ok(()) }
+        if self.groups > 1 { write!(f, ", {} groups", self.groups) } else { Ok(()) }
     }
 }
 
-/// Descriptors of a micro-batch's tensors, which die with the value; none for the filter.
-pub(crate) struct Tensors {
-    cudnn: Option<&'static Cudnn>,
-    raw: [Raw; 3],
-}
+/// Descriptors of a micro-batch's tensors, which die with the value; null for the filter.
+pub(crate) struct Tensors([Raw; 3]);
 
 // SAFETY: descriptors are set once, in `Signature::tensors`, and only read from then on; they belong to no thread.
 unsafe impl Send for Tensors {}
@@ -230,20 +226,17 @@ unsafe impl Send for Tensors {}
 unsafe impl Sync for Tensors {}
 
 impl Tensors {
-    /// Those of no micro-batch.
-    pub(crate) const NONE: Self = Self { cudnn: None, raw: [null_mut(); 3] };
-
-    /// Those of the micro-batch, or the caller's where there are none, for calls of cuDNN during the life of both.
+    /// These, and for the filter the caller's, for calls of cuDNN during the life of both.
     pub(crate) fn or(&self, descriptors: [Raw; 3]) -> [Raw; 3] {
-        from_fn(|place| if self.raw[place].is_null() { descriptors[place] } else { self.raw[place] })
+        from_fn(|place| if self.0[place].is_null() { descriptors[place] } else { self.0[place] })
     }
 }
 
 impl Drop for Tensors {
     fn drop(&mut self) {
-        for raw in self.raw.into_iter().filter(|raw| !raw.is_null()) {
+        for raw in self.0.into_iter().filter(|raw| !raw.is_null()) {
             // SAFETY: created in `Signature::tensors` and not used again.
-            self.cudnn.map(|cudnn| unsafe { (cudnn.destroy_tensor)(raw) });
+            unsafe { call!(cudnn, "cudnnDestroyTensorDescriptor", (raw)) };
         }
     }
 }

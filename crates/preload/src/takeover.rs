@@ -1,13 +1,11 @@
 //! What is done with calls that are taken over: which answers Find and Get give, and what the virtual algorithm runs.
 
 use crate::{
-    answers::Answers,
-    bench::{Given, Wanted, measure},
-    call::{Arguments, Call, Epilogue},
-    cudnn::{AlgorithmPerformance, NOT_SUPPORTED, SUCCESS, Status},
-    driver::Driver,
-    pieces::Pieces,
-    plan::Plan,
+    bench::{Given, measure},
+    call::{Arguments, Call},
+    cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
+    driver::{current_device, is_recording},
+    plan::{Plan, algorithms},
     report,
     settings::{Limits, Settings},
     signature::Signature,
@@ -20,6 +18,7 @@ use std::{
     collections::HashMap,
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
+    slice,
     sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, atomic::Ordering::Relaxed},
 };
 
@@ -54,28 +53,40 @@ pub(crate) fn taken_over<R>(work: impl FnOnce() -> R) -> Option<R> {
     done.map_err(|_| warn("an internal error: the call was passed through")).ok()
 }
 
-/// Answers Find and Get: `real` is cuDNN's answer, before which ours comes if it is the faster one.
-pub(crate) fn answer(
+/// Answers Find and Get: `real` is cuDNN's answer, before which ours comes if it is the faster one. There may be `most`
+/// answers in `list`, of which `found` says how many there are.
+///
+/// # Safety
+/// As cuDNN asks of its caller: unless they are null, there is a number at `found` and room for `most` answers at `list`.
+pub(crate) unsafe fn answer(
     call: &Call,
-    answers: Option<Answers>,
+    (most, found, list): (c_int, *mut c_int, *mut AlgorithmPerformance),
     given: Option<Given>,
     real: impl Fn() -> Status,
 ) -> Status {
     let status = taken_over(&real).unwrap_or_else(&real);
-    let Some(answers) = answers.filter(|_| is_answer(status) && call.cudnn.is_recent()) else {
+    if !is_answer(status) || most < 1 || found.is_null() || list.is_null() || !is_known() {
         return status;
+    }
+    // SAFETY: the caller's promise, and cuDNN has set as many answers as it says.
+    let answers = match status {
+        SUCCESS => unsafe { slice::from_raw_parts(list, (*found).clamp(0, most) as usize) }.to_vec(),
+        _ => Vec::new(),
     };
-    let ours = taken_over(|| {
-        let signature = signature(call)?;
-        let list = answers.list(status);
-        let limits = Settings::get().limits(given.map(|given| given.workspace_bytes));
-        let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && answer.memory <= limits.own;
-        let question = Question { call, signature, limits, own: list.iter().find(fits).copied() };
-        let first = question.answer(given)?;
-        answers.put_first(first, &list);
-        Some(SUCCESS)
-    });
-    ours.flatten().unwrap_or(status)
+    let limits = Settings::get().limits(given.map(|given| given.workspace.1));
+    let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && answer.memory <= limits.own;
+    let own = answers.iter().find(fits).copied();
+    let first =
+        taken_over(|| Question { call, signature: signature(call)?, limits, own }.answer(given)).flatten();
+    let Some(first) = first else { return status };
+    for (place, answer) in [first].into_iter().chain(answers).take(most as usize).enumerate() {
+        // SAFETY: the caller's promise; there are at most `most`.
+        unsafe {
+            list.add(place).write(answer);
+            found.write(place as c_int + 1);
+        }
+    }
+    SUCCESS
 }
 
 /// Whether cuDNN has answered, and be it that it has no algorithm for the undivided convolution.
@@ -84,7 +95,7 @@ fn is_answer(status: Status) -> bool {
 }
 
 fn signature(call: &Call) -> Option<Signature> {
-    call.signature(Driver::get()?.current_device()?)
+    Signature::read(current_device()?, call)
 }
 
 struct Question<'q> {
@@ -110,7 +121,7 @@ impl Question<'_> {
             time_ms: chosen.time_ms() as f32,
             memory,
             determinism: c_int::from(chosen.deterministic()),
-            math: self.signature.math(),
+            math: self.signature.math,
             reserved: [0; 3],
         })
     }
@@ -128,7 +139,9 @@ impl Question<'_> {
         if let Some(planned) = known() {
             return Some(planned);
         }
-        Driver::get().filter(|driver| !driver.is_recording(self.call.stream()))?;
+        if is_recording(self.call.stream()) {
+            return None;
+        }
         // One at a time: two would disturb each other.
         let _turn = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(planned) = known() {
@@ -143,11 +156,15 @@ impl Question<'_> {
     }
 
     fn measure(&self, given: Option<Given>, ceiling: usize) -> Result<Plan, String> {
-        let pieces = Pieces::new(self.signature.clone());
-        let policy = Settings::get().policy;
-        let policy = if self.signature.adds_in_16_bits() { BatchSizePolicy::Undivided } else { policy };
-        let own = self.own.and_then(|own| pieces.name(own.algorithm)).cloned();
-        measure(self.call, pieces, given, &Wanted { policy, limit: self.limits.plan, ceiling, own })
+        let (signature, mini_batch) = (&self.signature, self.signature.mini_batch());
+        let policy = match signature.adds_in_16_bits() {
+            true => BatchSizePolicy::Undivided,
+            false => Settings::get().policy,
+        };
+        let mut sizes = policy.sizes(mini_batch);
+        sizes.retain(|&size| size == mini_batch || signature.is_aligned(size));
+        let own = self.own.and_then(|own| usize::try_from(own.algorithm).ok());
+        measure(self.call, signature.clone(), given, &sizes, (ceiling, own))
     }
 
     /// The fastest configuration within the limit, or why cuDNN's own algorithm is as good.
@@ -165,9 +182,8 @@ impl Question<'_> {
     /// it may be faster, as far as cuDNN says so; -1 if nobody measured it.
     fn own_ms(&self, plan: &Plan) -> Option<f64> {
         let own = self.own?;
-        let (said_ms, is_alike) = (f64::from(own.time_ms), own.math == self.signature.math());
-        let measured_ms = plan.pieces.name(own.algorithm).and_then(|name| plan.undivided_ms(name));
-        Some(match measured_ms {
+        let (said_ms, is_alike) = (f64::from(own.time_ms), own.math == self.signature.math);
+        Some(match plan.undivided_ms(own.algorithm) {
             Some(ms) if is_alike || said_ms <= 0.0 => ms,
             Some(ms) => ms.min(said_ms),
             None => said_ms,
@@ -177,15 +193,17 @@ impl Question<'_> {
     /// Notes for the report what the convolution got.
     fn note(&self, plan: Option<&Plan>, chosen: &Result<Configuration, String>) {
         let Some(path) = &Settings::get().report else { return };
-        let own = self.own.map(|own| match plan.and_then(|plan| plan.pieces.name(own.algorithm)) {
-            Some(name) => name.to_string(),
-            None => format!("algorithm {}", own.algorithm),
-        });
-        let why = match (chosen, plan) {
-            (Ok(chosen), Some(plan)) => plan.explanation(chosen, self.limits.plan).to_string(),
-            (chosen, _) => chosen.clone().err().unwrap_or_default(),
-        };
+        let own =
+            self.own.and_then(|own| algorithms(self.signature.op).nth(usize::try_from(own.algorithm).ok()?));
         let got = chosen.as_ref().ok();
+        let fastest = plan.and_then(|plan| plan.front.iter().last()).filter(|&fastest| Some(fastest) != got);
+        let why = match (chosen, fastest) {
+            (Err(reason), _) => reason.clone(),
+            (_, Some(fastest)) => {
+                format!("{fastest} would take {:.4} ms, but {}", fastest.time_ms(), fastest.workspace())
+            }
+            _ => "the fastest measured was chosen".to_owned(),
+        };
         let rounded = |ms: f64| (ms * 1e4).round() / 1e4;
         let line = json!({
             "convolution": self.signature.to_string(),
@@ -219,25 +237,24 @@ fn known(signature: &Signature) -> Option<Arc<Plan>> {
     KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(signature)?.as_ref().ok().cloned()
 }
 
-/// Bytes of workspace of the virtual algorithm: what Find or Get said, or what cuDNN's first choice needs, if they were asked
-/// about another convolution.
+/// Bytes of workspace of the virtual algorithm: what Find or Get said, or what a default needs, if they were asked about
+/// another convolution.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
     let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed));
-    let first =
-        || call.heuristics().first().filter(|answer| answer.status == SUCCESS).map(|answer| answer.memory);
-    taken_over(|| promised().filter(|&bytes| bytes > 0).or_else(first)).flatten()
+    let default = || {
+        let mut needed =
+            Call::DEFAULTS.iter().map(|&algorithm| call.workspace_bytes(call.descriptors, algorithm));
+        needed.find_map(|bytes| bytes)
+    };
+    taken_over(|| promised().filter(|&bytes| bytes > 0).or_else(default)).flatten()
 }
 
-/// Runs a convolution: the virtual algorithm by its plan, or, if there is none that does with the workspace, as cuDNN itself
-/// would; every other algorithm as it is.
-pub(crate) fn run(call: &Call, algorithm: c_int, arguments: &Arguments) -> Status {
-    if algorithm != VIRTUAL {
-        return call.run(algorithm, arguments);
-    }
+/// Runs the virtual algorithm by its plan, or, if there is none that does with the workspace, a default.
+pub(crate) fn run(call: &Call, arguments: Arguments) -> Status {
     let divided = || {
         let signature = signature(call)?;
-        let is_alike = |epilogue: Epilogue| signature.is_result(call.cudnn, epilogue.z);
+        let is_alike = |[z, ..]: [Raw; 5]| signature.is_result(z);
         arguments.epilogue.is_none_or(is_alike).then(|| known(&signature)?.run(call, arguments))?
     };
-    taken_over(|| divided().unwrap_or_else(|| call.run_any(arguments))).unwrap_or(NOT_SUPPORTED)
+    taken_over(|| divided().unwrap_or_else(|| call.launch_default(&arguments))).unwrap_or(NOT_SUPPORTED)
 }

@@ -137,7 +137,10 @@ mod tests {
             (f32::NEG_INFINITY, f32::NEG_INFINITY),
             (-0.0, -0.0),
         ] {
-            assert!((round(value) - nearest).abs() <= nearest.abs() * 1e-4 || round(value) == nearest, "{value}");
+            assert!(
+                (round(value) - nearest).abs() <= nearest.abs() * 1e-4 || round(value) == nearest,
+                "{value}"
+            );
         }
         assert!(round(f32::from_bits(0x7f80_0001)).is_nan(), "a NaN whose upper half is infinity");
         assert_eq!(round(-0.0).to_bits(), (-0.0f32).to_bits());

@@ -13,6 +13,7 @@ pub mod data;
 pub mod database;
 mod digest;
 pub mod error;
+pub mod export;
 pub mod files;
 pub mod fill;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub mod host;
 pub mod layers;
 pub mod net;
 pub mod planning;
+mod protobuf;
 pub mod prototxt;
 pub mod run;
 pub mod shapes;

@@ -5,20 +5,24 @@ use std::path::{Path, PathBuf};
 use trainer::spec::{LayerKind, NetSpec, Phase, SolverSpec};
 
 /// With the mini-batch of each in training, and the images of its test.
-const MODELS: [(&str, usize, usize); 14] = [
+const MODELS: [(&str, usize, usize); 18] = [
     ("alexnet", 256, 50_000),
     ("alexnet_owt", 256, 50_000),
     ("caffe_alexnet", 256, 50_000),
     ("cifar10_quick", 100, 10_000),
+    ("densenet121", 32, 50_000),
     ("densenet40", 256, 10_000),
     ("googlenet", 32, 50_000),
+    ("googlenet_torchvision", 32, 50_000),
     ("lenet", 64, 300),
     ("overfeat", 128, 50_000),
     ("resnet101", 32, 50_000),
     ("resnet152", 32, 50_000),
     ("resnet18", 128, 50_000),
+    ("resnet18_torchvision", 128, 50_000),
     ("resnet34", 128, 50_000),
     ("resnet50", 32, 50_000),
+    ("resnet50_v1_5", 32, 50_000),
     ("vgg16", 64, 50_000),
 ];
 
@@ -147,16 +151,22 @@ fn nets_have_the_published_sizes() {
         ("alexnet_owt", 5, 3, 64 * 363 + 192 * 1600 + 384 * 1728 + 384 * 3456 + 256 * 3456),
         ("caffe_alexnet", 5, 3, 96 * 363 + 256 * 1200 + 384 * 2304 + 384 * 1728 + 256 * 1728),
         ("cifar10_quick", 3, 2, 32 * 75 + 32 * 800 + 64 * 800),
+        // torchvision: 7,978,856 parameters, less the classifier's and two per channel of batch norm.
+        ("densenet121", 120, 1, 7_978_856 - 1_025_000 - 2 * 41_824),
         // 16 filters, then 40 for each of 16, 56, ... 456 channels and so on, and 496 and 976 between the blocks.
         ("densenet40", 39, 1, 16 * 27 + 360 * (236 + 716 + 1196) * 12 + 496 * 496 + 976 * 976),
         // 6,998,552 parameters, less the classifier's and a bias for each filter, and the two auxiliary convolutions.
         ("googlenet", 59, 5, 6_998_552 - 1_025_000 - 7_280 + 128 * (512 + 528)),
+        // torchvision without auxiliary classifiers: 6,624,904, less the classifier's and two per channel of batch norm.
+        ("googlenet_torchvision", 57, 1, 6_624_904 - 1_025_000 - 2 * 7_280),
         ("lenet", 2, 2, 20 * 25 + 50 * 500),
         ("overfeat", 5, 3, 96 * 363 + 256 * 2400 + 512 * 2304 + 1024 * 4608 + 1024 * 9216),
         // torchvision: 11,689,512 parameters of ResNet-18 and so on, less the classifier's and two per channel of batch norm.
         ("resnet18", 20, 1, 11_689_512 - 513_000 - 2 * 4_800),
+        ("resnet18_torchvision", 20, 1, 11_689_512 - 513_000 - 2 * 4_800),
         ("resnet34", 36, 1, 21_797_672 - 513_000 - 2 * 8_512),
         ("resnet50", 53, 1, 25_557_032 - 2_049_000 - 2 * 26_560),
+        ("resnet50_v1_5", 53, 1, 25_557_032 - 2_049_000 - 2 * 26_560),
         ("resnet101", 104, 1, 44_549_160 - 2_049_000 - 2 * 52_672),
         ("resnet152", 155, 1, 60_192_808 - 2_049_000 - 2 * 75_712),
         // torchvision: 138,357,544 parameters, less the fully connected layers' and a bias for each filter.
@@ -174,8 +184,10 @@ fn nets_have_the_published_sizes() {
 fn residual_nets_have_one_sum_per_block() {
     let nets = [
         ("resnet18", 8, 20),
+        ("resnet18_torchvision", 8, 20),
         ("resnet34", 16, 36),
         ("resnet50", 16, 53),
+        ("resnet50_v1_5", 16, 53),
         ("resnet101", 33, 104),
         ("resnet152", 50, 155),
     ];

@@ -18,6 +18,7 @@ use progress::Meter;
 use serde::Serialize;
 use trainer::{
     Solver, Stop, TrainError, host,
+    snapshot::CopiedWeights,
     solver::{MovingAverages, TestOutput},
 };
 
@@ -25,6 +26,8 @@ use trainer::{
 struct Report {
     #[serde(flatten)]
     header: Header,
+    /// With `--weights`, what was taken of them.
+    weights: Option<CopiedWeights>,
     memory: MemoryEstimate,
     plan: PlanReport,
     budget: Option<BudgetReport>,
@@ -67,13 +70,13 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
     let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
-    let Prepared { solver, header, memory, plan, budget, schedule, averages, _place } = prepared;
+    let Prepared { solver, header, weights, memory, plan, budget, schedule, averages, _place } = prepared;
     let mini_batch = header.net.mini_batch;
     let mut training = Training::new(args, solver, (mini_batch, averages), stop, &mut console);
     let summary = training.run()?;
     let stopped = training.stopped();
     let Training { steps, tests, .. } = training;
-    let report = Report { header, memory, plan, budget, schedule, steps, tests, summary };
+    let report = Report { header, weights, memory, plan, budget, schedule, steps, tests, summary };
     let printed = print(&report, &mut console);
     // A terminal that closes takes the output with it: that it was asked to stop is what matters.
     stopped.map_or(printed.map_err(|error| error.of_training("the training is complete")), Err)

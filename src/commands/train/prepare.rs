@@ -8,6 +8,7 @@ use crate::{
         origin::Origin,
         setup::{Planned, Session, announce, scaled_to, synthetic, warn},
     },
+    models::load_solver,
     report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport},
 };
 use planner::Bytes;
@@ -16,7 +17,7 @@ use trainer::{
     Solver, Training,
     layers::BuildOptions,
     planning::PlanRecord,
-    snapshot::{SnapshotPlace, SolverState, load_solver_state, load_weights},
+    snapshot::{CopiedWeights, SnapshotPlace, SolverState, Weights, load_solver_state},
     solver::MovingAverages,
     spec::{NetSpec, SolverSpec},
 };
@@ -31,6 +32,7 @@ struct Resumed {
 pub(super) struct Prepared {
     pub(super) solver: Solver,
     pub(super) header: Header,
+    pub(super) weights: Option<CopiedWeights>,
     pub(super) memory: MemoryEstimate,
     pub(super) plan: PlanReport,
     pub(super) budget: Option<BudgetReport>,
@@ -51,6 +53,8 @@ pub(super) fn prepare(
     let resumed = resumed(args)?;
     let spec = solver_spec(args, resumed.as_ref())?;
     check_start(args, resumed.as_ref(), &spec)?;
+    // What is wrong with them should not come out after measuring.
+    let weights = if args.weights.is_empty() { None } else { Some(Weights::load(&args.weights)?) };
     let place = snapshot_place(&spec)?;
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
@@ -83,6 +87,8 @@ pub(super) fn prepare(
     let device = session.origin.report();
     let header = Header { command: "train", device, recorded: None, net: report, warnings, notes };
     console.text(&header)?;
+    let copied = weights.as_ref().map(|weights| weights.copied(&session.nets[0])).transpose()?;
+    copied.iter().try_for_each(|copied| console.text(copied))?;
     session.profile(&recorded.plans, console)?;
     let planned = session.plan(recorded)?;
     let (run, mut memory) = session.lay_out(&planned, console)?;
@@ -92,9 +98,14 @@ pub(super) fn prepare(
     let plan = announce(&planned, &memory, console)?;
     let Planned { budget, schedule, .. } = planned;
     let mut solver = training.start(run)?;
-    start_from(args, &mut solver)?;
+    if let Some(weights) = &weights {
+        solver.load_weights(weights)?;
+    }
+    if let Some(snapshot) = &args.snapshot {
+        solver.restore(snapshot)?;
+    }
     let averages = MovingAverages::of(&net);
-    Ok(Prepared { solver, header, memory, plan, budget, schedule, averages, _place: place })
+    Ok(Prepared { solver, header, weights: copied, memory, plan, budget, schedule, averages, _place: place })
 }
 
 /// The nets that the solver tests with.
@@ -104,7 +115,7 @@ fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
 
 /// The solver file, with what the command line says in its place.
 fn solver_spec(args: &TrainArgs, resumed: Option<&Resumed>) -> Result<SolverSpec, Error> {
-    let mut spec = SolverSpec::load(required(&args.solver, "--solver")?)?;
+    let mut spec = load_solver(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
     spec.random_seed = args.seed.or(resumed.map(|resumed| resumed.state.random_seed)).or(spec.random_seed);
     if args.no_test {
@@ -128,9 +139,6 @@ fn snapshot_place(spec: &SolverSpec) -> Result<Option<SnapshotPlace>, Error> {
 
 /// Refuses what a training cannot begin with, before it is measured and planned for.
 fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -> Result<(), Error> {
-    if let Some(weights) = &args.weights {
-        load_weights(weights)?;
-    }
     let (Some(Resumed { state, .. }), Some(snapshot)) = (resumed, &args.snapshot) else { return Ok(()) };
     let (iteration, max_iter) = (state.iteration, spec.max_iter);
     if iteration >= max_iter as u64 {
@@ -154,14 +162,4 @@ fn seed(args: &TrainArgs) -> u64 {
     let clock =
         || SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| u64::from(time.subsec_nanos()));
     args.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
-}
-
-fn start_from(args: &TrainArgs, solver: &mut Solver) -> Result<(), Error> {
-    if let Some(weights) = &args.weights {
-        solver.load_weights(weights)?;
-    }
-    if let Some(snapshot) = &args.snapshot {
-        solver.restore(snapshot)?;
-    }
-    Ok(())
 }

@@ -1,5 +1,6 @@
-//! ReLU on the CPU: one vectorised pass.
+//! Functions of one element on the CPU: one vectorised pass.
 
+use super::Activation;
 use crate::cpu_loops::{for_each_element_run, put};
 use tensor::{Accumulate, Cpu};
 
@@ -9,47 +10,76 @@ fn below(slope: f32, value: f32) -> f32 {
     if slope == 0.0 { 0.0 } else { slope * value }
 }
 
-#[inline(always)]
-fn relu(slope: f32, x: f32) -> f32 {
-    if x < 0.0 { below(slope, x) } else { x }
+#[rustfmt::skip]
+pub(super) fn forward(cpu: &Cpu, f: Activation, x: Option<&[f32]>, y: &mut [f32]) {
+    match f {
+        Activation::Relu { slope } => map(cpu, x, y, #[inline(always)] |x| if x < 0.0 { below(slope, x) } else { x }),
+        Activation::Elu { alpha } => map(cpu, x, y, |x| if x > 0.0 { x } else { alpha * x.exp_m1() }),
+        Activation::Sigmoid => map(cpu, x, y, |x| 0.5 * (0.5 * x).tanh() + 0.5),
+        Activation::TanH => map(cpu, x, y, f32::tanh),
+        Activation::Power { power, scale, shift } => map(cpu, x, y, |x| (shift + scale * x).powf(power)),
+        Activation::Below => map(cpu, x, y, #[inline(always)] |x| if x > 0.0 { 0.0 } else { x }),
+    }
 }
 
-#[inline(always)]
-fn gradient(slope: f32, y: f32, dy: f32) -> f32 {
-    if y > 0.0 { dy } else { below(slope, dy) }
+#[rustfmt::skip]
+pub(super) fn backward(
+    cpu: &Cpu,
+    f: Activation,
+    seen: &[f32],
+    dy: Option<&[f32]>,
+    dx: &mut [f32],
+    accumulate: Accumulate,
+) {
+    let to = (dx, accumulate);
+    match f {
+        Activation::Relu { slope } => {
+            chain(cpu, seen, dy, to, #[inline(always)] |y, dy| if y > 0.0 { dy } else { below(slope, dy) });
+        }
+        Activation::Elu { alpha } => {
+            chain(cpu, seen, dy, to, #[inline(always)] |y, dy| if y > 0.0 { dy } else { (y + alpha) * dy });
+        }
+        Activation::Sigmoid => chain(cpu, seen, dy, to, #[inline(always)] |y, dy| y * (1.0 - y) * dy),
+        Activation::TanH => chain(cpu, seen, dy, to, #[inline(always)] |y, dy| (1.0 - y * y) * dy),
+        // Not 0 times an infinite power of 0.
+        Activation::Power { power: 0.0, .. } => chain(cpu, seen, dy, to, #[inline(always)] |_, _| 0.0),
+        Activation::Power { power, scale, shift } => {
+            chain(cpu, seen, dy, to, |x, dy| power * scale * (shift + scale * x).powf(power - 1.0) * dy);
+        }
+        Activation::Below => chain(cpu, seen, dy, to, #[inline(always)] |x, dy| if x > 0.0 { 0.0 } else { dy }),
+    }
 }
 
-pub(super) fn forward(cpu: &Cpu, slope: f32, x: Option<&[f32]>, y: &mut [f32]) {
+fn map(cpu: &Cpu, x: Option<&[f32]>, y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
     for_each_element_run(
         cpu,
         [y],
         #[inline(always)]
         |range, [y]| match x {
-            Some(x) => y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = relu(slope, x)),
-            None => y.iter_mut().for_each(|y| *y = relu(slope, *y)),
+            Some(x) => y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = f(x)),
+            None => y.iter_mut().for_each(|y| *y = f(*y)),
         },
     );
 }
 
-pub(super) fn backward(
+fn chain(
     cpu: &Cpu,
-    slope: f32,
-    y: &[f32],
+    seen: &[f32],
     dy: Option<&[f32]>,
-    dx: &mut [f32],
-    accumulate: Accumulate,
+    (dx, accumulate): (&mut [f32], Accumulate),
+    gradient: impl Fn(f32, f32) -> f32 + Sync,
 ) {
     for_each_element_run(
         cpu,
         [dx],
         #[inline(always)]
         |range, [dx]| {
-            let dx = dx.iter_mut().zip(&y[range.clone()]);
+            let dx = dx.iter_mut().zip(&seen[range.clone()]);
             match dy {
-                Some(dy) => dx.zip(&dy[range]).for_each(|((dx, &y), &dy)| {
-                    put(accumulate, dx, gradient(slope, y, dy));
+                Some(dy) => dx.zip(&dy[range]).for_each(|((dx, &seen), &dy)| {
+                    put(accumulate, dx, gradient(seen, dy));
                 }),
-                None => dx.for_each(|(dx, &y)| *dx = gradient(slope, y, *dx)),
+                None => dx.for_each(|(dx, &seen)| *dx = gradient(seen, *dx)),
             }
         },
     );

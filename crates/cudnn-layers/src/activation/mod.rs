@@ -1,7 +1,15 @@
-//! Rectified linear units: `y = x` where `x >= 0`, `y = negative_slope * x` elsewhere.
+//! Functions of one element: `y = f(x)`.
 //!
-//! Backward needs the top data only (`dx = dy` where `y > 0`, `negative_slope * dy` elsewhere), which is why a ReLU may
-//! overwrite its input. That holds for slopes that are not negative. A NaN passes through forward.
+//! | function | forward | backward | which sees |
+//! | --- | --- | --- | --- |
+//! | ReLU | `x` where `x >= 0`, else `slope * x` | `dy` where it is `> 0`, else `slope * dy` | the sign of the top; of the bottom if `slope < 0` |
+//! | ELU | `x` where `x > 0`, else `alpha (e^x - 1)` | `dy` where `y > 0`, else `(y + alpha) dy` | top |
+//! | sigmoid | `1 / (1 + e^-x)` | `y (1 - y) dy` | top |
+//! | tanh | `tanh x` | `(1 - y^2) dy` | top |
+//! | power | `(shift + scale x)^power` | `power scale (shift + scale x)^(power - 1) dy` | bottom |
+//! | below | `min(x, 0)` | `dy` where `x <= 0`, else 0 | bottom |
+//!
+//! What sees only its top backward may overwrite its input. A NaN passes through forward.
 
 mod cpu;
 mod cuda;
@@ -10,37 +18,82 @@ mod tests;
 
 use tensor::{Accumulate, Device, View, ViewMut};
 
-/// `y = relu(x)`; without an `x`, `y = relu(y)`.
-///
-/// # Panics
-/// If lengths differ or the slope is negative, as in all functions of this module.
-pub fn forward(device: &Device, negative_slope: f32, x: Option<View<'_>>, mut y: ViewMut<'_>) {
-    check(negative_slope, &[x], y.len());
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, negative_slope, x.map(|x| x.host()), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, negative_slope, x, y),
+/// The function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// Rectified linear units.
+    Relu {
+        /// The slope below 0.
+        slope: f32,
+    },
+    /// Exponential linear units.
+    Elu {
+        /// What it falls to, negated; from 0.
+        alpha: f32,
+    },
+    /// The logistic function.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    TanH,
+    /// A power of a linear function.
+    Power {
+        /// The exponent.
+        power: f32,
+        /// The factor.
+        scale: f32,
+        /// The summand.
+        shift: f32,
+    },
+    /// What is below 0: the other half of a ReLU.
+    Below,
+}
+
+impl Activation {
+    /// ReLU as it mostly is.
+    pub const RELU: Self = Self::Relu { slope: 0.0 };
+
+    /// Whether backward sees the bottom instead of the top.
+    pub fn sees_bottom(self) -> bool {
+        match self {
+            Self::Relu { slope } => slope < 0.0,
+            Self::Power { .. } | Self::Below => true,
+            Self::Elu { .. } | Self::Sigmoid | Self::TanH => false,
+        }
     }
 }
 
-/// `dx (+)= dy` through the ReLU that produced `y`; without a `dy`, `dx` holds it before and is overwritten.
+/// `y = f(x)`; without an `x`, `y = f(y)`.
+///
+/// # Panics
+/// If lengths differ, as in all functions of this module.
+pub fn forward(device: &Device, f: Activation, x: Option<View<'_>>, mut y: ViewMut<'_>) {
+    check(&[x], y.len());
+    match device {
+        Device::Cpu(cpu) => cpu::forward(cpu, f, x.map(|x| x.host()), y.host()),
+        Device::Cuda(cuda) => cuda::forward(cuda, f, x, y),
+    }
+}
+
+/// `dx (+)= dy` through the `f` that has [`seen`](Activation::sees_bottom) or produced `seen`; without a `dy`, `dx` holds it
+/// before and is overwritten.
 pub fn backward(
     device: &Device,
-    negative_slope: f32,
-    y: View<'_>,
+    f: Activation,
+    seen: View<'_>,
     dy: Option<View<'_>>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    check(negative_slope, &[Some(y), dy], dx.len());
+    check(&[Some(seen), dy], dx.len());
     match device {
         Device::Cpu(cpu) => {
-            cpu::backward(cpu, negative_slope, y.host(), dy.map(|dy| dy.host()), dx.host(), accumulate);
+            cpu::backward(cpu, f, seen.host(), dy.map(|dy| dy.host()), dx.host(), accumulate);
         }
-        Device::Cuda(cuda) => cuda::backward(cuda, negative_slope, y, dy, dx, accumulate),
+        Device::Cuda(cuda) => cuda::backward(cuda, f, seen, dy, dx, accumulate),
     }
 }
 
-fn check(negative_slope: f32, inputs: &[Option<View<'_>>], len: usize) {
-    assert!(inputs.iter().flatten().all(|input| input.len() == len), "operands of a ReLU have one length");
-    assert!(negative_slope >= 0.0, "backward from the top needs a slope that is not negative");
+fn check(inputs: &[Option<View<'_>>], len: usize) {
+    let is_one = inputs.iter().flatten().all(|input| input.len() == len);
+    assert!(is_one, "operands of an element-wise function have one length");
 }

@@ -3,9 +3,7 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cuda_launches::{
-        Extents, add, destination, launch, launch_sums, of_type, sources, threads, tiles,
-    },
+    cuda_launches::{Extents, add, destination, launch, launch_sums, of_type, sources, threads, tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{

@@ -39,15 +39,15 @@ pub fn copy(device: &Device, x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate
     copy_rows(device, &Rows { rows: 1, width: len, strides: [len; 2], offsets: [0; 2] }, x, y, accumulate);
 }
 
-/// Writes `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward).
+/// Writes (or adds) `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward, Slice backward).
 ///
 /// # Panics
 /// If a length does not match `columns`.
-pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: ViewMut<'_>) {
+pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate) {
     columns.check(x.len(), y.len());
     let &Columns { rows, stride, offset, width } = columns;
     let rows = Rows { rows, width, strides: [width, stride], offsets: [0, offset] };
-    copy_rows(device, &rows, x, y, Accumulate::Replace);
+    copy_rows(device, &rows, x, y, accumulate);
 }
 
 /// Reads (or adds) a block of columns of `dy` into the dense rows `dx` (Concat backward, Slice forward).

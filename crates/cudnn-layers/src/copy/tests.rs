@@ -28,7 +28,7 @@ on_every_device! {
             let operands = [&parts[0][..], &parts[1], &parts[2]];
             let whole = on.run(operands, rows * stride, |device, parts, mut y| {
                 for (index, part) in parts.into_iter().enumerate() {
-                    into_columns(device, &columns(index), part, y.reborrow());
+                    into_columns(device, &columns(index), part, y.reborrow(), Accumulate::Replace);
                 }
             });
             assert_eq!(whole[(rows - 1) * stride + widths[0]], parts[2][(rows - 1) * widths[2]]);
@@ -46,5 +46,11 @@ on_every_device! {
 #[should_panic(expected = "do not fit the matrix")]
 fn columns_beyond_the_matrix_are_refused() {
     let columns = Columns { rows: 1, stride: 3, offset: 2, width: 2 };
-    into_columns(&Device::cpu(), &columns, (&vec![0.0; 2]).into(), ViewMut::from(&mut vec![0.0; 3]));
+    into_columns(
+        &Device::cpu(),
+        &columns,
+        (&vec![0.0; 2]).into(),
+        ViewMut::from(&mut vec![0.0; 3]),
+        Accumulate::Replace,
+    );
 }

@@ -7,7 +7,14 @@ use crate::{
 };
 use tensor::{Accumulate, Device, ElementType, Format, View, ViewMut, cuda::Cuda};
 
-pub(super) fn forward(cuda: &Cuda, e: &InnerProduct, x: View<'_>, w: View<'_>, y: ViewMut<'_>, mut scratch: ViewMut<'_>) {
+pub(super) fn forward(
+    cuda: &Cuda,
+    e: &InnerProduct,
+    x: View<'_>,
+    w: View<'_>,
+    y: ViewMut<'_>,
+    mut scratch: ViewMut<'_>,
+) {
     let w = of_type(cuda, x.format().dtype, w, &mut scratch);
     let (x, w) = (factor(x, false), factor(w, !e.transpose));
     product(cuda, [e.n, e.outputs, e.inputs], x, w, y, Accumulate::Replace);

@@ -59,7 +59,9 @@ pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, y: Vie
     let [image, out, _] = plane_bytes(g, x);
     let operands = [(x.numbers(), image), (y.numbers(), out)];
     // SAFETY: `(Planes g, const real* x, real* y)`; the contract has checked the lengths.
-    unsafe { launch(cuda, (g, [x, y.as_view()]), "average_pool_forward", [g.out_h(), g.out_w()], operands, None) };
+    unsafe {
+        launch(cuda, (g, [x, y.as_view()]), "average_pool_forward", [g.out_h(), g.out_w()], operands, None)
+    };
 }
 
 pub(super) fn backward_average(
@@ -72,7 +74,9 @@ pub(super) fn backward_average(
     let [image, out, _] = plane_bytes(g, dx.as_view());
     let operands = [(dy.numbers(), out), (dx.numbers(), image)];
     // SAFETY: `(Planes g, const real* dy, real* dx, int add)`; the contract has checked the lengths.
-    unsafe { launch(cuda, (g, [dx.as_view(), dy]), "average_pool_backward", [g.h, g.w], operands, Some(accumulate)) };
+    unsafe {
+        launch(cuda, (g, [dx.as_view(), dy]), "average_pool_backward", [g.h, g.w], operands, Some(accumulate))
+    };
 }
 
 /// Channels that lie side by side in a plane: in NHWC all. The image says so; outputs of one pixel lie alike in both orders.

@@ -108,10 +108,15 @@ pub(super) fn loss(
     labels: &[f32],
 ) -> Result<f32, LabelError> {
     let (p, mut total) = (by_class(extents, p), 0.0);
+    let [own, other] = options.shares(extents.axis);
     let valid = count_predictions(extents, options.ignore_label, labels, |[outer, inner], class| {
-        let p = p[[outer, class, inner]];
         // Not `f32::max`, which would turn a NaN into a finite loss.
-        total -= f64::from(if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p }).ln();
+        let log = |p: f32| f64::from(if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p }).ln();
+        if other > 0.0 {
+            let all: f64 = p.slice(s![outer, .., inner]).iter().map(|&p| log(p)).sum();
+            total -= f64::from(other) * all;
+        }
+        total -= f64::from(own - other) * log(p[[outer, class, inner]]);
     })?;
     Ok((total / normaliser(extents, options.normalization, valid)) as f32)
 }
@@ -137,6 +142,7 @@ pub(super) fn loss_backward(
     let valid = count_predictions(extents, options.ignore_label, labels, |_, _| ())?;
     let scale = (f64::from(loss_weight) / normaliser(extents, options.normalization, valid)) as f32;
     let ignored = options.ignore_label.map(|label| label as f32);
+    let [own, other] = options.shares(extents.axis);
     for_each_column_block(
         cpu,
         extents,
@@ -148,7 +154,7 @@ pub(super) fn loss_backward(
             for class in 0..extents.axis {
                 let p = &p[extents.plane(outer, class)][columns.clone()];
                 for ((dx, &p), &label) in dx.row(class).iter_mut().zip(p).zip(labels) {
-                    let wanted = if label == class as f32 { 1.0 } else { 0.0 };
+                    let wanted = if label == class as f32 { own } else { other };
                     let gradient = if Some(label) == ignored { 0.0 } else { (p - wanted) * scale };
                     put(accumulate, dx, gradient);
                 }
@@ -162,10 +168,11 @@ pub(super) fn accuracy(
     extents: &AxisExtents,
     top_k: usize,
     ignore_label: Option<i32>,
-    scores: &[f32],
-    labels: &[f32],
+    (scores, labels): (&[f32], &[f32]),
+    per_class: Option<&mut [f32]>,
 ) -> Result<f32, LabelError> {
     let (scores, mut right) = (by_class(extents, scores), 0);
+    let mut of_class = vec![[0; 2]; extents.axis];
     let counted = count_predictions(extents, ignore_label, labels, |[outer, inner], label| {
         let scores = scores.slice(s![outer, .., inner]);
         let wanted = scores[label];
@@ -173,7 +180,13 @@ pub(super) fn accuracy(
             score > wanted || (score == wanted && class > label) || score.is_nan()
         };
         let rank = scores.iter().enumerate().filter(before).count();
-        right += usize::from(rank < top_k && !wanted.is_nan());
+        let is_right = usize::from(rank < top_k && !wanted.is_nan());
+        right += is_right;
+        of_class[label][0] += is_right;
+        of_class[label][1] += 1;
     })?;
+    for (share, [right, counted]) in per_class.into_iter().flatten().zip(of_class) {
+        *share = right as f32 / counted.max(1) as f32;
+    }
     Ok(right as f32 / counted.max(1) as f32)
 }

@@ -69,11 +69,19 @@ pub(super) fn loss(
     mut to: ViewMut<'_>,
 ) {
     let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
-    let (extents, fault) = (Extents::new(extents), Arg::Address(cuda.fault_address()));
-    // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, float ignored, const float* p, const float* labels, float* to,
-    // uint4* fault)`; the contract has checked the lengths, and no label that is no class is used as an index.
+    let (e, shares, fault) =
+        (&Extents::new(extents), &options.shares(extents.axis), Arg::Address(cuda.fault_address()));
+    // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored, const float* p, const float*
+    // labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is used as an
+    // index.
     unsafe {
-        launch!(cuda, 0, "softmax_loss", ONE_BLOCK, [&extents, normaliser, ignored, p, labels, &mut to, fault])
+        launch!(
+            cuda,
+            0,
+            "softmax_loss",
+            ONE_BLOCK,
+            [e, normaliser, shares, ignored, p, labels, &mut to, fault]
+        )
     };
 }
 
@@ -87,18 +95,31 @@ pub(super) fn loss_backward(
 ) {
     let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
     let (grid, e, add) = (tiles(extents.len()), &Extents::new(extents), add(accumulate));
+    let shares = &options.shares(extents.axis);
     let (place, to) = (of_type(&[Some(dx.as_view())]), dx.numbers());
     cuda.scratch(|mut scratch| {
         let factor = scratch.slice(0..FACTOR_LEN).address::<u8>();
         let [factor, fault] = [factor, cuda.fault_address()].map(Arg::Address);
         // SAFETY: `softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels,
-        // float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e, float ignored,
-        // const float* factor, const float* p, const float* labels, real* dx, int add)`; the contract has checked the
+        // float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e, Shares shares, float
+        // ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`; the contract has checked the
         // lengths.
         unsafe {
             let function = "softmax_loss_factor";
-            launch!(cuda, place, function, ONE_BLOCK, [e, normaliser, weight, ignored, labels, factor, fault]);
-            launch!(cuda, place, "softmax_loss_backward", grid, [e, ignored, factor, p, labels, to, add]);
+            launch!(
+                cuda,
+                place,
+                function,
+                ONE_BLOCK,
+                [e, normaliser, weight, ignored, labels, factor, fault]
+            );
+            launch!(
+                cuda,
+                place,
+                "softmax_loss_backward",
+                grid,
+                [e, shares, ignored, factor, p, labels, to, add]
+            );
         }
     });
 }
@@ -109,7 +130,9 @@ pub(super) fn accuracy(
     top_k: usize,
     ignore_label: Option<i32>,
     (scores, labels, mut to): (View<'_>, View<'_>, ViewMut<'_>),
+    per_class: Option<ViewMut<'_>>,
 ) {
+    let classes = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let (extents, ignored) = (Extents::new(extents), ignored(ignore_label));
     let fault = Arg::Address(cuda.fault_address());
     let (place, from) = (of_type(&[Some(scores)]), scores.numbers());
@@ -118,6 +141,20 @@ pub(super) fn accuracy(
     unsafe {
         launch!(cuda, place, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, from, labels, &mut to, fault])
     };
+    if let Some(mut to) = per_class {
+        let grid = Grid::line(classes, THREADS);
+        // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float*
+        // to)` with a block for each class, for which `to` has an element.
+        unsafe {
+            launch!(
+                cuda,
+                place,
+                "accuracy_per_class",
+                grid,
+                [&extents, top_k, ignored, from, labels, &mut to]
+            )
+        };
+    }
 }
 
 /// No label equals a NaN.

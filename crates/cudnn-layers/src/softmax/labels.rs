@@ -19,12 +19,22 @@ pub enum Normalization {
 }
 
 /// How losses are combined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossOptions {
     /// What the sum is divided by.
     pub normalization: Normalization,
     /// The label of predictions that do not count.
     pub ignore_label: Option<i32>,
+    /// The share of each label that is given to all classes alike.
+    pub smoothing: f32,
+}
+
+impl LossOptions {
+    /// What the label's class, and what each other class, has of a label.
+    pub(super) fn shares(&self, classes: usize) -> [f32; 2] {
+        let other = self.smoothing / classes as f32;
+        [1.0 - self.smoothing + other, other]
+    }
 }
 
 /// A label that names no class.

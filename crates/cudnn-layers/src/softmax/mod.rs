@@ -4,8 +4,9 @@
 //! `dx = y * (dy - sum of dy * y)`.
 //!
 //! `loss = -sum of ln(max(p[label], smallest normal number)) / normaliser` over all predictions, one per outer and inner
-//! index, whose label is not the one to ignore; `p = softmax(x)`. Fused with the softmax because its gradient is
-//! `dx = (p - 1 at the label) * loss_weight / normaliser`, without the quotient of small numbers that two separate gradients
+//! index, whose label is not the one to ignore; `p = softmax(x)`. With label smoothing s the label's class has 1 - s of it, and
+//! every one of K classes s / K more: the loss is the same sum of logarithms with these shares. Fused with the softmax because its gradient is
+//! `dx = (p - share) * loss_weight / normaliser`, without the quotient of small numbers that two separate gradients
 //! would form.
 //!
 //! The accuracy is the share of predictions whose label is among the `top_k` highest scores. Of equal scores the higher class
@@ -89,7 +90,7 @@ pub fn loss(
     Ok(())
 }
 
-/// `dx (+)= (p - 1 at the label) * loss_weight / normaliser`, 0 for ignored labels.
+/// `dx (+)= (p - share of the label) * loss_weight / normaliser`, 0 for ignored labels.
 ///
 /// # Errors
 /// As [`loss`]; `dx` is not written then.
@@ -118,10 +119,12 @@ pub fn loss_backward(
     Ok(())
 }
 
-/// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none).
+/// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none); and into
+/// `per_class`, if it is there, that over the predictions of each class.
 ///
 /// # Errors
 /// As [`loss`]; the accuracy is not written then.
+#[allow(clippy::too_many_arguments)]
 pub fn accuracy(
     device: &Device,
     extents: &AxisExtents,
@@ -130,15 +133,20 @@ pub fn accuracy(
     scores: View<'_>,
     labels: View<'_>,
     mut accuracy: ViewMut<'_>,
+    mut per_class: Option<ViewMut<'_>>,
 ) -> Result<(), LabelError> {
     let lens = (scores.len(), labels.len(), accuracy.len());
     assert_eq!(lens, (extents.len(), extents.per_index(), 1), "lengths of scores, labels and accuracy");
+    assert!(per_class.as_ref().is_none_or(|to| to.len() == extents.axis), "an accuracy for each class");
     match device {
         Device::Cpu(_) => {
+            let per_class = per_class.as_mut().map(|to| to.host());
             accuracy.host::<f32>()[0] =
-                cpu::accuracy(extents, top_k, ignore_label, scores.host(), labels.host())?;
+                cpu::accuracy(extents, top_k, ignore_label, (scores.host(), labels.host()), per_class)?;
         }
-        Device::Cuda(cuda) => cuda::accuracy(cuda, extents, top_k, ignore_label, (scores, labels, accuracy)),
+        Device::Cuda(cuda) => {
+            cuda::accuracy(cuda, extents, top_k, ignore_label, (scores, labels, accuracy), per_class);
+        }
     }
     Ok(())
 }

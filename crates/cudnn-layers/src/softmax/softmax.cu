@@ -94,6 +94,11 @@ struct Normaliser {
     }
 };
 
+/// What the label's class, and what each other class, has of a label.
+struct Shares {
+    float own, other;
+};
+
 /// A 16-byte message to the host; the first one stays.
 __device__ void report(uint4* fault, u64 row, float label, const Extents& e) {
     if (*reinterpret_cast<volatile u32*>(fault) != 0) return;
@@ -150,14 +155,21 @@ __global__ void softmax_backward(Extents e, const real* y, const real* dy, real*
     else backward<false>(e, y, dy, dx, add);
 }
 
-__global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normaliser, float ignored, const float* p,
-                                                    const float* labels, float* to, uint4* fault) {
+__global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored,
+                                                    const float* p, const float* labels, float* to, uint4* fault) {
     auto of_row = [&](u64 row, u64 label, Tally& tally) {
         Row place(e, row);
-        float probability = p[place.first + label * place.step];
-        // Not fmaxf, which would turn a NaN into a finite loss.
-        probability = probability < 1.17549435e-38f ? 1.17549435e-38f : probability;
-        tally.total -= log(double(probability));
+        auto log_of = [&](u64 at) {
+            float probability = p[place.first + at * place.step];
+            // Not fmaxf, which would turn a NaN into a finite loss.
+            return log(double(probability < 1.17549435e-38f ? 1.17549435e-38f : probability));
+        };
+        if (shares.other > 0) {
+            double all = 0;
+            for (u64 at = 0; at < e.axis.divisor; at++) all += log_of(at);
+            tally.total -= double(shares.other) * all;
+        }
+        tally.total -= double(shares.own - shares.other) * log_of(label);
     };
     tally_rows(e, ignored, labels, fault, of_row,
                [&](const Tally& tally) { *to = float(tally.total / normaliser(tally)); });
@@ -174,19 +186,32 @@ __global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, Normaliser
 }
 
 /// After `softmax_loss_factor`.
-__global__ void softmax_loss_backward(Extents e, float ignored, const float* factor, const float* p, const float* labels,
-                              real* dx, int add) {
+__global__ void softmax_loss_backward(Extents e, Shares shares, float ignored, const float* factor, const float* p,
+                                      const float* labels, real* dx, int add) {
     if (factor[1] == 0) return;
     float scale = factor[0];
     map({p}, dx, add, e.len(), [&](const float(&x)[1], u64 i) {
         u64 line = e.inner.divide(i), outer = e.axis.divide(line);
         float label = labels[outer * e.inner.divisor + i - line * e.inner.divisor];
-        float wanted = label == float(line - outer * e.axis.divisor) ? 1 : 0;
+        float wanted = label == float(line - outer * e.axis.divisor) ? shares.own : shares.other;
         return label == ignored ? 0 : (x[0] - wanted) * scale;
     });
 }
 
-/// A warp for each row, unlike the tallies above: of the classes that rank before the label, it counts those at its lanes.
+/// Whether class `wanted_class` is among the `top_k` highest scores of a row: of the classes that rank before it, each lane
+/// of the warp counts its own.
+__device__ __forceinline__ bool is_right(const Extents& e, u64 row, u64 wanted_class, u64 top_k, const real* scores) {
+    Row place(e, row);
+    float wanted = scores[place.first + wanted_class * place.step];
+    u32 before = 0;
+    for (u64 other = threadIdx.x % 32; other < e.axis.divisor; other += 32) {
+        float score = scores[place.first + other * place.step];
+        before += score > wanted || (score == wanted && other > wanted_class) || score != score;
+    }
+    return warp_sum(before) < top_k && wanted == wanted;
+}
+
+/// A warp for each row, unlike the tallies above.
 __global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float ignored, const real* __restrict__ scores,
                                                 const float* __restrict__ labels, float* to, uint4* fault) {
     Tally tally = Tally::none();
@@ -197,20 +222,30 @@ __global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float igno
         Kind is = kind(label, ignored, e.axis.divisor);
         if (is == BAD && row < tally.bad) tally.bad = row;
         if (is != CLASS) continue;
-        Row place(e, row);
-        u64 wanted_class = u64(label);
-        float wanted = scores[place.first + wanted_class * place.step];
-        u32 before = 0;
-        for (u64 other = lane; other < e.axis.divisor; other += 32) {
-            float score = scores[place.first + other * place.step];
-            before += score > wanted || (score == wanted && other > wanted_class) || score != score;
-        }
-        before = warp_sum(before);
+        bool right = is_right(e, row, u64(label), top_k, scores);
         if (lane != 0) continue;
         tally.counted++;
-        tally.total += before < top_k && wanted == wanted ? 1 : 0;
+        tally.total += right ? 1 : 0;
     }
     conclude(tally, e, labels, fault, [&](const Tally& all) { *to = float(all.total / Normaliser{0}(all)); });
+}
+
+/// The same for the rows of one class, that of the block.
+__global__ void accuracy_per_class(Extents e, u64 top_k, float ignored, const real* __restrict__ scores,
+                                   const float* __restrict__ labels, float* to) {
+    double right = 0, counted = 0;
+    u64 rows = e.outer * e.inner.divisor;
+    float wanted = float(blockIdx.x);
+    for (u64 row = threadIdx.x / 32; row < rows; row += blockDim.x / 32) {
+        if (labels[row] != wanted || wanted == ignored) continue;
+        bool is = is_right(e, row, blockIdx.x, top_k, scores);
+        if (threadIdx.x % 32 != 0) continue;
+        counted++;
+        right += is ? 1 : 0;
+    }
+    counted = block_sum(counted);
+    right = block_sum(right);
+    if (threadIdx.x == 0) to[blockIdx.x] = float(right / (counted > 0 ? counted : 1));
 }
 
 }  // extern "C"

@@ -85,7 +85,7 @@ on_every_device! {
                 (Normalization::BatchSize, outer),
                 (Normalization::None, 1),
             ] {
-                let options = LossOptions { normalization, ignore_label: Some(255) };
+                let options = LossOptions { normalization, ignore_label: Some(255), smoothing: 0.0 };
                 let [p, loss] = loss_of(on, &e, &options, &x, &labels);
                 let expected = |x: &[f64]| vec![reference_loss(&e, normaliser as f64, &labels, x)];
                 assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
@@ -95,6 +95,31 @@ on_every_device! {
                 });
                 assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
             }
+        }
+    }
+
+    /// Against Szegedy et al. 2016, equation of section 7: a mixture of the label with the uniform distribution.
+    fn labels_are_smoothed(on: &TestDevice) {
+        for [outer, axis, inner] in [[4, 10, 1], [3, 7, 13]] {
+            let e = AxisExtents { outer, axis, inner };
+            let (x, labels) = (random(e.len(), 1), labels(&e));
+            let valid = labels.iter().filter(|&&label| label != 255.0).count() as f64;
+            let options = LossOptions { ignore_label: Some(255), smoothing: 0.1, ..LossOptions::default() };
+            let [p, loss] = loss_of(on, &e, &options, &x, &labels);
+            let expected = |x: &[f64]| {
+                let (p, smoothing) = (reference(&e, x), f64::from(0.1f32));
+                let hard = reference_loss(&e, valid, &labels, x);
+                let place = |i: usize| i / (e.axis * e.inner) * e.inner + i % e.inner;
+                let counted = (0..e.len()).filter(|&i| labels[place(i)] != 255.0);
+                let uniform = -counted.map(|i| p[i].ln()).sum::<f64>() / axis as f64 / valid;
+                vec![(1.0 - smoothing) * hard + smoothing * uniform]
+            };
+            assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
+            let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
+                loss_backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
+                    .expect("labels are classes");
+            });
+            assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
         }
     }
 
@@ -151,7 +176,7 @@ on_every_device! {
                 });
                 assert!(dx.iter().all(|&dx| dx == 7.0), "dx is not written");
                 let share = on.run_in_place([&x, &labels], &[7.0], |device, [x, labels], share| {
-                    check(error_of(device, accuracy(device, &e, 1, Some(-1), x, labels, share)));
+                    check(error_of(device, accuracy(device, &e, 1, Some(-1), x, labels, share, None)));
                 });
                 assert_eq!(share, [7.0], "the accuracy is not written");
             }
@@ -164,13 +189,32 @@ on_every_device! {
         let scores = [3.0, 1.0, 2.0, 1.0, 1.0, 1.0, 0.0, 1.0, f32::NAN, 2.0, 5.0, 3.0];
         let share = |top_k: usize, labels: [f32; 4]| {
             on.run([&scores, &labels], 1, |device, [scores, labels], out| {
-                accuracy(device, &e, top_k, Some(9), scores, labels, out).expect("labels are classes");
+                accuracy(device, &e, top_k, Some(9), scores, labels, out, None).expect("labels are classes");
             })[0]
         };
         // Of equal scores the higher class is first, so class 1 of the second prediction is the second best.
         let labels = [0.0, 1.0, 1.0, 9.0];
         assert_eq!([1, 2, 3].map(|top_k| share(top_k, labels)), [1.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0]);
         assert_eq!(share(1, [9.0; 4]), 0.0);
+    }
+
+    fn every_class_has_an_accuracy_of_its_own(on: &TestDevice) {
+        let e = AxisExtents { outer: 90, axis: 40, inner: 3 };
+        let (scores, labels) = (random(e.len(), 1), labels(&e));
+        let (mut right, mut counted) = (vec![0.0; 40], vec![0.0f32; 40]);
+        for (row, &label) in labels.iter().enumerate().filter(|(_, label)| **label != 255.0) {
+            let score = |class: usize| scores[(row / e.inner * e.axis + class) * e.inner + row % e.inner];
+            let better = (0..e.axis).filter(|&class| score(class) > score(label as usize)).count();
+            right[label as usize] += if better < 5 { 1.0 } else { 0.0 };
+            counted[label as usize] += 1.0;
+        }
+        let expected: Vec<f32> = right.iter().zip(&counted).map(|(right, counted)| right / counted.max(1.0)).collect();
+        let shares = on.run([&scores, &labels], 41, |device, [scores, labels], out| {
+            let (all, each) = out.split_at(1);
+            accuracy(device, &e, 5, Some(255), scores, labels, all, Some(each)).expect("labels are classes");
+        });
+        assert_eq!(shares[1..], expected);
+        assert!(expected.iter().any(|&share| share > 0.0));
     }
 
     fn accuracy_of_many_predictions(on: &TestDevice) {
@@ -187,7 +231,7 @@ on_every_device! {
             counted += 1.0;
         }
         let share = on.run([&scores, &labels], 1, |device, [scores, labels], out| {
-            accuracy(device, &e, 5, Some(255), scores, labels, out).expect("labels are classes");
+            accuracy(device, &e, 5, Some(255), scores, labels, out, None).expect("labels are classes");
         });
         assert!(right > 0.0 && right < counted);
         assert_eq!(share, [right / counted]);

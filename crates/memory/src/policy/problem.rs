@@ -8,6 +8,9 @@ use crate::{
 use planner::{ARENA_ALIGNMENT, Bytes};
 use std::collections::BTreeMap;
 
+/// What is so many times smaller than the largest feature map stays where it is.
+const SMALL: u64 = 1000;
+
 /// What may leave the device between its last use forward and its first use backward: data of a blob, or what a node keeps
 /// for its backward pass. Positions count the forward actions, or the backward ones, from 0.
 #[derive(Clone, Debug)]
@@ -104,7 +107,7 @@ impl<'a> Problem<'a> {
     }
 
     fn find_tensors(&mut self, plain: &Schedule) {
-        let (outline, costs) = (self.outline, self.costs);
+        let outline = self.outline;
         let mut tensor_of: BTreeMap<Buffer, usize> = BTreeMap::new();
         for (at, &node) in self.forward.iter().enumerate() {
             let in_place = outline.nodes[node].tops.iter().map(|&top| outline.values[top].root);
@@ -138,9 +141,7 @@ impl<'a> Problem<'a> {
                         used: at,
                         back: None,
                         stays: false,
-                        leaves: !is_apart
-                            && (0..2)
-                                .all(|way| costs.copy_ms(outline.size(buffer), way) > 2.0 * costs.launch_ms),
+                        leaves: !is_apart,
                     });
                 }
                 let there = &mut self.tensors[tensor];
@@ -157,6 +158,9 @@ impl<'a> Problem<'a> {
                 }
             }
         }
+        // By its part of memory, whatever a copy takes: in the smallest budget only bytes count.
+        let largest = self.tensors.iter().map(|tensor| tensor.bytes).max().unwrap_or(0);
+        self.tensors.iter_mut().for_each(|tensor| tensor.leaves &= tensor.bytes >= largest / SMALL);
         for (at, &action) in plain.actions.iter().enumerate().skip(self.turn()) {
             for (buffer, _) in uses(outline, at, action) {
                 if let Some(&tensor) = tensor_of.get(&buffer) {

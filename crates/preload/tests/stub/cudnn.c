@@ -27,7 +27,6 @@ int stub_all_calls(void) {
     return all;
 }
 
-size_t cudnnGetVersion(void) { return getenv("STUB_VERSION") ? atoi(getenv("STUB_VERSION")) : 91900; }
 int cudnnGetStream(void *handle, void **stream) { return *stream = handle, SUCCESS; }
 
 #define DESCRIPTOR(name, type)                                                                                              \

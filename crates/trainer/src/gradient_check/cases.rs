@@ -45,12 +45,20 @@ gradient_checks! {
     convolution: "Convolution", convolutions;
     inner_product: "InnerProduct", inner_products;
     relu: "ReLU", relus;
+    prelu: "PReLU", prelus;
+    elu: "ELU", elus;
+    sigmoid: "Sigmoid", sigmoids;
+    tanh: "TanH", tanhs;
+    power: "Power", powers;
+    slice: "Slice", slices;
+    objective: "Objective", objectives;
     pooling: "Pooling", poolings;
     lrn: "LRN", lrns;
     batch_norm: "BatchNorm", batch_norms;
     scale: "Scale", scales;
     eltwise: "Eltwise", eltwises;
     concat: "Concat", concats;
+    convert: "Convert", converts;
     split: "Split", splits;
     dropout: "Dropout", dropouts;
     softmax: "Softmax", softmaxes;
@@ -128,7 +136,63 @@ fn relus() -> Vec<Case> {
     vec![
         Case::new("ReLU", "", shape).kink(0.0),
         Case::new("ReLU", "relu_param { negative_slope: 0.1 }", shape).kink(0.0),
+        Case::new("ReLU", "relu_param { negative_slope: -0.5 }", shape).kink(0.0),
     ]
+}
+
+fn prelus() -> Vec<Case> {
+    let of = |fields, shape: &[usize]| Case::new("PReLU", fields, &[shape]).kink(0.0);
+    vec![
+        of("", &[2, 3, 4, 5]),
+        of("prelu_param { filler { value: -0.5 } }", &[4, 5]),
+        of("prelu_param { channel_shared: true }", &[2, 3, 4, 2]),
+    ]
+}
+
+fn elus() -> Vec<Case> {
+    let of = |fields| Case::new("ELU", fields, &[&[2, 3, 4, 5]]);
+    // With α = 1 there is no kink.
+    vec![of(""), of("elu_param { alpha: 0.3 }").kink(0.0), of("elu_param { alpha: 0 }").kink(0.0)]
+}
+
+fn sigmoids() -> Vec<Case> {
+    vec![Case::new("Sigmoid", "", &[&[2, 3, 4, 5]])]
+}
+
+fn tanhs() -> Vec<Case> {
+    vec![Case::new("TanH", "", &[&[2, 3, 4, 5]])]
+}
+
+fn powers() -> Vec<Case> {
+    let of = |fields| Case::new("Power", fields, &[&[2, 3, 4]]);
+    vec![
+        of("").linear(),
+        of("power_param { scale: -2 shift: 1 }").linear(),
+        of("power_param { power: 0 }"),
+        of("power_param { power: 2 scale: 0.5 shift: -1 }"),
+        of("power_param { power: -0.5 scale: 0.5 shift: 2 }"),
+    ]
+}
+
+fn slices() -> Vec<Case> {
+    let of = |fields, tops, dead_top, shape: &[usize]| Case {
+        tops,
+        dead_top,
+        ..Case::new("Slice", fields, &[shape]).linear()
+    };
+    vec![
+        of("", 2, None, &[2, 4, 3]),
+        of("", 1, None, &[2, 3]),
+        of("slice_param { slice_point: 1 slice_point: 3 }", 3, None, &[2, 4, 2, 2]),
+        of("slice_param { slice_point: 1 slice_point: 3 }", 3, Some(1), &[2, 4, 2, 2]),
+        of("slice_param { axis: 0 slice_point: 2 }", 2, Some(0), &[3, 5]),
+        of("slice_param { axis: -1 }", 3, None, &[2, 2, 6]),
+    ]
+}
+
+fn objectives() -> Vec<Case> {
+    let of = |fields, shape: &[usize]| Case::new("Objective", fields, &[shape]).linear();
+    vec![of("loss_weight: 0.5", &[2, 3]), of("loss_weight: -2", &[1])]
 }
 
 fn poolings() -> Vec<Case> {
@@ -181,6 +245,7 @@ fn batch_norms() -> Vec<Case> {
 
 fn scales() -> Vec<Case> {
     let of = |fields, shape: &[usize]| Case::new("Scale", fields, &[shape]).linear();
+    let two = |fields, shapes: &[&[usize]]| Case::new("Scale", fields, shapes).linear();
     vec![
         of("", &[3, 4, 2, 2]),
         of("scale_param { bias_term: true }", &[3, 4, 2, 3]),
@@ -188,6 +253,9 @@ fn scales() -> Vec<Case> {
         of("scale_param { axis: 1 num_axes: -1 bias_term: true }", &[3, 2, 2, 2]),
         of("scale_param { axis: -1 }", &[2, 3, 5]),
         of("scale_param { num_axes: 0 bias_term: true }", &[2, 3, 4]),
+        two("", &[&[3, 4, 2, 2], &[4]]),
+        two("scale_param { axis: 0 bias_term: true }", &[&[3, 4, 2, 2], &[3, 4]]),
+        two("scale_param { axis: 0 }", &[&[3, 4], &[3]]),
     ]
 }
 
@@ -203,6 +271,10 @@ fn eltwises() -> Vec<Case> {
         of("eltwise_param { operation: MAX }", two).distinct(),
         of("eltwise_param { operation: MAX }", three).distinct(),
     ]
+}
+
+fn converts() -> Vec<Case> {
+    vec![Case::new("Convert", "", &[&[2, 3, 2, 5]]).linear()]
 }
 
 fn concats() -> Vec<Case> {
@@ -262,6 +334,9 @@ fn losses() -> Vec<Case> {
         of("loss_param { normalization: NONE }", pixels, &pixel_labels),
         of("softmax_param { axis: -1 }", &[&[2, 3, 4], &[2, 3]], &[0.0, 3.0, 1.0, 1.0, 2.0, 0.0]),
         of("softmax_param { axis: 0 }", &[&[4, 3], &[3]], &[0.0, 3.0, 1.0]),
+        of("loss_param { label_smoothing: 0.2 ignore_label: 9 }", scores, &some),
+        of("loss_param { label_smoothing: 0.1 }", pixels, &pixel_labels),
+        Case { tops: 2, ..of("loss_weight: [0.3, 0]", scores, &labels) },
     ]
 }
 

@@ -1,15 +1,16 @@
-//! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Split`.
+//! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`, `Split`.
 
-use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of, order_for};
 use crate::{
     error::BoxError,
-    spec::{ConcatParams, EltwiseOperation},
+    spec::{ConcatParams, EltwiseOperation, SliceParams},
 };
 use cudnn_layers::{
+    AxisExtents,
     copy::{self, Columns},
     eltwise::{self, Combination},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Accumulate, AxisOrder, Device, Format, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise(pub(super) EltwiseOperation);
@@ -64,6 +65,10 @@ impl Layer for Eltwise {
 pub(super) type Concat = Declared<ConcatParams, Vec<Columns>>;
 
 impl Layer for Concat {
+    fn reads(&self, _: usize, shape: &TensorType, format: Format) -> Format {
+        order_for(axis_of(shape, self.params.axis).ok(), format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
         let axis = axis_of(first, self.params.axis)?;
@@ -79,22 +84,16 @@ impl Layer for Concat {
         }
         let mut dims = first.dims().to_vec();
         dims[axis] = bottoms.iter().map(|shape| shape.dim(axis)).sum();
-        let top = first.with_dims(&dims);
-        let (rows, stride) = (top.count_before(axis), top.count_from(axis));
-        let mut offset = 0;
-        self.extents = (bottoms.iter())
-            .map(|shape| {
-                let width = shape.count_from(axis);
-                offset += width;
-                Columns { rows, stride, offset: offset - width, width }
-            })
-            .collect();
+        // A blob of one channel lies like others in either order.
+        let format = bottoms.iter().map(TensorType::format).find(|format| format.layout == AxisOrder::Nhwc);
+        let top = TensorType::new(&dims, format.unwrap_or(first.format()));
+        self.extents = side_by_side(&top, axis, bottoms);
         Ok(Declaration { tops: vec![top], gradients: vec![true; bottoms.len()], ..Declaration::default() })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         for (columns, &x) in self.extents.iter().zip(&io.bottoms) {
-            copy::into_columns(device, columns, x, io.tops[0].reborrow());
+            copy::into_columns(device, columns, x, io.tops[0].reborrow(), Accumulate::Replace);
         }
         Ok(())
     }
@@ -104,6 +103,89 @@ impl Layer for Concat {
         for (columns, dx) in self.extents.iter().zip(io.bottom_diffs) {
             if let Some(dx) = dx {
                 copy::from_columns(device, columns, dy, dx.diff, dx.accumulate);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The places of `parts`, in this order, in `whole` along `axis`.
+fn side_by_side(whole: &TensorType, axis: usize, parts: &[TensorType]) -> Vec<Columns> {
+    let AxisExtents { outer: rows, axis: extent, inner } = AxisExtents::new(whole, axis);
+    let (stride, mut offset) = (extent * inner, 0);
+    let place = |shape: &TensorType| {
+        let width = shape.dim(axis) * inner;
+        offset += width;
+        Columns { rows, stride, offset: offset - width, width }
+    };
+    parts.iter().map(place).collect()
+}
+
+/// Parts of a blob along one axis: the opposite of [`Concat`].
+pub(super) struct Slice {
+    params: SliceParams,
+    tops: usize,
+    /// Empty until the layer is declared.
+    extents: Vec<Columns>,
+}
+
+impl Slice {
+    pub(super) fn new(params: &SliceParams, tops: usize) -> Self {
+        Self { params: params.clone(), tops, extents: Vec::new() }
+    }
+
+    /// Where the tops begin and end along an axis of `extent`.
+    fn bounds(&self, extent: usize) -> Result<Vec<usize>, String> {
+        let (points, tops) = (&self.params.points, self.tops);
+        match points.len() {
+            0 if extent.is_multiple_of(tops) => Ok((0..=tops).map(|top| top * (extent / tops)).collect()),
+            0 => Err(format!("{tops} tops do not share {extent} evenly; slice_point says where each begins")),
+            given if given + 1 != tops => {
+                Err(format!("{tops} tops need {} slice_points, not {given}", tops - 1))
+            }
+            _ if points[0] == 0 || points.last().is_some_and(|&last| last >= extent) => {
+                Err(format!("the slice_points {points:?} are not all inside an axis of {extent}"))
+            }
+            _ => Ok([&[0], &points[..], &[extent]].concat()),
+        }
+    }
+}
+
+impl Layer for Slice {
+    fn reads(&self, _: usize, shape: &TensorType, format: Format) -> Format {
+        order_for(axis_of(shape, self.params.axis).ok(), format)
+    }
+
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
+        let whole = &bottoms[0];
+        let axis = axis_of(whole, self.params.axis)?;
+        let bounds = self.bounds(whole.dim(axis))?;
+        let part = |ends: &[usize]| {
+            let mut dims = whole.dims().to_vec();
+            dims[axis] = ends[1] - ends[0];
+            whole.with_dims(&dims)
+        };
+        let tops: Vec<TensorType> = bounds.windows(2).map(part).collect();
+        self.extents = side_by_side(whole, axis, &tops);
+        Ok(Declaration { tops, gradients: vec![true], ..Declaration::default() })
+    }
+
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+        for (columns, top) in self.extents.iter().zip(io.tops) {
+            copy::from_columns(device, columns, io.bottoms[0], top, Accumulate::Replace);
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
+        // Nothing comes from a top that leads to no loss.
+        if dx.accumulate == Accumulate::Replace && io.top_diffs.iter().any(Option::is_none) {
+            device.zero(dx.diff.reborrow());
+        }
+        for (columns, dy) in self.extents.iter().zip(io.top_diffs) {
+            if let Some(dy) = dy {
+                copy::into_columns(device, columns, dy, dx.diff.reborrow(), dx.accumulate);
             }
         }
         Ok(())

@@ -1,43 +1,111 @@
-//! Layers that work element by element on one blob, in place if asked to: `ReLU` and `Dropout`.
+//! Layers that work element by element on one blob: `ReLU` and its like, `PReLU`, `Dropout`.
 
-use super::{Backward, Declaration, Forward, InPlace, Layer, Need, Place};
+use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, Need, ParamDeclaration, Place};
 use crate::{
     error::BoxError,
     fill::stream,
-    spec::{DropoutParams, Phase, ReluParams},
+    spec::{DropoutParams, PReluParams, Phase},
 };
 use cudnn_layers::{
-    activation, copy,
+    AxisExtents,
+    activation::{self, Activation},
+    copy,
     dropout::{self, Dropout},
+    scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, TensorType, View};
+use tensor::{Accumulate, AxisOrder, Device, Format, TensorType, View};
 
-/// y = max(x, 0) + slope min(x, 0). Backward needs the sign of y only, so it runs in place.
-pub(super) struct Relu(pub(super) ReluParams);
+/// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign.
+pub(super) struct Elementwise(pub(super) Activation);
 
-impl Layer for Relu {
+impl Layer for Elementwise {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let slope = self.0.negative_slope;
-        if slope < 0.0 || slope.is_nan() {
-            return Err(format!("a negative_slope of {slope} is below 0, where the gradient is lost"));
-        }
+        let needs_bottom = self.0.sees_bottom();
+        let (needs_top, in_place) = match self.0 {
+            _ if needs_bottom => (Need::Nothing, InPlace::No),
+            Activation::Relu { .. } => (Need::Sign, InPlace::KeepsSign),
+            _ => (Need::Values, InPlace::Yes),
+        };
+        let rectifies = self.0 == Activation::RELU;
         Ok(Declaration {
-            needs_top: Need::Sign,
-            in_place: InPlace::KeepsSign,
-            rectifies: slope == 0.0,
+            needs_bottom,
+            needs_top,
+            in_place,
+            rectifies,
             ..Declaration::one(bottoms[0].clone())
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        activation::forward(device, self.0.negative_slope, io.bottoms.first().copied(), io.tops.remove(0));
+        activation::forward(device, self.0, io.bottoms.first().copied(), io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let dy = io.top_diffs.first().map(|_| io.top_diff());
-        activation::backward(device, self.0.negative_slope, io.tops[0], dy, dx.diff, dx.accumulate);
+        let seen = if self.0.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
+        activation::backward(device, self.0, seen, dy, dx.diff, dx.accumulate);
+        Ok(())
+    }
+}
+
+/// `PReLU`: y = max(x, 0) + a min(x, 0), as a ReLU and a scale of what it cuts off, which lies in the scratch.
+pub(super) type PRelu = Declared<PReluParams, AxisExtents>;
+
+impl Layer for PRelu {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
+        let x = &bottoms[0];
+        if x.rank() < 2 {
+            return Err(format!("slopes are for channels, which a blob of shape {x} lacks"));
+        }
+        self.extents = match self.params.channel_shared {
+            true => AxisExtents { outer: x.dim(0), axis: 1, inner: x.count_from(1) },
+            false => AxisExtents::new(x, 1),
+        };
+        let slopes = match self.params.channel_shared {
+            true => TensorType::f32(&[]),
+            false => TensorType::f32(&[self.extents.axis]),
+        };
+        Ok(Declaration {
+            params: vec![ParamDeclaration::learned(slopes, self.params.filler)],
+            needs_bottom: true,
+            scratch: [x.space(); 2],
+            ..Declaration::one(x.clone())
+        })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let (x, mut y) = (io.bottoms[0], io.tops.remove(0));
+        let mut below = io.scratch.take(x.format(), x.len());
+        activation::forward(device, Activation::RELU, Some(x), y.reborrow());
+        activation::forward(device, Activation::Below, Some(x), below.reborrow());
+        let slopes = Affine { gamma: Some(io.params[0]), beta: None };
+        scale::forward(device, &self.extents, slopes, false, None, below.reborrow());
+        copy::copy(device, below.as_view(), y, Accumulate::Add);
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let (x, dy) = (io.bottoms[0], io.top_diff());
+        let mut below = io.scratch.take(x.format(), x.len());
+        if let Some(gamma) = io.param_diffs.remove(0) {
+            activation::forward(device, Activation::Below, Some(x), below.reborrow());
+            let gradients = AffineGradients { gamma: Some(gamma), beta: None };
+            scale::backward_affine(device, &self.extents, Some(below.as_view()), dy, gradients);
+        }
+        if let Some(mut dx) = io.bottom_diffs.remove(0) {
+            activation::backward(device, Activation::RELU, x, Some(dy), dx.diff.reborrow(), dx.accumulate);
+            activation::backward(
+                device,
+                Activation::Below,
+                x,
+                Some(dy),
+                below.reborrow(),
+                Accumulate::Replace,
+            );
+            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx.diff, Accumulate::Add);
+        }
         Ok(())
     }
 }
@@ -61,6 +129,11 @@ impl DropoutLayer {
 }
 
 impl Layer for DropoutLayer {
+    /// The mask goes by the number of an element, and is to be the same in every format.
+    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
+        format.in_order(AxisOrder::Nchw)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         // Where it zeroes the data it also stops the gradient.
         Ok(Declaration { in_place: InPlace::KeepsSign, ..Declaration::one(bottoms[0].clone()) })

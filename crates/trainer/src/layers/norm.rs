@@ -1,6 +1,8 @@
 //! The normalisations with statistics: `BatchNorm`, and its other half, `Scale`.
 
-use super::{Absorbed, Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration, axis_of};
+use super::{
+    Absorbed, Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration, axis_of, order_for,
+};
 use crate::{
     error::BoxError,
     spec::{BatchNormParams, Filler, Phase, ScaleParams},
@@ -10,7 +12,7 @@ use cudnn_layers::{
     batch_norm::{self, RunningSums, Statistics},
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, TensorType, View};
+use tensor::{Accumulate, Device, Format, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
 /// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
@@ -112,46 +114,68 @@ fn affine_gradients(diffs: Vec<Option<Gradient<'_>>>) -> AffineGradients<'_> {
     AffineGradients { gamma: diffs.next().flatten(), beta: diffs.next().flatten() }
 }
 
-/// `Scale`: y = gamma x + beta over the axes from `axis` on. In place it is out of place here: backward needs the bottom.
+/// `Scale`: y = gamma x + beta over the axes from `axis` on, with gamma a parameter or the second bottom. In place it is out
+/// of place here: backward needs the bottom.
 pub(super) type Scale = Declared<ScaleParams, AxisExtents>;
 
 impl Layer for Scale {
+    fn reads(&self, bottom: usize, shape: &TensorType, format: Format) -> Format {
+        let per_channel = self.params.num_axes == 1 && axis_of(shape, self.params.axis) == Ok(1);
+        match bottom {
+            0 => order_for(per_channel.then_some(1), format),
+            _ => Format::F32,
+        }
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = axis_of(x, p.axis)?;
-        let end = if p.num_axes < 0 { x.rank() } else { axis + p.num_axes as usize };
+        let end = match bottoms.get(1) {
+            Some(gamma) => axis + gamma.rank(),
+            None if p.num_axes < 0 => x.rank(),
+            None => axis + p.num_axes as usize,
+        };
         if end > x.rank() {
-            return Err(format!("{} axes from axis {axis} on are more than {x} has", p.num_axes));
+            return Err(format!("{} axes from axis {axis} on are more than {x} has", end - axis));
         }
-        let scale = x.with_dims(&x.dims()[axis..end]);
-        let (outer, inner) = (x.count_before(axis), x.count_from(end));
-        self.extents = AxisExtents { outer, axis: scale.count(), inner };
+        let scale = TensorType::f32(&x.dims()[axis..end]);
+        if let Some(gamma) = bottoms.get(1).filter(|gamma| **gamma != scale) {
+            return Err(format!("the scale of shape {gamma} does not fit {x} from axis {axis} on"));
+        }
+        self.extents = match scale.rank() {
+            1 => AxisExtents::new(x, axis),
+            _ => AxisExtents { outer: x.count_before(axis), axis: scale.count(), inner: x.count_from(end) },
+        };
         let blob = |filler| ParamDeclaration::learned(scale.clone(), filler);
+        let gamma = bottoms.get(1).is_none().then(|| blob(p.filler));
         let bias = p.bias_term.then(|| blob(p.bias_filler));
-        let params: Vec<_> = std::iter::once(blob(p.filler)).chain(bias).collect();
         Ok(Declaration {
-            params,
+            tops: vec![x.clone()],
+            gradients: vec![true; bottoms.len()],
+            params: gamma.into_iter().chain(bias).collect(),
             needs_bottom: true,
             absorbs: Absorbed::Forward,
-            ..Declaration::one(x.clone())
+            ..Declaration::default()
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (x, y) = (io.bottoms[0], io.tops.remove(0));
-        scale::forward(device, &self.extents, affine(&io.params), io.rectify, Some(x), y);
+        let affine = affine(&[&io.bottoms[1..], &io.params].concat());
+        scale::forward(device, &self.extents, affine, io.rectify, Some(x), y);
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let (x, dy) = (io.bottoms[0], io.top_diff());
-        let wants_affine = io.param_diffs.iter().any(Option::is_some);
-        if wants_affine {
-            let gradients = affine_gradients(std::mem::take(&mut io.param_diffs));
-            scale::backward_affine(device, &self.extents, Some(x), dy, gradients);
+        let dx = io.bottom_diffs.remove(0);
+        io.bottom_diffs.append(&mut io.param_diffs);
+        if io.bottom_diffs.iter().any(Option::is_some) {
+            scale::backward_affine(device, &self.extents, Some(x), dy, affine_gradients(io.bottom_diffs));
         }
-        if let Some(dx) = io.bottom_diffs.remove(0) {
-            scale::backward(device, &self.extents, io.params[0], dy, dx.diff, dx.accumulate);
+        if let Some(dx) = dx {
+            let gamma = io.bottoms.get(1).unwrap_or_else(|| &io.params[0]);
+            scale::backward(device, &self.extents, *gamma, dy, dx.diff, dx.accumulate);
         }
         Ok(())
     }

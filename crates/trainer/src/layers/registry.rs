@@ -1,22 +1,23 @@
 //! From a layer's specification to the layer.
 
 use super::{
-    BuildOptions, Layer, Place,
-    combine::{Concat, Eltwise, Split},
+    BuildOptions, Convert, Layer, Place,
+    combine::{Concat, Eltwise, Slice, Split},
     convolution::ConvolutionLayer,
-    elementwise::{DropoutLayer, Relu},
+    elementwise::{DropoutLayer, Elementwise, PRelu},
     inner_product::InnerProductLayer,
     lrn::LrnLayer,
     norm::{BatchNorm, Scale},
     pooling::Pooling,
     shape::Reshape,
-    softmax::{Accuracy, Softmax, SoftmaxWithLoss},
+    softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss},
     source::{DataLayer, FilledData},
 };
 use crate::{
     error::{BoxError, NetError},
     spec::{LayerKind, LayerSpec, NetSpec, layer_types},
 };
+use cudnn_layers::activation::Activation;
 
 /// A layer, by what its net does with it besides its passes.
 pub enum Role {
@@ -69,10 +70,5 @@ layer_types!(make_layers);
 /// # Errors
 /// Data that cannot be opened; the message names the layer and its line.
 pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
-    let is_loss = matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
-    if !is_loss && layer.loss_weights.iter().any(|&weight| weight != 0.0) {
-        let name = layer.kind.type_name();
-        return Err(NetError::layer(layer, format!("a loss_weight has no effect on a layer of type {name}")));
-    }
     make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error.to_string()))
 }

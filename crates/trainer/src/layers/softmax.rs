@@ -1,20 +1,26 @@
-//! `Softmax`, `SoftmaxWithLoss` and `Accuracy`.
+//! `Softmax`, `SoftmaxWithLoss`, other parts of the objective, and `Accuracy`.
 
 use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
 use crate::{
     error::BoxError,
-    spec::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams},
+    spec::{AccuracyParams, LayerSpec, SoftmaxParams, SoftmaxWithLossParams},
 };
 use cudnn_layers::{
     AxisExtents,
+    activation::{self, Activation},
+    copy,
     softmax::{self, LossOptions},
 };
-use tensor::{Device, TensorType};
+use tensor::{Accumulate, AxisOrder, Device, Format, Space, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
 pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
 
 impl Layer for Softmax {
+    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
+        format.in_order(AxisOrder::Nchw)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         self.extents = classes(&bottoms[0], self.params.axis)?;
         Ok(Declaration { needs_top: Need::Values, ..Declaration::one(bottoms[0].clone()) })
@@ -34,41 +40,57 @@ impl Layer for Softmax {
     }
 }
 
-/// The logistic loss of class scores. Backward needs the labels, and the probabilities that forward saved.
+/// The logistic loss of class scores. Backward needs the labels, and the probabilities that forward saved; a second top shows
+/// them.
 pub(super) struct SoftmaxWithLoss {
     axis: i32,
     options: LossOptions,
-    weight: f32,
+    weights: Vec<f32>,
     /// Of no element until the layer is declared.
     extents: AxisExtents,
 }
 
 impl SoftmaxWithLoss {
-    pub(super) fn new(params: &SoftmaxWithLossParams, weight: f32) -> Self {
-        let SoftmaxWithLossParams { axis, ignore_label, normalization } = *params;
-        let options = LossOptions { normalization, ignore_label };
-        Self { axis, options, weight, extents: AxisExtents::default() }
+    pub(super) fn new(params: &SoftmaxWithLossParams, layer: &LayerSpec) -> Self {
+        let SoftmaxWithLossParams { axis, ignore_label, normalization, label_smoothing: smoothing } = *params;
+        let options = LossOptions { normalization, ignore_label, smoothing };
+        let weights = (0..layer.tops.len()).map(|top| layer.loss_weight(top)).collect();
+        Self { axis, options, weights, extents: AxisExtents::default() }
     }
 }
 
 impl Layer for SoftmaxWithLoss {
+    fn reads(&self, bottom: usize, _: &TensorType, format: Format) -> Format {
+        scores_or_labels(bottom, format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.axis)?;
         check_labels(&extents, bottoms)?;
+        if self.weights[1..].iter().any(|&weight| weight != 0.0) {
+            return Err(
+                "the probabilities are no loss: the loss_weight of the second top must be 0".to_owned()
+            );
+        }
         self.extents = extents;
+        let tops = [TensorType::f32(&[]), TensorType::f32(bottoms[0].dims())];
         Ok(Declaration {
-            tops: vec![TensorType::f32(&[])],
+            tops: tops[..self.weights.len()].to_vec(),
             gradients: vec![true, false],
             needs_bottom: true,
             saved: softmax::saved(&extents),
-            loss_weights: vec![self.weight],
+            loss_weights: self.weights.clone(),
             ..Declaration::default()
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
-        softmax::loss(device, &self.extents, &self.options, scores, labels, io.saved, io.tops.remove(0))?;
+        let (loss, mut saved) = (io.tops.remove(0), io.saved);
+        softmax::loss(device, &self.extents, &self.options, scores, labels, saved.reborrow(), loss)?;
+        if let Some(top) = io.tops.pop() {
+            copy::copy(device, saved.take(top.format(), top.len()).as_view(), top, Accumulate::Replace);
+        }
         Ok(())
     }
 
@@ -80,7 +102,7 @@ impl Layer for SoftmaxWithLoss {
                 device,
                 &self.extents,
                 &self.options,
-                self.weight,
+                self.weights[0],
                 io.saved,
                 labels,
                 dx,
@@ -91,10 +113,58 @@ impl Layer for SoftmaxWithLoss {
     }
 }
 
-/// The share of samples whose label is among the highest scores.
-pub(super) type Accuracy = Declared<AccuracyParams, AxisExtents>;
+/// Any blob as a part of the objective: the sum of its elements, times this weight. What follows reads it through this layer.
+pub(super) struct Objective(pub(super) f32);
+
+impl Layer for Objective {
+    fn reads(&self, _: usize, _: &TensorType, _: Format) -> Format {
+        Format::F32
+    }
+
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
+        let x = &bottoms[0];
+        let scratch = [Space::NONE, x.space()];
+        Ok(Declaration { loss_weights: vec![self.0], scratch, ..Declaration::one(x.clone()) })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        copy::copy(device, io.bottoms[0], io.tops.remove(0), Accumulate::Replace);
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
+        let mut weight = io.scratch.take(dx.diff.format(), dx.diff.len());
+        device.zero(weight.reborrow());
+        let constant = Activation::Power { power: 1.0, scale: 1.0, shift: self.0 };
+        activation::forward(device, constant, None, weight.reborrow());
+        copy::copy(device, weight.as_view(), dx.diff.reborrow(), dx.accumulate);
+        if let Some(dy) = io.top_diffs.remove(0) {
+            copy::copy(device, dy, dx.diff, Accumulate::Add);
+        }
+        Ok(())
+    }
+}
+
+/// The share of samples whose label is among the highest scores; and of those of each class.
+pub(super) struct Accuracy {
+    params: AccuracyParams,
+    tops: usize,
+    /// Of no element until the layer is declared.
+    extents: AxisExtents,
+}
+
+impl Accuracy {
+    pub(super) fn new(params: &AccuracyParams, tops: usize) -> Self {
+        Self { params: params.clone(), tops, extents: AxisExtents::default() }
+    }
+}
 
 impl Layer for Accuracy {
+    fn reads(&self, bottom: usize, _: &TensorType, format: Format) -> Format {
+        scores_or_labels(bottom, format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.params.axis)?;
         check_labels(&extents, bottoms)?;
@@ -102,15 +172,26 @@ impl Layer for Accuracy {
             return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
         }
         self.extents = extents;
-        Ok(Declaration { gradients: vec![false; 2], ..Declaration::one(TensorType::f32(&[])) })
+        let tops = [TensorType::f32(&[]), TensorType::f32(&[extents.axis])];
+        Ok(Declaration {
+            tops: tops[..self.tops].to_vec(),
+            gradients: vec![false; 2],
+            ..Declaration::default()
+        })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
         let AccuracyParams { top_k, ignore_label, .. } = self.params;
-        softmax::accuracy(device, &self.extents, top_k, ignore_label, scores, labels, io.tops.remove(0))?;
+        let (all, each) = (io.tops.remove(0), io.tops.pop());
+        softmax::accuracy(device, &self.extents, top_k, ignore_label, scores, labels, all, each)?;
         Ok(())
     }
+}
+
+/// Scores in the order in which labels lie, and labels in single precision.
+fn scores_or_labels(bottom: usize, format: Format) -> Format {
+    if bottom == 0 { format.in_order(AxisOrder::Nchw) } else { Format::F32 }
 }
 
 fn classes(scores: &TensorType, axis: i32) -> Result<AxisExtents, String> {

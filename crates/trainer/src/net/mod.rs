@@ -36,6 +36,8 @@ pub struct Net {
     /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
     training: bool,
+    /// Numbers that the solver keeps of each weight.
+    histories: usize,
 }
 
 /// The kernels of a plan, by layer and operation.
@@ -50,10 +52,10 @@ impl Net {
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
         let spec = &split::separate(spec);
-        let mut layers = (spec.layers.iter())
+        let layers = (spec.layers.iter())
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut graph = Graph::build(spec, &mut layers, training)?;
+        let (mut graph, layers) = Graph::build(spec, layers, options.device.format(), training)?;
         fusion::absorb_relus(&mut graph);
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         Ok(Self {
@@ -65,7 +67,13 @@ impl Net {
             layers,
             device: options.device.clone(),
             training,
+            histories: 1,
         })
+    }
+
+    /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
+    pub fn keep_histories(&mut self, histories: usize) {
+        self.histories = histories;
     }
 
     /// The net's name.
@@ -269,6 +277,7 @@ impl Net {
             name: param.name.clone(),
             bytes: bytes(param.declaration.shape.space()),
             trained: self.training && param.trained,
+            history: Bytes(self.histories as u64 * param.declaration.shape.space().bytes() as u64),
         };
         Outline {
             nodes: nodes.iter().zip(&self.scratch).map(node).collect(),

@@ -9,7 +9,7 @@ use crate::{
     error::{BoxError, NetError},
     layers::{Absorbed, Backward, Forward, Gradient, Need},
 };
-use cudnn_layers::{sgd, softmax::labels::device_fault};
+use cudnn_layers::{softmax::labels::device_fault, update::Loss};
 use memory::{Action, Buffer};
 use tensor::{Accumulate, Arena, Span, View, ViewMut};
 
@@ -62,7 +62,7 @@ impl Net {
     }
 
     /// The losses after a forward pass, with their weights.
-    pub(crate) fn losses<'a>(&self, layout: &NetLayout, arena: &'a Arena) -> Vec<sgd::Loss<'a>> {
+    pub(crate) fn losses<'a>(&self, layout: &NetLayout, arena: &'a Arena) -> Vec<Loss<'a>> {
         let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
         self.loss_values().map(view).collect()
     }

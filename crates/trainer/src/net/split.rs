@@ -1,4 +1,4 @@
-//! Bottoms that stand twice in one layer.
+//! Layers that are not in the file: copies of bottoms that stand twice in one layer, and parts of the objective.
 
 use crate::spec::{LayerKind, LayerSpec, NetSpec};
 use std::collections::HashSet;
@@ -11,9 +11,26 @@ pub(super) fn separate(spec: &NetSpec) -> NetSpec {
     for layer in &spec.layers {
         let mut layer = layer.clone();
         layers.extend(copies(&mut layer));
+        let objectives = objectives(&mut layer);
         layers.push(layer);
+        layers.extend(objectives);
     }
     NetSpec { layers, ..spec.clone() }
+}
+
+/// The layers that add tops of `layer`, which is no loss, to the objective, each in place; its weights go to them.
+fn objectives(layer: &mut LayerSpec) -> Vec<LayerSpec> {
+    if matches!(layer.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Objective) {
+        return Vec::new();
+    }
+    let weights = std::mem::take(&mut layer.loss_weights).into_iter().zip(&layer.tops);
+    let objective = |(weight, top): (f32, &String)| {
+        let blobs = [vec![top.clone()], vec![top.clone()]];
+        let name = format!("{}_{top}_objective", layer.name);
+        let objective = LayerSpec::new(name, LayerKind::Objective, blobs, layer.location.clone());
+        LayerSpec { loss_weights: vec![weight], ..objective }
+    };
+    weights.filter(|(weight, _)| *weight != 0.0).map(objective).collect()
 }
 
 /// The layers that copy what `layer` reads again, now under names of their own.

@@ -12,7 +12,7 @@ use crate::{
     net::{Net, RunLayout},
     planning::ScheduleRecord,
 };
-use cudnn_layers::sgd::{self, ParamUpdate, StepState};
+use cudnn_layers::update::{self, ParamUpdate, StepRates, StepState};
 use memory::{Action, MemoryReport, Place};
 use planner::Plan;
 use slab::Slab;
@@ -99,9 +99,9 @@ impl NetRun {
         let settings = (Setting::new(&device)?, Setting::new(&device)?);
         let state = Arena::on(&device, StepState::SPACE.bytes())?;
         nets.iter_mut().for_each(Net::enter_arena);
-        let (recordings, (number, rate)) = (Vec::new(), settings);
+        let (recordings, (number, rates)) = (Vec::new(), settings);
         let mut running =
-            Execution { recordings, device, nets, plans, layout, number, rate, state, slab, arena };
+            Execution { recordings, device, nets, plans, layout, number, rates, state, slab, arena };
         running.initialize(seed)?;
         Ok(running)
     }
@@ -137,15 +137,15 @@ const STATE: Span = Span { offset: 0, len: StepState::SPACE.bytes(), format: For
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Update {
     /// What all iterations have in common.
-    pub rule: sgd::Rule,
+    pub rule: update::Rule,
     /// Weight decay, before a parameter's own multiplier.
     pub weight_decay: f32,
-    /// The learning rate of this iteration, likewise.
-    pub rate: f32,
+    /// The learning rate of this iteration, likewise, and what else it has of its own.
+    pub rates: StepRates,
 }
 
 /// What recorded work depends on: the net, whether it adds to gradients, and the rule and weight decay of its update.
-type RecordingKey = (usize, Accumulate, Option<(sgd::Rule, f32)>);
+type RecordingKey = (usize, Accumulate, Option<(update::Rule, f32)>);
 
 /// A run that has begun.
 pub struct Execution {
@@ -157,7 +157,7 @@ pub struct Execution {
     plans: Vec<Plan>,
     layout: RunLayout,
     number: Setting<u64>,
-    rate: Setting<f32>,
+    rates: Setting<StepRates>,
     /// A [`StepState`] in the device's memory.
     state: Arena,
     slab: Slab,
@@ -307,7 +307,7 @@ impl Execution {
     /// Sets the values that recorded work reads again in each mini-batch.
     pub(crate) fn begin(&mut self, batch: &MiniBatch<'_>) -> Result<(), CudaError> {
         self.number.set(batch.number)?;
-        batch.update.map_or(Ok(()), |update| self.rate.set(update.rate))
+        batch.update.map_or(Ok(()), |update| self.rates.set(update.rates))
     }
 
     /// Does these actions of net number `net`.
@@ -362,14 +362,14 @@ impl Execution {
         let Self { nets, layout, arena, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
         let losses = net.losses(layout, arena);
-        sgd::add_losses(&self.device, &losses, self.state.view_mut(STATE), batch.accumulate);
-        let Some(update) = batch.update else { return };
+        update::add_losses(&self.device, &losses, self.state.view_mut(STATE), batch.accumulate);
+        let Some(Update { rule, weight_decay, .. }) = batch.update else { return };
         let params = net.graph().params.iter().zip(&layout.params);
         let trained =
             params.filter_map(|(param, spans)| Some((param, spans.diff?, spans.history?, spans.data)));
         let (mut factors, mut gradients, mut history, mut weights) = (vec![], vec![], vec![], vec![]);
         for (param, dw, v, w) in trained {
-            factors.push((param.lr_mult, update.weight_decay * param.decay_mult));
+            factors.push((param.lr_mult, weight_decay * param.decay_mult));
             gradients.push(dw);
             history.push(v);
             weights.push(w);
@@ -379,15 +379,11 @@ impl Execution {
         let (gradients, mut history) = leased.expect("gradients, history and weights lie apart");
         let weights = history.split_off(factors.len());
         let params = factors.into_iter().zip(gradients).zip(history.into_iter().zip(weights));
-        let mut params: Vec<ParamUpdate<'_>> =
-            params.map(|(((lr_mult, decay), dw), (v, w))| ParamUpdate { lr_mult, decay, dw, v, w }).collect();
-        sgd::update_all(
-            &self.device,
-            &update.rule,
-            self.rate.view(),
-            self.state.view_mut(STATE),
-            &mut params,
-        );
+        let mut params: Vec<ParamUpdate<'_>> = params
+            .map(|(((lr_mult, decay), dw), (history, w))| ParamUpdate { lr_mult, decay, dw, history, w })
+            .collect();
+        let (rates, state) = (self.rates.view(), self.state.view_mut(STATE));
+        update::update_all(&self.device, &rule, rates, state, &mut params);
     }
 
     /// What the device knows of the iteration, once it is done.

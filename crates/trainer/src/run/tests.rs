@@ -13,7 +13,7 @@ use crate::{
     planning::{Rates, estimated_costs},
     testing::{Forced, Running, build_on, own_gpu, plan_options},
 };
-use cudnn_layers::sgd::{Regularization, Rule};
+use cudnn_layers::update::Rule;
 use memory::{
     Action, ArenaLayout, Buffer, Outline, Place, Schedule,
     policy::{Costs, MemoryPolicy},
@@ -90,9 +90,9 @@ const ITERATIONS: u64 = 6;
 fn batches() -> impl Iterator<Item = MiniBatch<'static>> {
     (0..2 * ITERATIONS).map(move |number| {
         let (momentum, weight_decay) = if number < ITERATIONS { (0.9, 0.01) } else { (0.5, 0.2) };
-        let rule = Rule { momentum, regularization: Regularization::L2, clip: Some(0.5), mini_batches: 2 };
-        let update =
-            (number % 2 == 1).then(|| Update { rule, weight_decay, rate: 0.1 / (number + 1) as f32 });
+        let rule = Rule { momentum, clip: Some(0.5), mini_batches: 2, ..Rule::default() };
+        let rates = rule.rates(0.1 / (number + 1) as f32, number / 2);
+        let update = (number % 2 == 1).then_some(Update { rule, weight_decay, rates });
         let accumulate = if number % 2 == 0 { Accumulate::Replace } else { Accumulate::Add };
         MiniBatch { number, accumulate, update, observer: None }
     })

@@ -1,10 +1,13 @@
-//! Weights and solver state on disk, in the safetensors format.
+//! Weights and solver state on disk, in the safetensors format; weights of other programs, too.
 //!
 //! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for other programs, too;
 //! [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the metadata, a
 //! [`SolverState`] and the plans of its nets. A file appears under its name only when it is complete and on the disk.
 
+mod caffemodel;
+mod copied;
 mod error;
+pub(crate) mod modules;
 mod place;
 mod state;
 mod tensors;
@@ -14,6 +17,7 @@ mod weights;
 
 use std::path::{Path, PathBuf};
 
+pub use copied::{CopiedFile, CopiedWeights, Weights};
 pub use error::SnapshotError;
 pub use place::SnapshotPlace;
 pub(crate) use state::PLANS;

@@ -90,28 +90,33 @@ pub struct Tensors {
     checksum: u32,
 }
 
-/// Reads a whole safetensors file of `f32` tensors.
+/// Reads a whole safetensors file of `f32` tensors. Those of half precision become such, and single 64-bit integers, which
+/// count batches in PyTorch's files, are left out.
 ///
 /// # Errors
 /// The file cannot be read, is truncated, damaged (its checksum differs) or something else, or holds another type.
 pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
-    let error =
-        |source| SnapshotError::File { action: "cannot read the snapshot", path: path.to_owned(), source };
-    let bytes = read_regular(path).map_err(error)?;
-    parse(path, bytes).map_err(|reason| SnapshotError::corrupt(path, reason))
+    parse(path, read(path)?).map_err(|reason| SnapshotError::corrupt(path, reason))
 }
 
-fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
-    if data.get(LENGTH_BYTES).is_some_and(|&byte| byte != b'{') {
+/// The bytes of a file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, SnapshotError> {
+    let error =
+        |source| SnapshotError::File { action: "cannot read the snapshot", path: path.to_owned(), source };
+    read_regular(path).map_err(error)
+}
+
+/// Whether a file of this content is a safetensors file, or the beginning of one.
+pub(super) fn is_safetensors(data: &[u8]) -> bool {
+    data.get(LENGTH_BYTES).is_none_or(|&byte| byte == b'{')
+}
+
+pub(super) fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
+    if !is_safetensors(&data) {
         return Err("it is not a safetensors file".to_owned());
     }
     let (header_len, header) = SafeTensors::read_metadata(&data)
         .map_err(|error| format!("it is cut short or its header is damaged ({error})"))?;
-    let index = header.tensors().into_iter().map(|(name, info)| match info.dtype {
-        Dtype::F32 => Ok((name, (info.shape.clone(), info.data_offsets.0..info.data_offsets.1))),
-        other => Err(format!("tensor {name} is of type {other}, only F32 is supported")),
-    });
-    let index = index.collect::<Result<_, _>>()?;
     let metadata = header.metadata().clone().unwrap_or_default();
     data.drain(..LENGTH_BYTES + header_len);
     let mut crc = flate2::Crc::new();
@@ -120,10 +125,54 @@ fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
     if metadata.get(CHECKSUM).is_some_and(|expected| *expected != format!("{checksum:08x}")) {
         return Err("its checksum is wrong, the data are damaged".to_owned());
     }
-    Ok(Tensors { path: path.to_owned(), data, index, metadata, checksum })
+    let mut tensors = Tensors { path: path.to_owned(), data, index: BTreeMap::new(), metadata, checksum };
+    for (name, info) in header.tensors() {
+        let (shape, range) = (info.shape.clone(), info.data_offsets.0..info.data_offsets.1);
+        let widen = match info.dtype {
+            Dtype::F32 => {
+                tensors.index.insert(name, (shape, range));
+                continue;
+            }
+            Dtype::I64 if shape.is_empty() => continue,
+            Dtype::F16 => of_f16,
+            Dtype::BF16 => |half| f32::from_bits(u32::from(half) << 16),
+            other => {
+                return Err(format!("tensor {name} is of type {other}; F32, F16 and BF16 are supported"));
+            }
+        };
+        let (halves, _) = tensors.data[range].as_chunks();
+        let values: Vec<f32> = halves.iter().map(|&half| widen(u16::from_le_bytes(half))).collect();
+        tensors.add(name, shape, &values);
+    }
+    Ok(tensors)
+}
+
+/// A number of half precision. Its exponent is 112 lower than the same in `f32`, which the product makes up for, denormal numbers
+/// included.
+fn of_f16(half: u16) -> f32 {
+    let (sign, magnitude) = (u32::from(half & 0x8000) << 16, u32::from(half & 0x7fff) << 13);
+    let value = match magnitude >= 0x7c00 << 13 {
+        // Infinity and what is no number.
+        true => f32::from_bits(magnitude | 0x7f80_0000),
+        false => f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23),
+    };
+    f32::from_bits(value.to_bits() | sign)
 }
 
 impl Tensors {
+    /// Of the file at `path`, which is none of safetensors.
+    pub(super) fn foreign(path: &Path) -> Self {
+        let (index, metadata) = Default::default();
+        Self { path: path.to_owned(), data: Vec::new(), index, metadata, checksum: 0 }
+    }
+
+    /// Adds a tensor, or replaces the one of this name.
+    pub(super) fn add(&mut self, name: String, shape: Vec<usize>, values: &[f32]) {
+        let start = self.data.len();
+        self.data.extend_from_slice(bytemuck::cast_slice(values));
+        self.index.insert(name, (shape, start..self.data.len()));
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -171,11 +220,11 @@ impl Tensors {
     /// [`SnapshotError::Refused`], naming the first that differs.
     pub fn check<'a>(
         &self,
-        expected: impl IntoIterator<Item = (&'a str, &'a [usize])>,
+        expected: impl IntoIterator<Item = (&'a str, impl AsRef<[usize]>)>,
     ) -> Result<(), SnapshotError> {
         let mut known = BTreeSet::new();
         for (name, shape) in expected {
-            self.bytes(name, shape)?;
+            self.bytes(name, shape.as_ref())?;
             known.insert(name);
         }
         match self.index.iter().find(|(name, _)| !known.contains(name.as_str())) {
@@ -197,6 +246,11 @@ impl Tensors {
     pub fn copy_to(&self, name: &str, shape: &[usize], out: &mut [f32]) -> Result<(), SnapshotError> {
         bytemuck::cast_slice_mut(out).copy_from_slice(self.bytes(name, shape)?);
         Ok(())
+    }
+
+    /// The elements of a tensor, little-endian, if it is there.
+    pub(super) fn raw(&self, name: &str) -> Option<&[u8]> {
+        self.index.get(name).map(|(_, range)| &self.data[range.clone()])
     }
 
     fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {

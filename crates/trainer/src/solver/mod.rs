@@ -1,8 +1,7 @@
-//! Training: Caffe's SGD over a net, its tests and its snapshots.
+//! Training: Caffe's solvers over a net, its tests and its snapshots.
 //!
-//! One iteration is `iter_size` times forward and backward with gradients added up, then for every parameter
-//! `g = scale * dw + decay_mult * weight_decay * w`, `v = momentum * v + rate * lr_mult * g`, `w = w - v`, where `scale` is
-//! 1 / `iter_size` times the factor that brings the norm of all accumulated gradients down to `clip_gradients`.
+//! One iteration is `iter_size` times forward and backward with gradients added up, then for every parameter an
+//! [update](cudnn_layers::update).
 
 mod averages;
 mod finished;
@@ -23,7 +22,6 @@ use crate::{
     spec::{NetSource, NetSpec, NetState, SolverSpec},
     stop::Stop,
 };
-use cudnn_layers::sgd;
 use serde::Serialize;
 use std::{
     borrow::Cow,
@@ -109,6 +107,7 @@ impl Training {
         let options = BuildOptions { seed, ..options.clone() };
         let train_spec = net_spec(&spec.train_net, &spec.train_state, mini_batch)?;
         let mut nets = vec![Net::new(&train_spec, &options, true)?];
+        nets[0].keep_histories(spec.method.histories());
         for test in &spec.tests {
             nets.push(Net::new(&net_spec(&test.net, &test.state, None)?, &options, false)?);
         }
@@ -223,7 +222,7 @@ impl Solver {
                 return Ok(None);
             }
             let accumulate = if part == 0 { Accumulate::Replace } else { Accumulate::Add };
-            let update = (part + 1 == parts).then(|| self.update(rate));
+            let update = (part + 1 == parts).then(|| self.update(rate, iteration));
             // Each mini-batch has a number of its own, so that each draws its own dropout masks.
             let number = iteration * parts + part;
             self.running.iterate(0, MiniBatch { number, accumulate, update, observer: None })?;
@@ -241,9 +240,8 @@ impl Solver {
         Ok(Some(StepReport { iteration, loss, smoothed_loss, rate }))
     }
 
-    fn update(&self, rate: f32) -> Update {
-        let SolverSpec { momentum, weight_decay, regularization, clip_gradients, iter_size, .. } = self.spec;
-        let rule = sgd::Rule { momentum, regularization, clip: clip_gradients, mini_batches: iter_size };
-        Update { rule, weight_decay, rate }
+    fn update(&self, rate: f32, iteration: u64) -> Update {
+        let rule = self.spec.rule();
+        Update { rule, weight_decay: self.spec.weight_decay, rates: rule.rates(rate, iteration) }
     }
 }

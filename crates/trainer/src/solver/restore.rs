@@ -5,8 +5,8 @@ use crate::{
     net::{Net, graph::Param, layout::ParamSpans},
     run::Execution,
     snapshot::{
-        NamedTensor, SnapshotError, SolverState, Tensors, fingerprint, load_solver_state, load_weights,
-        save_solver_state, save_tensors, state_path, weights_path,
+        CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
+        load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
     },
 };
 use std::{
@@ -16,13 +16,11 @@ use std::{
 };
 use tensor::{Span, cuda::CudaError};
 
-const SOLVER_TYPE: &str = "SGD";
-
 /// As [`NamedTensor`], with elements that may have come from a GPU.
-type HostTensor<'a> = (&'a str, &'a [usize], Cow<'a, [f32]>);
+type HostTensor<'a> = (&'a str, Vec<usize>, Cow<'a, [f32]>);
 
 fn borrowed<'a>(tensors: &'a [HostTensor<'_>]) -> Vec<NamedTensor<'a>> {
-    tensors.iter().map(|(name, dims, values)| (*name, *dims, &**values)).collect()
+    tensors.iter().map(|(name, dims, values)| (*name, &**dims, &**values)).collect()
 }
 
 impl Solver {
@@ -43,7 +41,7 @@ impl Solver {
         let solver_state = SolverState {
             iteration: self.iteration,
             net: self.net().name().to_owned(),
-            solver_type: SOLVER_TYPE.to_owned(),
+            solver_type: self.spec.method_name().to_owned(),
             parameters: self.fingerprint(),
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
@@ -65,7 +63,7 @@ impl Solver {
     pub fn restore(&mut self, path: &Path) -> Result<(), TrainError> {
         let (state, history) = load_solver_state(path)?;
         let weights = load_weights(&path.with_file_name(&state.weights))?;
-        state.check(path, &self.fingerprint(), SOLVER_TYPE, &weights)?;
+        state.check(path, &self.fingerprint(), self.spec.method_name(), &weights)?;
         weights.check(self.running.shapes(|spans| Some(spans.data)))?;
         history.check(self.running.shapes(|spans| spans.history))?;
         self.check_seed(path, state.random_seed)?;
@@ -86,19 +84,21 @@ impl Solver {
         Err(SnapshotError::refused(path, format!("cannot be resumed: {reason}")))
     }
 
-    /// Starts from the weights of another training of this very net.
+    /// Starts from weights of other trainings, which are copied by the names of layers.
     ///
     /// # Errors
-    /// A file that is missing or damaged, holds a solver state, or does not have exactly this net's parameters.
-    pub fn load_weights(&mut self, path: &Path) -> Result<(), TrainError> {
-        self.running.load_weights(&load_weights(path)?)?;
-        Ok(self.note_finished()?)
+    /// As [`Execution::load_weights`].
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, TrainError> {
+        let copied = self.running.load_weights(weights)?;
+        self.note_finished()?;
+        Ok(copied)
     }
 
     fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
         let tensors = self.running.params().filter_map(|(param, spans)| {
-            let values = self.running.read(which(spans)?);
-            Some(values.map(|values| (param.name.as_str(), param.declaration.shape.dims(), values)))
+            let span = which(spans)?;
+            let values = self.running.read(span);
+            Some(values.map(|values| (param.name.as_str(), dims(param, spans, span), values)))
         });
         tensors.collect()
     }
@@ -117,30 +117,30 @@ impl Execution {
         self.nets()[0].graph().params.iter().zip(&self.layout().nets[0].params)
     }
 
-    fn shapes(&self, which: Which) -> impl Iterator<Item = (&str, &[usize])> {
-        let kept = self.params().filter(move |(_, spans)| which(spans).is_some());
-        kept.map(|(param, _)| (param.name.as_str(), param.declaration.shape.dims()))
-    }
-
-    /// Replaces the parameters of its first net, whose very own `weights` must be.
-    ///
-    /// # Errors
-    /// Weights of another net.
-    pub fn load_weights(&mut self, weights: &Tensors) -> Result<(), SnapshotError> {
-        weights.check(self.shapes(|spans| Some(spans.data)))?;
-        self.load(weights, |spans| Some(spans.data))
+    fn shapes(&self, which: Which) -> impl Iterator<Item = (&str, Vec<usize>)> {
+        let kept = self.params().filter_map(move |(param, spans)| Some((param, spans, which(spans)?)));
+        kept.map(|(param, spans, span)| (param.name.as_str(), dims(param, spans, span)))
     }
 
     fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
-        let params = self.params().map(|(param, spans)| {
-            (param.name.clone(), param.declaration.shape.dims().to_vec(), which(spans))
+        let params = self.params().filter_map(|(param, spans)| {
+            let span = which(spans)?;
+            Some((param.name.clone(), dims(param, spans, span), span))
         });
         for (name, dims, span) in params.collect::<Vec<_>>() {
-            if let Some(span) = span {
-                self.fill(span, |values| tensors.copy_to(&name, &dims, values))?;
-            }
+            self.fill(span, |values| tensors.copy_to(&name, &dims, values))?;
         }
         Ok(())
+    }
+}
+
+/// The shape of what lies at `span`, the parameter's data or the solver's history of it: of two numbers for each weight, those
+/// of one kind come first.
+fn dims(param: &Param, spans: &ParamSpans, span: Span) -> Vec<usize> {
+    let own = param.declaration.shape.dims();
+    match span.len.checked_div(spans.data.len).unwrap_or(1) {
+        1 => own.to_vec(),
+        kinds => [&[kinds], own].concat(),
     }
 }
 

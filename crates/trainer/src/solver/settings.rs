@@ -7,7 +7,7 @@ use crate::{
     net::Net,
     planning::PlanOrigin,
     snapshot::SolverState,
-    spec::{LayerKind, LayerSpec, LrPolicy, NetSpec, SolverSpec},
+    spec::{LayerKind, LayerSpec, LrPolicy, Method, NetSpec, SolverSpec},
 };
 use planner::Plan;
 use std::{collections::BTreeMap, fmt::Debug};
@@ -133,18 +133,26 @@ fn differing(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
 
 /// A digest of everything that the numbers of a training depend on, by name. Seed, plans and device have places of their
 /// own in a snapshot. A setting of the solver that changes what is computed belongs here.
-pub(super) fn settings(solver: &SolverSpec, spec: &NetSpec, train: &Net) -> BTreeMap<String, String> {
-    let counts_to_the_end = matches!(solver.learning_rate.policy, LrPolicy::Poly { .. });
-    let end = counts_to_the_end.then_some(solver.max_iter);
+pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMap<String, String> {
+    let counts_to_the_end = matches!(spec.learning_rate.policy, LrPolicy::Poly { .. } | LrPolicy::Cosine);
+    let end = counts_to_the_end.then_some(spec.max_iter);
     let solver = [
-        ("the learning rate", digest(&(&solver.learning_rate, end))),
-        ("iter_size", digest(&solver.iter_size)),
-        ("the momentum", digest(&solver.momentum)),
-        ("the weight decay", digest(&(solver.weight_decay, solver.regularization))),
-        ("clip_gradients", digest(&solver.clip_gradients)),
+        ("the learning rate", digest(&(&spec.learning_rate, end))),
+        ("iter_size", digest(&spec.iter_size)),
+        ("the momentum", digest(&spec.momentum)),
+        ("the weight decay", digest(&(spec.weight_decay, spec.regularization))),
+        ("clip_gradients", digest(&spec.clip_gradients)),
     ];
-    let solver = solver.into_iter().map(|(name, digest)| (name.to_owned(), digest));
-    let layers = spec.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(layer)));
+    // What plain SGD does without is in no snapshot of the time when there was nothing else.
+    let (method, SolverSpec { momentum2, delta, larc, warmup, .. }) = (spec.method, spec);
+    let others = [
+        (method != Method::Sgd).then(|| ("the solver's type", digest(&(method, momentum2, delta)))),
+        larc.map(|larc| ("larc", digest(&larc))),
+        warmup.map(|warmup| ("the warm-up", digest(&warmup))),
+    ];
+    let solver = solver.into_iter().chain(others.into_iter().flatten());
+    let solver = solver.map(|(name, digest)| (name.to_owned(), digest));
+    let layers = net.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(layer)));
     let data =
         train.sources().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data.digest())));
     solver.chain(layers).chain(data).collect()
@@ -163,9 +171,17 @@ fn layer_digest(layer: &LayerSpec) -> String {
         }
         _ => {}
     }
-    digest(&(kind, bottoms, tops, loss_weights, params, propagate_down))
+    let text = format!("{:?}", (kind, bottoms, tops, loss_weights, params, propagate_down));
+    digest_of(LATER_DEFAULTS.iter().fold(text, |text, later| text.replace(later, "")))
 }
 
+/// Fields that snapshots of earlier versions know nothing of, at the values that change nothing.
+const LATER_DEFAULTS: [&str; 1] = [", label_smoothing: 0.0"];
+
 fn digest(value: &impl Debug) -> String {
-    format!("{:016x}", fnv1a(format!("{value:?}").into_bytes()))
+    digest_of(format!("{value:?}"))
+}
+
+fn digest_of(text: String) -> String {
+    format!("{:016x}", fnv1a(text.into_bytes()))
 }

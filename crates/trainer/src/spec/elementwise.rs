@@ -1,12 +1,36 @@
-//! Layers without parameters of their own: element by element, or only a change of shape.
+//! Layers that work element by element, or only change shapes.
 
-use super::params::params;
+use super::{Filler, params::params};
 use crate::prototxt::{Reader, Result};
 
 params! {
     /// `ReLU`: y = max(x, 0) + s min(x, 0).
     ReluParams(params: layer.relu_param) ignores [engine] {
-        negative_slope: f32 = 0.0; "s, the slope below 0"
+        negative_slope: f32 = 0.0, negative_slope.is_finite() => "a finite number"; "s, the slope below 0"
+    }
+
+    /// `ELU`: y = x where x > 0, α (eˣ - 1) elsewhere.
+    EluParams(params: layer.elu_param) {
+        alpha: f32 = 1.0, alpha.is_finite() && alpha >= 0.0 => "a finite number from 0"; "α"
+    }
+
+    /// `Power`: y = (shift + scale x)^power.
+    PowerParams(params: layer.power_param) {
+        power: f32 = 1.0, power.is_finite() => "a finite number"; "The exponent"
+        scale: f32 = 1.0, scale.is_finite() => "a finite number"; "The factor"
+        shift: f32 = 0.0, shift.is_finite() => "a finite number"; "The summand"
+    }
+
+    /// `Sigmoid`: y = 1 / (1 + e⁻ˣ).
+    SigmoidParams(params: layer.sigmoid_param) ignores [engine] {}
+
+    /// `TanH`: y = tanh x.
+    TanHParams(params: layer.tanh_param) ignores [engine] {}
+
+    /// `PReLU`: y = max(x, 0) + a min(x, 0), with a learned slope a for each channel.
+    PReluParams(params: layer.prelu_param) {
+        filler: Filler = Filler::constant(0.25); "Initial slopes"
+        channel_shared: bool = false; "Do all channels have one slope?"
     }
 
     /// `Dropout`: in TRAIN each element is 0 with probability `ratio` and divided by 1 - `ratio` otherwise; in TEST y = x.
@@ -22,7 +46,15 @@ params! {
 
     /// `Concat`: blobs joined along one axis.
     ConcatParams(params: layer.concat_param) {
-        axis: i32 { concat_axis(params)? }; "The axis; negative counts from the end"
+        axis: i32 { axis_or_dim(params, "concat_dim")? }; "The axis; negative counts from the end"
+    }
+
+    /// `Slice`: a blob cut along one axis.
+    SliceParams(params: layer.slice_param) {
+        axis: i32 { axis_or_dim(params, "slice_dim")? }; "The axis; negative counts from the end"
+        points "slice_point": Vec<usize>,
+            points.is_sorted_by(|a, b| a < b) => "larger than the one before it";
+            "Where each top but the first begins; empty for tops of one size"
     }
 
     /// `Flatten`: axes `axis` to `end_axis` become one.
@@ -72,11 +104,11 @@ fn operation(params: &mut Reader<'_>, bottoms: usize) -> Result<EltwiseOperation
     }
 }
 
-fn concat_axis(params: &mut Reader<'_>) -> Result<i32> {
-    let (axis, old): (Option<i32>, Option<i32>) = (params.get("axis")?, params.get("concat_dim")?);
+fn axis_or_dim(params: &mut Reader<'_>, old_name: &str) -> Result<i32> {
+    let (axis, old): (Option<i32>, Option<i32>) = (params.get("axis")?, params.get(old_name)?);
     if axis.and(old).is_some() {
-        let message = "concat_dim is the old name of axis; give only one of them";
-        return Err(params.error_at("concat_dim", message));
+        let message = format!("{old_name} is the old name of axis; give only one of them");
+        return Err(params.error_at(old_name, message));
     }
     Ok(axis.or(old).unwrap_or(1))
 }

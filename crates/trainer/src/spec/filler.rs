@@ -50,7 +50,10 @@ impl Filler {
 
     pub(super) fn from_message(filler: &mut Reader<'_>) -> Result<Self> {
         let kind: String = filler.get_or("type", "constant".to_owned())?;
-        Self::read_word(filler, "type", &kind)
+        let read = Self::read_word(filler, "type", &kind)?;
+        // What the other types go by, which many files carry along.
+        filler.ignore(&["mean", "std", "value", "min", "max"]);
+        Ok(read)
     }
 }
 
@@ -62,8 +65,7 @@ fn standard_deviation(filler: &mut Reader<'_>) -> Result<f32> {
     Ok(std)
 }
 
-/// What is left to choose where the file's other numbers, which many files carry along, follow from the shape.
+/// What is left to choose where the numbers follow from the shape.
 fn variance_norm(filler: &mut Reader<'_>) -> Result<VarianceNorm> {
-    filler.ignore(&["mean", "std", "value", "min", "max"]);
     filler.get_or("variance_norm", VarianceNorm::FanIn)
 }

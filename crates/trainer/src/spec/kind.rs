@@ -2,8 +2,9 @@
 
 use super::{
     AccuracyParams, BatchNormParams, ConcatParams, ConvolutionParams, DataParams, DropoutParams,
-    DummyDataParams, EltwiseParams, FlattenParams, ImageDataParams, InnerProductParams, InputParams,
-    LrnParams, PoolingParams, ReluParams, ReshapeParams, ScaleParams, SoftmaxParams, SoftmaxWithLossParams,
+    DummyDataParams, EltwiseParams, EluParams, FlattenParams, ImageDataParams, InnerProductParams,
+    InputParams, LrnParams, PReluParams, PoolingParams, PowerParams, ReluParams, ReshapeParams, ScaleParams,
+    SigmoidParams, SliceParams, SoftmaxParams, SoftmaxWithLossParams, TanHParams,
 };
 use crate::prototxt::{Reader, Result, SpecError};
 use std::ops::RangeInclusive;
@@ -20,27 +21,43 @@ macro_rules! layer_types {
             Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
         Data(params: DataParams), 0..=0, 1..=2 =>
             Data(DataLayer::data((place.net, place.layer), params, place.options)?); "Images of MNIST or CIFAR-10"
-        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution(ConvolutionLayer::new(params.clone()));
+        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution(ConvolutionLayer::new(params.clone(), place.options.device.format()));
             "Convolution, the layer that gets micro-batches"
         InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => Plain(InnerProductLayer::new(params));
             "Fully connected"
-        ReLU(params: ReluParams), 1..=1, 1..=1 => Plain(Relu(params.clone())); "Rectifier"
+        ReLU(params: ReluParams), 1..=1, 1..=1 =>
+            Plain(Elementwise(Activation::Relu { slope: params.negative_slope })); "Rectifier"
+        PReLU(params: PReluParams), 1..=1, 1..=1 => Plain(PRelu::new(params)); "Rectifier with learned slopes"
+        ELU(params: EluParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::Elu { alpha: params.alpha }));
+            "Exponential linear units"
+        Sigmoid(_params: SigmoidParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::Sigmoid)); "The logistic function"
+        TanH(_params: TanHParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::TanH)); "The hyperbolic tangent"
+        Power(params: PowerParams), 1..=1, 1..=1 =>
+            Plain(Elementwise(Activation::Power { power: params.power, scale: params.scale, shift: params.shift }));
+            "A power of a linear function"
         Pooling(params: PoolingParams), 1..=1, 1..=1 => Plain(Pooling::new(params)); "Maximum or average of windows"
         LRN(params: LrnParams), 1..=1, 1..=1 => Plain(LrnLayer::new(params)); "Local response normalisation"
         BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => Plain(BatchNorm::new(params, place.net.state.phase));
             "Batch normalisation, with or without scale and bias"
-        Scale(params: ScaleParams), 1..=1, 1..=1 => Plain(Scale::new(params)); "Scale and bias per channel"
+        Scale(params: ScaleParams), 1..=2, 1..=1 => Plain(Scale::new(params));
+            "Scale and bias per channel, or the scale that a second bottom holds"
         Eltwise(params: EltwiseParams), 2..=MANY, 1..=1 => Plain(Eltwise(params.operation.clone()));
             "Sum, product or maximum of blobs"
         Concat(params: ConcatParams), 1..=MANY, 1..=1 => Plain(Concat::new(params)); "Blobs joined along an axis"
+        Slice(params: SliceParams), 1..=1, 1..=MANY => Plain(Slice::new(params, place.layer.tops.len()));
+            "A blob cut along an axis"
         Split, 1..=1, 1..=MANY => Plain(Split { tops: place.layer.tops.len() });
             "Copies its bottom to every top; a net needs it only if it is written out"
+        Convert, 1..=1, 1..=1 => Plain(Convert::new(place.options.device.format()));
+            "Its bottom in the format of feature maps; made where a layer reads another format than there is"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => Plain(DropoutLayer::new(params, place)); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Plain(Softmax::new(params)); "Probabilities of classes"
-        SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=1 =>
-            Plain(SoftmaxWithLoss::new(params, place.layer.loss_weight(0))); "Cross entropy of classes and labels"
-        Accuracy(params: AccuracyParams), 2..=2, 1..=1 => Plain(Accuracy::new(params));
-            "Share of labels among the highest scores"
+        SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 =>
+            Plain(SoftmaxWithLoss::new(params, place.layer)); "Cross entropy of classes and labels; and probabilities"
+        Objective, 1..=1, 1..=1 => Plain(Objective(place.layer.loss_weight(0)));
+            "Adds the sum of its bottom to the objective; made where a layer that is no loss has a loss_weight"
+        Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Plain(Accuracy::new(params, place.layer.tops.len()));
+            "Share of labels among the highest scores; and that of each class"
         Flatten(params: FlattenParams), 1..=1, 1..=1 => Plain(Reshape::Flatten(params.clone()));
             "Several axes become one"
         Reshape(params: ReshapeParams), 1..=1, 1..=1 => Plain(Reshape::Replace(params.clone()));
@@ -71,6 +88,11 @@ macro_rules! declare_kind {
             pub(super) fn read(name: &str, layer: &mut Reader<'_>) -> Result<Self> {
                 match name {
                     $(stringify!($name) => Ok(Self::$name $((<$type>::read(layer)?))?),)*
+                    // A filter for each channel, in the notation of MobileNet's authors and of others.
+                    "ConvolutionDepthwise" | "DepthwiseConvolution" => {
+                        let params = ConvolutionParams::read(layer)?;
+                        Ok(Self::Convolution(ConvolutionParams { group: params.num_output, ..params }))
+                    }
                     _ => Err(unknown(name, layer)),
                 }
             }

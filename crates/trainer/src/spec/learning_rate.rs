@@ -1,4 +1,4 @@
-//! The seven learning-rate policies, with the rise at the start and the floor that NVIDIA's branch adds.
+//! The learning-rate policies: Caffe's seven and cosine, with rises at the start and the floor that other branches add.
 
 use super::params::{params, variants};
 use crate::prototxt::{Reader, Result};
@@ -20,6 +20,22 @@ params! {
     Rampup(solver) {
         rampup_lr: f32 = 0.0, from_0(rampup_lr) => FROM_0; "r, the rate of the first iteration"
         interval "rampup_interval": usize = 0; "How many iterations it lasts, at least 1"
+    }
+
+    /// The rate r + (b - r) i / interval of the first iterations i, as Intel's Caffe has it. The policy that follows counts
+    /// from the first iteration all the same.
+    #[derive(Copy)]
+    Warmup(solver) {
+        start_lr "warmup_start_lr": f32 = 0.0, from_0(start_lr) => FROM_0; "r, the rate of the first iteration"
+        interval "warmup_iter": usize = 0; "How many iterations it lasts, at least 1"
+    }
+}
+
+impl Warmup {
+    /// The rate of iteration `iteration`, one of the first `interval`.
+    pub fn rate(&self, iteration: usize, base_lr: f32) -> f32 {
+        let (start, part) = (f64::from(self.start_lr), iteration as f64 / self.interval as f64);
+        (start + (f64::from(base_lr) - start) * part) as f32
     }
 }
 
@@ -52,6 +68,7 @@ variants! {
         "poly" = Poly {
             power: f32, from_0(power) => FROM_0; "The exponent"
         }; "m + (b - m) (1 - i / `max_iter`)^power with m = `min_lr`, and m from `max_iter` on"
+        "cosine" = Cosine; "m + (b - m) (1 + cos(π i / `max_iter`)) / 2, and m from `max_iter` on"
         "sigmoid" = Sigmoid {
             gamma: f32, gamma.is_finite() => "a finite number"; "γ; negative for a falling rate"
             stepsize: usize; "The iteration at which the rate is b / 2"
@@ -72,7 +89,7 @@ impl LearningRate {
             }
             // The factor may be infinite, and no multiple of 0 is anything else.
             _ if base == 0.0 => 0.0,
-            (_, LrPolicy::Poly { .. }) => least + (base - least) * factor,
+            (_, LrPolicy::Poly { .. } | LrPolicy::Cosine) => least + (base - least) * factor,
             _ => base * factor,
         };
         rate.max(least) as f32
@@ -80,7 +97,7 @@ impl LearningRate {
 }
 
 impl LrPolicy {
-    /// The rate of iteration `iteration` of `max_iter` in units of b; of [`LrPolicy::Poly`] in units of b - m.
+    /// The rate of iteration `iteration` of `max_iter` in units of b; of those that count to it in units of b - m.
     fn factor(&self, iteration: usize, max_iter: usize) -> f64 {
         let i = iteration as f64;
         match *self {
@@ -93,7 +110,8 @@ impl LrPolicy {
                 f64::from(gamma).powf(passed as f64)
             }
             // Behind the end the base would be negative, and its powers not numbers.
-            Self::Poly { .. } if iteration >= max_iter => 0.0,
+            Self::Poly { .. } | Self::Cosine if iteration >= max_iter => 0.0,
+            Self::Cosine => 0.5 + 0.5 * (std::f64::consts::PI * i / max_iter as f64).cos(),
             Self::Poly { power } => (1.0 - i / max_iter as f64).powf(f64::from(power)),
             Self::Sigmoid { gamma, stepsize } => {
                 1.0 / (1.0 + (-f64::from(gamma) * (i - stepsize as f64)).exp())
@@ -123,6 +141,17 @@ fn rampup(solver: &mut Reader<'_>) -> Result<Option<Rampup>> {
         solver.without_effect(&["rampup_lr"], "without rampup_interval");
     }
     Ok((rampup.interval > 0).then_some(rampup))
+}
+
+/// The rise at the start, of which there is at most one.
+pub(super) fn warmup(solver: &mut Reader<'_>, learning_rate: &LearningRate) -> Result<Option<Warmup>> {
+    let warmup = Warmup::read(solver)?;
+    if warmup.interval == 0 {
+        solver.without_effect(&["warmup_start_lr"], "without warmup_iter");
+    }
+    let is_alone = warmup.interval == 0 || learning_rate.rampup.is_none();
+    solver.check("warmup_iter", is_alone, "0 beside rampup_interval, another rise at the start")?;
+    Ok((warmup.interval > 0).then_some(warmup))
 }
 
 fn stepvalues(solver: &mut Reader<'_>) -> Result<Vec<usize>> {

@@ -15,10 +15,12 @@ params! {
     }
 
     /// `SoftmaxWithLoss`: -Σ log p(label), divided as `normalization` says.
-    SoftmaxWithLossParams(params: layer.loss_param) first { no_smoothing(params)?; } {
+    SoftmaxWithLossParams(params: layer.loss_param) {
         axis: i32 { SoftmaxParams::read(layer)?.axis }; "The axis of the classes; negative counts from the end"
         ignore_label: Option<i32>; "Samples (or pixels) with this label count for nothing"
         normalization: Normalization { normalization(params)? }; "What the sum is divided by"
+        label_smoothing: f32 = 0.0, (0.0..=1.0).contains(&label_smoothing) => "from 0 to 1";
+            "The share of each label that is given to all classes alike"
     }
 
     /// `Accuracy`: the share of samples whose label is among the `top_k` highest scores.
@@ -27,11 +29,6 @@ params! {
         axis: i32 = 1; "The axis of the classes; negative counts from the end"
         ignore_label: Option<i32>; "Samples (or pixels) with this label are not counted"
     }
-}
-
-fn no_smoothing(params: &mut Reader<'_>) -> Result<()> {
-    let smoothing: f32 = params.get_or("label_smoothing", 0.0)?;
-    params.check("label_smoothing", smoothing == 0.0, "0; smoothed labels are not supported")
 }
 
 /// The boolean came first; where both stand, the newer one counts.

@@ -28,19 +28,24 @@ use std::path::{Path, PathBuf};
 pub(crate) use kind::layer_types;
 
 // Parameters that are the operations' own types.
-pub use cudnn_layers::{lrn::Region, sgd::Regularization, softmax::Normalization};
+pub use cudnn_layers::{
+    lrn::Region,
+    softmax::Normalization,
+    update::{Larc, Method, Regularization},
+};
 pub use tensor::Rounding;
 
 pub use data::{
     DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
 };
 pub use elementwise::{
-    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, FlattenParams, ReluParams, ReshapeParams,
+    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, EluParams, FlattenParams, PReluParams,
+    PowerParams, ReluParams, ReshapeParams, SigmoidParams, SliceParams, TanHParams,
 };
 pub use filler::{Filler, VarianceNorm};
 pub use kind::LayerKind;
 pub use layer::{LayerSpec, ParamSpec};
-pub use learning_rate::{LearningRate, LrPolicy, Rampup};
+pub use learning_rate::{LearningRate, LrPolicy, Rampup, Warmup};
 pub use loss::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams};
 pub use net::NetSpec;
 pub use norm::{BatchNormParams, LrnParams, ScaleBias, ScaleParams};

@@ -1,13 +1,13 @@
 //! A solver: how a net is trained and tested.
 
 use super::{
-    LearningRate, NetSource, NetState, Phase, TestSpec,
-    learning_rate::{FROM_0, from_0},
+    LearningRate, NetSource, NetState, Phase, TestSpec, Warmup,
+    learning_rate::{FROM_0, from_0, warmup},
     params::{params, spec_file},
     solver_nets::Nets,
 };
 use crate::prototxt::{self, Reader, Result, Warning, choices};
-use cudnn_layers::sgd::Regularization;
+use cudnn_layers::update::{Larc, Method, Regularization, Rule};
 use std::path::{Path, PathBuf};
 
 choices! {
@@ -20,7 +20,7 @@ params! {
         // They only choose among implementations, or ask for more output than there is here.
         ignores [solver_mode device_id debug_info snapshot_diff layer_wise_reduce]
         first {
-            refuse_other_solvers(solver)?;
+            refuse_other_policies(solver)?;
             solver.require::<usize>("max_iter")?;
             let nets = Nets::read(solver, file)?;
         } {
@@ -33,17 +33,25 @@ params! {
             tests.is_empty() || test_interval > 0 => "at least 1 where there is a test";
             "Iterations between two tests; at least 1 if there is something to test"
         test_initialization: bool = true; "Test before the first iteration, too?"
+        method: Method { method(solver)? }; "Whose formula updates follow"
         learning_rate: LearningRate { LearningRate::read(solver)? }; "The learning rate"
+        warmup: Option<Warmup> { warmup(solver, &learning_rate)? }; "How it rises at the start, if it does"
         display: usize = 0; "Iterations between two lines of output; 0 for none"
         average_loss: usize = 1, average_loss > 0 => "at least 1";
             "Over how many iterations the loss in that line is averaged, at least 1"
         max_iter: usize, max_iter > 0 => "at least 1"; "Iterations of the whole training"
         iter_size: usize = 1, iter_size > 0 => "at least 1";
             "Mini-batches whose gradients are accumulated for one update, at least 1"
-        momentum: f32 = 0.0, (0.0..1.0).contains(&momentum) => "from 0 to below 1";
-            "μ of the update V ← μ V + rate · gradient, from 0 to below 1"
+        momentum: f32 = 0.0, (0.0..1.0).contains(&momentum) => "from 0 to below 1",
+            momentum == 0.0 || !matches!(method, Method::AdaGrad | Method::RmsProp)
+                => &format!("0 with the type {}", method_name(method));
+            "Momentum, Adam's β1, from 0 to below 1"
+        momentum2: f32 { momentum2(solver, method)? }; "Adam's β2, RMSProp's rms_decay, from 0 to below 1"
+        delta: f32 = 1e-8, delta > 0.0 => "above 0"; "What keeps denominators above 0"
+        larc: Option<Larc> { larc(solver)? }; "A rate of each parameter's own"
         weight_decay: f32 = 0.0, from_0(weight_decay) => FROM_0; "λ, from 0"
-        regularization "regularization_type": Regularization = Regularization::L2;
+        regularization "regularization_type": Regularization = Regularization::L2,
+            method != Method::AdamW || regularization == Regularization::L2 => "L2 with the type AdamW";
             "The norm of the weights that λ multiplies"
         clip_gradients: Option<f32> { clip_gradients(solver)? };
             "Gradients whose global L2 norm is above this are scaled down to it"
@@ -71,7 +79,23 @@ spec_file!(SolverSpec, "the solver");
 impl SolverSpec {
     /// The learning rate of iteration `iteration`, the first being 0.
     pub fn rate(&self, iteration: u64) -> f32 {
-        self.learning_rate.rate(iteration as usize, self.max_iter)
+        let iteration = iteration as usize;
+        match self.warmup {
+            Some(warmup) if iteration < warmup.interval => warmup.rate(iteration, self.learning_rate.base_lr),
+            _ => self.learning_rate.rate(iteration, self.max_iter),
+        }
+    }
+
+    /// What the updates of all iterations have in common.
+    pub fn rule(&self) -> Rule {
+        let &Self { method, momentum, momentum2, delta, regularization, larc, .. } = self;
+        let (clip, mini_batches) = (self.clip_gradients, self.iter_size);
+        Rule { method, momentum, momentum2, delta, regularization, clip, mini_batches, larc }
+    }
+
+    /// The method, as a solver file spells it.
+    pub fn method_name(&self) -> &'static str {
+        method_name(self.method)
     }
 }
 
@@ -90,18 +114,58 @@ fn snapshot_format(solver: &mut Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what asks for another update than V ← μ V + rate · gradient with the same μ and λ all along: Caffe's other solvers,
-/// and fields of NVIDIA's branch.
-fn refuse_other_solvers(solver: &mut Reader<'_>) -> Result<()> {
-    // The second is the notation of 2014.
-    for name in ["type", "solver_type"] {
-        if solver.word(name, &["SGD"]).is_err() {
-            return Err(solver.reject(name, "SGD; the other solvers are not supported yet"));
-        }
+const METHODS: [(&str, Method); 7] = [
+    ("SGD", Method::Sgd),
+    ("Nesterov", Method::Nesterov),
+    ("AdaGrad", Method::AdaGrad),
+    ("RMSProp", Method::RmsProp),
+    ("AdaDelta", Method::AdaDelta),
+    ("Adam", Method::Adam),
+    ("AdamW", Method::AdamW),
+];
+
+fn method_name(method: Method) -> &'static str {
+    METHODS.iter().find(|(_, other)| *other == method).expect("a name for each").0
+}
+
+fn method(solver: &mut Reader<'_>) -> Result<Method> {
+    let names = METHODS.map(|(name, _)| name);
+    // The notation of 2014.
+    let old = names.map(str::to_uppercase);
+    let old = solver.word("solver_type", &old.each_ref().map(String::as_str))?;
+    let method = METHODS[solver.word("type", &names)?.or(old).unwrap_or(0)].1;
+    let with = format!("with the type {}", method_name(method));
+    let unused = |field, uses: &[Method]| (!uses.contains(&method)).then_some(field);
+    let fields = [
+        unused("momentum2", &[Method::Adam, Method::AdamW]),
+        unused("rms_decay", &[Method::RmsProp]),
+        unused("delta", &[Method::AdaGrad, Method::RmsProp, Method::AdaDelta, Method::Adam, Method::AdamW]),
+    ];
+    solver.without_effect(&fields.into_iter().flatten().collect::<Vec<_>>(), &with);
+    Ok(method)
+}
+
+fn momentum2(solver: &mut Reader<'_>, method: Method) -> Result<f32> {
+    let (name, default) = if method == Method::RmsProp { ("rms_decay", 0.99) } else { ("momentum2", 0.999) };
+    let momentum2 = solver.get_or(name, default)?;
+    solver.check(name, (0.0..1.0).contains(&momentum2), "from 0 to below 1").map(|()| momentum2)
+}
+
+/// The fields of NVIDIA's branch.
+fn larc(solver: &mut Reader<'_>) -> Result<Option<Larc>> {
+    if !solver.get_or("larc", false)? {
+        solver.without_effect(&["larc_policy", "larc_eta", "larc_turbo"], "without larc");
+        return Ok(None);
     }
-    let larc = solver.get_or("larc", false)?;
-    solver.check("larc", !larc, "false; a rate for each layer (LARC) is not supported")?;
-    solver.without_effect(&["larc_policy", "larc_eta", "larc_turbo"], "without larc");
+    let clips = solver.word("larc_policy", &["scale", "clip"])? == Some(1);
+    let eta = solver.get_or("larc_eta", 1e-3)?;
+    solver.check("larc_eta", eta > 0.0 && f32::is_finite(eta), "a finite number above 0")?;
+    solver.without_effect(&["larc_turbo"], "here: norms are taken anew in each iteration");
+    Ok(Some(Larc { eta, clips }))
+}
+
+/// Refuses momentum and weight decay that change as a training goes on, as in NVIDIA's branch.
+fn refuse_other_policies(solver: &mut Reader<'_>) -> Result<()> {
     for (policy, others) in [
         ("momentum_policy", ["max_momentum", "momentum_power"]),
         ("weight_decay_policy", ["max_weight_decay", "weight_decay_power"]),

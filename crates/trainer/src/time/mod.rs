@@ -10,7 +10,7 @@ use crate::{
     run::{Execution, MiniBatch, NetRun, Update},
 };
 use clock::{Clock, Marks};
-use cudnn_layers::{conv::ConvOp, sgd};
+use cudnn_layers::{conv::ConvOp, update};
 use serde::Serialize;
 use tensor::{Accumulate, Device};
 
@@ -129,9 +129,8 @@ pub fn time(
 
 /// An iteration with its update at a learning rate of zero: all its work, and weights that stay what they are.
 pub(crate) fn iteration<'a>(number: u64) -> MiniBatch<'a> {
-    let regularization = sgd::Regularization::L2;
-    let rule = sgd::Rule { momentum: 0.9, regularization, clip: None, mini_batches: 1 };
-    let update = Some(Update { rule, weight_decay: 5e-4, rate: 0.0 });
+    let rule = update::Rule { momentum: 0.9, mini_batches: 1, ..Default::default() };
+    let update = Some(Update { rule, weight_decay: 5e-4, rates: rule.rates(0.0, 0) });
     MiniBatch { number, accumulate: Accumulate::Replace, update, observer: None }
 }
 
@@ -211,7 +210,7 @@ fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec
     }
 }
 
-pub(crate) fn median(mut times: Vec<f64>) -> f64 {
+fn median(mut times: Vec<f64>) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }

@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use super::{ConvError, ConvOp, Convolver};
 use super::operands::filter;
+use super::{ConvError, ConvOp, Convolver};
 use crate::{
     copy::convert,
     cudnn::{ConvDescriptors, Cudnn, CudnnError, LegacyAlgorithm},
@@ -193,7 +193,8 @@ impl Convolver for LegacyConvolver {
         assert!(workspace.byte_len() as u64 >= self.workspace().0, "the workspace is smaller than planned");
         let Self { algorithm, descriptors, .. } = self;
         let Some((device, bytes)) = &self.converter else {
-            let launched = self.cudnn.convolve(algorithm.raw, descriptors, [a, b], out, accumulate, workspace);
+            let launched =
+                self.cudnn.convolve(algorithm.raw, descriptors, [a, b], out, accumulate, workspace);
             return launched.map_err(|source| failed(algorithm, self.geometry(), source));
         };
         let (g, format) = (self.geometry(), descriptors.format);

@@ -5,7 +5,8 @@ use super::super::{
     operands::{operands, slices},
 };
 use tensor::{
-    Accumulate, Arena, Bf16, ConvGeometry, Cursor, Device, ElementType, Format, MemoryError, Span, View, ViewMut,
+    Accumulate, Arena, Bf16, ConvGeometry, Cursor, Device, ElementType, Format, MemoryError, Span, View,
+    ViewMut,
 };
 
 /// Throw-away operands of one kernel, and a workspace. Micro-batches are taken in turn from the slices of a mini-batch's

@@ -36,14 +36,19 @@ pub fn distances(
     let (runner, format) =
         (Runner::new(&ConvBackend::of(device)?, op, geometry, configuration)?, device.format());
     if format == Format::F32 {
-        return distances_of(device, op, &geometry, runner.workspace(), |operands, out, accumulate, workspace| {
-            runner.run(operands, out, accumulate, workspace)
-        });
+        return distances_of(
+            device,
+            op,
+            &geometry,
+            runner.workspace(),
+            |operands, out, accumulate, workspace| runner.run(operands, out, accumulate, workspace),
+        );
     }
     // Behind the workspace lie the operands as the kernel wants them.
     let types = operands(op, &geometry, format);
     let spaces: [usize; 3] = std::array::from_fn(|operand| padded(&types[operand]));
-    let space = Space::aligned(runner.workspace().bytes().next_multiple_of(ALIGNMENT) + spaces.iter().sum::<usize>());
+    let space =
+        Space::aligned(runner.workspace().bytes().next_multiple_of(ALIGNMENT) + spaces.iter().sum::<usize>());
     distances_of(device, op, &geometry, space, |[a, b], mut out, accumulate, mut memory| {
         let convert = |operand: usize, from: View<'_>, to: ViewMut<'_>| {
             copy::convert(device, types[operand].dims(), from, to, Accumulate::Replace);

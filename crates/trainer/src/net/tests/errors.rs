@@ -82,6 +82,21 @@ fn shapes_that_do_not_fit() {
     refused(&labels, "layer 'loss': scores of shape 4 3 (12) need 4 labels, but the second bottom has 288");
     let window = format!("{DATA}{}", conv("c", "data").replace("kernel_size: 3", "kernel_size: 9"));
     refused(&window, "layer 'c': a window of 9 (dilation included) does not fit an image of 6");
-    let weight = format!("{DATA}layer {{ name: 'r' type: 'ReLU' bottom: 'data' top: 'r' loss_weight: 1 }}");
-    refused(&weight, "layer 'r': a loss_weight has no effect on a layer of type ReLU");
+    let probabilities =
+        format!("{DATA}{}", head("data").replace("top: 'loss'", "top: 'l' top: 'p' loss_weight: [1, 1]"));
+    refused(
+        &probabilities,
+        "layer 'loss': the probabilities are no loss: the loss_weight of the second top must be 0",
+    );
+    let slice = |fields: &str| format!("{DATA}layer {{ name: 's' type: 'Slice' bottom: 'data' {fields} }}");
+    let three = "top: 'a' top: 'b' top: 'c'";
+    refused(&slice(three), "layer 's': 3 tops do not share 2 evenly; slice_point says where each begins");
+    let points = |points: &str| slice(&format!("{three} slice_param {{ axis: 2 {points} }}"));
+    refused(&points("slice_point: 2"), "layer 's': 3 tops need 2 slice_points, not 1");
+    refused(
+        &points("slice_point: 2 slice_point: 6"),
+        "the slice_points [2, 6] are not all inside an axis of 6",
+    );
+    let scale = format!("{DATA}layer {{ name: 's' type: 'Scale' bottom: 'data' bottom: 'label' top: 's' }}");
+    refused(&scale, "layer 's': the scale of shape 4 (4) does not fit 4 2 6 6 (288) from axis 1 on");
 }

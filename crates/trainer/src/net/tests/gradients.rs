@@ -22,6 +22,35 @@ fn several_readers_add_up_as_after_a_split() {
     assert_eq!(run(&implicit), run(&explicit));
 }
 
+/// A blob with a weight in the objective, alone or with other readers, against central differences of that objective.
+#[test]
+fn any_blob_may_be_a_part_of_the_objective() {
+    let weighted = conv("conv", "data").replace("top: 'conv'", "top: 'conv' loss_weight: 0.01");
+    for rest in
+        [String::new(), head("conv"), format!("{}{}", layer("ReLU", "r", "conv", "conv"), head("conv"))]
+    {
+        let text = format!("{DATA}{weighted}{rest}");
+        let mut running = Running::new(&text);
+        let loss = running.iterate(0);
+        let graph = running.net().graph();
+        let objective = graph.nodes.iter().find(|node| node.type_name == "Objective").unwrap();
+        let top = objective.tops[0];
+        let sum: f64 = running.0.values(0, top).unwrap().iter().sum();
+        let unweighted = format!("{DATA}{}{rest}", conv("conv", "data"));
+        let other = if rest.is_empty() { 0.0 } else { Running::new(&unweighted).iterate(0) };
+        assert!((loss - other - 0.01 * sum).abs() < 1e-5, "{loss}, {other} and {sum}");
+        let gradient = running.gradient("conv.0");
+        let mut loss_at = |step: f32| {
+            running.move_parameter("conv.0", 5, step);
+            let loss = running.iterate(0);
+            running.move_parameter("conv.0", 5, -step);
+            loss
+        };
+        let (difference, found) = ((loss_at(1e-2) - loss_at(-1e-2)) / 2e-2, f64::from(gradient[5]));
+        assert!((difference - found).abs() < 0.02 * found.abs() + 1e-4, "{found} and {difference}");
+    }
+}
+
 /// A blob that stands twice, or three times, among the bottoms of one layer, against the same with Splits in the file, and
 /// against central differences in what feeds it.
 #[test]

@@ -3,7 +3,7 @@
 use super::Prepared;
 use super::{Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on};
 use crate::{
-    snapshot::{SolverState, load_solver_state, state_path},
+    snapshot::{SolverState, Weights, load_solver_state, state_path},
     solver::{Changes, TestOutput},
     stop::Stop,
     testing::{FIRST_LOSSES, Forced, gpu, plan_options},
@@ -102,6 +102,51 @@ fn resuming_changes_no_bit_on(device: &Device) {
     assert_ne!(train(&mut prepare(folder.path(), 3), 8).0, expected.0.0);
 }
 
+/// The state of every type of solver is all in its snapshot, and of no use to another.
+#[test]
+fn every_type_of_solver_resumes_bit_by_bit() {
+    every_type_of_solver_resumes_bit_by_bit_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_every_type_of_solver_resumes_bit_by_bit() {
+    every_type_of_solver_resumes_bit_by_bit_on(&gpu());
+}
+
+fn every_type_of_solver_resumes_bit_by_bit_on(device: &Device) {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("snapshot").display().to_string();
+    let prepare = |fields: &str| {
+        let fields = format!(
+            "base_lr: 0.01 lr_policy: 'fixed' weight_decay: 0.01 clip_gradients: 5 iter_size: 2
+             snapshot_prefix: '{prefix}' {fields}"
+        );
+        start_on(device, super::solver(&plain(4), &fields))
+    };
+    let momentum = |name: &str| format!("type: '{name}' momentum: 0.9");
+    let types = ["SGD", "Nesterov", "AdaDelta", "Adam", "AdamW"].map(momentum).into_iter();
+    let rates = ["type: 'AdaGrad'", "type: 'RMSProp'", "larc: true momentum: 0.9"].map(str::to_owned);
+    for fields in types.chain(rates) {
+        let mut whole = prepare(&fields);
+        losses(&mut whole, 3);
+        let path = whole.snapshot().unwrap();
+        let expected = (losses(&mut whole, 3), parameters(&whole), histories(&whole));
+        let mut resumed = prepare(&fields);
+        resumed.restore(&path).unwrap();
+        assert_eq!(
+            (losses(&mut resumed, 3), parameters(&resumed), histories(&resumed)),
+            expected,
+            "{fields}"
+        );
+    }
+    let adam = prepare(&momentum("Adam"));
+    let history = histories(&adam).iter().map(Vec::len).sum::<usize>();
+    assert_eq!(history, 2 * parameters(&adam).iter().map(Vec::len).sum::<usize>());
+    let error = prepare(&momentum("AdamW")).restore(&adam.snapshot().unwrap()).unwrap_err().to_string();
+    assert!(error.ends_with("it is of a solver of type Adam, not AdamW"), "{error}");
+}
+
 /// What one device has written, the other reads, bit by bit.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
@@ -172,7 +217,7 @@ fn weights_go_into_a_fresh_training() {
     solver.snapshot().unwrap();
     let weights = crate::snapshot::weights_path(&folder.path().join("snapshot"), 2);
     let mut fresh = prepare(folder.path(), 9);
-    fresh.load_weights(&weights).unwrap();
+    fresh.load_weights(&Weights::load(&[weights]).unwrap()).unwrap();
     assert_eq!((fresh.iteration(), parameters(&fresh)), (0, parameters(&solver)));
 }
 
@@ -184,7 +229,7 @@ fn a_solver_state_is_not_taken_for_weights() {
     train(&mut solver, 2);
     let state = solver.snapshot().unwrap();
     let before = parameters(&solver);
-    let error = solver.load_weights(&state).unwrap_err().to_string();
+    let error = Weights::load(std::slice::from_ref(&state)).err().unwrap().to_string();
     assert!(error.contains("not weights; its weights are in"), "{error}");
     // The same behind a state that names a state.
     let weights = crate::snapshot::weights_path(&folder.path().join("snapshot"), 2);
@@ -301,6 +346,9 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
         (["weight_decay: 0.01", "weight_decay: 0.01 regularization_type: 'L1'"], "the weight decay"),
         (["weight_decay: 0.01", "weight_decay: 0.01 iter_size: 2"], "iter_size"),
         (["weight_decay: 0.01", "weight_decay: 0.01 clip_gradients: 3"], "clip_gradients"),
+        (["momentum: 0.9", "momentum: 0.9 type: 'Nesterov'"], "the solver's type"),
+        (["momentum: 0.9", "momentum: 0.9 larc: true"], "larc"),
+        (["momentum: 0.9", "momentum: 0.9 warmup_iter: 5"], "the warm-up"),
         (["mirror: true", "mirror: false"], "layer 'images'"),
         (["batch_size: 3", "batch_size: 4"], "layer 'images'"),
         (["moving_average_fraction: 0.9", "moving_average_fraction: 0.8"], "layer 'bn'"),
@@ -338,5 +386,6 @@ fn another_end_is_another_rate_where_the_rate_counts_to_it() {
         prepared.training.settings["the learning rate"].clone()
     };
     assert_ne!(rate("'poly' power: 1", 100), rate("'poly' power: 1", 200));
+    assert_ne!(rate("'cosine'", 100), rate("'cosine'", 200));
     assert_eq!(rate("'fixed'", 100), rate("'fixed'", 200));
 }

@@ -1,6 +1,6 @@
 //! The update against Caffe's formulas, written out in double precision.
 
-use super::{Solver, digits, head, layer, solver, start};
+use super::{Solver, digits, head, layer, plain, solver, start};
 use crate::spec::Regularization;
 
 /// One parameter before and after an update, with the gradient that the update saw.
@@ -115,6 +115,54 @@ fn clipping_and_iter_size() {
     runs(&format!("{fields} iter_size: 3 clip_gradients: 0.05"), &rates);
 }
 
+/// What the first update from no history makes of the weights is known in closed form.
+#[test]
+fn every_type_reads_its_own_fields() {
+    let rate = f64::from(0.01f32);
+    let of = |momentum: f64| 1.0 - f64::from(momentum as f32);
+    let (decay, delta) = (f64::from(0.05f32), f64::from(0.001f32));
+    type Expected<'a> = Box<dyn Fn(f64, f64) -> f64 + 'a>;
+    let with_decay = |step: fn(f64, &[f64; 5]) -> f64| -> Expected<'_> {
+        let known = [rate, delta, of(0.9), of(0.8), of(0.99)];
+        Box::new(move |g: f64, w: f64| w - rate * step(g + decay * w, &known))
+    };
+    let cases: [(&str, Expected<'_>); 8] = [
+        ("type: 'SGD' momentum: 0.9", with_decay(|g, _| g)),
+        ("type: 'Nesterov' momentum: 0.9", with_decay(|g, [.., m, _, _]| g * (2.0 - m))),
+        ("type: 'AdaGrad' delta: 0.001", with_decay(|g, [_, delta, ..]| g / (g.abs() + delta))),
+        (
+            "solver_type: RMSPROP delta: 0.001 rms_decay: 0.8",
+            with_decay(|g, [_, delta, _, d, _]| g / (d.sqrt() * g.abs() + delta)),
+        ),
+        (
+            "type: 'AdaDelta' delta: 0.001 momentum: 0.8",
+            with_decay(|g, [_, delta, _, d, _]| g * (delta / (d * g * g + delta)).sqrt()),
+        ),
+        (
+            "type: 'Adam' delta: 0.001 momentum: 0.9 momentum2: 0.99",
+            with_decay(|g, [_, delta, .., d]| d.sqrt() * g / (d.sqrt() * g.abs() + delta)),
+        ),
+        (
+            "type: 'AdamW' delta: 0.001 momentum: 0.9 momentum2: 0.99",
+            Box::new(move |g, w| w - rate * (g / (g.abs() + delta) + decay * w)),
+        ),
+        ("type: 'SGD' larc: true larc_eta: 1e30 larc_policy: 'clip'", with_decay(|g, _| g)),
+    ];
+    for (fields, expected) in cases {
+        let fields = format!("base_lr: 0.01 lr_policy: 'fixed' weight_decay: 0.05 {fields}");
+        let mut solver = start(solver(&plain(4), &fields));
+        let weights = |solver: &Solver| double(&solver.parameter("conv1.0").unwrap());
+        let before = weights(&solver);
+        solver.step().unwrap();
+        let (_, spans) = solver.running.params().find(|(param, _)| param.name == "conv1.0").unwrap();
+        let gradients = double(&solver.running.read(spans.diff.unwrap()).unwrap());
+        for ((found, before), g) in weights(&solver).into_iter().zip(before).zip(gradients) {
+            let expected = expected(g, before);
+            assert!((found - expected).abs() <= 4e-7, "{fields}: {found} instead of {expected}");
+        }
+    }
+}
+
 /// The seven policies over five iterations; max_iter is 100. Rates from the formulas, by hand.
 #[test]
 fn learning_rate_policies() {
@@ -134,6 +182,8 @@ fn learning_rate_policies() {
         ("lr_policy: 'poly' power: 2", indices.map(|i: f64| (1.0 - i / 100.0).powi(2))),
         ("lr_policy: 'fixed' rampup_interval: 4", [0.0, 0.0625, 0.25, 0.5625, 1.0]),
         ("lr_policy: 'sigmoid' gamma: -0.5 stepsize: 2", indices.map(sigmoid)),
+        ("lr_policy: 'cosine'", indices.map(|i| (1.0 + (std::f64::consts::PI * i / 100.0).cos()) / 2.0)),
+        ("lr_policy: 'step' gamma: 0.5 stepsize: 3 warmup_iter: 4", [0.0, 0.25, 0.5, 0.75, 0.5]),
     ];
     for (policy, factors) in cases {
         runs(&format!("base_lr: 0.1 momentum: 0.9 weight_decay: 0.01 {policy}"), &rates(factors));

@@ -73,15 +73,12 @@ fn losses() {
         ("loss_param { normalize: true normalization: NONE }", Normalization::None, None),
     ];
     for (text, normalization, ignore_label) in cases {
-        let expected = SoftmaxWithLossParams { axis: 1, ignore_label, normalization };
+        let expected = SoftmaxWithLossParams { axis: 1, ignore_label, normalization, label_smoothing: 0.0 };
         let read = kind("SoftmaxWithLoss", &format!("bottom: 'label' {text}"));
         assert_eq!(read, LayerKind::SoftmaxWithLoss(expected), "{text}");
     }
-    let message = layer_error("SoftmaxWithLoss", "bottom: 'label' loss_param { label_smoothing: 0.1 }");
-    assert!(
-        message.ends_with("label_smoothing is 0.1, but must be 0; smoothed labels are not supported"),
-        "{message}"
-    );
+    let message = layer_error("SoftmaxWithLoss", "bottom: 'label' loss_param { label_smoothing: 1.5 }");
+    assert!(message.ends_with("label_smoothing is 1.5, but must be from 0 to 1"), "{message}");
     let accuracy = kind("Accuracy", "bottom: 'label' accuracy_param { top_k: 5 }");
     assert_eq!(accuracy, LayerKind::Accuracy(AccuracyParams { top_k: 5, axis: 1, ignore_label: None }));
     let message = layer_error("Accuracy", "bottom: 'label' accuracy_param { top_k: 0 }");
@@ -193,6 +190,11 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
              false })",
         ),
         ("ReLU", "", "ReLU(ReluParams { negative_slope: 0.0 })"),
+        ("PReLU", "", "PReLU(PReluParams { filler: Constant { value: 0.25 }, channel_shared: false })"),
+        ("ELU", "", "ELU(EluParams { alpha: 1.0 })"),
+        ("Sigmoid", "", "Sigmoid(SigmoidParams)"),
+        ("TanH", "", "TanH(TanHParams)"),
+        ("Power", "", "Power(PowerParams { power: 1.0, scale: 1.0, shift: 0.0 })"),
         (
             "Pooling",
             "pooling_param { pool: AVE kernel_size: 2 }",
@@ -225,6 +227,11 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
             "Eltwise(EltwiseParams { operation: Sum { coefficients: [1.0, 2.0] } })",
         ),
         ("Concat", "", "Concat(ConcatParams { axis: 1 })"),
+        (
+            "Slice",
+            "top: 'z' slice_param { slice_dim: 2 slice_point: 3 }",
+            "Slice(SliceParams { axis: 2, points: [3] })",
+        ),
         ("Split", "", "Split"),
         ("Dropout", "", "Dropout(DropoutParams { ratio: 0.5 })"),
         ("Softmax", "", "Softmax(SoftmaxParams { axis: 1 })"),
@@ -232,8 +239,9 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
             "SoftmaxWithLoss",
             "bottom: 'l'",
             "SoftmaxWithLoss(SoftmaxWithLossParams { axis: 1, ignore_label: None, normalization: \
-             Valid })",
+             Valid, label_smoothing: 0.0 })",
         ),
+        ("Objective", "", "Objective"),
         ("Accuracy", "bottom: 'l'", "Accuracy(AccuracyParams { top_k: 1, axis: 1, ignore_label: None })"),
         ("Flatten", "", "Flatten(FlattenParams { axis: 1, end_axis: -1 })"),
         (
@@ -249,4 +257,25 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         assert_eq!(format!("{:?}", net(&text).layers[0].kind), expected, "{text}");
     }
     assert_eq!(cases.len(), LayerKind::TYPES.len());
+}
+
+/// As MobileNet's authors write it: a filter for each channel.
+#[test]
+fn a_depthwise_convolution_is_one_with_as_many_groups_as_outputs() {
+    let fields = "convolution_param { num_output: 6 kernel_size: 3 }";
+    let grouped = kind("Convolution", "convolution_param { num_output: 6 kernel_size: 3 group: 6 }");
+    for name in ["ConvolutionDepthwise", "DepthwiseConvolution"] {
+        assert_eq!(kind(name, fields), grouped);
+    }
+}
+
+#[test]
+fn numbers_that_a_filler_does_not_go_by_are_passed_over() {
+    for filler in
+        ["type: 'xavier' std: 0.1", "type: 'constant' std: 0.1", "type: 'gaussian' value: 3 std: 0.1"]
+    {
+        let fields = format!("inner_product_param {{ num_output: 2 weight_filler {{ {filler} }} }}");
+        let text = format!("layer {{ name: 'l' type: 'InnerProduct' bottom: 'x' top: 'y' {fields} }}");
+        assert_eq!(net(&text).warnings, [], "{filler}");
+    }
 }

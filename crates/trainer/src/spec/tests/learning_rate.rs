@@ -80,6 +80,13 @@ fn a_rate_that_rises_at_the_start_goes_on_as_if_it_had_not() {
 }
 
 #[test]
+fn cosine_falls_to_its_floor() {
+    let rate = LearningRate { base_lr: 0.1, policy: LrPolicy::Cosine, min_lr: 0.02, rampup: None };
+    // cos(π/3) = 1/2, cos(π/2) = 0
+    assert_close(&rates_of(&rate, &[0, 20, 30, 60, 90], 60), &[0.1, 0.08, 0.06, 0.02, 0.02]);
+}
+
+#[test]
 fn no_multiple_of_no_rate_is_a_rate() {
     for policy in [LrPolicy::Exp { gamma: 1e30 }, LrPolicy::Step { gamma: 1e30, stepsize: 1 }] {
         let rate = LearningRate { base_lr: 0.0, policy, min_lr: 0.0, rampup: None };

@@ -87,14 +87,18 @@ fn solvers_refuse_what_cannot_work() {
     let least = |text: &str| format!("{LEAST}{text}");
     let cases = [
         (
-            least("type: 'Adam'"),
+            least("type: 'Adamax'"),
             2,
-            "type is \"Adam\", but must be SGD; the other solvers are not supported yet",
+            "type is \"Adamax\", expected SGD, Nesterov, AdaGrad, RMSProp, AdaDelta, Adam or AdamW",
         ),
+        (least("type: 'AdaGrad'\nmomentum: 0.9"), 3, "momentum is 0.9, but must be 0 with the type AdaGrad"),
+        (least("type: 'Adam' momentum2: 1"), 2, "momentum2 is 1, but must be from 0 to below 1"),
+        (least("type: 'RMSProp' rms_decay: -1"), 2, "rms_decay is -1, but must be from 0 to below 1"),
+        (least("type: 'Adam' delta: 0"), 2, "delta is 0, but must be above 0"),
         (
-            least("solver_type: NESTEROV"),
+            least("type: 'AdamW' regularization_type: 'L1'"),
             2,
-            "solver_type is NESTEROV, but must be SGD; the other solvers are not supported yet",
+            "regularization_type is \"L1\", but must be L2 with the type AdamW",
         ),
         (least("momentum: 1"), 2, "momentum is 1, but must be from 0 to below 1"),
         (least("weight_decay: -1"), 2, "weight_decay is -1, but must be a finite number from 0"),
@@ -118,9 +122,9 @@ fn solvers_refuse_what_cannot_work() {
         (least("momentum: 0.9\nmomentum: 0.8"), 3, "'momentum' was already given in line 2"),
         ("base_lr: 1".to_owned(), 1, "max_iter is missing"),
         (
-            policy("'cosine'"),
+            policy("'plateau'"),
             2,
-            "lr_policy is \"cosine\", but must be fixed, step, exp, inv, multistep, poly or sigmoid",
+            "lr_policy is \"plateau\", but must be fixed, step, exp, inv, multistep, poly, cosine or sigmoid",
         ),
         (policy("'step' gamma: 0.1"), 1, "stepsize is missing"),
         (policy("'step' gamma: 0.1 stepsize: 0"), 2, "stepsize is 0, but must be at least 1"),
@@ -135,11 +139,14 @@ fn solvers_refuse_what_cannot_work() {
         (least("min_lr: 0.2"), 2, "min_lr is 0.2, but must be from 0 to base_lr"),
         (least("min_lr: nan"), 2, "min_lr is nan, but must be from 0 to base_lr"),
         (least("rampup_lr: -1"), 2, "rampup_lr is -1, but must be a finite number from 0"),
+        (least("larc: true larc_policy: 'trust'"), 2, "larc_policy is \"trust\", expected scale or clip"),
+        (least("larc: true larc_eta: 0"), 2, "larc_eta is 0, but must be a finite number above 0"),
         (
-            least("larc: true"),
-            2,
-            "larc is true, but must be false; a rate for each layer (LARC) is not supported",
+            least("rampup_interval: 3\nwarmup_iter: 3"),
+            3,
+            "warmup_iter is 3, but must be 0 beside rampup_interval, another rise at the start",
         ),
+        (least("warmup_start_lr: -1"), 2, "warmup_start_lr is -1, but must be a finite number from 0"),
         (
             least("momentum_policy: 'poly' max_momentum: 0.95"),
             2,
@@ -167,7 +174,7 @@ fn what_has_no_effect_is_a_warning() {
         "folder/solver.prototxt:2: the solver: gamma has no effect with lr_policy \"fixed\"",
         "folder/solver.prototxt:3: the solver: snapshots are written as safetensors, so snapshot_format has no effect",
         "folder/solver.prototxt:4: the solver: larc_eta has no effect without larc",
-        "folder/solver.prototxt:5: field 'rms_decay' of the solver is not known and ignored",
+        "folder/solver.prototxt:5: the solver: rms_decay has no effect with the type SGD",
         "folder/solver.prototxt:6: the solver: rampup_lr has no effect without rampup_interval",
         "folder/solver.prototxt:7: the solver: max_momentum has no effect while momentum_policy is fixed",
     ];

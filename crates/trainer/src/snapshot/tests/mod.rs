@@ -1,5 +1,7 @@
 //! Snapshots: whole or not at all, and never trusted when read.
 
+mod copied;
+
 use super::*;
 use crate::planning::{PlanRecord, tests::record};
 use safetensors::SafeTensors;
@@ -174,8 +176,8 @@ fn malicious_headers_are_refused() {
         assert!(error.contains("is not a complete snapshot"), "{error}");
     }
     assert!(
-        error(&tensor("F16", "[2]", "[0,4]"), &[0; 4])
-            .contains("tensor t is of type F16, only F32 is supported")
+        error(&tensor("F64", "[1]", "[0,8]"), &[0; 8])
+            .contains("tensor t is of type F64; F32, F16 and BF16 are supported")
     );
 }
 
@@ -295,13 +297,17 @@ fn weights_and_states_are_not_taken_for_each_other() {
 fn files_of_another_kind_are_told_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.prototxt");
-    for contents in ["name: \"lenet\" layer { }", "PK\u{3}\u{4}archive/data.pkl and more"] {
+    for (contents, what) in [
+        (&b"name: \"lenet\" layer { }"[..], "it is neither a safetensors file nor a complete caffemodel"),
+        (
+            b"PK\x03\x04archive/data.pkl and more",
+            "it is an archive of PyTorch; save its state dict as safetensors",
+        ),
+        (b"\x89HDF\r\n\x1a\n and more", "it is an HDF5 file; save the net as .caffemodel or safetensors"),
+    ] {
         fs::write(&path, contents).unwrap();
         let error = load_weights(&path).unwrap_err().to_string();
-        assert!(
-            error.ends_with("net.prototxt is not a complete snapshot: it is not a safetensors file"),
-            "{error}"
-        );
+        assert!(error.ends_with(&format!("net.prototxt is not a complete snapshot: {what}")), "{error}");
     }
     let error = load_weights(folder.path()).unwrap_err().to_string();
     assert!(error.ends_with("it is not a regular file"), "{error}");

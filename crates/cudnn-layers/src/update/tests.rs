@@ -12,11 +12,29 @@ use tensor::{
 };
 
 const RATE: f32 = 0.1;
-const RULE: Rule = Rule { momentum: 0.9, regularization: Regularization::L2, clip: None, mini_batches: 2 };
+const RULE: Rule = Rule {
+    method: Method::Sgd,
+    momentum: 0.9,
+    momentum2: 0.99,
+    delta: 1e-3,
+    regularization: Regularization::L2,
+    clip: None,
+    mini_batches: 2,
+    larc: None,
+};
+const METHODS: [Method; 7] = [
+    Method::Sgd,
+    Method::Nesterov,
+    Method::AdaGrad,
+    Method::RmsProp,
+    Method::AdaDelta,
+    Method::Adam,
+    Method::AdamW,
+];
 
-/// A device's memory for the rate and the state of a training.
+/// A device's memory for the rates and the state of a training.
 struct Memory {
-    rate: Setting<f32>,
+    rates: Setting<StepRates>,
     state: Arena,
     span: Span,
     /// An update is refused after any fault of the device. Given back last, when the work is done.
@@ -27,17 +45,17 @@ impl Memory {
     fn new(device: &Device, rate: f32) -> Self {
         let span = Span::bytes(0, StepState::SPACE.bytes());
         let mut memory = Self {
-            rate: Setting::new(device).unwrap(),
+            rates: Setting::new(device).unwrap(),
             state: Arena::on(device, span.len).unwrap(),
             span,
             _no_faults: FAULTS.read().unwrap_or_else(PoisonError::into_inner),
         };
-        memory.rate.set(rate).unwrap();
+        memory.rates.set(RULE.rates(rate, 0)).unwrap();
         memory
     }
 
     fn update_all(&mut self, device: &Device, rule: &Rule, params: &mut [ParamUpdate<'_>]) {
-        update_all(device, rule, self.rate.view(), self.state.view_mut(self.span), params);
+        update_all(device, rule, self.rates.view(), self.state.view_mut(self.span), params);
     }
 
     fn add_losses(&mut self, device: &Device, losses: &[Loss<'_>], accumulate: Accumulate) {
@@ -68,13 +86,83 @@ fn three_updates(rule: &Rule, decay: f32, dw: &[f32], w: &[f32]) -> Vec<f64> {
     v
 }
 
+/// What each method makes of one weight with its history, as its authors or Caffe give it, at iteration `t` from 1: the
+/// gradient `g` is without the decay.
+fn published(
+    rule: &Rule,
+    t: i32,
+    (g, w, [h, k]): (f64, f64, [f64; 2]),
+    (rate, decay): (f64, f64),
+) -> (f64, [f64; 2]) {
+    let [m, m2, delta] = [rule.momentum, rule.momentum2, rule.delta].map(f64::from);
+    let decayed = g + decay * w;
+    let adam = |g: f64| {
+        let [h, k] = [m * h + (1.0 - m) * g, m2 * k + (1.0 - m2) * g * g];
+        ([h, k], [h / (1.0 - m.powi(t)), k / (1.0 - m2.powi(t))])
+    };
+    match rule.method {
+        Method::Sgd => {
+            let h = m * h + rate * decayed;
+            (w - h, [h, k])
+        }
+        Method::Nesterov => {
+            // From the point that the momentum leads to: what Caffe keeps is one momentum ahead.
+            let next = m * h + rate * decayed;
+            (w + m * h - (1.0 + m) * next, [next, k])
+        }
+        Method::AdaGrad => {
+            let h = h + decayed.powi(2);
+            (w - rate * decayed / (h.sqrt() + delta), [h, k])
+        }
+        Method::RmsProp => {
+            let h = m2 * h + (1.0 - m2) * decayed.powi(2);
+            (w - rate * decayed / (h.sqrt() + delta), [h, k])
+        }
+        Method::AdaDelta => {
+            let h = m * h + (1.0 - m) * decayed.powi(2);
+            let step = (k + delta).sqrt() / (h + delta).sqrt() * decayed;
+            (w - rate * step, [h, m * k + (1.0 - m) * step.powi(2)])
+        }
+        Method::Adam => {
+            // Kingma and Ba's "epsilon hat" beside the uncorrected root.
+            let (kept, _) = adam(decayed);
+            let rate = rate * (1.0 - m2.powi(t)).sqrt() / (1.0 - m.powi(t));
+            (w - rate * kept[0] / (kept[1].sqrt() + delta), kept)
+        }
+        Method::AdamW => {
+            let (kept, [h, k]) = adam(g);
+            (w - rate * (h / (k.sqrt() + delta) + decay * w), kept)
+        }
+    }
+}
+
+/// History and weights after five updates in double precision.
+fn five_updates(rule: &Rule, dw: &[f32], w: &[f32]) -> Vec<f64> {
+    let (mut w, mut kept) = (wide(w), vec![[0.0; 2]; w.len()]);
+    for t in 1..=5 {
+        let scale = f64::from(t) / rule.mini_batches as f64;
+        let norm = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+        let rate = f64::from(RATE * 0.5)
+            * rule.larc.map_or(1.0, |Larc { eta, clips }| {
+                let ratio = f64::from(eta) * norm(&w) / (norm(&wide(dw)) * scale);
+                if clips { (ratio / f64::from(RATE)).min(1.0) } else { ratio }
+            });
+        for ((w, kept), &dw) in w.iter_mut().zip(&mut kept).zip(dw) {
+            let factors = (rate, f64::from(0.02f32));
+            (*w, *kept) = published(rule, t, (f64::from(dw) * scale, *w, *kept), factors);
+        }
+    }
+    let history = (0..rule.method.histories()).flat_map(|at| kept.iter().map(move |kept| kept[at]));
+    history.chain(w).collect()
+}
+
 /// `params` as (elements, `lr_mult`, decay) cut out of one gradient and one run of histories and weights.
 fn cut<'a>(params: &[(usize, f32, f32)], mut dw: View<'a>, out: ViewMut<'a>) -> Vec<ParamUpdate<'a>> {
     let (mut v, mut w) = out.split_at(dw.len());
     let mut updates = vec![];
     for &(len, lr_mult, decay) in params {
         let (first, rest) = (dw.split_at(len), (v.split_at(len), w.split_at(len)));
-        updates.push(ParamUpdate { lr_mult, decay, dw: first.0, v: rest.0.0, w: rest.1.0 });
+        updates.push(ParamUpdate { lr_mult, decay, dw: first.0, history: rest.0.0, w: rest.1.0 });
         (dw, v, w) = (first.1, rest.0.1, rest.1.1);
     }
     updates
@@ -107,6 +195,35 @@ on_every_device! {
         }
     }
 
+    fn every_method_follows_its_published_formula(on: &TestDevice) {
+        for method in METHODS {
+            for (len, larc) in [
+                (1, None),
+                (2048, Some(Larc { eta: 0.1, clips: false })),
+                (70_003, None),
+                (70_003, Some(Larc { eta: 0.1, clips: true })),
+                (600_000, Some(Larc { eta: 0.01, clips: true })),
+            ] {
+                let rule = Rule { method, larc, ..RULE };
+                let (weights, dw) = (random(len, 1), random(len, 2));
+                let grown = [1.0, 2.0, 3.0, 4.0, 5.0].map(|step| dw.iter().map(|&dw| dw * step).collect::<Vec<f32>>());
+                let mut start = vec![0.0; method.histories() * len];
+                start.extend_from_slice(&weights);
+                let all = on.run_in_place(grown.each_ref().map(Vec::as_slice), &start, |device, dw, mut out| {
+                    let mut memory = Memory::new(device, RATE);
+                    for (iteration, dw) in dw.into_iter().enumerate() {
+                        memory.rates.set(rule.rates(RATE, iteration as u64)).unwrap();
+                        let (history, w) = out.reborrow().split_at(method.histories() * len);
+                        let update = ParamUpdate { lr_mult: 0.5, decay: 0.02, dw, history, w };
+                        memory.update_all(device, &rule, &mut [update]);
+                    }
+                });
+                let what = format!("{method:?} of {len} weights, {larc:?}");
+                assert_close(&all, &five_updates(&rule, &dw, &weights), FEW_ROUNDINGS, &what);
+            }
+        }
+    }
+
     /// As many parameters of such lengths and rates as a deep net has.
     fn all_parameters_at_once_are_updated_as_one_by_one(on: &TestDevice) {
         const LENS: [usize; 5] = [64, 9408, 1, 0, 5001];
@@ -115,17 +232,20 @@ on_every_device! {
             .collect();
         let len: usize = params.iter().map(|&(len, ..)| len).sum();
         let (dw, start) = (random(len, 1), random(2 * len, 2));
-        let all = |in_one_call: bool| {
+        let larc = Rule { larc: Some(Larc { eta: 0.01, clips: false }), ..RULE };
+        let all = |rule: &Rule, in_one_call: bool| {
             on.run_in_place([&dw], &start, |device, [dw], out| {
                 let mut memory = Memory::new(device, RATE);
                 let mut updates = cut(&params, dw, out);
                 let at_once = if in_one_call { updates.len() } else { 1 };
-                updates.chunks_mut(at_once).for_each(|updates| memory.update_all(device, &RULE, updates));
+                updates.chunks_mut(at_once).for_each(|updates| memory.update_all(device, rule, updates));
             })
         };
-        let together = all(true);
-        assert_eq!(together, all(false));
-        assert!(start.iter().zip(&together).all(|(before, after)| before != after), "every element changes");
+        for rule in [RULE, larc] {
+            let together = all(&rule, true);
+            assert_eq!(together, all(&rule, false));
+            assert!(start.iter().zip(&together).all(|(before, after)| before != after), "every element changes");
+        }
     }
 
     fn gradients_are_clipped_to_their_norm(on: &TestDevice) {
@@ -221,7 +341,7 @@ fn cuda_no_update_follows_a_label_out_of_range() {
     softmax::loss(&device, &e, &options, scores, labels, p, loss_out).unwrap();
     memory.add_losses(&device, &[(loss.view(loss_at), 1.0)], Accumulate::Replace);
     let (history, weights) = (v.view_mut(v_at), w.view_mut(w_at));
-    let update = ParamUpdate { lr_mult: 1.0, decay: 0.1, dw: dw.view(dw_at), v: history, w: weights };
+    let update = ParamUpdate { lr_mult: 1.0, decay: 0.1, dw: dw.view(dw_at), history, w: weights };
     memory.update_all(&device, &RULE, &mut [update]);
     device.check().unwrap();
     assert_eq!(memory.state().refused, 1);

@@ -1,0 +1,175 @@
+//! The update on the CPU: reads gradient, history and weights and writes the latter two, once.
+
+use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
+use crate::{
+    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with},
+    cpu_sums::{SquaredDeviation, sums},
+};
+use tensor::{Accumulate, Cpu};
+
+pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate: Accumulate) {
+    let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
+    let start = if accumulate == Accumulate::Add { state.loss } else { 0.0 };
+    state.loss = losses.iter().fold(start, |total, (losses, weight)| total + weight * sum(losses.host()));
+}
+
+pub(super) fn update_all(
+    cpu: &Cpu,
+    rule: &Rule,
+    rates: &StepRates,
+    state: &mut StepState,
+    params: &mut [ParamUpdate<'_>],
+) {
+    let mut factor = 1.0;
+    if let Some(limit) = rule.clip {
+        state.squares = params.iter().map(|param| sum_of_squares(cpu, param.dw.host())).sum();
+        let norm = state.squares.sqrt();
+        if norm > f64::from(limit) {
+            factor = (f64::from(limit) / norm) as f32;
+        }
+    }
+    state.scale = factor / rule.mini_batches as f32;
+    state.refused |= u32::from(!state.loss.is_finite());
+    if state.refused == 0 {
+        params.iter_mut().for_each(|param| update(cpu, rule, rates, state.scale, param));
+    }
+}
+
+/// The factor of LARC.
+fn trust(cpu: &Cpu, larc: Larc, rate: f32, scale: f32, param: &mut ParamUpdate<'_>) -> f32 {
+    let norm = |elements: &[f32]| sum_of_squares(cpu, elements).sqrt();
+    let (w, g) = (norm(param.w.host()), norm(param.dw.host()) * f64::from(scale));
+    if w == 0.0 || g == 0.0 {
+        return 1.0;
+    }
+    let ratio = f64::from(larc.eta) * w / g;
+    (if larc.clips { (ratio / f64::from(rate)).min(1.0) } else { ratio }) as f32
+}
+
+#[rustfmt::skip]
+fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut ParamUpdate<'_>) {
+    let &Rule { method, momentum: m, momentum2: m2, .. } = rule;
+    let trust = rule.larc.map_or(1.0, |larc| trust(cpu, larc, rates.rate, scale, param));
+    let a = rates.rate * param.lr_mult * trust;
+    let (ac, delta, shrink) = (a * rates.correction, rates.delta, 1.0 - a * param.decay);
+    let decay = if method == Method::AdamW { 0.0 } else { param.decay };
+    let slope = Slope { scale, decay, is_sign: rule.regularization == Regularization::L1 };
+    match method {
+        Method::Sgd => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+            *h = m * *h + a * g;
+            *w -= *h;
+        }),
+        Method::Nesterov => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+            let before = *h;
+            *h = m * before + a * g;
+            *w -= (1.0 + m) * *h - m * before;
+        }),
+        Method::AdaGrad => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+            *h += g * g;
+            *w -= a * g / (h.sqrt() + delta);
+        }),
+        Method::RmsProp => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+            *h = m2 * *h + (1.0 - m2) * g * g;
+            *w -= a * g / (h.sqrt() + delta);
+        }),
+        Method::AdaDelta => with_two(cpu, slope, param, #[inline(always)] |g, h, k, w| {
+            *h = m * *h + (1.0 - m) * g * g;
+            let u = g * ((*k + delta) / (*h + delta)).sqrt();
+            *k = m * *k + (1.0 - m) * u * u;
+            *w -= a * u;
+        }),
+        Method::Adam | Method::AdamW => with_two(cpu, slope, param, #[inline(always)] |g, h, k, w| {
+            *h = m * *h + (1.0 - m) * g;
+            *k = m2 * *k + (1.0 - m2) * g * g;
+            let kept = if method == Method::AdamW { shrink * *w } else { *w };
+            *w = kept - ac * *h / (k.sqrt() + delta);
+        }),
+    }
+}
+
+/// How a gradient follows from what the mini-batches left and the weight.
+#[derive(Clone, Copy)]
+struct Slope {
+    scale: f32,
+    decay: f32,
+    is_sign: bool,
+}
+
+impl Slope {
+    #[inline(always)]
+    fn at(self, dw: f32, w: f32) -> f32 {
+        self.scale * dw + self.decay * if self.is_sign { sign(w) } else { w }
+    }
+}
+
+/// Steps for every element of `param`: the gradient, what is kept of it, the weight.
+fn with_one(
+    cpu: &Cpu,
+    slope: Slope,
+    param: &mut ParamUpdate<'_>,
+    step: impl Fn(f32, &mut f32, &mut f32) + Sync,
+) {
+    let ParamUpdate { dw, history, w, .. } = param;
+    let dw = dw.host::<f32>();
+    for_each_element_run(
+        cpu,
+        [history.host(), w.host()],
+        #[inline(always)]
+        |range, [h, w]| {
+            for ((h, w), &dw) in h.iter_mut().zip(w).zip(&dw[range]) {
+                step(slope.at(dw, *w), h, w);
+            }
+        },
+    );
+}
+
+/// The same where two numbers are kept.
+fn with_two(
+    cpu: &Cpu,
+    slope: Slope,
+    param: &mut ParamUpdate<'_>,
+    step: impl Fn(f32, &mut f32, &mut f32, &mut f32) + Sync,
+) {
+    let ParamUpdate { dw, history, w, .. } = param;
+    let dw = dw.host::<f32>();
+    let (h, k) = history.host().split_at_mut(dw.len());
+    for_each_element_run(
+        cpu,
+        [h, k, w.host()],
+        #[inline(always)]
+        |range, [h, k, w]| {
+            for (((h, k), w), &dw) in h.iter_mut().zip(k).zip(w).zip(&dw[range]) {
+                step(slope.at(dw, *w), h, k, w);
+            }
+        },
+    );
+}
+
+/// The sign with `sign(0) = 0`, unlike `f32::signum`.
+#[inline(always)]
+fn sign(value: f32) -> f32 {
+    let positive = if value > 0.0 { 1.0 } else { 0.0 };
+    if value < 0.0 { -1.0 } else { positive }
+}
+
+/// Tasks whose partial sums fit one small array; blobs with more elements get longer tasks.
+const PARTS: usize = 256;
+
+/// Summed in a fixed order, in double precision above runs of a few thousand elements.
+fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
+    let run = elements.len().div_ceil(PARTS).max(TASK_LEN);
+    let mut parts = [0.0; PARTS];
+    let used = elements.len().div_ceil(run);
+    for_each_run_with(
+        cpu,
+        used,
+        1,
+        ([], &mut parts[..used]),
+        #[inline(always)]
+        |task, [], part| {
+            let end = ((task.start + 1) * run).min(elements.len());
+            [part[0]] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
+        },
+    );
+    parts.iter().sum()
+}

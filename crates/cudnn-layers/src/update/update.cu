@@ -1,0 +1,234 @@
+// The update of all parameters in one launch, sums of squares, and what an iteration comes to.
+
+/// `StepState` of mod.rs.
+struct StepState {
+    double loss, squares;
+    float scale;
+    u32 refused;
+};
+
+/// `StepRates` of mod.rs.
+struct StepRates {
+    float rate, correction, delta;
+};
+
+/// One parameter, as cuda.rs fills it. Its blocks are those from `first_block` on, one per tile.
+struct Parameter {
+    const float* dw;
+    float *history, *w;
+    u64 len;
+    float lr_mult, decay;
+    u64 first_block;
+    const double* dw_squares;
+};
+
+/// Partial sums of one parameter at most.
+constexpr u64 PARTS = THREADS;
+
+struct Table {
+    float momentum, momentum2;
+    float eta;  // LARC, if not 0
+    int clips;
+    int sign_decays;  // L1
+    int count;
+    u64 w_squares;  // bytes from the squares of a gradient to those of its weights
+    Parameter at[64];
+
+    /// The parameter that a block works on.
+    __device__ __forceinline__ u32 find(u32 block) const {
+        u32 low = 0, high = u32(count);
+        while (high - low > 1) {
+            u32 middle = (low + high) / 2;
+            if (at[middle].first_block <= block) low = middle;
+            else high = middle;
+        }
+        return low;
+    }
+};
+
+/// The factors of one parameter's update.
+struct Factors {
+    float a, ac, m, m2, delta, scale, decay, shrink;
+    bool sign_decays;
+
+    __device__ __forceinline__ float gradient(float dw, float w) const {
+        return scale * dw + decay * (sign_decays ? float(w > 0) - float(w < 0) : w);
+    }
+};
+
+// What one element's update is: the formulas of mod.rs. `k` is the second number that is kept, if there is one.
+
+struct Sgd {
+    static constexpr int HISTORIES = 1;
+    static constexpr bool SHRINKS = false;
+    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
+        h = f.m * h + f.a * g;
+        w -= h;
+    }
+};
+
+struct Nesterov : Sgd {
+    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
+        float before = h;
+        h = f.m * before + f.a * g;
+        w -= (1 + f.m) * h - f.m * before;
+    }
+};
+
+struct AdaGrad : Sgd {
+    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
+        h += g * g;
+        w -= f.a * g / (sqrtf(h) + f.delta);
+    }
+};
+
+struct RmsProp : Sgd {
+    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
+        h = f.m2 * h + (1 - f.m2) * g * g;
+        w -= f.a * g / (sqrtf(h) + f.delta);
+    }
+};
+
+struct AdaDelta {
+    static constexpr int HISTORIES = 2;
+    static constexpr bool SHRINKS = false;
+    __device__ static void step(const Factors& f, float g, float& h, float& k, float& w) {
+        h = f.m * h + (1 - f.m) * g * g;
+        float u = g * sqrtf((k + f.delta) / (h + f.delta));
+        k = f.m * k + (1 - f.m) * u * u;
+        w -= f.a * u;
+    }
+};
+
+struct Adam : AdaDelta {
+    __device__ static void step(const Factors& f, float g, float& h, float& k, float& w) {
+        h = f.m * h + (1 - f.m) * g;
+        k = f.m2 * k + (1 - f.m2) * g * g;
+        w = f.shrink * w - f.ac * h / (sqrtf(k) + f.delta);
+    }
+};
+
+struct AdamW : Adam {
+    static constexpr bool SHRINKS = true;
+};
+
+template <class Method, int W>
+__device__ __forceinline__ void update_tile(const Parameter& parameter, const Factors& factors, u64 start) {
+    constexpr int STEPS = PER_THREAD / W, HISTORIES = Method::HISTORIES;
+    Pack<W> dw[STEPS], kept[HISTORIES][STEPS], w[STEPS];
+    start += threadIdx.x * W;
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        u64 i = start + step * THREADS * W;
+        if (i + W > parameter.len) continue;
+        dw[step] = load<W>(parameter.dw + i);
+        w[step] = load<W>(parameter.w + i);
+#pragma unroll
+        for (int h = 0; h < HISTORIES; h++) kept[h][step] = load<W>(parameter.history + h * parameter.len + i);
+    }
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        u64 i = start + step * THREADS * W;
+        if (i + W > parameter.len) continue;
+#pragma unroll
+        for (int lane = 0; lane < W; lane++) {
+            float& weight = w[step].at[lane];
+            float gradient = factors.gradient(dw[step].at[lane], weight);
+            Method::step(factors, gradient, kept[0][step].at[lane], kept[HISTORIES - 1][step].at[lane], weight);
+        }
+        store<W>(parameter.w + i, w[step]);
+#pragma unroll
+        for (int h = 0; h < HISTORIES; h++) store<W>(parameter.history + h * parameter.len + i, kept[h][step]);
+    }
+}
+
+/// The factor of LARC; each block adds up the few partial sums by itself.
+__device__ inline float trust(const Table& table, const Parameter& parameter, float rate, float scale) {
+    u64 tiles = (parameter.len + TILE - 1) / TILE, count = tiles < PARTS ? tiles : PARTS;
+    const double* dw_squares = parameter.dw_squares;
+    auto w_squares = reinterpret_cast<const double*>(reinterpret_cast<const char*>(dw_squares) + table.w_squares);
+    bool reads = threadIdx.x < count;
+    double g = sqrt(block_sum(reads ? dw_squares[threadIdx.x] : 0.0)) * scale;
+    __syncthreads();
+    double w = sqrt(block_sum(reads ? w_squares[threadIdx.x] : 0.0));
+    __shared__ float factor;
+    if (threadIdx.x == 0) {
+        double ratio = double(table.eta) * w / g;
+        if (table.clips) ratio = ratio / rate < 1 ? ratio / rate : 1;
+        factor = w == 0 || g == 0 ? 1 : float(ratio);
+    }
+    __syncthreads();
+    return factor;
+}
+
+/// Nothing if `prepare` has refused it.
+template <class Method>
+__device__ __forceinline__ void update(const Table& table, const StepRates& rates, const StepState& state) {
+    if (state.refused != 0) return;
+    const Parameter& parameter = table.at[table.find(blockIdx.x)];
+    float trusted = table.eta != 0 ? trust(table, parameter, rates.rate, state.scale) : 1;
+    float a = rates.rate * parameter.lr_mult * trusted;
+    float shrink = Method::SHRINKS ? 1 - a * parameter.decay : 1, decay = Method::SHRINKS ? 0 : parameter.decay;
+    Factors factors{a,           a * rates.correction, table.momentum, table.momentum2, rates.delta,
+                    state.scale, decay,                shrink,         table.sign_decays != 0};
+    u64 start = u64(blockIdx.x - parameter.first_block) * TILE;
+    bool whole = start + TILE <= parameter.len;
+    const float* last = parameter.history + (Method::HISTORIES - 1) * parameter.len;
+    if (whole && aligned({parameter.dw, parameter.history, last, parameter.w})) {
+        update_tile<Method, 4>(parameter, factors, start);
+    } else {
+        update_tile<Method, 1>(parameter, factors, start);
+    }
+}
+
+#define UPDATE(name, Method)                                                                                     \
+    extern "C" __global__ void name(const __grid_constant__ Table table, const StepRates* rates,                     \
+                                    const StepState* state) {                                                    \
+        update<Method>(table, *rates, *state);                                                                   \
+    }
+
+UPDATE(update_sgd, Sgd)
+UPDATE(update_nesterov, Nesterov)
+UPDATE(update_adagrad, AdaGrad)
+UPDATE(update_rmsprop, RmsProp)
+UPDATE(update_adadelta, AdaDelta)
+UPDATE(update_adam, Adam)
+UPDATE(update_adamw, AdamW)
+
+/// The sum of squares of a tile after the other, one double per block.
+extern "C" __global__ void squares(const float* x, double* partials, u64 len) {
+    double total = 0;
+    for (u64 start = u64(blockIdx.x) * TILE; start < len; start += u64(gridDim.x) * TILE) {
+        float of_tile = 0;
+#pragma unroll
+        for (u32 step = 0; step < PER_THREAD; step++) {
+            u64 i = start + step * THREADS + threadIdx.x;
+            float value = i < len ? x[i] : 0;
+            of_tile += value * value;
+        }
+        total += of_tile;
+    }
+    total = block_sum(total);
+    if (threadIdx.x == 0) partials[blockIdx.x] = total;
+}
+
+/// Adds up the sums that `squares` left, finds the gradients' factor, and decides whether there is an update; one block.
+extern "C" __global__ void prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state,
+                                   const uint4* fault) {
+    double total = 0;
+    for (u64 i = threadIdx.x; i < count; i += THREADS) total += partials[i];
+    total = block_sum(total);
+    if (threadIdx.x != 0) return;
+    double norm = sqrt(total);
+    float factor = norm > double(clip) ? float(double(clip) / norm) : 1;
+    state->squares = total;
+    state->scale = factor / mini_batches;
+    if (!isfinite(state->loss) || *reinterpret_cast<const volatile u32*>(fault) != 0) state->refused = 1;
+}
+
+/// One thread: a loss is one element, or few.
+extern "C" __global__ void add_loss(const float* loss, u64 len, double weight, StepState* state, int add) {
+    double sum = 0;
+    for (u64 i = 0; i < len; i++) sum += loss[i];
+    state->loss = __dadd_rn(add ? state->loss : 0, __dmul_rn(weight, sum));
+}

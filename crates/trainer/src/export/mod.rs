@@ -1,0 +1,91 @@
+//! Nets for other programs: state dicts of PyTorch, and ONNX.
+
+mod onnx;
+#[cfg(test)]
+mod tests;
+
+pub use onnx::onnx;
+
+use crate::{
+    Net, NetError,
+    net::graph::{Graph, Node},
+    snapshot::modules::{fields, is_chain, modules, reads_blue_first, turn},
+    spec::LayerKind,
+};
+
+/// A tensor of a state dict: its name, shape and elements.
+pub type StateTensor = (String, Vec<usize>, Vec<f32>);
+
+/// The state dict of PyTorch for `net` with these `values`, one list for each parameter, as
+/// [`Weights::values`](crate::snapshot::Weights::values) has them. Modules are named as
+/// [`Weights`](crate::snapshot::Weights) reads them: in a chain by their places, as torchvision's AlexNet and VGG, else as the
+/// layers. Running statistics are means; batches are not counted, which PyTorch does not miss.
+///
+/// # Errors
+/// A layer whose weights no module of PyTorch keeps in this form.
+pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, NetError> {
+    let (graph, mut tensors) = (net.graph(), Vec::new());
+    let chain = is_chain(graph);
+    for (node, module) in graph.nodes.iter().zip(modules(graph)) {
+        let names = fields(node, if chain { &module.place } else { &module.own });
+        if names.len() < node.params.len() {
+            let message = format!("this form of {} has no counterpart in PyTorch", node.type_name);
+            return Err(refused(node, message));
+        }
+        let statistics = running_means(node, values);
+        for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
+            let Some(name) = name else { continue };
+            let shape = graph.params[param].declaration.shape.dims().to_vec();
+            let values = match &statistics {
+                Some(statistics) if blob < 2 => statistics[blob].clone(),
+                _ if blob == 0 && reads_blue_first(graph, node) => {
+                    bytemuck::pod_collect_to_vec(&turn(bytemuck::cast_slice(&values[param]), &shape))
+                }
+                _ => values[param].clone(),
+            };
+            tensors.push((name, shape, values));
+        }
+    }
+    Ok(tensors)
+}
+
+/// The mean and the variance that the sums of a batch norm stand for.
+fn running_means(node: &Node, values: &[Vec<f32>]) -> Option<[Vec<f32>; 2]> {
+    let (LayerKind::BatchNorm(_), [mean, variance, factor, ..]) = (&node.kind, &node.params[..]) else {
+        return None;
+    };
+    let factor = values[*factor][0];
+    // One that was never trained has mean and variance 0, as it has when it runs.
+    let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
+    Some([mean, variance].map(|&sums| values[sums].iter().map(|sum| sum * scale).collect()))
+}
+
+/// Whether a layer belongs to training and tests alone.
+fn is_measure(node: &Node) -> bool {
+    matches!(node.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_))
+}
+
+/// Whether a layer leaves a blob as it is, in a test.
+fn is_copy(node: &Node) -> bool {
+    matches!(node.kind, LayerKind::Dropout(_) | LayerKind::Split)
+}
+
+fn refused(node: &Node, message: String) -> NetError {
+    NetError::Layer { location: node.location.clone(), layer: node.name.clone(), message }
+}
+
+/// The values that go in: tops of the layers that bring data, as far as others than losses read them.
+fn inputs(graph: &Graph) -> impl Iterator<Item = usize> {
+    let sources = graph.nodes.iter().filter(|node| node.bottoms.is_empty()).flat_map(|node| &node.tops);
+    let is_read =
+        |value: &usize| graph.values[*value].consumers.iter().any(|&node| !is_measure(&graph.nodes[node]));
+    sources.copied().filter(is_read)
+}
+
+/// The values that come out: tops that nothing but losses reads.
+fn outputs(graph: &Graph) -> impl Iterator<Item = usize> {
+    let layers = graph.nodes.iter().filter(|node| !node.bottoms.is_empty() && !is_measure(node));
+    let is_last =
+        |value: &usize| graph.values[*value].consumers.iter().all(|&node| is_measure(&graph.nodes[node]));
+    layers.flat_map(|node| &node.tops).copied().filter(is_last)
+}

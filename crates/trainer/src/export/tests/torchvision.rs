@@ -1,0 +1,169 @@
+//! torchvision's models: the state dict of each goes in and out bit by bit, and its logits are PyTorch's.
+
+use super::{build, values};
+use crate::{
+    digest::fnv1a,
+    export::state_dict,
+    run::{MiniBatch, NetRun},
+    snapshot::{NamedTensor, Weights, save_tensors},
+    spec::{LayerKind, NetSpec, Phase, TransformParams},
+    testing::{Forced, plan_options, root},
+};
+use planner::{BatchSizePolicy, WorkspacePolicy};
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What torchvision_logits.py has written of a model.
+#[derive(Deserialize)]
+struct Golden {
+    side: usize,
+    tensors: usize,
+    digest: String,
+    largest: f64,
+    logits: Vec<Vec<f64>>,
+}
+
+fn golden(model: &str) -> Golden {
+    #[derive(Deserialize)]
+    struct File {
+        models: BTreeMap<String, Golden>,
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/torchvision_logits.json");
+    let mut file: File = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    file.models.remove(model).unwrap()
+}
+
+/// As `numbers` in torchvision_logits.py.
+fn numbers(name: &str, count: usize) -> impl Iterator<Item = f64> {
+    let seed =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (0..count as u32).map(move |index| {
+        let x = index.wrapping_mul(2_654_435_761).wrapping_add(seed);
+        let mixed = [(16, 0x85eb_ca6b), (13, 0xc2b2_ae35), (16, 1)]
+            .iter()
+            .fold(x, |x, &(shift, factor)| (x ^ (x >> shift)).wrapping_mul(factor));
+        f64::from(mixed >> 8) / f64::from(1 << 23) - 1.0
+    })
+}
+
+/// As `weights` there.
+fn weights(name: &str, shape: &[usize]) -> Vec<f32> {
+    let numbers = numbers(name, shape.iter().product());
+    let bound = (6.0 / shape[1..].iter().product::<usize>() as f64).sqrt();
+    let value = |number: f64| match name {
+        _ if shape.len() > 1 => number * bound,
+        _ if name.ends_with("running_var") => 1.0 + 0.5 * number,
+        _ if name.ends_with("weight") => 1.0 + 0.2 * number,
+        _ => 0.1 * number,
+    };
+    numbers.map(|number| value(number) as f32).collect()
+}
+
+/// Two images as files, and the list of them.
+fn images(folder: &Path, side: usize) -> PathBuf {
+    let pixels: Vec<u8> =
+        numbers("images", 2 * 3 * side * side).map(|number| ((number + 1.0) * 128.0) as u8).collect();
+    for (index, planes) in pixels.chunks_exact(3 * side * side).enumerate() {
+        let pixel = |x: u32, y: u32| {
+            let at = y as usize * side + x as usize;
+            image::Rgb([0, 1, 2].map(|plane| planes[plane * side * side + at]))
+        };
+        let file = folder.join(format!("{index}.png"));
+        image::RgbImage::from_fn(side as u32, side as u32, pixel).save(file).unwrap();
+    }
+    let list = folder.join("list.txt");
+    fs::write(&list, "0.png 0\n1.png 0\n").unwrap();
+    list
+}
+
+/// The model up to its logits, reading the images of `list`.
+fn spec(model: &str, list: &Path) -> NetSpec {
+    let file = root().join("models").join(model).join("net.prototxt");
+    let mut spec = NetSpec::load(&file).unwrap().for_phase(Phase::Test);
+    spec.layers.retain(|layer| !matches!(layer.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_)));
+    for layer in &mut spec.layers {
+        if let LayerKind::ImageData(images) = &mut layer.kind {
+            images.source = list.display().to_string();
+            images.root_folder = format!("{}/", list.parent().unwrap().display());
+            (images.batch_size, images.shuffle, images.new_size) = (2, false, None);
+            images.transform = TransformParams { scale: 1.0 / 255.0, ..TransformParams::default() };
+        }
+    }
+    spec
+}
+
+/// A relative distance between logits that the order of sums explains, in nets of up to 120 layers.
+const TOLERANCE: f64 = 5e-5;
+
+fn logits_are_those_of_pytorch(model: &str) {
+    let golden = golden(model);
+    let folder = tempfile::tempdir().unwrap();
+    let mut net = build(&spec(model, &images(folder.path(), golden.side)));
+    let tensors = state_dict(&net, &values(&net)).unwrap();
+    let mut lines: Vec<String> =
+        tensors.iter().map(|(name, shape, _)| format!("{name} {shape:?}\n")).collect();
+    lines.sort();
+    let found = (lines.len(), format!("{:016x}", fnv1a(lines.concat().into_bytes())));
+    assert_eq!(found, (golden.tensors, golden.digest), "{lines:#?}");
+
+    let made: Vec<(String, Vec<usize>, Vec<f32>)> = tensors
+        .into_iter()
+        .map(|(name, shape, _)| {
+            let values = weights(&name, &shape);
+            (name, shape, values)
+        })
+        .collect();
+    let path = folder.path().join("model.safetensors");
+    let named: Vec<NamedTensor> =
+        made.iter().map(|(name, shape, values)| (&name[..], &shape[..], &values[..])).collect();
+    save_tensors(&path, &named, &BTreeMap::new()).unwrap();
+    let weights = Weights::load(&[path]).unwrap();
+    let again = state_dict(&net, &weights.values(&net).unwrap()).unwrap();
+    assert!(again == made, "what goes in comes out");
+
+    let options = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
+    let plan = Forced::IMPLICIT_GEMM.install(&mut net, &options);
+    let mut running = NetRun::lay_out(vec![net], vec![plan], false).unwrap().start(1).unwrap();
+    let copied = running.load_weights(&weights).unwrap();
+    assert!(copied.files[0].skipped.is_empty() && copied.complete().is_ok(), "{copied:?}");
+    assert_eq!(copied.files[0].turned.len(), 1, "images are blue first");
+    running.iterate(0, MiniBatch::new(0)).unwrap();
+    let output = running.nets()[0].outputs().find(|output| output.name != "label").unwrap().value;
+    let logits = running.values(0, output).unwrap();
+    for (image, expected) in golden.logits.iter().enumerate() {
+        for (class, expected) in expected.iter().enumerate() {
+            let found = logits[image * (logits.len() / 2) + class];
+            let distance = (found - expected).abs() / golden.largest;
+            assert!(distance < TOLERANCE, "{model}, image {image}, class {class}: {found} and {expected}");
+        }
+    }
+}
+
+#[test]
+fn alexnet() {
+    logits_are_those_of_pytorch("alexnet");
+}
+
+#[test]
+fn resnet18() {
+    logits_are_those_of_pytorch("resnet18_torchvision");
+}
+
+#[test]
+fn resnet50_v1_5() {
+    logits_are_those_of_pytorch("resnet50_v1_5");
+}
+
+#[test]
+fn googlenet() {
+    logits_are_those_of_pytorch("googlenet_torchvision");
+}
+
+#[test]
+fn densenet121() {
+    logits_are_those_of_pytorch("densenet121");
+}

@@ -1,0 +1,244 @@
+//! Weights of one net in another: copied by the names of layers, as Caffe does.
+
+use super::{
+    SnapshotError, Tensors, load_weights,
+    modules::{Module, fields, modules, reads_blue_first, turn},
+};
+use crate::{
+    Execution, Net,
+    net::graph::{Graph, Node},
+};
+use serde::Serialize;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+};
+
+/// Files of weights, of which later ones win.
+pub struct Weights(Vec<Tensors>);
+
+/// What of some files a net takes, by names of layers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CopiedWeights {
+    /// The files, in order.
+    pub files: Vec<CopiedFile>,
+    /// The layers with weights of which no file has any: they keep their first values.
+    pub initialised: Vec<String>,
+}
+
+/// What of a file a net takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CopiedFile {
+    /// The file.
+    pub file: String,
+    /// The net's layers that it has weights for.
+    pub copied: Vec<String>,
+    /// Its layers that the net has not.
+    pub skipped: Vec<String>,
+    /// The layers whose filters were made for red, green, blue and now read blue, green, red, as the net's images are.
+    pub turned: Vec<String>,
+}
+
+/// The elements of parameters, by index.
+type Values<'a> = BTreeMap<usize, Cow<'a, [u8]>>;
+
+/// What PyTorch does not keep: the factor of running sums, which are means there.
+static ONE: [u8; 4] = 1_f32.to_le_bytes();
+
+impl Weights {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Those of [`load_weights`].
+    pub fn load(files: &[PathBuf]) -> Result<Self, SnapshotError> {
+        files.iter().map(|file| load_weights(file)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What `net` takes of them.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Refused`] for a layer that has one name and two shapes, and for a file of which nothing is taken.
+    pub fn copied(&self, net: &Net) -> Result<CopiedWeights, SnapshotError> {
+        Ok(self.matched(net.graph())?.0)
+    }
+
+    /// The values of all parameters of `net`, in their order.
+    ///
+    /// # Errors
+    /// As [`Weights::copied`], and a layer that has none.
+    pub fn values(&self, net: &Net) -> Result<Vec<Vec<f32>>, SnapshotError> {
+        let (report, values) = self.matched(net.graph())?;
+        report.complete()?;
+        Ok(values.into_values().map(|values| bytemuck::pod_collect_to_vec(&values)).collect())
+    }
+
+    fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Values<'_>), SnapshotError> {
+        let initialised = layers(graph).map(|(_, node)| node.name.clone()).collect();
+        let (mut report, mut values) = (CopiedWeights { files: Vec::new(), initialised }, Values::new());
+        for tensors in &self.0 {
+            let (file, of_file) = matched(tensors, graph)?;
+            report.initialised.retain(|name| !file.copied.contains(name));
+            report.files.push(file);
+            values.extend(of_file);
+        }
+        Ok((report, values))
+    }
+}
+
+impl Execution {
+    /// Replaces those parameters of its first net that `weights` have, bit by bit, and says which.
+    ///
+    /// # Errors
+    /// As [`Weights::copied`], and then nothing has changed; a GPU that is lost.
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, SnapshotError> {
+        let (report, values) = weights.matched(self.nets()[0].graph())?;
+        for (param, values) in values {
+            let span = self.layout().nets[0].params[param].data;
+            self.fill(span, |out: &mut [f32]| -> Result<(), SnapshotError> {
+                bytemuck::cast_slice_mut(out).copy_from_slice(&values);
+                Ok(())
+            })?;
+        }
+        Ok(report)
+    }
+}
+
+/// The nodes that have parameters.
+fn layers(graph: &Graph) -> impl Iterator<Item = (usize, &Node)> {
+    graph.nodes.iter().enumerate().filter(|(_, node)| !node.params.is_empty())
+}
+
+/// What of a file goes into which parameters.
+fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'a>), SnapshotError> {
+    let (modules, mut used, mut values) = (modules(graph), BTreeSet::new(), Values::new());
+    let [mut copied, mut turned] = [Vec::new(), Vec::new()];
+    for (index, node) in layers(graph) {
+        let Some((is_pytorch, names)) = names(file, graph, node, &modules[index]) else { continue };
+        let turns = is_pytorch && reads_blue_first(graph, node);
+        for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
+            let shape = graph.params[param].declaration.shape.dims();
+            let given = name.as_ref().map_or(Ok(&ONE[..]), |name| file.fitting(&node.name, name, shape))?;
+            let is_filter = turns && blob == 0;
+            values.insert(param, if is_filter { turn(given, shape).into() } else { given.into() });
+            used.extend(name);
+        }
+        copied.push(node.name.clone());
+        turned.extend(turns.then(|| node.name.clone()));
+    }
+    let skipped = skipped(file, &used)?;
+    if copied.is_empty() {
+        let what = format!("has no weights for any layer of this net; its layers are {}", some(&skipped));
+        return Err(SnapshotError::refused(file.path(), what));
+    }
+    Ok((CopiedFile { file: file.path().display().to_string(), copied, skipped, turned }, values))
+}
+
+/// What the parameters of `node` are called in a file, if it has any of them, and whether that is PyTorch's way.
+fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<(bool, Vec<Option<String>>)> {
+    let ours = node.params.iter().map(|&param| Some(graph.params[param].name.clone()));
+    // What one name shares stands under each of its layers in a caffemodel.
+    let of_caffe = (0..node.params.len()).map(|blob| Some(format!("{}.{blob}", node.name)));
+    let namings: [(bool, Vec<Option<String>>); 5] = [
+        (false, ours.collect()),
+        (false, of_caffe.collect()),
+        (true, fields(node, &module.own)),
+        (true, fields(node, &of_old_densenet(&module.own))),
+        (true, fields(node, &module.place)),
+    ];
+    let found = |(_, names): &(bool, Vec<Option<String>>)| {
+        names.iter().flatten().filter(|name| file.shape(name).is_some()).count()
+    };
+    namings.into_iter().rev().max_by_key(found).filter(|naming| found(naming) > 0)
+}
+
+/// The names of the first DenseNets of torchvision, which its own reader still takes: `denselayer1.norm.1`, today `norm1`.
+fn of_old_densenet(module: &str) -> String {
+    match module.char_indices().next_back() {
+        Some((at, '1' | '2')) => format!("{}.{}", &module[..at], &module[at..]),
+        _ => module.to_owned(),
+    }
+}
+
+/// The layers of a file of which nothing was used; an error if that is so of a part of a layer.
+fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>, SnapshotError> {
+    let layer = |name: &str| name.rsplit_once('.').map_or(name, |(layer, _)| layer).to_owned();
+    let taken: BTreeSet<String> = used.iter().map(|name| layer(name)).collect();
+    let mut skipped = BTreeSet::new();
+    for (name, shape) in file.shapes().filter(|(name, _)| !used.contains(*name)) {
+        let of = layer(name);
+        if taken.contains(&of) {
+            let what =
+                format!("has {name} of shape {shape:?}, which layer '{of}' of this net has not; {RENAME}");
+            return Err(SnapshotError::refused(file.path(), what));
+        }
+        skipped.insert(of);
+    }
+    Ok(skipped.into_iter().collect())
+}
+
+const RENAME: &str = "to begin the layer afresh, rename it in the net";
+
+impl Tensors {
+    /// The elements of tensor `name` for a parameter of `layer`. A caffemodel of 2014 has ones before a shape of fewer axes.
+    fn fitting(&self, layer: &str, name: &str, shape: &[usize]) -> Result<&[u8], SnapshotError> {
+        let here = || format!("layer '{layer}' of this net needs it with the shape {shape:?}; {RENAME}");
+        match (self.shape(name), self.raw(name)) {
+            (Some(found), Some(values)) if behind_ones(found) == behind_ones(shape) => Ok(values),
+            (Some(found), _) => Err(SnapshotError::refused(
+                self.path(),
+                format!("has {name} of shape {found:?}, but {}", here()),
+            )),
+            (None, _) => Err(SnapshotError::refused(self.path(), format!("has no {name}, but {}", here()))),
+        }
+    }
+}
+
+fn behind_ones(shape: &[usize]) -> &[usize] {
+    &shape[shape.iter().take_while(|&&dim| dim == 1).count()..]
+}
+
+/// The first few of `names`.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
+}
+
+impl CopiedWeights {
+    /// Makes sure that no layer is left without weights.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Refused`], with the names of those that are.
+    pub fn complete(&self) -> Result<(), SnapshotError> {
+        let files: Vec<&str> = self.files.iter().map(|file| file.file.as_str()).collect();
+        match self.initialised.is_empty() {
+            true => Ok(()),
+            false => Err(SnapshotError::Refused(format!(
+                "the weights of all layers are needed, and {} has none for {}",
+                files.join(", "),
+                some(&self.initialised)
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for CopiedWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, CopiedFile { file, copied, skipped, turned }) in self.files.iter().enumerate() {
+            let new_line = if index > 0 { "\n" } else { "" };
+            write!(f, "{new_line}  weights     {file}: copied {}", some(copied))?;
+            if !skipped.is_empty() {
+                write!(f, "; only in the file: {}", some(skipped))?;
+            }
+            if !turned.is_empty() {
+                write!(f, "; turned from red, green, blue to blue, green, red: {}", some(turned))?;
+            }
+        }
+        if !self.initialised.is_empty() {
+            write!(f, "\n              only in the net, and initialised: {}", some(&self.initialised))?;
+        }
+        Ok(())
+    }
+}

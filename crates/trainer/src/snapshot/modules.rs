@@ -1,0 +1,88 @@
+//! The names that PyTorch's state dicts have for our parameters.
+//!
+//! A layer is the module of its name, so that a net whose layers are named after the modules of a PyTorch model (`layer1.0.conv1`)
+//! takes its weights: torchvision's ResNets, DenseNets and GoogLeNet. In a chain, such as AlexNet and VGG, it may also be
+//! `features.N` or `classifier.N`, where torchvision counts the layers before the classifier, and from there on.
+
+use crate::{
+    net::graph::{Graph, Node},
+    spec::LayerKind,
+};
+
+/// The names that a layer's module may have.
+#[derive(Clone, Debug)]
+pub(crate) struct Module {
+    /// As the layer.
+    pub(crate) own: String,
+    /// By its number in a chain.
+    pub(crate) place: String,
+}
+
+/// The module of every node. A `Scale` behind a `BatchNorm` that leaves the scaling to it has that layer's.
+pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
+    let (mut part, mut count) = ("features", 0);
+    let mut modules: Vec<Module> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        if part == "features" && matches!(node.kind, LayerKind::InnerProduct(_) | LayerKind::Dropout(_)) {
+            (part, count) = ("classifier", 0);
+        }
+        let norm = norm_of(graph, node);
+        let own = || Module { own: node.name.clone(), place: format!("{part}.{count}") };
+        let module = norm.map_or_else(own, |norm| modules[norm].clone());
+        count += usize::from(norm.is_none() && is_counted(&node.kind));
+        modules.push(module);
+    }
+    modules
+}
+
+/// Whether every layer has one before it, as in torchvision's AlexNet and VGG.
+pub(crate) fn is_chain(graph: &Graph) -> bool {
+    let joins = |node: &Node| matches!(node.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_));
+    let is_classifier = |node: &Node| matches!(node.kind, LayerKind::InnerProduct(_));
+    !graph.nodes.iter().any(joins) && graph.nodes.iter().any(is_classifier)
+}
+
+/// The names of the parameters of `node` in module `module`, in the order of ours; `None` for what PyTorch does not keep, the
+/// factor of running statistics. None at all for a filter that PyTorch would keep transposed.
+pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
+    let fields = match &node.kind {
+        LayerKind::InnerProduct(params) if params.transpose => return Vec::new(),
+        LayerKind::BatchNorm(_) => &["running_mean", "running_var", "", "weight", "bias"][..],
+        _ => &["weight", "bias"],
+    };
+    let name = |field: &&str| (!field.is_empty()).then(|| format!("{module}.{field}"));
+    fields.iter().map(name).take(node.params.len()).collect()
+}
+
+/// Whether `node` is a convolution of images as they are decoded here, blue, green, red, where PyTorch has red, green, blue.
+pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
+    let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color);
+    matches!(&node.kind, LayerKind::Convolution(params) if params.group == 1)
+        && is_blue_first(&graph.nodes[graph.values[node.bottoms[0]].producer].kind)
+}
+
+/// The bytes of a filter (K, C, R, S) with its channels in the opposite order.
+pub(crate) fn turn(filter: &[u8], shape: &[usize]) -> Vec<u8> {
+    let plane = size_of::<f32>() * shape[2..].iter().product::<usize>();
+    let planes =
+        filter.chunks_exact(plane * shape[1]).flat_map(|channels| channels.chunks_exact(plane).rev());
+    planes.flatten().copied().collect()
+}
+
+/// The normalisation whose other half `node` is.
+fn norm_of(graph: &Graph, node: &Node) -> Option<usize> {
+    let LayerKind::Scale(_) = node.kind else { return None };
+    let before = graph.values[node.bottoms[0]].producer;
+    let is_bare =
+        matches!(&graph.nodes[before].kind, LayerKind::BatchNorm(norm) if norm.scale_bias.is_none());
+    is_bare.then_some(before)
+}
+
+/// Whether a layer is a module in a chain.
+fn is_counted(kind: &LayerKind) -> bool {
+    use LayerKind::{BatchNorm, Convolution, Dropout, InnerProduct, LRN, Pooling, ReLU};
+    matches!(
+        kind,
+        BatchNorm(_) | Convolution(_) | Dropout(_) | InnerProduct(_) | LRN(_) | Pooling(_) | ReLU(_)
+    )
+}

@@ -1,0 +1,403 @@
+//! Weights of other nets and other programs.
+
+use super::*;
+use crate::testing::Running;
+use safetensors::{Dtype, tensor::TensorView};
+
+/// A convolution, batch norm and two fully connected layers, of which `layers` are left in; of 2 channels of 4x4.
+fn net(layers: &[&str]) -> String {
+    let all = [
+        ("conv", "Convolution", "convolution_param { num_output: 3 kernel_size: 3 }"),
+        ("bare", "Convolution", "convolution_param { num_output: 3 kernel_size: 3 bias_term: false }"),
+        ("bn", "BatchNorm", "batch_norm_param { scale_bias: true }"),
+        ("norm", "BatchNorm", ""),
+        ("scale", "Scale", "scale_param { bias_term: true }"),
+        ("relu", "ReLU", ""),
+        ("pool", "Pooling", "pooling_param { kernel_size: 2 }"),
+        ("drop", "Dropout", ""),
+        ("fc", "InnerProduct", "inner_product_param { num_output: 5 }"),
+        ("head", "InnerProduct", "inner_product_param { num_output: 5 }"),
+    ];
+    let mut text = "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'
+      dummy_data_param { shape { dim: 2 dim: 2 dim: 4 dim: 4 } shape { dim: 2 } } }\n"
+        .to_owned();
+    let mut bottom = "data";
+    for layer in layers {
+        // As `conv:first`, a layer gets another name.
+        let (kind, name) = layer.split_once(':').unwrap_or((layer, layer));
+        let (_, kind, fields) = all.iter().find(|(name, ..)| *name == kind).unwrap();
+        text +=
+            &format!("layer {{ name: '{name}' type: '{kind}' bottom: '{bottom}' top: '{name}' {fields} }}\n");
+        bottom = name;
+    }
+    format!(
+        "{text}layer {{ name: 'loss' type: 'SoftmaxWithLoss' bottom: '{bottom}' bottom: 'label' top: 'loss' }}"
+    )
+}
+
+/// As many values as `shape` has, all different.
+fn values(shape: &[usize], seed: f32) -> Vec<f32> {
+    (0..shape.iter().product::<usize>()).map(|index| seed + index as f32 / 64.0).collect()
+}
+
+/// A file of our own with these tensors, each of its own `values`.
+fn file(folder: &Path, name: &str, tensors: &[(&str, &[usize], f32)]) -> PathBuf {
+    let path = folder.join(name);
+    let data: Vec<Vec<f32>> = tensors.iter().map(|(_, shape, seed)| values(shape, *seed)).collect();
+    let named: Vec<NamedTensor> =
+        tensors.iter().zip(&data).map(|((name, shape, _), data)| (*name, *shape, &data[..])).collect();
+    save_tensors(&path, &named, &BTreeMap::new()).unwrap();
+    path
+}
+
+fn load(running: &mut Running, files: &[PathBuf]) -> Result<CopiedWeights, String> {
+    let weights = Weights::load(files).map_err(|error| error.to_string())?;
+    let foretold = weights.copied(running.net()).map_err(|error| error.to_string());
+    let copied = running.0.load_weights(&weights).map_err(|error| error.to_string());
+    assert_eq!(foretold, copied);
+    copied
+}
+
+fn parameter(running: &Running, name: &str) -> Vec<f32> {
+    let index = running.net().graph().params.iter().position(|param| param.name == name).unwrap();
+    running.0.read(running.layout().params[index].data).unwrap().into_owned()
+}
+
+const FILTER: [usize; 4] = [3, 2, 3, 3];
+
+#[test]
+fn layers_of_one_name_are_copied_and_the_others_keep_their_first_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = file(
+        folder.path(),
+        "first",
+        &[("conv.0", &FILTER, 1.0), ("conv.1", &[3], 2.0), ("fc.0", &[5, 12], 3.0), ("fc.1", &[5], 4.0)],
+    );
+    let mut running = Running::new(&net(&["conv", "head"]));
+    let head = parameter(&running, "head.0");
+    let copied = load(&mut running, std::slice::from_ref(&first)).unwrap();
+    assert_eq!(copied.initialised, ["head"]);
+    let file_of = |file: &PathBuf, copied: &[&str], skipped: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        CopiedFile {
+            file: file.display().to_string(),
+            copied: owned(copied),
+            skipped: owned(skipped),
+            turned: Vec::new(),
+        }
+    };
+    assert_eq!(copied.files, [file_of(&first, &["conv"], &["fc"])]);
+    assert_eq!(bits(&parameter(&running, "conv.0")), bits(&values(&FILTER, 1.0)));
+    assert_eq!(bits(&parameter(&running, "conv.1")), bits(&values(&[3], 2.0)));
+    assert_eq!(parameter(&running, "head.0"), head);
+    let said = copied.to_string();
+    let path = first.display();
+    assert_eq!(
+        said,
+        format!(
+            "  weights     {path}: copied conv; only in the file: fc\n              only in the net, and \
+             initialised: head"
+        )
+    );
+
+    // Of several files later ones win, and together they may have all there is.
+    let second = file(folder.path(), "second", &[("conv.0", &FILTER, 7.0), ("conv.1", &[3], 8.0)]);
+    let third = file(folder.path(), "third", &[("head.0", &[5, 12], 9.0), ("head.1", &[5], 10.0)]);
+    let copied = load(&mut running, &[first.clone(), second.clone(), third.clone()]).unwrap();
+    assert!(copied.initialised.is_empty());
+    let expected = [
+        file_of(&first, &["conv"], &["fc"]),
+        file_of(&second, &["conv"], &[]),
+        file_of(&third, &["head"], &[]),
+    ];
+    assert_eq!(copied.files, expected);
+    assert_eq!(parameter(&running, "conv.0"), values(&FILTER, 7.0));
+    assert_eq!(parameter(&running, "head.1"), values(&[5], 10.0));
+}
+
+#[test]
+fn what_has_one_name_and_two_forms_is_refused_and_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let fits = file(folder.path(), "fits", &[("fc.0", &[5, 12], 3.0), ("fc.1", &[5], 4.0)]);
+    let bias: (&str, &[usize], f32) = ("conv.1", &[3], 2.0);
+    for (tensors, layers, sentence) in [
+        (
+            &[("conv.0", &[4, 2, 3, 3][..], 1.0), ("conv.1", &[4], 2.0)][..],
+            &["conv", "fc"],
+            "has conv.0 of shape [4, 2, 3, 3], but layer 'conv' of this net needs it with the shape [3, 2, 3, 3]; to \
+             begin the layer afresh, rename it in the net",
+        ),
+        (
+            &[bias],
+            &["conv", "fc"],
+            "has no conv.0, but layer 'conv' of this net needs it with the shape [3, 2, 3, 3]; to begin",
+        ),
+        (
+            &[("bare.0", &FILTER, 1.0), ("bare.1", &[3], 1.0)],
+            &["bare", "fc"],
+            "has bare.1 of shape [3], which layer 'bare' of this net has not; to begin",
+        ),
+        (
+            &[("other.0", &FILTER, 1.0), bias],
+            &["bare", "fc"],
+            "has no weights for any layer of this net; its layers are conv, other",
+        ),
+    ] {
+        let path = file(folder.path(), "w", tensors);
+        let mut running = Running::new(&net(layers));
+        let before = parameter(&running, "fc.0");
+        let error = load(&mut running, &[fits.clone(), path.clone()]).unwrap_err();
+        assert!(error.starts_with(&format!("{} {sentence}", path.display())), "{error}");
+        assert_eq!(parameter(&running, "fc.0"), before);
+    }
+}
+
+/// A safetensors file as PyTorch writes it: elements of `dtype` with these bytes.
+fn foreign(path: &Path, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) {
+    let view = |(name, dtype, shape, bytes): &(&str, Dtype, &[usize], Vec<u8>)| {
+        ((*name).to_owned(), TensorView::new(*dtype, shape.to_vec(), bytes).unwrap().to_owned_parts())
+    };
+    let parts: Vec<_> = tensors.iter().map(view).collect();
+    let views = parts
+        .iter()
+        .map(|(name, (dtype, shape, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+    fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+trait Parts {
+    fn to_owned_parts(&self) -> (Dtype, Vec<usize>, Vec<u8>);
+}
+
+impl Parts for TensorView<'_> {
+    fn to_owned_parts(&self) -> (Dtype, Vec<usize>, Vec<u8>) {
+        (self.dtype(), self.shape().to_vec(), self.data().to_vec())
+    }
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Those of a batch norm, in PyTorch's names, and a convolution named `first` and a classifier `last`.
+fn state_dict<'a>(
+    first: &'a [String],
+    norm: &'a [String],
+    last: &'a [String],
+) -> Vec<(&'a str, Dtype, &'a [usize], Vec<u8>)> {
+    let tensor = |name: &'a String, shape: &'a [usize], seed| {
+        (name.as_str(), Dtype::F32, shape, bytes(&values(shape, seed)))
+    };
+    let counter = (norm[4].as_str(), Dtype::I64, &[][..], 7_i64.to_le_bytes().to_vec());
+    vec![
+        tensor(&first[0], &FILTER, 1.0),
+        tensor(&first[1], &[3], 2.0),
+        tensor(&norm[0], &[3], 3.0),
+        tensor(&norm[1], &[3], 4.0),
+        tensor(&norm[2], &[3], 5.0),
+        tensor(&norm[3], &[3], 6.0),
+        counter,
+        tensor(&last[0], &[5, 12], 7.0),
+        tensor(&last[1], &[5], 8.0),
+    ]
+}
+
+/// The same tensors under the names of a module each, as a net of the same names, by their places in a chain, and as
+/// torchvision's first DenseNets were called; batch norm in one layer, and in two.
+#[test]
+fn state_dicts_of_pytorch_are_copied_by_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let named = |module: &str, fields: &[&str]| -> Vec<String> {
+        fields.iter().map(|field| format!("{module}.{field}")).collect()
+    };
+    let weight = ["weight", "bias"];
+    let norm = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"];
+    let cases: [([&str; 3], &[&str]); 5] = [
+        (["layer1.0.conv1", "layer1.0.bn1", "fc"], &["conv:layer1.0.conv1", "bn:layer1.0.bn1", "relu", "fc"]),
+        (["features.0", "features.1", "classifier.1"], &["conv", "bn", "relu", "drop", "fc"]),
+        (["features.0", "features.1", "classifier.0"], &["conv", "norm", "scale", "relu", "pool:p", "fc"]),
+        (["conv", "norm", "fc"], &["conv", "norm", "scale", "fc"]),
+        (
+            ["denselayer1.conv.1", "denselayer1.norm.2", "fc"],
+            &["conv:denselayer1.conv1", "bn:denselayer1.norm2", "fc"],
+        ),
+    ];
+    for (modules, layers) in cases {
+        let [first, bn, last] =
+            [named(modules[0], &weight), named(modules[1], &norm), named(modules[2], &weight)];
+        let mut file = state_dict(&first, &bn, &last);
+        if layers.contains(&"pool:p") {
+            // Behind the pool there are 3 values.
+            (file[7].2, file[7].3) = (&[5, 3], bytes(&values(&[5, 3], 7.0)));
+        }
+        foreign(&path, &file);
+        let mut running = Running::new(&net(layers));
+        let copied = load(&mut running, std::slice::from_ref(&path)).unwrap();
+        assert!(copied.initialised.is_empty() && copied.files[0].skipped.is_empty(), "{copied:?}");
+        let name = |kind: &str| {
+            let layer = layers.iter().find(|layer| layer.split(':').next() == Some(kind)).unwrap();
+            layer.split(':').next_back().unwrap().to_owned()
+        };
+        let (conv, fc) = (name("conv"), name("fc"));
+        let is_one = layers.iter().any(|layer| layer.starts_with("bn"));
+        let (statistics, affine) =
+            if is_one { (name("bn"), name("bn")) } else { (name("norm"), name("scale")) };
+        let [gamma, beta] = if is_one { [3, 4] } else { [0, 1] };
+        for (parameter_name, shape, seed) in [
+            (format!("{conv}.0"), &FILTER[..], 1.0),
+            (format!("{conv}.1"), &[3], 2.0),
+            (format!("{affine}.{gamma}"), &[3], 3.0),
+            (format!("{affine}.{beta}"), &[3], 4.0),
+            (format!("{statistics}.0"), &[3], 5.0),
+            (format!("{statistics}.1"), &[3], 6.0),
+            (format!("{fc}.1"), &[5], 8.0),
+        ] {
+            let found = parameter(&running, &parameter_name);
+            assert_eq!(bits(&found), bits(&values(shape, seed)), "{parameter_name}");
+        }
+        assert_eq!(parameter(&running, &format!("{statistics}.2")), [1.0]);
+    }
+}
+
+#[test]
+fn numbers_of_half_precision_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("half.safetensors");
+    let halves = |bits: &[u16]| bits.iter().flat_map(|half| half.to_le_bytes()).collect::<Vec<u8>>();
+    let f16 = [0x3c00, 0xc000, 0x7bff, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3555, 0x8000, 0x7c00, 0xfc00];
+    let expected = [
+        1.0,
+        -2.0,
+        65504.0,
+        2.0_f32.powi(-24),
+        -(2.0_f32.powi(-24)),
+        1023.0 * 2.0_f32.powi(-24),
+        2.0_f32.powi(-14),
+        1365.0 / 4096.0,
+        -0.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+    ];
+    let bf16 = [0x3f80, 0xc049, 0x7f80, 0x0001];
+    let wide = [1.0, -3.140625, f32::INFINITY, f32::from_bits(0x0001_0000)];
+    foreign(
+        &path,
+        &[
+            ("a", Dtype::F16, &[11], halves(&f16)),
+            ("nan", Dtype::F16, &[1], halves(&[0x7e00])),
+            ("b", Dtype::BF16, &[4], halves(&bf16)),
+        ],
+    );
+    let loaded = load_tensors(&path).unwrap();
+    let (mut a, mut b, mut nan) = ([0.0; 11], [0.0; 4], [0.0; 1]);
+    loaded.copy_to("a", &[11], &mut a).unwrap();
+    loaded.copy_to("b", &[4], &mut b).unwrap();
+    loaded.copy_to("nan", &[1], &mut nan).unwrap();
+    assert_eq!((bits(&a), bits(&b)), (bits(&expected), bits(&wide)));
+    assert!(nan[0].is_nan());
+}
+
+/// One field of a protobuf message, written by hand.
+fn field(number: u64, body: &[u8]) -> Vec<u8> {
+    let mut out = varint(number << 3 | 2);
+    out.extend(varint(body.len() as u64));
+    out.extend(body);
+    out
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+    out
+}
+
+/// A blob of today, or of 2014 with four extents.
+fn blob(shape: &[usize], is_old: bool, seed: f32) -> Vec<u8> {
+    let data = field(5, &bytes(&values(shape, seed)));
+    let mut four = [1; 4];
+    four[4 - shape.len()..].copy_from_slice(shape);
+    let old = (1..).zip(four).flat_map(|(axis, dim)| [varint(axis << 3), varint(dim as u64)].concat());
+    let packed: Vec<u8> = shape.iter().flat_map(|&dim| varint(dim as u64)).collect();
+    let shape = if is_old { old.collect() } else { field(7, &field(1, &packed)) };
+    [shape, data].concat()
+}
+
+/// A caffemodel with `conv`, `fc` and a layer without weights, in the notation of 2014 or today's.
+fn caffemodel(is_old: bool) -> Vec<u8> {
+    let (layers, name, blobs) = if is_old { (2, 4, 6) } else { (100, 1, 7) };
+    let layer = |text: &str, shapes: &[(&[usize], f32)]| {
+        let blobs = shapes.iter().map(|(shape, seed)| field(blobs, &blob(shape, is_old, *seed)));
+        field(layers, &[field(name, text.as_bytes()), blobs.collect::<Vec<_>>().concat()].concat())
+    };
+    let conv = layer("conv", &[(&FILTER, 1.0), (&[3], 2.0)]);
+    let fc = layer("fc", &[(&[5, 12], 3.0), (&[5], 4.0)]);
+    [field(1, b"a net of Caffe"), layer("relu", &[]), conv, fc].concat()
+}
+
+#[test]
+fn caffemodels_of_both_notations_are_copied_by_layer() {
+    let folder = tempfile::tempdir().unwrap();
+    // What a file is follows from its content.
+    let path = folder.path().join("net.safetensors");
+    for is_old in [false, true] {
+        let whole = caffemodel(is_old);
+        fs::write(&path, &whole).unwrap();
+        let mut running = Running::new(&net(&["conv", "fc"]));
+        let copied = load(&mut running, std::slice::from_ref(&path)).unwrap();
+        assert_eq!(copied.files[0].copied, ["conv", "fc"]);
+        assert_eq!(copied.files[0].skipped, Vec::<String>::new());
+        for (name, shape, seed) in [
+            ("conv.0", &FILTER[..], 1.0),
+            ("conv.1", &[3], 2.0),
+            ("fc.0", &[5, 12], 3.0),
+            ("fc.1", &[5], 4.0),
+        ] {
+            assert_eq!(bits(&parameter(&running, name)), bits(&values(shape, seed)), "{name}, {is_old}");
+        }
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            if let Ok(weights) = Weights::load(std::slice::from_ref(&path)) {
+                // Cut between two layers, it is a whole file of fewer layers.
+                assert!(
+                    weights.copied(running.net()).is_ok_and(|copied| copied.files[0].copied == ["conv"])
+                        || weights
+                            .copied(running.net())
+                            .is_err_and(|error| error.to_string().contains("no weights for any"))
+                );
+            }
+        }
+    }
+    let short =
+        [field(100, &[field(1, b"conv"), field(7, &blob(&FILTER, false, 1.0)[..40])].concat())].concat();
+    fs::write(&path, short).unwrap();
+    let error = load_weights(&path).unwrap_err().to_string();
+    assert!(error.ends_with("is not a complete snapshot: blob 0 of layer 'conv' is damaged"), "{error}");
+    let wrong = field(7, &[field(7, &field(1, &[5])), field(5, &bytes(&[1.0, 2.0]))].concat());
+    fs::write(&path, field(100, &[field(1, b"conv"), wrong].concat())).unwrap();
+    let error = load_weights(&path).unwrap_err().to_string();
+    assert!(error.ends_with("blob 0 of layer 'conv' has 2 values for the shape [5]"), "{error}");
+}
+
+/// A parameter that layers share stands once in a file of ours, and under each layer in one of Caffe.
+#[test]
+fn shared_parameters_are_found_under_both_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = "param { name: 'shared' }";
+    let text = net(&["conv:a", "fc"]).replace("name: 'a'", &format!("name: 'a' {shared}"));
+    let twin = "layer { name: 'b' type: 'Convolution' bottom: 'data' top: 'b' param { name: 'shared' }
+        convolution_param { num_output: 3 kernel_size: 3 } }";
+    let text = format!("{text}\n{twin}");
+    let bias: [(&str, &[usize], f32); 2] = [("a.1", &[3], 2.0), ("b.1", &[3], 3.0)];
+    for filters in [&[("shared", &FILTER[..], 1.0)][..], &[("a.0", &FILTER, 1.0), ("b.0", &FILTER, 1.0)]] {
+        let path = file(folder.path(), "w", &[filters, &bias].concat());
+        let mut running = Running::new(&text);
+        let copied = load(&mut running, &[path]).unwrap();
+        assert_eq!(copied.files[0].copied, ["a", "b"]);
+        assert_eq!(parameter(&running, "shared"), values(&FILTER, 1.0));
+        assert_eq!(parameter(&running, "b.1"), values(&[3], 3.0));
+    }
+}

@@ -1,0 +1,47 @@
+//! `microbatch export`.
+
+use crate::{
+    Console, Error,
+    args::{ExportArgs, Target},
+    models::load_net,
+};
+use std::collections::BTreeMap;
+use tensor::{Cpu, Device};
+use trainer::{
+    Net, export,
+    files::write_atomically,
+    layers::{BuildOptions, SyntheticData},
+    snapshot::{NamedTensor, SnapshotError, Weights, save_tensors},
+    spec::Phase,
+};
+
+/// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
+///
+/// # Errors
+/// Files and nets that do not do, weights that lack a layer, a layer without counterpart, a file that cannot be written.
+pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
+    let spec = load_net(&args.model)?.for_phase(Phase::Test);
+    // Nothing runs, and no data are opened.
+    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
+    let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };
+    let net = Net::new(&spec, &options, false)?;
+    let weights = Weights::load(&args.weights)?;
+    let mut console = Console::new(false);
+    console.text(weights.copied(&net)?)?;
+    let values = weights.values(&net)?;
+    match args.to {
+        Target::Torchvision => {
+            let tensors = export::state_dict(&net, &values)?;
+            let named = tensors.iter().map(|(name, shape, values)| (&name[..], &shape[..], &values[..]));
+            let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+            save_tensors(&args.out, &named.collect::<Vec<NamedTensor<'_>>>(), &metadata)?;
+        }
+        Target::Onnx => {
+            let file = export::onnx(&net, &values)?;
+            let written = write_atomically(&args.out, |out| out.write_all(&file));
+            let path = args.out.clone();
+            written.map_err(|source| SnapshotError::File { action: "cannot write", path, source })?;
+        }
+    }
+    console.text(format!("Wrote {} with {} parameters", args.out.display(), net.learned()))
+}
