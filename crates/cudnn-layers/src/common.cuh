@@ -38,6 +38,13 @@ using real = bf16;
 using real = float;
 #endif
 
+/// Whether channels lie side by side.
+#ifdef BLOBS_IN_NHWC
+constexpr bool CHANNELS_LAST = true;
+#else
+constexpr bool CHANNELS_LAST = false;
+#endif
+
 /// `W` neighbouring elements, moved by one instruction.
 template <int W, class T = float>
 struct alignas(sizeof(T) * W) Pack {
@@ -202,6 +209,13 @@ __device__ __forceinline__ void map(const From* const (&from)[INPUTS], To* to, b
     map_packs(from, to, add, len, blockIdx.x, EachElement<Op>{op}, places);
 }
 
+/// Elements of a blob's pack.
+constexpr int PACK = WIDTH<real>;
+
+/// Packs of each input that a thread reads before it computes, to hide the latency of memory.
+template <int W>
+constexpr int BATCH = W == 1 ? 8 : 4;
+
 // ---- Blobs seen from an axis -----------------------------------------------------------------------------------------
 
 /// A divisor that does not change during a launch. `multiplier` is 2^64 / divisor rounded up: the high half of its product
@@ -255,11 +269,141 @@ struct EachChannel {
     }
 };
 
+// ---- Channels side by side -------------------------------------------------------------------------------------------
+//
+// In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs, and the
+// other threads of the block other rows. To be launched with THREADS threads, a block per COLUMNS channels in x and, in y,
+// the parts into which rows are cut. As in cuda_launches.rs.
+constexpr u32 COLUMNS = 256;
+
+/// `body(rows' first and step, first channel, whether it exists)` for each pack of `W` channels that a thread has, with the
+/// number of threads that share a row.
+template <int W, class Body>
+__device__ __forceinline__ void each_column(const Extents& e, Body body) {
+    u64 axis = e.axis.divisor, begin = u64(blockIdx.x) * COLUMNS, end = begin + COLUMNS < axis ? begin + COLUMNS : axis;
+    u32 packs = (u32(axis < COLUMNS ? axis : COLUMNS) + W - 1) / W;
+    u32 lanes = packs > 16 ? 32 : 1u << (32 - __clz(packs - 1));
+    for (u64 base = begin; base < end; base += lanes * W) {
+        u64 channel = base + threadIdx.x % lanes * W;
+        body(lanes, base, channel < end ? channel : 0, channel < end);
+    }
+}
+
+/// The rows of a block's part, as (first, one past the last).
+__device__ __forceinline__ ulonglong2 rows_of_part(const Extents& e) {
+    return make_ulonglong2(e.outer * blockIdx.y / gridDim.y, e.outer * (blockIdx.y + 1) / gridDim.y);
+}
+
+template <int W, int INPUTS, class Of, class Op>
+__device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e, Of of,
+                                            Op op) {
+    ulonglong2 rows = rows_of_part(e);
+    each_column<W>(e, [&](u32 lanes, u64, u64 channel, bool exists) {
+        decltype(of(channel)) factors[W];
+        for (int lane = 0; lane < W; lane++) factors[lane] = of(channel + lane);
+#pragma unroll 2
+        for (u64 row = rows.x + threadIdx.x / lanes; exists && row < rows.y; row += THREADS / lanes) {
+            u64 at = row * e.axis.divisor + channel;
+            Pack<W, real> in[INPUTS], out;
+            for (int input = 0; input < INPUTS; input++) in[input] = load<W>(from[input] + at);
+            if (add) out = load<W>(to + at);
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) {
+                float x[INPUTS];
+                for (int input = 0; input < INPUTS; input++) x[input] = in[input].at[lane];
+                float value = op(factors[lane], x);
+                out.at[lane] = add ? __fadd_rn(out.at[lane], value) : value;
+            }
+            store<W>(to + at, out);
+        }
+    });
+}
+
+/// Calls `body` with an array of `of` of `W` channels.
+template <int W, class Of, class Body>
+__device__ __forceinline__ void with_each(Of of, u64 c, Body body) {
+    using One = decltype(of(c));
+    if constexpr (W == 8) {
+        One each[] = {of(c), of(c + 1), of(c + 2), of(c + 3), of(c + 4), of(c + 5), of(c + 6), of(c + 7)};
+        body(each);
+    } else if constexpr (W == 4) {
+        One each[] = {of(c), of(c + 1), of(c + 2), of(c + 3)};
+        body(each);
+    } else {
+        One each[] = {of(c)};
+        body(each);
+    }
+}
+
+/// As `sum_channels`: single precision over a few rows, double precision over these, over threads and over parts.
+template <int W, int SUMS, int INPUTS, class Terms, class Finish>
+__device__ __forceinline__ void sum_columns(const real* const (&from)[INPUTS], const Extents& e, double* partials,
+                                            Terms terms, Finish finish) {
+    constexpr int STEPS = BATCH<W>;
+    __shared__ double of_warps[THREADS / 32][32 * W][SUMS];
+    ulonglong2 rows = rows_of_part(e);
+    each_column<W>(e, [&](u32 lanes, u64 base, u64 channel, bool exists) {
+        double sums[W][SUMS] = {};
+        with_each<W>(terms, channel, [&](decltype(terms(channel))(&each)[W]) {
+            for (u64 row = rows.x + threadIdx.x / lanes; exists && row < rows.y;) {
+                Pack<W, real> in[INPUTS][STEPS];
+                bool there[STEPS];
+#pragma unroll
+                for (int step = 0; step < STEPS; step++, row += THREADS / lanes) {
+                    there[step] = row < rows.y;
+                    if (!there[step]) continue;
+                    for (int input = 0; input < INPUTS; input++) {
+                        in[input][step] = load<W>(from[input] + row * e.axis.divisor + channel);
+                    }
+                }
+#pragma unroll
+                for (int lane = 0; lane < W; lane++) {
+                    float batch[SUMS] = {};
+#pragma unroll
+                    for (int step = 0; step < STEPS; step++) {
+                        float x[INPUTS];
+                        for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+                        if (there[step]) each[lane](x, batch);
+                    }
+                    for (int sum = 0; sum < SUMS; sum++) sums[lane][sum] += batch[sum];
+                }
+            }
+        });
+        __syncthreads();  // the sums of the columns before have been read
+        for (int lane = 0; lane < W; lane++) {
+            for (int sum = 0; sum < SUMS; sum++) {
+                double value = sums[lane][sum];
+                for (u32 distance = 16; distance >= lanes; distance /= 2) {
+                    value += __shfl_xor_sync(0xffffffff, value, distance);
+                }
+                u32 column = threadIdx.x % lanes * W + lane;
+                if (threadIdx.x % 32 < lanes) of_warps[threadIdx.x / 32][column][sum] = value;
+            }
+        }
+        __syncthreads();
+        u64 own = base + threadIdx.x, part = blockIdx.y, parts = gridDim.y;
+        u64 end = u64(blockIdx.x + 1) * COLUMNS;
+        if (threadIdx.x >= lanes * W || own >= e.axis.divisor || own >= end) return;
+        double all[SUMS] = {};
+        for (int warp = 0; warp < THREADS / 32; warp++) {
+            for (int sum = 0; sum < SUMS; sum++) all[sum] += of_warps[warp][threadIdx.x][sum];
+        }
+        if (parts == 1) return finish(own, all);
+        for (int sum = 0; sum < SUMS; sum++) partials[(own * parts + part) * SUMS + sum] = all[sum];
+    });
+}
+
 /// `to[i] (+)= op(of(channel of i), the inputs' elements i)`. The last elements come first: where a kernel that reads the
 /// inputs from the beginning has just run, their ends are still in cache.
 template <int INPUTS, class Of, class Op>
 __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
                                              const Extents& extents, Of of, Op op) {
+    if constexpr (CHANNELS_LAST) {
+        if (extents.axis.divisor % PACK == 0 && aligned<PACK>(from) && aligned<PACK>({to})) {
+            return map_columns<PACK>(from, to, add, extents, of, op);
+        }
+        return map_columns<1>(from, to, add, extents, of, op);
+    }
     map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of, Op>{extents, of, op});
 }
 
@@ -294,10 +438,6 @@ struct ChannelWalk {
         }
     }
 };
-
-/// Packs of each input that a thread reads before it computes, to hide the latency of memory.
-template <int W>
-constexpr int BATCH = W == 1 ? 8 : 4;
 
 /// `to[i] (+)= op(the inputs' elements i)` over this thread's elements.
 template <int W, int INPUTS, class Op>
@@ -367,9 +507,6 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
     }
 }
 
-/// Elements of a pack of whole planes.
-constexpr int PACK = WIDTH<real>;
-
 /// Whether the planes of all these blobs can be read in packs.
 template <int COUNT>
 __device__ __forceinline__ bool planes_aligned(const Extents& e, const real* const (&blobs)[COUNT]) {
@@ -407,6 +544,12 @@ __device__ void channel_sums(const real* const (&from)[INPUTS], const Extents& e
 template <int SUMS, int INPUTS, class Terms, class Finish>
 __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], const Extents& e, double* partials,
                                              Terms terms, Finish finish) {
+    if constexpr (CHANNELS_LAST) {
+        if (e.axis.divisor % PACK == 0 && aligned<PACK>(from)) {
+            return sum_columns<PACK, SUMS>(from, e, partials, terms, finish);
+        }
+        return sum_columns<1, SUMS>(from, e, partials, terms, finish);
+    }
     u64 part = blockIdx.y, parts = gridDim.y;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
     double sums[SUMS];

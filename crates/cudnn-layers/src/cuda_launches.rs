@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, ElementType, Gradient, View, ViewMut,
+    Accumulate, AxisOrder, ElementType, Gradient, View, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -60,6 +60,33 @@ pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
         ElementType::Bf16 => 2,
         ElementType::U8 => panic!("bytes are no blob"),
     }
+}
+
+/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and, if their channels lie side by side, the grid of
+/// CUDA kernels that go through rows of them.
+pub(crate) fn of_channels(
+    cuda: &Cuda,
+    blobs: &[Option<View<'_>>],
+    extents: &AxisExtents,
+) -> (usize, Option<Grid>) {
+    let place = of_type(blobs);
+    let side_by_side = blobs.iter().flatten().all(|blob| blob.format().layout == AxisOrder::Nhwc);
+    if !side_by_side || extents.inner != 1 {
+        return (place, None);
+    }
+    (place + 1, Some(rows_grid(cuda.multiprocessors(), extents)))
+}
+
+/// `COLUMNS` of `common.cuh`.
+const COLUMNS: usize = 256;
+
+/// A block for each of so many channels and parts of rows.
+fn rows_grid(multiprocessors: u32, extents: &AxisExtents) -> Grid {
+    let columns = extents.axis.div_ceil(COLUMNS).max(1);
+    let wanted = (BLOCKS * multiprocessors as usize).div_ceil(columns);
+    let parts = wanted.min(extents.len() / columns / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024));
+    let columns = u32::try_from(columns).expect("a GPU has fewer than 2^32 blocks");
+    Grid { blocks: [columns, parts as u32, 1], threads: THREADS }
 }
 
 /// Where an operand begins, null for none.
@@ -159,8 +186,8 @@ fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
     wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
 }
 
-/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, and then, if samples
-/// are cut, `finish(args.., const double* partials, u32 parts)`, which adds up the parts by `finish_sums`.
+/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, on the grid of `rows`
+/// if there is one, and then, if samples are cut, `finish(args.., const double* partials, u32 parts)`, which adds up the parts by `finish_sums`.
 ///
 /// # Safety
 /// As [`Cuda::launch`], for both.
@@ -171,11 +198,11 @@ pub(crate) unsafe fn launch_sums(
     cuda: &Cuda,
     source: &'static Source,
     [sums, finish]: [&'static str; 2],
-    extents: &AxisExtents,
+    (extents, rows): (&AxisExtents, Option<Grid>),
     mut scratch: ViewMut<'_>,
     args: &[Arg<'_>],
 ) {
-    let parts = parts(cuda.multiprocessors(), extents);
+    let parts = rows.map_or_else(|| parts(cuda.multiprocessors(), extents), |grid| grid.blocks[1]);
     let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
     assert!(
@@ -184,10 +211,9 @@ pub(crate) unsafe fn launch_sums(
     );
     let mut args = args.to_vec();
     args.push(Arg::Address(scratch.address::<u8>()));
+    let grid = rows.unwrap_or(Grid { blocks: [channels, parts, 1], threads: THREADS });
     // SAFETY: as the caller promises.
-    unsafe {
-        cuda.launch(source, sums, Grid { blocks: [channels, parts, 1], ..Grid::line(1, THREADS) }, &args)
-    };
+    unsafe { cuda.launch(source, sums, grid, &args) };
     if parts > 1 {
         args.push(parts.into());
         // A warp per channel.
@@ -231,5 +257,9 @@ mod tests {
         assert_eq!(parts(100_000, 10, 1), 24);
         assert_eq!(parts(2, 1, 1 << 20), 2);
         assert_eq!(parts(0, 5, 0), 1);
+        let rows = |outer, axis| rows_grid(132, &AxisExtents { outer, axis, inner: 1 }).blocks;
+        assert_eq!(rows(256 * 56 * 56, 64), [1, 1024, 1]);
+        assert_eq!(rows(256 * 49, 2048), [8, 264, 1]);
+        assert_eq!(rows(3, 5), [1, 1, 1]);
     }
 }

@@ -231,10 +231,9 @@ fn cuda_activations() {
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_dropouts() {
     for dims in SHAPES {
-        let (reads, writes) =
-            ([blob(&dims, 1), Operand::Floats(vec![0.0; 2])], [blob(&dims, 2), blob(&dims, 3)]);
+        let (reads, writes) = ([blob(&dims, 1), Operand::Bytes(8)], [blob(&dims, 2), blob(&dims, 3)]);
         check_in(&[AxisOrder::Nchw], "dropout", [&reads, &writes], |device, _, reads, writes| {
-            let dropout = Dropout { ratio: 0.25, seed: 5, iteration: reads[1].tagged(Format::U8) };
+            let dropout = Dropout { ratio: 0.25, seed: 5, iteration: reads[1] };
             dropout::apply(device, &dropout, Some(reads[0]), writes[0].reborrow(), Accumulate::Add);
             dropout::apply(device, &dropout, None, writes[1].reborrow(), Accumulate::Replace);
         });

@@ -3,7 +3,7 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, add, destination, launch, launch_sums, of_type, sources, threads, tiles},
+    cuda_launches::{Extents, add, destination, launch, launch_sums, of_channels, sources, threads, tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -74,7 +74,7 @@ impl Pass {
     unsafe fn launch(
         mut self,
         cuda: &Cuda,
-        place: usize,
+        (place, rows): (usize, Option<Grid>),
         extents: &AxisExtents,
         [by_channel, sums, finish, map]: [&'static str; 4],
     ) {
@@ -88,8 +88,15 @@ impl Pass {
             // SAFETY: `sums(Pass pass, double* partials)`, `finish(Pass pass, const double* partials, u32 parts)` and
             // `map(Pass pass)`, and as the caller promises; the scratch memory has room for the planes.
             unsafe {
-                launch_sums(cuda, &SOURCES[place], [sums, finish], extents, scratch, &[Arg::from(&self)]);
-                launch!(cuda, place, map, tiles(extents.len()), [&self]);
+                launch_sums(
+                    cuda,
+                    &SOURCES[place],
+                    [sums, finish],
+                    (extents, rows),
+                    scratch,
+                    &[Arg::from(&self)],
+                );
+                launch!(cuda, place, map, rows.unwrap_or(tiles(extents.len())), [&self]);
             }
         });
     }
@@ -104,7 +111,8 @@ pub(super) fn forward(
     [mut mean, mut inv_std]: [ViewMut<'_>; 2],
     mut running: RunningSums<'_>,
 ) {
-    let (extents, place) = (&norm.extents, of_type(&[Some(x), Some(y.as_view())]));
+    let extents = &norm.extents;
+    let (place, rows) = of_channels(cuda, &[Some(x), Some(y.as_view())], extents);
     let pass = Pass {
         y: y.numbers(),
         mean: mean.address::<f32>(),
@@ -120,13 +128,13 @@ pub(super) fn forward(
         Statistics::Batch => {
             let names = ["forward_by_channel", "statistics", "statistics_finish", "normalise"];
             // SAFETY: these are those of forward, and the contract has checked the lengths of all views above.
-            unsafe { pass.launch(cuda, place, extents, names) };
+            unsafe { pass.launch(cuda, (place, rows), extents, names) };
         }
         Statistics::Running => {
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
             unsafe {
                 launch!(cuda, place, "running_statistics", threads(extents.axis), [&pass]);
-                launch!(cuda, place, "normalise", tiles(extents.len()), [&pass]);
+                launch!(cuda, place, "normalise", rows.unwrap_or(tiles(extents.len())), [&pass]);
             }
         }
     }
@@ -140,7 +148,7 @@ pub(super) fn normalise(
     y: ViewMut<'_>,
     [mean, inv_std]: [View<'_>; 2],
 ) {
-    let place = of_type(&[Some(x), Some(y.as_view())]);
+    let (place, rows) = of_channels(cuda, &[Some(x), Some(y.as_view())], &norm.extents);
     let pass = Pass {
         y: y.numbers(),
         mean: mean.address::<f32>(),
@@ -148,7 +156,7 @@ pub(super) fn normalise(
         ..Pass::new(norm, x)
     };
     // SAFETY: `normalise(Pass pass)`; the contract has checked the lengths of all views above.
-    unsafe { launch!(cuda, place, "normalise", tiles(norm.extents.len()), [&pass]) };
+    unsafe { launch!(cuda, place, "normalise", rows.unwrap_or(tiles(norm.extents.len())), [&pass]) };
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -173,8 +181,8 @@ pub(super) fn backward(
         add_gradients: [gamma.1, beta.1],
         ..Pass::new(norm, x)
     };
-    let place = of_type(&[Some(x), Some(dy), Some(dx.as_view())]);
+    let kernels = of_channels(cuda, &[Some(x), Some(dy), Some(dx.as_view())], &norm.extents);
     let names = ["backward_by_channel", "backward_sums", "backward_sums_finish", "backward_map"];
     // SAFETY: these are those of backward, and the contract has checked the lengths of all views above.
-    unsafe { pass.launch(cuda, place, &norm.extents, names) };
+    unsafe { pass.launch(cuda, kernels, &norm.extents, names) };
 }

@@ -14,12 +14,6 @@ struct Planes {
     Divisor channels;                             // that lie side by side: 1 in NCHW
 };
 
-#ifdef BLOBS_IN_NHWC
-constexpr bool CHANNELS_LAST = true;
-#else
-constexpr bool CHANNELS_LAST = false;
-#endif
-
 /// The place of a thread: element `column` of row `row` of `plane`, where rows and columns are as in `Planes`, and its channel.
 struct Place {
     int plane, row, column, channel = 0, channels = 1;

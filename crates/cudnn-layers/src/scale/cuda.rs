@@ -3,7 +3,7 @@
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, add, destination, launch, launch_sums, numbers, of_type, sources, tiles},
+    cuda_launches::{Extents, add, destination, launch, launch_sums, numbers, of_channels, sources, tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -21,8 +21,9 @@ pub(super) fn forward(
     x: Option<View<'_>>,
     y: ViewMut<'_>,
 ) {
-    let (grid, extents, relu) = (tiles(y.len()), Extents::new(extents), i32::from(relu));
-    let (place, from, to) = (of_type(&[x, Some(y.as_view())]), numbers(x), y.numbers());
+    let (place, rows) = of_channels(cuda, &[x, Some(y.as_view())], extents);
+    let (grid, extents, relu) = (rows.unwrap_or(tiles(y.len())), Extents::new(extents), i32::from(relu));
+    let (from, to) = (numbers(x), y.numbers());
     let Affine { gamma, beta } = *affine;
     // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y)`;
     // the contract has checked the lengths.
@@ -37,8 +38,9 @@ pub(super) fn backward(
     dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (grid, extents, add) = (tiles(dx.len()), Extents::new(extents), add(accumulate));
-    let (place, from, to) = (of_type(&[Some(dy), Some(dx.as_view())]), dy.numbers(), dx.numbers());
+    let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.as_view())], extents);
+    let (grid, extents, add) = (rows.unwrap_or(tiles(dx.len())), Extents::new(extents), add(accumulate));
+    let (from, to) = (dy.numbers(), dx.numbers());
     // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
     unsafe { launch!(cuda, place, "scale_backward", grid, [&extents, gamma, from, to, add]) };
@@ -64,11 +66,12 @@ pub(super) fn backward_affine(
     let sums = if x.is_some() { "scale_backward_affine" } else { "bias_backward" };
     let device_extents = Extents::new(extents);
     let args = [Arg::from(&device_extents), numbers(x).into(), dy.numbers().into(), Arg::from(&gradients)];
-    let source = &SOURCES[of_type(&[x, Some(dy)])];
+    let (place, rows) = of_channels(cuda, &[x, Some(dy)], extents);
+    let (names, extents) = ([sums, "scale_backward_finish"], (extents, rows));
     cuda.scratch(|scratch| {
         // SAFETY: `sums(Extents extents, const real* x, const real* dy, Gradients gradients, double* partials)` and
         // `scale_backward_finish(.., u32 parts)`, which add up two sums for each channel; the contract has checked the
         // lengths.
-        unsafe { launch_sums(cuda, source, [sums, "scale_backward_finish"], extents, scratch, &args) };
+        unsafe { launch_sums(cuda, &SOURCES[place], names, extents, scratch, &args) };
     });
 }
