@@ -21,7 +21,7 @@ pub(crate) struct Bar {
 
 /// A bar for so many steps. `what` says what they are, in the bar's own words.
 pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
-    let style = ProgressStyle::with_template("{prefix:>9} {bar:32} {pos}/{len} {elapsed}/{duration} {msg}");
+    let style = ProgressStyle::with_template("{prefix:>9} {bar:32} {pos}/{len} {elapsed}, {eta} left {msg}");
     // indicatif's default target is stderr, and draws nothing if that is not a terminal.
     let bar = ProgressBar::new(steps).with_style(style.expect("a valid template")).with_prefix(what);
     let until = bar.is_hidden().then(|| {

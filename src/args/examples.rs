@@ -13,7 +13,7 @@ Examples:
 pub(super) const TRAIN: &str = "\
 Examples:
   microbatch train --solver models/lenet/solver.prototxt
-  microbatch train --solver solver.prototxt --snapshot-prefix snapshots/net
+  microbatch train --solver solver.prototxt --epochs 10 --log log.jsonl --resume
   microbatch train --solver solver.prototxt --snapshot snapshots/net_iter_500.solverstate.safetensors";
 
 pub(super) const TEST: &str = "\
@@ -24,6 +24,11 @@ pub(super) const EXPORT: &str = "\
 Examples:
   microbatch export --model net.prototxt --weights snapshots/net_iter_500.safetensors --to onnx --out net.onnx
   microbatch export --model alexnet --weights alexnet.caffemodel --to torchvision --out alexnet.safetensors";
+
+pub(super) const PREDICT: &str = "\
+Examples:
+  microbatch predict photo.jpg --model net.prototxt --weights snapshots/net_iter_500.safetensors
+  microbatch predict photos/ --model net.prototxt --weights snapshots/net_iter_500.safetensors --top 1 --json";
 
 pub(super) const PLAN: &str = "\
 Examples:

@@ -43,6 +43,18 @@ pub enum Command {
     /// Test trained weights
     #[command(after_help = examples::TEST)]
     Test(TestArgs),
+    /// Say of which class images are
+    #[command(after_help = examples::PREDICT)]
+    Predict(PredictArgs),
+    /// Draw the learning curves of trainings from what `train --log` wrote
+    Plot {
+        /// The logs
+        #[arg(value_name = "LOG", required = true)]
+        logs: Vec<PathBuf>,
+        /// The drawing: .svg or .png
+        #[arg(long, value_name = "FILE", value_parser = drawing)]
+        out: PathBuf,
+    },
     /// Plan the convolutions of a net, or any others, without running them
     #[command(after_help = examples::PLAN)]
     Plan(PlanArgs),
@@ -200,6 +212,9 @@ pub struct TrainArgs {
     /// Resume from this solver state
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub snapshot: Option<PathBuf>,
+    /// Resume from the newest snapshot of the prefix that is whole, if there is one
+    #[arg(long, conflicts_with_all = ["snapshot", "weights", "no_snapshot"])]
+    pub resume: bool,
     /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are copied; of
     /// several files later ones win
     #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
@@ -207,6 +222,15 @@ pub struct TrainArgs {
     /// Iterations of the whole training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub max_iter: Option<usize>,
+    /// Passes over the training data of the whole training; overrides the file's iterations
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "max_iter")]
+    pub epochs: Option<usize>,
+    /// Learning rate that the policy varies; overrides the file's
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    pub base_lr: Option<f64>,
+    /// End once N tests in a row have found no lower loss
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_test")]
+    pub patience: Option<usize>,
     /// Samples per mini-batch of training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
@@ -216,6 +240,16 @@ pub struct TrainArgs {
     /// Write no snapshot
     #[arg(long, conflicts_with = "snapshot_prefix")]
     pub no_snapshot: bool,
+    /// Keep the last N snapshots and that of the test with the lowest loss, and remove others of this training [default: all]
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_snapshot")]
+    pub keep: Option<usize>,
+    /// Write what is displayed, tested and saved into this file as it happens, a JSON object a line; a resumed training goes on
+    /// in it
+    #[arg(long, value_name = "FILE", help_heading = "Metrics")]
+    pub log: Option<PathBuf>,
+    /// Write the same numbers for TensorBoard into this folder
+    #[arg(long, value_name = "FOLDER", help_heading = "Metrics")]
+    pub tensorboard: Option<PathBuf>,
     /// Skip testing
     #[arg(long)]
     pub no_test: bool,
@@ -239,9 +273,15 @@ pub struct TestArgs {
     /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
     #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
     pub weights: Vec<PathBuf>,
-    /// Mini-batches to test
-    #[arg(long, value_name = "N", default_value = "50", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
-    pub iterations: usize,
+    /// Mini-batches to test [default: those of one pass over the data, or 50 where no data set is read]
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
+    pub iterations: Option<usize>,
+    /// Passes over the data
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "iterations")]
+    pub epochs: Option<usize>,
+    /// Count how often each class is taken for each
+    #[arg(long)]
+    pub confusion: bool,
     /// Samples per mini-batch; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
@@ -252,6 +292,32 @@ pub struct TestArgs {
     #[arg(long, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     /// How and where it runs.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `microbatch predict`.
+#[derive(Clone, Debug, Args)]
+pub struct PredictArgs {
+    /// Images, and folders of images
+    #[arg(value_name = "IMAGE|FOLDER", required = true)]
+    pub images: Vec<PathBuf>,
+    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
+    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
+    pub weights: Vec<PathBuf>,
+    /// Classes to name for each image
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count::<1_000_000>)]
+    pub top: usize,
+    /// Images at once; overrides the file's
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
+    pub batch: Option<usize>,
+    /// How convolutions are planned.
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+    /// How and where the net runs.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -271,6 +337,9 @@ pub struct ExportArgs {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// The size of the images, if neither the net nor its data says it
+    #[arg(long, value_name = "CxHxW", require_equals = true, value_parser = image_shape)]
+    pub synthetic: Option<ImageShape>,
 }
 
 /// Who reads an exported net.

@@ -22,7 +22,8 @@ use trainer::{
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let spec = load_net(&args.model)?.for_phase(Phase::Test);
     // Nothing runs, and no data are opened.
-    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
+    let shape = args.synthetic.and_then(|image| image.0);
+    let synthetic = Some(SyntheticData { shape, stand_in: true });
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };
     let net = Net::new(&spec, &options, false)?;
     let weights = Weights::load(&args.weights)?;

@@ -10,6 +10,8 @@ mod list;
 mod model;
 mod origin;
 mod plan;
+mod plot;
+mod predict;
 mod profile;
 mod setup;
 mod shell;
@@ -43,6 +45,8 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Time(args) => time(&args, &Notes::default()),
         Command::Train(args) => train(&args, &Notes::default()),
         Command::Test(args) => test(&args),
+        Command::Predict(args) => predict::predict(&args),
+        Command::Plot { logs, out } => plot::plot(&logs, &out),
         Command::Plan(args) => plan(&args, &Notes::default()),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),

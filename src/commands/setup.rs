@@ -88,13 +88,21 @@ pub(super) struct Request<'a> {
 impl Session {
     /// Reads and builds the net that `request` asks for, and prints the header.
     pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<(Self, Header), Error> {
+        Self::of(request, load_net(request.model)?.for_phase(request.phase), console)
+    }
+
+    /// The same for a net that is read already, and may differ from its file.
+    pub(super) fn of(
+        request: &Request<'_>,
+        mut spec: NetSpec,
+        console: &mut Console,
+    ) -> Result<(Self, Header), Error> {
         let at_start = host::resident();
         let is_run = request.command != "plan";
         let mut origin = match is_run {
             true => Origin::device(request.run, &request.planning.measuring)?,
             false => Origin::any(request.run, request.planning)?,
         };
-        let mut spec = load_net(request.model)?.for_phase(request.phase);
         let batches = match request.batch {
             Some(Batch::Largest) => Some(batches(request, &spec, &mut origin)?),
             Some(Batch::Samples(samples)) => {
@@ -124,7 +132,7 @@ impl Session {
             warnings: warn(console, &spec.warnings),
             notes: request.notes.0.iter().cloned().chain(limit).collect(),
         };
-        let updates = request.command != "test";
+        let updates = request.phase == Phase::Train;
         let session = Self::new(origin, (at_start, options), request.planning, vec![net], updates)?;
         console.text(&header)?;
         batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
@@ -366,7 +374,7 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
         is_training: request.phase == Phase::Train,
-        updates: request.command != "test",
+        updates: request.phase == Phase::Train,
         rates: origin.rates(),
         goal: Goal { policy, budget },
     };

@@ -7,16 +7,17 @@ use super::{
 use crate::{
     Console, Error,
     args::{Batch, TestArgs},
+    models::load_net,
     progress,
-    report::{BudgetReport, Header, MemoryEstimate, PlanReport, output_lines, six_digits},
+    report::{BudgetReport, Header, MemoryEstimate, PlanReport, confusion_table, output_lines, six_digits},
     stop::{exit_code, stop},
 };
 use serde::Serialize;
 use trainer::{
-    Execution,
+    Execution, Net,
     snapshot::{CopiedWeights, Weights},
-    solver::TestOutput,
-    spec::Phase,
+    solver::{Confusion, TestOutput},
+    spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
 
 #[derive(Serialize)]
@@ -30,9 +31,10 @@ struct Report {
     iterations: usize,
     loss: f64,
     outputs: Vec<TestOutput>,
+    confusion: Option<Confusion>,
 }
 
-/// Runs trained weights over test data and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
+/// Runs trained weights over test data, once if nobody says otherwise, and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
 /// the averages of those before.
 ///
 /// # Errors
@@ -51,7 +53,14 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         seed: args.seed,
         notes: &Notes::default(),
     };
-    let (mut session, header) = Session::open(&request, &mut console)?;
+    let spec = load_net(&args.model)?.for_phase(Phase::Test);
+    let classified = args.confusion.then(|| classified(&spec)).transpose()?;
+    let (mut session, header) = Session::of(&request, spec, &mut console)?;
+    classified.iter().flatten().try_for_each(|blob| session.nets[0].keep_blob(blob))?;
+    let (wanted, again) = mini_batches(args, &session.nets[0])?;
+    if again > 0 {
+        console.text(format!("  note        the last mini-batch takes {again} samples again, to be full"))?;
+    }
     let copied = weights.copied(&session.nets[0])?;
     console.text(&copied)?;
     copied.complete()?;
@@ -62,26 +71,68 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
     let budget = planned.budget;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
-    let (outputs, iterations) = mean_outputs(&mut running, args.iterations, &mut console)?;
+    let ((outputs, iterations), confusion) =
+        mean_outputs(&mut running, (wanted, again), classified.as_ref(), &mut console)?;
     let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
     outputs.iter().flat_map(output_lines).try_for_each(|line| console.text(line))?;
-    console.object(&Report { header, weights: copied, memory, plan, budget, iterations, loss, outputs })?;
-    let stopped = exit_code().filter(|_| iterations < args.iterations);
-    let after = format!("after {iterations} of {} mini-batches", args.iterations);
+    confusion.iter().try_for_each(|confusion| console.text(confusion_table(confusion)))?;
+    let report =
+        Report { header, weights: copied, memory, plan, budget, iterations, loss, outputs, confusion };
+    console.object(&report)?;
+    let stopped = exit_code().filter(|_| iterations < wanted);
+    let after = format!("after {iterations} of {wanted} mini-batches");
     stopped.map_or(Ok(()), |exit_code| Err(Error::Stopped { after, exit_code }))
 }
 
-/// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped.
+/// How many mini-batches are tested, and how many samples of the last one are there a second time, to fill it.
+fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
+    if let Some(iterations) = args.iterations {
+        return Ok((iterations, 0));
+    }
+    let Some((_, data)) = net.data().next() else {
+        // Caffe's default.
+        return args.epochs.map_or(Ok((50, 0)), |epochs| Ok((net.mini_batches(epochs)?, 0)));
+    };
+    let epochs = args.epochs.unwrap_or(1);
+    let iterations = net.mini_batches(epochs)?;
+    Ok((iterations, iterations * net.mini_batch() - epochs * data.images))
+}
+
+/// The blobs of scores and of labels, from the first layer that compares them.
+fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
+    let compares =
+        |layer: &&LayerSpec| matches!(layer.kind, LayerKind::Accuracy(_) | LayerKind::SoftmaxWithLoss(_));
+    let nothing = || Error::Usage("--confusion needs a net with an Accuracy or a SoftmaxWithLoss".to_owned());
+    let layer = spec.layers.iter().find(compares).ok_or_else(nothing)?;
+    Ok([layer.bottoms[0].clone(), layer.bottoms[1].clone()])
+}
+
+/// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped. Counts
+/// what each sample is taken for, if there are blobs for that, once for each.
 fn mean_outputs(
     running: &mut Execution,
-    iterations: usize,
+    (iterations, again): (usize, usize),
+    classified: Option<&[String; 2]>,
     console: &mut Console,
-) -> Result<(Vec<TestOutput>, usize), Error> {
+) -> Result<((Vec<TestOutput>, usize), Option<Confusion>), Error> {
+    let mut confusion = classified.map(|_| Confusion::default());
     let bar = progress::bar(iterations as u64, "testing");
     let stop = stop()?;
     let _listening = stop.listen();
-    let tested = running.test(0, iterations, &stop, |number, outputs| {
+    let tested = running.test(0, iterations, &stop, |running, number, outputs| {
+        if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
+            let (scores, mut labels) = (running.blob(0, scores)?, running.blob(0, labels)?);
+            if labels.len() != running.nets()[0].mini_batch() {
+                let reason = "--confusion counts images, and the labels of this net are of parts of images";
+                return Err(Error::Refused(reason.to_owned()));
+            }
+            let classes = scores.len() / labels.len().max(1);
+            if number + 1 == iterations {
+                labels.truncate(labels.len() - again);
+            }
+            confusion.count(&scores[..classes * labels.len()], &labels);
+        }
         for output in outputs {
             for value in &output.values {
                 let line = format!("Batch {number}, {} = {}", output.name, six_digits(*value));
@@ -92,5 +143,5 @@ fn mean_outputs(
         Ok::<(), Error>(())
     });
     bar.finish_and_clear();
-    tested
+    Ok((tested?, confusion))
 }

@@ -15,7 +15,7 @@ use crate::{
     report::Header,
 };
 use memory::{
-    ArenaLayout, Outline, Scratch,
+    ArenaLayout,
     policy::{self, Costs, MemoryPolicy, Speeds, TimedSize},
 };
 use planner::{Bytes, PlanOptions};
@@ -36,8 +36,8 @@ struct Advice {
     base: usize,
     base_lr: f64,
     convexity: f64,
-    /// The median distance of the modelled times of layers from the measured ones, relative to these.
-    model_error: f64,
+    /// The distance of the modelled times of layers from the measured ones, relative to these: the median and the most.
+    model_errors: [f64; 2],
     mini_batch: u32,
     predicted_images_per_s: f64,
     measured_images_per_s: f64,
@@ -77,7 +77,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let rates = origin.rates();
     let search = BatchSearch { spec, build, is_training: true, updates: true, rates, goal };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
-    let (layers, outline) = (whole.work(), with_workspace(whole.outline(true), &costs));
+    let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);
     let within = budget.saturating_sub(ArenaLayout::base(std::slice::from_ref(&outline)));
     let tuned =
@@ -95,7 +95,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
         base,
         base_lr: args.base_lr,
         convexity: args.convexity,
-        model_error: error(&layers, &speeds, &samples),
+        model_errors: speeds.errors(&layers, &samples),
         mini_batch: tuned.mini_batch,
         predicted_images_per_s: tuned.samples_per_s,
         measured_images_per_s,
@@ -131,31 +131,6 @@ fn measure(
     Ok((samples, costs, net))
 }
 
-/// The outline where each kernel has the workspace that the model counts on.
-fn with_workspace(mut outline: Outline, costs: &Costs) -> Outline {
-    for (node, passes) in outline.nodes.iter_mut().zip(&costs.nodes) {
-        for (scratch, pass) in node.scratch.iter_mut().zip(passes).filter(|(_, pass)| !pass.front.is_empty())
-        {
-            let workspace = pass.workspace(WORKSPACE).unwrap_or_else(|| pass.least());
-            *scratch = Scratch::Transient(workspace);
-        }
-    }
-    outline
-}
-
-/// The median distance of the model from what was measured.
-fn error(layers: &[policy::LayerWork], speeds: &Speeds, samples: &[TimedSize]) -> f64 {
-    let of_sample = |sample: &TimedSize| -> Vec<f64> {
-        let passes = layers.iter().zip(&sample.ms).flat_map(|(layer, ms)| {
-            [0, 1].map(|pass| (speeds.ms(layer, pass, sample.part) / ms[pass] - 1.0).abs())
-        });
-        passes.filter(|error| error.is_finite()).collect()
-    };
-    let mut errors: Vec<f64> = samples.iter().flat_map(of_sample).collect();
-    errors.sort_unstable_by(f64::total_cmp);
-    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// Times the net at `mini_batch` under AccUDNN's policy; samples a second.
 fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
@@ -181,11 +156,11 @@ impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { budget, base, base_lr, convexity, mini_batch, learning_rate, .. } = self;
         let (predicted, measured) = (self.predicted_images_per_s, self.measured_images_per_s);
-        let error = 100.0 * self.model_error;
+        let [median, most] = self.model_errors.map(|error| 100.0 * error);
         writeln!(f, "\nAccUDNN in {budget}, from mini-batch {base} at the rate {base_lr}:")?;
         writeln!(
             f,
-            "  model         layers at {} mini-batches fitted by type, off by {error:.0} % (median)",
+            "  model         layers at {} mini-batches fitted by type, off by {median:.0} % (median), {most:.0} % at most",
             PARTS.len()
         )?;
         writeln!(f, "  mini-batch    {mini_batch}, the largest at which swapping should stall nothing")?;

@@ -13,4 +13,4 @@ pub use figures::{
 pub use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
 pub use time::TimeRun;
 pub use trace::trace;
-pub use train::{StepLine, TestLines, TrainSummary, output_lines};
+pub use train::{StepLine, TestLines, TrainSummary, confusion_table, output_lines};

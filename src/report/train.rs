@@ -4,7 +4,7 @@ use figures::six_digits;
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
-use trainer::solver::{StepReport, TestOutput};
+use trainer::solver::{Confusion, StepReport, TestOutput};
 
 /// The state of a training at one iteration.
 #[derive(Clone, Debug, Serialize)]
@@ -14,13 +14,20 @@ pub struct StepLine {
     pub step: StepReport,
     /// Samples a second since the last such line.
     pub images_per_s: f64,
+    /// How often the data have been seen by then, if they are a data set.
+    pub epoch: Option<f64>,
+    /// What the net says besides its loss, such as an accuracy.
+    pub outputs: Vec<TestOutput>,
 }
 
 impl fmt::Display for StepLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { step: StepReport { iteration, smoothed_loss, rate, .. }, images_per_s } = self;
+        let Self { step: StepReport { iteration, smoothed_loss, rate, .. }, images_per_s, outputs, .. } =
+            self;
         let (loss, lr) = (six_digits(*smoothed_loss), six_digits(f64::from(*rate)));
-        write!(f, "Iteration {iteration}, loss = {loss}, lr = {lr} ({images_per_s:.1} images/s)")
+        write!(f, "Iteration {iteration}, loss = {loss}, lr = {lr}")?;
+        outputs.iter().flat_map(output_lines).try_for_each(|line| write!(f, ", {line}"))?;
+        write!(f, " ({images_per_s:.1} images/s)")
     }
 }
 
@@ -48,6 +55,30 @@ pub fn output_lines(output: &TestOutput) -> impl Iterator<Item = String> {
             six_digits(value * weight)
         ),
     })
+}
+
+/// Most classes whose counts fit the page.
+const MOST_CLASSES: usize = 16;
+
+/// What each class was taken for: all counts of few classes, of more the share that was recognised, the share that was right
+/// of what was taken for it, and the class that it was mostly mistaken for.
+pub fn confusion_table(confusion: &Confusion) -> String {
+    let counts = &confusion.counts;
+    let width = counts.iter().flatten().max().map_or(1, |most| most.to_string().len()).max(2) + 1;
+    let is_whole = counts.len() <= MOST_CLASSES;
+    let columns: String =
+        (0..counts.len()).filter(|_| is_whole).map(|class| format!("{class:>width$}")).collect();
+    let mut table = format!("class{columns}   recall  precision  mostly mistaken for");
+    for (class, row) in counts.iter().enumerate() {
+        let cells: String = row.iter().filter(|_| is_whole).map(|count| format!("{count:>width$}")).collect();
+        let [recall, precision] = confusion.recall_and_precision(class).map(|share| 100.0 * share);
+        let others = row.iter().enumerate().filter(|&(other, &count)| other != class && count > 0);
+        let mistaken =
+            others.max_by_key(|&(_, count)| count).map(|(other, count)| format!("{other} ({count})"));
+        let mistaken = mistaken.unwrap_or_default();
+        table += format!("\n{class:>5}{cells} {recall:>6.1} % {precision:>8.1} %  {mistaken}").trim_end();
+    }
+    table
 }
 
 impl fmt::Display for TestLines {

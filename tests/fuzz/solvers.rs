@@ -26,13 +26,14 @@ const SOLVERS: [&str; 3] = [
     include_str!("../../models/resnet18/solver.prototxt"),
 ];
 
-const POLICIES: [&str; 7] = [
+const POLICIES: [&str; 8] = [
     "'fixed'",
     "'step' gamma: G stepsize: N",
     "'exp' gamma: G",
     "'inv' gamma: G power: G",
     "'multistep' gamma: G stepvalue: 1 stepvalue: N",
     "'poly' power: G",
+    "'cosine' min_lr: G",
     "'sigmoid' gamma: G stepsize: N",
 ];
 
@@ -58,12 +59,19 @@ fn solver(random: &mut Random) -> String {
         "clip_gradients",
         "test_initialization",
         "regularization_type",
+        "type",
+        "momentum2",
+        "delta",
+        "larc",
+        "warmup_iter",
     ] {
         let value = match field {
-            "momentum" | "weight_decay" | "clip_gradients" if !one_in(random, 6) => {
+            "momentum" | "momentum2" | "delta" | "weight_decay" | "clip_gradients" if !one_in(random, 6) => {
                 format!("0.{}", below(random, 100))
             }
-            "test_initialization" => pick(random, &["true", "false"]).to_string(),
+            "test_initialization" | "larc" => pick(random, &["true", "false"]).to_string(),
+            "type" => pick(random, &["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW"])
+                .to_string(),
             "regularization_type" => pick(random, &["'L1'", "'L2'"]).to_string(),
             _ => extent(random),
         };

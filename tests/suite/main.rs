@@ -11,6 +11,7 @@ mod fixtures;
 mod interrupted;
 mod limits;
 mod memory;
+mod metrics;
 mod plan;
 mod recorded;
 mod shell;

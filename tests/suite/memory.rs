@@ -130,6 +130,75 @@ fn every_policy_keeps_its_budget_on(device: &str) {
     }
 }
 
+/// On the tables of a GPU: more memory never costs time, and no other policy is faster in as much of it.
+#[test]
+fn joint_plans_of_recorded_nets_are_never_slower_with_more_memory_or_than_others() {
+    let folder = Folder::new();
+    let nets = [
+        ("alexnet", 256, "1GiB 1.2GiB 1.4GiB 1.7GiB 2GiB"),
+        ("googlenet", 128, "1.4GiB 1.8GiB 2.2GiB 2.8GiB"),
+        ("vgg16", 256, "11GiB 12.7GiB 15GiB 18GiB"),
+        ("resnet50", 256, "5GiB 7GiB 9.5GiB 14GiB"),
+    ];
+    for (net, batch, budgets) in nets {
+        let mut last_ms = f64::INFINITY;
+        for budget in budgets.split(' ') {
+            let plan =
+                format!("plan --model {net} --batch {batch} --device h200 --device-memory {budget} --json");
+            let planned = |policy: &str| {
+                let output = folder.run(&format!("{plan} --memory-policy {policy}"));
+                let report = output.status.success().then(|| text(&output.stdout));
+                let report: Value = serde_json::from_str(&report?).unwrap();
+                let schedule = report["schedule"].clone();
+                assert!(number(&schedule["arena"]) <= number(&schedule["budget"]), "{net} in {budget}");
+                Some([&schedule["planned_ms"], &schedule["bound_ms"]].map(|ms| ms.as_f64().unwrap_or(0.0)))
+            };
+            let [joint_ms, bound_ms] =
+                planned("joint").unwrap_or_else(|| panic!("{net} has no plan in {budget}"));
+            assert!(joint_ms <= last_ms * (1.0 + 1e-9), "{net} in {budget}: {joint_ms} after {last_ms}");
+            assert!(
+                net != "resnet50" || joint_ms <= 1.025 * bound_ms,
+                "{budget}: {joint_ms} over {bound_ms}"
+            );
+            for policy in ["vdnn-all:m", "vdnn-conv:p", "vdnn-dyn", "accudnn"] {
+                let other_ms = planned(policy).map_or(f64::INFINITY, |[ms, _]| ms);
+                assert!(
+                    joint_ms <= other_ms * (1.0 + 1e-9),
+                    "{net} in {budget}: {policy} {other_ms}, {joint_ms}"
+                );
+            }
+            last_ms = joint_ms;
+        }
+    }
+}
+
+/// What `tune` recommends follows from what it reports, and fits.
+#[test]
+fn tune_recommends_a_mini_batch_that_fits_and_its_rate() {
+    let folder = deep();
+    let budget = 2 * smallest(&folder, CPU, "keep");
+    let tune = format!("tune --model net.prototxt --device-memory {budget} --iterations 1 {CPU}");
+    for (base_lr, convexity) in [(0.02, 0.0), (0.02, 5.0)] {
+        let report = folder.json(&format!("{tune} --base-lr {base_lr} --convexity {convexity}"));
+        let advice = &report["advice"];
+        let value = |field: &str| advice[field].as_f64().unwrap_or_else(|| panic!("{field} in {advice}"));
+        let times = value("mini_batch") / value("base");
+        assert_eq!((value("base"), value("budget") as u64), (8.0, budget));
+        // Everything stays at the net's own mini-batch, so that is no limit.
+        assert!(times >= 1.0, "{advice}");
+        let expected = match convexity {
+            0.0 => base_lr * times,
+            c => (1.0 - (1.0 - base_lr * c).powf(times)) / c,
+        };
+        assert!((value("learning_rate") / expected - 1.0).abs() < 1e-9, "{expected} in {advice}");
+        let [median, most] = [0, 1].map(|index| advice["model_errors"][index].as_f64().unwrap());
+        assert!(0.0 <= median && median <= most && value("predicted_images_per_s") > 0.0, "{advice}");
+        assert!(value("measured_images_per_s") > 0.0);
+        let accudnn = format!("{} --batch {} --memory-policy accudnn", time(CPU), value("mini_batch"));
+        folder.succeed(&format!("{accudnn} --device-memory {budget}"));
+    }
+}
+
 /// Under its recorded schedule a training goes on as if nothing had happened, and under another policy it says so.
 #[test]
 fn a_training_resumes_under_its_schedule() {

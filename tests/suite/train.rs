@@ -282,7 +282,7 @@ fn a_solver_state_is_not_taken_for_weights_nor_the_other_way_round() {
         "weights",
     );
     let output = folder.run("test --model net.prototxt --weights net.prototxt");
-    assert_refused(&output, 1, &["net.prototxt", "it is not a safetensors file"], "a net for weights");
+    assert_refused(&output, 1, &["net.prototxt", "neither a safetensors file"], "a net for weights");
 }
 
 /// Before anything is measured, and not when the first snapshot is due.
@@ -337,17 +337,18 @@ fn an_error_on_the_way_leaves_a_snapshot() {
     assert!(weights == folder.read("snapshots/other_iter_12.safetensors"), "the weights differ");
 }
 
-/// What has diverged is not worth saving; what was saved before is named.
+/// The weights are huge, but numbers. What was saved before stays, even if no more than one is to be kept.
 #[test]
-fn a_training_that_diverges_names_its_last_snapshot() {
+fn a_training_that_diverges_leaves_a_snapshot_besides_the_last_one() {
     let folder = Folder::new();
     folder.json("train --solver solver.prototxt --no-test --snapshot-prefix small --max-iter 2");
     let solver = text(&folder.read("solver.prototxt")).replace("base_lr: 0.05", "base_lr: 1e30");
     folder.write("solver.prototxt", solver);
     let state = "small_iter_2.solverstate.safetensors";
-    let output = folder
-        .run(&format!("train --solver solver.prototxt --no-test --snapshot-prefix small --snapshot {state}"));
-    let sentence = format!("; --snapshot {state} resumes from iteration 2");
-    assert_refused(&output, 1, &["diverged", &sentence], "a huge rate");
-    assert!(!folder.path("small_iter_3.safetensors").exists());
+    let output = folder.run(&format!(
+        "train --solver solver.prototxt --no-test --snapshot-prefix small --keep 1 --snapshot {state}"
+    ));
+    let sentence = "; --snapshot small_iter_3.solverstate.safetensors resumes from there";
+    assert_refused(&output, 1, &["diverged", sentence], "a huge rate");
+    assert!(folder.path(state).exists() && folder.path("small_iter_3.solverstate.safetensors").exists());
 }

@@ -15,11 +15,8 @@ fn tensors(file: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
     let header: BTreeMap<String, Value> = serde_json::from_slice(header).unwrap();
     let offset = |info: &Value, end: usize| info["data_offsets"][end].as_u64().unwrap() as usize;
-    let of = |(name, info): (String, Value)| {
-        let bytes = data[offset(&info, 0)..offset(&info, 1)].to_vec();
-        (name != "__metadata__").then_some((name, bytes))
-    };
-    header.into_iter().filter_map(of).collect()
+    let tensors = header.into_iter().filter(|(name, _)| name != "__metadata__");
+    tensors.map(|(name, info)| (name, data[offset(&info, 0)..offset(&info, 1)].to_vec())).collect()
 }
 
 /// A net with another head, whose first layer is frozen, begins where the first training ended.

@@ -235,7 +235,40 @@ fn accudnn_models_times_and_finds_the_largest_mini_batch_without_a_stall() {
         "more than without swapping: {}",
         tuned.mini_batch
     );
+    let next = tuned.mini_batch + 1;
+    let costs = speeds.costs(&layers, f64::from(next) / 64.0, &net.costs);
+    let next = accudnn(&net.outline.scaled(next, 64), &costs, budget);
+    assert!(!next.is_ok_and(|plan| plan.timeline.stall_ms <= 1e-3 * plan.planned_ms()), "one more would do");
     assert!(tune((&net.outline, 64), (&layers, &speeds), &net.costs, Bytes(1 << 20)).is_none());
+}
+
+/// What is no line is not fitted well, and the model says how badly.
+#[test]
+fn the_model_of_accudnn_meets_its_own_measurements_within_the_errors_it_tells() {
+    let layer = |flops: f64| LayerWork { kind: "conv".to_owned(), flops: [flops, 2.0 * flops] };
+    let layers = [layer(1e9), layer(4e9)];
+    let sample = |part: f64| {
+        let bent = |flops: f64| 0.1 + (flops * part / 1e9).powf(1.2);
+        TimedSize { part, ms: layers.iter().map(|layer| layer.flops.map(bent)).collect() }
+    };
+    let samples = [0.125, 0.25, 0.5, 1.0].map(sample);
+    let speeds = Speeds::fit(&layers, &samples);
+    let [median, most] = speeds.errors(&layers, &samples);
+    let mut within = 0;
+    for sample in &samples {
+        for (layer, ms) in layers.iter().zip(&sample.ms) {
+            for pass in 0..2 {
+                let distance = (speeds.ms(layer, pass, sample.part) - ms[pass]).abs() / ms[pass];
+                assert!(distance <= most + 1e-12, "{distance} over {most}");
+                within += usize::from(distance <= median + 1e-12);
+            }
+        }
+    }
+    assert!((8..=10).contains(&within), "{within} of 16 within the median");
+    assert!(0.001 < median && median < most && most < 0.5, "{median} {most}");
+    // At the mini-batch that was measured whole, nothing is changed.
+    let net = nets::vgg(0, 64, FP32);
+    assert_eq!(speeds.costs(&work(&net), 1.0, &net.costs), net.costs);
 }
 
 fn baselines(net: &Net, budget: Bytes) -> Vec<(&'static str, Result<MemoryPlan, BelowFloor>)> {

@@ -22,7 +22,7 @@ pub mod host;
 pub mod layers;
 pub mod net;
 pub mod planning;
-mod protobuf;
+pub mod protobuf;
 pub mod prototxt;
 pub mod run;
 pub mod shapes;

@@ -1,4 +1,4 @@
-//! Protobuf's binary form, as far as Caffe's and ONNX's files need it: fields by number, and no schema.
+//! Protobuf's binary form, as far as the files of Caffe, ONNX and TensorBoard need it: fields by number, and no schema.
 
 /// A number, or bytes, which may be those of a single float.
 pub(crate) enum Value<'a> {
@@ -78,25 +78,32 @@ fn dims(message: &[u8]) -> Option<Vec<usize>> {
 
 /// A message under way.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Writer(Vec<u8>);
+pub struct Writer(Vec<u8>);
 
 impl Writer {
     /// Adds a number. A negative one takes ten bytes, as protobuf's `int64` does.
-    pub(crate) fn number(mut self, field: u64, value: i64) -> Self {
+    pub fn number(mut self, field: u64, value: i64) -> Self {
         self.varint(field << 3);
         self.varint(value.cast_unsigned());
         self
     }
 
     /// Adds a float.
-    pub(crate) fn float(mut self, field: u64, value: f32) -> Self {
+    pub fn float(mut self, field: u64, value: f32) -> Self {
         self.varint(field << 3 | 5);
         self.0.extend(value.to_le_bytes());
         self
     }
 
+    /// Adds a double.
+    pub fn double(mut self, field: u64, value: f64) -> Self {
+        self.varint(field << 3 | 1);
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
     /// Adds a string, bytes, or a message that is complete.
-    pub(crate) fn bytes(mut self, field: u64, bytes: impl AsRef<[u8]>) -> Self {
+    pub fn bytes(mut self, field: u64, bytes: impl AsRef<[u8]>) -> Self {
         let bytes = bytes.as_ref();
         self.varint(field << 3 | 2);
         self.varint(bytes.len() as u64);
@@ -105,7 +112,7 @@ impl Writer {
     }
 
     /// Adds a message for each of `items`.
-    pub(crate) fn each<T>(self, field: u64, items: impl IntoIterator<Item = T>) -> Self
+    pub fn each<T>(self, field: u64, items: impl IntoIterator<Item = T>) -> Self
     where
         T: AsRef<[u8]>,
     {
@@ -113,7 +120,7 @@ impl Writer {
     }
 
     /// The bytes of the message.
-    pub(crate) fn finish(self) -> Vec<u8> {
+    pub fn finish(self) -> Vec<u8> {
         self.0
     }
 

@@ -1,7 +1,9 @@
 //! `microbatch train`.
 
+mod metrics;
 mod prepare;
 mod progress;
+mod tensorboard;
 
 use super::Notes;
 use crate::{
@@ -13,13 +15,15 @@ use crate::{
     },
     stop::{exit_code, stop},
 };
+use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use trainer::{
     Solver, Stop, TrainError, host,
-    snapshot::CopiedWeights,
-    solver::{MovingAverages, TestOutput},
+    snapshot::{CopiedWeights, SnapshotPlace},
+    solver::{MovingAverages, StepReport, TestOutput},
 };
 
 #[derive(Serialize)]
@@ -45,7 +49,14 @@ struct Training<'a> {
     first: u64,
     stop: Stop,
     meter: Meter,
+    metrics: Metrics,
     averages: MovingAverages,
+    place: Option<SnapshotPlace>,
+    /// How many snapshots are kept, and the iterations of this training's.
+    keep: (Option<usize>, BTreeSet<u64>),
+    /// After how many tests without a lower loss it ends.
+    patience: Option<usize>,
+    has_converged: bool,
     steps: Vec<StepLine>,
     tests: Vec<TestLines>,
     /// The last loss.
@@ -56,10 +67,22 @@ struct Training<'a> {
     is_complete: bool,
 }
 
+/// What a training is of: the first line of its log.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    /// The iteration that it begins at.
+    iteration: u64,
+    version: &'static str,
+    command: Vec<String>,
+    seed: u64,
+    run: &'a Header,
+    plan: &'a PlanReport,
+}
+
 /// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after its iteration, or
 /// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
-/// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the loss has diverged, as
-/// the weights had before, or writing is what failed.
+/// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
+/// more, or writing is what failed.
 ///
 /// # Errors
 /// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
@@ -69,10 +92,50 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
+    Metrics::check(args)?;
     let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
-    let Prepared { solver, header, weights, memory, plan, budget, schedule, averages, _place } = prepared;
-    let mini_batch = header.net.mini_batch;
-    let mut training = Training::new(args, solver, (mini_batch, averages), stop, &mut console);
+    let Prepared { solver, header, weights, memory, plan, budget, schedule, averages, place, snapshot } =
+        prepared;
+    let first = solver.iteration();
+    let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
+    let manifest = Manifest {
+        iteration: first,
+        version: env!("CARGO_PKG_VERSION"),
+        command: std::env::args().collect(),
+        seed: solver.seed(),
+        run: &header,
+        plan: &plan,
+    };
+    metrics.manifest(&manifest).map_err(nothing)?;
+    let images = header.net.mini_batch * solver.spec().iter_size;
+    let meter = Meter::new(
+        first,
+        solver.spec().max_iter,
+        images,
+        memory.expected_peak.unwrap_or(memory.report.arena).to_string(),
+    );
+    let earlier = match snapshot {
+        Some(_) => place.iter().flat_map(SnapshotPlace::iterations).filter(|&at| at <= first).collect(),
+        None => BTreeSet::new(),
+    };
+    let mut training = Training {
+        console: &mut console,
+        solver,
+        first,
+        stop,
+        meter,
+        metrics,
+        averages,
+        place,
+        keep: (args.keep, earlier),
+        patience: args.patience,
+        has_converged: false,
+        steps: Vec::new(),
+        tests: Vec::new(),
+        loss: f64::NAN,
+        saved: snapshot.map(|path| (first, path)),
+        is_complete: false,
+    };
     let summary = training.run()?;
     let stopped = training.stopped();
     let Training { steps, tests, .. } = training;
@@ -91,22 +154,7 @@ fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     console.object(report)
 }
 
-impl<'a> Training<'a> {
-    fn new(
-        args: &TrainArgs,
-        solver: Solver,
-        (mini_batch, averages): (usize, MovingAverages),
-        stop: Stop,
-        console: &'a mut Console,
-    ) -> Self {
-        let first = solver.iteration();
-        let meter = Meter::new(first, solver.spec().max_iter, mini_batch * solver.spec().iter_size);
-        let saved = args.snapshot.as_ref().map(|path| (first, path.display().to_string()));
-        let (steps, tests) = (Vec::new(), Vec::new());
-        let (loss, is_complete) = (f64::NAN, false);
-        Self { console, solver, first, stop, meter, averages, steps, tests, loss, saved, is_complete }
-    }
-
+impl Training<'_> {
     /// Trains to the end, or until it is asked to stop.
     fn run(&mut self) -> Result<TrainSummary, Error> {
         let _listening = self.stop.listen();
@@ -119,18 +167,13 @@ impl<'a> Training<'a> {
     fn iterate(&mut self) -> Result<(), Error> {
         while !self.is_finished() && !self.stop.is_requested() {
             let iteration = self.solver.iteration();
-            if self.is_test_due(iteration) && !self.test()? {
+            if self.is_test_due(iteration) && (!self.test()? || self.has_converged) {
                 break;
             }
             let (solver, stop) = (&mut self.solver, &self.stop);
             let Some(step) = self.meter.step(|| solver.step_unless(stop))? else { break };
             self.loss = step.smoothed_loss;
-            self.meter.show(&step);
-            if every(self.solver.spec().display, iteration) {
-                let line = StepLine { step, images_per_s: self.meter.images_per_s() };
-                self.say(&line)?;
-                self.steps.push(line);
-            }
+            self.show(step)?;
             if every(self.solver.spec().snapshot.interval, self.solver.iteration()) {
                 self.snapshot()?;
             }
@@ -138,12 +181,31 @@ impl<'a> Training<'a> {
         if self.solver.spec().snapshot.after_train || !self.is_finished() {
             self.save()?;
         }
-        self.is_complete = self.is_finished() && self.test()?;
+        // What has converged was found by the last test.
+        self.is_complete = self.has_converged || (self.is_finished() && self.test()?);
         Ok(())
     }
 
     fn is_finished(&self) -> bool {
-        self.solver.iteration() >= self.solver.spec().max_iter as u64
+        self.has_converged || self.solver.iteration() >= self.solver.spec().max_iter as u64
+    }
+
+    /// Shows an iteration, on the bar and where it is displayed.
+    fn show(&mut self, step: StepReport) -> Result<(), Error> {
+        let is_displayed = every(self.solver.spec().display, step.iteration);
+        let epoch = self.solver.epoch();
+        let outputs = match is_displayed || self.meter.is_seen() {
+            true => self.solver.outputs()?,
+            false => Vec::new(),
+        };
+        self.meter.show(&step, epoch, &outputs);
+        if is_displayed {
+            let line = StepLine { step, images_per_s: self.meter.images_per_s(), epoch, outputs };
+            self.say(&line)?;
+            self.metrics.step(&line)?;
+            self.steps.push(line);
+        }
+        Ok(())
     }
 
     /// Writes a snapshot, if any are to be written, and this iteration's is not on disk yet.
@@ -156,8 +218,14 @@ impl<'a> Training<'a> {
     /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only its
     /// last words were not read.
     fn leave(&mut self, error: Error) -> Result<(), Error> {
+        let has_diverged = matches!(error, Error::Train(TrainError::Diverged { .. }));
+        if has_diverged {
+            // What is saved now may be spoiled already: nothing else goes for it.
+            self.keep.0 = None;
+        }
         let unsaved = match &error {
-            Error::Train(TrainError::Diverged { .. }) | Error::Snapshot(_) => None,
+            Error::Snapshot(_) => None,
+            _ if has_diverged && !self.solver.is_finite() => None,
             // Output that cannot be written does not undo the snapshot.
             _ => self.save().err().filter(|error| !matches!(error, Error::Output(_))),
         };
@@ -204,10 +272,37 @@ impl<'a> Training<'a> {
             let Some(outputs) = self.meter.pause(|| solver.test_unless(net, stop))? else { return Ok(false) };
             let lines = TestLines { iteration: self.solver.iteration(), net, outputs };
             self.say(&lines)?;
+            self.metrics.test(&lines)?;
             self.explain(&lines);
             self.tests.push(lines);
         }
+        self.judge()?;
         Ok(true)
+    }
+
+    /// Takes note of how good the tests just made were, by their losses.
+    fn judge(&mut self) -> Result<(), Error> {
+        let iteration = self.solver.iteration();
+        let tests = self.tests.iter().rev().take_while(|test| test.iteration == iteration);
+        let outputs: Vec<&TestOutput> =
+            tests.flat_map(|test| &test.outputs).filter(|output| output.loss_weight != 0.0).collect();
+        let loss = outputs.iter().map(|output| output.loss()).sum::<f64>();
+        if outputs.is_empty() || self.keep.0.is_none() && self.patience.is_none() {
+            return Ok(());
+        }
+        // Before it is judged: a training that resumes there makes this test again.
+        if self.keep.0.is_some() && iteration > 0 && self.solver.is_best(loss) {
+            self.save()?;
+        }
+        let since = self.solver.judge(loss);
+        if self.patience.is_some_and(|patience| since >= patience as u64) && !self.is_finished() {
+            let best = self.solver.best().unwrap_or(0);
+            self.has_converged = true;
+            self.say(&format!(
+                "No test has found a lower loss than that of iteration {best} in {since} tests"
+            ))?;
+        }
+        Ok(())
     }
 
     /// Says on stderr why a test's loss may be far above that of training.
@@ -221,8 +316,27 @@ impl<'a> Training<'a> {
 
     fn snapshot(&mut self) -> Result<(), Error> {
         let path = self.solver.snapshot()?.display().to_string();
-        self.saved = Some((self.solver.iteration(), path.clone()));
-        self.say(&format!("Snapshotting solver state to {path}"))
+        let iteration = self.solver.iteration();
+        self.saved = Some((iteration, path.clone()));
+        self.metrics.snapshot(iteration, &path)?;
+        self.say(&format!("Snapshotting solver state to {path}"))?;
+        self.remove_old(iteration)
+    }
+
+    /// Removes this training's snapshots but the last ones and the best.
+    fn remove_old(&mut self, newest: u64) -> Result<(), Error> {
+        let (keep, written) = &mut self.keep;
+        written.insert(newest);
+        let (Some(keep), Some(place)) = (*keep, &self.place) else { return Ok(()) };
+        let best = self.solver.best();
+        let old: Vec<u64> = written.iter().rev().skip(keep).copied().filter(|&at| Some(at) != best).collect();
+        for iteration in old {
+            written.remove(&iteration);
+            if let Err(error) = place.remove(iteration) {
+                self.meter.suspend(|| complain(&format!("warning: {error}")));
+            }
+        }
+        Ok(())
     }
 
     fn say(&mut self, line: &impl std::fmt::Display) -> Result<(), Error> {

@@ -12,12 +12,15 @@ use crate::{
     report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport},
 };
 use planner::Bytes;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
 use trainer::{
     Solver, Training,
     layers::BuildOptions,
     planning::PlanRecord,
-    snapshot::{CopiedWeights, SnapshotPlace, SolverState, Weights, load_solver_state},
+    snapshot::{CopiedWeights, SnapshotPlace, SolverState, Weights, load_solver_state, newest},
     solver::MovingAverages,
     spec::{NetSpec, SolverSpec},
 };
@@ -39,7 +42,9 @@ pub(super) struct Prepared {
     pub(super) schedule: Option<ScheduleReport>,
     pub(super) averages: MovingAverages,
     /// As long as this is there, no other training writes snapshots to the same place.
-    pub(super) _place: Option<SnapshotPlace>,
+    pub(super) place: Option<SnapshotPlace>,
+    /// The solver state that it resumes from.
+    pub(super) snapshot: Option<String>,
 }
 
 /// Reads the solver, makes sure of the place for its snapshots, builds its nets, prints the header, plans and begins.
@@ -50,9 +55,17 @@ pub(super) fn prepare(
     console: &mut Console,
 ) -> Result<Prepared, Error> {
     let origin = Origin::device(&args.run, &args.planning.measuring)?;
-    let resumed = resumed(args)?;
-    let spec = solver_spec(args, resumed.as_ref())?;
-    check_start(args, resumed.as_ref(), &spec)?;
+    let mut spec = solver_spec(args)?;
+    let (snapshot, damaged) = match args.resume {
+        true => newest(&spec.snapshot.prefix),
+        false => (args.snapshot.clone(), Vec::new()),
+    };
+    damaged
+        .iter()
+        .for_each(|sentence| console.warn(format!("{sentence}; an earlier snapshot is looked for")));
+    let resumed = snapshot.as_deref().map(resumed).transpose()?;
+    let seed_of = |resumed: &Resumed| resumed.state.random_seed;
+    spec.random_seed = args.seed.or(resumed.as_ref().map(seed_of)).or(spec.random_seed);
     // What is wrong with them should not come out after measuring.
     let weights = if args.weights.is_empty() { None } else { Some(Weights::load(&args.weights)?) };
     let place = snapshot_place(&spec)?;
@@ -64,12 +77,20 @@ pub(super) fn prepare(
     let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
     let options = args.planning.options(scaled_to, before)?;
     let mut notes = notes.0.clone();
+    if args.resume && snapshot.is_none() {
+        let prefix = spec.snapshot.prefix.display();
+        notes.push(format!("there is no snapshot {prefix}_iter_N to resume from: this training begins"));
+    }
     notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
     let (synthetic, tests) = (synthetic(&args.run, &net)?, test_nets(&spec)?);
     let build = BuildOptions { device: origin.device.clone(), seed: seed(args), synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
+    // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
+    if !args.resume {
+        check_start(snapshot.as_deref(), resumed.as_ref(), training.spec())?;
+    }
     let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
@@ -92,7 +113,7 @@ pub(super) fn prepare(
     session.profile(&recorded.plans, console)?;
     let planned = session.plan(recorded)?;
     let (run, mut memory) = session.lay_out(&planned, console)?;
-    if args.snapshot.is_some() {
+    if snapshot.is_some() {
         memory = memory.restoring();
     }
     let plan = announce(&planned, &memory, console)?;
@@ -101,11 +122,22 @@ pub(super) fn prepare(
     if let Some(weights) = &weights {
         solver.load_weights(weights)?;
     }
-    if let Some(snapshot) = &args.snapshot {
+    if let Some(snapshot) = &snapshot {
         solver.restore(snapshot)?;
     }
-    let averages = MovingAverages::of(&net);
-    Ok(Prepared { solver, header, weights: copied, memory, plan, budget, schedule, averages, _place: place })
+    let (averages, snapshot) = (MovingAverages::of(&net), snapshot.map(|path| path.display().to_string()));
+    Ok(Prepared {
+        solver,
+        header,
+        weights: copied,
+        memory,
+        plan,
+        budget,
+        schedule,
+        averages,
+        place,
+        snapshot,
+    })
 }
 
 /// The nets that the solver tests with.
@@ -114,12 +146,22 @@ fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
 }
 
 /// The solver file, with what the command line says in its place.
-fn solver_spec(args: &TrainArgs, resumed: Option<&Resumed>) -> Result<SolverSpec, Error> {
+fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     let mut spec = load_solver(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
-    spec.random_seed = args.seed.or(resumed.map(|resumed| resumed.state.random_seed)).or(spec.random_seed);
+    spec.epochs = args.epochs;
+    if let Some(rate) = args.base_lr {
+        spec.learning_rate.base_lr = rate as f32;
+        if spec.learning_rate.min_lr > rate as f32 {
+            let least = spec.learning_rate.min_lr;
+            return Err(Error::Usage(format!("--base-lr {rate} is below the solver's min_lr, {least}")));
+        }
+    }
     if args.no_test {
         spec.tests.clear();
+    }
+    if args.patience.is_some() && spec.tests.is_empty() {
+        return Err(Error::Usage("--patience has no effect: the solver has nothing to test".to_owned()));
     }
     if args.no_snapshot {
         spec.snapshot.interval = 0;
@@ -138,8 +180,8 @@ fn snapshot_place(spec: &SolverSpec) -> Result<Option<SnapshotPlace>, Error> {
 }
 
 /// Refuses what a training cannot begin with, before it is measured and planned for.
-fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -> Result<(), Error> {
-    let (Some(Resumed { state, .. }), Some(snapshot)) = (resumed, &args.snapshot) else { return Ok(()) };
+fn check_start(snapshot: Option<&Path>, resumed: Option<&Resumed>, spec: &SolverSpec) -> Result<(), Error> {
+    let (Some(Resumed { state, .. }), Some(snapshot)) = (resumed, snapshot) else { return Ok(()) };
     let (iteration, max_iter) = (state.iteration, spec.max_iter);
     if iteration >= max_iter as u64 {
         return Err(Error::Refused(format!(
@@ -151,10 +193,9 @@ fn check_start(args: &TrainArgs, resumed: Option<&Resumed>, spec: &SolverSpec) -
 }
 
 /// A resumed training draws the same random numbers, and runs under the same plan.
-fn resumed(args: &TrainArgs) -> Result<Option<Resumed>, Error> {
-    let Some(snapshot) = &args.snapshot else { return Ok(None) };
+fn resumed(snapshot: &Path) -> Result<Resumed, Error> {
     let (state, history) = load_solver_state(snapshot)?;
-    Ok(Some(Resumed { state, plans: PlanRecord::recorded(&history)? }))
+    Ok(Resumed { state, plans: PlanRecord::recorded(&history)? })
 }
 
 /// The seed where the solver file has none: Caffe draws another one for each run.

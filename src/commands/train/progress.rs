@@ -2,12 +2,14 @@
 
 use crate::progress::{self, Bar};
 use std::time::{Duration, Instant};
-use trainer::solver::StepReport;
+use trainer::solver::{StepReport, TestOutput};
 
 /// Measures the speed of iterations; tests and output are left out.
 pub(super) struct Meter {
     bar: Bar,
     images_per_iteration: usize,
+    /// What it takes, in words.
+    memory: String,
     start: Instant,
     /// Of all iterations: how many, and their time.
     all: (u32, Duration),
@@ -17,12 +19,12 @@ pub(super) struct Meter {
 
 impl Meter {
     /// A meter for iterations `first..last` of so many images each.
-    pub(super) fn new(first: u64, last: usize, images_per_iteration: usize) -> Self {
+    pub(super) fn new(first: u64, last: usize, images_per_iteration: usize, memory: String) -> Self {
         let bar = progress::bar(last as u64, "training");
         bar.set_position(first);
         bar.reset_eta();
         let none = (0, Duration::ZERO);
-        Self { bar, images_per_iteration, start: Instant::now(), all: none, recent: none }
+        Self { bar, images_per_iteration, memory, start: Instant::now(), all: none, recent: none }
     }
 
     /// Times one iteration.
@@ -36,12 +38,21 @@ impl Meter {
         result
     }
 
-    /// Shows an iteration on the bar.
-    pub(super) fn show(&mut self, step: &StepReport) {
+    /// Whether anybody sees what it shows.
+    pub(super) fn is_seen(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Shows an iteration on the bar, with the net's other outputs.
+    pub(super) fn show(&mut self, step: &StepReport, epoch: Option<f64>, outputs: &[TestOutput]) {
         self.bar.inc(1);
-        let speed = self.speed(self.all);
+        let (speed, memory) = (self.speed(self.all), &self.memory);
         let (loss, lr) = (step.smoothed_loss, step.rate);
-        self.bar.set_message(format!("loss {loss:.4}, lr {lr:.3e}, {speed:.0} images/s"));
+        let epoch = epoch.map_or_else(String::new, |epoch| format!("epoch {epoch:.2}, "));
+        let outputs: String =
+            outputs.iter().map(|output| format!("{} {:.3}, ", output.name, output.values[0])).collect();
+        let message = format!("loss {loss:.4}, {epoch}{outputs}lr {lr:.3e}, {memory}, {speed:.0} images/s");
+        self.bar.set_message(message);
     }
 
     /// Images a second since this was last asked.

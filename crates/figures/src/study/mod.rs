@@ -2,6 +2,7 @@
 
 mod across;
 mod claims;
+mod curves;
 mod kernel;
 mod layers;
 mod net;
@@ -10,6 +11,7 @@ mod plan;
 
 pub use across::{accuracy, gains, programme};
 pub use claims::claims;
+pub use curves::{LearningCurve, learning_curves};
 pub use page::page;
 pub use plan::plan_figure;
 

@@ -6,7 +6,7 @@
 //! need compared with all bytes and not with those that lack) are mended by simulating the events.
 
 use super::{
-    costs::{Costs, PassCosts},
+    costs::Costs,
     plan::{BelowFloor, MemoryPlan},
     problem::Problem,
     trial::Choice,
@@ -108,10 +108,32 @@ impl Speeds {
         start + slope * layer.flops[pass] * part
     }
 
-    /// The costs at a mini-batch that is `part` of the outline's; all but the times of passes as in `base`.
-    fn costs(&self, layers: &[LayerWork], part: f64, base: &Costs) -> Costs {
-        let pass = |layer: &LayerWork| [0, 1].map(|pass| PassCosts::fixed(self.ms(layer, pass, part)));
-        Costs { nodes: layers.iter().map(pass).collect(), ..base.clone() }
+    /// The costs at a mini-batch that is `part` of that of `base`: each pass takes so many times longer as the model says, with
+    /// the workspaces that it has there, as a kernel can always go on in micro-batches of the same size.
+    pub fn costs(&self, layers: &[LayerWork], part: f64, base: &Costs) -> Costs {
+        let mut costs = base.clone();
+        for (layer, passes) in layers.iter().zip(&mut costs.nodes) {
+            for (pass, costs) in passes.iter_mut().enumerate() {
+                let before_ms = self.ms(layer, pass, 1.0);
+                let times = if before_ms > 0.0 { self.ms(layer, pass, part) / before_ms } else { 1.0 };
+                costs.fixed_ms *= times;
+                costs.front.iter_mut().for_each(|point| point.time_ms *= times);
+            }
+        }
+        costs
+    }
+
+    /// How far the model is from the times of `samples`, relative to these: the median, and the most.
+    pub fn errors(&self, layers: &[LayerWork], samples: &[TimedSize]) -> [f64; 2] {
+        let of_sample = |sample: &TimedSize| {
+            let passes = layers.iter().zip(&sample.ms).flat_map(|(layer, ms)| {
+                [0, 1].map(|pass| (self.ms(layer, pass, sample.part) / ms[pass] - 1.0).abs())
+            });
+            passes.filter(|error| error.is_finite()).collect::<Vec<_>>()
+        };
+        let mut errors: Vec<f64> = samples.iter().flat_map(of_sample).collect();
+        errors.sort_unstable_by(f64::total_cmp);
+        [errors.get(errors.len() / 2), errors.last()].map(|error| error.copied().unwrap_or(0.0))
     }
 }
 
@@ -155,8 +177,7 @@ pub struct Tuned {
 }
 
 /// Algorithm 2: the largest mini-batch within `budget` bytes at which swapping stalls nothing. `outline` and `layers` are
-/// those of mini-batch `base`, with workspaces as scratch; `costs` has the rates of copies. `None` if not even one sample
-/// trains so.
+/// those of mini-batch `base`, as are `costs`. `None` if not even one sample trains so.
 pub fn tune(
     (outline, base): (&Outline, u32),
     (layers, speeds): (&[LayerWork], &Speeds),

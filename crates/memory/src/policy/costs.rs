@@ -103,6 +103,14 @@ impl Costs {
         again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
     }
 
+    /// The workspaces of each node's passes: of the fastest within the limit of a node's pass, or else the least.
+    pub(super) fn workspaces(&self, limit: impl Fn(usize, usize) -> Bytes) -> Vec<[Bytes; 2]> {
+        let within = |(node, passes): (usize, &[PassCosts; 2])| {
+            [0, 1].map(|pass| passes[pass].workspace(limit(node, pass)).unwrap_or(passes[pass].least()))
+        };
+        self.nodes.iter().enumerate().map(within).collect()
+    }
+
     /// The time of a copy to the host (`direction` 0) or back (1), in milliseconds.
     pub(super) fn copy_ms(&self, bytes: Bytes, direction: usize) -> f64 {
         self.launch_ms + bytes.0 as f64 / self.bytes_per_ms[direction]

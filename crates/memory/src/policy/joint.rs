@@ -14,8 +14,9 @@ use super::{
 use crate::outline::Outline;
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// Searches, each with chances of its own, and trials of each for each unit of a net.
-const ROUNDS: usize = 3;
+/// Searches: how often a change is a stretch of another choice, and the heat at the beginning, in parts of the time.
+const ROUNDS: [(f64, f64); 3] = [(0.6, 1e-3), (0.5, 4e-3), (0.3, 1e-3)];
+/// Trials of each search for each unit of a net.
 const TRIALS: usize = 100;
 /// Steps of the prices, before and after there is a plan.
 const STEPS: [usize; 2] = [300, 500];
@@ -45,21 +46,22 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     let bound = Bound::new(&problem, capacity);
     let mut search = Search::new(&problem, capacity, unlimited_ms / capacity as f64);
     search.placed = Some((budget, first));
-    let starts = [problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
-    starts.into_iter().for_each(|choice| search.see(choice));
+    search.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
+    search.known.clone().into_iter().for_each(|choice| search.see(choice));
     let mut prices = bound.zero();
     let mut answers = 0;
     bound.rise(&mut prices, STEPS[0], |answer| {
         answers += 1;
         if answers % 4 == 0 {
             search.see(answer.choice.clone());
+            search.known.push(answer.choice.clone());
         }
         search.fastest_ms()
     });
     let starts = search.lacks.clone().into_iter().chain(search.fits.clone()).map(|(_, choice)| choice);
     let starts: Vec<Choice> = starts.collect();
-    for _ in 0..ROUNDS {
-        (search.capacity, search.fits, search.lacks) = (capacity, None, None);
+    for way in ROUNDS {
+        (search.capacity, search.fits, search.lacks, search.way) = (capacity, None, None, way);
         starts.iter().for_each(|choice| search.see(choice.clone()));
         search.settle(TRIALS * problem.units.len().max(100));
     }
@@ -92,8 +94,18 @@ impl Problem<'_> {
     /// # Errors
     /// It does not fit `budget`.
     fn plan(&self, choice: &Choice, capacity: u64, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-        let actions = self.carry_out(choice, capacity).actions(self);
-        MemoryPlan::within(self.outline, self.costs, actions, budget)
+        let trial = self.carry_out(choice, capacity);
+        let workspace = self.costs.workspaces(|node, pass| trial.limits[node][pass]);
+        let actions = trial.actions(self);
+        let beside = MemoryPlan::within(self.outline, self.costs, actions.clone(), budget);
+        // Which of the two ways to place workspaces is better differs from net to net.
+        let among = MemoryPlan::exactly(self.outline, self.costs, (actions, workspace), budget);
+        match (beside, among) {
+            (Ok(a), Ok(b)) if b.planned_ms() < a.planned_ms() => Ok(b),
+            (Err(a), Err(b)) if b.floor < a.floor => Err(b),
+            (Err(_), among @ Ok(_)) => among,
+            (beside, _) => beside,
+        }
     }
 }
 
@@ -109,6 +121,10 @@ struct Search<'a> {
     lacks: Option<(f64, Choice)>,
     /// The fastest plan whose buffers could be placed within a budget.
     placed: Option<(Bytes, MemoryPlan)>,
+    /// What changes are taken from: each is good somewhere.
+    known: Vec<Choice>,
+    /// One of [`ROUNDS`].
+    way: (f64, f64),
     random: Random,
 }
 
@@ -121,6 +137,8 @@ impl<'a> Search<'a> {
             fits: None,
             lacks: None,
             placed: None,
+            known: Vec::new(),
+            way: ROUNDS[0],
             random: Random(0x9E37_79B9_7F4A_7C15),
         }
     }
@@ -189,7 +207,7 @@ impl<'a> Search<'a> {
         self.energy(&choice);
     }
 
-    /// Changes the best choice at random, a few neighbouring units at a time: for the better always, for the worse ever less.
+    /// Changes the best choice at random: for the better always, for the worse ever less.
     fn anneal(&mut self, trials: usize) {
         let problem = self.problem;
         let moves = |unit: &usize| {
@@ -198,19 +216,11 @@ impl<'a> Search<'a> {
         };
         let units: Vec<usize> = (0..problem.units.len()).filter(moves).collect();
         let Some((mut energy, mut now)) = self.lacks.clone().filter(|_| !units.is_empty()) else { return };
-        let [hot, cold] = [1e-3, 1e-5].map(|part| part * energy);
+        let [hot, cold] = [self.way.1, 1e-5].map(|part| part * energy);
         let mut placings = PLACINGS * PLACINGS;
         for trial in 0..trials {
             let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
-            let mut next = now.clone();
-            let first = self.random.below(units.len());
-            for change in 0..1 + self.random.below(3) {
-                let step = if change == 0 { 10 } else { self.random.below(21) };
-                let unit = units[(first + step).saturating_sub(10).min(units.len() - 1)];
-                let state = self.random.below(3);
-                next.repeated[unit] = problem.units[unit].repeats && state == 2;
-                problem.units[unit].tensors.iter().for_each(|&tensor| next.offloaded[tensor] = state == 1);
-            }
+            let next = self.neighbour(&now, &units);
             let fastest_ms = self.fastest_ms();
             let changed = self.energy(&next);
             if self.fastest_ms() < fastest_ms && placings > 0 && trial > trials / 2 {
@@ -221,6 +231,31 @@ impl<'a> Search<'a> {
                 (now, energy) = (next, changed);
             }
         }
+    }
+
+    /// A choice like `now`: one to three neighbours of `units` do something else, or a stretch of them does what it does in
+    /// another known choice, as to compute again pays for whole chains.
+    fn neighbour(&mut self, now: &Choice, units: &[usize]) -> Choice {
+        let (problem, mut next) = (self.problem, now.clone());
+        let first = self.random.below(units.len());
+        if !self.known.is_empty() && self.random.part() < self.way.0 {
+            let len = 1 + (units.len() as f64 * self.random.part().powi(3)) as usize;
+            let other = &self.known[self.random.below(self.known.len())];
+            for &unit in units.iter().skip(first).take(len) {
+                next.repeated[unit] = other.repeated[unit];
+                let tensors = problem.units[unit].tensors.iter();
+                tensors.for_each(|&tensor| next.offloaded[tensor] = other.offloaded[tensor]);
+            }
+            return next;
+        }
+        for change in 0..1 + self.random.below(3) {
+            let step = if change == 0 { 10 } else { self.random.below(21) };
+            let unit = units[(first + step).saturating_sub(10).min(units.len() - 1)];
+            let state = self.random.below(3);
+            next.repeated[unit] = problem.units[unit].repeats && state == 2;
+            problem.units[unit].tensors.iter().for_each(|&tensor| next.offloaded[tensor] = state == 1);
+        }
+        next
     }
 }
 

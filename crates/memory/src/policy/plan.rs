@@ -91,8 +91,7 @@ impl MemoryPlan {
         actions: Vec<Action>,
         budget: Bytes,
     ) -> Result<Self, BelowFloor> {
-        let fastest = costs.nodes.iter().map(|passes| [0, 1].map(|pass| passes[pass].workspace(Bytes::MAX)));
-        let fastest = fastest.map(|both| both.map(Option::unwrap_or_default)).collect();
+        let fastest = costs.workspaces(|_, _| Bytes::MAX);
         if let Ok(plan) = Self::exactly(outline, costs, (actions.clone(), fastest), budget) {
             return Ok(plan);
         }

@@ -33,6 +33,8 @@ pub(super) struct Trial {
     pub(super) waited: Vec<usize>,
     /// The node of the action with the largest need, and that need.
     pub(super) peak: (usize, u64),
+    /// What is left to the workspaces of each node's passes.
+    pub(super) limits: Vec<[Bytes; 2]>,
     /// The actions that compute, in order.
     steps: Vec<Step>,
     /// Tensors that leave: before which step their place is free, before which they come back, and which needs them.
@@ -130,7 +132,7 @@ impl Problem<'_> {
         trial.time_ms = ms.iter().sum::<f64>()
             + self.costs.update_ms * f64::from(u8::from(self.outline.updates))
             + stall_ms;
-        trial.steps = returns.steps;
+        (trial.steps, trial.limits) = (returns.steps, limits);
         trial
     }
 
@@ -230,7 +232,7 @@ impl Problem<'_> {
         }
     }
 
-    /// What is left to the workspaces of each node's passes.
+    /// The limits of a [`Trial`].
     fn limits(&self, steps: &[Step], alive: &[u64], capacity: u64) -> Vec<[Bytes; 2]> {
         let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
         for (step, alive) in steps.iter().zip(alive) {

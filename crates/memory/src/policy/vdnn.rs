@@ -67,10 +67,8 @@ pub fn vdnn(
         Algorithms::Fastest => Bytes::MAX,
         Algorithms::LeastMemory => Bytes::ZERO,
     };
-    let workspace = costs.nodes.iter().map(|passes| {
-        [0, 1].map(|pass| passes[pass].workspace(limit).unwrap_or_else(|| passes[pass].least()))
-    });
-    MemoryPlan::exactly(outline, costs, (actions, workspace.collect()), budget)
+    let workspace = costs.workspaces(|_, _| limit);
+    MemoryPlan::exactly(outline, costs, (actions, workspace), budget)
 }
 
 /// vDNN_dyn: the first that fits, in the order of the paper, where `plan` is told what to try and says what fits.

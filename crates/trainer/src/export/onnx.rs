@@ -7,6 +7,7 @@ use crate::{
     protobuf::Writer,
     spec::{EltwiseOperation, HeightWidth, LayerKind, PoolingMethod, PoolingParams, PoolingWindow, Region},
 };
+use Attribute::{Float, Int, Ints};
 use tensor::{PoolGeometry, TensorType};
 
 /// The format, and the set of operators in it.
@@ -29,7 +30,8 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
             let from = model.names[node.bottoms[0]].clone();
             node.tops.iter().for_each(|&top| model.names[top].clone_from(&from));
         } else if !node.bottoms.is_empty() && !is_measure(node) {
-            model.add(node).map_err(|message| refused(node, message))?;
+            let message = || format!("this form of {} has no counterpart in ONNX", node.type_name);
+            model.add(node).ok_or_else(|| refused(node, message()))?;
         }
     }
     let graph = model.graph(net.name());
@@ -48,7 +50,7 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
 /// An attribute of an operator.
 enum Attribute {
     Int(i64),
-    Ints(Vec<i64>),
+    Ints(Vec<usize>),
     Float(f32),
 }
 
@@ -67,14 +69,11 @@ struct Model<'a> {
 impl<'a> Model<'a> {
     fn new(graph: &'a Graph, values: &'a [Vec<f32>]) -> Self {
         // A blob that is written again, in place, has its name only at the end.
-        let name = |(id, value): (usize, &crate::net::graph::Value)| match graph.values[id + 1..]
-            .iter()
-            .any(|later| later.name == value.name)
-        {
-            true => format!("{}#{id}", value.name),
-            false => value.name.clone(),
-        };
-        let names = graph.values.iter().enumerate().map(name).collect();
+        let names = graph.values.iter().enumerate().map(|(id, value)| {
+            let is_again = graph.values[id + 1..].iter().any(|later| later.name == value.name);
+            if is_again { format!("{}#{id}", value.name) } else { value.name.clone() }
+        });
+        let names = names.collect();
         let (nodes, constants) = (Vec::new(), Vec::new());
         Self { graph, values, names, nodes, constants, known: vec![false; values.len()] }
     }
@@ -83,141 +82,100 @@ impl<'a> Model<'a> {
         &self.graph.values[value].shape
     }
 
-    /// Adds the operators of a layer.
-    fn add(&mut self, node: &Node) -> Result<(), String> {
-        use Attribute::{Float, Int, Ints};
+    /// Adds the operators of a layer; `None` if there are none that do the same.
+    fn add(&mut self, node: &Node) -> Option<()> {
         let bottoms: Vec<String> = node.bottoms.iter().map(|&bottom| self.names[bottom].clone()).collect();
         let (x, top) = (bottoms[0].clone(), self.names[node.tops[0]].clone());
         let shape = self.shape(node.bottoms[0]);
-        let none = || format!("this form of {} has no counterpart in ONNX", node.type_name);
         match &node.kind {
-            LayerKind::Convolution(p) => {
-                let attributes = [
-                    ("kernel_shape", Ints(pair(p.kernel))),
-                    ("strides", Ints(pair(p.stride))),
-                    ("pads", Ints(pair(p.pad).repeat(2))),
-                    ("dilations", Ints(pair(p.dilation))),
-                    ("group", Int(p.group as i64)),
-                ];
-                let inputs = self.with_params(x, node);
-                self.op("Conv", inputs, top, attributes);
-            }
             LayerKind::InnerProduct(p) if shape.axis(p.axis.into()) == Some(1) => {
                 let rows = format!("{top}/rows");
-                self.op("Flatten", [x], rows.clone(), [("axis", Int(1))]);
-                let inputs = self.with_params(rows, node);
-                self.op("Gemm", inputs, top, [("transB", Int((!p.transpose).into()))]);
-            }
-            LayerKind::ReLU(p) if p.negative_slope == 0.0 => self.op("Relu", [x], top, []),
-            LayerKind::ReLU(p) => self.op("LeakyRelu", [x], top, [("alpha", Float(p.negative_slope))]),
-            LayerKind::Softmax(p) => self.op("Softmax", [x], top, [("axis", Int(p.axis.into()))]),
-            LayerKind::Concat(p) => self.op("Concat", bottoms, top, [("axis", Int(p.axis.into()))]),
-            LayerKind::LRN(p) if p.norm_region == Region::AcrossChannels => {
-                let attributes = [
-                    ("size", Int(p.local_size as i64)),
-                    ("alpha", Float(p.alpha)),
-                    ("beta", Float(p.beta)),
-                    ("bias", Float(p.k)),
-                ];
-                self.op("LRN", [x], top, attributes);
-            }
-            LayerKind::Pooling(p) => {
-                let (name, attributes) = pooling(p, shape).ok_or_else(none)?;
-                self.op(name, [x], top, attributes);
+                self.op("Flatten", [x], &rows, [("axis", Int(1))]);
+                let inputs = std::iter::once(rows).chain(self.parameters(&node.params, 0));
+                self.op("Gemm", inputs, &top, [("transB", Int((!p.transpose).into()))]);
             }
             LayerKind::BatchNorm(p) if p.use_global_stats != Some(false) => {
-                let inputs = self.batch_norm(node, x);
-                self.op("BatchNormalization", inputs, top, [("epsilon", Float(p.eps))]);
+                let inputs = [x].into_iter().chain(self.batch_norm(node));
+                self.op("BatchNormalization", inputs, &top, [("epsilon", Float(p.eps))]);
             }
-            LayerKind::Scale(p) => {
-                let axis = shape.axis(p.axis.into()).unwrap_or_default();
-                let behind = shape.rank() - axis - self.graph.params[node.params[0]].declaration.shape.rank();
-                let params: Vec<String> =
-                    node.params.iter().map(|&param| self.parameter(param, behind)).collect();
-                match params.get(1) {
-                    None => self.op("Mul", [x, params[0].clone()], top, []),
-                    Some(bias) => {
-                        let scaled = format!("{top}/scaled");
-                        self.op("Mul", [x, params[0].clone()], scaled.clone(), []);
-                        self.op("Add", [scaled, bias.clone()], top, []);
+            LayerKind::Scale(p) if node.bottoms.len() == 1 => {
+                let behind = shape.rank() - shape.axis(p.axis.into())? - self.param(node.params[0]).rank();
+                let mut params = self.parameters(&node.params, behind).into_iter();
+                let scaled = if params.len() > 1 { format!("{top}/scaled") } else { top.clone() };
+                self.op("Mul", [x].into_iter().chain(params.next()), &scaled, []);
+                params.for_each(|bias| self.op("Add", [scaled.clone(), bias], &top, []));
+            }
+            LayerKind::PReLU(_) => {
+                // A slope for each channel, or one for all.
+                let ones = if self.param(node.params[0]).count() == 1 { 0 } else { shape.rank() - 2 };
+                let inputs = [x].into_iter().chain(self.parameters(&node.params, ones));
+                self.op("PRelu", inputs, &top, []);
+            }
+            LayerKind::Eltwise(p) => {
+                let name = match &p.operation {
+                    EltwiseOperation::Sum { coefficients } if coefficients.iter().any(|&one| one != 1.0) => {
+                        None
                     }
-                }
+                    EltwiseOperation::Sum { .. } => Some("Add"),
+                    EltwiseOperation::Product => Some("Mul"),
+                    EltwiseOperation::Max => Some("Max"),
+                }?;
+                // One operator of two inputs after the other.
+                (1..bottoms.len()).fold(x, |before, index| {
+                    let is_last = index + 1 == bottoms.len();
+                    let result = if is_last { top.clone() } else { format!("{top}/{index}") };
+                    self.op(name, [before, bottoms[index].clone()], &result, []);
+                    result
+                });
             }
-            LayerKind::Eltwise(p) => match &p.operation {
-                EltwiseOperation::Sum { coefficients }
-                    if coefficients.iter().any(|&factor| factor != 1.0) =>
-                {
-                    return Err(none());
-                }
-                EltwiseOperation::Sum { .. } => self.fold("Add", bottoms, &top),
-                EltwiseOperation::Product => self.fold("Mul", bottoms, &top),
-                EltwiseOperation::Max => self.fold("Max", bottoms, &top),
-            },
             LayerKind::Flatten(_) | LayerKind::Reshape(_) => {
                 let to = self.shape(node.tops[0]).dims();
-                if to.first() != shape.dims().first() {
-                    return Err(none());
-                }
                 // 0 stands for as many samples as there are.
                 let dims: Vec<i64> =
-                    std::iter::once(0).chain(to[1..].iter().map(|&dim| dim as i64)).collect();
+                    std::iter::once(0).chain(to.iter().skip(1).map(|&dim| dim as i64)).collect();
+                (to.first() == shape.dims().first()).then_some(())?;
                 let constant = format!("{top}/shape");
                 self.constant(&constant, &[dims.len()], INT64, bytemuck::cast_slice(&dims));
-                self.op("Reshape", [x, constant], top, []);
+                self.op("Reshape", [x, constant], &top, []);
             }
-            _ => return Err(none()),
+            kind => {
+                let (name, attributes) = operator(kind, shape)?;
+                let inputs = bottoms.into_iter().chain(self.parameters(&node.params, 0));
+                self.op(name, inputs, &top, attributes);
+            }
         }
-        Ok(())
+        Some(())
     }
 
-    /// One operator of two inputs after the other.
-    fn fold(&mut self, name: &str, bottoms: Vec<String>, top: &str) {
-        let last = bottoms.len() - 1;
-        let mut bottoms = bottoms.into_iter().enumerate();
-        let Some((_, mut sum)) = bottoms.next() else { return };
-        for (index, bottom) in bottoms {
-            let result = if index == last { top.to_owned() } else { format!("{top}/{index}") };
-            self.op(name, [sum, bottom], result.clone(), []);
-            sum = result;
-        }
-    }
-
-    /// `x` and the parameters of `node`.
-    fn with_params(&mut self, x: String, node: &Node) -> Vec<String> {
-        let params = node.params.iter().map(|&param| self.parameter(param, 0));
-        std::iter::once(x).chain(params.collect::<Vec<_>>()).collect()
-    }
-
-    /// The inputs of a batch norm: `x`, scale, bias, mean and variance.
-    fn batch_norm(&mut self, node: &Node, x: String) -> Vec<String> {
+    /// The constants of a batch norm: scale, bias, mean and variance.
+    fn batch_norm(&mut self, node: &Node) -> [String; 4] {
         let [mean, variance] = running_means(node, self.values).expect("a batch norm has running statistics");
-        let channels = mean.len();
-        let affine = [vec![1.0; channels], vec![0.0; channels]];
-        let affine: Vec<String> = match node.params.get(3..5) {
-            Some(params) => params.iter().map(|&param| self.parameter(param, 0)).collect(),
-            None => self.vectors(node, [("scale", &affine[0]), ("bias", &affine[1])]),
+        let affine = |blob: usize, default: f32| match node.params.get(blob) {
+            Some(&param) => self.values[param].clone(),
+            None => vec![default; mean.len()],
         };
-        let statistics = self.vectors(node, [("mean", &mean), ("variance", &variance)]);
-        std::iter::once(x).chain(affine).chain(statistics).collect()
-    }
-
-    fn vectors(&mut self, node: &Node, vectors: [(&str, &Vec<f32>); 2]) -> Vec<String> {
-        let add = |(name, values): (&str, &Vec<f32>)| {
+        let (scale, bias) = (affine(3, 1.0), affine(4, 0.0));
+        [("scale", scale), ("bias", bias), ("mean", mean), ("variance", variance)].map(|(name, values)| {
             let name = format!("{}.{name}", node.name);
-            self.constant(&name, &[values.len()], FLOAT, bytemuck::cast_slice(values));
+            self.constant(&name, &[values.len()], FLOAT, bytemuck::cast_slice(&values));
             name
-        };
-        vectors.map(add).into()
+        })
     }
 
-    /// The name of a parameter, which becomes a constant, with so many ones behind its shape.
-    fn parameter(&mut self, param: usize, ones: usize) -> String {
-        let declared = &self.graph.params[param];
-        if !std::mem::replace(&mut self.known[param], true) {
-            let shape = [declared.declaration.shape.dims(), &vec![1; ones]].concat();
-            self.constant(&declared.name, &shape, FLOAT, bytemuck::cast_slice(&self.values[param]));
+    fn param(&self, param: usize) -> &'a TensorType {
+        &self.graph.params[param].declaration.shape
+    }
+
+    /// The names of parameters, which become constants, with so many ones behind their shapes.
+    fn parameters(&mut self, params: &[usize], ones: usize) -> Vec<String> {
+        for &param in params {
+            if !std::mem::replace(&mut self.known[param], true) {
+                let shape = [self.param(param).dims(), &vec![1; ones]].concat();
+                let name = &self.graph.params[param].name;
+                self.constant(name, &shape, FLOAT, bytemuck::cast_slice(&self.values[param]));
+            }
         }
-        declared.name.clone()
+        params.iter().map(|&param| self.graph.params[param].name.clone()).collect()
     }
 
     fn constant(&mut self, name: &str, shape: &[usize], element: i64, bytes: &[u8]) {
@@ -225,15 +183,15 @@ impl<'a> Model<'a> {
         self.constants.push(dims.number(2, element).bytes(8, name).bytes(9, bytes));
     }
 
-    fn op<const N: usize>(
+    fn op(
         &mut self,
         operator: &str,
         inputs: impl IntoIterator<Item = String>,
-        output: String,
-        attributes: [(&str, Attribute); N],
+        output: &str,
+        attributes: impl IntoIterator<Item = (&'static str, Attribute)>,
     ) {
-        let node = Writer::default().each(1, inputs).bytes(2, &output).bytes(3, &output).bytes(4, operator);
-        self.nodes.push(node.each(5, attributes.iter().map(attribute)));
+        let node = Writer::default().each(1, inputs).bytes(2, output).bytes(3, output).bytes(4, operator);
+        self.nodes.push(node.each(5, attributes.into_iter().map(attribute)));
     }
 
     /// The `GraphProto`.
@@ -253,25 +211,49 @@ impl<'a> Model<'a> {
     }
 }
 
-fn attribute((name, value): &(&str, Attribute)) -> Writer {
+fn attribute((name, value): (&'static str, Attribute)) -> Writer {
     let named = Writer::default().bytes(1, name);
     match value {
-        Attribute::Float(value) => named.float(2, *value).number(20, 1),
-        Attribute::Int(value) => named.number(3, *value).number(20, 2),
-        Attribute::Ints(values) => {
-            values.iter().fold(named, |attribute, &value| attribute.number(8, value)).number(20, 7)
+        Float(value) => named.float(2, value).number(20, 1),
+        Int(value) => named.number(3, value).number(20, 2),
+        Ints(values) => {
+            values.iter().fold(named, |attribute, &value| attribute.number(8, value as i64)).number(20, 7)
         }
     }
 }
 
-fn pair(size: HeightWidth) -> Vec<i64> {
-    vec![size.h as i64, size.w as i64]
+/// An operator and its attributes.
+type Operator = (&'static str, Vec<(&'static str, Attribute)>);
+
+/// The operator over bottoms, of which the first has the shape `x`, and parameters that is what a layer does.
+fn operator(kind: &LayerKind, x: &TensorType) -> Option<Operator> {
+    let pair = |size: HeightWidth| vec![size.h, size.w];
+    Some(match kind {
+        LayerKind::Convolution(p) => {
+            let window = [("kernel_shape", Ints(pair(p.kernel))), ("strides", Ints(pair(p.stride)))];
+            let place = [("pads", Ints(pair(p.pad).repeat(2))), ("dilations", Ints(pair(p.dilation)))];
+            let group = ("group", Int(p.group as i64));
+            ("Conv", window.into_iter().chain(place).chain([group]).collect())
+        }
+        LayerKind::ReLU(p) if p.negative_slope == 0.0 => ("Relu", vec![]),
+        LayerKind::ReLU(p) => ("LeakyRelu", vec![("alpha", Float(p.negative_slope))]),
+        LayerKind::ELU(p) => ("Elu", vec![("alpha", Float(p.alpha))]),
+        LayerKind::Sigmoid(_) => ("Sigmoid", vec![]),
+        LayerKind::TanH(_) => ("Tanh", vec![]),
+        LayerKind::Softmax(p) => ("Softmax", vec![("axis", Int(p.axis.into()))]),
+        LayerKind::Concat(p) => ("Concat", vec![("axis", Int(p.axis.into()))]),
+        LayerKind::LRN(p) if p.norm_region == Region::AcrossChannels => {
+            let size = ("size", Int(p.local_size as i64));
+            ("LRN", vec![size, ("alpha", Float(p.alpha)), ("beta", Float(p.beta)), ("bias", Float(p.k))])
+        }
+        LayerKind::Pooling(p) => return pooling(p, x),
+        _ => return None,
+    })
 }
 
-/// The operator of a pooling and its attributes. Windows are given by paddings that make exactly as many of them as here: readers
-/// differ in how they round up. `None` for averages over windows that hang over a padded edge, which each reader divides by
-/// another number.
-fn pooling(params: &PoolingParams, x: &TensorType) -> Option<(&'static str, [(&'static str, Attribute); 4])> {
+/// Windows are given by paddings that make exactly as many of them as here: readers differ in how they round up. `None` for
+/// averages over windows that hang over a padded edge, which each reader divides by another number.
+fn pooling(params: &PoolingParams, x: &TensorType) -> Option<Operator> {
     let is_average = params.method == PoolingMethod::Average;
     let &[n, c, h, w] = x.dims() else { return None };
     let (window, pad, stride) = match params.window {
@@ -289,14 +271,9 @@ fn pooling(params: &PoolingParams, x: &TensorType) -> Option<(&'static str, [(&'
     if is_average && hangs_over && pad != [0; 2] {
         return None;
     }
-    let ints = |sizes: &[usize]| Attribute::Ints(sizes.iter().map(|&size| size as i64).collect());
+    let sizes = [("kernel_shape", window.into()), ("strides", stride.into()), ("pads", [pad, end].concat())];
+    let sizes = sizes.into_iter().map(|(name, sizes)| (name, Ints(sizes)));
     // A maximum ignores padding. An average counts it here, but not what lies behind it.
-    let count = match is_average {
-        true => ("count_include_pad", Attribute::Int((!hangs_over).into())),
-        false => ("ceil_mode", Attribute::Int(0)),
-    };
-    let pads = [pad, end].concat();
-    let attributes =
-        [("kernel_shape", ints(&window)), ("strides", ints(&stride)), ("pads", ints(&pads)), count];
-    Some((if is_average { "AveragePool" } else { "MaxPool" }, attributes))
+    let count = is_average.then(|| ("count_include_pad", Int((!hangs_over).into())));
+    Some((if is_average { "AveragePool" } else { "MaxPool" }, sizes.chain(count).collect()))
 }

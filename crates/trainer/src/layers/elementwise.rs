@@ -1,17 +1,15 @@
-//! Layers that work element by element on one blob: `ReLU` and its like, `PReLU`, `Dropout`.
+//! Layers that work element by element on one blob: `ReLU` and its like, `Dropout`.
 
-use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, Need, ParamDeclaration, Place};
+use super::{Backward, Declaration, Forward, InPlace, Layer, Need, Place};
 use crate::{
     error::BoxError,
     fill::stream,
-    spec::{DropoutParams, PReluParams, Phase},
+    spec::{DropoutParams, Phase},
 };
 use cudnn_layers::{
-    AxisExtents,
     activation::{self, Activation},
     copy,
     dropout::{self, Dropout},
-    scale::{self, Affine, AffineGradients},
 };
 use tensor::{Accumulate, AxisOrder, Device, Format, TensorType, View};
 
@@ -46,66 +44,6 @@ impl Layer for Elementwise {
         let dy = io.top_diffs.first().map(|_| io.top_diff());
         let seen = if self.0.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
         activation::backward(device, self.0, seen, dy, dx.diff, dx.accumulate);
-        Ok(())
-    }
-}
-
-/// `PReLU`: y = max(x, 0) + a min(x, 0), as a ReLU and a scale of what it cuts off, which lies in the scratch.
-pub(super) type PRelu = Declared<PReluParams, AxisExtents>;
-
-impl Layer for PRelu {
-    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let x = &bottoms[0];
-        if x.rank() < 2 {
-            return Err(format!("slopes are for channels, which a blob of shape {x} lacks"));
-        }
-        self.extents = match self.params.channel_shared {
-            true => AxisExtents { outer: x.dim(0), axis: 1, inner: x.count_from(1) },
-            false => AxisExtents::new(x, 1),
-        };
-        let slopes = match self.params.channel_shared {
-            true => TensorType::f32(&[]),
-            false => TensorType::f32(&[self.extents.axis]),
-        };
-        Ok(Declaration {
-            params: vec![ParamDeclaration::learned(slopes, self.params.filler)],
-            needs_bottom: true,
-            scratch: [x.space(); 2],
-            ..Declaration::one(x.clone())
-        })
-    }
-
-    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let (x, mut y) = (io.bottoms[0], io.tops.remove(0));
-        let mut below = io.scratch.take(x.format(), x.len());
-        activation::forward(device, Activation::RELU, Some(x), y.reborrow());
-        activation::forward(device, Activation::Below, Some(x), below.reborrow());
-        let slopes = Affine { gamma: Some(io.params[0]), beta: None };
-        scale::forward(device, &self.extents, slopes, false, None, below.reborrow());
-        copy::copy(device, below.as_view(), y, Accumulate::Add);
-        Ok(())
-    }
-
-    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (x, dy) = (io.bottoms[0], io.top_diff());
-        let mut below = io.scratch.take(x.format(), x.len());
-        if let Some(gamma) = io.param_diffs.remove(0) {
-            activation::forward(device, Activation::Below, Some(x), below.reborrow());
-            let gradients = AffineGradients { gamma: Some(gamma), beta: None };
-            scale::backward_affine(device, &self.extents, Some(below.as_view()), dy, gradients);
-        }
-        if let Some(mut dx) = io.bottom_diffs.remove(0) {
-            activation::backward(device, Activation::RELU, x, Some(dy), dx.diff.reborrow(), dx.accumulate);
-            activation::backward(
-                device,
-                Activation::Below,
-                x,
-                Some(dy),
-                below.reborrow(),
-                Accumulate::Replace,
-            );
-            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx.diff, Accumulate::Add);
-        }
         Ok(())
     }
 }

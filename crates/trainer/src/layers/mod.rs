@@ -12,6 +12,7 @@ mod inner_product;
 mod lrn;
 mod norm;
 mod pooling;
+mod prelu;
 mod registry;
 mod shape;
 mod softmax;

@@ -2,6 +2,7 @@
 
 mod fusion;
 pub mod graph;
+mod kept;
 pub mod layout;
 pub mod run;
 mod split;
@@ -38,6 +39,8 @@ pub struct Net {
     training: bool,
     /// Numbers that the solver keeps of each weight.
     histories: usize,
+    /// Values that are read after an iteration, besides its outputs.
+    kept: Vec<graph::ValueId>,
 }
 
 /// The kernels of a plan, by layer and operation.
@@ -68,12 +71,8 @@ impl Net {
             device: options.device.clone(),
             training,
             histories: 1,
+            kept: Vec::new(),
         })
-    }
-
-    /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
-    pub fn keep_histories(&mut self, histories: usize) {
-        self.histories = histories;
     }
 
     /// The net's name.
@@ -262,7 +261,7 @@ impl Net {
             repeats_from_saved: node.declaration.repeats_from_saved,
             scratch,
         };
-        let value = |value: &Value| {
+        let value = |(id, value): (usize, &Value)| {
             let declaration = &nodes[value.producer].declaration;
             OutlineValue {
                 bytes: bytes(value.shape.space()),
@@ -270,7 +269,9 @@ impl Net {
                 root: value.root,
                 needs_diff: value.needs_diff,
                 constant: declaration.constant,
-                output: value.consumers.is_empty() || !declaration.loss_weights.is_empty(),
+                output: value.consumers.is_empty()
+                    || !declaration.loss_weights.is_empty()
+                    || self.kept.contains(&id),
             }
         };
         let param = |param: &Param| OutlineParam {
@@ -281,7 +282,7 @@ impl Net {
         };
         Outline {
             nodes: nodes.iter().zip(&self.scratch).map(node).collect(),
-            values: values.iter().map(value).collect(),
+            values: values.iter().enumerate().map(value).collect(),
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
             host: Bytes(self.host_bytes()),

@@ -1,6 +1,7 @@
 //! What a net is, for its reader: its input, and what each layer takes.
 
 use super::{Net, graph::Node};
+use crate::error::NetError;
 use memory::{LayerMemory, policy::LayerWork};
 use planner::Bytes;
 use tensor::TensorType;
@@ -10,6 +11,17 @@ impl Net {
     pub fn input(&self) -> Option<&TensorType> {
         let source = self.graph.nodes.iter().find(|node| node.bottoms.is_empty())?;
         source.tops.first().map(|&top| &self.graph.values[top].shape)
+    }
+
+    /// Mini-batches that `epochs` passes over its data set take; the last may begin the set anew.
+    ///
+    /// # Errors
+    /// It reads no data set.
+    pub fn mini_batches(&self, epochs: usize) -> Result<usize, NetError> {
+        let message = || "it reads no data set, so nobody knows how long an epoch is".to_owned();
+        let error = || NetError::Net { net: self.name().to_owned(), message: message() };
+        let images = self.data().map(|(_, data)| data.images).max().ok_or_else(error)?;
+        Ok(images.saturating_mul(epochs).div_ceil(self.mini_batch()))
     }
 
     /// Samples per iteration.

@@ -1,7 +1,7 @@
 //! However an iteration is executed, it is the same iteration: with buffers that leave the device or are computed again,
 //! recorded and replayed.
 
-use super::{MiniBatch, Update, measure};
+use super::{MiniBatch, NetRun, Update, measure};
 use crate::{
     net::{
         Net, RunLayout,
@@ -202,6 +202,40 @@ fn layers_are_measured_alone() {
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_layers_are_measured_alone() {
     layers_are_measured_alone_on(&own_gpu());
+}
+
+/// Host memory that is not there, or may not be locked, ends a run before it begins, in a sentence; the next one has what it
+/// needs.
+fn too_large_a_slab_is_refused_on(device: &Device) {
+    let run = |more: u64| {
+        let mut net = build_on(device, NET).unwrap();
+        let options = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
+        let plan = Forced::IMPLICIT_GEMM.install(&mut net, &options);
+        let run = NetRun::lay_out(vec![net], vec![plan], true).unwrap();
+        let run = run.in_layout(|nets, layout| {
+            let mut layout = moved(nets, layout);
+            layout.report.nets[0].slab += Bytes(more);
+            layout
+        });
+        run.start(1)
+    };
+    for more in [1 << 50, (1 << 62) - 4096] {
+        let Err(error) = run(more) else { panic!("nobody has {more} bytes") };
+        let said = error.to_string();
+        assert!(said.len() > 20 && !said.contains('\n') && said.contains("bytes"), "{said}");
+    }
+    assert!(run(0).unwrap().iterate(0, MiniBatch::new(0)).is_ok());
+}
+
+#[test]
+fn too_large_a_slab_is_refused() {
+    too_large_a_slab_is_refused_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_too_large_a_slab_is_refused() {
+    too_large_a_slab_is_refused_on(&own_gpu());
 }
 
 /// Nets with all that policies have to do with: branches, layers in place, batch norm, dropout; the last is deep.

@@ -78,7 +78,14 @@ impl Weights {
         let initialised = layers(graph).map(|(_, node)| node.name.clone()).collect();
         let (mut report, mut values) = (CopiedWeights { files: Vec::new(), initialised }, Values::new());
         for tensors in &self.0 {
-            let (file, of_file) = matched(tensors, graph)?;
+            let rename = |error| format!("{error}; to begin a layer afresh, rename it in the net");
+            let of_file = matched(tensors, graph).map_err(|error| SnapshotError::Refused(rename(error)));
+            let (file, of_file) = of_file?;
+            if file.copied.is_empty() {
+                let what =
+                    format!("has no weights for any layer of this net, but for {}", some(&file.skipped));
+                return Err(SnapshotError::refused(tensors.path(), what));
+            }
             report.initialised.retain(|name| !file.copied.contains(name));
             report.files.push(file);
             values.extend(of_file);
@@ -119,7 +126,7 @@ fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'
         let turns = is_pytorch && reads_blue_first(graph, node);
         for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
             let shape = graph.params[param].declaration.shape.dims();
-            let given = name.as_ref().map_or(Ok(&ONE[..]), |name| file.fitting(&node.name, name, shape))?;
+            let given = name.as_ref().map_or(Ok(&ONE[..]), |name| file.bytes(name, shape))?;
             let is_filter = turns && blob == 0;
             values.insert(param, if is_filter { turn(given, shape).into() } else { given.into() });
             used.extend(name);
@@ -128,10 +135,6 @@ fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'
         turned.extend(turns.then(|| node.name.clone()));
     }
     let skipped = skipped(file, &used)?;
-    if copied.is_empty() {
-        let what = format!("has no weights for any layer of this net; its layers are {}", some(&skipped));
-        return Err(SnapshotError::refused(file.path(), what));
-    }
     Ok((CopiedFile { file: file.path().display().to_string(), copied, skipped, turned }, values))
 }
 
@@ -170,33 +173,12 @@ fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>, Snaps
         let of = layer(name);
         if taken.contains(&of) {
             let what =
-                format!("has {name} of shape {shape:?}, which layer '{of}' of this net has not; {RENAME}");
-            return Err(SnapshotError::refused(file.path(), what));
+                format!("it has a tensor {name} of shape {shape:?}, which layer {of} of this net has not");
+            return Err(file.other_net(what));
         }
         skipped.insert(of);
     }
     Ok(skipped.into_iter().collect())
-}
-
-const RENAME: &str = "to begin the layer afresh, rename it in the net";
-
-impl Tensors {
-    /// The elements of tensor `name` for a parameter of `layer`. A caffemodel of 2014 has ones before a shape of fewer axes.
-    fn fitting(&self, layer: &str, name: &str, shape: &[usize]) -> Result<&[u8], SnapshotError> {
-        let here = || format!("layer '{layer}' of this net needs it with the shape {shape:?}; {RENAME}");
-        match (self.shape(name), self.raw(name)) {
-            (Some(found), Some(values)) if behind_ones(found) == behind_ones(shape) => Ok(values),
-            (Some(found), _) => Err(SnapshotError::refused(
-                self.path(),
-                format!("has {name} of shape {found:?}, but {}", here()),
-            )),
-            (None, _) => Err(SnapshotError::refused(self.path(), format!("has no {name}, but {}", here()))),
-        }
-    }
-}
-
-fn behind_ones(shape: &[usize]) -> &[usize] {
-    &shape[shape.iter().take_while(|&&dim| dim == 1).count()..]
 }
 
 /// The first few of `names`.
@@ -212,15 +194,12 @@ impl CopiedWeights {
     /// # Errors
     /// [`SnapshotError::Refused`], with the names of those that are.
     pub fn complete(&self) -> Result<(), SnapshotError> {
-        let files: Vec<&str> = self.files.iter().map(|file| file.file.as_str()).collect();
-        match self.initialised.is_empty() {
-            true => Ok(()),
-            false => Err(SnapshotError::Refused(format!(
-                "the weights of all layers are needed, and {} has none for {}",
-                files.join(", "),
-                some(&self.initialised)
-            ))),
+        if self.initialised.is_empty() {
+            return Ok(());
         }
+        let files: Vec<&str> = self.files.iter().map(|file| file.file.as_str()).collect();
+        let (files, missing) = (files.join(", "), some(&self.initialised));
+        Err(SnapshotError::Refused(format!("all layers need weights, and {files} has none for {missing}")))
     }
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use copied::{CopiedFile, CopiedWeights, Weights};
 pub use error::SnapshotError;
-pub use place::SnapshotPlace;
+pub use place::{SnapshotPlace, newest};
 pub(crate) use state::PLANS;
 pub use state::{SolverState, fingerprint, load_solver_state, save_solver_state};
 pub use tensors::{Tensors, load_tensors, save_tensors};

@@ -71,8 +71,8 @@ pub(crate) fn turn(filter: &[u8], shape: &[usize]) -> Vec<u8> {
 
 /// The normalisation whose other half `node` is.
 fn norm_of(graph: &Graph, node: &Node) -> Option<usize> {
-    let LayerKind::Scale(_) = node.kind else { return None };
-    let before = graph.values[node.bottoms[0]].producer;
+    let (LayerKind::Scale(_), &[bottom]) = (&node.kind, &node.bottoms[..]) else { return None };
+    let before = graph.values[bottom].producer;
     let is_bare =
         matches!(&graph.nodes[before].kind, LayerKind::BatchNorm(norm) if norm.scale_bias.is_none());
     is_bare.then_some(before)
@@ -80,9 +80,9 @@ fn norm_of(graph: &Graph, node: &Node) -> Option<usize> {
 
 /// Whether a layer is a module in a chain.
 fn is_counted(kind: &LayerKind) -> bool {
-    use LayerKind::{BatchNorm, Convolution, Dropout, InnerProduct, LRN, Pooling, ReLU};
+    use LayerKind::*;
     matches!(
         kind,
-        BatchNorm(_) | Convolution(_) | Dropout(_) | InnerProduct(_) | LRN(_) | Pooling(_) | ReLU(_)
-    )
+        BatchNorm(_) | Convolution(_) | Dropout(_) | ELU(_) | InnerProduct(_) | LRN(_) | Pooling(_)
+    ) || matches!(kind, PReLU(_) | ReLU(_) | Sigmoid(_) | TanH(_))
 }

@@ -1,6 +1,6 @@
 //! Where the snapshots of a training go: tried before it starts, and kept for it alone.
 
-use super::{SnapshotError, state_path};
+use super::{SnapshotError, load_solver_state, load_weights, state_path, weights_path};
 use crate::files::{Claim, Claimed, claim, remove_abandoned, try_writing};
 use std::{
     collections::BTreeSet,
@@ -33,11 +33,9 @@ impl SnapshotPlace {
             path: longest.clone(),
             source,
         };
-        let folder = longest.parent().unwrap_or(Path::new("")).to_owned();
+        let (folder, stem) = folder_and_stem(prefix);
         fs::create_dir_all(&folder).map_err(error)?;
         try_writing(&longest).map_err(error)?;
-        let name = longest.file_name().unwrap_or_default().to_string_lossy();
-        let stem = name.rsplit_once("_iter_").map_or("", |(stem, _)| stem).to_owned();
         let (claim, doubt) = match claim(&folder.join(format!(".{stem}.lock"))) {
             Claimed::Ours(claim) => (Some(claim), None),
             Claimed::Unknown(error) => (None, Some(error)),
@@ -76,11 +74,65 @@ impl SnapshotPlace {
     }
 
     /// The iterations that have a file of a snapshot.
-    fn iterations(&self) -> BTreeSet<u64> {
-        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.filter_map(|entry| iteration(&self.stem, entry.file_name().to_str()?)).collect()
+    pub fn iterations(&self) -> BTreeSet<u64> {
+        iterations(&self.folder, &self.stem)
     }
+
+    /// Removes the snapshot of an iteration.
+    ///
+    /// # Errors
+    /// [`SnapshotError::File`].
+    pub fn remove(&self, iteration: u64) -> Result<(), SnapshotError> {
+        // The state first: what is without one is no snapshot.
+        for path in [state_path(&self.prefix, iteration), weights_path(&self.prefix, iteration)] {
+            let removed = fs::remove_file(&path);
+            let action = "cannot remove the snapshot";
+            removed.map_err(|source| SnapshotError::File { action, path, source })?;
+        }
+        Ok(())
+    }
+}
+
+/// The folder of the snapshots of `prefix`, and their names up to `_iter_`.
+fn folder_and_stem(prefix: &Path) -> (PathBuf, String) {
+    let example = state_path(prefix, 0);
+    let name = example.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.rsplit_once("_iter_").map_or("", |(stem, _)| stem).to_owned();
+    (example.parent().unwrap_or(Path::new("")).to_owned(), stem)
+}
+
+/// The iterations that have a file of a snapshot in `folder` whose name begins with `stem`.
+fn iterations(folder: &Path, stem: &str) -> BTreeSet<u64> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| iteration(stem, entry.file_name().to_str()?)).collect()
+}
+
+/// The solver state of the last snapshot of `prefix` that is whole, if there is any, and what is wrong with those after it,
+/// one sentence each.
+pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
+    let (folder, stem) = folder_and_stem(prefix);
+    let mut damaged = Vec::new();
+    // Weights alone are those of a training that ended between its two files.
+    for path in iterations(&folder, &stem)
+        .into_iter()
+        .rev()
+        .map(|at| state_path(prefix, at))
+        .filter(|path| path.exists())
+    {
+        match check(&path) {
+            Ok(()) => return (Some(path), damaged),
+            Err(error) => damaged.push(error.to_string()),
+        }
+    }
+    (None, damaged)
+}
+
+/// Whether a solver state and its weights are whole.
+fn check(path: &Path) -> Result<(), SnapshotError> {
+    let (state, _) = load_solver_state(path)?;
+    let weights = load_weights(&path.with_file_name(&state.weights))?;
+    state.check(path, &state.parameters, &state.solver_type, &weights)
 }
 
 /// The iteration of a snapshot whose file is called `name`, if that begins with `stem`.

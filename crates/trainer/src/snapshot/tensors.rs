@@ -248,14 +248,12 @@ impl Tensors {
         Ok(())
     }
 
-    /// The elements of a tensor, little-endian, if it is there.
-    pub(super) fn raw(&self, name: &str) -> Option<&[u8]> {
-        self.index.get(name).map(|(_, range)| &self.data[range.clone()])
-    }
-
-    fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {
+    /// The elements of a tensor, little-endian. Files of Caffe have ones before a shape of fewer axes.
+    pub(super) fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {
         match self.index.get(name) {
-            Some((shape, range)) if shape == expected => Ok(&self.data[range.clone()]),
+            Some((shape, range)) if behind_ones(shape) == behind_ones(expected) => {
+                Ok(&self.data[range.clone()])
+            }
             Some((shape, _)) => {
                 Err(self
                     .other_net(format!("{name} has the shape {shape:?} in it, but {expected:?} in this net")))
@@ -266,7 +264,11 @@ impl Tensors {
         }
     }
 
-    fn other_net(&self, difference: String) -> SnapshotError {
+    pub(super) fn other_net(&self, difference: String) -> SnapshotError {
         SnapshotError::refused(&self.path, format!("is of another net: {difference}"))
     }
+}
+
+fn behind_ones(shape: &[usize]) -> &[usize] {
+    &shape[shape.iter().take_while(|&&dim| dim == 1).count()..]
 }

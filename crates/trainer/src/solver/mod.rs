@@ -4,12 +4,14 @@
 //! [update](cudnn_layers::update).
 
 mod averages;
+mod classes;
 mod finished;
 mod restore;
 mod settings;
 mod test_nets;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use crate::{
     error::NetError,
@@ -31,6 +33,7 @@ use tensor::{Accumulate, TensorType};
 use thiserror::Error;
 
 pub use averages::MovingAverages;
+pub use classes::{Confusion, best_classes};
 pub use settings::Changes;
 pub use test_nets::TestOutput;
 
@@ -76,6 +79,8 @@ pub struct Solver {
     recent: VecDeque<f64>,
     settings: BTreeMap<String, String>,
     finished: finished::Finished,
+    /// What is counted besides iterations, by name; kept in snapshots.
+    counters: BTreeMap<String, u64>,
 }
 
 /// What one iteration said.
@@ -95,11 +100,12 @@ pub struct StepReport {
 impl Training {
     /// Builds the net that is trained, with `mini_batch` samples instead of the file's, and after it those that test.
     /// The seed of `options` is that of a file that gives none.
+    /// With `epochs` the training is as long as so many passes over the data take.
     ///
     /// # Errors
     /// [`TrainError`] for files and nets that do not fit.
     pub fn build(
-        spec: SolverSpec,
+        mut spec: SolverSpec,
         options: &BuildOptions,
         mini_batch: Option<usize>,
     ) -> Result<(Self, Vec<Net>), TrainError> {
@@ -108,6 +114,9 @@ impl Training {
         let train_spec = net_spec(&spec.train_net, &spec.train_state, mini_batch)?;
         let mut nets = vec![Net::new(&train_spec, &options, true)?];
         nets[0].keep_histories(spec.method.histories());
+        if let Some(epochs) = spec.epochs {
+            spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size);
+        }
         for test in &spec.tests {
             nets.push(Net::new(&net_spec(&test.net, &test.state, None)?, &options, false)?);
         }
@@ -132,7 +141,9 @@ impl Training {
         let device = planning::identity(running.device());
         let plans = PlanRecord { device, plans: running.plans().to_vec(), schedules };
         let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
-        let mut solver = Solver { spec, seed, running, plans, iteration, recent, settings, finished };
+        let counters = BTreeMap::new();
+        let mut solver =
+            Solver { spec, seed, running, plans, iteration, recent, settings, finished, counters };
         solver.note_finished()?;
         Ok(solver)
     }

@@ -47,7 +47,7 @@ impl Solver {
             weights_checksum: checksum,
             random_seed: self.seed,
             data_positions: positions(self.running.nets()),
-            counters: BTreeMap::new(),
+            counters: self.counters_to_save(),
             settings: Some(self.settings.clone()),
         };
         let history = self.tensors(|spans| spans.history)?;
@@ -70,7 +70,7 @@ impl Solver {
         self.running.load(&weights, |spans| Some(spans.data))?;
         self.running.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
-        self.recent.clear();
+        self.restore_counters(&state.counters);
         set_positions(self.running.nets_mut(), &state.data_positions);
         Ok(self.note_finished()?)
     }

@@ -42,7 +42,7 @@ impl Solver {
     /// What a layer reports of its data.
     pub fn test_unless(&mut self, index: usize, stop: &Stop) -> Result<Option<Vec<TestOutput>>, TrainError> {
         let iterations = self.spec.tests[index].iterations;
-        let result = self.running.test(index + 1, iterations, stop, |_, _| Ok::<_, NetError>(()));
+        let result = self.running.test(index + 1, iterations, stop, |_, _, _| Ok::<_, NetError>(()));
         match result {
             Ok((outputs, done)) if done == iterations => Ok(Some(outputs)),
             result => {
@@ -64,13 +64,13 @@ impl Execution {
         net: usize,
         iterations: usize,
         stop: &Stop,
-        mut observe: impl FnMut(usize, &[TestOutput]) -> Result<(), E>,
+        mut observe: impl FnMut(&Self, usize, &[TestOutput]) -> Result<(), E>,
     ) -> Result<(Vec<TestOutput>, usize), E> {
         let (mut sums, mut done): (Vec<TestOutput>, usize) = (Vec::new(), 0);
         while done < iterations && !stop.is_requested() {
             self.iterate(net, MiniBatch::new(done as u64))?;
             let outputs = self.outputs(net)?;
-            observe(done, &outputs)?;
+            observe(self, done, &outputs)?;
             done += 1;
             if sums.is_empty() {
                 sums = outputs;
@@ -85,11 +85,20 @@ impl Execution {
         Ok((sums, done))
     }
 
+    /// The elements of the blob `name` of net number `net` after an iteration, if it is an output or was to be
+    /// [kept](Net::keep_blob); others may have been overwritten by then.
+    ///
+    /// # Errors
+    /// There is no blob of this name, or as [`Net::check`].
+    pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
+        self.values(net, self.nets()[net].blob(name)?)
+    }
+
     /// The outputs of net number `net` after an iteration.
     ///
     /// # Errors
     /// As [`Execution::values`].
-    fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
+    pub(super) fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
         let outputs = self.nets()[net].outputs().map(|output| {
             let values = self.values(net, output.value)?;
             Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })

@@ -16,6 +16,7 @@ mod net;
 mod norm;
 mod params;
 mod pooling;
+mod predict;
 mod solver;
 mod solver_nets;
 mod state;

@@ -40,6 +40,7 @@ params! {
         average_loss: usize = 1, average_loss > 0 => "at least 1";
             "Over how many iterations the loss in that line is averaged, at least 1"
         max_iter: usize, max_iter > 0 => "at least 1"; "Iterations of the whole training"
+        epochs: Option<usize> { None }; "Passes over the training data instead of `max_iter`, if somebody says so"
         iter_size: usize = 1, iter_size > 0 => "at least 1";
             "Mini-batches whose gradients are accumulated for one update, at least 1"
         momentum: f32 = 0.0, (0.0..1.0).contains(&momentum) => "from 0 to below 1",

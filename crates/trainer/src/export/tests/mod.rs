@@ -4,12 +4,11 @@ mod onnx;
 mod torchvision;
 
 use crate::{Net, layers::BuildOptions, spec::NetSpec};
-use tensor::{Cpu, Device};
+use tensor::Device;
 
 /// The net of `spec`, which is not trained.
-fn build(spec: &NetSpec) -> Net {
-    let device = Device::Cpu(Cpu::new(2));
-    Net::new(spec, &BuildOptions { device, seed: 1, synthetic: None }, false).unwrap()
+fn build(device: &Device, spec: &NetSpec) -> Net {
+    Net::new(spec, &BuildOptions { device: device.clone(), seed: 1, synthetic: None }, false).unwrap()
 }
 
 /// Different values for each parameter of `net`, above 0.

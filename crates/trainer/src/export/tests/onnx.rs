@@ -9,6 +9,7 @@ use crate::{
     testing::root,
 };
 use std::{collections::BTreeMap, path::Path};
+use tensor::{Cpu, Device};
 
 /// A message as its numbers and its bytes, by field.
 #[derive(Default)]
@@ -48,7 +49,7 @@ impl Message {
 }
 
 fn export(spec: &NetSpec) -> Result<(Message, Vec<Vec<f32>>), NetError> {
-    let net = build(spec);
+    let net = build(&Device::Cpu(Cpu::new(2)), spec);
     let values = values(&net);
     Ok((Message::read(&onnx(&net, &values)?), values))
 }
@@ -155,9 +156,9 @@ fn a_net_is_a_graph_of_operators_with_its_weights() {
 
     let constants: BTreeMap<String, Vec<u8>> =
         graph.messages(5).iter().map(|tensor| (tensor.text(8), tensor.bytes[&9].concat())).collect();
-    let net = build(&spec);
+    let net = build(&Device::Cpu(Cpu::new(2)), &spec);
     for (param, values) in
-        net.graph().params.iter().zip(&values).filter(|(param, _)| !param.name.starts_with("norm"))
+        net.graph().params.iter().zip(&values).filter(|(param, _)| !param.name.starts_with("norm."))
     {
         assert_eq!(constants[&param.name], bytemuck::cast_slice::<f32, u8>(values), "{}", param.name);
     }
@@ -189,7 +190,9 @@ fn averages_over_windows_that_hang_over_do_not_count_what_lies_behind() {
 #[test]
 fn layers_without_counterpart_are_named() {
     for (kind, bottoms, fields) in [
-        ("LRN", &["data"][..], "lrn_param { norm_region: WITHIN_CHANNEL }"),
+        ("Slice", &["data"][..], ""),
+        ("Power", &["data"], "power_param { power: 2 }"),
+        ("LRN", &["data"], "lrn_param { norm_region: WITHIN_CHANNEL }"),
         ("Eltwise", &["data", "data"], "eltwise_param { coeff: 1 coeff: -1 }"),
         ("BatchNorm", &["data"], "batch_norm_param { use_global_stats: false }"),
         ("InnerProduct", &["data"], "inner_product_param { num_output: 2 axis: 2 }"),
@@ -201,10 +204,32 @@ fn layers_without_counterpart_are_named() {
     }
     let transposed =
         layer("InnerProduct", "l", &["data"], "inner_product_param { num_output: 2 transpose: true }");
-    let net = build(&parse(&format!("{INPUT}{transposed}")));
+    let net = build(&Device::Cpu(Cpu::new(2)), &parse(&format!("{INPUT}{transposed}")));
     let error = state_dict(&net, &values(&net)).unwrap_err().to_string();
     assert!(error.ends_with("layer 'l': this form of InnerProduct has no counterpart in PyTorch"), "{error}");
     assert!(onnx(&net, &values(&net)).is_ok());
+}
+
+#[test]
+fn rectifiers_and_their_like_have_operators_of_their_own() {
+    let chain = [
+        INPUT,
+        &layer("PReLU", "prelu", &["data"], ""),
+        &layer("PReLU", "shared", &["prelu"], "prelu_param { channel_shared: true }"),
+        &layer("ELU", "elu", &["shared"], "elu_param { alpha: 0.5 }"),
+        &layer("ReLU", "leaky", &["elu"], "relu_param { negative_slope: 0.25 }"),
+        &layer("Sigmoid", "sigmoid", &["leaky"], ""),
+        &layer("TanH", "tanh", &["sigmoid"], ""),
+    ];
+    let (model, _) = export(&parse(&chain.concat())).unwrap();
+    let graph = &model.messages(7)[0];
+    let found: Vec<String> = operators(graph).into_iter().map(|(operator, ..)| operator).collect();
+    assert_eq!(found, ["PRelu", "PRelu", "Elu", "LeakyRelu", "Sigmoid", "Tanh"]);
+    let shapes: Vec<Vec<u64>> = graph.messages(5).iter().map(|tensor| tensor.list(1)).collect();
+    assert_eq!(shapes.iter().map(|dims| dims.iter().product::<u64>()).collect::<Vec<_>>(), [4, 1]);
+    assert_eq!(shapes[0], [4, 1, 1]);
+    let alpha = &graph.messages(1)[2].messages(5)[0];
+    assert_eq!((alpha.text(1).as_str(), alpha.bytes[&2].concat()), ("alpha", 0.5_f32.to_le_bytes().to_vec()));
 }
 
 /// Every net that we have, in the phase TEST.
@@ -213,7 +238,7 @@ fn all_models_have_counterparts() {
     for entry in std::fs::read_dir(root().join("models")).unwrap() {
         let file = entry.unwrap().path().join("net.prototxt");
         let spec = NetSpec::load(&file).unwrap().for_phase(Phase::Test);
-        let device = tensor::Device::Cpu(tensor::Cpu::new(1));
+        let device = Device::Cpu(Cpu::new(2));
         let synthetic = Some(crate::layers::SyntheticData { shape: Some([3, 224, 224]), stand_in: true });
         let options = crate::layers::BuildOptions { device, seed: 1, synthetic };
         let net = crate::Net::new(&spec, &options, false).unwrap();

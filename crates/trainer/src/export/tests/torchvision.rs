@@ -7,7 +7,7 @@ use crate::{
     run::{MiniBatch, NetRun},
     snapshot::{NamedTensor, Weights, save_tensors},
     spec::{LayerKind, NetSpec, Phase, TransformParams},
-    testing::{Forced, plan_options, root},
+    testing::{Forced, gpu, plan_options, root},
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use serde::Deserialize;
@@ -16,6 +16,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+use tensor::{Cpu, Device};
 
 /// What torchvision_logits.py has written of a model.
 #[derive(Deserialize)]
@@ -99,10 +100,10 @@ fn spec(model: &str, list: &Path) -> NetSpec {
 /// A relative distance between logits that the order of sums explains, in nets of up to 120 layers.
 const TOLERANCE: f64 = 5e-5;
 
-fn logits_are_those_of_pytorch(model: &str) {
+fn logits_are_those_of_pytorch(model: &str, device: &Device) {
     let golden = golden(model);
     let folder = tempfile::tempdir().unwrap();
-    let mut net = build(&spec(model, &images(folder.path(), golden.side)));
+    let mut net = build(device, &spec(model, &images(folder.path(), golden.side)));
     let tensors = state_dict(&net, &values(&net)).unwrap();
     let mut lines: Vec<String> =
         tensors.iter().map(|(name, shape, _)| format!("{name} {shape:?}\n")).collect();
@@ -143,27 +144,25 @@ fn logits_are_those_of_pytorch(model: &str) {
     }
 }
 
-#[test]
-fn alexnet() {
-    logits_are_those_of_pytorch("alexnet");
+macro_rules! models {
+    ($($test:ident $cuda:ident: $model:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            logits_are_those_of_pytorch($model, &Device::Cpu(Cpu::new(2)));
+        }
+
+        #[test]
+        #[ignore = "needs an NVIDIA GPU"]
+        fn $cuda() {
+            logits_are_those_of_pytorch($model, &gpu());
+        }
+    )*};
 }
 
-#[test]
-fn resnet18() {
-    logits_are_those_of_pytorch("resnet18_torchvision");
-}
-
-#[test]
-fn resnet50_v1_5() {
-    logits_are_those_of_pytorch("resnet50_v1_5");
-}
-
-#[test]
-fn googlenet() {
-    logits_are_those_of_pytorch("googlenet_torchvision");
-}
-
-#[test]
-fn densenet121() {
-    logits_are_those_of_pytorch("densenet121");
-}
+models!(
+    alexnet cuda_alexnet: "alexnet",
+    resnet18 cuda_resnet18: "resnet18_torchvision",
+    resnet50_v1_5 cuda_resnet50_v1_5: "resnet50_v1_5",
+    googlenet cuda_googlenet: "googlenet_torchvision",
+    densenet121 cuda_densenet121: "densenet121",
+);

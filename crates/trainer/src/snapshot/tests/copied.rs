@@ -124,30 +124,32 @@ fn what_has_one_name_and_two_forms_is_refused_and_nothing_changes() {
         (
             &[("conv.0", &[4, 2, 3, 3][..], 1.0), ("conv.1", &[4], 2.0)][..],
             &["conv", "fc"],
-            "has conv.0 of shape [4, 2, 3, 3], but layer 'conv' of this net needs it with the shape [3, 2, 3, 3]; to \
-             begin the layer afresh, rename it in the net",
+            "is of another net: conv.0 has the shape [4, 2, 3, 3] in it, but [3, 2, 3, 3] in this net; to \
+             begin a layer afresh, rename it in the net",
         ),
         (
             &[bias],
             &["conv", "fc"],
-            "has no conv.0, but layer 'conv' of this net needs it with the shape [3, 2, 3, 3]; to begin",
+            "is of another net: it has no tensor conv.0, which this net has with the shape [3, 2, 3, 3]; to \
+             begin a layer afresh, rename it in the net",
         ),
         (
             &[("bare.0", &FILTER, 1.0), ("bare.1", &[3], 1.0)],
             &["bare", "fc"],
-            "has bare.1 of shape [3], which layer 'bare' of this net has not; to begin",
+            "is of another net: it has a tensor bare.1 of shape [3], which layer bare of this net has not; to \
+             begin a layer afresh, rename it in the net",
         ),
         (
             &[("other.0", &FILTER, 1.0), bias],
             &["bare", "fc"],
-            "has no weights for any layer of this net; its layers are conv, other",
+            "has no weights for any layer of this net, but for conv, other",
         ),
     ] {
         let path = file(folder.path(), "w", tensors);
         let mut running = Running::new(&net(layers));
         let before = parameter(&running, "fc.0");
         let error = load(&mut running, &[fits.clone(), path.clone()]).unwrap_err();
-        assert!(error.starts_with(&format!("{} {sentence}", path.display())), "{error}");
+        assert_eq!(error, format!("{} {sentence}", path.display()));
         assert_eq!(parameter(&running, "fc.0"), before);
     }
 }

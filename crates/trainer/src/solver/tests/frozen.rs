@@ -1,8 +1,10 @@
 //! Layers of rate 0: they stay as they are, and cost no backward pass.
 
-use super::{SGD, losses, parameters, plain, residual, solver, start};
+use super::{SGD, losses, parameters, plain, residual, solver, start, start_on};
+use crate::testing::gpu;
 use cudnn_layers::conv::ConvOp;
 use memory::{Action, Buffer};
+use tensor::{Cpu, Device};
 
 /// `net` where the layers of these names have the rate 0 for so many blobs each.
 fn freeze(net: &str, layers: &[(&str, usize)]) -> String {
@@ -47,15 +49,25 @@ fn a_frozen_beginning_has_no_backward_pass_no_gradients_and_no_kernels_for_them(
     assert!(frozen.running.layout().report.arena < whole.running.layout().report.arena);
 }
 
-/// Against the same net whose gradients are computed all the way down, and the first step of one that is trained as a whole.
 #[test]
 fn what_is_above_frozen_layers_trains_as_if_they_were_not() {
+    frozen_layers_disturb_nothing_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_what_is_above_frozen_layers_trains_as_if_they_were_not() {
+    frozen_layers_disturb_nothing_on(&gpu());
+}
+
+/// Against the same net whose gradients are computed all the way down, and the first step of one that is trained as a whole.
+fn frozen_layers_disturb_nothing_on(device: &Device) {
     for (net, layers) in
         [(plain(8), &[("conv1", 2)][..]), (residual(8), &[("conv1", 1), ("bn1", 5), ("conv2", 1)])]
     {
         let text = freeze(&net, layers);
-        let [mut frozen, mut forced, mut whole] =
-            [text.clone(), format!("force_backward: true {text}"), net].map(|net| start(solver(&net, SGD)));
+        let [mut frozen, mut forced, mut whole] = [text.clone(), format!("force_backward: true {text}"), net]
+            .map(|net| start_on(device, solver(&net, SGD)));
         let first = parameters(&frozen);
         let (found, expected) = (losses(&mut frozen, 1), losses(&mut whole, 1));
         assert_eq!(found, expected);

@@ -1,0 +1,28 @@
+//! What a net keeps beyond what its layers need: for the solver, and for whoever looks at a blob.
+
+use super::{Net, graph::ValueId};
+use crate::error::NetError;
+
+impl Net {
+    /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
+    pub fn keep_histories(&mut self, histories: usize) {
+        self.histories = histories;
+    }
+
+    /// Has the values of the blob of this name stay where they are to the end of an iteration, for
+    /// [`Execution::blob`](crate::Execution::blob). To be asked for before the net is laid out.
+    ///
+    /// # Errors
+    /// There is no blob of this name.
+    pub fn keep_blob(&mut self, name: &str) -> Result<(), NetError> {
+        self.kept.push(self.blob(name)?);
+        Ok(())
+    }
+
+    /// What the blob of this name is at the end.
+    pub(crate) fn blob(&self, name: &str) -> Result<ValueId, NetError> {
+        let unknown =
+            || NetError::Net { net: self.name.clone(), message: format!("there is no blob '{name}'") };
+        self.graph.values.iter().rposition(|value| value.name == name).ok_or_else(unknown)
+    }
+}

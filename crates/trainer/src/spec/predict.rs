@@ -1,0 +1,65 @@
+//! A net that is fed with images of which nothing is known.
+
+use super::{HeightWidth, ImageDataParams, LayerKind, LayerSpec, NetSpec, SoftmaxParams, TransformParams};
+use std::path::Path;
+
+/// The blob of probabilities that [`NetSpec::predicting`] makes of a loss.
+const PROBABILITIES: &str = "probabilities";
+
+impl NetSpec {
+    /// The net, of one phase, fed with the images of a `list` of files, `mini_batch` at once, transformed as its data; and the
+    /// blob of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing. `shape` says the
+    /// channels, height and width of what the source of a `Data` layer holds.
+    ///
+    /// # Errors
+    /// A sentence: nothing says what images it takes, or it has no scores.
+    pub fn predicting(
+        &self,
+        list: &Path,
+        mini_batch: usize,
+        shape: impl FnOnce(&Path) -> Result<[usize; 3], String>,
+    ) -> Result<(Self, String), String> {
+        let mut net = self.clone();
+        let source = |layer: &&mut LayerSpec| layer.kind.mini_batch().is_some();
+        let input = net.layers.iter_mut().find(source).ok_or("it has no layer that is fed with images")?;
+        let (is_color, new_size, transform) = match &input.kind {
+            LayerKind::ImageData(data) => (data.is_color, data.new_size, data.transform.clone()),
+            LayerKind::Data(data) => {
+                let [c, h, w] = shape(&self.resolve(&data.source))?;
+                (c == 3, Some(HeightWidth { h, w }), data.transform.clone())
+            }
+            LayerKind::Input(input) => match input.shapes[0][..] {
+                [_, c, h, w] => (c == 3, Some(HeightWidth { h, w }), TransformParams::default()),
+                _ => return Err("its Input takes no images (N, C, H, W)".to_owned()),
+            },
+            _ => return Err("its data are no images".to_owned()),
+        };
+        // A crop or a size of its own makes images of any size fit.
+        let new_size = new_size.filter(|_| transform.resize.is_none());
+        input.kind = LayerKind::ImageData(ImageDataParams {
+            source: list.display().to_string(),
+            root_folder: String::new(),
+            batch_size: mini_batch,
+            rand_skip: 0,
+            shuffle: false,
+            new_size,
+            is_color,
+            transform,
+        });
+        if input.tops.len() == 1 {
+            input.tops.push("labels of nothing".to_owned());
+        }
+        net.layers.retain(|layer| !matches!(layer.kind, LayerKind::Accuracy(_)));
+        for layer in &mut net.layers {
+            if let LayerKind::SoftmaxWithLoss(loss) = &layer.kind {
+                layer.kind = LayerKind::Softmax(SoftmaxParams { axis: loss.axis });
+                layer.bottoms.truncate(1);
+                (layer.tops, layer.loss_weights) = (vec![PROBABILITIES.to_owned()], Vec::new());
+            }
+        }
+        let is_scores = |layer: &&LayerSpec| matches!(layer.kind, LayerKind::Softmax(_));
+        let scores =
+            net.layers.iter().rfind(is_scores).or(net.layers.last()).map(|layer| layer.tops[0].clone());
+        Ok((net, scores.ok_or("it has no layers")?))
+    }
+}

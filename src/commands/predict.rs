@@ -1,0 +1,149 @@
+//! `microbatch predict`.
+
+use super::{
+    Notes,
+    setup::{Recorded, Request, Session},
+};
+use crate::{
+    Console, Error,
+    args::{Batch, DEFAULT_SEED, PredictArgs},
+    models::load_net,
+    report::Header,
+    stop::stop,
+};
+use serde::Serialize;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process,
+};
+use trainer::{
+    data::source_shape, files::write_atomically, snapshot::Weights, solver::best_classes, spec::Phase,
+};
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    header: Header,
+    predictions: Vec<Prediction>,
+}
+
+/// What an image shows.
+#[derive(Serialize)]
+struct Prediction {
+    image: String,
+    /// The likeliest first.
+    classes: Vec<Class>,
+}
+
+#[derive(Serialize)]
+struct Class {
+    class: usize,
+    probability: f64,
+}
+
+/// A list of images for a data layer, gone when this is.
+struct List(PathBuf);
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // Nothing better can be done if this fails.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Says of which class images are, by the TEST phase of a net whose data layer's transformation they get.
+///
+/// # Errors
+/// Images, nets, weights and limits that do not do, and [`Error::Stopped`].
+pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
+    let mut console = Console::new(args.run.json);
+    let weights = Weights::load(&args.weights)?;
+    let images = images(&args.images)?;
+    let list = list(&images)?;
+    let spec = load_net(&args.model)?.for_phase(Phase::Test);
+    let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
+    let shape = |source: &Path| source_shape(source, Phase::Test).map_err(|error| error.to_string());
+    let predicting = spec.predicting(&list.0, batch, shape);
+    let refused = |reason| Error::Refused(format!("{} cannot predict: {reason}", args.model.display()));
+    let (spec, scores) = predicting.map_err(refused)?;
+    let request = Request {
+        command: "predict",
+        model: &args.model,
+        phase: Phase::Test,
+        batch: Some(Batch::Samples(batch)),
+        planning: &args.planning,
+        run: &args.run,
+        seed: DEFAULT_SEED,
+        notes: &Notes::default(),
+    };
+    let (mut session, header) = Session::of(&request, spec, &mut console)?;
+    session.nets[0].keep_blob(&scores)?;
+    weights.copied(&session.nets[0])?.complete()?;
+    session.profile(&[], &mut console)?;
+    let planned = session.plan(Recorded::default())?;
+    let (run, _) = session.lay_out(&planned, &mut console)?;
+    let mut running = run.start(DEFAULT_SEED)?;
+    running.load_weights(&weights)?;
+    let mut predictions = Vec::new();
+    let stop = stop()?;
+    let _listening = stop.listen();
+    running.test(0, images.len().div_ceil(batch), &stop, |running, number, _| {
+        let scores = running.blob(0, &scores)?;
+        // The last mini-batch is filled up with images that were there before.
+        let of_images = scores.chunks_exact(scores.len() / batch).zip(&images[number * batch..]);
+        for (scores, image) in of_images {
+            let classes = best_classes(scores, args.top).into_iter();
+            let classes = classes.map(|(class, probability)| Class { class, probability }).collect();
+            let prediction = Prediction { image: image.display().to_string(), classes };
+            console.text(line(&prediction))?;
+            predictions.push(prediction);
+        }
+        Ok::<(), Error>(())
+    })?;
+    console.object(&Report { header, predictions })
+}
+
+/// `photo.jpg: 3 (97.2 %), 5 (1.4 %)`
+fn line(Prediction { image, classes }: &Prediction) -> String {
+    let class = |Class { class, probability }: &Class| format!("{class} ({:.1} %)", 100.0 * probability);
+    format!("{image}: {}", classes.iter().map(class).collect::<Vec<_>>().join(", "))
+}
+
+/// The images that are named, and those in folders that are, by name.
+fn images(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let is_image = |path: &PathBuf| {
+        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+        ["jpg", "jpeg", "png"].iter().any(|known| ending == *known)
+    };
+    let mut images = Vec::new();
+    for path in given {
+        if !path.is_dir() {
+            images.push(path.clone());
+            continue;
+        }
+        let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
+        let entries = fs::read_dir(path).map_err(|error| refused(error.to_string()))?;
+        let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_image).collect();
+        if inside.is_empty() {
+            return Err(refused("it holds no JPEG or PNG files".to_owned()));
+        }
+        inside.sort();
+        images.extend(inside);
+    }
+    Ok(images)
+}
+
+/// Their list; labels are not known.
+fn list(images: &[PathBuf]) -> Result<List, Error> {
+    let refused = |path: &Path, error| Error::Refused(format!("cannot use {}: {error}", path.display()));
+    let mut text = String::new();
+    for image in images {
+        let whole = fs::canonicalize(image).map_err(|error| refused(image, error))?;
+        text += &format!("{} 0\n", whole.display());
+    }
+    let list = List(env::temp_dir().join(format!("microbatch-{}-images.txt", process::id())));
+    write_atomically(&list.0, |file| file.write_all(text.as_bytes()))
+        .map_err(|error| refused(&list.0, error))?;
+    Ok(list)
+}

@@ -1,0 +1,132 @@
+//! What a training writes for machines while it runs: a log of JSON lines, and TensorBoard's files.
+
+use super::tensorboard::Board;
+use crate::{
+    Error,
+    args::TrainArgs,
+    commands::draw::refused,
+    report::{StepLine, TestLines},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+use trainer::files::{try_writing, write_atomically};
+
+/// Where the numbers of a training go besides stdout.
+#[derive(Default)]
+pub(super) struct Metrics {
+    log: Option<(PathBuf, File)>,
+    board: Option<(PathBuf, Board)>,
+}
+
+/// A line of the log.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    kind: &'static str,
+    #[serde(flatten)]
+    of: &'a T,
+}
+
+impl Metrics {
+    /// Opens what is wanted for a training that begins at iteration `first`, resumed from the snapshot of that if there is one.
+    /// A log of its earlier part is cut off where the snapshot was written, and gets its line if the training had ended before
+    /// that was written.
+    pub(super) fn open(args: &TrainArgs, first: u64, resumed: Option<&str>) -> Result<Self, Error> {
+        let mut metrics = Self::default();
+        if let Some(path) = &args.log {
+            let goes_on = args.resume || resumed.is_some();
+            let (file, has_snapshot) =
+                open_log(path, first, goes_on).map_err(|source| refused(path, source))?;
+            metrics.log = Some((path.clone(), file));
+            if let Some(snapshot) = resumed.filter(|_| !has_snapshot) {
+                metrics.snapshot(first, snapshot)?;
+            }
+        }
+        if let Some(folder) = &args.tensorboard {
+            let board = Board::create(folder, first).map_err(|source| refused(folder, source))?;
+            metrics.board = Some((folder.clone(), board));
+        }
+        Ok(metrics)
+    }
+
+    /// Refuses a log that cannot be written before anything is measured.
+    pub(super) fn check(args: &TrainArgs) -> Result<(), Error> {
+        let Some(path) = &args.log else { return Ok(()) };
+        let has_lines = fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        if has_lines && !args.resume && args.snapshot.is_none() {
+            let log = path.display();
+            let reason =
+                format!("{log} is the log of another training already; only a resumed one goes on in it");
+            return Err(Error::Refused(reason));
+        }
+        try_writing(path).map_err(|source| refused(path, source))
+    }
+
+    /// What runs, how and where: the first line of a training and of each resumed one.
+    pub(super) fn manifest(&mut self, manifest: &impl Serialize) -> Result<(), Error> {
+        self.line("manifest", manifest)
+    }
+
+    pub(super) fn step(&mut self, line: &StepLine) -> Result<(), Error> {
+        self.line("display", line)?;
+        let StepLine { step, images_per_s, outputs, .. } = line;
+        let rates = [("lr", f64::from(step.rate)), ("images_per_s", *images_per_s)];
+        let outputs = outputs.iter().map(|output| (output.name.as_str(), output.values[0]));
+        let numbers = [("loss", step.smoothed_loss)].into_iter().chain(rates).chain(outputs);
+        numbers
+            .into_iter()
+            .try_for_each(|(name, value)| self.scalar(&format!("train/{name}"), step.iteration, value))
+    }
+
+    pub(super) fn test(&mut self, lines: &TestLines) -> Result<(), Error> {
+        self.line("test", lines)?;
+        let single = lines.outputs.iter().filter(|output| output.values.len() == 1);
+        single.into_iter().try_for_each(|output| {
+            self.scalar(&format!("test{}/{}", lines.net, output.name), lines.iteration, output.values[0])
+        })
+    }
+
+    pub(super) fn snapshot(&mut self, iteration: u64, path: &str) -> Result<(), Error> {
+        self.line("snapshot", &json!({ "iteration": iteration, "path": path }))
+    }
+
+    /// Each line in one piece, so that none is missing or cut when the process is killed.
+    fn line(&mut self, kind: &'static str, of: &impl Serialize) -> Result<(), Error> {
+        let Some((path, file)) = &mut self.log else { return Ok(()) };
+        let mut text = serde_json::to_string(&Line { kind, of }).map_err(io::Error::from)?;
+        text.push('\n');
+        file.write_all(text.as_bytes()).map_err(|source| refused(path, source))
+    }
+
+    fn scalar(&mut self, tag: &str, step: u64, value: f64) -> Result<(), Error> {
+        let Some((folder, board)) = &mut self.board else { return Ok(()) };
+        board.scalar(tag, step, value as f32).map_err(|source| refused(folder, source))
+    }
+}
+
+/// The log, at its end, or of a resumed training where that goes on; and whether the snapshot of iteration `first` is in it.
+fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool)> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        text => text.unwrap_or_default(),
+    };
+    let mut has_snapshot = false;
+    if is_resumed {
+        let mut kept = String::new();
+        for line in text.split_inclusive('\n') {
+            let Ok(read) = serde_json::from_str::<Value>(line) else { continue };
+            // A snapshot is written behind what was done before it; all else of its iteration comes after it.
+            let (iteration, is_snapshot) = (read["iteration"].as_u64(), read["kind"] == "snapshot");
+            has_snapshot |= is_snapshot && iteration == Some(first);
+            if iteration.is_some_and(|iteration| iteration < first + u64::from(is_snapshot)) {
+                kept += line;
+            }
+        }
+        write_atomically(path, |file| file.write_all(kept.as_bytes()))?;
+    }
+    Ok((OpenOptions::new().append(true).create(true).open(path)?, has_snapshot))
+}

@@ -1,0 +1,222 @@
+//! What a training writes for machines, what is drawn of it, and what its weights say of images.
+
+use crate::fixtures::{Folder, png, root, text};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use std::{fs, io::Read};
+
+const TRAIN: &str = "train --solver solver.prototxt --snapshot-prefix small --database measured";
+
+fn lines(folder: &Folder, log: &str) -> Vec<Value> {
+    let text = text(&folder.read(log));
+    assert!(text.ends_with('\n'), "the last line is whole");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What does not depend on time and place, of all lines but manifests.
+fn facts(folder: &Folder, log: &str) -> Vec<Value> {
+    let mut lines = lines(folder, log);
+    lines.retain(|line| line["kind"] != "manifest");
+    lines.iter_mut().for_each(|line| line["images_per_s"] = Value::Null);
+    lines
+}
+
+#[test]
+fn a_log_begins_with_its_manifest_and_has_all_that_is_said() {
+    let folder = Folder::new();
+    let report = folder.json(&format!("{TRAIN} --log log.jsonl"));
+    let lines = lines(&folder, "log.jsonl");
+    let manifest = &lines[0];
+    assert_eq!(
+        (&manifest["kind"], &manifest["seed"], &manifest["iteration"]),
+        (&"manifest".into(), &7.into(), &0.into())
+    );
+    assert!(manifest["command"].as_array().unwrap().contains(&"--log".into()), "{manifest}");
+    assert_eq!((&manifest["run"]["device"], &manifest["plan"]), (&report["device"], &report["plan"]));
+    let of = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).collect::<Vec<_>>();
+    let displayed: Vec<&Value> = of("display").iter().map(|line| &line["loss"]).collect();
+    let expected: Vec<&Value> =
+        report["steps"].as_array().unwrap().iter().map(|step| &step["loss"]).collect();
+    assert_eq!((displayed.len(), displayed), (12, expected));
+    let images = report["net"]["data"]["images"].as_f64().unwrap();
+    assert_eq!(of("display")[11]["epoch"], 12.0 * 8.0 / images);
+    let tested: Vec<&Value> = of("test").iter().map(|line| &line["outputs"]).collect();
+    let expected: Vec<&Value> =
+        report["tests"].as_array().unwrap().iter().map(|test| &test["outputs"]).collect();
+    assert_eq!((tested.len(), tested), (3, expected));
+    let saved: Vec<u64> = of("snapshot").iter().map(|line| line["iteration"].as_u64().unwrap()).collect();
+    assert_eq!(saved, [6, 12]);
+
+    let output = folder.run(&format!("{TRAIN} --log log.jsonl"));
+    let complained = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        complained.contains("log.jsonl is the log of another training already; only a resumed one"),
+        "{complained}"
+    );
+}
+
+/// The lines of what is done again are not there twice, one that was cut by a kill goes, and one that was not written comes.
+#[test]
+fn a_resumed_training_goes_on_in_its_log_without_gap_or_double_line() {
+    let folder = Folder::new();
+    folder.succeed(&format!("{TRAIN} --log log.jsonl"));
+    let expected = facts(&folder, "log.jsonl");
+    let whole = text(&folder.read("log.jsonl"));
+    let snapshot = "{\"kind\":\"snapshot\",\"iteration\":6,";
+    let without: String = whole.split_inclusive('\n').filter(|line| !line.starts_with(snapshot)).collect();
+    for log in [whole.clone(), format!("{whole}{{\"kind\":\"disp"), without] {
+        folder.write("log.jsonl", log);
+        folder.succeed(&format!("{TRAIN} --log log.jsonl --snapshot small_iter_6.solverstate.safetensors"));
+        assert_eq!(facts(&folder, "log.jsonl"), expected);
+        let manifests: Vec<Value> =
+            lines(&folder, "log.jsonl").into_iter().filter(|line| line["kind"] == "manifest").collect();
+        assert_eq!(
+            manifests.iter().map(|line| line["iteration"].as_u64().unwrap()).collect::<Vec<_>>(),
+            [0, 6]
+        );
+    }
+}
+
+#[test]
+fn the_average_loss_of_a_resumed_training_goes_on() {
+    let folder = Folder::new();
+    let solver = text(&folder.read("solver.prototxt")).replace("display: 1", "display: 1 average_loss: 5");
+    folder.write("solver.prototxt", solver);
+    let smoothed = |report: Value| -> Vec<f64> {
+        let steps = report["steps"].as_array().unwrap().iter();
+        steps.map(|step| step["smoothed_loss"].as_f64().unwrap()).collect()
+    };
+    let whole = smoothed(folder.json(TRAIN));
+    let resumed = smoothed(folder.json(&format!("{TRAIN} --snapshot small_iter_6.solverstate.safetensors")));
+    assert_eq!(whole[6..], resumed);
+}
+
+/// Each record is as long as it says, and they are as many as there are numbers.
+#[test]
+fn tensorboard_gets_every_number() {
+    let folder = Folder::new();
+    folder.succeed(&format!("{TRAIN} --tensorboard board"));
+    let files: Vec<_> =
+        fs::read_dir(folder.path("board")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1);
+    assert!(files[0].file_name().unwrap().to_str().unwrap().starts_with("events.out.tfevents."), "{files:?}");
+    let bytes = fs::read(&files[0]).unwrap();
+    let (mut at, mut records) = (0, 0);
+    while at < bytes.len() {
+        let len = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        at += 8 + 4 + len + 4;
+        records += 1;
+    }
+    // Version and start; loss, rate and speed of 12 iterations; loss and accuracy of 3 tests.
+    assert_eq!((at, records), (bytes.len(), 2 + 3 * 12 + 2 * 3));
+    let has = |tag: &[u8]| bytes.windows(tag.len()).any(|window| window == tag);
+    assert!(has(b"train/loss") && has(b"train/lr") && has(b"test0/accuracy"));
+}
+
+#[test]
+fn logs_are_drawn() {
+    let folder = Folder::new();
+    folder.succeed(&format!("{TRAIN} --log a.jsonl"));
+    folder.succeed(&format!("{TRAIN} --log b.jsonl --base-lr 0.001"));
+    folder.succeed("plot a.jsonl b.jsonl --out curves.svg");
+    let svg = text(&folder.read("curves.svg"));
+    for name in ["a train loss", "b train loss", "a test loss", "b test accuracy"] {
+        assert!(svg.contains(name), "there is no {name}");
+    }
+    folder.succeed("plot a.jsonl --out curves.png");
+    assert!(folder.read("curves.png").starts_with(b"\x89PNG"));
+    folder.write("empty.jsonl", "");
+    let output = folder.run("plot empty.jsonl --out curves.svg");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nothing was displayed or tested yet"));
+}
+
+#[test]
+fn the_rate_and_the_number_of_epochs_are_taken_from_the_command_line() {
+    let folder = Folder::new();
+    let report = folder.json(
+        &format!("{TRAIN} --no-test --no-snapshot --epochs 1 --base-lr 0.5")
+            .replace("--snapshot-prefix small ", ""),
+    );
+    let images = report["net"]["data"]["images"].as_u64().unwrap();
+    assert_eq!(report["summary"]["iterations"], images.div_ceil(8));
+    assert_eq!(report["steps"][0]["lr"], 0.5);
+}
+
+/// The digits of the test set, as pixels and labels.
+fn digits() -> Vec<(Vec<u8>, u8)> {
+    let unpacked = |name: &str| {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(root().join("data/digits").join(name)).unwrap();
+        GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    let (images, labels) = (unpacked("t10k-images-idx3-ubyte.gz"), unpacked("t10k-labels-idx1-ubyte.gz"));
+    let side = u32::from_be_bytes(images[8..12].try_into().unwrap()) as usize;
+    images[16..].chunks(side * side).map(<[u8]>::to_vec).zip(labels[8..].iter().copied()).collect()
+}
+
+#[test]
+fn the_whole_test_set_is_tested_once_and_every_sample_is_confused_once() {
+    let folder = Folder::new();
+    folder.succeed(&format!("{TRAIN} --no-test"));
+    let test = "test --model net.prototxt --weights small_iter_12.safetensors --database measured";
+    let digits = digits();
+    for batch in [8, 7] {
+        let report = folder.json(&format!("{test} --confusion --batch {batch}"));
+        assert_eq!(report["iterations"], digits.len().div_ceil(batch));
+        let counts = report["confusion"]["counts"].as_array().unwrap();
+        let row =
+            |class: usize| counts[class].as_array().unwrap().iter().map(|count| count.as_u64().unwrap());
+        for class in 0..10 {
+            let expected = digits.iter().filter(|(_, label)| usize::from(*label) == class).count() as u64;
+            assert_eq!(row(class).sum::<u64>(), expected, "class {class}");
+        }
+        let right: u64 = (0..10).map(|class| row(class).nth(class).unwrap()).sum();
+        let accuracy =
+            report["outputs"].as_array().unwrap().iter().find(|output| output["name"] == "accuracy").unwrap();
+        if digits.len() % batch == 0 {
+            let share = right as f64 / digits.len() as f64;
+            assert!((accuracy["values"][0].as_f64().unwrap() - share).abs() < 1e-6, "{accuracy} and {share}");
+        }
+    }
+    let said = folder.succeed(&format!("{test} --confusion"));
+    assert!(said.contains("   recall  precision  mostly mistaken for\n"), "{said}");
+    let twice = folder.json(&format!("{test} --epochs 2"));
+    assert_eq!(twice["iterations"], (2 * digits.len()).div_ceil(8));
+}
+
+#[test]
+fn images_are_predicted_one_by_one_and_by_the_folder() {
+    let folder = Folder::new();
+    folder.succeed(&format!("{TRAIN} --no-test --max-iter 80"));
+    let digits = digits();
+    let side = digits[0].0.len().isqrt() as u32;
+    for (number, (pixels, _)) in digits.iter().take(21).enumerate() {
+        folder.write(&format!("images/{number:02}.png"), png(side, |x, y| [pixels[(y * side + x) as usize]]));
+    }
+    folder.write("images/notes.txt", "no image");
+    let predict = "--model net.prototxt --weights small_iter_80.safetensors --database measured";
+    let report = folder.json(&format!("predict images {predict} --top 10"));
+    let predictions = report["predictions"].as_array().unwrap();
+    assert_eq!(predictions.len(), 21);
+    let mut right = 0;
+    for (number, prediction) in predictions.iter().enumerate() {
+        assert!(prediction["image"].as_str().unwrap().ends_with(&format!("{number:02}.png")));
+        let classes = prediction["classes"].as_array().unwrap();
+        let shares: Vec<f64> = classes.iter().map(|class| class["probability"].as_f64().unwrap()).collect();
+        assert!(shares.is_sorted_by(|a, b| a >= b) && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-5);
+        right += usize::from(classes[0]["class"] == digits[number].1);
+    }
+    assert!(right > 12, "{right} of 21 are right, where 2 would be chance");
+    let one = folder.succeed(&format!("predict images/05.png {predict} --top 1"));
+    let class = &predictions[5]["classes"][0]["class"];
+    assert!(one.contains(&format!("images/05.png: {class} (")), "{one}");
+
+    for (image, reason) in [("images/99.png", "images/99.png"), ("images/notes.txt", "notes.txt")] {
+        let output = folder.run(&format!("predict {image} {predict}"));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(reason), "{}", text(&output.stderr));
+    }
+}
