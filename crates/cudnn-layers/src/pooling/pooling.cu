@@ -107,7 +107,7 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
     gather(g, pixel, dx, add, [&](int p, int q) {
         int r = pixel.row + g.pad_h - p * g.stride_h, s = pixel.column + g.pad_w - q * g.stride_w;
         int at = pixel.at(p * g.out_w + q);
-        return mask[at] == u32(r * g.window_w + s) ? dy[at] : 0;
+        return mask[at] == u32(r * g.window_w + s) ? dy[at] : 0.0f;  // a whole 0 would make a bf16 whole, too
     });
 }
 

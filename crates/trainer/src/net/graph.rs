@@ -93,8 +93,8 @@ pub struct Graph {
 
 impl Graph {
     /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the way.
-    /// Feature maps are of `format`: where a layer reads another than there is, and before outputs, which are in single
-    /// precision, come layers that convert. Returns all layers, one for each node. Without `backward`, no node gets a
+    /// Feature maps are of `format`: where a layer reads another than there is, one that converts comes before
+    /// it. Returns all layers, one for each node. Without `backward`, no node gets a
     /// backward pass.
     ///
     /// # Errors
@@ -110,7 +110,6 @@ impl Graph {
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
             builder.add(layer_spec, layer)?;
         }
-        builder.convert_outputs()?;
         let Builder { mut graph, layers, .. } = builder;
         if backward {
             graph.find_gradients(spec.force_backward);
@@ -323,24 +322,6 @@ impl<'a> Builder<'a> {
         self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));
         self.converted.insert((value, format), top);
         Ok(top)
-    }
-
-    /// Puts what nothing reads, which is for the user, in single precision and NCHW.
-    fn convert_outputs(&mut self) -> Result<(), NetError> {
-        for value in 0..self.graph.values.len() {
-            let Value { consumers, producer, .. } = &self.graph.values[value];
-            if consumers.is_empty() {
-                let Node { name, location, .. } = &self.graph.nodes[*producer];
-                let reader = LayerSpec::new(
-                    format!("{name}_output"),
-                    LayerKind::Convert,
-                    [vec![], vec![]],
-                    location.clone(),
-                );
-                self.converted(&reader, value, Format::F32)?;
-            }
-        }
-        Ok(())
     }
 
     fn bottom(&self, spec: &LayerSpec, name: &str) -> Result<ValueId, NetError> {
