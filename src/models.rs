@@ -1,7 +1,7 @@
 //! The nets and solvers of `models/`, which are part of the command: `--model alexnet` means the same everywhere.
 
 use crate::Error;
-use std::path::Path;
+use std::{fs, path::Path};
 use trainer::{
     prototxt::SpecError,
     spec::{NetSource, NetSpec, SolverSpec},
@@ -70,6 +70,20 @@ pub(crate) fn load_solver(given: &Path) -> Result<SolverSpec, Error> {
     Ok(named(given)?.map_or_else(|| SolverSpec::load(given), Model::solver)?)
 }
 
+/// The net in the file `given` with its text, or the model of that name with its solver, too.
+///
+/// # Errors
+/// There is neither, or the file is no net.
+pub(crate) fn read_template(given: &Path) -> Result<(NetSpec, String, Option<SolverSpec>), Error> {
+    if let Some(model) = named(given)? {
+        return Ok((model.net()?, model.net.to_owned(), Some(model.solver()?)));
+    }
+    let spec = NetSpec::load(given)?;
+    let text = fs::read_to_string(given);
+    let unreadable = |error| Error::Refused(format!("cannot read {}: {error}", given.display()));
+    Ok((spec, text.map_err(unreadable)?, None))
+}
+
 /// The model that `given` names, if it is no file. What looks like a path is one, whether anything is there or not.
 fn named(given: &Path) -> Result<Option<&'static Model>, Error> {
     let name = given.to_str().filter(|name| !name.contains(['/', '.']) && !given.is_file());
@@ -85,7 +99,7 @@ fn named(given: &Path) -> Result<Option<&'static Model>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{collections::BTreeSet, fs};
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_folder_of_models_is_part_of_the_command() {

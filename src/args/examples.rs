@@ -16,6 +16,11 @@ Examples:
   microbatch train --solver solver.prototxt --epochs 10 --log log.jsonl --resume
   microbatch train --solver solver.prototxt --snapshot snapshots/net_iter_500.solverstate.safetensors";
 
+pub(super) const INIT: &str = "\
+Examples:
+  microbatch init flowers --data photos/flowers --like resnet18
+  microbatch init flowers --data photos/flowers --like resnet18_torchvision --weights resnet18.safetensors";
+
 pub(super) const TEST: &str = "\
 Examples:
   microbatch test --model net.prototxt --weights snapshots/net_iter_500.safetensors --iterations 10";

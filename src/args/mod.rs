@@ -1,11 +1,13 @@
 //! What the user typed, checked.
 
+mod data;
 mod environment;
 mod examples;
 mod measuring;
 mod planning;
 mod values;
 
+pub use data::{DataCommand, InitArgs, RenderArgs};
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
@@ -43,6 +45,15 @@ pub enum Command {
     /// Test trained weights
     #[command(after_help = examples::TEST)]
     Test(TestArgs),
+    /// Write a net and a solver for one's own images
+    #[command(after_help = examples::INIT)]
+    Init(InitArgs),
+    /// Make data sets
+    Data {
+        /// What to make.
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// Say of which class images are
     #[command(after_help = examples::PREDICT)]
     Predict(PredictArgs),

@@ -35,6 +35,12 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "it must be a number above 0".to_owned())
 }
 
+/// A part of a whole: from 0 to below 1.
+pub(super) fn part(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
+    part.ok_or_else(|| "it must be a number from 0 to below 1".to_owned())
+}
+
 /// A number from 0.
 pub(super) fn convexity(text: &str) -> Result<f64, String> {
     if text.parse() == Ok(0.0) { Ok(0.0) } else { positive(text) }

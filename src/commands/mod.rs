@@ -6,6 +6,7 @@ mod devices;
 mod draw;
 mod export;
 mod figures;
+mod init;
 mod list;
 mod model;
 mod origin;
@@ -13,6 +14,7 @@ mod plan;
 mod plot;
 mod predict;
 mod profile;
+mod render;
 mod setup;
 mod shell;
 mod test;
@@ -31,7 +33,7 @@ pub use train::train;
 
 use crate::{
     Error,
-    args::{Command, Family},
+    args::{Command, DataCommand, Family},
     report::{ActionSpan, trace},
 };
 use std::path::Path;
@@ -52,6 +54,8 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Figures(args) => figures(&args),
         Command::Export(args) => export::export(&args),
         Command::Tune(args) => tune::tune(&args),
+        Command::Init(args) => init::init(&args),
+        Command::Data { command: DataCommand::Render(args) } => render::render(&args),
         Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),

@@ -39,6 +39,8 @@ struct Prediction {
 #[derive(Serialize)]
 struct Class {
     class: usize,
+    /// What the weights call it, if they know.
+    name: Option<String>,
     probability: f64,
 }
 
@@ -85,6 +87,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let (run, _) = session.lay_out(&planned, &mut console)?;
     let mut running = run.start(DEFAULT_SEED)?;
     running.load_weights(&weights)?;
+    let names = weights.class_names()?;
     let mut predictions = Vec::new();
     let stop = stop()?;
     let _listening = stop.listen();
@@ -94,7 +97,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
         let of_images = scores.chunks_exact(scores.len() / batch).zip(&images[number * batch..]);
         for (scores, image) in of_images {
             let classes = best_classes(scores, args.top).into_iter();
-            let classes = classes.map(|(class, probability)| Class { class, probability }).collect();
+            let named = |(class, probability)| Class { class, name: names.get(class).cloned(), probability };
+            let classes = classes.map(named).collect();
             let prediction = Prediction { image: image.display().to_string(), classes };
             console.text(line(&prediction))?;
             predictions.push(prediction);
@@ -104,9 +108,12 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     console.object(&Report { header, predictions })
 }
 
-/// `photo.jpg: 3 (97.2 %), 5 (1.4 %)`
+/// `photo.jpg: 3 (97.2 %), 5 (1.4 %)`, or with the names of classes.
 fn line(Prediction { image, classes }: &Prediction) -> String {
-    let class = |Class { class, probability }: &Class| format!("{class} ({:.1} %)", 100.0 * probability);
+    let class = |Class { class, name, probability }: &Class| {
+        let name = name.clone().unwrap_or_else(|| class.to_string());
+        format!("{name} ({:.1} %)", 100.0 * probability)
+    };
     format!("{image}: {}", classes.iter().map(class).collect::<Vec<_>>().join(", "))
 }
 

@@ -11,7 +11,7 @@ use microbatch::trainer::{
     data::{
         Dataset, Decoding, Idx, ImageData, Loader, LoaderOptions, Phase, Transform, open_source, read_mean,
     },
-    spec::{Mean, TransformParams},
+    spec::{ColorJitter, Mean, TransformParams},
 };
 use png::{BitDepth, ColorType};
 
@@ -61,12 +61,26 @@ fn transform(random: &mut Random) -> TransformParams {
         let side = if one_in(random, 8) { extreme(random).to_owned() } else { sensible };
         one_in(random, 3).then(|| side.parse().ok()).flatten()
     };
+    let part = |random: &mut Random| if one_in(random, 3) { below(random, 101) as f32 / 100.0 } else { 0.0 };
+    let resize = side(random).filter(|&side| side <= 1 << 16);
+    let crop_size = side(random);
     let mean_values = [&[0.0][..], &[128.0], &[1.0, 2.0, 3.0]][below(random, 3)];
     TransformParams {
         mirror: one_in(random, 2),
-        crop_size: side(random),
+        crop_size,
         // A net file cannot ask for more.
-        resize: side(random).filter(|&side| side <= 1 << 16),
+        resize,
+        shorter_side: side(random).filter(|&side| side <= 1 << 16 && resize.is_none()),
+        min_area: crop_size.map(|_| 0.01 + part(random) * 0.99).filter(|_| one_in(random, 2)),
+        max_aspect: 1.0 + 99.0 * part(random),
+        mirror_vertically: one_in(random, 4),
+        rotation: 180.0 * part(random),
+        color_jitter: ColorJitter {
+            brightness: part(random),
+            contrast: part(random),
+            saturation: part(random),
+            hue: part(random) / 2.0,
+        },
         mean: Mean::Values(mean_values.to_vec()),
         ..TransformParams::default()
     }
@@ -186,8 +200,7 @@ fn mend_checksums(png: &mut [u8]) {
 }
 
 fn decoding(random: &mut Random) -> Decoding {
-    let size = *pick(random, &[None, None, Some([5, 6]), Some([1, 1]), Some([20, 300])]);
-    Decoding { is_color: one_in(random, 2), size }
+    Decoding { is_color: one_in(random, 2) }
 }
 
 /// Pictures that take more are not decoded here: theirs are seconds of work.

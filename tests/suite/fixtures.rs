@@ -137,7 +137,7 @@ impl Folder {
         command.env("UCUDNN_DATABASE", "none");
         // Some workspaces grow with the number of threads: the limits of the tests are for two. Without a GPU, too.
         let chosen = arguments.contains("--threads") || arguments.contains("--device");
-        let runs = !chosen && !arguments.starts_with("export");
+        let runs = !chosen && !arguments.starts_with("export") && !arguments.starts_with("init");
         let threads = (runs && arguments.contains("prototxt")).then_some(["--threads", "2"]);
         command.args(arguments.split_whitespace()).args(threads.iter().flatten()).current_dir(&self.0);
         command

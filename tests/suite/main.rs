@@ -12,6 +12,7 @@ mod interrupted;
 mod limits;
 mod memory;
 mod metrics;
+mod own_images;
 mod plan;
 mod recorded;
 mod shell;

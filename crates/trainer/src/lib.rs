@@ -21,6 +21,7 @@ mod gradient_check;
 pub mod host;
 pub mod layers;
 pub mod net;
+pub mod own_images;
 pub mod planning;
 pub mod protobuf;
 pub mod prototxt;

@@ -1,58 +1,59 @@
 //! JPEG and PNG files to planar bytes.
 
-use super::{
-    Sample,
-    jpeg::is_complete,
-    resize::{Interleaved, Resizer},
-};
+use super::{Sample, jpeg::is_complete};
 use std::{fs, io::Cursor, path::Path};
 use zune_jpeg::{
     JpegDecoder,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
 };
 
-/// Caffe takes its images from OpenCV, whose channel order is blue, green, red.
-const BGR_OF_RGB: [usize; 3] = [2, 1, 0];
-
 /// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
-const MOST_BYTES: usize = 512 << 20;
+pub(super) const MOST_BYTES: usize = 512 << 20;
 
 /// How images are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoding {
-    /// Three channels (blue, green, red), or one.
+    /// Three channels (red, green, blue), or one.
     pub is_color: bool,
-    /// Height and width to resize to, at least 1; by default each image keeps its own.
-    pub size: Option<[usize; 2]>,
 }
 
 impl Default for Decoding {
     fn default() -> Self {
-        Self { is_color: true, size: None }
+        Self { is_color: true }
     }
 }
 
 /// Decodes a file into the pixels and the shape of `sample`; an error is the reason, without the file's name.
 pub(super) fn decode_into(path: &Path, decoding: Decoding, sample: &mut Sample) -> Result<(), String> {
     let bytes = fs::read(path).map_err(unreadable)?;
-    let Pixels { size: from, mut channels, mut bytes } = File::open(&bytes)?.decode()?;
-    if !decoding.is_color && channels >= 3 {
-        bytes = bytes.chunks_exact(channels).map(luma).collect();
-        channels = 1;
-    }
-    // Whatever follows grey or colours is transparency, which is ignored.
-    let order = match (decoding.is_color, channels) {
-        (true, 3..) => &BGR_OF_RGB[..],
-        (true, _) => &[0, 0, 0],
-        (false, _) => &[0],
-    };
-    let to = decoding.size.unwrap_or(from);
-    sample.make_room(order.len() * to[0] * to[1]).map_err(|error| error.to_string())?;
-    sample.pixels.clear();
-    let from = Interleaved { pixels: &bytes, size: from, channels };
-    Resizer::default().resize(from, order, to, &mut sample.pixels);
-    sample.shape = [order.len(), to[0], to[1]];
+    let file = File::open(&bytes)?;
+    let ([height, width], channels) = (file.size(), file.decode(sample)?);
+    // The vector keeps its memory from image to image.
+    let wanted = if decoding.is_color { 3 } else { 1 };
+    sample.make_room(wanted.max(channels) * height * width).map_err(|error| error.to_string())?;
+    rearrange(&mut sample.pixels, channels, decoding.is_color);
+    sample.pixels.truncate(wanted * height * width);
+    (sample.shape, sample.is_rgb) = ([wanted, height, width], decoding.is_color);
     Ok(())
+}
+
+/// Makes pixels of `channels` values (grey, or red, green and blue, and perhaps transparency, which is ignored) such of three
+/// or of one.
+fn rearrange(pixels: &mut [u8], channels: usize, is_color: bool) {
+    match (is_color, channels) {
+        (true, 3) | (false, 1) => {}
+        (true, 1 | 2) => {
+            // From the end on, where pixels grow into.
+            for at in (0..pixels.len() / 3).rev() {
+                let grey = pixels[at * channels];
+                pixels[3 * at..][..3].fill(grey);
+            }
+        }
+        (true, _) => (0..pixels.len() / channels)
+            .for_each(|at| pixels.copy_within(at * channels..at * channels + 3, 3 * at)),
+        (false, 2) => (0..pixels.len() / 2).for_each(|at| pixels[at] = pixels[2 * at]),
+        (false, _) => (0..pixels.len() / channels).for_each(|at| pixels[at] = luma(&pixels[at * channels..])),
+    }
 }
 
 /// Height and width of an image, from its header.
@@ -71,13 +72,6 @@ enum File<'a> {
 fn jpeg_options() -> DecoderOptions {
     let options = DecoderOptions::default().set_strict_mode(false);
     options.set_max_width(usize::MAX).set_max_height(usize::MAX)
-}
-
-/// Rows of pixels of so many channels: grey or red, green, blue, and perhaps transparency.
-struct Pixels {
-    size: [usize; 2],
-    channels: usize,
-    bytes: Vec<u8>,
 }
 
 impl<'a> File<'a> {
@@ -108,7 +102,9 @@ impl<'a> File<'a> {
         }
     }
 
-    fn decode(self) -> Result<Pixels, String> {
+    /// Decodes into the pixels of `sample`, and returns how many values each has: grey or red, green, blue, and perhaps
+    /// transparency.
+    fn decode(self, sample: &mut Sample) -> Result<usize, String> {
         let size = self.size();
         let (channels, bits) = match &self {
             Self::Jpeg { space, .. } => (space.num_components(), 8),
@@ -123,7 +119,8 @@ impl<'a> File<'a> {
             Some(len @ ..=MOST_BYTES) => len,
             _ => return Err(format!("the image of {}x{} pixels is too large", size[1], size[0])),
         };
-        let mut bytes: Vec<u8> = tensor::arena::zeroed(len).map_err(|error| error.to_string())?;
+        sample.make_room(len).map_err(|error| error.to_string())?;
+        let pixels = &mut sample.pixels;
         match self {
             Self::Jpeg { bytes: file, space, .. } => {
                 if !is_complete(file) {
@@ -131,16 +128,18 @@ impl<'a> File<'a> {
                 }
                 let options = jpeg_options().jpeg_set_out_colorspace(space);
                 let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
-                decoder.decode_into(&mut bytes).map_err(undecodable)?;
+                decoder.decode_into(pixels).map_err(undecodable)?;
             }
             Self::Png(mut reader) => {
-                reader.next_frame(&mut bytes).map_err(undecodable)?;
+                reader.next_frame(pixels).map_err(undecodable)?;
             }
         }
         if bits == 16 {
-            bytes = bytes.as_chunks().0.iter().map(|&sample| byte(u16::from_be_bytes(sample))).collect();
+            for at in 0..len / 2 {
+                pixels[at] = byte(u16::from_be_bytes([pixels[2 * at], pixels[2 * at + 1]]));
+            }
         }
-        Ok(Pixels { size, channels, bytes })
+        Ok(channels)
     }
 }
 

@@ -6,14 +6,16 @@ use super::{
     sorted_entries,
 };
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
+/// An image that is named, whether it can be read or not.
 #[derive(Clone, Debug)]
-struct Entry {
-    path: PathBuf,
-    label: u32,
+pub(super) struct Entry {
+    pub(super) path: PathBuf,
+    pub(super) label: u32,
     /// Line in the list, counted from 1; 0 for an entry of a folder.
     line: usize,
 }
@@ -38,13 +40,7 @@ impl ImageData {
     /// # Errors
     /// The list cannot be read or is empty, a line of it does not parse, or the first image cannot be read.
     pub fn open_list(list: &Path, root: &Path, decoding: Decoding) -> Result<Self, DataError> {
-        let text = fs::read_to_string(list).map_err(DataError::read(list))?;
-        let mut entries = Vec::new();
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            entries.push(parse_line(list, number + 1, line, root)?);
-        }
-        let classes = entries.iter().map(|entry| entry.label as usize + 1).max().unwrap_or(0);
-        Self::new(entries, list, decoding, classes)
+        Self::new(list_entries(list, root)?, list, decoding)
     }
 
     /// Opens a folder that holds one folder per class; the classes are numbered in the order of their names. Files
@@ -54,42 +50,23 @@ impl ImageData {
     /// # Errors
     /// A folder cannot be read or holds no images, or the first image cannot be read.
     pub fn open_folder(root: &Path, decoding: Decoding) -> Result<Self, DataError> {
-        let mut classes = sorted_entries(root)?;
-        classes.retain(|path| path.is_dir());
-        if classes.is_empty() {
-            return Err(DataError::at(root.display(), "holds no folder per class"));
-        }
-        let mut entries = Vec::new();
-        for (label, class) in classes.iter().enumerate() {
-            let files = sorted_entries(class)?;
-            if files.is_empty() {
-                return Err(DataError::at(class.display(), "this class has no images"));
-            }
-            for path in files {
-                check_extension(&path)?;
-                entries.push(Entry { path, label: label as u32, line: 0 });
-            }
-        }
-        Self::new(entries, root, decoding, classes.len())
+        let entries = folder_entries(root)?;
+        entries.iter().try_for_each(|entry| check_extension(&entry.path))?;
+        Self::new(entries, root, decoding)
     }
 
-    fn new(
-        entries: Vec<Entry>,
-        source: &Path,
-        decoding: Decoding,
-        classes: usize,
-    ) -> Result<Self, DataError> {
+    fn new(entries: Vec<Entry>, source: &Path, decoding: Decoding) -> Result<Self, DataError> {
         let Some(Entry { path, .. }) = entries.first() else {
             return Err(DataError::at(source.display(), "lists no images"));
         };
         // Read the first header even if its size is of no interest: a wrong root_folder shows before any training.
         let (first, packed) = (dimensions(path), fs::metadata(path).map_or(0, |file| file.len()));
         let (channels, source) = (if decoding.is_color { 3 } else { 1 }, source.to_owned());
+        let classes = entries.iter().map(|entry| entry.label as usize + 1).max().unwrap_or(0);
         let mut set = Self { entries, source, decoding, shape: [0; 3], classes, reading_bytes: 0 };
         let first = first.map_err(|reason| DataError::at(set.place(0), reason))?;
         set.reading_bytes = packed + 3 * (first[0] * first[1]) as u64;
-        let [height, width] = decoding.size.unwrap_or(first);
-        set.shape = [channels, height, width];
+        set.shape = [channels, first[0], first[1]];
         Ok(set)
     }
 }
@@ -111,16 +88,8 @@ impl Dataset for ImageData {
         self.entries[index].label
     }
 
-    /// Those of a folder: a list has numbers only.
     fn class_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for entry in self.entries.iter().filter(|entry| entry.line == 0) {
-            if entry.label as usize == names.len() {
-                let folder = entry.path.parent().and_then(Path::file_name).unwrap_or_default();
-                names.push(folder.to_string_lossy().into_owned());
-            }
-        }
-        names
+        class_names(&self.entries, self.classes)
     }
 
     fn place(&self, index: usize) -> String {
@@ -150,6 +119,47 @@ impl Dataset for ImageData {
     fn is_decoded(&self) -> bool {
         true
     }
+}
+
+/// The images of a list, whose paths are relative to `root`.
+pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>, DataError> {
+    let text = fs::read_to_string(list).map_err(DataError::read(list))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(|(number, line)| parse_line(list, number + 1, line, root)).collect()
+}
+
+/// The files of the class folders in `root`, whatever they are.
+pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>, DataError> {
+    let mut classes = sorted_entries(root)?;
+    classes.retain(|path| path.is_dir());
+    if classes.is_empty() {
+        return Err(DataError::at(root.display(), "holds no folder per class"));
+    }
+    let mut entries = Vec::new();
+    for (label, class) in classes.iter().enumerate() {
+        let files = sorted_entries(class)?;
+        if files.is_empty() {
+            return Err(DataError::at(class.display(), "this class has no images"));
+        }
+        entries.extend(files.into_iter().map(|path| Entry { path, label: label as u32, line: 0 }));
+    }
+    Ok(entries)
+}
+
+/// The names of the folders of all `classes`, if each has one of its own that all of its images lie in, as lists of ImageNet have.
+pub(super) fn class_names(entries: &[Entry], classes: usize) -> Vec<String> {
+    let mut folders = BTreeMap::new();
+    for entry in entries {
+        let folder = entry.path.parent();
+        if *folders.entry(entry.label).or_insert(folder) != folder {
+            return Vec::new();
+        }
+    }
+    let name =
+        |folder: &Option<&Path>| Some(folder.and_then(Path::file_name)?.to_string_lossy().into_owned());
+    let names: Vec<String> = folders.values().filter_map(name).collect();
+    let is_own = names.iter().collect::<BTreeSet<_>>().len() == classes;
+    if is_own { names } else { Vec::new() }
 }
 
 fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Entry, DataError> {

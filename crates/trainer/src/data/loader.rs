@@ -102,11 +102,11 @@ impl Loader {
         let shuffled = if options.shuffle { dataset.len() * size_of::<u32>() } else { 0 };
         let order = shuffled + options.mini_batch * size_of::<usize>();
         let floats = self.source.data_len() + options.mini_batch;
-        let [sample, resized] = [dataset.shape(), transform.resized_shape().unwrap_or_default()]
-            .map(|shape| shape.iter().map(|&extent| extent as u64).product::<u64>());
+        let sample = dataset.shape().iter().map(|&extent| extent as u64).product::<u64>();
+        let scratch = transform.scratch_bytes(dataset.shape());
         let at_a_time = if dataset.is_decoded() { Cpu::available_threads() as u64 } else { 1 };
         (self.buffers() * floats * size_of::<f32>() + order) as u64
-            + at_a_time * (sample + resized + dataset.reading_bytes())
+            + at_a_time * (sample + scratch + dataset.reading_bytes())
     }
 
     /// Mini-batches assembled in memory of their own. A GPU may still be copying one of them.

@@ -2,13 +2,14 @@
 //!
 //! | step | type | what it does |
 //! | --- | --- | --- |
-//! | read | [`Dataset`]: [`Idx`], [`Cifar10`], [`ImageData`], [`Synthetic`] | one sample as planar bytes (channel, row, column) |
-//! | transform | [`Transform`] | resize, crop, mirror, (pixel - mean) * scale, as Caffe's `transform_param` |
+//! | read | [`Dataset`]: [`Idx`], [`Cifar10`], [`ImageData`], [`Synthetic`] | one sample as bytes (row, column, channel) |
+//! | transform | [`Transform`] | resize, crop, mirror, (pixel - mean) * scale, as Caffe's `transform_param`, and what it lacks |
 //! | assemble | [`Loader`] | whole mini-batches, in order or shuffled, prepared ahead by a background thread |
 //!
 //! Everything random is a function of (seed, number of samples consumed so far): see [`Loader::position`]. A run that is
 //! resumed from a position therefore sees exactly the numbers that the uninterrupted run would have seen.
 
+mod augment;
 mod batch;
 mod cifar;
 mod decode;
@@ -21,7 +22,9 @@ mod mean_file;
 mod open;
 mod order;
 mod prefetch;
+mod render;
 mod resize;
+mod survey;
 mod synthetic;
 #[cfg(test)]
 mod tests;
@@ -41,23 +44,27 @@ pub use image_data::ImageData;
 pub use loader::Loader;
 pub use mean_file::read_mean;
 pub use open::{open_source, source_shape};
+pub use render::{MOST_CLASSES, Rendering, render};
+pub use survey::Survey;
 pub use synthetic::Synthetic;
 pub use transform::{Draw, Transform, TransformScratch};
 use unpack::sorted_entries;
 pub use unpack::{open_unpacked, unpacked};
 
-/// One labelled image, as read: planar bytes, not yet transformed.
+/// One labelled image, as read: bytes, not yet transformed.
 ///
 /// Reused from one [`Dataset::read_into`] to the next, so that sets held in memory are read without allocating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Pixels in the order channel, row, column; `shape[0] * shape[1] * shape[2]` of them. Colour images read from
-    /// JPEG and PNG have their channels in Caffe's order: blue, green, red.
+    /// Pixels in the order row, column, channel; `shape[0] * shape[1] * shape[2]` values.
     pub pixels: Vec<u8>,
     /// Channels, height, width.
     pub shape: [usize; 3],
     /// Class, counted from 0.
     pub label: u32,
+    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round, for Caffe takes
+    /// its images from OpenCV, whose order is blue, green, red.
+    pub is_rgb: bool,
 }
 
 /// Largest label: labels travel as `f32`, as in Caffe, and up to 2^24 these are exact.
@@ -72,10 +79,12 @@ impl Sample {
         Ok(())
     }
 
-    fn set(&mut self, pixels: &[u8], shape: [usize; 3], label: u32) {
+    /// Takes `planes`, which stand one channel after the other.
+    fn set(&mut self, planes: &[u8], shape: [usize; 3], label: u32) {
+        let (channels, count) = (shape[0], shape[1] * shape[2]);
         self.pixels.clear();
-        self.pixels.extend_from_slice(pixels);
-        (self.shape, self.label) = (shape, label);
+        self.pixels.extend((0..planes.len()).map(|at| planes[at % channels * count + at / channels]));
+        (self.shape, self.label, self.is_rgb) = (shape, label, false);
     }
 }
 

@@ -1,89 +1,94 @@
-//! Bilinear resizing of bytes, in integers, so that the result is the same on every machine.
+//! Bilinear resizing of bytes by `fast_image_resize`, whose arithmetic is of integers: the result is the same on every
+//! processor, with and without SIMD.
 
-/// Fractions of a pixel are multiples of 1 / 2^11: two of them and a byte fit an `i32`.
-const FRACTION_BITS: u32 = 11;
-const ONE: i32 = 1 << FRACTION_BITS;
-
-/// The two source pixels that a destination pixel lies between, and the weight of the second.
-#[derive(Clone, Copy, Debug)]
-struct Tap {
-    near: usize,
-    far: usize,
-    weight: i32,
-}
-
-impl Tap {
-    #[inline(always)]
-    fn blend(&self, near: i32, far: i32) -> i32 {
-        near * (ONE - self.weight) + far * self.weight
-    }
-}
-
-/// Taps of one axis. Pixel centres lie at half-integers (OpenCV's convention, hence Caffe's); at the borders the outermost
-/// pixel is repeated. Shrinking does not average: like OpenCV's bilinear mode it looks at two pixels per axis only.
-fn taps(src: usize, dst: usize) -> impl Iterator<Item = Tap> {
-    (0..dst).map(move |i| {
-        let centre = (i as f64 + 0.5) * src as f64 / dst as f64 - 0.5;
-        let clamped = centre.clamp(0.0, (src - 1) as f64);
-        let near = clamped as usize;
-        let weight = ((clamped - near as f64) * f64::from(ONE)).round() as i32;
-        Tap { near, far: (near + 1).min(src - 1), weight }
-    })
-}
+use super::decode::MOST_BYTES;
+use fast_image_resize::{
+    FilterType, PixelType, ResizeAlg, ResizeOptions,
+    images::{Image, ImageRef},
+};
 
 /// Pixels in the order row, column, channel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Interleaved<'a> {
-    pub(super) pixels: &'a [u8],
+pub(super) struct Pixels<'a> {
+    pub(super) bytes: &'a [u8],
     /// Height and width, neither of which is 0.
     pub(super) size: [usize; 2],
     pub(super) channels: usize,
 }
 
-/// Memory that resizing needs, reused from image to image.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Resizer {
-    columns: Vec<Tap>,
-    /// One row, blended from two rows of the source.
-    blended: Vec<i32>,
+/// A part of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) top: usize,
+    pub(super) left: usize,
+    /// Height and width.
+    pub(super) size: [usize; 2],
 }
 
+impl Region {
+    pub(super) fn whole(size: [usize; 2]) -> Self {
+        Self { top: 0, left: 0, size }
+    }
+
+    /// The middle of an image of `size` that is `inner` high and wide, rounded to the top and the left.
+    pub(super) fn centre(size: [usize; 2], inner: [usize; 2]) -> Self {
+        Self { top: (size[0] - inner[0]) / 2, left: (size[1] - inner[1]) / 2, size: inner }
+    }
+}
+
+/// How pixels between those of the source are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sampling {
+    /// Between the two nearest in each direction, as OpenCV does and hence Caffe: what lies further apart is not seen.
+    Nearest2,
+    /// Shrinking averages over all of the source, with triangular weights, as Pillow does and hence torchvision.
+    Averaging,
+}
+
+/// Memory that resizing needs, reused from image to image.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resizer(fast_image_resize::Resizer);
+
 impl Resizer {
-    /// Resizes to planar pixels (channel, row, column), appended to `dst`. `order[k]` is the source's channel for channel `k`.
+    /// Resizes `region` of `from` to `to`, which replaces the contents of `into`.
+    ///
+    /// # Errors
+    /// In a sentence: more channels than pictures have, or there is not the memory.
     pub(super) fn resize(
         &mut self,
-        src: Interleaved<'_>,
-        order: &[usize],
+        from: Pixels<'_>,
+        region: Region,
         to: [usize; 2],
-        dst: &mut Vec<u8>,
-    ) {
-        let Interleaved { pixels, size, channels } = src;
-        let start = dst.len();
-        dst.resize(start + order.len() * to[0] * to[1], 0);
-        let (planes, row_bytes) = (&mut dst[start..], size[1] * channels);
-        if size == to {
-            for (plane, &channel) in planes.chunks_exact_mut(to[0] * to[1]).zip(order) {
-                plane
-                    .iter_mut()
-                    .zip(pixels.chunks_exact(channels))
-                    .for_each(|(out, pixel)| *out = pixel[channel]);
-            }
-            return;
+        sampling: Sampling,
+        into: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let Pixels { bytes, size, channels } = from;
+        let kinds = [PixelType::U8, PixelType::U8x2, PixelType::U8x3, PixelType::U8x4];
+        let kind = channels.checked_sub(1).and_then(|index| kinds.get(index));
+        let kind = *kind.ok_or_else(|| format!("an image of {channels} channels cannot be resized"))?;
+        // One direction after the other: the image between is as wide as the source and as high as the result.
+        let [between, len] =
+            [size[1], to[1]].map(|width| width.saturating_mul(to[0]).saturating_mul(channels));
+        let refused = || tensor::MemoryError::Host { bytes: between.max(len) }.to_string();
+        into.clear();
+        into.try_reserve_exact(len).map_err(|_| refused())?;
+        if size != to && between > MOST_BYTES {
+            return Err(refused());
         }
-        self.columns.clear();
-        self.columns.extend(taps(size[1], to[1]));
-        for (y, row) in taps(size[0], to[0]).enumerate() {
-            // Rows first: adjacent bytes, so that the compiler vectorises the larger half of the work.
-            let [near, far] = [row.near, row.far].map(|row| &pixels[row * row_bytes..][..row_bytes]);
-            self.blended.clear();
-            self.blended.extend(near.iter().zip(far).map(|(&a, &b)| row.blend(a.into(), b.into())));
-            for (k, &channel) in order.iter().enumerate() {
-                let out = &mut planes[(k * to[0] + y) * to[1]..][..to[1]];
-                for (out, tap) in out.iter_mut().zip(&self.columns) {
-                    let [a, b] = [tap.near, tap.far].map(|column| self.blended[column * channels + channel]);
-                    *out = ((tap.blend(a, b) + (1 << (2 * FRACTION_BITS - 1))) >> (2 * FRACTION_BITS)) as u8;
-                }
-            }
-        }
+        into.resize(len, 0);
+        let [from_size, to_size] =
+            [size, to].map(|size| size.map(|side| u32::try_from(side).unwrap_or(u32::MAX)));
+        let algorithm = match sampling {
+            Sampling::Nearest2 => ResizeAlg::Interpolation(FilterType::Bilinear),
+            Sampling::Averaging => ResizeAlg::Convolution(FilterType::Bilinear),
+        };
+        let [left, top, width, height] =
+            [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);
+        let options =
+            ResizeOptions::new().resize_alg(algorithm).crop(left, top, width, height).use_alpha(false);
+        let source = ImageRef::new(from_size[1], from_size[0], bytes, kind).map_err(|e| e.to_string())?;
+        let mut result =
+            Image::from_slice_u8(to_size[1], to_size[0], into, kind).map_err(|e| e.to_string())?;
+        self.0.resize(&source, &mut result, &options).map_err(|error| error.to_string())
     }
 }

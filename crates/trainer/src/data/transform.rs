@@ -1,15 +1,18 @@
-//! Caffe's data transformation: `(pixel - mean) * scale`, crop and mirror; before it, an optional resize of ours.
+//! Caffe's data transformation: crop, mirror and `(pixel - mean) * scale`; and what it lacks: resizing, random regions,
+//! changes of pixels, a divisor of each channel.
 
 use super::{
     DataError, Phase, Sample,
+    augment::{jitter, region, rotate},
     mean_file::read_mean,
     order::below,
-    resize::{Interleaved, Resizer},
+    resize::{Pixels, Region, Resizer, Sampling},
 };
-use crate::spec::{Mean, TransformParams};
+use crate::spec::{ColorJitter, HeightWidth, Mean, TransformParams};
 use ndarray::Array3;
 use rand::Rng;
-use tensor::{MemoryError, rng};
+use rand_chacha::ChaCha8Rng;
+use tensor::rng;
 
 /// What the random choices of one sample are made from: nothing else enters them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +26,10 @@ pub struct Draw {
 /// Memory that [`Transform::apply`] needs, reused from sample to sample.
 #[derive(Clone, Debug, Default)]
 pub struct TransformScratch {
-    resized: Vec<u8>,
     resizer: Resizer,
+    resized: Vec<u8>,
+    changed: Vec<u8>,
+    turned: Vec<u8>,
 }
 
 /// A checked transformation for images of one data set.
@@ -33,15 +38,10 @@ pub struct Transform {
     params: TransformParams,
     /// One value for each channel, or an image, which is as large as the images before cropping.
     mean: Array3<f32>,
+    /// What the difference from the mean is multiplied by, for each channel.
+    factors: Vec<f32>,
     phase: Phase,
     out_shape: [usize; 3],
-}
-
-/// Where the output lies in the (resized) image.
-struct Window {
-    top: usize,
-    left: usize,
-    mirrored: bool,
 }
 
 impl Transform {
@@ -49,17 +49,25 @@ impl Transform {
     /// is taken as it stands.
     ///
     /// # Errors
-    /// A crop larger than the images, an unreadable mean image or one of another shape.
+    /// A crop larger than the images, an unreadable mean image or one of another shape, a mean or a divisor for other channels.
     pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, DataError> {
         let [channels, height, width] = shape;
-        if [params.resize, params.crop_size].contains(&Some(0)) {
+        if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
             return Err(DataError::Invalid("an image cannot be resized or cropped to 0 pixels".to_owned()));
         }
-        let [height, width] = params.resize.map_or([height, width], |side| [side; 2]);
-        let [out_height, out_width] = params.crop_size.map_or([height, width], |side| [side; 2]);
-        let (mean, out_shape) = (mean(&params.mean, channels)?, [channels, out_height, out_width]);
-        let transform = Self { params: params.clone(), mean, phase, out_shape };
-        transform.check([channels, height, width]).map_err(DataError::Invalid)?;
+        let size = resized(params, [height, width]);
+        let [out_height, out_width] = params.crop_size.map_or(size, |side| [side; 2]);
+        let out_shape = [channels, out_height, out_width];
+        let stds =
+            if params.std.is_empty() { vec![1.0] } else { per_channel("std_value", &params.std, channels)? };
+        let factors = (0..channels).map(|channel| params.scale / stds[channel % stds.len()]).collect();
+        let mean = mean(&params.mean, channels)?;
+        let transform = Self { params: params.clone(), mean, factors, phase, out_shape };
+        if transform.min_area().is_some() && transform.has_mean_image() {
+            let reason = "a mean image has no part of an image of any size (min_area); mean_value does";
+            return Err(DataError::Invalid(reason.to_owned()));
+        }
+        transform.check([channels, size[0], size[1]]).map_err(DataError::Invalid)?;
         Ok(transform)
     }
 
@@ -68,9 +76,14 @@ impl Transform {
         self.out_shape
     }
 
-    /// Channels, height and width of an image between resizing and cropping, if there is resizing.
-    pub fn resized_shape(&self) -> Option<[usize; 3]> {
-        self.params.resize.map(|side| [self.out_shape[0], side, side])
+    /// Bytes that transforming images of `shape` takes beside the sample and the result.
+    pub fn scratch_bytes(&self, [channels, height, width]: [usize; 3]) -> u64 {
+        let bytes = |[height, width]: [usize; 2]| (channels as u64) * (height as u64) * (width as u64);
+        let [_, out_height, out_width] = self.out_shape;
+        let out = [out_height, out_width];
+        let to = if self.min_area().is_some() { out } else { resized(&self.params, [height, width]) };
+        let resizing = if to == [height, width] { 0 } else { bytes(to) + bytes([to[0], width]) };
+        resizing + if self.changes_pixels() { 2 * bytes(out) } else { 0 }
     }
 
     /// Transforms a sample into `out` (channel, row, column).
@@ -88,50 +101,126 @@ impl Transform {
         out: &mut [f32],
     ) -> Result<(), String> {
         assert_eq!(out.len(), self.out_shape.iter().product::<usize>());
-        let (pixels, [height, width]) = self.resized(sample, scratch)?;
-        let [_, out_height, out_width] = self.out_shape;
-        self.check([sample.shape[0], height, width])?;
-        let Window { top, left, mirrored } = self.window([height, width], draw);
-        let means = self.mean.as_slice().expect("made in the order channel, row, column");
-        let scaled = |pixel: u8, mean: f32| (f32::from(pixel) - mean) * self.params.scale;
-        // By index: a fifth to a third faster than the rows of views by ndarray, which are short.
-        for (row, out) in out.chunks_exact_mut(out_width).enumerate() {
-            let (channel, y) = (row / out_height, row % out_height + top);
-            let start = (channel * height + y) * width + left;
-            let row = out.iter_mut().zip(&pixels[start..][..out_width]);
-            if self.has_mean_image() {
-                row.zip(&means[start..]).for_each(|((out, &pixel), &mean)| *out = scaled(pixel, mean));
-            } else {
-                let mean = means[channel];
-                row.for_each(|(out, &pixel)| *out = scaled(pixel, mean));
-            }
-            if mirrored {
-                out.reverse();
-            }
+        let mut rng = rng::stream(draw.seed, draw.position);
+        // Drawn first and always, so that adding a crop does not change which images are mirrored.
+        let mirrored = rng.next_u32() & 1 == 1 && self.params.mirror;
+        let TransformScratch { resizer, resized, changed, turned } = scratch;
+        let image = self.resize(sample, &mut rng, resizer, resized)?;
+        self.check([image.channels, image.size[0], image.size[1]])?;
+        let window = self.window(image.size, &mut rng);
+        if !self.changes_pixels() {
+            self.normalize(image, window, (mirrored, sample.is_rgb), out);
+            return Ok(());
         }
+        self.change(image, window, sample.is_rgb, &mut rng, (changed, turned));
+        let image = Pixels { bytes: changed, size: window.size, ..image };
+        self.normalize(image, Region::whole(window.size), (mirrored, sample.is_rgb), out);
         Ok(())
     }
 
-    fn resized<'a>(
+    /// The sample's pixels in the size before cropping.
+    fn resize<'a>(
         &self,
         sample: &'a Sample,
-        scratch: &'a mut TransformScratch,
-    ) -> Result<(&'a [u8], [usize; 2]), String> {
+        rng: &mut ChaCha8Rng,
+        resizer: &mut Resizer,
+        into: &'a mut Vec<u8>,
+    ) -> Result<Pixels<'a>, String> {
         let [channels, height, width] = sample.shape;
-        match self.params.resize.map(|side| [side; 2]) {
-            Some(to) if to != [height, width] => {
-                let bytes = channels * to[0] * to[1];
-                let TransformScratch { resized, resizer } = scratch;
-                resized.clear();
-                resized.try_reserve_exact(bytes).map_err(|_| MemoryError::Host { bytes }.to_string())?;
-                for pixels in sample.pixels.chunks_exact(height * width) {
-                    let channel = Interleaved { pixels, size: [height, width], channels: 1 };
-                    resizer.resize(channel, &[0], to, resized);
-                }
-                Ok((resized, to))
-            }
-            _ => Ok((&sample.pixels, [height, width])),
+        let image = Pixels { bytes: &sample.pixels, size: [height, width], channels };
+        let [_, out_height, out_width] = self.out_shape;
+        let (region, to) = match self.min_area() {
+            Some(area) => (region(rng, image.size, area, self.params.max_aspect), [out_height, out_width]),
+            None => (Region::whole(image.size), resized(&self.params, image.size)),
+        };
+        if to == image.size && region == Region::whole(to) {
+            return Ok(image);
         }
+        let is_ours =
+            self.min_area().or(self.params.resize.or(self.params.shorter_side).map(|_| 1.0)).is_some();
+        let sampling = if is_ours { Sampling::Averaging } else { Sampling::Nearest2 };
+        resizer.resize(image, region, to, sampling, into)?;
+        Ok(Pixels { bytes: into, size: to, channels })
+    }
+
+    /// Copies a window of `image` and changes it at random as it is asked for.
+    fn change(
+        &self,
+        image: Pixels<'_>,
+        window: Region,
+        is_rgb: bool,
+        rng: &mut ChaCha8Rng,
+        (changed, turned): (&mut Vec<u8>, &mut Vec<u8>),
+    ) {
+        let TransformParams { mirror_vertically, rotation, color_jitter, .. } = &self.params;
+        let (row, channels) = (window.size[1] * image.channels, image.channels);
+        let upside_down = rng.next_u32() & 1 == 1 && *mirror_vertically;
+        changed.clear();
+        for y in 0..window.size[0] {
+            let y = window.top + if upside_down { window.size[0] - 1 - y } else { y };
+            changed.extend_from_slice(&image.bytes[(y * image.size[1] + window.left) * channels..][..row]);
+        }
+        if *rotation > 0.0 {
+            rotate(rng, changed, (window.size, channels), *rotation, turned);
+            std::mem::swap(changed, turned);
+        }
+        if *color_jitter != ColorJitter::default() {
+            jitter(rng, color_jitter, changed, channels, is_rgb);
+        }
+    }
+
+    /// Whether [`Transform::change`] has anything to do.
+    fn changes_pixels(&self) -> bool {
+        let TransformParams { mirror_vertically, rotation, color_jitter, .. } = &self.params;
+        self.phase == Phase::Train
+            && (*mirror_vertically || *rotation > 0.0 || *color_jitter != ColorJitter::default())
+    }
+
+    /// Writes a window of `image`: (pixel - mean) times the channel's factor, channel by channel.
+    fn normalize(
+        &self,
+        image: Pixels<'_>,
+        window: Region,
+        (mirrored, is_rgb): (bool, bool),
+        out: &mut [f32],
+    ) {
+        let Pixels { bytes, size: [height, width], channels } = image;
+        let (plane, means) = (window.size[0] * window.size[1], self.mean.as_slice().expect("in this order"));
+        for (channel, out) in out.chunks_exact_mut(plane).enumerate() {
+            let from = if is_rgb { channels - 1 - channel } else { channel };
+            let factor = self.factors[channel];
+            for (y, out) in out.chunks_exact_mut(window.size[1]).enumerate() {
+                let start = (window.top + y) * width + window.left;
+                let row = &bytes[start * channels..][..out.len() * channels];
+                if self.has_mean_image() {
+                    let means = means[channel * height * width + start..].iter();
+                    let row = row[from..].iter().step_by(channels).zip(means);
+                    out.iter_mut()
+                        .zip(row)
+                        .for_each(|(out, (&pixel, mean))| *out = (f32::from(pixel) - mean) * factor);
+                } else {
+                    let mean = means[channel];
+                    match channels {
+                        1 => normalize_row::<1>(row, from, (mean, factor), out),
+                        3 => normalize_row::<3>(row, from, (mean, factor), out),
+                        _ => {
+                            let row = row[from..].iter().step_by(channels);
+                            out.iter_mut()
+                                .zip(row)
+                                .for_each(|(out, &pixel)| *out = (f32::from(pixel) - mean) * factor);
+                        }
+                    }
+                }
+                if mirrored {
+                    out.reverse();
+                }
+            }
+        }
+    }
+
+    /// The least part of an image's area that is cropped to, if crops are of random areas.
+    fn min_area(&self) -> Option<f32> {
+        self.params.min_area.filter(|_| self.phase == Phase::Train)
     }
 
     fn has_mean_image(&self) -> bool {
@@ -160,21 +249,34 @@ impl Transform {
         }
     }
 
-    fn window(&self, [height, width]: [usize; 2], draw: Draw) -> Window {
+    /// Where the output lies in an image of `size`.
+    fn window(&self, size: [usize; 2], rng: &mut ChaCha8Rng) -> Region {
         let [_, out_height, out_width] = self.out_shape;
-        let (rows, columns) = (height - out_height, width - out_width);
-        let random_crop = self.phase == Phase::Train && (rows, columns) != (0, 0);
-        if !random_crop && !self.params.mirror {
-            return Window { top: rows / 2, left: columns / 2, mirrored: false };
+        let middle = Region::centre(size, [out_height, out_width]);
+        if self.phase == Phase::Test {
+            return middle;
         }
-        let mut rng = rng::stream(draw.seed, draw.position);
-        // Drawn first and always, so that adding a crop does not change which images are mirrored.
-        let mirrored = rng.next_u32() & 1 == 1 && self.params.mirror;
-        let [top, left] = match self.phase {
-            Phase::Train => [below(&mut rng, rows + 1), below(&mut rng, columns + 1)],
-            Phase::Test => [rows / 2, columns / 2],
-        };
-        Window { top, left, mirrored }
+        let [top, left] = [size[0] - out_height, size[1] - out_width].map(|room| below(rng, room + 1));
+        Region { top, left, ..middle }
+    }
+}
+
+/// A row of pixels with `C` channels, of which `channel` is written.
+fn normalize_row<const C: usize>(row: &[u8], channel: usize, (mean, factor): (f32, f32), out: &mut [f32]) {
+    for (out, pixel) in out.iter_mut().zip(row.as_chunks::<C>().0) {
+        *out = (f32::from(pixel[channel]) - mean) * factor;
+    }
+}
+
+/// Height and width of an image of `size` when it has been resized.
+fn resized(params: &TransformParams, size: [usize; 2]) -> [usize; 2] {
+    let short = size[0].min(size[1]).max(1);
+    match (params.resize, params.shorter_side, params.new_size) {
+        (Some(side), ..) => [side; 2],
+        // As torchvision rounds.
+        (_, Some(side), _) => size.map(|extent| side.saturating_mul(extent) / short),
+        (.., Some(HeightWidth { h, w })) => [h, w],
+        _ => size,
     }
 }
 
@@ -184,12 +286,20 @@ fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, DataError> {
     match mean {
         Mean::File(path) => read_mean(path),
         Mean::Zero => Ok(Array3::zeros(shape)),
-        Mean::Values(values) if [1, channels].contains(&values.len()) => {
+        Mean::Values(values) => {
+            let values = per_channel("mean_value", values, channels)?;
             Ok(Array3::from_shape_fn(shape, |(channel, ..)| values[channel % values.len()]))
         }
-        Mean::Values(values) => Err(DataError::Invalid(format!(
-            "{} mean_value given for images of {channels} channels; give none, one or {channels}",
-            values.len()
-        ))),
     }
+}
+
+/// `values`, if they are one or one for each channel.
+fn per_channel(name: &str, values: &[f32], channels: usize) -> Result<Vec<f32>, DataError> {
+    if [1, channels].contains(&values.len()) {
+        return Ok(values.to_vec());
+    }
+    let count = values.len();
+    let reason =
+        format!("{count} {name} given for images of {channels} channels; give none, one or {channels}");
+    Err(DataError::Invalid(reason))
 }

@@ -62,7 +62,7 @@ impl DataLayer {
         options: &BuildOptions,
     ) -> Result<Self, BoxError> {
         let size = params.new_size.map(|size| [size.h, size.w]);
-        let (source, decoding) = (net.resolve(&params.source), Decoding { is_color: params.is_color, size });
+        let (source, decoding) = (net.resolve(&params.source), Decoding { is_color: params.is_color });
         // No root folder means the current one, as in Caffe, and not the folder of the net.
         let root = Some(&params.root_folder).filter(|root| !root.is_empty()).map(|root| net.resolve(root));
         let open = || match source.is_dir() {

@@ -1,7 +1,7 @@
 //! Weights of one net in another: copied by the names of layers, as Caffe does.
 
 use super::{
-    SnapshotError, Tensors, load_weights,
+    CLASSES, SnapshotError, Tensors, load_weights,
     modules::{Module, fields, modules, reads_blue_first, turn},
 };
 use crate::{
@@ -48,6 +48,17 @@ type Values<'a> = BTreeMap<usize, Cow<'a, [u8]>>;
 static ONE: [u8; 4] = 1_f32.to_le_bytes();
 
 impl Weights {
+    /// The names of the classes that the last file knows, in the order of their labels; none where the data had none, and in
+    /// files of other programs and of earlier versions.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Refused`] for names that cannot be read.
+    pub fn class_names(&self) -> Result<Vec<String>, SnapshotError> {
+        let names =
+            self.0.last().map(|file| file.json(CLASSES, "its class names are", |_: &Vec<String>| Ok(())));
+        Ok(names.transpose()?.flatten().unwrap_or_default())
+    }
+
     /// Reads them.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ pub use place::{SnapshotPlace, newest};
 pub(crate) use state::PLANS;
 pub use state::{SolverState, fingerprint, load_solver_state, save_solver_state};
 pub use tensors::{Tensors, load_tensors, save_tensors};
+pub(crate) use weights::CLASSES;
 pub use weights::load_weights;
 
 /// A tensor to be saved: its name, its shape and its elements in row-major order.

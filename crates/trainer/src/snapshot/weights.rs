@@ -33,3 +33,6 @@ pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
     let what = format!("is a solver state (the momentum of a training), not weights{weights}");
     Err(SnapshotError::refused(path, what))
 }
+
+/// Key of the names of classes in the metadata of weights.
+pub(crate) const CLASSES: &str = "classes";

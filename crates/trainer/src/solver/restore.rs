@@ -5,7 +5,7 @@ use crate::{
     net::{Net, graph::Param, layout::ParamSpans},
     run::Execution,
     snapshot::{
-        CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
+        CLASSES, CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
         load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
     },
 };
@@ -31,10 +31,16 @@ impl Solver {
     pub fn snapshot(&self) -> Result<PathBuf, SnapshotError> {
         let prefix = &self.spec.snapshot.prefix;
         let (weights, state) = (weights_path(prefix, self.iteration), state_path(prefix, self.iteration));
-        let metadata = BTreeMap::from([
+        let mut metadata = BTreeMap::from([
             ("net".to_owned(), self.net().name().to_owned()),
             ("iteration".to_owned(), self.iteration.to_string()),
         ]);
+        if let Some(names) =
+            self.net().data().map(|(_, data)| data.class_names).find(|names| !names.is_empty())
+        {
+            let names = serde_json::to_string(&names).expect("strings always have a JSON form");
+            metadata.insert(CLASSES.to_owned(), names);
+        }
         let tensors = self.tensors(|spans| Some(spans.data))?;
         let checksum = save_tensors(&weights, &borrowed(&tensors), &metadata)?;
         let file_name = weights.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -86,10 +86,10 @@ impl Execution {
     }
 
     /// The elements of the blob `name` of net number `net` after an iteration, if it is an output or was to be
-    /// [kept](Net::keep_blob); others may have been overwritten by then.
+    /// [kept](crate::Net::keep_blob); others may have been overwritten by then.
     ///
     /// # Errors
-    /// There is no blob of this name, or as [`Net::check`].
+    /// There is no blob of this name, or as [`Net::check`](crate::Net::check).
     pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
         self.values(net, self.nets()[net].blob(name)?)
     }

@@ -41,15 +41,22 @@ params! {
         new_size: Option<HeightWidth> { new_size(params)? };
             "Height and width that each image is resized to first, if it is"
         is_color: bool = true; "Three channels (in the order blue, green, red) or one?"
-        transform: TransformParams { TransformParams::read(layer, params)? }; "What is done to each image"
+        transform: TransformParams { image_transform(layer, params, new_size)? };
+            "What is done to each image"
     }
 
-    /// `transform_param`: what is done to each image, in this order: resize, crop, mirror, (pixel - mean) · scale.
+    /// `transform_param`: what is done to each image, in this order: resize, crop, mirror, rotate, change colours,
+    /// (pixel - mean) · scale / std. What Caffe lacks is ours: resizing, but by `new_height` and `new_width`, and all that
+    /// follows `scale`.
     // The oldest files have the same fields in the layer's own message.
     TransformParams(params: layer.transform_param, old: &mut Reader<'_>) {
         resize: Option<usize>, resize != Some(0) => "at least 1",
             resize.is_none_or(|side| side <= MOST_SIDE) => MOST_SIDE_TEXT;
-            "Resize the image to this many pixels in both directions first (bilinear). Ours, not Caffe's."
+            "Resize the image to this many pixels in both directions first (bilinear)"
+        shorter_side: Option<usize>, shorter_side.is_none_or(|side| (1..=MOST_SIDE).contains(&side)) => SIDE_TEXT,
+            shorter_side.is_none() || resize.is_none() => "left out where resize is given";
+            "Resize the image so that its shorter side has this many pixels"
+        new_size: Option<HeightWidth> { None }; "`new_height` and `new_width` of an [`ImageDataParams`]: resized as by OpenCV"
         crop_size: Option<usize> {
             params.get("crop_size")?.or(old.get("crop_size")?).filter(|&size: &usize| size > 0)
         }; "Crop to this many pixels in both directions: anywhere in TRAIN, the centre in TEST"
@@ -57,13 +64,49 @@ params! {
             "Mirror every second image, chosen at random, left to right?"
         mean: Mean { mean(params, old)? }; "Subtracted"
         scale: f32 { params.get("scale")?.or(old.get("scale")?).unwrap_or(1.0) }; "Multiplied after that"
+        std "std_value": Vec<f32> = Vec::new(), std.iter().all(|&std| std > 0.0) => "above 0";
+            "One value, or one per channel, that is divided by"
+        min_area: Option<f32>, min_area.is_none_or(|area| area > 0.0 && area <= 1.0) => "above 0 and at most 1",
+            min_area.is_none() || crop_size.is_some() => "together with crop_size";
+            "In TRAIN, crop a random part of the image as it was read, of at least this part of its area, and resize it to \
+             crop_size; no other resizing is done then"
+        max_aspect: f32 = 4.0 / 3.0, (1.0..=100.0).contains(&max_aspect) => "from 1 to 100";
+            "Of that part: the longer side by the shorter, at most"
+        mirror_vertically: bool = false; "In TRAIN, mirror every second image top to bottom, too?"
+        rotation: f32 = 0.0, (0.0..=180.0).contains(&rotation) => "from 0 to 180 degrees";
+            "In TRAIN, turn the image by up to so many degrees to either side; pixels from outside are those of the border"
+        color_jitter: ColorJitter { ColorJitter::read(params)? }; "In TRAIN, random changes of colours"
+    }
+
+    /// `color_jitter`: how far the colours of an image are changed at random; torchvision's of that name.
+    #[derive(Copy, Default)]
+    ColorJitter(jitter: params.color_jitter) {
+        brightness: f32 = 0.0, is_part(brightness) => PART_TEXT; "A factor of 1 ± this"
+        contrast: f32 = 0.0, is_part(contrast) => PART_TEXT; "Differences from the mean grey, times 1 ± this"
+        saturation: f32 = 0.0, is_part(saturation) => PART_TEXT; "Differences from a pixel's own grey, times 1 ± this"
+        hue: f32 = 0.0, (0.0..=0.5).contains(&hue) => "from 0 to 0.5";
+            "Colours are turned about the axis of greys by ± this part of a full turn"
     }
 }
 
 impl Default for TransformParams {
     /// Nothing is done.
     fn default() -> Self {
-        Self { resize: None, crop_size: None, mirror: false, mean: Mean::Zero, scale: 1.0 }
+        Self {
+            resize: None,
+            shorter_side: None,
+            new_size: None,
+            crop_size: None,
+            mirror: false,
+            mean: Mean::Zero,
+            scale: 1.0,
+            std: Vec::new(),
+            min_area: None,
+            max_aspect: 4.0 / 3.0,
+            mirror_vertically: false,
+            rotation: 0.0,
+            color_jitter: ColorJitter::default(),
+        }
     }
 }
 
@@ -89,6 +132,12 @@ pub enum Mean {
 /// Largest height or width that images are resized to.
 const MOST_SIDE: usize = 65536;
 const MOST_SIDE_TEXT: &str = "at most 65536";
+const SIDE_TEXT: &str = "from 1 to 65536";
+const PART_TEXT: &str = "from 0 to 1";
+
+fn is_part(number: f32) -> bool {
+    (0.0..=1.0).contains(&number)
+}
 
 /// What belongs to top number `top`: of `each` top's own one, or the only one, which serves all.
 pub fn of_top<T>(each: &[T], top: usize) -> &T {
@@ -141,6 +190,20 @@ fn data_fillers(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<F
         fillers.push(Filler::constant(0.0));
     }
     for_tops(layer, params, "data_filler", fillers)
+}
+
+/// What is done to images that are resized to `new_size` first, if they are.
+fn image_transform(
+    layer: &mut Reader<'_>,
+    params: &mut Reader<'_>,
+    new_size: Option<HeightWidth>,
+) -> Result<TransformParams> {
+    let transform = TransformParams::read(layer, params)?;
+    if new_size.is_some() && transform.resize.or(transform.shorter_side).is_some() {
+        let message = "give new_height and new_width, or resize or shorter_side, not both";
+        return Err(params.error_at("new_height", message));
+    }
+    Ok(TransformParams { new_size, ..transform })
 }
 
 fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>> {

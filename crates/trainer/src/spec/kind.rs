@@ -129,6 +129,15 @@ impl LayerKind {
         }
     }
 
+    /// Channels of its top, of a layer with weights that decides that.
+    pub fn outputs(&self) -> Option<usize> {
+        match self {
+            Self::InnerProduct(params) => Some(params.num_output),
+            Self::Convolution(params) => Some(params.num_output),
+            _ => None,
+        }
+    }
+
     /// Makes it `samples` per iteration; no effect on a layer that does not decide that.
     pub fn set_mini_batch(&mut self, samples: usize) {
         match self {

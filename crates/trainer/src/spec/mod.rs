@@ -37,7 +37,8 @@ pub use cudnn_layers::{
 pub use tensor::Rounding;
 
 pub use data::{
-    DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
+    ColorJitter, DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean,
+    TransformParams, of_top,
 };
 pub use elementwise::{
     ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, EluParams, FlattenParams, PReluParams,

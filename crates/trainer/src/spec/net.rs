@@ -52,22 +52,26 @@ impl NetSpec {
 
     /// How many classes its losses know: the outputs of the layer that feeds each, the fewest if they differ; 1 without any.
     pub fn classes(&self) -> usize {
-        let is_loss =
-            |kind: &LayerKind| matches!(kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_));
-        let losses = self.layers.iter().enumerate().filter(|(_, layer)| is_loss(&layer.kind));
-        losses.filter_map(|(index, layer)| self.outputs(index, layer.bottoms.first()?)).min().unwrap_or(1)
+        self.heads().filter_map(|head| head.kind.outputs()).min().unwrap_or(1)
     }
 
-    /// Channels of `blob` as it is before layer `end`, found at the last layer with weights on the way to it.
-    fn outputs(&self, end: usize, blob: &str) -> Option<usize> {
+    /// The layers with weights before its losses and accuracies, one for each of these.
+    pub fn heads(&self) -> impl Iterator<Item = &LayerSpec> {
+        let is_loss =
+            |kind: &LayerKind| matches!(kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_));
+        let losses = self.layers.iter().enumerate().filter(move |(_, layer)| is_loss(&layer.kind));
+        losses.filter_map(|(index, layer)| self.head(index, layer.bottoms.first()?))
+    }
+
+    /// The last layer with weights on the way to `blob` as it is before layer `end`.
+    fn head(&self, end: usize, blob: &str) -> Option<&LayerSpec> {
         let mut blob = blob;
         for layer in self.layers[..end].iter().rev() {
             if layer.tops.iter().any(|top| top == blob) {
-                match &layer.kind {
-                    LayerKind::InnerProduct(params) => return Some(params.num_output),
-                    LayerKind::Convolution(params) => return Some(params.num_output),
-                    _ => blob = layer.bottoms.first()?,
+                if layer.kind.outputs().is_some() {
+                    return Some(layer);
                 }
+                blob = layer.bottoms.first()?;
             }
         }
         None

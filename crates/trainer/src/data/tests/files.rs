@@ -181,7 +181,10 @@ fn cifar_folders_and_files_are_read() {
     let test = open_source(folder.path(), Phase::Test).unwrap();
     let sample = read(&*test, 2).unwrap();
     assert_eq!((sample.label, sample.shape), (3, [3, 32, 32]));
-    assert_eq!(sample.pixels, cifar_records(&[3])[1..]);
+    let record = cifar_records(&[3]);
+    let interleaved: Vec<u8> =
+        (0..1024).flat_map(|at| [0, 1024, 2048].map(|plane| record[1 + plane + at])).collect();
+    assert_eq!(sample.pixels, interleaved);
     let file = open_source(&folder.path().join("data_batch_4.bin"), Phase::Test).unwrap();
     assert_eq!((file.len(), file.label(1)), (2, 5));
 }

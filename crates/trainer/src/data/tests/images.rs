@@ -1,7 +1,10 @@
 //! Image files: lists, folders, decoding and resizing.
 
 use super::read;
-use crate::data::{Dataset, Decoding, ImageData};
+use crate::{
+    data::{Dataset, Decoding, Draw, ImageData, Phase, Transform, TransformScratch},
+    spec::{HeightWidth, TransformParams},
+};
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
 use std::{fs, path::Path};
 
@@ -21,7 +24,7 @@ fn error<T>(result: Result<T, crate::data::DataError>) -> String {
 }
 
 #[test]
-fn a_list_is_read_in_order_with_channels_blue_green_red() {
+fn a_list_is_read_in_order_with_channels_red_green_blue() {
     let folder = tempfile::tempdir().unwrap();
     picture(5, 4).save(folder.path().join("a b.png")).unwrap();
     GrayImage::from_fn(5, 4, |x, _| Luma([x as u8])).save(folder.path().join("grey.png")).unwrap();
@@ -31,15 +34,12 @@ fn a_list_is_read_in_order_with_channels_blue_green_red() {
     assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
     let sample = read(&set, 0).unwrap();
     assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
-    let expected: Vec<u8> = [2, 1, 0]
-        .into_iter()
-        .flat_map(|channel| picture(5, 4).pixels().map(|pixel| pixel.0[channel]).collect::<Vec<_>>())
-        .collect();
-    assert_eq!(sample.pixels, expected);
+    assert!(sample.is_rgb);
+    assert_eq!(sample.pixels, picture(5, 4).into_raw());
     let grey = read(&set, 1).unwrap();
     assert_eq!(
-        (grey.shape, &grey.pixels[..5], &grey.pixels[40..45]),
-        ([3, 4, 5], &[0, 1, 2, 3, 4][..], &[0, 1, 2, 3, 4][..])
+        (grey.shape, &grey.pixels[..9], &grey.pixels[51..]),
+        ([3, 4, 5], &[0, 0, 0, 1, 1, 1, 2, 2, 2][..], &[2, 2, 2, 3, 3, 3, 4, 4, 4][..])
     );
     assert!(set.place(1).ends_with(&format!("grey.png ({}:3)", list.display())), "{}", set.place(1));
 }
@@ -54,7 +54,7 @@ fn grey_reading_weighs_the_colours_and_leaves_grey_alone() {
     GrayImage::from_raw(3, 1, vec![0, 77, 255]).unwrap().save(folder.path().join("grey.png")).unwrap();
     let list = folder.path().join("list.txt");
     fs::write(&list, "rgb.png 0\ngrey.png 1\n").unwrap();
-    let grey = Decoding { is_color: false, size: None };
+    let grey = Decoding { is_color: false };
     let set = ImageData::open_list(&list, folder.path(), grey).unwrap();
     assert_eq!((set.shape(), read(&set, 0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
     assert_eq!(read(&set, 1).unwrap().pixels, [0, 77, 255]);
@@ -66,15 +66,17 @@ fn a_jpeg_is_decoded_and_resized() {
     save_jpeg(&folder.path().join("photo.png"), &picture(40, 30)); // told by content, not by name
     let list = folder.path().join("list.txt");
     fs::write(&list, "photo.png 0\n").unwrap();
-    let decoding = Decoding { is_color: true, size: Some([15, 20]) };
-    let set = ImageData::open_list(&list, folder.path(), decoding).unwrap();
-    assert_eq!(set.shape(), [3, 15, 20]);
-    let pixels = read(&set, 0).unwrap().pixels;
+    let set = ImageData::open_list(&list, folder.path(), Decoding::default()).unwrap();
+    assert_eq!(set.shape(), [3, 30, 40]);
+    let params =
+        TransformParams { new_size: Some(HeightWidth { h: 15, w: 20 }), ..TransformParams::default() };
+    let transform = Transform::new(&params, set.shape(), Phase::Test).unwrap();
+    let (mut pixels, draw) = (vec![0.0; 3 * 15 * 20], Draw { seed: 1, position: 0 });
+    transform.apply(&read(&set, 0).unwrap(), draw, &mut TransformScratch::default(), &mut pixels).unwrap();
     for (y, x) in [(0, 0), (7, 10), (14, 19)] {
         // Halving takes the mean of pixels 2x and 2x + 1, whose values are 8x and 8x + 4.
         let expected = [128, 8 * y + 2, 8 * x + 2];
-        let found: [usize; 3] =
-            std::array::from_fn(|channel| usize::from(pixels[(channel * 15 + y) * 20 + x]));
+        let found: [usize; 3] = std::array::from_fn(|channel| pixels[(channel * 15 + y) * 20 + x] as usize);
         let close = expected
             .iter()
             .zip(found)
@@ -127,11 +129,11 @@ fn pictures_of_every_kind_are_decoded_as_another_program_does() {
             (0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)).round() as u8
         };
         for is_color in [true, false] {
-            let decoding = Decoding { is_color, size: None };
+            let decoding = Decoding { is_color };
             let set = ImageData::open_list(&file("list"), folder.path(), decoding).unwrap();
             let found = read(&set, 0).unwrap();
             let expected: Vec<u8> = match is_color {
-                true => [2, 1, 0].iter().flat_map(|&c| rgb.pixels().map(move |pixel| pixel.0[c])).collect(),
+                true => rgb.as_raw().clone(),
                 false if grey => rgb.pixels().map(|pixel| pixel.0[0]).collect(),
                 false => rgb.pixels().map(weighed).collect(),
             };

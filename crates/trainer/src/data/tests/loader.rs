@@ -3,7 +3,7 @@
 use super::{Counting, digits, read};
 use crate::{
     data::{Loader, LoaderOptions, Phase, open_source},
-    spec::TransformParams,
+    spec::{ColorJitter, TransformParams},
 };
 use std::sync::Arc;
 
@@ -74,6 +74,31 @@ fn what_is_handed_out_does_not_depend_on_threads() {
     }
     let other_seed = LoaderOptions { seed: 12, ..options(4, true, 0) };
     assert_ne!(take(&mut loader(decoded(false), other_seed), 4, 10), expected);
+}
+
+/// Whatever is random follows from the seed and the place in the sequence.
+#[test]
+fn augmented_images_are_the_same_on_any_number_of_threads() {
+    let params = TransformParams {
+        min_area: Some(0.1),
+        crop_size: Some(16),
+        mirror: true,
+        mirror_vertically: true,
+        rotation: 20.0,
+        color_jitter: ColorJitter { brightness: 0.4, contrast: 0.4, saturation: 0.4, hue: 0.1 },
+        std: vec![57.0, 58.0, 59.0],
+        ..TransformParams::default()
+    };
+    let epochs = |threads: usize, decoded: bool| {
+        let set = Arc::new(Counting { decoded, ..Counting::new(13, [3, 24, 31]) });
+        let mut loader = Loader::new(set, &params, options(4, true, 0)).unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| take(&mut loader, 4, 7))
+    };
+    let expected = epochs(1, false);
+    for threads in [1, 2, 7] {
+        assert_eq!(epochs(threads, true), expected, "{threads} threads");
+    }
 }
 
 #[test]
@@ -163,6 +188,8 @@ fn what_is_read_at_a_time_is_counted() {
     };
     let (order, threads) = (size_of::<usize>() as u64, tensor::Cpu::available_threads() as u64);
     assert_eq!(bytes(false, None), order + 120_000);
-    assert_eq!(bytes(false, Some(150)), order + 120_000 + 22_500);
-    assert_eq!(bytes(true, Some(150)), order + threads * (120_000 + 22_500));
+    // Resized in one direction, then in the other.
+    let resizing = 150 * 400 + 22_500;
+    assert_eq!(bytes(false, Some(150)), order + 120_000 + resizing);
+    assert_eq!(bytes(true, Some(150)), order + threads * (120_000 + resizing));
 }

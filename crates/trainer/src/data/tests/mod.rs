@@ -1,9 +1,12 @@
 //! Tests of the data module, and what they share.
 
+mod augment;
 mod files;
 mod images;
 mod loader;
 mod mean;
+mod render;
+mod survey;
 mod transform;
 
 use super::{DataError, Dataset, Sample};
@@ -68,7 +71,7 @@ impl Dataset for Counting {
         }
         let pixels: usize = self.shape.iter().product();
         sample.pixels = (0..pixels).map(|pixel| (10 * index + pixel) as u8).collect();
-        (sample.shape, sample.label) = (self.shape, index as u32);
+        (sample.shape, sample.label, sample.is_rgb) = (self.shape, index as u32, false);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     data::{
         Draw, Phase, Sample, Transform, TransformScratch,
-        resize::{Interleaved, Resizer},
+        resize::{Pixels, Region, Resizer, Sampling},
     },
     spec::{Mean, TransformParams},
 };
@@ -12,8 +12,9 @@ use tensor::MemoryError;
 /// Pixel value = 100 channel + 10 row + column.
 fn sample(shape: [usize; 3]) -> Sample {
     let [channels, height, width] = shape;
-    let index = (0..channels).flat_map(|c| (0..height).flat_map(move |y| (0..width).map(move |x| (c, y, x))));
-    Sample { pixels: index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect(), shape, label: 0 }
+    let index = (0..height).flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| (c, y, x))));
+    let pixels = index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect();
+    Sample { pixels, shape, label: 0, is_rgb: false }
 }
 
 fn apply(options: &TransformParams, shape: [usize; 3], phase: Phase, position: u64) -> Vec<f32> {
@@ -83,7 +84,8 @@ fn a_mean_image_is_cropped_with_the_image_and_not_mirrored() {
     let path = folder.path().join("mean");
     // The mean equals the image: whatever is cropped or mirrored, nothing is left.
     let mut blob = vec![1 << 3, 1, 2 << 3, 2, 3 << 3, 4, 4 << 3, 5, 5 << 3 | 2, 160, 1];
-    blob.extend(sample([2, 4, 5]).pixels.iter().flat_map(|&pixel| f32::from(pixel).to_le_bytes()));
+    let image = apply(&TransformParams::default(), [2, 4, 5], Phase::Test, 0);
+    blob.extend(image.iter().flat_map(|pixel| pixel.to_le_bytes()));
     std::fs::write(&path, blob).unwrap();
     let options = TransformParams {
         mean: Mean::File(path),
@@ -125,37 +127,48 @@ fn misfits_are_named() {
     assert_eq!(misfit(&resizing, [3, 2, 9]), Ok(()));
 }
 
-#[test]
-fn resizing_keeps_an_equal_size_and_constant_images() {
-    let mut resizer = Resizer::default();
-    let mut out = Vec::new();
-    let image = Interleaved { pixels: &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], size: [2, 3], channels: 2 };
-    resizer.resize(image, &[1, 0, 1], [2, 3], &mut out);
-    assert_eq!(out, [2, 4, 6, 8, 10, 12, 1, 3, 5, 7, 9, 11, 2, 4, 6, 8, 10, 12]);
-    out.clear();
-    resizer.resize(Interleaved { pixels: &[251; 12], size: [3, 4], channels: 1 }, &[0], [7, 2], &mut out);
-    assert_eq!(out, [251; 14]);
+/// Resizes `pixels` of three channels.
+fn resize(pixels: &[u8], size: [usize; 2], to: [usize; 2], sampling: Sampling) -> Vec<u8> {
+    let (mut out, image) = (Vec::new(), Pixels { bytes: pixels, size, channels: 3 });
+    Resizer::default().resize(image, Region::whole(size), to, sampling, &mut out).unwrap();
+    assert_eq!(out.len(), 3 * to[0] * to[1]);
+    out
 }
 
 #[test]
-fn resizing_agrees_with_the_bilinear_formula() {
-    let Sample { pixels, .. } = sample([2, 5, 7]);
-    let (first, second) = pixels.split_at(35);
-    let pixels: Vec<u8> = first.iter().zip(second).flat_map(|(&first, &second)| [9, second, first]).collect();
+fn resizing_keeps_an_equal_size_and_constant_images() {
+    let pixels: Vec<u8> = (0..18).collect();
+    for sampling in [Sampling::Nearest2, Sampling::Averaging] {
+        assert_eq!(resize(&pixels, [2, 3], [2, 3], sampling), pixels);
+        assert_eq!(resize(&[251; 36], [3, 4], [7, 2], sampling), [251; 42]);
+    }
+}
+
+/// Pillow 13's `Image.resize((3, 2), BILINEAR)` of the bytes `(37 * i * i + 11 * i) % 256`, 7 wide and 5 high.
+#[test]
+fn averaging_is_what_pillow_does() {
+    let pixels: Vec<u8> = (0..105u32).map(|i| (37 * i * i + 11 * i) as u8).collect();
+    let expected: [u8; 18] =
+        [107, 123, 162, 96, 121, 155, 141, 176, 141, 117, 134, 123, 73, 72, 117, 133, 119, 120];
+    let found = resize(&pixels, [5, 7], [2, 3], Sampling::Averaging);
+    assert!(found.iter().zip(expected).all(|(&found, expected)| found.abs_diff(expected) <= 1), "{found:?}");
+}
+
+#[test]
+fn resizing_interpolates_between_pixel_centres() {
+    let index = (0..5).flat_map(|y| (0..7).flat_map(move |x| (0..3).map(move |c| (c, y, x))));
+    let pixels: Vec<u8> = index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect();
     for to in [[10, 14], [3, 4], [5, 21], [1, 1], [16, 2]] {
-        let mut out = Vec::new();
-        let image = Interleaved { pixels: &pixels, size: [5, 7], channels: 3 };
-        Resizer::default().resize(image, &[2, 1], to, &mut out);
-        assert_eq!(out.len(), 2 * to[0] * to[1]);
+        let out = resize(&pixels, [5, 7], to, Sampling::Nearest2);
         for (i, &found) in out.iter().enumerate() {
-            let (channel, y, x) = (i / (to[0] * to[1]), i / to[1] % to[0], i % to[1]);
+            let (channel, y, x) = (i % 3, i / 3 / to[1], i / 3 % to[1]);
             let at = |d: usize, src: usize, dst: usize| {
                 ((d as f64 + 0.5) * src as f64 / dst as f64 - 0.5).clamp(0.0, (src - 1) as f64)
             };
-            // Linear in both coordinates, so interpolation is exact.
+            // Linear in both coordinates, so interpolation is exact but for rounding, once in each direction.
             let expected = 100.0 * channel as f64 + 10.0 * at(y, 5, to[0]) + at(x, 7, to[1]);
             assert!(
-                (f64::from(found) - expected).abs() < 0.52,
+                (f64::from(found) - expected).abs() < 1.02,
                 "{to:?} at {y}, {x}: {found}, expected {expected}"
             );
         }

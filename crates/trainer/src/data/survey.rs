@@ -1,0 +1,196 @@
+//! A look at somebody's own images before a net is made for them: what can be read, of which classes, how light and colourful
+//! it is, and what is kept for validation.
+
+use super::{
+    DataError, Decoding, Sample,
+    decode::decode_into,
+    image_data::{Entry, class_names, folder_entries, list_entries},
+    order::below,
+};
+use rayon::prelude::*;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+use tensor::rng;
+
+/// Names of a folder beside `train` that holds what to validate with.
+const VALIDATION: [&str; 4] = ["val", "valid", "validation", "test"];
+
+/// What a folder or a list of images holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// The folder that the paths in the lists are relative to.
+    pub root: PathBuf,
+    /// Names of the classes in the order of their labels; empty where they have none.
+    pub names: Vec<String>,
+    /// Classes.
+    pub classes: usize,
+    /// Images to train with, one `path label` per line, and how many.
+    pub train: (String, usize),
+    /// Images to validate with, likewise.
+    pub validation: (String, usize),
+    /// Files that are left out, and why.
+    pub unreadable: Vec<String>,
+    /// Mean over the images to train with of blue, green and red, from 0 to 255.
+    pub mean: [f64; 3],
+    /// Standard deviation of the same.
+    pub std: [f64; 3],
+}
+
+/// Sums over the pixels of an image, of red, green and blue, in whole numbers: their order does not matter.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    pixels: u64,
+    values: [u64; 3],
+    squares: [u64; 3],
+}
+
+/// An image that can be read, with its sums.
+type Looked = (Entry, Sums);
+
+impl Survey {
+    /// Reads all images of `source`: a folder of class folders, one with folders `train` and `val` (or `valid`, `validation`,
+    /// `test`) of these, or a list. Of each class the part `validation`, drawn by `seed`, is kept to validate with, unless
+    /// there is a folder for that. `progress` is told after each file how many there are, from several threads.
+    ///
+    /// # Errors
+    /// The source cannot be read or has fewer than two classes; or, if `strict`, an image cannot be read.
+    pub fn new(
+        source: &Path,
+        (validation, seed): (f64, u64),
+        strict: bool,
+        progress: impl Fn(usize) + Sync,
+    ) -> Result<Self, DataError> {
+        let root = if source.is_dir() { source } else { source.parent().unwrap_or(Path::new("")) };
+        let parts = parts(source, root)?;
+        let (files, mut unreadable) = (parts.iter().map(Vec::len).sum::<usize>(), Vec::new());
+        let [mut train, mut held] =
+            parts.map(|entries| look_at(entries, root, &|| progress(files), &mut unreadable));
+        if let Some(first) = unreadable.first().filter(|_| strict || unreadable.len() == files) {
+            let reason = format!("{first} ({} of {files} files cannot be used)", unreadable.len());
+            return Err(DataError::Invalid(reason));
+        }
+        if held.is_empty() {
+            (train, held) = split(train, validation, seed);
+        }
+        let classes = train.iter().map(|(entry, _)| entry.label as usize + 1).max().unwrap_or(0);
+        if classes < 2 {
+            return Err(DataError::at(
+                source.display(),
+                "has images of fewer than two classes to train with",
+            ));
+        }
+        let (mean, std) = statistics(&train);
+        let [train, validation] =
+            [train, held].map(|part| part.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>());
+        let names = class_names(&train, classes);
+        let list = |part: &[Entry]| (part.iter().map(|entry| line(entry, root)).collect(), part.len());
+        let (train, validation) = (list(&train), list(&validation));
+        Ok(Self { root: root.to_owned(), names, classes, train, validation, unreadable, mean, std })
+    }
+}
+
+/// The files to train with, and those to validate with if they have a folder of their own.
+fn parts(source: &Path, root: &Path) -> Result<[Vec<Entry>; 2], DataError> {
+    let train = source.join("train");
+    let own = VALIDATION.map(|name| source.join(name)).into_iter().find(|folder| folder.is_dir());
+    let Some(own) = own.filter(|_| train.is_dir()) else {
+        let entries = if source.is_dir() { folder_entries(source)? } else { list_entries(source, root)? };
+        return Ok([entries, Vec::new()]);
+    };
+    let (train, mut held) = (folder_entries(&train)?, folder_entries(&own)?);
+    let class = |entry: &Entry| entry.path.parent().and_then(Path::file_name).map(OsStr::to_owned);
+    let labels: BTreeMap<_, u32> = train.iter().map(|entry| (class(entry), entry.label)).collect();
+    for entry in &mut held {
+        let label = labels.get(&class(entry)).copied();
+        let unknown = || DataError::at(entry.path.display(), "train has no folder of this class");
+        entry.label = label.ok_or_else(unknown)?;
+    }
+    Ok([train, held])
+}
+
+/// Reads the images of `entries`; those that cannot be used go to `unreadable` with the reason.
+fn look_at(
+    entries: Vec<Entry>,
+    root: &Path,
+    progress: &(impl Fn() + Sync),
+    unreadable: &mut Vec<String>,
+) -> Vec<Looked> {
+    let look = |sample: &mut Sample, entry: Entry| {
+        progress();
+        let sums = line_of(&entry, root).and_then(|_| {
+            let reason = |reason| format!("{}: {reason}", entry.path.display());
+            decode_into(&entry.path, Decoding::default(), sample).map_err(reason)?;
+            Ok(Sums::of(&sample.pixels))
+        });
+        sums.map(|sums| (entry, sums))
+    };
+    let looked: Vec<_> = entries.into_par_iter().map_init(Sample::default, look).collect();
+    let (readable, failed): (Vec<_>, Vec<_>) = looked.into_iter().partition(Result::is_ok);
+    unreadable.extend(failed.into_iter().filter_map(Result::err));
+    readable.into_iter().flatten().collect()
+}
+
+impl Sums {
+    /// Of pixels of red, green and blue.
+    fn of(pixels: &[u8]) -> Self {
+        let mut sums = Self { pixels: pixels.len() as u64 / 3, ..Self::default() };
+        for pixel in pixels.as_chunks::<3>().0 {
+            for (channel, value) in pixel.map(u64::from).into_iter().enumerate() {
+                sums.values[channel] += value;
+                sums.squares[channel] += value * value;
+            }
+        }
+        sums
+    }
+}
+
+/// Draws the part `validation` of every class that has two images, but not all of any.
+fn split(images: Vec<Looked>, validation: f64, seed: u64) -> (Vec<Looked>, Vec<Looked>) {
+    let mut of_class: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (index, (entry, _)) in images.iter().enumerate() {
+        of_class.entry(entry.label).or_default().push(index);
+    }
+    let mut drawn = BTreeSet::new();
+    for (label, mut members) in of_class {
+        let mut rng = rng::stream(seed, label.into());
+        let part = (members.len() as f64 * validation).round() as usize;
+        let least = usize::from(validation > 0.0);
+        for _ in 0..part.max(least).min(members.len() - 1) {
+            drawn.insert(members.swap_remove(below(&mut rng, members.len())));
+        }
+    }
+    let (held, train): (Vec<_>, Vec<_>) =
+        images.into_iter().enumerate().partition(|(index, _)| drawn.contains(index));
+    let plain = |part: Vec<(usize, Looked)>| part.into_iter().map(|(_, image)| image).collect();
+    (plain(train), plain(held))
+}
+
+/// Mean and standard deviation over all pixels of blue, green and red.
+fn statistics(images: &[Looked]) -> ([f64; 3], [f64; 3]) {
+    let sum = |part: &dyn Fn(&Sums) -> u64| {
+        images.iter().map(|(_, sums)| u128::from(part(sums))).sum::<u128>() as f64
+    };
+    let pixels = sum(&|sums| sums.pixels);
+    let bgr = [2, 1, 0];
+    let mean = bgr.map(|channel| sum(&|sums| sums.values[channel]) / pixels);
+    let squares = bgr.map(|channel| sum(&|sums| sums.squares[channel]) / pixels);
+    // Pictures of one colour have none: a byte's rounding has at least this.
+    let std = std::array::from_fn(|at| (squares[at] - mean[at] * mean[at]).max(1.0 / 12.0).sqrt());
+    (mean, std)
+}
+
+/// The line of a list that names an image.
+fn line(entry: &Entry, root: &Path) -> String {
+    line_of(entry, root).unwrap_or_default()
+}
+
+fn line_of(entry: &Entry, root: &Path) -> Result<String, String> {
+    let path = entry.path.strip_prefix(root).unwrap_or(&entry.path);
+    match path.to_str().filter(|path| path.trim() == *path && !path.contains(['\n', '\r'])) {
+        Some(path) => Ok(format!("{path} {}\n", entry.label)),
+        None => Err(format!("{}: a list cannot hold a name with such characters", path.display())),
+    }
+}

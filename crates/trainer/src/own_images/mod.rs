@@ -1,0 +1,182 @@
+//! A net and a solver for somebody's own images, written after those of a model.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    data::Survey,
+    spec::{LayerKind, LayerSpec, Mean, NetSpec, SolverSpec, TransformParams},
+};
+use std::{collections::BTreeSet, path::Path};
+
+/// By how much the rate is lower for weights that have been trained before.
+const TUNED: f32 = 0.1;
+/// Least part of an image's area that training sees.
+const MIN_AREA: f32 = 0.25;
+/// Most samples in a mini-batch of a test.
+const TEST_BATCH: usize = 50;
+
+/// What is to be decided beside the images themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// Name of the net, and the end of the names of layers that are new.
+    pub name: String,
+    /// Height and width of the images that the net sees.
+    pub side: usize,
+    /// Samples per mini-batch.
+    pub batch: usize,
+    /// Passes over the images.
+    pub epochs: usize,
+    /// Whether the training starts from weights of another.
+    pub is_tuned: bool,
+    /// Seed of the training.
+    pub seed: u64,
+}
+
+/// What is done to the images that `net` is written for, if it reads any.
+pub fn transform(net: &NetSpec) -> Option<&TransformParams> {
+    net.layers.iter().find_map(|layer| match &layer.kind {
+        LayerKind::Data(params) => Some(&params.transform),
+        LayerKind::ImageData(params) => Some(&params.transform),
+        _ => None,
+    })
+}
+
+impl Recipe {
+    /// The lists of the images to train and to validate with, beside the net.
+    pub const LISTS: [&str; 2] = ["train.txt", "val.txt"];
+
+    /// Adapts `text`, which is that of `template`, to the images of `survey`, and names the layers that are new: those before the
+    /// losses. They have as many outputs as there are classes, and other names than before, so that weights that are copied by
+    /// name leave them alone. Layers that read data are replaced, and accuracies that would always be 1 left out.
+    ///
+    /// # Errors
+    /// In a sentence: the net learns no classes, or is written in a way that cannot be adapted.
+    pub fn net(
+        &self,
+        survey: &Survey,
+        template: &NetSpec,
+        text: &str,
+    ) -> Result<(String, Vec<String>), String> {
+        let heads: BTreeSet<&str> = template.heads().map(|layer| layer.name.as_str()).collect();
+        if heads.is_empty() {
+            return Err("it has no layer with weights before a SoftmaxWithLoss".to_owned());
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        let starts: Vec<usize> = template.layers.iter().map(|layer| layer.location.line - 1).collect();
+        // The comments above describe the model, with its own images.
+        let above: Vec<&str> =
+            lines[..starts[0]].iter().copied().filter(|line| !line.starts_with('#')).collect();
+        let mut net = match template.name.as_str() {
+            "" => format!("name: {:?}\n{}", self.name, above.join("\n")),
+            name => above.join("\n").replacen(name, &self.name, 1),
+        };
+        net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, transform(template)));
+        for (index, layer) in
+            template.layers.iter().enumerate().filter(|(_, layer)| is_kept(layer, survey.classes))
+        {
+            let end = starts.get(index + 1).copied().unwrap_or(lines.len());
+            // Two layers in a line: what is made is looked at below.
+            let mut block = lines[starts[index]..end.max(starts[index])].join("\n");
+            if let (Some(outputs), true) = (layer.kind.outputs(), heads.contains(&layer.name.as_str())) {
+                let outputs = format!("num_output: {outputs}");
+                block = block.replacen(&outputs, &format!("num_output: {}", survey.classes), 1);
+                block = block.replacen(&layer.name, &self.head(&layer.name), 1);
+            }
+            net = net + &block + "\n";
+        }
+        let made = NetSpec::parse(Path::new("net.prototxt"), &net).map_err(|error| error.to_string())?;
+        let wanted: BTreeSet<String> = heads.iter().map(|name| self.head(name)).collect();
+        let new: BTreeSet<String> = made.heads().map(|head| head.name.clone()).collect();
+        let kept = template.layers.iter().filter(|layer| is_kept(layer, survey.classes)).count();
+        let data = 1 + usize::from(survey.validation.1 > 0);
+        if new != wanted || made.classes() != survey.classes || made.layers.len() != kept + data {
+            return Err(
+                "it cannot be adapted; its layers must begin in lines of their own, with their names"
+                    .to_owned(),
+            );
+        }
+        Ok((net, wanted.into_iter().collect()))
+    }
+
+    fn head(&self, name: &str) -> String {
+        format!("{name}_{}", self.name)
+    }
+
+    /// The layers that read the images, normalized by their own mean and deviation, or as weights expect them that were trained
+    /// `before`. A test sees the middle of an image that is an eighth larger, as torchvision's do.
+    fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
+        let values = |name: &str, values: &[f64]| {
+            values.iter().map(|value| format!("{name}: {value:.3}")).collect::<Vec<_>>().join(" ")
+        };
+        let [mean, factor] = match before.filter(|_| self.is_tuned) {
+            Some(TransformParams { mean: Mean::Values(mean), scale, std, .. }) => {
+                let [mean, std] =
+                    [mean, std].map(|values| values.iter().map(|&value| value.into()).collect::<Vec<_>>());
+                [values("mean_value", &mean), format!("scale: {scale} {}", values("std_value", &std))]
+            }
+            _ => [values("mean_value", &survey.mean), values("std_value", &survey.std)],
+        };
+        let root = survey.root.display().to_string() + "/";
+        let layer = |phase: &str, transform: &str, list: &str, order: &str| {
+            format!(
+                "layer {{\n  name: \"data\" type: \"ImageData\" top: \"data\" top: \"label\"\n  include {{ phase: {phase} }}\n  \
+                 transform_param {{\n    {transform} crop_size: {}\n    {mean}  # blue, green, red\n    {}\n  }}\n  \
+                 image_data_param {{\n    source: {list:?} root_folder: {root:?}\n    {order}\n  }}\n}}\n",
+                self.side,
+                factor.trim_end(),
+            )
+        };
+        let [train, test] = Self::LISTS;
+        let random = format!("min_area: {MIN_AREA} mirror: true");
+        let train = layer("TRAIN", &random, train, &format!("batch_size: {} shuffle: true", self.batch));
+        let larger = format!("shorter_side: {}", self.side * 8 / 7);
+        let test = layer("TEST", &larger, test, &format!("batch_size: {}", test_batch(survey)));
+        if survey.validation.1 == 0 { train } else { train + &test }
+    }
+
+    /// The solver of the net beside it: `model`'s rate, for this mini-batch, and decay, or usual ones; the rate falls to 0 in a
+    /// straight line. Snapshots begin with `prefix`.
+    pub fn solver(&self, survey: &Survey, model: Option<&SolverSpec>, prefix: &str) -> String {
+        let &Self { batch, epochs, seed, .. } = self;
+        let epoch = survey.train.1.div_ceil(batch);
+        let of_model = |model: &SolverSpec| {
+            let samples = model.train_net.load().ok()?.mini_batch()?;
+            Some((model.learning_rate.base_lr / samples as f32, model.weight_decay))
+        };
+        let (rate, weight_decay) = model.and_then(of_model).unwrap_or((0.01 / batch as f32, 0.0005));
+        let base_lr = rate * batch as f32 * if self.is_tuned { TUNED } else { 1.0 };
+        let tests = match survey.validation.1 {
+            0 => String::new(),
+            images => format!(
+                "# A test sees all {images} images that are kept for it, after each pass.\ntest_iter: {}\ntest_interval: {epoch}\n\
+                 test_initialization: false\n",
+                images.div_ceil(test_batch(survey))
+            ),
+        };
+        format!(
+            "# {epochs} passes over {} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}base_lr: {base_lr}\n\
+             lr_policy: \"poly\"\npower: 1\ndisplay: {}\nmax_iter: {}\nmomentum: 0.9\nweight_decay: {weight_decay}\n\
+             snapshot: {}\nsnapshot_prefix: {prefix:?}\nrandom_seed: {seed}\n",
+            survey.train.1,
+            epoch.div_ceil(10),
+            epochs * epoch,
+            epochs.div_ceil(5) * epoch,
+        )
+    }
+}
+
+/// Whether a layer stays in a net for so many classes.
+fn is_kept(layer: &LayerSpec, classes: usize) -> bool {
+    match &layer.kind {
+        LayerKind::Data(_) | LayerKind::ImageData(_) => false,
+        LayerKind::Accuracy(params) => params.top_k < classes,
+        _ => true,
+    }
+}
+
+/// Samples of a mini-batch of a test: few enough that the last holds few images a second time.
+fn test_batch(survey: &Survey) -> usize {
+    let images = survey.validation.1.max(1);
+    images.div_ceil(images.div_ceil(TEST_BATCH))
+}

@@ -1,0 +1,127 @@
+//! Nets of `models/` for other images.
+
+use super::{Recipe, transform};
+use crate::{
+    data::Survey,
+    spec::{LayerKind, LayerSpec, NetSpec},
+};
+use std::path::Path;
+
+fn survey(classes: usize) -> Survey {
+    Survey {
+        root: "/birds".into(),
+        names: Vec::new(),
+        classes,
+        train: (String::new(), 90),
+        validation: (String::new(), 60),
+        unreadable: Vec::new(),
+        mean: [100.0, 110.5, 120.0],
+        std: [50.0, 55.0, 60.25],
+    }
+}
+
+fn recipe(is_tuned: bool) -> Recipe {
+    Recipe { name: "birds".to_owned(), side: 64, batch: 16, epochs: 2, is_tuned, seed: 3 }
+}
+
+fn parsed(text: &str) -> NetSpec {
+    NetSpec::parse(Path::new("net.prototxt"), text).unwrap()
+}
+
+fn model(name: &str) -> (NetSpec, String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(name);
+    let text = std::fs::read_to_string(folder.join("net.prototxt")).unwrap();
+    (parsed(&text), text)
+}
+
+#[test]
+fn every_head_of_a_model_is_new_and_all_else_is_as_it_was() {
+    for (name, heads) in [
+        ("resnet18", &["fc_birds"][..]),
+        ("resnet50_v1_5", &["fc_birds"]),
+        ("alexnet", &["fc8_birds"]),
+        ("vgg16", &["fc8_birds"]),
+        ("googlenet", &["loss1/classifier_birds", "loss2/classifier_birds", "loss3/classifier_birds"]),
+        ("densenet40", &["fc_birds"]),
+        ("lenet", &["ip2_birds"]),
+    ] {
+        let (before, text) = model(name);
+        let (net, new) = recipe(false).net(&survey(4), &before, &text).unwrap();
+        assert_eq!(new, heads);
+        let after = parsed(&net);
+        assert_eq!((after.name.as_str(), after.classes()), ("birds", 4));
+        assert!(after.warnings.is_empty(), "{:?}", after.warnings);
+        for layer in &after.layers[2..] {
+            let old = layer.name.strip_suffix("_birds").unwrap_or(&layer.name);
+            let old = before.layers.iter().find(|before| before.name == old).expect("a layer of the model");
+            let joints =
+                |layer: &LayerSpec| (layer.bottoms.clone(), layer.tops.clone(), layer.params.clone());
+            assert_eq!(joints(layer), joints(old));
+            assert!(layer.kind == old.kind || heads.contains(&layer.name.as_str()), "{}", layer.name);
+        }
+    }
+}
+
+#[test]
+fn images_are_normalized_by_their_own_numbers_or_as_known_weights_expect() {
+    let (before, text) = model("resnet18");
+    for (is_tuned, mean, std) in [
+        (false, "Values([100.0, 110.5, 120.0]) 1", "[50.0, 55.0, 60.25]"),
+        (true, "Values([104.0, 117.0, 123.0]) 0.00390625", "[]"),
+    ] {
+        let net = parsed(&recipe(is_tuned).net(&survey(9), &before, &text).unwrap().0);
+        for layer in &net.layers[..2] {
+            let LayerKind::ImageData(data) = &layer.kind else { panic!() };
+            let transform = &data.transform;
+            assert_eq!(format!("{:?} {}", transform.mean, transform.scale), mean);
+            assert_eq!((format!("{:?}", transform.std).as_str(), transform.crop_size), (std, Some(64)));
+            assert_eq!(data.root_folder, "/birds/");
+        }
+        let [train, test] = [0, 1].map(|layer| &net.layers[layer].kind);
+        assert!(matches!(train, LayerKind::ImageData(data) if data.shuffle && data.batch_size == 16));
+        // Two mini-batches of 30 are the 60 images.
+        assert!(matches!(test, LayerKind::ImageData(data) if !data.shuffle && data.batch_size == 30));
+    }
+    assert_eq!(transform(&before).unwrap().crop_size, Some(224));
+}
+
+#[test]
+fn nets_that_cannot_be_adapted_are_refused() {
+    let refused = |text: &str| recipe(false).net(&survey(3), &parsed(text), text).unwrap_err();
+    let relu = "layer { name: 'd' type: 'ReLU' bottom: 'x' top: 'y' }";
+    assert_eq!(refused(relu), "it has no layer with weights before a SoftmaxWithLoss");
+    let loss = "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'f' bottom: 'label' top: 'l' }";
+    let head = |name: &str| {
+        format!(
+            "layer {{ {name} type: 'InnerProduct' bottom: 'data' top: 'f' inner_product_param {{ num_output: 7 }} }}"
+        )
+    };
+    let data = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 's' batch_size: 2 } }";
+    let good = [data, &head("name: 'fc'"), loss].join("\n");
+    assert!(recipe(false).net(&survey(3), &parsed(&good), &good).is_ok());
+    let one_line = [data, &head("name: 'fc'"), loss].join(" ");
+    let swapped = head("top: 'fc' name: 'fc'").replace("top: 'f' ", "");
+    let top_first = [data, &swapped, &loss.replace("'f'", "'fc'")].join("\n");
+    for bad in [one_line, top_first] {
+        assert!(refused(&bad).starts_with("it cannot be adapted"), "{}", refused(&bad));
+    }
+}
+
+#[test]
+fn the_solver_is_the_model_s_at_another_mini_batch() {
+    let text = |is_tuned| recipe(is_tuned).solver(&survey(4), None, "snapshots/birds");
+    let spec = |text: &str| crate::spec::SolverSpec::parse(Path::new("solver.prototxt"), text).unwrap();
+    let (own, tuned) = (spec(&text(false)), spec(&text(true)));
+    assert_eq!(
+        (own.max_iter, own.test_interval, own.tests[0].iterations, own.random_seed),
+        (12, 6, 2, Some(3))
+    );
+    assert!(
+        (own.learning_rate.base_lr - 0.01).abs() < 1e-6 && (tuned.learning_rate.base_lr - 0.001).abs() < 1e-7
+    );
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/resnet18/solver.prototxt");
+    let model = crate::spec::SolverSpec::load(&folder).unwrap();
+    let like = spec(&recipe(false).solver(&survey(4), Some(&model), "p"));
+    assert!((like.learning_rate.base_lr - 0.1 * 16.0 / 128.0).abs() < 1e-6);
+    assert_eq!(like.weight_decay, model.weight_decay);
+}

@@ -1,0 +1,97 @@
+//! `microbatch init`.
+
+use super::draw::{refused, write};
+use crate::{Console, Error, args::InitArgs, models::read_template, progress};
+use std::{fs, path::Path};
+use tensor::Device;
+use trainer::{
+    Net,
+    data::Survey,
+    layers::{BuildOptions, SyntheticData},
+    own_images::{Recipe, transform},
+    spec::{NetSpec, Phase},
+};
+
+/// The net, the solver, and the lists of images to train and to validate with.
+const FILES: [&str; 4] = ["net.prototxt", "solver.prototxt", Recipe::LISTS[0], Recipe::LISTS[1]];
+
+/// Looks at images and writes a net and a solver for them.
+///
+/// # Errors
+/// Images and nets that do not do, files that are there already or cannot be written.
+pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
+    let (template, text, model) = read_template(&args.like)?;
+    let not_like = |reason: &str| Error::Refused(format!("--like {}: {reason}", args.like.display()));
+    let side = args.size.or(transform(&template).and_then(|transform| transform.crop_size));
+    let side = side.ok_or_else(|| not_like("it does not say the size of its images; --size does"))?;
+    let file = |name: &str| args.folder.join(name);
+    if let Some(file) = FILES.map(file).into_iter().find(|file| file.exists()) {
+        return Err(Error::Refused(format!("{} is there already, and is not written over", file.display())));
+    }
+    let survey = look(args)?;
+    let recipe = Recipe {
+        name: name(&args.folder),
+        side,
+        batch: args.batch.min(survey.train.1),
+        epochs: args.epochs,
+        is_tuned: args.weights.is_some(),
+        seed: args.seed,
+    };
+    let (net, new) = recipe.net(&survey, &template, &text).map_err(|reason| not_like(&reason))?;
+    let built = build(&file(FILES[0]), &net).map_err(|error| not_like(&error.to_string()))?;
+    let prefix = file("snapshots").join(&recipe.name).display().to_string();
+    let solver = recipe.solver(&survey, model.as_ref(), &prefix);
+    fs::create_dir_all(&args.folder).map_err(|error| refused(&args.folder, error))?;
+    let contents = [&net, &solver, &survey.train.0, &survey.validation.0];
+    for (name, contents) in FILES.iter().zip(contents).filter(|(_, contents)| !contents.is_empty()) {
+        write(&file(name), contents.clone().into_bytes())?;
+    }
+    let millions = built.learned() as f64 / 1e6;
+    let new = new.join(", ");
+    tell(args, &survey, &format!("{millions:.2} million parameters, images of {side}x{side}, new: {new}"))
+}
+
+/// Says what was found and written, and what comes next.
+fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
+    let mut console = Console::new(false);
+    let Survey { names, classes, train, validation, unreadable, .. } = survey;
+    unreadable.iter().for_each(|reason| console.warn(format!("left out: {reason}")));
+    let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    console.text(format!(
+        "data  {}: {classes} classes{names}, {} images to train and {} to validate with, {} files left out",
+        args.data.display(),
+        train.1,
+        validation.1,
+        unreadable.len(),
+    ))?;
+    let [net_file, solver] = [FILES[0], FILES[1]].map(|name| args.folder.join(name));
+    console.text(format!("net   {}: like {}, {net}", net_file.display(), args.like.display()))?;
+    let weights =
+        args.weights.iter().map(|file| format!(" --weights {}", file.display())).collect::<String>();
+    console.text(format!("next  microbatch train --solver {}{weights}", solver.display()))
+}
+
+/// The name of a task: that of its folder, as far as it can be part of a layer's.
+fn name(folder: &Path) -> String {
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.replace(|letter: char| !letter.is_alphanumeric(), "_")
+}
+
+fn look(args: &InitArgs) -> Result<Survey, Error> {
+    let bar = progress::bar(0, "reading");
+    let source = std::path::absolute(&args.data).map_err(|error| Error::Refused(error.to_string()))?;
+    let survey = Survey::new(&source, (args.validation, args.seed), args.strict, |files| {
+        bar.set_length(files as u64);
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    survey.map_err(|error| Error::Refused(error.to_string()))
+}
+
+/// The net, which must be one that can be built.
+fn build(file: &Path, text: &str) -> Result<Net, Error> {
+    let spec = NetSpec::parse(file, text)?.for_phase(Phase::Train);
+    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
+    Ok(Net::new(&spec, &BuildOptions { device: Device::cpu(), seed: 0, synthetic }, true)?)
+}

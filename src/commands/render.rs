@@ -1,0 +1,19 @@
+//! `microbatch data render`.
+
+use crate::{Console, Error, args::RenderArgs, progress};
+use trainer::data::{Rendering, render as draw};
+
+/// Draws a labelled set of images.
+///
+/// # Errors
+/// Files that cannot be written.
+pub(super) fn render(args: &RenderArgs) -> Result<(), Error> {
+    let &RenderArgs { classes, per_class, size, seed, .. } = args;
+    let images = classes * per_class;
+    let bar = progress::bar(images as u64, "drawing");
+    let drawn = draw(&Rendering { classes, per_class, size, seed }, &args.out, || bar.inc(1));
+    bar.finish_and_clear();
+    drawn.map_err(|error| Error::Refused(error.to_string()))?;
+    let out = args.out.display();
+    Console::new(false).text(format!("{out}: {images} images of {size}x{size} pixels, {classes} classes"))
+}

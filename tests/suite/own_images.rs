@@ -1,0 +1,154 @@
+//! From a folder of images to a trained net: `data render`, `init`, `train`, `test`.
+
+use crate::fixtures::{Folder, text};
+
+/// Three convolutions, for images of 24x24.
+const NET: &str = "name: 'tiny'
+layer { name: 'data' type: 'ImageData' top: 'data' top: 'label'
+  transform_param { crop_size: 24 mean_value: 100 scale: 0.01 } image_data_param { source: 'none' batch_size: 32 } }
+layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'
+  convolution_param { num_output: 16 kernel_size: 3 pad: 1 bias_term: false weight_filler { type: 'msra' } } }
+layer { name: 'bn1' type: 'BatchNorm' bottom: 'conv1' top: 'bn1' batch_norm_param { moving_average_fraction: 0.9 scale_bias: true } }
+layer { name: 'relu1' type: 'ReLU' bottom: 'bn1' top: 'bn1' }
+layer { name: 'pool1' type: 'Pooling' bottom: 'bn1' top: 'pool1' pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: 'conv2' type: 'Convolution' bottom: 'pool1' top: 'conv2'
+  convolution_param { num_output: 32 kernel_size: 3 pad: 1 bias_term: false weight_filler { type: 'msra' } } }
+layer { name: 'bn2' type: 'BatchNorm' bottom: 'conv2' top: 'bn2' batch_norm_param { moving_average_fraction: 0.9 scale_bias: true } }
+layer { name: 'relu2' type: 'ReLU' bottom: 'bn2' top: 'bn2' }
+layer { name: 'pool2' type: 'Pooling' bottom: 'bn2' top: 'pool2' pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: 'conv3' type: 'Convolution' bottom: 'pool2' top: 'conv3'
+  convolution_param { num_output: 64 kernel_size: 3 pad: 1 bias_term: false weight_filler { type: 'msra' } } }
+layer { name: 'bn3' type: 'BatchNorm' bottom: 'conv3' top: 'bn3' batch_norm_param { moving_average_fraction: 0.9 scale_bias: true } }
+layer { name: 'relu3' type: 'ReLU' bottom: 'bn3' top: 'bn3' }
+layer { name: 'pool3' type: 'Pooling' bottom: 'bn3' top: 'pool3' pooling_param { pool: AVE global_pooling: true } }
+layer { name: 'fc' type: 'InnerProduct' bottom: 'pool3' top: 'fc'
+  inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'loss' }
+layer { name: 'accuracy' type: 'Accuracy' bottom: 'fc' bottom: 'label' top: 'accuracy' include { phase: TEST } }";
+
+/// What a linear model is: no layer between the pixels and the classes.
+const LINEAR: &str = "name: 'linear'
+layer { name: 'data' type: 'ImageData' top: 'data' top: 'label'
+  transform_param { crop_size: 24 } image_data_param { source: 'none' batch_size: 32 } }
+layer { name: 'fc' type: 'InnerProduct' bottom: 'data' top: 'fc'
+  inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'loss' }
+layer { name: 'accuracy' type: 'Accuracy' bottom: 'fc' bottom: 'label' top: 'accuracy' include { phase: TEST } }";
+
+/// A folder with `pictures`, which are drawn, and both nets.
+fn drawn(arguments: &str) -> Folder {
+    let folder = Folder::new();
+    folder.succeed(&format!("data render --size 28 --out pictures {arguments}"));
+    folder.write("tiny.prototxt", NET);
+    folder.write("linear.prototxt", LINEAR);
+    folder
+}
+
+/// The accuracy at the end of a training.
+fn accuracy(folder: &Folder, solver: &str) -> f64 {
+    let report =
+        folder.json(&format!("train --solver {solver} --no-snapshot --threads 2 --policy undivided"));
+    report["summary"]["accuracies"][0]["values"][0].as_f64().unwrap()
+}
+
+#[test]
+fn a_convolutional_net_learns_what_is_drawn_and_a_linear_model_does_not() {
+    let folder = drawn("--classes 4 --per-class 300");
+    for (net, rate) in [("tiny", "base_lr: 0.1"), ("linear", "base_lr: 0.001")] {
+        folder.succeed(&format!(
+            "init {net} --data pictures --like {net}.prototxt --epochs 12 --validation 0.2"
+        ));
+        let change = |file: &str, beginning: &str, line: &str| {
+            let text = text(&folder.read(&format!("{net}/{file}")));
+            let lines = text.lines().map(|old| if old.starts_with(beginning) { line } else { old });
+            folder.write(&format!("{net}/{file}"), lines.collect::<Vec<_>>().join("\n"));
+        };
+        change("solver.prototxt", "base_lr", rate);
+        change("net.prototxt", "    min_area", "    min_area: 0.7 mirror: true crop_size: 24");
+    }
+    let (net, linear) =
+        (accuracy(&folder, "tiny/solver.prototxt"), accuracy(&folder, "linear/solver.prototxt"));
+    assert!(net > 0.75 && linear < 0.4, "{net} and {linear}, by chance 0.25");
+}
+
+#[test]
+fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() {
+    let folder = drawn("--classes 3 --per-class 20");
+    folder.write("pictures/disc-plain/notes.txt", "no image");
+    let init = "init shapes --data pictures --like tiny.prototxt --batch 8 --epochs 1";
+    let refused = folder.run(&format!("{init} --strict"));
+    assert!(!refused.status.success() && text(&refused.stderr).contains("notes.txt"));
+    assert!(!folder.path("shapes").exists());
+    let output = folder.run(init);
+    let (said, warned) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{warned}");
+    let notes = folder.path("pictures/disc-plain/notes.txt");
+    assert_eq!(warned, format!("warning: left out: {}: the file is neither JPEG nor PNG\n", notes.display()));
+    for part in [
+        "3 classes (disc-plain, square-stripes, triangle-fine), 54 images to train and 6 to validate with, 1 files left out",
+        "new: fc_shapes",
+        "next  microbatch train --solver shapes/solver.prototxt",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing in {said}");
+    }
+    let again = text(&folder.run(init).stderr);
+    assert!(again.contains("shapes/net.prototxt is there already"), "{again}");
+    let train = "train --solver shapes/solver.prototxt --threads 1 --policy undivided";
+    let said = folder.succeed(train);
+    assert!(said.contains("54 images of 3 classes (disc-plain, square-stripes, triangle-fine)"), "{said}");
+    let weights = "shapes/snapshots/shapes_iter_7.safetensors";
+    let header = String::from_utf8_lossy(&folder.read(weights)).into_owned();
+    assert!(
+        header.contains(r#"[\"disc-plain\",\"square-stripes\",\"triangle-fine\"]"#),
+        "{}",
+        &header[..400]
+    );
+    let test = format!("test --model shapes/net.prototxt --weights {weights} --threads 1 --policy undivided");
+    folder.succeed(&format!("{test} --iterations 1"));
+    let predict =
+        format!("predict pictures/disc-plain --model shapes/net.prototxt --weights {weights} --threads 1");
+    let said = folder.succeed(&format!("{predict} --policy undivided --top 3"));
+    let first = said.lines().find(|line| line.contains("00000.png")).unwrap();
+    assert!(
+        ["disc-plain (", "square-stripes (", "triangle-fine ("].iter().all(|class| first.contains(class)),
+        "{first}"
+    );
+    // An image that goes bad later stops a training.
+    folder.write("pictures/disc-plain/00000.png", "no image");
+    folder.write("pictures/disc-plain/00001.png", "no image");
+    let said = text(&folder.run(&format!("{train} --no-snapshot")).stderr);
+    assert!(said.contains("disc-plain/0000") && said.contains("neither JPEG nor PNG"), "{said}");
+}
+
+#[test]
+fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
+    let folder = drawn("--classes 2 --per-class 4");
+    folder
+        .succeed("init tuned --data pictures --like tiny.prototxt --weights some.safetensors --validation 0");
+    let net = text(&folder.read("tuned/net.prototxt"));
+    assert!(net.contains("mean_value: 100.000  #") && net.contains("scale: 0.01\n"), "{net}");
+    let rate =
+        |name: &str| text(&folder.read(&format!("{name}/solver.prototxt"))).contains("base_lr: 0.001\n");
+    assert!(!net.contains("phase: TEST }\n  transform") && !folder.path("tuned/val.txt").exists());
+    folder.succeed("init own --data pictures --like tiny.prototxt --size 20");
+    let net = text(&folder.read("own/net.prototxt"));
+    assert!(net.contains("std_value") && net.contains("crop_size: 20"), "{net}");
+    assert!(rate("tuned") && !rate("own"));
+    for (like, reason) in [
+        ("lenet --size 2", "--like lenet"),
+        ("densenet40", "it does not say the size of its images; --size does"),
+        ("nothing", "there is neither a file nor a model named nothing; the models are alexnet"),
+    ] {
+        let said = text(&folder.run(&format!("init no --data pictures --like {like}")).stderr);
+        assert!(said.contains(reason) && !folder.path("no").exists(), "{said}");
+    }
+}
+
+#[test]
+fn models_are_known_by_name_anywhere() {
+    let folder = Folder::new();
+    let planned = folder.json("plan --model alexnet --device h200 --policy powerOfTwo");
+    assert_eq!(planned["net"]["name"], "alexnet");
+    let said = text(&folder.run("train --solver lenet --threads 1").stderr);
+    assert!(said.contains("data/digits"), "its data are not here: {said}");
+}
