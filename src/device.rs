@@ -4,16 +4,18 @@ use crate::{Error, tables::RecordedDevice};
 use serde::Serialize;
 use std::fmt;
 use tensor::{
-    Cpu, Device,
+    AxisOrder, Cpu, Device, ElementType, Format,
     cuda::{self, Cuda},
 };
 
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose products
-/// may round to TF32 if `tf32`. `auto` is the first GPU that works, unless threads are given.
-pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Device, Error> {
+/// may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works, unless threads
+/// are given.
+pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device, Error> {
+    let on_gpu = |ordinal| in_format(open_gpu(ordinal)?.with_tf32(tf32), format).map(Device::Cuda);
     let device = match (name, ordinal(name)?) {
-        (_, Some(ordinal)) => Device::Cuda(open_gpu(ordinal)?.with_tf32(tf32)),
-        ("auto", None) if on_gpu(name, threads) => Device::Cuda(open_gpu(0)?.with_tf32(tf32)),
+        (_, Some(ordinal)) => on_gpu(ordinal)?,
+        ("auto", None) if is_gpu(name, threads) => on_gpu(0)?,
         _ => Device::Cpu(Cpu::try_new(threads.map(check_threads).transpose()?)?),
     };
     match device {
@@ -23,8 +25,26 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool) -> Result<Dev
         Device::Cpu(_) if tf32 => {
             Err(Error::Usage("--math tf32 needs a GPU; a CPU has fp32 only".to_owned()))
         }
+        Device::Cpu(_) if format.dtype != ElementType::F32 => {
+            Err(Error::Usage("--dtype bf16 needs a GPU; a CPU has fp32 only".to_owned()))
+        }
+        Device::Cpu(_) if format.layout != AxisOrder::Nchw => {
+            Err(Error::Usage("--layout nhwc needs a GPU; a CPU has nchw only".to_owned()))
+        }
         device => Ok(device),
     }
+}
+
+/// The GPU with feature maps of this format.
+fn in_format(cuda: Cuda, format: Format) -> Result<Cuda, Error> {
+    let [major, minor] = cuda.info().compute_capability;
+    if format.dtype == ElementType::Bf16 && major < 8 {
+        return Err(Error::Usage(format!(
+            "--dtype bf16 needs a GPU of compute capability 8.0, and {} has {major}.{minor}",
+            cuda.info().name
+        )));
+    }
+    Ok(cuda.with_format(format))
 }
 
 /// Threads that may be set even on a machine that has fewer: results do not depend on their number.
@@ -42,7 +62,7 @@ fn check_threads(threads: usize) -> Result<usize, Error> {
 }
 
 /// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
-pub(crate) fn on_gpu(name: &str, threads: Option<usize>) -> bool {
+pub(crate) fn is_gpu(name: &str, threads: Option<usize>) -> bool {
     match (name, RecordedDevice::named(name)) {
         (_, Some(recorded)) => recorded.is_gpu(),
         ("auto", None) => threads.is_none() && cuda::probe().is_ok(),
@@ -101,6 +121,8 @@ pub enum DeviceReport {
         versions: String,
         /// The arithmetic that products may use: `fp32` or `tf32`.
         math: &'static str,
+        /// What feature maps consist of, and in which order: `FP32 in NCHW`.
+        format: String,
     },
 }
 
@@ -120,6 +142,7 @@ impl DeviceReport {
                 name: cuda.info().to_string(),
                 versions: cudnn_layers::cudnn::versions(cuda),
                 math: if cuda.allows_tf32() { "tf32" } else { "fp32" },
+                format: cuda.format().to_string(),
             },
         }
     }
@@ -133,8 +156,11 @@ impl fmt::Display for DeviceReport {
                 write!(f, "{id}: {name}, {threads} thread{plural}, {instructions}")?;
                 no_gpu.iter().try_for_each(|reason| write!(f, "\n              no GPU: {reason}"))
             }
-            Self::Cuda { id, name, versions, math } => {
-                write!(f, "{id}: {name}\n              {versions}; products in {math}")
+            Self::Cuda { id, name, versions, math, format } => {
+                write!(
+                    f,
+                    "{id}: {name}\n              {versions}; products in {math}, feature maps in {format}"
+                )
             }
         }
     }
@@ -146,17 +172,21 @@ mod tests {
 
     #[test]
     fn only_devices_that_exist_open() {
-        let cpu = |name, threads| match open(name, threads, false).unwrap() {
+        let cpu = |name, threads| match open(name, threads, false, Format::F32).unwrap() {
             Device::Cpu(cpu) => cpu.threads(),
             Device::Cuda(_) => panic!("--device {name} is the processor"),
         };
         assert_eq!((cpu("cpu", Some(3)), cpu("auto", Some(2))), (3, 2));
-        let refusal = |name, threads, tf32| open(name, threads, tf32).unwrap_err().to_string();
+        let refusal = |name, threads, tf32| open(name, threads, tf32, Format::F32).unwrap_err().to_string();
         let many = Cpu::available_threads().max(THREADS) + 1;
         assert!(refusal("cpu", Some(many), false).contains("too many for this machine"));
         assert!(refusal("gpu", None, false).contains("\"gpu\""));
         assert!(refusal("cuda:x", None, false).contains("\"cuda:x\""));
         assert!(refusal("cuda:99", None, false).contains("99"));
         assert!(refusal("cpu", None, true).contains("--math tf32"));
+        let format = |format| open("cpu", None, false, format).unwrap_err().to_string();
+        assert_eq!(format(Format::BF16), "--dtype bf16 needs a GPU; a CPU has fp32 only");
+        let nhwc = Format::F32.in_order(AxisOrder::Nhwc);
+        assert_eq!(format(nhwc), "--layout nhwc needs a GPU; a CPU has nchw only");
     }
 }

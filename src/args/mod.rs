@@ -20,9 +20,9 @@ use crate::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
-use tensor::Device;
+use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
-use values::{batch, convexity, count, drawing, image_shape, math, op, phase, positive};
+use values::{axis_order, batch, convexity, count, drawing, dtype, image_shape, math, op, phase, positive};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -127,6 +127,13 @@ pub struct RunArgs {
     /// Arithmetic of matrix products on a GPU: fp32, or tf32 (inputs rounded to 10-bit mantissas)
     #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
     pub math: Math,
+    /// Numbers of feature maps and their gradients on a GPU: fp32, or bf16 (8 bits of mantissa); weights, statistics and
+    /// losses stay in fp32
+    #[arg(long, value_name = "DTYPE", default_value = "fp32", value_parser = dtype)]
+    pub dtype: ElementType,
+    /// Order of feature maps on a GPU: nchw, or nhwc (channels last); weights and snapshots stay in nchw
+    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = axis_order)]
+    pub layout: AxisOrder,
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
@@ -390,9 +397,9 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
-const OF_MEASURING: [&str; 14] = [
+const OF_MEASURING: [&str; 16] = [
     "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "every_algorithm", "out", "date", "offline",
-    "benchmark_devices", "device", "threads", "math",
+    "benchmark_devices", "device", "threads", "math", "dtype", "layout",
 ];
 
 /// Convolutions instead of a net.
@@ -490,12 +497,17 @@ impl RunArgs {
     /// # Errors
     /// [`Error::Usage`] if there is none of that name.
     pub fn device(&self) -> Result<Device, Error> {
-        device::open(&self.device, self.threads, self.math == Math::Tf32)
+        device::open(&self.device, self.threads, self.math == Math::Tf32, self.format())
+    }
+
+    /// What feature maps consist of, and in which order.
+    pub(crate) fn format(&self) -> Format {
+        Format { dtype: self.dtype, layout: self.layout }
     }
 
     /// Whether that is a GPU.
     pub(crate) fn on_gpu(&self) -> bool {
-        device::on_gpu(&self.device, self.threads)
+        device::is_gpu(&self.device, self.threads)
     }
 }
 
@@ -549,6 +561,8 @@ mod tests {
             ("--synthetic=3x32x0", "--synthetic", "such as 3x224x224"),
             ("--phase VAL", "--phase", "TRAIN or TEST"),
             ("--math fp16", "--math", "fp32 or tf32"),
+            ("--dtype fp16", "--dtype", "fp32 or bf16"),
+            ("--layout hwcn", "--layout", "nchw or nhwc"),
         ] {
             let message = time(arguments).unwrap_err();
             let sentence = message.lines().next().unwrap();

@@ -2,6 +2,7 @@
 
 use planner::{Bytes, ConvOp, Math};
 use std::path::{Path, PathBuf};
+use tensor::{AxisOrder, ElementType};
 use trainer::spec::Phase;
 
 /// Channels, height and width of an image, if given.
@@ -86,6 +87,24 @@ pub(super) fn math(text: &str) -> Result<Math, String> {
         "fp32" => Ok(Math::Fp32),
         "tf32" => Ok(Math::Tf32),
         _ => Err("it must be fp32 or tf32".to_owned()),
+    }
+}
+
+/// The numbers of feature maps.
+pub(super) fn dtype(text: &str) -> Result<ElementType, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "fp32" => Ok(ElementType::F32),
+        "bf16" => Ok(ElementType::Bf16),
+        _ => Err("it must be fp32 or bf16".to_owned()),
+    }
+}
+
+/// The order of feature maps.
+pub(super) fn axis_order(text: &str) -> Result<AxisOrder, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "nchw" => Ok(AxisOrder::Nchw),
+        "nhwc" => Ok(AxisOrder::Nhwc),
+        _ => Err("it must be nchw or nhwc".to_owned()),
     }
 }
 

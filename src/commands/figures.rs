@@ -16,7 +16,7 @@ use ::figures::{
 use ::memory::{LayerMemory, Outline};
 use planner::{BatchSizePolicy, Bytes, CostTable, Kernel, KernelId, Math, PlanOptions};
 use std::{collections::BTreeMap, fs};
-use tensor::Device;
+use tensor::{Device, Format};
 use trainer::{
     Net,
     layers::{BuildOptions, SyntheticData},
@@ -148,7 +148,16 @@ fn measure(
     math: Math,
     console: &mut Console,
 ) -> Result<Option<(Origin, Vec<Built>)>, Error> {
-    let run = RunArgs { device: args.device.clone(), threads: None, math, synthetic: None, json: false };
+    let Format { dtype, layout } = Format::F32;
+    let run = RunArgs {
+        device: args.device.clone(),
+        threads: None,
+        math,
+        dtype,
+        layout,
+        synthetic: None,
+        json: false,
+    };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
     let mut nets = Vec::new();

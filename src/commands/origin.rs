@@ -9,13 +9,13 @@ use crate::{
     stop::stop,
     tables::{RecordedDevice, is_of_gpu},
 };
-use cudnn_layers::conv::ProfileOptions;
+use cudnn_layers::conv::{ProfileOptions, geometry, kernel_id};
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver,
-    WorkspacePolicy,
+    BatchSizePolicy, Bytes, CostTable, Dtype, Estimator, Kernel, Math, Plan, PlanError, PlanOptions,
+    WdSolver, WorkspacePolicy,
 };
 use std::path::Path;
-use tensor::{Cpu, Device};
+use tensor::{Cpu, Device, Format};
 use trainer::{
     NetError,
     planning::{Planning, Rates},
@@ -86,6 +86,14 @@ impl Origin {
         ];
         if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
             return Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
+        }
+        if run.format() != Format::F32 {
+            return Err(Error::Usage(format!(
+                "--device {} has measurements of {} only, and none of {}",
+                run.device,
+                Format::F32,
+                run.format()
+            )));
         }
         let (table, file) = named.read(run.math)?;
         let recorded = Recorded { file: shown(Path::new(&file)), device: table.device.clone() };
@@ -191,8 +199,17 @@ fn usable(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> usi
     pairs.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count()
 }
 
-/// The same kernels with this arithmetic.
+/// The same kernels with this arithmetic, which is no choice in BF16.
 pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
-    kernels.iter_mut().for_each(|kernel| kernel.id.math = math);
+    let choosing = kernels.iter_mut().filter(|kernel| kernel.id.dtype == Dtype::F32);
+    choosing.for_each(|kernel| kernel.id.math = math);
     kernels
+}
+
+/// The same kernels with feature maps of this format, and this arithmetic.
+pub(super) fn in_format(mut kernels: Vec<Kernel>, format: Format, math: Math) -> Vec<Kernel> {
+    for Kernel { id, .. } in &mut kernels {
+        *id = kernel_id(id.op, &geometry(&id.shape, 1), format);
+    }
+    in_math(kernels, math)
 }

@@ -4,7 +4,7 @@ use super::{
     Notes,
     draw::plot,
     list::list,
-    origin::{Origin, in_math},
+    origin::{Origin, in_format},
     setup::{Planned, Recorded as RecordedPlans, Request, Session, scaled_to, verify},
     write_trace,
 };
@@ -153,7 +153,7 @@ fn plan_shapes(
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
     let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
     let options = args.planning.options(scaled_to, None)?;
-    let kernels = in_math(shape_kernels(convolutions, &args.shapes.op), args.run.math);
+    let kernels = in_format(shape_kernels(convolutions, &args.shapes.op), args.run.format(), args.run.math);
     if origin.recorded.is_none() {
         check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
     }

@@ -2,7 +2,7 @@
 
 use super::{
     draw::{refused, write},
-    origin::in_math,
+    origin::in_format,
     plan::{convolutions, largest, shape_kernels},
     setup::stand_in,
 };
@@ -90,7 +90,7 @@ fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
         Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
         None => net_kernels(args)?,
     };
-    Ok(in_math(kernels, args.run.math))
+    Ok(in_format(kernels, args.run.format(), args.run.math))
 }
 
 /// Those of a net, which is built on the CPU wherever its kernels are measured.

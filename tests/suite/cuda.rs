@@ -121,10 +121,13 @@ fn compare_times_the_same_net_twice() {
 #[ignore = "needs an NVIDIA GPU"]
 fn lenet_learns_the_digits() {
     let solver = model("lenet/solver.prototxt");
-    let report = Folder::new().json(&format!("train --solver {solver} --no-snapshot --device cuda"));
-    assert_eq!(report["device"]["id"], "cuda:0");
-    let accuracy = report["summary"]["accuracies"][0]["values"][0].as_f64().unwrap();
-    assert!(accuracy >= 0.97, "{accuracy} of the test images are right");
+    for format in ["", "--dtype bf16", "--layout nhwc --dtype bf16"] {
+        let report =
+            Folder::new().json(&format!("train --solver {solver} --no-snapshot --device cuda {format}"));
+        assert_eq!(report["device"]["id"], "cuda:0");
+        let accuracy = report["summary"]["accuracies"][0]["values"][0].as_f64().unwrap();
+        assert!(accuracy >= 0.97, "{accuracy} of the test images are right with {format}");
+    }
 }
 
 /// What the processor has trained a GPU tests, and the other way round.
@@ -142,6 +145,55 @@ fn weights_are_good_on_both_devices() {
         };
         let (here, there) = (loss(trains), loss(tests));
         assert!((here - there).abs() < 2e-3 * here, "{trains} says {here}, {tests} says {there}");
+    }
+}
+
+/// What one mode has trained any other tests, on the same snapshot.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn weights_are_good_in_every_format() {
+    let folder = Folder::new();
+    let modes = [
+        "--device cpu",
+        "--device cuda --layout nhwc",
+        "--device cuda --dtype bf16",
+        "--device cuda --dtype bf16 --layout nhwc",
+    ];
+    for (number, trains) in modes.iter().enumerate() {
+        folder.succeed(&format!("train --solver solver.prototxt --snapshot-prefix mode{number} {trains}"));
+        let loss = |mode: &str| {
+            let weights = format!("--weights mode{number}_iter_12.safetensors --iterations 4");
+            let report = folder.json(&format!("test --model net.prototxt {weights} {mode}"));
+            report["loss"].as_f64().unwrap()
+        };
+        let expected = loss(trains);
+        for mode in modes {
+            let found = loss(mode);
+            assert!(
+                (found - expected).abs() < 1e-2 * expected,
+                "{trains} says {expected}, {mode} says {found}"
+            );
+        }
+        folder.succeed(&format!(
+            "train --solver solver.prototxt --snapshot mode{number}_iter_12.solverstate.safetensors --max-iter 14 {}",
+            modes[(number + 1) % modes.len()]
+        ));
+    }
+}
+
+/// Times, a total workspace that is divided, a budget of memory, and a verified plan.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_net_is_timed_in_every_format() {
+    for options in [
+        "--layout nhwc",
+        "--dtype bf16 --workspace-policy wd --total-workspace 64MiB",
+        "--dtype bf16 --layout nhwc --device-memory 64MiB",
+    ] {
+        let arguments = format!("time --iterations 3 --device cuda --synthetic=3x32x32 --verify {options}");
+        let report =
+            Folder::new().json(&format!("{arguments} --model {}", model("cifar10_quick/net.prototxt")));
+        assert_eq!(numbers(&report["runs"][0]["replayed_ms"]).len(), 3, "{options}");
     }
 }
 
@@ -213,7 +265,12 @@ fn resnet_18_learns_a_folder_of_images() {
     render(&folder);
     write_resnet(&folder);
     let train = "train --solver resnet18_solver.prototxt --batch 16 --no-snapshot --device cuda";
-    let report = folder.json(train);
+    for format in ["", "--dtype bf16 --layout nhwc"] {
+        resnet_learns(&folder.json(&format!("{train} {format}")));
+    }
+}
+
+fn resnet_learns(report: &Value) {
     let losses: Vec<f64> =
         report["steps"].as_array().unwrap().iter().map(|step| step["loss"].as_f64().unwrap()).collect();
     let last = losses[losses.len() - 10..].iter().sum::<f64>() / 10.0;

@@ -1,10 +1,10 @@
-//! The one file that calls cuBLAS: products of matrices in single precision.
+//! The one file that calls cuBLAS: products of matrices in single precision, or of BF16 added up in it.
 
 use crate::status_call::{status_call, status_name};
 use cudarc::cublas::sys;
 use std::ffi::{c_int, c_uint, c_void};
 use tensor::{
-    Accumulate, View, ViewMut,
+    Accumulate, ElementType, View, ViewMut,
     cuda::{Cuda, CudaError, Library, Stream},
 };
 
@@ -100,8 +100,7 @@ impl Cublas {
         mut c: ViewMut<'_>,
         accumulate: Accumulate,
     ) -> Result<(), CudaError> {
-        let one = 1.0f32;
-        let beta = if accumulate == Accumulate::Add { 1.0f32 } else { 0.0 };
+        let (one, beta) = (1.0f32, if accumulate == Accumulate::Add { 1.0f32 } else { 0.0 });
         // What is stored row by row, cuBLAS reads as the transpose column by column: it computes c^T = b^T a^T.
         let operation = |factor: Factor<'_>| match factor.transposed {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
@@ -109,6 +108,35 @@ impl Cublas {
         };
         let (row_of_a, row_of_b) = (if a.transposed { m } else { k }, if b.transposed { k } else { n });
         let [m, n, k, row_of_a, row_of_b] = extents([m, n, k, row_of_a, row_of_b])?;
+        let dtypes = [a.view.format(), b.view.format(), c.format()].map(|format| format.dtype);
+        if dtypes != [ElementType::F32; 3] {
+            let [of_a, of_b, of_c] = dtypes.map(data_type);
+            let [one, beta]: [*const c_void; 2] = [(&raw const one).cast(), (&raw const beta).cast()];
+            // SAFETY: as below, of the types that the views are tagged with.
+            return unsafe {
+                call!(cublasGemmEx(
+                    self.handle,
+                    operation(b),
+                    operation(a),
+                    n,
+                    m,
+                    k,
+                    one,
+                    b.view.numbers() as *const c_void,
+                    of_b,
+                    row_of_b,
+                    a.view.numbers() as *const c_void,
+                    of_a,
+                    row_of_a,
+                    beta,
+                    c.numbers() as *mut c_void,
+                    of_c,
+                    n,
+                    sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                    sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+                ))
+            };
+        }
         // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of the
         // lengths that the extents say (the caller's assertion), `c` exclusively ours. The work goes to the stream through
         // which all else on this memory goes.
@@ -159,6 +187,14 @@ impl Drop for Cublas {
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
             let _ = unsafe { call!(cublasDestroy_v2(self.handle)) };
         }
+    }
+}
+
+fn data_type(dtype: ElementType) -> sys::cudaDataType_t {
+    match dtype {
+        ElementType::F32 => sys::cudaDataType_t::CUDA_R_32F,
+        ElementType::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+        ElementType::U8 => panic!("no product is of bytes"),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, Gradient, ViewMut,
+    Accumulate, AxisOrder, ElementType, Gradient, View, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -21,15 +21,91 @@ macro_rules! source {
     };
 }
 
+/// `sources!(file)`: the same as `SOURCES`, for blobs of each type and in each order; [`of_type`] knows their places.
+macro_rules! sources {
+    ($file:literal) => {
+        static SOURCES: [tensor::cuda::Source; 4] = {
+            const fn source(name: &'static str, text: &'static str) -> tensor::cuda::Source {
+                tensor::cuda::Source { name, text }
+            }
+            macro_rules! text {
+                ($start:literal) => {
+                    concat!($start, include_str!("../common.cuh"), include_str!($file))
+                };
+            }
+            [
+                source($file, text!("")),
+                source(concat!($file, " in NHWC"), text!("#define BLOBS_IN_NHWC\n")),
+                source(concat!($file, " in BF16"), text!("#define BLOBS_OF_BF16\n")),
+                source(
+                    concat!($file, " in BF16 and NHWC"),
+                    text!("#define BLOBS_OF_BF16\n#define BLOBS_IN_NHWC\n"),
+                ),
+            ]
+        };
+    };
+}
+
+/// The place in `SOURCES` of what is for all these blobs, and NCHW: where order makes no difference, the only one. For NHWC
+/// it is the next.
+///
+/// # Panics
+/// If they are not of one type.
+pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
+    let mut dtypes = blobs.iter().flatten().map(|blob| blob.format().dtype);
+    let dtype = dtypes.next().expect("an operation has a blob");
+    assert!(dtypes.all(|other| other == dtype), "blobs of one operation are of one type, unlike {blobs:?}");
+    match dtype {
+        ElementType::F32 => 0,
+        ElementType::Bf16 => 2,
+        ElementType::U8 => panic!("bytes are no blob"),
+    }
+}
+
+/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and, if their channels lie side by side, the grid of
+/// CUDA kernels that go through rows of them.
+pub(crate) fn of_channels(
+    cuda: &Cuda,
+    blobs: &[Option<View<'_>>],
+    extents: &AxisExtents,
+) -> (usize, Option<Grid>) {
+    let place = of_type(blobs);
+    let side_by_side = blobs.iter().flatten().all(|blob| blob.format().layout == AxisOrder::Nhwc);
+    if !side_by_side || extents.inner != 1 {
+        return (place, None);
+    }
+    (place + 1, Some(rows_grid(cuda.multiprocessors(), extents)))
+}
+
+/// `COLUMNS` of `common.cuh`.
+const COLUMNS: usize = 256;
+
+/// A block for each of so many channels and parts of rows.
+fn rows_grid(multiprocessors: u32, extents: &AxisExtents) -> Grid {
+    let columns = extents.axis.div_ceil(COLUMNS).max(1);
+    let wanted = (BLOCKS * multiprocessors as usize).div_ceil(columns);
+    let parts = wanted.min(extents.len() / columns / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024));
+    let columns = u32::try_from(columns).expect("a GPU has fewer than 2^32 blocks");
+    Grid { blocks: [columns, parts as u32, 1], threads: THREADS }
+}
+
+/// Where an operand begins, null for none.
+pub(crate) fn numbers(view: Option<View<'_>>) -> u64 {
+    view.map_or(0, |view| view.numbers())
+}
+
 /// `launch!(cuda, "kernel", grid, [arguments])`: launches a CUDA kernel of the file's `SOURCE`, with the obligations of
-/// [`Cuda::launch`].
+/// [`Cuda::launch`]; `launch!(cuda, place, "kernel", ..)`: one of its `SOURCES`.
 macro_rules! launch {
+    ($cuda:expr, $place:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
+        $cuda.launch(&SOURCES[$place], $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
+    };
     ($cuda:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
         $cuda.launch(&SOURCE, $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
     };
 }
 
-pub(crate) use {launch, source};
+pub(crate) use {launch, source, sources};
 
 /// The grid of an element-wise CUDA kernel over `len` elements: one block per tile.
 pub(crate) fn tiles(len: usize) -> Grid {
@@ -110,8 +186,8 @@ fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
     wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
 }
 
-/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, and then, if samples
-/// are cut, `finish(args.., const double* partials, u32 parts)`, which adds up the parts by `finish_sums`.
+/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, on the grid of `rows`
+/// if there is one, and then, if samples are cut, `finish(args.., const double* partials, u32 parts)`, which adds up the parts by `finish_sums`.
 ///
 /// # Safety
 /// As [`Cuda::launch`], for both.
@@ -122,11 +198,11 @@ pub(crate) unsafe fn launch_sums(
     cuda: &Cuda,
     source: &'static Source,
     [sums, finish]: [&'static str; 2],
-    extents: &AxisExtents,
+    (extents, rows): (&AxisExtents, Option<Grid>),
     mut scratch: ViewMut<'_>,
     args: &[Arg<'_>],
 ) {
-    let parts = parts(cuda.multiprocessors(), extents);
+    let parts = rows.map_or_else(|| parts(cuda.multiprocessors(), extents), |grid| grid.blocks[1]);
     let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
     assert!(
@@ -135,10 +211,9 @@ pub(crate) unsafe fn launch_sums(
     );
     let mut args = args.to_vec();
     args.push(Arg::Address(scratch.address::<u8>()));
+    let grid = rows.unwrap_or(Grid { blocks: [channels, parts, 1], threads: THREADS });
     // SAFETY: as the caller promises.
-    unsafe {
-        cuda.launch(source, sums, Grid { blocks: [channels, parts, 1], ..Grid::line(1, THREADS) }, &args)
-    };
+    unsafe { cuda.launch(source, sums, grid, &args) };
     if parts > 1 {
         args.push(parts.into());
         // A warp per channel.
@@ -182,5 +257,9 @@ mod tests {
         assert_eq!(parts(100_000, 10, 1), 24);
         assert_eq!(parts(2, 1, 1 << 20), 2);
         assert_eq!(parts(0, 5, 0), 1);
+        let rows = |outer, axis| rows_grid(132, &AxisExtents { outer, axis, inner: 1 }).blocks;
+        assert_eq!(rows(256 * 56 * 56, 64), [1, 1024, 1]);
+        assert_eq!(rows(256 * 49, 2048), [8, 264, 1]);
+        assert_eq!(rows(3, 5), [1, 1, 1]);
     }
 }

@@ -17,13 +17,13 @@ pub struct AxisExtents {
 impl AxisExtents {
     /// A blob seen from its axis number `axis`.
     pub fn new(blob: &TensorType, axis: usize) -> Self {
-        match blob.format().layout {
-            AxisOrder::Nchw => Self {
-                outer: blob.count_before(axis),
-                axis: blob.dim(axis),
-                inner: blob.count_from(axis + 1),
-            },
-        }
+        let (outer, inner) = (blob.count_before(axis), blob.count_from(axis + 1));
+        let (outer, inner) = match (blob.format().layout, axis) {
+            (AxisOrder::Nhwc, 1) => (outer * inner, 1),
+            (AxisOrder::Nhwc, 2..) => (outer / blob.c().max(1), inner * blob.c()),
+            (AxisOrder::Nchw, _) | (AxisOrder::Nhwc, 0) => (outer, inner),
+        };
+        Self { outer, axis: blob.dim(axis), inner }
     }
 
     /// The number of elements.

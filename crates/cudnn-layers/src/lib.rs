@@ -20,6 +20,8 @@ pub mod cudnn;
 pub mod dropout;
 pub mod eltwise;
 pub mod extents;
+#[cfg(test)]
+mod format_tests;
 pub mod inner_product;
 pub mod lrn;
 pub mod pooling;

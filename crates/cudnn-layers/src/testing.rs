@@ -55,7 +55,7 @@ macro_rules! on_every_device {
 pub(crate) use on_every_device;
 
 /// The GPU of all tests of this process: opening one takes longer than most of them.
-fn gpu() -> Device {
+pub(crate) fn gpu() -> Device {
     static GPU: OnceLock<Device> = OnceLock::new();
     let open = || Device::Cuda(tensor::cuda::probe().unwrap().open(0).unwrap());
     GPU.get_or_init(open).clone()

@@ -7,7 +7,7 @@ use crate::{
 };
 use planner::Math;
 use std::sync::Arc;
-use tensor::{Accumulate, ConvGeometry, View, ViewMut, cuda::Cuda};
+use tensor::{Accumulate, ConvGeometry, Format, View, ViewMut, cuda::Cuda};
 
 fn none() -> ! {
     unreachable!("a build without CUDA opens no GPU")
@@ -38,6 +38,7 @@ impl Cudnn {
         &self,
         _: ConvOp,
         _: ConvGeometry,
+        _: (Format, Option<&Cuda>),
         _: Math,
         _: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {

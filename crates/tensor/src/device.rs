@@ -24,6 +24,14 @@ impl Device {
         Self::Cpu(Cpu::new(Cpu::available_threads()))
     }
 
+    /// In which format nets keep their feature maps here.
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Cpu(_) => Format::F32,
+            Self::Cuda(cuda) => cuda.format(),
+        }
+    }
+
     /// Runs `body` where the device's work is best started: on a thread of the processor's pool, or, for a GPU, on this
     /// thread.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {

@@ -32,7 +32,7 @@ pub mod view;
 pub use arena::{Arena, ArenaError, MemoryError};
 pub use cpu::{Cpu, ThreadError};
 pub use device::{Device, Later, Mark};
-pub use format::{AxisOrder, Element, ElementType, Format};
+pub use format::{AxisOrder, Bf16, Element, ElementType, Format};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use space::{ALIGNMENT, Space};
 pub use span::{Cursor, Span};

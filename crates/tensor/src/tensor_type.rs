@@ -1,6 +1,6 @@
 //! What a blob is.
 
-use crate::{Format, Space};
+use crate::{AxisOrder, Format, Space};
 use std::fmt;
 
 /// The extents of an N-dimensional blob, outermost first, and what its elements are. Images are `N, C, H, W`.
@@ -11,14 +11,29 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// The given extents in single precision; an empty list is a scalar.
+    /// The given extents in this format; an empty list is a scalar. Where elements lie alike in both orders, as of a single
+    /// channel or pixel, the order is NCHW.
+    pub fn new(dims: &[usize], format: Format) -> Self {
+        let mut new = Self { dims: dims.to_vec(), format };
+        if new.c() == 1 || new.spatial() == 1 {
+            new.format.layout = AxisOrder::Nchw;
+        }
+        new
+    }
+
+    /// The given extents in single precision and NCHW.
     pub fn f32(dims: &[usize]) -> Self {
-        Self { dims: dims.to_vec(), format: Format::F32 }
+        Self::new(dims, Format::F32)
     }
 
     /// Other extents, and the same elements.
     pub fn with_dims(&self, dims: &[usize]) -> Self {
-        Self { dims: dims.to_vec(), format: self.format }
+        Self::new(dims, self.format)
+    }
+
+    /// The same extents in another format.
+    pub fn in_format(&self, format: Format) -> Self {
+        Self::new(&self.dims, format)
     }
 
     /// What the elements are.
@@ -123,6 +138,23 @@ mod tests {
             (Some(1), Some(3), None, None)
         );
         assert_eq!(shape.to_string(), "2 3 4 5 (120)");
+    }
+
+    #[test]
+    fn blobs_that_lie_alike_have_one_format() {
+        let nhwc = Format::BF16.in_order(AxisOrder::Nhwc);
+        for (dims, layout) in [
+            (&[2, 3, 4, 5][..], AxisOrder::Nhwc),
+            (&[2, 3, 4], AxisOrder::Nhwc),
+            (&[2, 1, 4, 5], AxisOrder::Nchw),
+            (&[2, 3, 1, 1], AxisOrder::Nchw),
+            (&[2, 3], AxisOrder::Nchw),
+            (&[], AxisOrder::Nchw),
+        ] {
+            let blob = TensorType::f32(dims).in_format(nhwc);
+            assert_eq!(blob.format(), Format::BF16.in_order(layout), "{dims:?}");
+            assert_eq!(blob.space().bytes(), 2 * blob.count());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Runs of memory of any device, tagged with what they hold.
 
-use crate::{Element, Format};
+use crate::{Element, ElementType, Format};
 use std::{marker::PhantomData, ops::Range};
 
 /// A run of bytes with a tag that says what they hold, borrowed as a `B`. Layers pass views on; only an operation looks
@@ -140,6 +140,17 @@ impl<B> TaggedBytes<B> {
             Address::Host(pointer) => pointer.cast(),
             Address::Device(_) => panic!("memory of a GPU was handed to the processor"),
         }
+    }
+
+    /// Where numbers of the type that the view is tagged with begin in a GPU's memory.
+    ///
+    /// # Panics
+    /// If they are bytes, not aligned, or in the host's memory.
+    pub fn numbers(&self) -> u64 {
+        let dtype = self.format.dtype;
+        let fits = dtype != ElementType::U8 && self.address.padding(dtype.bytes()) == 0;
+        assert!(fits, "{dtype:?} at {:?} are no numbers", self.address);
+        self.untyped_address()
     }
 
     /// Where elements of any type begin in a GPU's memory.

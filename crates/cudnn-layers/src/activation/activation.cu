@@ -10,13 +10,13 @@ __device__ __forceinline__ float below(float slope, float value) { return slope 
 
 /// A function by two expressions: of `x`, and of `dy` and what backward sees, `s`.
 #define ACTIVATION(name, value, gradient)                                                                              \
-    extern "C" __global__ void name##_forward(Numbers n, const float* from, float* y, u64 len) {                       \
+    extern "C" __global__ void name##_forward(Numbers n, const real* from, real* y, u64 len) {                       \
         map({from ? from : y}, y, false, len, [=](const float(&in)[1], u64) {                                          \
             float x = in[0];                                                                                           \
             return float(value);                                                                                       \
         });                                                                                                            \
     }                                                                                                                  \
-    extern "C" __global__ void name##_backward(Numbers n, const float* seen, const float* from, float* dx, int add,    \
+    extern "C" __global__ void name##_backward(Numbers n, const real* seen, const real* from, real* dx, int add,    \
                                                u64 len) {                                                              \
         map({seen, from ? from : dx}, dx, add, len, [=](const float(&in)[2], u64) {                                    \
             float s = in[0], dy = in[1];                                                                               \

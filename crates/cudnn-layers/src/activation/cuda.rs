@@ -1,10 +1,10 @@
 //! Functions of one element on the GPU.
 
 use super::Activation;
-use crate::cuda_launches::{add, launch, source, tiles};
+use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
 use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-source!("activation.cu");
+sources!("activation.cu");
 
 /// The kernels of a function, forward and backward, and its numbers: `Numbers` of `activation.cu`.
 fn kernels(f: Activation) -> ([&'static str; 2], [f32; 3]) {
@@ -21,10 +21,11 @@ fn kernels(f: Activation) -> ([&'static str; 2], [f32; 3]) {
 }
 
 /// In place without an `x`.
-pub(super) fn forward(cuda: &Cuda, f: Activation, x: Option<View<'_>>, mut y: ViewMut<'_>) {
-    let (len, ([forward, _], numbers)) = (y.len(), kernels(f));
-    // SAFETY: each is `(Numbers numbers, const float* x, float* y, u64 len)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, forward, tiles(len), [&numbers, x, &mut y, len]) };
+pub(super) fn forward(cuda: &Cuda, f: Activation, x: Option<View<'_>>, y: ViewMut<'_>) {
+    let (len, ([forward, _], constants)) = (y.len(), kernels(f));
+    let (place, from, to) = (of_type(&[x, Some(y.as_view())]), numbers(x), y.numbers());
+    // SAFETY: each is `(Numbers numbers, const real* x, real* y, u64 len)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, place, forward, tiles(len), [&constants, from, to, len]) };
 }
 
 /// In place without a `dy`.
@@ -33,11 +34,13 @@ pub(super) fn backward(
     f: Activation,
     seen: View<'_>,
     dy: Option<View<'_>>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (len, ([_, backward], numbers)) = (dx.len(), kernels(f));
-    // SAFETY: each is `(Numbers numbers, const float* seen, const float* dy, float* dx, int add, u64 len)`; the contract has
+    let (len, ([_, backward], constants), add) = (dx.len(), kernels(f), add(accumulate));
+    let place = of_type(&[Some(seen), dy, Some(dx.as_view())]);
+    let (seen, from, to) = (seen.numbers(), numbers(dy), dx.numbers());
+    // SAFETY: each is `(Numbers numbers, const real* seen, const real* dy, real* dx, int add, u64 len)`; the contract has
     // checked the lengths.
-    unsafe { launch!(cuda, backward, tiles(len), [&numbers, seen, dy, &mut dx, add(accumulate), len]) };
+    unsafe { launch!(cuda, place, backward, tiles(len), [&constants, seen, from, to, add, len]) };
 }

@@ -19,11 +19,14 @@ struct Plane {
 /// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null.
 struct Pass {
     Extents extents;
-    const float *x, *gamma, *beta;
-    float *mean, *inv_std, *y;
+    const real* x;
+    const float *gamma, *beta;
+    float *mean, *inv_std;
+    real* y;
     float *running_mean, *running_variance, *running_factor;
-    const float* dy;
-    float *dx, *dgamma, *dbeta;
+    const real* dy;
+    real* dx;
+    float *dgamma, *dbeta;
     Plane* planes;
     float epsilon, fraction;
     int relu, by_batch, add, add_gamma, add_beta;

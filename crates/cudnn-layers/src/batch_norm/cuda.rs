@@ -3,7 +3,7 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, add, destination, launch, launch_sums, source, threads, tiles},
+    cuda_launches::{Extents, add, destination, launch, launch_sums, of_channels, sources, threads, tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -11,7 +11,7 @@ use tensor::{
     cuda::{Arg, Cuda, Grid},
 };
 
-source!("batch_norm.cu");
+sources!("batch_norm.cu");
 
 /// `CHANNEL_THREADS` of `batch_norm.cu`.
 const CHANNEL_THREADS: u32 = 512;
@@ -58,7 +58,7 @@ impl Pass {
         let address = |view: Option<View<'_>>| view.map_or(0, |view| view.address::<f32>());
         Self {
             extents: Extents::new(&norm.extents),
-            x: x.address::<f32>(),
+            x: x.numbers(),
             gamma: address(norm.affine.gamma),
             beta: address(norm.affine.beta),
             relu: i32::from(norm.relu),
@@ -74,12 +74,13 @@ impl Pass {
     unsafe fn launch(
         mut self,
         cuda: &Cuda,
+        (place, rows): (usize, Option<Grid>),
         extents: &AxisExtents,
         [by_channel, sums, finish, map]: [&'static str; 4],
     ) {
         if let Some(grid) = channel_grid(extents) {
             // SAFETY: `by_channel(Pass pass)`, and as the caller promises.
-            return unsafe { launch!(cuda, by_channel, grid, [&self]) };
+            return unsafe { launch!(cuda, place, by_channel, grid, [&self]) };
         }
         cuda.scratch(|mut scratch| {
             // The planes of all channels, two elements each, and partial sums behind them.
@@ -87,8 +88,15 @@ impl Pass {
             // SAFETY: `sums(Pass pass, double* partials)`, `finish(Pass pass, const double* partials, u32 parts)` and
             // `map(Pass pass)`, and as the caller promises; the scratch memory has room for the planes.
             unsafe {
-                launch_sums(cuda, &SOURCE, [sums, finish], extents, scratch, &[Arg::from(&self)]);
-                launch!(cuda, map, tiles(extents.len()), [&self]);
+                launch_sums(
+                    cuda,
+                    &SOURCES[place],
+                    [sums, finish],
+                    (extents, rows),
+                    scratch,
+                    &[Arg::from(&self)],
+                );
+                launch!(cuda, place, map, rows.unwrap_or(tiles(extents.len())), [&self]);
             }
         });
     }
@@ -99,13 +107,14 @@ pub(super) fn forward(
     norm: &BatchNorm<'_>,
     epsilon: f32,
     x: View<'_>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     [mut mean, mut inv_std]: [ViewMut<'_>; 2],
     mut running: RunningSums<'_>,
 ) {
     let extents = &norm.extents;
+    let (place, rows) = of_channels(cuda, &[Some(x), Some(y.as_view())], extents);
     let pass = Pass {
-        y: y.address::<f32>(),
+        y: y.numbers(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
         running: [&mut running.mean, &mut running.variance, &mut running.factor]
@@ -119,13 +128,13 @@ pub(super) fn forward(
         Statistics::Batch => {
             let names = ["forward_by_channel", "statistics", "statistics_finish", "normalise"];
             // SAFETY: these are those of forward, and the contract has checked the lengths of all views above.
-            unsafe { pass.launch(cuda, extents, names) };
+            unsafe { pass.launch(cuda, (place, rows), extents, names) };
         }
         Statistics::Running => {
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
             unsafe {
-                launch!(cuda, "running_statistics", threads(extents.axis), [&pass]);
-                launch!(cuda, "normalise", tiles(extents.len()), [&pass]);
+                launch!(cuda, place, "running_statistics", threads(extents.axis), [&pass]);
+                launch!(cuda, place, "normalise", rows.unwrap_or(tiles(extents.len())), [&pass]);
             }
         }
     }
@@ -136,17 +145,18 @@ pub(super) fn normalise(
     cuda: &Cuda,
     norm: &BatchNorm<'_>,
     x: View<'_>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     [mean, inv_std]: [View<'_>; 2],
 ) {
+    let (place, rows) = of_channels(cuda, &[Some(x), Some(y.as_view())], &norm.extents);
     let pass = Pass {
-        y: y.address::<f32>(),
+        y: y.numbers(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
         ..Pass::new(norm, x)
     };
     // SAFETY: `normalise(Pass pass)`; the contract has checked the lengths of all views above.
-    unsafe { launch!(cuda, "normalise", tiles(norm.extents.len()), [&pass]) };
+    unsafe { launch!(cuda, place, "normalise", rows.unwrap_or(tiles(norm.extents.len())), [&pass]) };
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -156,22 +166,23 @@ pub(super) fn backward(
     x: View<'_>,
     [mean, inv_std]: [View<'_>; 2],
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
     let pass = Pass {
-        dy: dy.address::<f32>(),
+        dy: dy.numbers(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
-        dx: dx.address::<f32>(),
+        dx: dx.numbers(),
         gradients: [gamma.0, beta.0],
         add: add(accumulate),
         add_gradients: [gamma.1, beta.1],
         ..Pass::new(norm, x)
     };
+    let kernels = of_channels(cuda, &[Some(x), Some(dy), Some(dx.as_view())], &norm.extents);
     let names = ["backward_by_channel", "backward_sums", "backward_sums_finish", "backward_map"];
     // SAFETY: these are those of backward, and the contract has checked the lengths of all views above.
-    unsafe { pass.launch(cuda, &norm.extents, names) };
+    unsafe { pass.launch(cuda, kernels, &norm.extents, names) };
 }

@@ -4,15 +4,16 @@ use super::{ConvError, ConvOp, Convolver, cpu};
 use crate::cudnn::Cudnn;
 use planner::{KernelId, Math};
 use std::sync::Arc;
-use tensor::{ConvGeometry, Cpu, Device};
+use tensor::{ConvGeometry, Cpu, Device, Format, cuda::Cuda};
 
 /// Where convolutions run.
 #[derive(Clone, Debug)]
 pub enum ConvBackend {
     /// The threads of a processor.
     Cpu(Cpu),
-    /// A handle of cuDNN, and the stream it works in.
-    Cudnn(Cudnn),
+    /// A handle of cuDNN, and the stream it works in; with the device, unless the handle is borrowed, which works in single
+    /// precision and NCHW only.
+    Cudnn(Cudnn, Option<Cuda>),
 }
 
 impl ConvBackend {
@@ -23,7 +24,7 @@ impl ConvBackend {
     pub fn of(device: &Device) -> Result<Self, ConvError> {
         Ok(match device {
             Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
-            Device::Cuda(cuda) => Self::Cudnn(Cudnn::of(cuda)?),
+            Device::Cuda(cuda) => Self::Cudnn(Cudnn::of(cuda)?, Some(cuda.clone())),
         })
     }
 
@@ -36,10 +37,11 @@ impl ConvBackend {
         kernel: &KernelId,
         micro_batch: u32,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-        self.all(kernel.op, super::geometry(&kernel.shape, micro_batch), kernel.math, &|_| true)
+        let geometry = super::geometry(&kernel.shape, micro_batch);
+        self.all(kernel.op, geometry, (super::format(kernel), kernel.math), &|_| true)
     }
 
-    /// The algorithm called `name` for `op` on `geometry`.
+    /// The algorithm called `name` for `op` on `geometry`, in the device's format.
     ///
     /// # Errors
     /// There is none that applies; or as for [`ConvBackend::candidates`].
@@ -49,7 +51,11 @@ impl ConvBackend {
         geometry: ConvGeometry,
         name: &str,
     ) -> Result<Arc<dyn Convolver>, ConvError> {
-        let found = self.all(op, geometry, Math::Tf32, &|other| other == name)?.pop();
+        let format = match self {
+            Self::Cudnn(_, Some(cuda)) => cuda.format(),
+            _ => Format::F32,
+        };
+        let found = self.all(op, geometry, (format, Math::Tf32), &|other| other == name)?.pop();
         found.ok_or_else(|| ConvError::Unknown {
             op,
             algorithm: name.to_owned(),
@@ -62,13 +68,17 @@ impl ConvBackend {
         &self,
         op: ConvOp,
         geometry: ConvGeometry,
-        math: Math,
+        (format, math): (Format, Math),
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         let geometry = geometry.validate()?;
         match self {
-            Self::Cpu(cpu) => Ok(cpu::convolvers(cpu, op, geometry, wanted)),
-            Self::Cudnn(cudnn) => cudnn.convolvers(op, geometry, math, wanted),
+            Self::Cpu(cpu) if format == Format::F32 => Ok(cpu::convolvers(cpu, op, geometry, wanted)),
+            Self::Cudnn(cudnn, cuda) if format == Format::F32 || cuda.is_some() => {
+                let cuda = cuda.as_ref().filter(|_| format != Format::F32);
+                cudnn.convolvers(op, geometry, (format, cuda), math, wanted)
+            }
+            _ => Ok(Vec::new()),
         }
     }
 }

@@ -7,6 +7,8 @@
 //! | [`ConvOp::BackwardFilter`] | `x` | `dy` | `dw: k, c/groups, r, s` |
 //!
 //! with `y[n][k][p][q] = sum over c, r, s of x[n][c][p*stride + r*dilation - pad][q*stride + s*dilation - pad] * w[k][c][r][s]`.
+//! On a GPU feature maps (`x`, `y` and their gradients) may be in BF16 or NHWC, filters and their gradients are always in single
+//! precision and of the order above: a kernel converts them in its workspace.
 //! Algorithms differ in speed, in the workspace they need and in rounding error; a [`Convolver`] states all three. The
 //! processor's are in `cpu`, those of cuDNN in `cuda`; [`run`] divides a mini-batch among them, [`profile`] times them, and
 //! [`verify`] compares them with the definition.
@@ -34,7 +36,7 @@ pub use parallel::ParallelProfiler;
 pub use planner::ConvOp;
 pub use profile::{ProfileOptions, profiler};
 pub use run::Runner;
-pub use shape::{geometry, kernel_id};
+pub use shape::{format, geometry, kernel_id};
 
 /// Names the CPU kernels of this build: other sources, another compiler or other optimisation have another name. What was
 /// measured of one must not be taken for another's.

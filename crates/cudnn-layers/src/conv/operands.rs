@@ -2,7 +2,7 @@
 
 use planner::ConvOp;
 use std::ops::Range;
-use tensor::ConvGeometry;
+use tensor::{ConvGeometry, Format, TensorType};
 
 /// Lengths of `a`, `b` and `out` in elements.
 pub fn operand_lens(op: ConvOp, g: &ConvGeometry) -> [usize; 3] {
@@ -11,6 +11,23 @@ pub fn operand_lens(op: ConvOp, g: &ConvGeometry) -> [usize; 3] {
         ConvOp::BackwardData => [g.y_len(), g.w_len(), g.x_len()],
         ConvOp::BackwardFilter => [g.x_len(), g.y_len(), g.w_len()],
     }
+}
+
+/// The blobs `a`, `b` and `out` where feature maps are of this format: filters and their gradients are always
+/// [`Format::F32`].
+pub(crate) fn operands(op: ConvOp, g: &ConvGeometry, format: Format) -> [TensorType; 3] {
+    let x = TensorType::new(&[g.n, g.c, g.h, g.w], format);
+    let (y, w) = (TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], format), TensorType::f32(&filter(g)));
+    match op {
+        ConvOp::Forward => [x, w, y],
+        ConvOp::BackwardData => [y, w, x],
+        ConvOp::BackwardFilter => [x, y, w],
+    }
+}
+
+/// The extents of a filter.
+pub(crate) fn filter(g: &ConvGeometry) -> [usize; 4] {
+    [g.k, g.c / g.groups, g.r, g.s]
 }
 
 /// The parts of the operands of `op` that belong to `samples`: of the filter and its gradient all, of the others a slice.

@@ -2,7 +2,7 @@
 
 use super::ConvOp;
 use planner::{ConvShape, Dtype, KernelId, Layout, Math};
-use tensor::{ConvGeometry, Format};
+use tensor::{AxisOrder, ConvGeometry, ElementType, Format};
 
 /// The convolution of `micro_batch` samples of a planner's shape.
 pub fn geometry(shape: &ConvShape, micro_batch: u32) -> ConvGeometry {
@@ -12,21 +12,36 @@ pub fn geometry(shape: &ConvShape, micro_batch: u32) -> ConvGeometry {
     ConvGeometry { n, c, h, w, k, r, s, pad, stride, dilation, groups }
 }
 
-/// What identifies the kernel of `op` on this geometry, with operands of this format, whatever its mini-batch.
+/// What identifies the kernel of `op` on this geometry, with feature maps of this format, whatever its mini-batch.
 ///
 /// # Panics
-/// If an extent exceeds 32 bits, or the operands are bytes.
+/// If an extent exceeds 32 bits, or feature maps are bytes.
 pub fn kernel_id(op: ConvOp, g: &ConvGeometry, format: Format) -> KernelId {
     let extent = |value: usize| u32::try_from(value).expect("extents of images and filters fit in 32 bits");
     let [c, h, w, k, r, s, groups] = [g.c, g.h, g.w, g.k, g.r, g.s, g.groups].map(extent);
     let [pad, stride, dilation] = [g.pad, g.stride, g.dilation].map(|pair| pair.map(extent));
     let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups };
     let dtype = match format.dtype {
-        tensor::ElementType::F32 => Dtype::F32,
-        tensor::ElementType::U8 => panic!("no convolution computes with bytes"),
+        ElementType::F32 => Dtype::F32,
+        ElementType::Bf16 => Dtype::Bf16,
+        ElementType::U8 => panic!("no convolution computes with bytes"),
     };
     let layout = match format.layout {
-        tensor::AxisOrder::Nchw => Layout::Nchw,
+        AxisOrder::Nchw => Layout::Nchw,
+        AxisOrder::Nhwc => Layout::Nhwc,
     };
     KernelId { op, shape, dtype, math: Math::Fp32, layout }
+}
+
+/// The format of the feature maps of a kernel.
+pub fn format(kernel: &KernelId) -> Format {
+    let dtype = match kernel.dtype {
+        Dtype::F32 => ElementType::F32,
+        Dtype::Bf16 => ElementType::Bf16,
+    };
+    let layout = match kernel.layout {
+        Layout::Nchw => AxisOrder::Nchw,
+        Layout::Nhwc => AxisOrder::Nhwc,
+    };
+    Format { dtype, layout }
 }

@@ -8,11 +8,43 @@ struct Rows {
 
     __device__ __forceinline__ u64 from(u64 i) const { return i + width.divide(i) * (from_stride - width.divisor); }
     __device__ __forceinline__ u64 to(u64 i) const { return i + width.divide(i) * (to_stride - width.divisor); }
-    __device__ __forceinline__ bool in_packs() const {
-        return width.divisor % 4 == 0 && from_stride % 4 == 0 && to_stride % 4 == 0;
+    __device__ __forceinline__ bool in_packs(int width_of_pack) const {
+        return width.divisor % width_of_pack == 0 && from_stride % width_of_pack == 0 && to_stride % width_of_pack == 0;
     }
 };
 
-extern "C" __global__ void copy_rows(Rows rows, const float* x, float* y, int add) {
+extern "C" __global__ void copy_rows(Rows rows, const real* x, real* y, int add) {
     map({x}, y, add, rows.len, [](const float (&in)[1], u64) { return in[0]; }, rows);
+}
+
+/// The source of a blob of `outer x columns x rows` elements is one of `outer x rows x columns`.
+struct Transposed {
+    u64 outer;
+    Divisor rows, columns;
+
+    __device__ __forceinline__ u64 from(u64 i) const {
+        u64 line = rows.divide(i), number = columns.divide(line);
+        u64 row = i - line * rows.divisor, column = line - number * columns.divisor;
+        return (number * rows.divisor + row) * columns.divisor + column;
+    }
+    __device__ __forceinline__ u64 to(u64 i) const { return i; }
+    __device__ __forceinline__ bool in_packs(int) const { return columns.divisor == 1; }
+};
+
+template <class From, class To>
+__device__ __forceinline__ void transpose(const Transposed& places, const From* x, To* y, bool add) {
+    u64 len = places.outer * places.rows.divisor * places.columns.divisor;
+    map({x}, y, add, len, [](const float (&in)[1], u64) { return in[0]; }, places);
+}
+
+extern "C" __global__ void transpose_blob(Transposed places, const real* x, real* y, int add) {
+    transpose(places, x, y, add);
+}
+
+extern "C" __global__ void from_floats(Transposed places, const float* x, real* y, int add) {
+    transpose(places, x, y, add);
+}
+
+extern "C" __global__ void to_floats(Transposed places, const real* x, float* y, int add) {
+    transpose(places, x, y, add);
 }

@@ -1,11 +1,11 @@
 //! Copies on the GPU.
 
 use super::Rows;
-use crate::cuda_launches::{Divisor, add, launch, source, tiles};
+use crate::cuda_launches::{Divisor, add, launch, of_type, sources, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-source!("copy.cu");
+sources!("copy.cu");
 
 /// `Rows` of `copy.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
@@ -20,7 +20,39 @@ pub(super) fn copy_rows(cuda: &Cuda, rows: &Rows, x: View<'_>, mut y: ViewMut<'_
     let &Rows { rows, width, strides, offsets: [from, to] } = rows;
     let (len, strides) = (rows * width, strides.map(|stride| stride as u64));
     let rows = DeviceRows { len: len as u64, strides, width: Divisor::new(width, len) };
-    let (x, mut y) = (x.slice(from..x.len()), y.slice(to..y.len()));
-    // SAFETY: `copy_rows(Rows rows, const float* x, float* y, int add)`; the contract has checked both lengths.
-    unsafe { launch!(cuda, "copy_rows", tiles(len), [&rows, x, &mut y, add(accumulate)]) };
+    let (x, y) = (x.slice(from..x.len()), y.slice(to..y.len()));
+    let (place, from, to) = (of_type(&[Some(x), Some(y.as_view())]), x.numbers(), y.numbers());
+    // SAFETY: `copy_rows(Rows rows, const real* x, real* y, int add)`; the contract has checked both lengths.
+    unsafe { launch!(cuda, place, "copy_rows", tiles(len), [&rows, from, to, add(accumulate)]) };
+}
+
+/// `Transposed` of `copy.cu`.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct Transposed {
+    outer: u64,
+    rows: Divisor,
+    columns: Divisor,
+}
+
+pub(super) fn convert(
+    cuda: &Cuda,
+    [outer, rows, columns]: [usize; 3],
+    x: View<'_>,
+    y: ViewMut<'_>,
+    accumulate: Accumulate,
+) {
+    let len = y.len();
+    let [by_rows, by_columns] = [rows, columns].map(|extent| Divisor::new(extent, len));
+    let places = Transposed { outer: outer as u64, rows: by_rows, columns: by_columns };
+    let [from, to] = [x, y.as_view()].map(|blob| of_type(&[Some(blob)]));
+    let function = match from == to {
+        true => "transpose_blob",
+        false if from < to => "from_floats",
+        false => "to_floats",
+    };
+    let (place, from, to) = (from.max(to), x.numbers(), y.numbers());
+    // SAFETY: `function(Transposed places, const float* or real* x, real* or float* y, int add)` of the types that the views
+    // have; the contract has checked both lengths.
+    unsafe { launch!(cuda, place, function, tiles(len), [&places, from, to, add(accumulate)]) };
 }

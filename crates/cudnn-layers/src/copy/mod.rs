@@ -1,11 +1,11 @@
-//! Copying, adding, and the strided copies behind Concat, Slice and Split.
+//! Copying, adding, the strided copies behind Concat, Slice and Split, and the same blob in another format.
 
 mod cpu;
 mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Accumulate, AxisOrder, Device, TensorType, View, ViewMut};
 
 /// A block of columns of a row-major matrix: how one operand of a Concat lies in the result. For a Concat along
 /// `axis`, rows are the elements before the axis and a column is one element from the axis on.
@@ -65,6 +65,37 @@ pub fn from_columns(
     let &Columns { rows, stride, offset, width } = columns;
     let rows = Rows { rows, width, strides: [stride, width], offsets: [offset, 0] };
     copy_rows(device, &rows, dy, dx, accumulate);
+}
+
+/// `y = x`, or `y += x`, where both are blobs of these extents, each in the format that its view is tagged with. Only a GPU
+/// has others than [`Format::F32`](tensor::Format).
+///
+/// # Panics
+/// If a length does not match the extents.
+pub fn convert(device: &Device, dims: &[usize], x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
+    let blob = TensorType::f32(dims);
+    assert_eq!((x.len(), y.len()), (blob.count(), blob.count()), "lengths of a blob of {blob}");
+    let [from, to] = [x.format(), y.format()].map(|format| blob.in_format(format).format().layout);
+    let (outer, channels, pixels) = (blob.n(), blob.c(), blob.spatial());
+    let rows_and_columns = match (from, to) {
+        (AxisOrder::Nchw, AxisOrder::Nhwc) => [channels, pixels],
+        (AxisOrder::Nhwc, AxisOrder::Nchw) => [pixels, channels],
+        _ => [channels * pixels, 1],
+    };
+    if blob.count() == 0 {
+        return;
+    }
+    match device {
+        Device::Cpu(cpu) => {
+            let rows = Rows { rows: 1, width: x.len(), strides: [x.len(); 2], offsets: [0; 2] };
+            assert_eq!(from, to, "the processor knows one order");
+            cpu::copy_rows(cpu, &rows, x.host(), y.host(), accumulate);
+        }
+        Device::Cuda(cuda) => {
+            let [rows, columns] = rows_and_columns;
+            cuda::convert(cuda, [outer, rows, columns], x, y, accumulate);
+        }
+    }
 }
 
 /// Rows of `width` elements, and how they lie in the source and in the destination.

@@ -1,6 +1,7 @@
 //! cuDNN's descriptors: made, set and destroyed as Rust values are.
 
 use super::{CudnnError, api::call};
+use crate::conv::operands;
 use cudarc::cudnn::sys;
 use planner::Math;
 use std::ffi::c_int;
@@ -54,6 +55,7 @@ descriptors! {
 #[derive(Debug)]
 pub(crate) struct ConvDescriptors {
     pub(crate) geometry: ConvGeometry,
+    pub(crate) format: Format,
     pub(crate) x: TensorDescriptor,
     pub(crate) w: FilterDescriptor,
     pub(crate) y: TensorDescriptor,
@@ -61,14 +63,15 @@ pub(crate) struct ConvDescriptors {
 }
 
 impl ConvDescriptors {
-    /// Descriptors of `g` with operands of `format`, for arithmetic in `math`.
+    /// Descriptors of `g` with operands of `format`, the filter included, for arithmetic in `math`.
     pub(crate) fn new(g: &ConvGeometry, format: Format, math: Math) -> Result<Self, CudnnError> {
         Ok(Self {
             geometry: *g,
+            format,
             x: tensor(format, [g.n, g.c, g.h, g.w])?,
-            w: filter(format, [g.k, g.c / g.groups, g.r, g.s])?,
+            w: filter(format, operands::filter(g))?,
             y: tensor(format, [g.n, g.k, g.out_h(), g.out_w()])?,
-            convolution: convolution(g, math)?,
+            convolution: convolution(g, format, math)?,
         })
     }
 }
@@ -85,13 +88,14 @@ fn filter(format: Format, dims: [usize; 4]) -> Result<FilterDescriptor, CudnnErr
     FilterDescriptor::new(|raw| unsafe { call!(cudnnSetFilter4dDescriptor(raw, dtype, layout, k, c, r, s)) })
 }
 
-fn convolution(g: &ConvGeometry, math: Math) -> Result<ConvolutionDescriptor, CudnnError> {
+fn convolution(g: &ConvGeometry, format: Format, math: Math) -> Result<ConvolutionDescriptor, CudnnError> {
     /// Cross-correlation: what deep learning calls a convolution.
     const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
     const SUMS: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
     let ([pad, stride, dilation], [groups]) =
         ([extents(g.pad)?, extents(g.stride)?, extents(g.dilation)?], extents([g.groups])?);
     let math = match math {
+        _ if format.dtype == ElementType::Bf16 => sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
         Math::Fp32 => sys::cudnnMathType_t::CUDNN_FMA_MATH,
         Math::Tf32 => sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
     };
@@ -118,6 +122,7 @@ fn convolution(g: &ConvGeometry, math: Math) -> Result<ConvolutionDescriptor, Cu
 fn dtype(format: Format) -> sys::cudnnDataType_t {
     match format.dtype {
         ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+        ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
         ElementType::U8 => panic!("no convolution computes with bytes"),
     }
 }
@@ -125,6 +130,7 @@ fn dtype(format: Format) -> sys::cudnnDataType_t {
 fn layout(format: Format) -> sys::cudnnTensorFormat_t {
     match format.layout {
         AxisOrder::Nchw => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+        AxisOrder::Nhwc => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC,
     }
 }
 

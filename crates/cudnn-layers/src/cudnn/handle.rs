@@ -98,25 +98,27 @@ impl Cudnn {
     /// Launches one convolution, and does not wait for it. Operands as in the table of [`crate::conv`].
     ///
     /// # Panics
-    /// If an operand has another length than the descriptors say.
+    /// If an operand has another length or type than the descriptors say.
     pub(crate) fn convolve(
         &self,
         algorithm: LegacyAlgorithm,
         descriptors: &ConvDescriptors,
         [a, b]: [View<'_>; 2],
-        mut out: ViewMut<'_>,
+        out: ViewMut<'_>,
         accumulate: Accumulate,
         mut workspace: ViewMut<'_>,
     ) -> Result<(), CudnnError> {
         let lens = operand_lens(algorithm.op(), &descriptors.geometry);
         assert_eq!([a.len(), b.len(), out.len()], lens, "operands of {algorithm:?}");
+        let dtypes = [a.format(), b.format(), out.format()].map(|format| format.dtype);
+        assert_eq!(dtypes, [descriptors.format.dtype; 3], "operands of {algorithm:?}");
         let one: *const c_void = (&raw const ONE).cast();
         let beta: *const c_void = match accumulate {
             Accumulate::Replace => (&raw const ZERO).cast(),
             Accumulate::Add => one,
         };
-        let [a, b] = [a, b].map(|operand| operand.address::<f32>() as *const c_void);
-        let out = out.address::<f32>() as *mut c_void;
+        let [a, b] = [a, b].map(|operand| operand.numbers() as *const c_void);
+        let out = out.numbers() as *mut c_void;
         let (scratch, len) = (workspace.address::<u8>() as *mut c_void, workspace.len());
         let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
         let (x, w, y, c) = (x.raw(), w.raw(), y.raw(), convolution.raw());

@@ -1,32 +1,34 @@
 //! Dropout on the GPU.
 
 use super::{Dropout, mix64};
-use crate::cuda_launches::{add, launch, source, tiles};
+use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
 use tensor::{
     Accumulate, View, ViewMut,
     cuda::{Arg, Cuda},
 };
 
-source!("dropout.cu");
+sources!("dropout.cu");
 
 /// In place without a `from`.
 pub(super) fn apply(
     cuda: &Cuda,
     dropout: &Dropout<'_>,
     from: Option<View<'_>>,
-    mut to: ViewMut<'_>,
+    to: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     let (len, iteration) = (to.len(), Arg::Address(dropout.iteration.address::<u8>()));
+    let place = of_type(&[from, Some(to.as_view())]);
     let (seed, threshold, scale) = (mix64(dropout.seed), dropout.threshold(), dropout.scale());
-    // SAFETY: `dropout(u64 seed, const u64* iteration, u32 threshold, float scale, const float* x, float* y, int add, u64
+    // SAFETY: `dropout(u64 seed, const u64* iteration, u32 threshold, float scale, const real* x, real* y, int add, u64
     // len)`; both views have `len` elements, and the contract wants a `u64` where the iteration's number is.
     unsafe {
         launch!(
             cuda,
+            place,
             "dropout",
             tiles(len),
-            [seed, iteration, threshold, scale, from, &mut to, add(accumulate), len]
+            [seed, iteration, threshold, scale, numbers(from), to.numbers(), add(accumulate), len]
         )
     };
 }

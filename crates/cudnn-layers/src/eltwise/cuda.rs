@@ -1,11 +1,11 @@
 //! Element-wise operations on the GPU.
 
 use super::Combination;
-use crate::cuda_launches::{add, launch, source, tiles};
+use crate::cuda_launches::{add, launch, of_type, sources, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
 
-source!("eltwise.cu");
+sources!("eltwise.cu");
 
 /// Inputs that one launch takes.
 const MOST: usize = 64;
@@ -24,7 +24,7 @@ impl Inputs {
     fn new(inputs: &[View<'_>], coefficients: &[f32], relu: bool) -> Self {
         assert!(inputs.len() <= MOST, "{} inputs, and the GPU combines at most {MOST}", inputs.len());
         let mut table = Self { count: inputs.len() as u32, relu: i32::from(relu), ..Zeroable::zeroed() };
-        table.addresses.iter_mut().zip(inputs).for_each(|(to, input)| *to = input.address::<f32>());
+        table.addresses.iter_mut().zip(inputs).for_each(|(to, input)| *to = input.numbers());
         table.coefficients.iter_mut().zip(coefficients).for_each(|(to, &coefficient)| *to = coefficient);
         table
     }
@@ -35,23 +35,28 @@ pub(super) fn forward(
     combination: Combination<'_>,
     inputs: &[View<'_>],
     relu: bool,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
 ) {
-    let len = y.len();
+    let (len, place) = (y.len(), of_inputs(inputs, y.as_view()));
     let (function, coefficients): (_, &[f32]) = match combination {
         Combination::Sum(coefficients) => ("sum", coefficients),
         Combination::Product => ("product", &[]),
         Combination::Maximum => ("maximum", &[]),
     };
     if let (&[a, b], &[left, right]) = (inputs, coefficients) {
-        let relu = i32::from(relu);
-        // SAFETY: `sum_of_two(float left, float right, const float* a, const float* b, int relu, float* y, u64 len)`; the
+        let (relu, [a, b, y]) = (i32::from(relu), [a.numbers(), b.numbers(), y.numbers()]);
+        // SAFETY: `sum_of_two(float left, float right, const real* a, const real* b, int relu, real* y, u64 len)`; the
         // contract has checked the lengths.
-        return unsafe { launch!(cuda, "sum_of_two", tiles(len), [left, right, a, b, relu, &mut y, len]) };
+        return unsafe { launch!(cuda, place, "sum_of_two", tiles(len), [left, right, a, b, relu, y, len]) };
     }
     let inputs = Inputs::new(inputs, coefficients, relu);
-    // SAFETY: `function(Inputs inputs, float* y, u64 len)`; the contract has checked the lengths of inputs and output.
-    unsafe { launch!(cuda, function, tiles(len), [&inputs, &mut y, len]) };
+    // SAFETY: `function(Inputs inputs, real* y, u64 len)`; the contract has checked the lengths of inputs and output.
+    unsafe { launch!(cuda, place, function, tiles(len), [&inputs, y.numbers(), len]) };
+}
+
+/// Of inputs and output, which are alike.
+fn of_inputs(inputs: &[View<'_>], output: View<'_>) -> usize {
+    of_type(&inputs.iter().copied().chain([output]).map(Some).collect::<Vec<_>>())
 }
 
 pub(super) fn backward(
@@ -60,21 +65,22 @@ pub(super) fn backward(
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (len, add) = (dx.len(), add(accumulate));
+    let (len, add, place) = (dx.len(), add(accumulate), of_inputs(&[dy], dx.as_view()));
+    let (gradient, to) = (dy.numbers(), dx.numbers());
     let function = match combination {
         Combination::Sum(a) => {
-            // SAFETY: `scaled(float coefficient, const float* x, float* y, int add, u64 len)`; the contract has checked
+            // SAFETY: `scaled(float coefficient, const real* x, real* y, int add, u64 len)`; the contract has checked
             // the lengths.
-            return unsafe { launch!(cuda, "scaled", tiles(len), [a[index], dy, &mut dx, add, len]) };
+            return unsafe { launch!(cuda, place, "scaled", tiles(len), [a[index], gradient, to, add, len]) };
         }
         Combination::Product => "product_backward",
         Combination::Maximum => "maximum_backward",
     };
     let inputs = Inputs::new(inputs, &[], false);
-    // SAFETY: `function(Inputs inputs, u32 index, const float* dy, float* dx, int add, u64 len)`; the contract has checked
+    // SAFETY: `function(Inputs inputs, u32 index, const real* dy, real* dx, int add, u64 len)`; the contract has checked
     // the lengths.
-    unsafe { launch!(cuda, function, tiles(len), [&inputs, index as u32, dy, &mut dx, add, len]) };
+    unsafe { launch!(cuda, place, function, tiles(len), [&inputs, index as u32, gradient, to, add, len]) };
 }

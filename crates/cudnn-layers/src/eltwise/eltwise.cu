@@ -1,11 +1,11 @@
 // Element-wise combinations. Two summands, a residual network's case, are read in packs; other numbers of inputs come as a
 // table.
 
-extern "C" __global__ void scaled(float coefficient, const float* x, float* y, int add, u64 len) {
+extern "C" __global__ void scaled(float coefficient, const real* x, real* y, int add, u64 len) {
     map({x}, y, add, len, [=](const float (&in)[1], u64) { return coefficient * in[0]; });
 }
 
-extern "C" __global__ void sum_of_two(float left, float right, const float* a, const float* b, int relu, float* y,
+extern "C" __global__ void sum_of_two(float left, float right, const real* a, const real* b, int relu, real* y,
                                       u64 len) {
     map({a, b}, y, false, len,
         [=](const float (&in)[2], u64) { return rectified(relu, left * in[0] + right * in[1]); });
@@ -13,13 +13,13 @@ extern "C" __global__ void sum_of_two(float left, float right, const float* a, c
 
 /// As cuda.rs fills it; only `sum` knows `relu`.
 struct Inputs {
-    const float* at[64];
+    const real* at[64];
     float coefficients[64];
     u32 count;
     int relu;
 };
 
-extern "C" __global__ void sum(const __grid_constant__ Inputs inputs, float* y, u64 len) {
+extern "C" __global__ void sum(const __grid_constant__ Inputs inputs, real* y, u64 len) {
     map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
         float total = inputs.coefficients[0] * in[0];
         for (u32 j = 1; j < inputs.count; j++) total += inputs.coefficients[j] * inputs.at[j][i];
@@ -36,11 +36,11 @@ __device__ __forceinline__ float others(const Inputs& inputs, u32 index, float s
     return product;
 }
 
-extern "C" __global__ void product(const __grid_constant__ Inputs inputs, float* y, u64 len) {
+extern "C" __global__ void product(const __grid_constant__ Inputs inputs, real* y, u64 len) {
     map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) { return others(inputs, 0, in[0], i); });
 }
 
-extern "C" __global__ void product_backward(const __grid_constant__ Inputs inputs, u32 index, const float* dy, float* dx,
+extern "C" __global__ void product_backward(const __grid_constant__ Inputs inputs, u32 index, const real* dy, real* dx,
                                             int add, u64 len) {
     map({dy}, dx, add, len, [&](const float (&in)[1], u64 i) { return others(inputs, index, in[0], i); });
 }
@@ -60,11 +60,11 @@ __device__ __forceinline__ Best largest(const Inputs& inputs, float first, u64 i
     return best;
 }
 
-extern "C" __global__ void maximum(const __grid_constant__ Inputs inputs, float* y, u64 len) {
+extern "C" __global__ void maximum(const __grid_constant__ Inputs inputs, real* y, u64 len) {
     map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) { return largest(inputs, in[0], i).value; });
 }
 
-extern "C" __global__ void maximum_backward(const __grid_constant__ Inputs inputs, u32 index, const float* dy, float* dx,
+extern "C" __global__ void maximum_backward(const __grid_constant__ Inputs inputs, u32 index, const real* dy, real* dx,
                                             int add, u64 len) {
     map({inputs.at[0], dy}, dx, add, len, [&](const float (&in)[2], u64 i) {
         return largest(inputs, in[0], i).index == index ? in[1] : 0.0f;

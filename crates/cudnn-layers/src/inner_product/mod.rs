@@ -4,6 +4,9 @@
 //! `inputs x outputs`), the bias has one element per output. Backward needs the bottom data for `dw` and nothing but the
 //! weights for `dx`.
 //!
+//! Weights, bias and their gradients are in single precision. For blobs in BF16 the products read a copy of the weights in
+//! BF16, which lies in [`scratch`].
+//!
 //! With the mini-batch of a small machine the weights are by far the largest operand and every one of them is used `n`
 //! times, so the products with them stream them once, at the speed of memory, without packing.
 
@@ -13,7 +16,7 @@ mod cuda;
 mod tests;
 
 use crate::{AxisExtents, bias};
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Accumulate, Device, ElementType, Format, Space, View, ViewMut};
 
 /// The extents of an inner product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,10 +56,19 @@ impl InnerProduct {
     }
 }
 
+/// The scratch of [`forward`] and of [`backward_data`] for blobs of this type.
+pub fn scratch(extents: &InnerProduct, dtype: ElementType) -> Space {
+    match dtype {
+        ElementType::Bf16 => Space::aligned(Format::BF16.dtype.bytes() * extents.w_len()),
+        _ => Space::NONE,
+    }
+}
+
 /// `y = x w^T + b`; with `relu`, the sum with the bias is rectified on the way.
 ///
 /// # Panics
 /// If a length does not match the extents, as in all functions of this module; if there is a ReLU but no bias.
+#[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &Device,
     extents: &InnerProduct,
@@ -65,11 +77,12 @@ pub fn forward(
     b: Option<View<'_>>,
     relu: bool,
     mut y: ViewMut<'_>,
+    scratch: ViewMut<'_>,
 ) {
     extents.check(x.len(), w.len(), y.len());
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), w.host(), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow()),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow(), scratch),
     }
     assert!(b.is_some() || !relu, "a ReLU is fused with the bias, which is missing");
     if let Some(b) = b {
@@ -85,11 +98,12 @@ pub fn backward_data(
     w: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
+    scratch: ViewMut<'_>,
 ) {
     extents.check(dx.len(), w.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy.host(), w.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, accumulate),
+        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, accumulate, scratch),
     }
 }
 

@@ -1,14 +1,14 @@
 //! Local response normalisation on the GPU.
 
 use super::Neighbourhood;
-use crate::cuda_launches::{Extents, add, launch, source, threads};
+use crate::cuda_launches::{Extents, add, launch, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, View, ViewMut,
     cuda::{Cuda, Grid},
 };
 
-source!("lrn.cu");
+sources!("lrn.cu");
 
 /// Fewest channels of a segment: every segment reads four channels of its neighbours once more.
 const SEGMENT: usize = 16;
@@ -19,13 +19,14 @@ pub(super) fn forward(
     cuda: &Cuda,
     near: &Neighbourhood,
     x: View<'_>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     mut scale: ViewMut<'_>,
 ) {
     let (function, grid, lrn) = work(cuda, near, ["lrn_forward_5", "lrn_forward"]);
-    let extents = Extents::new(&near.extents);
-    // SAFETY: `(Lrn lrn, Extents e, const float* x, float* y, float* scale)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, function, grid, [&lrn, &extents, x, &mut y, &mut scale]) };
+    let (extents, place) = (Extents::new(&near.extents), of_type(&[Some(x), Some(y.as_view())]));
+    let (from, to) = (x.numbers(), y.numbers());
+    // SAFETY: `(Lrn lrn, Extents e, const real* x, real* y, float* scale)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, to, &mut scale]) };
 }
 
 pub(super) fn backward(
@@ -34,14 +35,16 @@ pub(super) fn backward(
     x: View<'_>,
     scale: View<'_>,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     let (function, grid, lrn) = work(cuda, near, ["lrn_backward_5", "lrn_backward"]);
     let (extents, add) = (Extents::new(&near.extents), add(accumulate));
-    // SAFETY: `(Lrn lrn, Extents e, const float* x, const float* scale, const float* dy, float* dx, int add)`; the contract has
+    let place = of_type(&[Some(x), Some(dy), Some(dx.as_view())]);
+    let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.numbers());
+    // SAFETY: `(Lrn lrn, Extents e, const real* x, const float* scale, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
-    unsafe { launch!(cuda, function, grid, [&lrn, &extents, x, scale, dy, &mut dx, add]) };
+    unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, scale, gradient, to, add]) };
 }
 
 /// The CUDA kernel for five channels, or that for any neighbourhood, with its grid and constants.

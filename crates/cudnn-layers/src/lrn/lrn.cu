@@ -62,7 +62,7 @@ struct Walk {
     }
 };
 
-extern "C" __global__ void lrn_forward_5(Lrn lrn, Extents e, const float* __restrict__ x, float* __restrict__ y,
+extern "C" __global__ void lrn_forward_5(Lrn lrn, Extents e, const real* __restrict__ x, real* __restrict__ y,
                                          float* __restrict__ scale) {
     Walk walk(lrn, e);
     if (!walk.exists) return;
@@ -80,9 +80,9 @@ struct Term {
     float ratio, data, direct;
 };
 
-extern "C" __global__ void lrn_backward_5(Lrn lrn, Extents e, const float* __restrict__ x,
-                                          const float* __restrict__ scale, const float* __restrict__ dy,
-                                          float* __restrict__ dx, int add) {
+extern "C" __global__ void lrn_backward_5(Lrn lrn, Extents e, const real* __restrict__ x,
+                                          const float* __restrict__ scale, const real* __restrict__ dy,
+                                          real* __restrict__ dx, int add) {
     Walk walk(lrn, e);
     if (!walk.exists) return;
     auto load = [&](u64 i) {
@@ -132,7 +132,7 @@ struct Square {
     }
 };
 
-extern "C" __global__ void lrn_forward(Lrn lrn, Extents e, const float* __restrict__ x, float* __restrict__ y,
+extern "C" __global__ void lrn_forward(Lrn lrn, Extents e, const real* __restrict__ x, real* __restrict__ y,
                                        float* __restrict__ scale) {
     Square square(lrn, e);
     if (!square.exists) return;
@@ -141,9 +141,9 @@ extern "C" __global__ void lrn_forward(Lrn lrn, Extents e, const float* __restri
     y[square.at] = x[square.at] * Powers(lrn.beta, value).power;
 }
 
-extern "C" __global__ void lrn_backward(Lrn lrn, Extents e, const float* __restrict__ x,
-                                        const float* __restrict__ scale, const float* __restrict__ dy,
-                                        float* __restrict__ dx, int add) {
+extern "C" __global__ void lrn_backward(Lrn lrn, Extents e, const real* __restrict__ x,
+                                        const float* __restrict__ scale, const real* __restrict__ dy,
+                                        real* __restrict__ dx, int add) {
     Square square(lrn, e);
     if (!square.exists) return;
     float sum = square.sum([&](u64 i) { return dy[i] * x[i] * Powers(lrn.beta, scale[i]).ratio; });

@@ -13,7 +13,7 @@ mod cuda;
 mod tests;
 
 use crate::AxisExtents;
-use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
+use tensor::{Accumulate, AxisOrder, Device, Format, Space, TensorType, View, ViewMut};
 
 /// The neighbourhood whose squares are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,14 +58,20 @@ struct Neighbourhood {
 
 impl Neighbourhood {
     /// # Panics
-    /// If a length does not match the shape, or the size is not supported.
-    fn new<const N: usize>(lrn: &Lrn, [n, c, h, w]: [usize; 4], lens: [usize; N]) -> Self {
+    /// If a length does not match the shape, or the size is not supported; within a channel, if the order is not NCHW.
+    fn new<const N: usize>(lrn: &Lrn, [n, c, h, w]: [usize; 4], blobs: [View<'_>; N]) -> Self {
         let &Lrn { region, size, alpha, beta, k } = lrn;
         assert!(size % 2 == 1 && size <= MAX_SIZE, "a neighbourhood of {size}");
+        let lens = blobs.map(|blob| blob.len());
         assert_eq!(lens, [n * c * h * w; N], "lengths for the shape {:?}", [n, c, h, w]);
+        let images = TensorType::new(&[n, c, h, w], blobs[0].format());
+        let AxisExtents { outer: samples, inner: pixels, .. } = AxisExtents::new(&images, 1);
         let (outer, axis, inner, columns, constant) = match region {
-            Region::AcrossChannels => (n, c, h * w, 1, k),
-            Region::WithinChannel => (n * c, h, w, size, 1.0),
+            Region::AcrossChannels => (samples, c, pixels, 1, k),
+            Region::WithinChannel => {
+                assert_eq!(images.format().layout, AxisOrder::Nchw, "planes lie together");
+                (n * c, h, w, size, 1.0)
+            }
         };
         let count = (size * columns) as f32;
         Self {
@@ -83,7 +89,7 @@ pub fn saved(len: usize) -> Space {
     Space::of::<f32>(len)
 }
 
-/// Computes `y` and saves `scale` ([`saved`]). The shape is `[n, c, h, w]`.
+/// Computes `y` and saves `scale` ([`saved`]). The shape is `[n, c, h, w]`; across channels, the order of all blobs is that of `x`.
 ///
 /// # Panics
 /// If a length does not match the shape, or `size` is even or above [`MAX_SIZE`], as in [`backward`].
@@ -95,7 +101,7 @@ pub fn forward(
     mut y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
 ) {
-    let near = Neighbourhood::new(lrn, shape, [x.len(), y.len()]);
+    let near = Neighbourhood::new(lrn, shape, [x, y.as_view()]);
     let mut scale = saved.take(Format::F32, x.len());
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, &near, x.host(), [y.host(), scale.host()]),
@@ -115,7 +121,7 @@ pub fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let near = Neighbourhood::new(lrn, shape, [x.len(), dy.len(), dx.len()]);
+    let near = Neighbourhood::new(lrn, shape, [x, dy, dx.as_view()]);
     let scale = saved.take(Format::F32, x.len());
     match device {
         Device::Cpu(cpu) => {

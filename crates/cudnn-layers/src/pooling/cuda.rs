@@ -1,14 +1,14 @@
 //! Pooling on the GPU.
 
 use super::tap_size;
-use crate::cuda_launches::{Divisor, add, source, threads};
+use crate::cuda_launches::{Divisor, add, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, PoolGeometry, View, ViewMut,
+    Accumulate, AxisOrder, PoolGeometry, View, ViewMut,
     cuda::{Arg, Cuda},
 };
 
-source!("pooling.cu");
+sources!("pooling.cu");
 
 /// `PIXELS` of `pooling.cu`.
 const PIXELS: usize = 8;
@@ -20,16 +20,16 @@ pub(super) fn forward_max(
     cuda: &Cuda,
     g: &PoolGeometry,
     x: View<'_>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     mut mask: Option<ViewMut<'_>>,
 ) {
     let function = if tap_size(g) == 1 { "max_pool_forward_u8" } else { "max_pool_forward_u32" };
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
-    let [image, out, winners] = plane_bytes(g);
-    let operands = [(x.address::<f32>(), image), (y.address::<f32>(), out), (mask, winners)];
-    // SAFETY: `(Planes g, const float* x, float* y, Tap* mask)`, where the mask may be null; the contract has checked the
+    let [image, out, winners] = plane_bytes(g, x);
+    let operands = [(x.numbers(), image), (y.numbers(), out), (mask, winners)];
+    // SAFETY: `(Planes g, const real* x, real* y, Tap* mask)`, where the mask may be null; the contract has checked the
     // lengths.
-    unsafe { launch(cuda, g, function, [g.out_h(), g.out_w()], operands, None) };
+    unsafe { launch(cuda, (g, [x, y.as_view()]), function, [g.out_h(), g.out_w()], operands, None) };
 }
 
 pub(super) fn backward_max(
@@ -37,7 +37,7 @@ pub(super) fn backward_max(
     g: &PoolGeometry,
     mask: View<'_>,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     let strips = (g.h + g.pad[0]).div_ceil(PIXELS);
@@ -48,42 +48,52 @@ pub(super) fn backward_max(
         _ if tap_size(g) == 1 => ("max_pool_backward_u8", g.h),
         _ => ("max_pool_backward_u32", g.h),
     };
-    let [image, out, winners] = plane_bytes(g);
-    let operands =
-        [(mask.address::<u8>(), winners), (dy.address::<f32>(), out), (dx.address::<f32>(), image)];
-    // SAFETY: `(Planes g, const Tap* mask, const float* dy, float* dx, int add)`; the contract has checked the lengths. Tap
+    let [image, out, winners] = plane_bytes(g, dx.as_view());
+    let operands = [(mask.address::<u8>(), winners), (dy.numbers(), out), (dx.numbers(), image)];
+    // SAFETY: `(Planes g, const Tap* mask, const real* dy, real* dx, int add)`; the contract has checked the lengths. Tap
     // numbers are only compared, never used as offsets.
-    unsafe { launch(cuda, g, function, [rows, g.w], operands, Some(accumulate)) };
+    unsafe { launch(cuda, (g, [dx.as_view(), dy]), function, [rows, g.w], operands, Some(accumulate)) };
 }
 
-pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, mut y: ViewMut<'_>) {
-    let [image, out, _] = plane_bytes(g);
-    let operands = [(x.address::<f32>(), image), (y.address::<f32>(), out)];
-    // SAFETY: `(Planes g, const float* x, float* y)`; the contract has checked the lengths.
-    unsafe { launch(cuda, g, "average_pool_forward", [g.out_h(), g.out_w()], operands, None) };
+pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
+    let [image, out, _] = plane_bytes(g, x);
+    let operands = [(x.numbers(), image), (y.numbers(), out)];
+    // SAFETY: `(Planes g, const real* x, real* y)`; the contract has checked the lengths.
+    unsafe {
+        launch(cuda, (g, [x, y.as_view()]), "average_pool_forward", [g.out_h(), g.out_w()], operands, None)
+    };
 }
 
 pub(super) fn backward_average(
     cuda: &Cuda,
     g: &PoolGeometry,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let [image, out, _] = plane_bytes(g);
-    let operands = [(dy.address::<f32>(), out), (dx.address::<f32>(), image)];
-    // SAFETY: `(Planes g, const float* dy, float* dx, int add)`; the contract has checked the lengths.
-    unsafe { launch(cuda, g, "average_pool_backward", [g.h, g.w], operands, Some(accumulate)) };
+    let [image, out, _] = plane_bytes(g, dx.as_view());
+    let operands = [(dy.numbers(), out), (dx.numbers(), image)];
+    // SAFETY: `(Planes g, const real* dy, real* dx, int add)`; the contract has checked the lengths.
+    unsafe {
+        launch(cuda, (g, [dx.as_view(), dy]), "average_pool_backward", [g.h, g.w], operands, Some(accumulate))
+    };
+}
+
+/// Channels that lie side by side in a plane: in NHWC all. The image says so; outputs of one pixel lie alike in both orders.
+fn channels(g: &PoolGeometry, image: View<'_>) -> usize {
+    if image.format().layout == AxisOrder::Nhwc { g.c } else { 1 }
 }
 
 /// Bytes of a plane of the image, of outputs and of winners.
-fn plane_bytes(g: &PoolGeometry) -> [usize; 3] {
-    let (image, outputs) = (g.h * g.w, g.out_h() * g.out_w());
-    [image * size_of::<f32>(), outputs * size_of::<f32>(), outputs * tap_size(g)]
+fn plane_bytes(g: &PoolGeometry, image: View<'_>) -> [usize; 3] {
+    let (channels, size) = (channels(g, image), image.format().dtype.bytes());
+    let (pixels, outputs) = (g.h * g.w * channels, g.out_h() * g.out_w() * channels);
+    [pixels * size, outputs * size, outputs * tap_size(g)]
 }
 
-/// Launches `function` with a thread for each of so many rows and columns of every plane, for as many planes at a time as
-/// 32-bit arithmetic allows. The operands are addresses, 0 for none, and bytes of a plane.
+/// Launches `function` with a thread for each of so many rows and columns of every plane (in NHWC: of every channel of
+/// every sample), for as many planes at a time as 32-bit arithmetic allows. The `blobs` are image and outputs. The operands
+/// are addresses, 0 for none, and bytes of a plane.
 ///
 /// # Safety
 /// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
@@ -93,25 +103,28 @@ fn plane_bytes(g: &PoolGeometry) -> [usize; 3] {
 /// If a single plane is too large for that.
 unsafe fn launch<const OPERANDS: usize>(
     cuda: &Cuda,
-    g: &PoolGeometry,
+    (g, blobs): (&PoolGeometry, [View<'_>; 2]),
     function: &'static str,
     [rows, columns]: [usize; 2],
     operands: [(u64, usize); OPERANDS],
     accumulate: Option<Accumulate>,
 ) {
-    let elements = (g.h * g.w).max(g.out_h() * g.out_w());
+    let channels = channels(g, blobs[0]);
+    let order = usize::from(blobs[0].format().layout == AxisOrder::Nhwc);
+    let (source, columns) = (&SOURCES[of_type(&blobs.map(Some)) + order], columns * channels);
+    let elements = (g.h * g.w).max(g.out_h() * g.out_w()) * channels;
     assert!(elements < LARGEST, "a plane of {elements} elements is more than pooling on a GPU can take");
-    let (all, step) = (g.n * g.c, LARGEST / elements.max(1));
+    let (all, step) = (g.n * g.c / channels.max(1), LARGEST / elements.max(1));
     for first in (0..all).step_by(step) {
         let planes = step.min(all - first);
-        let fields = Planes::new(g, planes, [rows, columns]);
+        let fields = Planes::new(g, planes, [rows, columns, channels]);
         let mut args = vec![Arg::from(&fields)];
         let offset =
             |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
         args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
         args.extend(accumulate.map(|accumulate| Arg::from(add(accumulate))));
         // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes` planes only.
-        unsafe { cuda.launch(&SOURCE, function, threads(planes * rows * columns), &args) };
+        unsafe { cuda.launch(source, function, threads(planes * rows * columns), &args) };
     }
 }
 
@@ -129,10 +142,11 @@ struct Planes {
     columns: Divisor,
     rows: Divisor,
     by_stride: [Divisor; 2],
+    channels: Divisor,
 }
 
 impl Planes {
-    fn new(g: &PoolGeometry, planes: usize, [rows, columns]: [usize; 2]) -> Self {
+    fn new(g: &PoolGeometry, planes: usize, [rows, columns, channels]: [usize; 3]) -> Self {
         let pair = |pair: [usize; 2]| pair.map(|extent| extent as i32);
         let divisor = |divisor| Divisor::new(divisor, 1 << 31);
         Self {
@@ -146,6 +160,7 @@ impl Planes {
             columns: divisor(columns),
             rows: divisor(rows),
             by_stride: g.stride.map(divisor),
+            channels: divisor(channels),
         }
     }
 }

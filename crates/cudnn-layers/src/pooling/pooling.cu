@@ -1,7 +1,8 @@
 // Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel, or for common maxima a few of a
 // column, and looks through the windows over it. So every element is written once, by one thread, in a fixed order.
 //
-// A launch has less than 2^30 elements; the host divides larger tensors by planes.
+// A launch has less than 2^30 elements; the host divides larger tensors by planes. In NHWC a plane is a sample, whose columns
+// are of all channels: neighbouring threads have neighbouring channels.
 
 using u8 = unsigned char;
 
@@ -10,11 +11,12 @@ struct Planes {
     int planes, h, w, out_h, out_w;
     int window_h, window_w, stride_h, stride_w, pad_h, pad_w;
     Divisor columns, rows, vertical, horizontal;  // the last two by the strides
+    Divisor channels;                             // that lie side by side: 1 in NCHW
 };
 
-/// The place of a thread: element `column` of row `row` of `plane`, where rows and columns are as in `Planes`.
+/// The place of a thread: element `column` of row `row` of `plane`, where rows and columns are as in `Planes`, and its channel.
 struct Place {
-    int plane, row, column;
+    int plane, row, column, channel = 0, channels = 1;
     bool exists;
 
     __device__ __forceinline__ explicit Place(const Planes& g) {
@@ -23,23 +25,36 @@ struct Place {
         plane = g.rows.divide(line);
         row = line - plane * u32(g.rows.divisor);
         exists = plane < g.planes;
+        if constexpr (CHANNELS_LAST) {
+            int pixel = g.channels.divide(column);
+            channels = int(g.channels.divisor);
+            channel = column - pixel * channels;
+            column = pixel;
+        }
     }
+
+    /// The first element of this channel in this plane, of so many pixels.
+    __device__ __forceinline__ int first(int pixels) const { return plane * (pixels * channels) + channel; }
+    /// How far element number `pixel` of the plane lies from there.
+    __device__ __forceinline__ int at(int pixel) const { return CHANNELS_LAST ? pixel * channels : pixel; }
 };
 
 /// Calls `body(tap, pixel)` for the pixels under the window of an output in row-major order.
 template <class Body>
-__device__ __forceinline__ void each_pixel(const Planes& g, const Place& out, const float* x, Body body) {
+__device__ __forceinline__ void each_pixel(const Planes& g, const Place& out, const real* x, Body body) {
     int top = out.row * g.stride_h - g.pad_h, left = out.column * g.stride_w - g.pad_w;
     int r_end = min(g.window_h, g.h - top), s_end = min(g.window_w, g.w - left);
-    x += out.plane * (g.h * g.w);
+    x += out.first(g.h * g.w);
     for (int r = max(0, -top); r < r_end; r++) {
-        for (int s = max(0, -left); s < s_end; s++) body(r * g.window_w + s, x[(top + r) * g.w + left + s]);
+        for (int s = max(0, -left); s < s_end; s++) {
+            body(r * g.window_w + s, x[out.at((top + r) * g.w + left + s)]);
+        }
     }
 }
 
 /// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `mask` may be null.
 template <class Tap>
-__device__ __forceinline__ void max_forward(const Planes& g, const float* __restrict__ x, float* __restrict__ y,
+__device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, real* __restrict__ y,
                                             Tap* __restrict__ mask) {
     Place out(g);
     if (!out.exists) return;
@@ -50,7 +65,7 @@ __device__ __forceinline__ void max_forward(const Planes& g, const float* __rest
         best = wins ? pixel : best;
         winner = wins ? tap : winner;
     });
-    int output = (out.plane * g.out_h + out.row) * g.out_w + out.column;
+    int output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
     y[output] = best;
     if (mask) mask[output] = Tap(winner);
 }
@@ -69,7 +84,7 @@ __device__ __forceinline__ float size(const Planes& g, int p, int q) {
 
 /// Adds up `share(p, q)` over the windows that see a pixel, and puts the sum there.
 template <class Share>
-__device__ __forceinline__ void gather(const Planes& g, const Place& pixel, float* dx, bool add, Share share) {
+__device__ __forceinline__ void gather(const Planes& g, const Place& pixel, real* dx, bool add, Share share) {
     int row = pixel.row + g.pad_h, column = pixel.column + g.pad_w;
     int p = row < g.window_h ? 0 : int(g.vertical.divide(row - g.window_h)) + 1;
     int p_end = min(int(g.vertical.divide(row)) + 1, g.out_h);
@@ -79,20 +94,20 @@ __device__ __forceinline__ void gather(const Planes& g, const Place& pixel, floa
     for (; p < p_end; p++) {
         for (int q = first_q; q < q_end; q++) sum += share(p, q);
     }
-    put(add, dx + (pixel.plane * g.h + pixel.row) * g.w + pixel.column, sum);
+    put(add, dx + pixel.first(g.h * g.w) + pixel.at(pixel.row * g.w + pixel.column), sum);
 }
 
 template <class Tap>
 __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restrict__ mask,
-                                             const float* __restrict__ dy, float* __restrict__ dx, bool add) {
+                                             const real* __restrict__ dy, real* __restrict__ dx, bool add) {
     Place pixel(g);
     if (!pixel.exists) return;
-    mask += pixel.plane * (g.out_h * g.out_w);
-    dy += pixel.plane * (g.out_h * g.out_w);
+    mask += pixel.first(g.out_h * g.out_w);
+    dy += pixel.first(g.out_h * g.out_w);
     gather(g, pixel, dx, add, [&](int p, int q) {
         int r = pixel.row + g.pad_h - p * g.stride_h, s = pixel.column + g.pad_w - q * g.stride_w;
-        int at = p * g.out_w + q;
-        return mask[at] == u32(r * g.window_w + s) ? dy[at] : 0;
+        int at = pixel.at(p * g.out_w + q);
+        return mask[at] == u32(r * g.window_w + s) ? dy[at] : 0.0f;  // a whole 0 would make a bf16 whole, too
     });
 }
 
@@ -102,15 +117,15 @@ constexpr int PIXELS = 8;
 
 template <int WINDOW, int STRIDE>
 __device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __restrict__ mask,
-                                                   const float* __restrict__ dy, float* __restrict__ dx, bool add) {
+                                                   const real* __restrict__ dy, real* __restrict__ dx, bool add) {
     static_assert(PIXELS % STRIDE == 0, "every strip begins at the first row of a window");
     Place place(g);
     if (!place.exists) return;
     // Windows over a pixel along an axis, but for the nearest; as many begin above the strip.
     constexpr int MORE = (WINDOW - 1) / STRIDE;
     int column = place.column + g.pad_w, top = place.row * (PIXELS / STRIDE);
-    mask += place.plane * (g.out_h * g.out_w);
-    dy += place.plane * (g.out_h * g.out_w);
+    mask += place.first(g.out_h * g.out_w);
+    dy += place.first(g.out_h * g.out_w);
     float sums[PIXELS] = {};
 #pragma unroll
     for (int i = -MORE; i < PIXELS / STRIDE; i++) {
@@ -119,9 +134,9 @@ __device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __
             int p = top + i, q = column / STRIDE - j;
             // The tap over the strip's column in the first row of the window.
             int tap = column % STRIDE + j * STRIDE;
-            bool real = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w) && tap < WINDOW;
-            int output = real ? p * g.out_w + q : 0;
-            int winner = real ? mask[output] - tap : -1;
+            bool exists = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w) && tap < WINDOW;
+            int output = exists ? place.at(p * g.out_w + q) : 0;
+            int winner = exists ? mask[output] - tap : -1;
             float gradient = dy[output];
 #pragma unroll
             for (int r = 0; r < WINDOW; r++) {
@@ -133,50 +148,52 @@ __device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __
 #pragma unroll
     for (int pixel = 0; pixel < PIXELS; pixel++) {
         int row = place.row * PIXELS + pixel - g.pad_h;
-        if (u32(row) < u32(g.h)) put(add, dx + (place.plane * g.h + row) * g.w + place.column, sums[pixel]);
+        if (u32(row) < u32(g.h)) {
+            put(add, dx + place.first(g.h * g.w) + place.at(row * g.w + place.column), sums[pixel]);
+        }
     }
 }
 
 extern "C" {
 
-__global__ void max_pool_forward_u8(Planes g, const float* x, float* y, u8* mask) { max_forward(g, x, y, mask); }
+__global__ void max_pool_forward_u8(Planes g, const real* x, real* y, u8* mask) { max_forward(g, x, y, mask); }
 
 /// For windows of 256 taps and more, whose numbers do not fit a byte.
-__global__ void max_pool_forward_u32(Planes g, const float* x, float* y, u32* mask) { max_forward(g, x, y, mask); }
+__global__ void max_pool_forward_u32(Planes g, const real* x, real* y, u32* mask) { max_forward(g, x, y, mask); }
 
-__global__ void max_pool_backward_2_2(Planes g, const u8* mask, const float* dy, float* dx, int add) {
+__global__ void max_pool_backward_2_2(Planes g, const u8* mask, const real* dy, real* dx, int add) {
     max_backward_strip<2, 2>(g, mask, dy, dx, add);
 }
 
-__global__ void max_pool_backward_3_2(Planes g, const u8* mask, const float* dy, float* dx, int add) {
+__global__ void max_pool_backward_3_2(Planes g, const u8* mask, const real* dy, real* dx, int add) {
     max_backward_strip<3, 2>(g, mask, dy, dx, add);
 }
 
-__global__ void max_pool_backward_3_1(Planes g, const u8* mask, const float* dy, float* dx, int add) {
+__global__ void max_pool_backward_3_1(Planes g, const u8* mask, const real* dy, real* dx, int add) {
     max_backward_strip<3, 1>(g, mask, dy, dx, add);
 }
 
-__global__ void max_pool_backward_u8(Planes g, const u8* mask, const float* dy, float* dx, int add) {
+__global__ void max_pool_backward_u8(Planes g, const u8* mask, const real* dy, real* dx, int add) {
     max_backward(g, mask, dy, dx, add);
 }
 
-__global__ void max_pool_backward_u32(Planes g, const u32* mask, const float* dy, float* dx, int add) {
+__global__ void max_pool_backward_u32(Planes g, const u32* mask, const real* dy, real* dx, int add) {
     max_backward(g, mask, dy, dx, add);
 }
 
-__global__ void average_pool_forward(Planes g, const float* __restrict__ x, float* __restrict__ y) {
+__global__ void average_pool_forward(Planes g, const real* __restrict__ x, real* __restrict__ y) {
     Place out(g);
     if (!out.exists) return;
     float sum = 0;
     each_pixel(g, out, x, [&](int, float pixel) { sum += pixel; });
-    y[(out.plane * g.out_h + out.row) * g.out_w + out.column] = sum / size(g, out.row, out.column);
+    y[out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column)] = sum / size(g, out.row, out.column);
 }
 
-__global__ void average_pool_backward(Planes g, const float* __restrict__ dy, float* __restrict__ dx, int add) {
+__global__ void average_pool_backward(Planes g, const real* __restrict__ dy, real* __restrict__ dx, int add) {
     Place pixel(g);
     if (!pixel.exists) return;
-    dy += pixel.plane * (g.out_h * g.out_w);
-    gather(g, pixel, dx, add, [&](int p, int q) { return dy[p * g.out_w + q] / size(g, p, q); });
+    dy += pixel.first(g.out_h * g.out_w);
+    gather(g, pixel, dx, add, [&](int p, int q) { return dy[pixel.at(p * g.out_w + q)] / size(g, p, q); });
 }
 
 }  // extern "C"

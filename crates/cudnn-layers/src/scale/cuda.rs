@@ -3,7 +3,7 @@
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, add, destination, launch, launch_sums, source, tiles},
+    cuda_launches::{Extents, add, destination, launch, launch_sums, numbers, of_channels, sources, tiles},
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -11,7 +11,7 @@ use tensor::{
     cuda::{Arg, Cuda},
 };
 
-source!("scale.cu");
+sources!("scale.cu");
 
 pub(super) fn forward(
     cuda: &Cuda,
@@ -19,12 +19,15 @@ pub(super) fn forward(
     affine: &Affine<'_>,
     relu: bool,
     x: Option<View<'_>>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
 ) {
-    let (grid, extents, relu) = (tiles(y.len()), Extents::new(extents), i32::from(relu));
-    // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const float* x, float* y)`;
+    let (place, rows) = of_channels(cuda, &[x, Some(y.as_view())], extents);
+    let (grid, extents, relu) = (rows.unwrap_or(tiles(y.len())), Extents::new(extents), i32::from(relu));
+    let (from, to) = (numbers(x), y.numbers());
+    let Affine { gamma, beta } = *affine;
+    // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y)`;
     // the contract has checked the lengths.
-    unsafe { launch!(cuda, "scale_forward", grid, [&extents, affine.gamma, affine.beta, relu, x, &mut y]) };
+    unsafe { launch!(cuda, place, "scale_forward", grid, [&extents, gamma, beta, relu, from, to]) };
 }
 
 pub(super) fn backward(
@@ -32,13 +35,15 @@ pub(super) fn backward(
     extents: &AxisExtents,
     gamma: View<'_>,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (grid, extents) = (tiles(dx.len()), Extents::new(extents));
-    // SAFETY: `scale_backward(Extents extents, const float* gamma, const float* dy, float* dx, int add)`; the contract has
+    let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.as_view())], extents);
+    let (grid, extents, add) = (rows.unwrap_or(tiles(dx.len())), Extents::new(extents), add(accumulate));
+    let (from, to) = (dy.numbers(), dx.numbers());
+    // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
-    unsafe { launch!(cuda, "scale_backward", grid, [&extents, gamma, dy, &mut dx, add(accumulate)]) };
+    unsafe { launch!(cuda, place, "scale_backward", grid, [&extents, gamma, from, to, add]) };
 }
 
 /// `Gradients` of `scale.cu`.
@@ -60,11 +65,13 @@ pub(super) fn backward_affine(
     let gradients = Gradients { addresses: [gamma.0, beta.0], add: [gamma.1, beta.1] };
     let sums = if x.is_some() { "scale_backward_affine" } else { "bias_backward" };
     let device_extents = Extents::new(extents);
-    let args = [Arg::from(&device_extents), x.into(), dy.into(), Arg::from(&gradients)];
+    let args = [Arg::from(&device_extents), numbers(x).into(), dy.numbers().into(), Arg::from(&gradients)];
+    let (place, rows) = of_channels(cuda, &[x, Some(dy)], extents);
+    let (names, extents) = ([sums, "scale_backward_finish"], (extents, rows));
     cuda.scratch(|scratch| {
-        // SAFETY: `sums(Extents extents, const float* x, const float* dy, Gradients gradients, double* partials)` and
+        // SAFETY: `sums(Extents extents, const real* x, const real* dy, Gradients gradients, double* partials)` and
         // `scale_backward_finish(.., u32 parts)`, which add up two sums for each channel; the contract has checked the
         // lengths.
-        unsafe { launch_sums(cuda, &SOURCE, [sums, "scale_backward_finish"], extents, scratch, &args) };
+        unsafe { launch_sums(cuda, &SOURCES[place], names, extents, scratch, &args) };
     });
 }

@@ -6,7 +6,7 @@ struct Affine {
 
 /// `gamma` and `beta` may be null: none; `x` may be null: in place.
 extern "C" __global__ void scale_forward(Extents extents, const float* gamma, const float* beta, int relu,
-                                         const float* x, float* y) {
+                                         const real* x, real* y) {
     map_channels({x ? x : y}, y, false, extents,
                  [=](u64 channel) { return Affine{gamma ? gamma[channel] : 1, beta ? beta[channel] : 0}; },
                  [=](const Affine& affine, const float (&in)[1]) {
@@ -14,7 +14,7 @@ extern "C" __global__ void scale_forward(Extents extents, const float* gamma, co
                  });
 }
 
-extern "C" __global__ void scale_backward(Extents extents, const float* gamma, const float* dy, float* dx, int add) {
+extern "C" __global__ void scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add) {
     map_channels({dy}, dx, add, extents, [=](u64 channel) { return gamma[channel]; },
                  [](float gamma, const float (&in)[1]) { return gamma * in[0]; });
 }
@@ -29,7 +29,7 @@ struct Gradients {
     }
 };
 
-extern "C" __global__ void scale_backward_affine(Extents extents, const float* x, const float* dy, Gradients gradients,
+extern "C" __global__ void scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients,
                                                  double* partials) {
     auto terms = [](u64) {
         return [](const float (&in)[2], float (&sums)[2]) {
@@ -41,13 +41,13 @@ extern "C" __global__ void scale_backward_affine(Extents extents, const float* x
 }
 
 /// Without a factor, and so without `x`.
-extern "C" __global__ void bias_backward(Extents extents, const float*, const float* dy, Gradients gradients,
+extern "C" __global__ void bias_backward(Extents extents, const real*, const real* dy, Gradients gradients,
                                          double* partials) {
     auto terms = [](u64) { return [](const float (&in)[1], float (&sums)[2]) { sums[1] += in[0]; }; };
     sum_channels<2>({dy}, extents, partials, terms, gradients);
 }
 
-extern "C" __global__ void scale_backward_finish(Extents extents, const float*, const float*, Gradients gradients,
+extern "C" __global__ void scale_backward_finish(Extents extents, const real*, const real*, Gradients gradients,
                                                  const double* partials, u32 parts) {
     finish_sums<2>(partials, parts, extents.axis.divisor, gradients);
 }

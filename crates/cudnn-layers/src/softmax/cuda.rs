@@ -3,14 +3,14 @@
 use super::labels::{LossOptions, Normalization};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, THREADS, add, launch, source, threads, tiles},
+    cuda_launches::{Extents, THREADS, add, launch, of_type, sources, threads, tiles},
 };
 use tensor::{
     Accumulate, View, ViewMut,
     cuda::{Arg, Cuda, Grid},
 };
 
-source!("softmax.cu");
+sources!("softmax.cu");
 
 /// Sums over predictions are made by one block, in an order that depends on nothing but their number.
 const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512 };
@@ -18,10 +18,19 @@ const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512 };
 /// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves.
 const FACTOR_LEN: usize = 16;
 
-pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
-    let (grid, extents) = (lines(extents), Extents::new(extents));
-    // SAFETY: `softmax_forward(Extents e, const float* x, float* y)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, "softmax_forward", grid, [&extents, x, &mut y]) };
+pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
+    let place = of_type(&[Some(x), Some(y.as_view())]);
+    let (grid, extents, from, to) = (lines(extents), Extents::new(extents), x.numbers(), y.numbers());
+    // SAFETY: `softmax_forward(Extents e, const real* x, real* y)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, place, "softmax_forward", grid, [&extents, from, to]) };
+}
+
+/// As `forward`, in single precision.
+pub(super) fn probabilities(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut p: ViewMut<'_>) {
+    let (grid, extents, from) = (lines(extents), Extents::new(extents), x.numbers());
+    let place = of_type(&[Some(x)]);
+    // SAFETY: `softmax_probabilities(Extents e, const real* x, float* p)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, place, "softmax_probabilities", grid, [&extents, from, &mut p]) };
 }
 
 pub(super) fn backward(
@@ -29,13 +38,15 @@ pub(super) fn backward(
     extents: &AxisExtents,
     y: View<'_>,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
+    dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let (grid, extents) = (lines(extents), Extents::new(extents));
-    // SAFETY: `softmax_backward(Extents e, const float* y, const float* dy, float* dx, int add)`; the contract has checked
+    let (grid, extents, add) = (lines(extents), Extents::new(extents), add(accumulate));
+    let place = of_type(&[Some(y), Some(dy), Some(dx.as_view())]);
+    let (y, dy, dx) = (y.numbers(), dy.numbers(), dx.numbers());
+    // SAFETY: `softmax_backward(Extents e, const real* y, const real* dy, real* dx, int add)`; the contract has checked
     // the lengths.
-    unsafe { launch!(cuda, "softmax_backward", grid, [&extents, y, dy, &mut dx, add(accumulate)]) };
+    unsafe { launch!(cuda, place, "softmax_backward", grid, [&extents, y, dy, dx, add]) };
 }
 
 /// A block for each row that lies together, or a thread for each of rows beside each other.
@@ -64,7 +75,13 @@ pub(super) fn loss(
     // labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is used as an
     // index.
     unsafe {
-        launch!(cuda, "softmax_loss", ONE_BLOCK, [e, normaliser, shares, ignored, p, labels, &mut to, fault])
+        launch!(
+            cuda,
+            0,
+            "softmax_loss",
+            ONE_BLOCK,
+            [e, normaliser, shares, ignored, p, labels, &mut to, fault]
+        )
     };
 }
 
@@ -73,27 +90,35 @@ pub(super) fn loss_backward(
     extents: &AxisExtents,
     options: &LossOptions,
     weight: f32,
-    (p, labels, mut dx): (View<'_>, View<'_>, ViewMut<'_>),
+    (p, labels, dx): (View<'_>, View<'_>, ViewMut<'_>),
     accumulate: Accumulate,
 ) {
     let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
     let (grid, e, add) = (tiles(extents.len()), &Extents::new(extents), add(accumulate));
     let shares = &options.shares(extents.axis);
+    let (place, to) = (of_type(&[Some(dx.as_view())]), dx.numbers());
     cuda.scratch(|mut scratch| {
         let factor = scratch.slice(0..FACTOR_LEN).address::<u8>();
         let [factor, fault] = [factor, cuda.fault_address()].map(Arg::Address);
         // SAFETY: `softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels,
         // float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e, Shares shares, float
-        // ignored, const float* factor, const float* p, const float* labels, float* dx, int add)`; the contract has checked the
+        // ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`; the contract has checked the
         // lengths.
         unsafe {
             let function = "softmax_loss_factor";
-            launch!(cuda, function, ONE_BLOCK, [e, normaliser, weight, ignored, labels, factor, fault]);
             launch!(
                 cuda,
+                place,
+                function,
+                ONE_BLOCK,
+                [e, normaliser, weight, ignored, labels, factor, fault]
+            );
+            launch!(
+                cuda,
+                place,
                 "softmax_loss_backward",
                 grid,
-                [e, shares, ignored, factor, p, labels, &mut dx, add]
+                [e, shares, ignored, factor, p, labels, to, add]
             );
         }
     });
@@ -110,17 +135,24 @@ pub(super) fn accuracy(
     let classes = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let (extents, ignored) = (Extents::new(extents), ignored(ignore_label));
     let fault = Arg::Address(cuda.fault_address());
-    // SAFETY: `accuracy(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float* to, uint4*
+    let (place, from) = (of_type(&[Some(scores)]), scores.numbers());
+    // SAFETY: `accuracy(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float* to, uint4*
     // fault)`; otherwise as for the loss.
     unsafe {
-        launch!(cuda, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, scores, labels, &mut to, fault])
+        launch!(cuda, place, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, from, labels, &mut to, fault])
     };
     if let Some(mut to) = per_class {
         let grid = Grid::line(classes, THREADS);
-        // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const float* scores, const float* labels, float*
+        // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float*
         // to)` with a block for each class, for which `to` has an element.
         unsafe {
-            launch!(cuda, "accuracy_per_class", grid, [&extents, top_k, ignored, scores, labels, &mut to])
+            launch!(
+                cuda,
+                place,
+                "accuracy_per_class",
+                grid,
+                [&extents, top_k, ignored, from, labels, &mut to]
+            )
         };
     }
 }

@@ -75,11 +75,17 @@ pub fn loss(
     mut loss: ViewMut<'_>,
 ) -> Result<(), LabelError> {
     let mut p = saved.take(Format::F32, extents.len());
-    forward(device, extents, x, p.reborrow());
-    assert_eq!((labels.len(), loss.len()), (extents.per_index(), 1), "lengths of labels and loss");
+    let lens = (x.len(), labels.len(), loss.len());
+    assert_eq!(lens, (extents.len(), extents.per_index(), 1), "lengths of x, labels and loss");
     match device {
-        Device::Cpu(_) => loss.host::<f32>()[0] = cpu::loss(extents, options, p.host(), labels.host())?,
-        Device::Cuda(cuda) => cuda::loss(cuda, extents, options, p.as_view(), labels, loss),
+        Device::Cpu(cpu) => {
+            cpu::forward(cpu, extents, x.host(), p.host());
+            loss.host::<f32>()[0] = cpu::loss(extents, options, p.host(), labels.host())?;
+        }
+        Device::Cuda(cuda) => {
+            cuda::probabilities(cuda, extents, x, p.reborrow());
+            cuda::loss(cuda, extents, options, p.as_view(), labels, loss);
+        }
     }
     Ok(())
 }

@@ -40,20 +40,20 @@ struct Line {
     __device__ __forceinline__ float largest(float value) const { return BLOCK ? block_max(value) : value; }
 };
 
-template <bool BLOCK>
-__device__ __forceinline__ void forward(const Extents& e, const float* __restrict__ x, float* __restrict__ y) {
+template <bool BLOCK, class To>
+__device__ __forceinline__ void forward(const Extents& e, const real* __restrict__ x, To* __restrict__ y) {
     Line<BLOCK> line(e);
     float largest = minus_infinity(), sum = 0;
     line.each([&](u64 i) { largest = fmaxf(largest, x[i]); });
     largest = line.largest(largest);
-    line.each([&](u64 i) { sum += y[i] = expf(x[i] - largest); });
+    line.each([&](u64 i) { sum += expf(x[i] - largest); });
     sum = line.sum(sum);
-    line.each([&](u64 i) { y[i] /= sum; });
+    line.each([&](u64 i) { y[i] = expf(x[i] - largest) / sum; });
 }
 
 template <bool BLOCK>
-__device__ __forceinline__ void backward(const Extents& e, const float* __restrict__ y, const float* __restrict__ dy,
-                                         float* __restrict__ dx, bool add) {
+__device__ __forceinline__ void backward(const Extents& e, const real* __restrict__ y, const real* __restrict__ dy,
+                                         real* __restrict__ dx, bool add) {
     Line<BLOCK> line(e);
     float dot = 0;
     line.each([&](u64 i) { dot += y[i] * dy[i]; });
@@ -140,12 +140,17 @@ __device__ __forceinline__ void tally_rows(const Extents& e, float ignored, cons
 
 extern "C" {
 
-__global__ void softmax_forward(Extents e, const float* x, float* y) {
+__global__ void softmax_forward(Extents e, const real* x, real* y) {
     if (e.inner.divisor == 1) forward<true>(e, x, y);
     else forward<false>(e, x, y);
 }
 
-__global__ void softmax_backward(Extents e, const float* y, const float* dy, float* dx, int add) {
+__global__ void softmax_probabilities(Extents e, const real* x, float* p) {
+    if (e.inner.divisor == 1) forward<true>(e, x, p);
+    else forward<false>(e, x, p);
+}
+
+__global__ void softmax_backward(Extents e, const real* y, const real* dy, real* dx, int add) {
     if (e.inner.divisor == 1) backward<true>(e, y, dy, dx, add);
     else backward<false>(e, y, dy, dx, add);
 }
@@ -182,11 +187,10 @@ __global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, Normaliser
 
 /// After `softmax_loss_factor`.
 __global__ void softmax_loss_backward(Extents e, Shares shares, float ignored, const float* factor, const float* p,
-                                      const float* labels, float* dx, int add) {
+                                      const float* labels, real* dx, int add) {
     if (factor[1] == 0) return;
     float scale = factor[0];
-    const float* from[] = {p};
-    map(from, dx, add, e.len(), [&](const float(&x)[1], u64 i) {
+    map({p}, dx, add, e.len(), [&](const float(&x)[1], u64 i) {
         u64 line = e.inner.divide(i), outer = e.axis.divide(line);
         float label = labels[outer * e.inner.divisor + i - line * e.inner.divisor];
         float wanted = label == float(line - outer * e.axis.divisor) ? shares.own : shares.other;
@@ -196,7 +200,7 @@ __global__ void softmax_loss_backward(Extents e, Shares shares, float ignored, c
 
 /// Whether class `wanted_class` is among the `top_k` highest scores of a row: of the classes that rank before it, each lane
 /// of the warp counts its own.
-__device__ __forceinline__ bool is_right(const Extents& e, u64 row, u64 wanted_class, u64 top_k, const float* scores) {
+__device__ __forceinline__ bool is_right(const Extents& e, u64 row, u64 wanted_class, u64 top_k, const real* scores) {
     Row place(e, row);
     float wanted = scores[place.first + wanted_class * place.step];
     u32 before = 0;
@@ -208,7 +212,7 @@ __device__ __forceinline__ bool is_right(const Extents& e, u64 row, u64 wanted_c
 }
 
 /// A warp for each row, unlike the tallies above.
-__global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float ignored, const float* __restrict__ scores,
+__global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float ignored, const real* __restrict__ scores,
                                                 const float* __restrict__ labels, float* to, uint4* fault) {
     Tally tally = Tally::none();
     u64 rows = e.outer * e.inner.divisor;
@@ -227,7 +231,7 @@ __global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float igno
 }
 
 /// The same for the rows of one class, that of the block.
-__global__ void accuracy_per_class(Extents e, u64 top_k, float ignored, const float* __restrict__ scores,
+__global__ void accuracy_per_class(Extents e, u64 top_k, float ignored, const real* __restrict__ scores,
                                    const float* __restrict__ labels, float* to) {
     double right = 0, counted = 0;
     u64 rows = e.outer * e.inner.divisor;

@@ -93,9 +93,11 @@ impl fmt::Display for ConvShape {
 pub enum Dtype {
     /// IEEE 754 single precision.
     F32,
+    /// Feature maps in BF16; filters and their gradients stay in single precision.
+    Bf16,
 }
 
-printed!(Dtype { F32: "F32" });
+printed!(Dtype { F32: "F32", Bf16: "BF16" });
 
 /// Arithmetic allowed inside a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -115,9 +117,11 @@ printed!(Math { Fp32: "FP32", Tf32: "TF32" });
 pub enum Layout {
     /// Sample, channel, row, column; the column runs fastest.
     Nchw,
+    /// Sample, row, column, channel; the channel runs fastest.
+    Nhwc,
 }
 
-printed!(Layout { Nchw: "NCHW" });
+printed!(Layout { Nchw: "NCHW", Nhwc: "NHWC" });
 
 /// Identity of a kernel as far as its speed and workspace go, for any number of samples: kernels with equal identity
 /// are measured once.
@@ -127,11 +131,11 @@ pub struct KernelId {
     pub op: ConvOp,
     /// The geometry.
     pub shape: ConvShape,
-    /// Element type of all operands.
+    /// Element type of feature maps and their gradients.
     pub dtype: Dtype,
     /// Arithmetic allowed.
     pub math: Math,
-    /// Layout of all operands.
+    /// Layout of feature maps and their gradients.
     pub layout: Layout,
 }
 

@@ -1,7 +1,7 @@
 //! What stands for a GPU in a build without the feature `cuda`: types of which no value is ever made, so that nothing here runs.
 
 use super::{Absent, Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
-use crate::{Address, Element, View, ViewMut};
+use crate::{Address, Element, Format, View, ViewMut};
 
 type Done = Result<(), CudaError>;
 
@@ -47,6 +47,7 @@ macro_rules! never {
 never! {
     pub Cuda {
         allows_tf32() -> bool;
+        format() -> Format;
         info() -> &CudaDeviceInfo;
         versions() -> &str;
         stream() -> &Stream;
@@ -93,6 +94,9 @@ never! {
 #[allow(missing_docs, clippy::missing_safety_doc)]
 impl Cuda {
     pub fn with_tf32(self, _: bool) -> Self {
+        self
+    }
+    pub fn with_format(self, _: Format) -> Self {
         self
     }
     pub fn scratch<R>(&self, _: impl FnOnce(ViewMut<'_>) -> R) -> R {

@@ -58,6 +58,7 @@ gradient_checks! {
     scale: "Scale", scales;
     eltwise: "Eltwise", eltwises;
     concat: "Concat", concats;
+    convert: "Convert", converts;
     split: "Split", splits;
     dropout: "Dropout", dropouts;
     softmax: "Softmax", softmaxes;
@@ -270,6 +271,10 @@ fn eltwises() -> Vec<Case> {
         of("eltwise_param { operation: MAX }", two).distinct(),
         of("eltwise_param { operation: MAX }", three).distinct(),
     ]
+}
+
+fn converts() -> Vec<Case> {
+    vec![Case::new("Convert", "", &[&[2, 3, 2, 5]]).linear()]
 }
 
 fn concats() -> Vec<Case> {

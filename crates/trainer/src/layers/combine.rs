@@ -1,15 +1,16 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`, `Split`.
 
-use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of, order_for};
 use crate::{
     error::BoxError,
     spec::{ConcatParams, EltwiseOperation, SliceParams},
 };
 use cudnn_layers::{
+    AxisExtents,
     copy::{self, Columns},
     eltwise::{self, Combination},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Accumulate, AxisOrder, Device, Format, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise(pub(super) EltwiseOperation);
@@ -64,6 +65,10 @@ impl Layer for Eltwise {
 pub(super) type Concat = Declared<ConcatParams, Vec<Columns>>;
 
 impl Layer for Concat {
+    fn reads(&self, _: usize, shape: &TensorType, format: Format) -> Format {
+        order_for(axis_of(shape, self.params.axis).ok(), format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
         let axis = axis_of(first, self.params.axis)?;
@@ -79,7 +84,9 @@ impl Layer for Concat {
         }
         let mut dims = first.dims().to_vec();
         dims[axis] = bottoms.iter().map(|shape| shape.dim(axis)).sum();
-        let top = first.with_dims(&dims);
+        // A blob of one channel lies like others in either order.
+        let format = bottoms.iter().map(TensorType::format).find(|format| format.layout == AxisOrder::Nhwc);
+        let top = TensorType::new(&dims, format.unwrap_or(first.format()));
         self.extents = side_by_side(&top, axis, bottoms);
         Ok(Declaration { tops: vec![top], gradients: vec![true; bottoms.len()], ..Declaration::default() })
     }
@@ -104,10 +111,10 @@ impl Layer for Concat {
 
 /// The places of `parts`, in this order, in `whole` along `axis`.
 fn side_by_side(whole: &TensorType, axis: usize, parts: &[TensorType]) -> Vec<Columns> {
-    let (rows, stride) = (whole.count_before(axis), whole.count_from(axis));
-    let mut offset = 0;
+    let AxisExtents { outer: rows, axis: extent, inner } = AxisExtents::new(whole, axis);
+    let (stride, mut offset) = (extent * inner, 0);
     let place = |shape: &TensorType| {
-        let width = shape.count_from(axis);
+        let width = shape.dim(axis) * inner;
         offset += width;
         Columns { rows, stride, offset: offset - width, width }
     };
@@ -145,6 +152,10 @@ impl Slice {
 }
 
 impl Layer for Slice {
+    fn reads(&self, _: usize, shape: &TensorType, format: Format) -> Format {
+        order_for(axis_of(shape, self.params.axis).ok(), format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let whole = &bottoms[0];
         let axis = axis_of(whole, self.params.axis)?;

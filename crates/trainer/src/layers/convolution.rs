@@ -7,7 +7,7 @@ use cudnn_layers::{
     conv::{ConvBackend, ConvOp, Runner, kernel_id},
 };
 use planner::{Configuration, Kernel, KernelId, Math};
-use tensor::{Accumulate, ConvGeometry, Device, Format, Mark, Space, TensorType, ViewMut};
+use tensor::{Accumulate, ConvGeometry, Device, ElementType, Format, Mark, Space, TensorType, ViewMut};
 
 /// A kernel's configuration, and the byte at which its workspace begins in the scratch of its step.
 struct Installed {
@@ -21,20 +21,27 @@ struct Installed {
 pub struct ConvolutionLayer {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
-    /// What x, w and y consist of.
+    /// What x and y consist of.
     format: Format,
     installed: [Option<Installed>; 3],
     timed: bool,
 }
 
 impl ConvolutionLayer {
-    pub(super) fn new(params: ConvolutionParams) -> Self {
+    /// With feature maps of this format.
+    pub(super) fn new(params: ConvolutionParams, format: Format) -> Self {
         let installed = [None, None, None];
-        Self { params, geometry: None, format: Format::default(), installed, timed: false }
+        Self { params, geometry: None, format, installed, timed: false }
     }
 
     fn geometry(&self) -> ConvGeometry {
         self.geometry.expect("a layer is declared before it is used")
+    }
+
+    /// y seen from its channels.
+    fn channels(&self) -> AxisExtents {
+        let g = self.geometry();
+        AxisExtents::new(&TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format), 1)
     }
 
     fn run(
@@ -70,15 +77,15 @@ impl Layer for ConvolutionLayer {
         let geometry = ConvGeometry::new([x.n(), x.c(), x.h(), x.w()], p.num_output, kernel);
         let geometry = geometry.pad(pad).stride(stride).dilation(dilation).groups(p.group);
         let g = geometry.validate().map_err(|error| error.to_string())?;
-        (self.geometry, self.format) = (Some(g), x.format());
+        self.geometry = Some(g);
         let filter = ParamDeclaration {
-            shape: x.with_dims(&[g.k, g.c / g.groups, g.r, g.s]),
+            shape: TensorType::f32(&[g.k, g.c / g.groups, g.r, g.s]),
             filler: p.weight_filler,
             learned: true,
         };
-        let bias = ParamDeclaration { shape: x.with_dims(&[g.k]), filler: p.bias_filler, learned: true };
+        let bias = ParamDeclaration { shape: TensorType::f32(&[g.k]), filler: p.bias_filler, learned: true };
         Ok(Declaration {
-            tops: vec![x.with_dims(&[g.n, g.k, g.out_h(), g.out_w()])],
+            tops: vec![TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format)],
             params: std::iter::once(filter).chain(p.bias_term.then_some(bias)).collect(),
             gradients: vec![true],
             needs_bottom: true,
@@ -89,25 +96,23 @@ impl Layer for ConvolutionLayer {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let g = self.geometry();
         let y = (io.tops[0].reborrow(), Accumulate::Replace);
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
-            bias::forward_in_place(device, &channels(&g), b, io.rectify, io.tops[0].reborrow());
+            bias::forward_in_place(device, &self.channels(), b, io.rectify, io.tops[0].reborrow());
         }
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (g, dy) = (self.geometry(), io.top_diff());
-        let (x, w) = (io.bottoms[0], io.params[0]);
+        let (x, w, dy) = (io.bottoms[0], io.params[0], io.top_diff());
         let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
         if let Some(dw) = param_diffs.next().flatten() {
             let dw = (dw.diff, dw.accumulate);
             self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
         }
         if let Some(db) = param_diffs.next().flatten() {
-            bias::backward(device, &channels(&g), dy, db.diff, db.accumulate);
+            bias::backward(device, &self.channels(), dy, db.diff, db.accumulate);
         }
         if let Some(dx) = io.bottom_diffs.pop().flatten() {
             let dx = (dx.diff, dx.accumulate);
@@ -123,7 +128,7 @@ impl ConvolutionLayer {
         let g = self.geometry();
         let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
         let math = match device {
-            Device::Cuda(cuda) if cuda.allows_tf32() => Math::Tf32,
+            Device::Cuda(cuda) if cuda.allows_tf32() && self.format.dtype == ElementType::F32 => Math::Tf32,
             _ => Math::Fp32,
         };
         Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
@@ -156,9 +161,4 @@ impl ConvolutionLayer {
     pub fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
         self.installed[op as usize].as_mut()?.marks.take()
     }
-}
-
-/// y seen from its channels.
-fn channels(g: &ConvGeometry) -> AxisExtents {
-    AxisExtents { outer: g.n, axis: g.k, inner: g.out_pixels() }
 }

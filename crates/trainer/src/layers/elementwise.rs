@@ -11,7 +11,7 @@ use cudnn_layers::{
     copy,
     dropout::{self, Dropout},
 };
-use tensor::{Accumulate, Device, TensorType, View};
+use tensor::{Accumulate, AxisOrder, Device, Format, TensorType, View};
 
 /// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign.
 pub(super) struct Elementwise(pub(super) Activation);
@@ -67,6 +67,11 @@ impl DropoutLayer {
 }
 
 impl Layer for DropoutLayer {
+    /// The mask goes by the number of an element, and is to be the same in every format.
+    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
+        format.in_order(AxisOrder::Nchw)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         // Where it zeroes the data it also stops the gradient.
         Ok(Declaration { in_place: InPlace::KeepsSign, ..Declaration::one(bottoms[0].clone()) })

@@ -1,9 +1,9 @@
 //! `InnerProduct`: the fully connected layer.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
+use super::{Absorbed, Backward, Declaration, Forward, Gradient, Layer, ParamDeclaration, axis_of};
 use crate::{error::BoxError, spec::InnerProductParams};
 use cudnn_layers::inner_product::{self, InnerProduct};
-use tensor::{Device, TensorType};
+use tensor::{AxisOrder, Device, Format, TensorType};
 
 /// y = x wᵀ + b over everything from `axis` on. Backward needs x.
 pub(super) struct InnerProductLayer {
@@ -20,19 +20,24 @@ impl InnerProductLayer {
 }
 
 impl Layer for InnerProductLayer {
+    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
+        format.in_order(AxisOrder::Nchw)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = axis_of(x, p.axis)?;
         let (inputs, outputs) = (x.count_from(axis), p.num_output);
         self.extents = InnerProduct { n: x.count_before(axis), inputs, ..self.extents };
         let filter = if p.transpose { [inputs, outputs] } else { [outputs, inputs] };
-        let blob = |dims: &[usize], filler| ParamDeclaration::learned(x.with_dims(dims), filler);
+        let blob = |dims: &[usize], filler| ParamDeclaration::learned(TensorType::f32(dims), filler);
         let top = [&x.dims()[..axis], &[outputs]].concat();
         Ok(Declaration {
             params: std::iter::once(blob(&filter, p.weight_filler))
                 .chain(p.bias_term.then(|| blob(&[outputs], p.bias_filler)))
                 .collect(),
             needs_bottom: true,
+            scratch: [inner_product::scratch(&self.extents, x.format().dtype); 2],
             // With the bias.
             absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::one(x.with_dims(&top))
@@ -42,7 +47,7 @@ impl Layer for InnerProductLayer {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let b = io.params.get(1).copied();
         let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
-        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y);
+        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y, io.scratch);
         Ok(())
     }
 
@@ -56,7 +61,8 @@ impl Layer for InnerProductLayer {
             inner_product::backward_bias(device, &extents, dy, db.diff, db.accumulate);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            inner_product::backward_data(device, &extents, dy, io.params[0], dx.diff, dx.accumulate);
+            let (w, Gradient { diff: dx, accumulate }) = (io.params[0], dx);
+            inner_product::backward_data(device, &extents, dy, w, dx, accumulate, io.scratch);
         }
         Ok(())
     }

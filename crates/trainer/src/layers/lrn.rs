@@ -1,9 +1,9 @@
 //! `LRN`: local response normalisation.
 
-use super::{Backward, Declaration, Declared, Forward, Layer, images};
+use super::{Backward, Declaration, Declared, Forward, Layer, images, order_for};
 use crate::{error::BoxError, spec::LrnParams};
-use cudnn_layers::lrn::{self, Lrn};
-use tensor::{Device, TensorType};
+use cudnn_layers::lrn::{self, Lrn, Region};
+use tensor::{Device, Format, TensorType};
 
 /// y = x scale^-β. Backward needs x and the scale, which forward saves.
 pub(super) type LrnLayer = Declared<LrnParams, [usize; 4]>;
@@ -16,6 +16,10 @@ impl LrnLayer {
 }
 
 impl Layer for LrnLayer {
+    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
+        order_for((self.params.norm_region == Region::AcrossChannels).then_some(1), format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         self.extents = images("LRN", x)?;

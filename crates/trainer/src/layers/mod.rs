@@ -5,6 +5,7 @@
 //! ([`Declaration`]); at each step it is handed exactly that ([`Forward`], [`Backward`]).
 
 mod combine;
+mod convert;
 mod convolution;
 mod elementwise;
 mod inner_product;
@@ -23,8 +24,9 @@ use crate::{
     error::BoxError,
     spec::{Filler, LayerSpec, NetSpec},
 };
-use tensor::{Device, Space, TensorType, View, ViewMut};
+use tensor::{AxisOrder, Device, Format, Space, TensorType, View, ViewMut};
 
+pub(crate) use convert::Convert;
 pub use convolution::ConvolutionLayer;
 pub use registry::{Role, build};
 pub use source::DataLayer;
@@ -203,6 +205,13 @@ pub trait Layer: Send {
     /// A sentence that says what does not fit; the net adds the layer's name and line.
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String>;
 
+    /// In which format it reads bottom number `bottom`, of this shape, in a net whose feature maps are of `format`. Where the
+    /// bottom is of another, the graph puts a conversion before the layer.
+    fn reads(&self, bottom: usize, shape: &TensorType, format: Format) -> Format {
+        let _ = (bottom, shape);
+        format
+    }
+
     /// For a layer without bottoms, instead of a forward pass: puts its next data into the tops, the `iteration`th if
     /// they depend on it. It is done before everything else in an iteration, as the host's part in it, and never recorded;
     /// a GPU's copies are launched, not waited for.
@@ -277,6 +286,11 @@ impl<P: Clone, E: Default> Declared<P, E> {
 /// Axis `axis` of `shape`, where a negative one counts from the end.
 fn axis_of(shape: &TensorType, axis: i32) -> Result<usize, String> {
     shape.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {shape}"))
+}
+
+/// What reads channels side by side, or, along another axis, the order of the file.
+fn order_for(axis: Option<usize>, format: Format) -> Format {
+    if axis == Some(1) { format } else { format.in_order(AxisOrder::Nchw) }
 }
 
 /// The extents (N, C, H, W) of images, which `reader` reads.

@@ -1,6 +1,8 @@
 //! The normalisations with statistics: `BatchNorm`, and its other half, `Scale`.
 
-use super::{Absorbed, Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration, axis_of};
+use super::{
+    Absorbed, Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration, axis_of, order_for,
+};
 use crate::{
     error::BoxError,
     spec::{BatchNormParams, Filler, Phase, ScaleParams},
@@ -10,7 +12,7 @@ use cudnn_layers::{
     batch_norm::{self, RunningSums, Statistics},
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, TensorType, View};
+use tensor::{Accumulate, Device, Format, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
 /// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
@@ -117,6 +119,14 @@ fn affine_gradients(diffs: Vec<Option<Gradient<'_>>>) -> AffineGradients<'_> {
 pub(super) type Scale = Declared<ScaleParams, AxisExtents>;
 
 impl Layer for Scale {
+    fn reads(&self, bottom: usize, shape: &TensorType, format: Format) -> Format {
+        let per_channel = self.params.num_axes == 1 && axis_of(shape, self.params.axis) == Ok(1);
+        match bottom {
+            0 => order_for(per_channel.then_some(1), format),
+            _ => Format::F32,
+        }
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = axis_of(x, p.axis)?;
@@ -128,12 +138,14 @@ impl Layer for Scale {
         if end > x.rank() {
             return Err(format!("{} axes from axis {axis} on are more than {x} has", end - axis));
         }
-        let scale = x.with_dims(&x.dims()[axis..end]);
+        let scale = TensorType::f32(&x.dims()[axis..end]);
         if let Some(gamma) = bottoms.get(1).filter(|gamma| **gamma != scale) {
             return Err(format!("the scale of shape {gamma} does not fit {x} from axis {axis} on"));
         }
-        let (outer, inner) = (x.count_before(axis), x.count_from(end));
-        self.extents = AxisExtents { outer, axis: scale.count(), inner };
+        self.extents = match scale.rank() {
+            1 => AxisExtents::new(x, axis),
+            _ => AxisExtents { outer: x.count_before(axis), axis: scale.count(), inner: x.count_from(end) },
+        };
         let blob = |filler| ParamDeclaration::learned(scale.clone(), filler);
         let gamma = bottoms.get(1).is_none().then(|| blob(p.filler));
         let bias = p.bias_term.then(|| blob(p.bias_filler));

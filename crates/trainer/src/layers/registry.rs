@@ -1,7 +1,7 @@
 //! From a layer's specification to the layer.
 
 use super::{
-    BuildOptions, Layer, Place,
+    BuildOptions, Convert, Layer, Place,
     combine::{Concat, Eltwise, Slice, Split},
     convolution::ConvolutionLayer,
     elementwise::{DropoutLayer, Elementwise},

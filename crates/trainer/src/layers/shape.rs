@@ -6,7 +6,7 @@ use crate::{
     spec::{FlattenParams, ReshapeParams},
 };
 use cudnn_layers::copy;
-use tensor::{Accumulate, Device, TensorType, geometry::elements};
+use tensor::{Accumulate, AxisOrder, Device, Format, TensorType, geometry::elements};
 
 /// How the extents change.
 pub(super) enum Reshape {
@@ -58,6 +58,10 @@ fn reshaped(params: &ReshapeParams, x: &TensorType) -> Result<TensorType, String
 }
 
 impl Layer for Reshape {
+    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
+        format.in_order(AxisOrder::Nchw)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let top = match self {
             Self::Flatten(params) => flattened(params, &bottoms[0]),

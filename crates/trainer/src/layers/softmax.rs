@@ -11,12 +11,16 @@ use cudnn_layers::{
     copy,
     softmax::{self, LossOptions},
 };
-use tensor::{Accumulate, Device, Space, TensorType};
+use tensor::{Accumulate, AxisOrder, Device, Format, Space, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
 pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
 
 impl Layer for Softmax {
+    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
+        format.in_order(AxisOrder::Nchw)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         self.extents = classes(&bottoms[0], self.params.axis)?;
         Ok(Declaration { needs_top: Need::Values, ..Declaration::one(bottoms[0].clone()) })
@@ -56,6 +60,10 @@ impl SoftmaxWithLoss {
 }
 
 impl Layer for SoftmaxWithLoss {
+    fn reads(&self, bottom: usize, _: &TensorType, format: Format) -> Format {
+        scores_or_labels(bottom, format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.axis)?;
         check_labels(&extents, bottoms)?;
@@ -65,7 +73,7 @@ impl Layer for SoftmaxWithLoss {
             );
         }
         self.extents = extents;
-        let tops = [TensorType::f32(&[]), bottoms[0].clone()];
+        let tops = [TensorType::f32(&[]), TensorType::f32(bottoms[0].dims())];
         Ok(Declaration {
             tops: tops[..self.weights.len()].to_vec(),
             gradients: vec![true, false],
@@ -109,6 +117,10 @@ impl Layer for SoftmaxWithLoss {
 pub(super) struct Objective(pub(super) f32);
 
 impl Layer for Objective {
+    fn reads(&self, _: usize, _: &TensorType, _: Format) -> Format {
+        Format::F32
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         let scratch = [Space::NONE, x.space()];
@@ -149,6 +161,10 @@ impl Accuracy {
 }
 
 impl Layer for Accuracy {
+    fn reads(&self, bottom: usize, _: &TensorType, format: Format) -> Format {
+        scores_or_labels(bottom, format)
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.params.axis)?;
         check_labels(&extents, bottoms)?;
@@ -171,6 +187,11 @@ impl Layer for Accuracy {
         softmax::accuracy(device, &self.extents, top_k, ignore_label, scores, labels, all, each)?;
         Ok(())
     }
+}
+
+/// Scores in the order in which labels lie, and labels in single precision.
+fn scores_or_labels(bottom: usize, format: Format) -> Format {
+    if bottom == 0 { format.in_order(AxisOrder::Nchw) } else { Format::F32 }
 }
 
 fn classes(scores: &TensorType, axis: i32) -> Result<AxisExtents, String> {

@@ -2,12 +2,12 @@
 
 use crate::{
     error::NetError,
-    layers::{Absorbed, Declaration, InPlace, Layer, Need, ParamDeclaration, Role},
+    layers::{Absorbed, Convert, Declaration, InPlace, Need, ParamDeclaration, Role},
     prototxt::Location,
     spec::{LayerKind, LayerSpec, NetSpec, ParamSpec},
 };
 use std::collections::{HashMap, HashSet};
-use tensor::{Accumulate, Space, TensorType, geometry::elements};
+use tensor::{Accumulate, Format, Space, TensorType, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
 pub type ValueId = usize;
@@ -63,6 +63,8 @@ pub struct Node {
     pub params: Vec<usize>,
     /// What it said of itself.
     pub declaration: Declaration,
+    /// For each bottom, whether a gradient may go there, as far as the file says.
+    pub propagate_down: Vec<bool>,
     /// Whether its top lies in its bottom's memory.
     pub in_place: bool,
     /// Whether it runs backward.
@@ -91,28 +93,35 @@ pub struct Graph {
 
 impl Graph {
     /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the way.
-    /// Without `backward`, no node gets a backward pass.
+    /// Feature maps are of `format`: where a layer reads another than there is, one that converts comes before
+    /// it. Returns all layers, one for each node. Without `backward`, no node gets a
+    /// backward pass.
     ///
     /// # Errors
     /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one name, a
     /// shape that does not fit or is larger than any memory, a shared parameter of another shape.
-    pub fn build(spec: &NetSpec, layers: &mut [Role], backward: bool) -> Result<Self, NetError> {
-        let mut builder = Builder::new(spec);
+    pub fn build(
+        spec: &NetSpec,
+        layers: Vec<Role>,
+        format: Format,
+        backward: bool,
+    ) -> Result<(Self, Vec<Role>), NetError> {
+        let mut builder = Builder::new(spec, format);
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
-            builder.add(layer_spec, layer.layer())?;
+            builder.add(layer_spec, layer)?;
         }
-        let mut graph = builder.graph;
+        let Builder { mut graph, layers, .. } = builder;
         if backward {
-            graph.find_gradients(spec);
+            graph.find_gradients(spec.force_backward);
         }
-        graph.alias_in_place(spec);
-        Ok(graph)
+        graph.alias_in_place();
+        Ok((graph, layers))
     }
 
     /// Marks which nodes run backward and which values get a gradient: those on a path from a trained parameter to a
     /// loss.
-    fn find_gradients(&mut self, spec: &NetSpec) {
-        let wanted = self.wanted(spec.force_backward);
+    fn find_gradients(&mut self, force: bool) {
+        let wanted = self.wanted(force);
         let mut leads_to_loss = vec![false; self.values.len()];
         let [mut reached_values, mut reached_params] =
             [self.values.len(), self.params.len()].map(|len| vec![false; len]);
@@ -127,9 +136,7 @@ impl Graph {
                 continue;
             }
             let propagates: Vec<bool> = (0..node.bottoms.len())
-                .map(|i| {
-                    node.declaration.gradients[i] && spec.layers[index].propagate_down.get(i) != Some(&false)
-                })
+                .map(|i| node.declaration.gradients[i] && node.propagate_down.get(i) != Some(&false))
                 .collect();
             for (&bottom, &passes) in node.bottoms.iter().zip(&propagates) {
                 leads_to_loss[bottom] |= passes;
@@ -172,17 +179,17 @@ impl Graph {
 
     /// Gives the top of each in-place layer its bottom's memory, where that destroys nothing that is read later. Where it
     /// would, the top gets memory of its own: the results are the same.
-    fn alias_in_place(&mut self, spec: &NetSpec) {
+    fn alias_in_place(&mut self) {
         // Of every root, what may still happen to the values that lie there.
         let mut allowed: Vec<InPlace> =
             self.values.iter().map(|value| self.nodes[value.producer].allowed_on_tops()).collect();
         for index in 0..self.nodes.len() {
-            let (layer, node) = (&spec.layers[index], &self.nodes[index]);
+            let node = &self.nodes[index];
             let how = node.declaration.in_place;
-            if how == InPlace::No || layer.bottoms.first() != layer.tops.first() {
+            let (Some(&bottom), Some(&top)) = (node.bottoms.first(), node.tops.first()) else { continue };
+            if how == InPlace::No || self.values[bottom].name != self.values[top].name {
                 continue;
             }
-            let (bottom, top) = (node.bottoms[0], node.tops[0]);
             let root = self.values[bottom].root;
             let fits = match allowed[root] {
                 InPlace::No => false,
@@ -212,7 +219,12 @@ impl Node {
 
 struct Builder<'a> {
     spec: &'a NetSpec,
+    format: Format,
     graph: Graph,
+    /// That of every node.
+    layers: Vec<Role>,
+    /// What values were converted to.
+    converted: HashMap<(ValueId, Format), ValueId>,
     /// The node of every layer's name.
     nodes: HashMap<&'a str, usize>,
     /// The value that a blob's name stands for at this point of the file.
@@ -224,35 +236,58 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(spec: &'a NetSpec) -> Self {
+    fn new(spec: &'a NetSpec, format: Format) -> Self {
         let (graph, nodes, current) = (Graph::default(), HashMap::new(), HashMap::new());
-        Self { spec, graph, nodes, current, shared: HashMap::new(), params: HashSet::new() }
+        let (layers, converted) = (Vec::new(), HashMap::new());
+        let (shared, params) = (HashMap::new(), HashSet::new());
+        Self { spec, format, graph, layers, converted, nodes, current, shared, params }
     }
 
-    fn add(&mut self, spec: &'a LayerSpec, layer: &mut dyn Layer) -> Result<(), NetError> {
-        let index = self.graph.nodes.len();
-        if let Some(other) = self.nodes.insert(&spec.name, index) {
+    fn add(&mut self, spec: &'a LayerSpec, mut layer: Role) -> Result<(), NetError> {
+        if let Some(&other) = self.nodes.get(spec.name.as_str()) {
             let place = &self.graph.nodes[other].location;
             return Err(NetError::layer(
                 spec,
                 format!("there is another layer of this name ({place}); parameters are kept by layer name"),
             ));
         }
-        let bottoms =
+        let mut bottoms =
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
+        for (index, bottom) in bottoms.iter_mut().enumerate() {
+            let shape = &self.graph.values[*bottom].shape;
+            let wanted = layer.layer().reads(index, shape, self.format);
+            *bottom = self.converted(spec, *bottom, wanted)?;
+        }
+        let index = self.graph.nodes.len();
+        self.nodes.insert(&spec.name, index);
         let shapes: Vec<TensorType> =
             bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
-        let declaration = layer.declare(&shapes).map_err(|message| NetError::layer(spec, message))?;
+        let declaration = layer.layer().declare(&shapes).map_err(|message| NetError::layer(spec, message))?;
         let params = self.params(spec, &declaration.params)?;
-        bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
         let tops = (spec.tops.iter().zip(&declaration.tops))
             .map(|(name, shape)| self.top(spec, name, shape, index))
             .collect::<Result<Vec<_>, _>>()?;
+        self.push(spec, layer, declaration, (bottoms, tops, params));
+        Ok(())
+    }
+
+    /// The next node, with its blobs and parameters.
+    fn push(
+        &mut self,
+        spec: &LayerSpec,
+        layer: Role,
+        declaration: Declaration,
+        (bottoms, tops, params): (Vec<ValueId>, Vec<ValueId>, Vec<usize>),
+    ) {
+        let index = self.graph.nodes.len();
+        bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
+        self.layers.push(layer);
         self.graph.nodes.push(Node {
             name: spec.name.clone(),
             type_name: spec.kind.type_name(),
             kind: spec.kind.clone(),
             location: spec.location.clone(),
+            propagate_down: spec.propagate_down.clone(),
             propagates: vec![None; bottoms.len()],
             param_accumulate: Vec::new(),
             bottoms,
@@ -264,7 +299,29 @@ impl<'a> Builder<'a> {
             rectify: false,
             absorbed: Absorbed::No,
         });
-        Ok(())
+    }
+
+    /// `value` in this format, in which `reader` reads it: itself, or what a layer converts it to.
+    fn converted(&mut self, reader: &LayerSpec, value: ValueId, format: Format) -> Result<ValueId, NetError> {
+        let Value { name, shape, .. } = &self.graph.values[value];
+        let format = shape.in_format(format).format();
+        if shape.format() == format {
+            return Ok(value);
+        }
+        if let Some(&known) = self.converted.get(&(value, format)) {
+            return Ok(known);
+        }
+        let (blob, shape) = (name.clone(), shape.clone());
+        let blobs = [vec![blob.clone()], vec![blob.clone()]];
+        let name = format!("{blob}_{}_convert", reader.name);
+        let spec = LayerSpec::new(name, LayerKind::Convert, blobs, reader.location.clone());
+        let mut layer = Role::Plain(Box::new(Convert::new(format)));
+        let declaration =
+            layer.layer().declare(&[shape]).map_err(|message| NetError::layer(&spec, message))?;
+        let top = self.value(&blob, &declaration.tops[0], self.graph.nodes.len());
+        self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));
+        self.converted.insert((value, format), top);
+        Ok(top)
     }
 
     fn bottom(&self, spec: &LayerSpec, name: &str) -> Result<ValueId, NetError> {
@@ -302,17 +359,16 @@ impl<'a> Builder<'a> {
                 ));
             }
         }
-        let id = self.graph.values.len();
-        self.graph.values.push(Value {
-            name: name.to_owned(),
-            shape: shape.clone(),
-            producer,
-            consumers: Vec::new(),
-            root: id,
-            needs_diff: false,
-        });
+        let id = self.value(name, shape, producer);
         self.current.insert(name, id);
         Ok(id)
+    }
+
+    fn value(&mut self, name: &str, shape: &TensorType, producer: usize) -> ValueId {
+        let (id, name, shape) = (self.graph.values.len(), name.to_owned(), shape.clone());
+        let value = Value { name, shape, producer, consumers: Vec::new(), root: id, needs_diff: false };
+        self.graph.values.push(value);
+        id
     }
 
     fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, NetError> {

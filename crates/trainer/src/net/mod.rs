@@ -55,10 +55,10 @@ impl Net {
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
         let spec = &split::separate(spec);
-        let mut layers = (spec.layers.iter())
+        let layers = (spec.layers.iter())
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut graph = Graph::build(spec, &mut layers, training)?;
+        let (mut graph, layers) = Graph::build(spec, layers, options.device.format(), training)?;
         fusion::absorb_relus(&mut graph);
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         Ok(Self {

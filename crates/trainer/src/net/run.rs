@@ -11,7 +11,7 @@ use crate::{
 };
 use cudnn_layers::{softmax::labels::device_fault, update::Loss};
 use memory::{Action, Buffer};
-use tensor::{Accumulate, Arena, Span, View, ViewMut};
+use tensor::{Accumulate, Arena, AxisOrder, Bf16, ElementType, Span, TensorType, View, ViewMut};
 
 impl Net {
     /// Has a layer do action number `at` of its schedule, in a mini-batch of this number, which stands in the device's memory,
@@ -74,14 +74,20 @@ impl Net {
         })
     }
 
-    /// The elements of an output after an iteration.
+    /// The elements of an output after an iteration, in the order of NCHW.
     ///
     /// # Errors
     /// As [`Net::check`].
     pub fn values(&self, layout: &NetLayout, arena: &Arena, value: ValueId) -> Result<Vec<f64>, NetError> {
         self.check()?;
-        let values = arena.read::<f32>(layout.data(value, layout.end()))?;
-        Ok(values.iter().map(|&value| f64::from(value)).collect())
+        let (span, shape) = (layout.data(value, layout.end()), &self.graph.values[value].shape);
+        let values: Vec<f64> = match shape.format().dtype {
+            ElementType::Bf16 => {
+                arena.read(span)?.iter().map(|&value: &Bf16| f32::from(value).into()).collect()
+            }
+            _ => arena.read(span)?.iter().map(|&value: &f32| value.into()).collect(),
+        };
+        Ok(in_nchw(values, shape))
     }
 
     /// The parameters of a node that the solver changes, and those that its layer does.
@@ -96,6 +102,19 @@ impl Net {
     pub fn check(&self) -> Result<(), NetError> {
         self.device.check()?;
         device_fault(&self.device).map_or(Ok(()), |label| Err(NetError::Label(label)))
+    }
+}
+
+/// The elements of a blob of this type in the order of NCHW.
+pub(super) fn in_nchw(values: Vec<f64>, shape: &TensorType) -> Vec<f64> {
+    let (channels, pixels) = (shape.c(), shape.spatial());
+    let place = |i: usize| {
+        let (plane, pixel) = (i / pixels, i % pixels);
+        (plane / channels * pixels + pixel) * channels + plane % channels
+    };
+    match shape.format().layout {
+        AxisOrder::Nchw => values,
+        AxisOrder::Nhwc => (0..values.len()).map(|i| values[place(i)]).collect(),
     }
 }
 

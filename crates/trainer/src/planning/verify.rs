@@ -61,7 +61,7 @@ fn different(plans: &[Plan]) -> Vec<&PlannedKernel> {
 fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, NetError> {
     let PlannedKernel { kernel, configuration, .. } = planned;
     let geometry = geometry(&kernel.id.shape, kernel.mini_batch);
-    let arena = memory(kernel.id.op, &geometry, configuration);
+    let arena = memory(kernel.id.op, &geometry, device.format(), configuration);
     check_memory(device, [arena, Bytes::ZERO], None)?;
     let found = distances(device, kernel.id.op, geometry, configuration)
         .map_err(|source| NetError::Run { layer: kernel.name.clone(), source: source.into() })?;

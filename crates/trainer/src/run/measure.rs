@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
-use tensor::{Device, Span, cuda::CudaError};
+use tensor::{Bf16, Device, ElementType, Span, cuda::CudaError};
 
 /// What the layers of a net take, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,7 +77,8 @@ pub fn measure(
 fn key(net: &Net, node: usize) -> Option<String> {
     let Node { kind, bottoms, tops, in_place, backward, rectify, absorbed, propagates, .. } =
         &net.graph().nodes[node];
-    let shape = |&value: &usize| net.graph().values[value].shape.to_string();
+    let blob = |value: usize| &net.graph().values[value].shape;
+    let shape = |&value: &usize| format!("{} {}", blob(value), blob(value).format());
     let shapes: Vec<String> = bottoms.iter().chain(tops).map(shape).collect();
     let is_idle = bottoms.is_empty() || *absorbed == Absorbed::Both;
     (!is_idle)
@@ -150,8 +151,10 @@ impl Execution {
         let bottoms =
             bottoms.map(|(&bottom, &is_differentiable)| (layout.data(bottom, 0), is_differentiable));
         let tops = node.tops.iter().map(|&top| (layout.diff(top, layout.end()), true));
+        let in_bf16: Vec<Bf16> = pattern.iter().map(|&value| value.into()).collect();
         for (span, is_random) in bottoms.chain(tops).filter(|(span, _)| span.len > 0) {
             match is_random {
+                true if span.format.dtype == ElementType::Bf16 => self.arena.repeat(span, &in_bf16)?,
                 true => self.arena.repeat(span, &pattern)?,
                 false => self.arena.set(span, 0)?,
             }

@@ -21,7 +21,7 @@ macro_rules! layer_types {
             Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
         Data(params: DataParams), 0..=0, 1..=2 =>
             Data(DataLayer::data((place.net, place.layer), params, place.options)?); "Images of MNIST or CIFAR-10"
-        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution(ConvolutionLayer::new(params.clone()));
+        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution(ConvolutionLayer::new(params.clone(), place.options.device.format()));
             "Convolution, the layer that gets micro-batches"
         InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => Plain(InnerProductLayer::new(params));
             "Fully connected"
@@ -48,6 +48,8 @@ macro_rules! layer_types {
             "A blob cut along an axis"
         Split, 1..=1, 1..=MANY => Plain(Split { tops: place.layer.tops.len() });
             "Copies its bottom to every top; a net needs it only if it is written out"
+        Convert, 1..=1, 1..=1 => Plain(Convert::new(place.options.device.format()));
+            "Its bottom in the format of feature maps; made where a layer reads another format than there is"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => Plain(DropoutLayer::new(params, place)); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Plain(Softmax::new(params)); "Probabilities of classes"
         SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 =>

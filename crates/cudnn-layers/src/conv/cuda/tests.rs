@@ -5,6 +5,7 @@ use crate::{
     conv::{
         ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
         tests::{random_geometry, reference},
+        verify::distances,
     },
     cudnn::Cudnn,
 };
@@ -12,9 +13,9 @@ use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Reque
 use rand::RngExt;
 use std::collections::BTreeMap;
 use tensor::{
-    ALIGNMENT, Accumulate, Address, Arena, ConvGeometry, Device, Format, Span, View, ViewMut,
+    ALIGNMENT, Accumulate, Address, Arena, AxisOrder, ConvGeometry, Device, Format, Span, View, ViewMut,
     cuda::{Cuda, CudaError, probe},
-    testing::{max_error, random, sum_tolerance},
+    testing::{distance_tolerance, max_error, random, sum_tolerance},
 };
 
 fn cuda() -> Cuda {
@@ -194,13 +195,14 @@ fn random_configuration(
     backend: &ConvBackend,
     op: ConvOp,
     g: &ConvGeometry,
+    format: Format,
     rng: &mut impl RngExt,
 ) -> Configuration {
     let mut left = g.n;
     let mut runs = Vec::new();
     while left > 0 {
         let samples = rng.random_range(1..=left.min(4));
-        let ready = backend.candidates(&kernel_id(op, g, Format::F32), samples as u32).unwrap();
+        let ready = backend.candidates(&kernel_id(op, g, format), samples as u32).unwrap();
         let chosen = &ready[rng.random_range(0..ready.len())];
         runs.push(Run { count: 1, micro: chosen.measurement(1.0, 0.0) });
         left -= samples;
@@ -221,7 +223,7 @@ fn split_equals_undivided_replaced_and_added() {
             let [a, b, out] = operand_lens(op, &g);
             let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
             let mut expected = reference::direct(op, &g, &a, &b);
-            let configuration = random_configuration(&backend, op, &g, &mut rng);
+            let configuration = random_configuration(&backend, op, &g, Format::F32, &mut rng);
             let runner = Runner::new(&backend, op, g, &configuration).unwrap();
             let tolerance =
                 sum_tolerance(reference::terms(op, &g)).max(4.0 * f64::from(configuration.max_error()));
@@ -244,6 +246,47 @@ fn split_equals_undivided_replaced_and_added() {
                 assert!(error <= tolerance, "{op} {configuration} on {g:?}: {error:.2e} > {tolerance:.2e}");
             }
         }
+    }
+}
+
+/// In BF16 and NHWC, undivided and divided, replacing and adding, against exact sums over all outputs.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn feature_maps_may_be_of_any_format() {
+    let nhwc = AxisOrder::Nhwc;
+    for format in [Format::F32.in_order(nhwc), Format::BF16, Format::BF16.in_order(nhwc)] {
+        let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(11, 0));
+        let (backend, mut seen) = (ConvBackend::of(&device).unwrap(), BTreeMap::new());
+        for number in 0..30 {
+            let g = if number % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
+            let g = g.with_batch(rng.random_range(1..10));
+            for op in ConvOp::ALL {
+                let all = backend.candidates(&kernel_id(op, &g, format), g.n as u32).unwrap();
+                assert!(!all.is_empty(), "{format}: nothing for {op} of {g:?}");
+                let divided = random_configuration(&backend, op, &g, format, &mut rng);
+                let undivided = all.iter().map(|one| Configuration::undivided(one.measurement(1.0, 0.0)));
+                for configuration in undivided.chain([divided]) {
+                    let found = match distances(&device, op, g, &configuration) {
+                        // Some say that they apply, and then refuse.
+                        Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => continue,
+                        found => found.unwrap(),
+                    };
+                    for (accumulate, distance) in found {
+                        let tolerance = distance_tolerance(configuration.max_error());
+                        assert!(
+                            distance <= tolerance,
+                            "{format} {op} {configuration} {accumulate:?} on {g:?}: {distance:.1e}, not {tolerance:.1e}"
+                        );
+                    }
+                    *seen.entry((op, configuration.runs()[0].micro.algorithm.clone())).or_insert(0) += 1;
+                }
+            }
+        }
+        println!("{format}: {seen:?}");
+        assert!(
+            ConvOp::ALL.iter().all(|op| seen.iter().any(|((of, _), &count)| of == op && count >= 10)),
+            "{seen:?}"
+        );
     }
 }
 
@@ -285,7 +328,7 @@ fn a_borrowed_handle_runs_on_foreign_memory_in_a_foreign_stream() {
         cudarc::cudnn::sys::cudnnSetStream(handle, theirs.stream().raw().cast()).result().unwrap();
     }
     // SAFETY: it was just made, ends last, and is used through this value only.
-    let backend = ConvBackend::Cudnn(unsafe { Cudnn::borrow(handle.cast()) });
+    let backend = ConvBackend::Cudnn(unsafe { Cudnn::borrow(handle.cast()) }, None);
     let g = ConvGeometry::new([5, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
     for op in ConvOp::ALL {
         let [a, b, out] = operand_lens(op, &g);

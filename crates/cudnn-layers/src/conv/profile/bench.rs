@@ -2,15 +2,19 @@
 
 use super::super::{
     ConvOp, Convolver,
-    operands::{operand_lens, slices},
+    operands::{operands, slices},
 };
-use tensor::{Accumulate, Arena, ConvGeometry, Cursor, Device, Format, MemoryError, Span, View, ViewMut};
+use tensor::{
+    Accumulate, Arena, Bf16, ConvGeometry, Cursor, Device, ElementType, Format, MemoryError, Span, View,
+    ViewMut,
+};
 
 /// Throw-away operands of one kernel, and a workspace. Micro-batches are taken in turn from the slices of a mini-batch's
 /// operands: they find the addresses, the alignment and the caches that they will find as parts of a mini-batch.
 #[derive(Debug)]
 pub(super) struct Bench {
     op: ConvOp,
+    format: Format,
     /// With as many samples as there are operands for.
     pub(super) geometry: ConvGeometry,
     operands: Arena,
@@ -33,12 +37,12 @@ impl Bench {
     pub(super) fn new(
         old: Option<Self>,
         device: &Device,
-        (op, geometry): (ConvOp, ConvGeometry),
+        (op, geometry, format): (ConvOp, ConvGeometry, Format),
         workspace: usize,
         pattern: &[f32],
     ) -> Result<Self, MemoryError> {
-        let (operands, old_workspace) = match old {
-            Some(old) if old.holds(op, &geometry) => {
+        let (old_operands, old_workspace) = match old {
+            Some(old) if old.format == format && old.holds(op, &geometry) => {
                 let workspace = reuse(Some(old.workspace), device, workspace)?;
                 return Ok(Self { workspace, ..old });
             }
@@ -46,11 +50,16 @@ impl Bench {
             None => (None, None),
         };
         let mut cursor = Cursor::default();
-        let spans = operand_lens(op, &geometry).map(|len| cursor.take(Format::F32, len));
-        let mut operands = reuse(operands, device, cursor.end())?;
+        let spans = operands(op, &geometry, format).map(|operand| cursor.place(&operand));
+        let mut operands = reuse(old_operands, device, cursor.end())?;
         operands.repeat(Span::bytes(0, cursor.end()).tagged(Format::F32), pattern)?;
+        if format.dtype == ElementType::Bf16 {
+            let pattern: Vec<Bf16> = pattern.iter().map(|&value| value.into()).collect();
+            let mut blobs = spans.into_iter().filter(|span| span.format.dtype == ElementType::Bf16);
+            blobs.try_for_each(|span| operands.repeat(span, &pattern))?;
+        }
         let workspace = reuse(old_workspace, device, workspace)?;
-        Ok(Self { op, geometry, operands, spans, workspace, calls: 0 })
+        Ok(Self { op, format, geometry, operands, spans, workspace, calls: 0 })
     }
 
     /// Whether these are operands of the same kernel, with at least as many samples as `geometry`.

@@ -4,7 +4,7 @@ mod bench;
 mod cpu;
 mod cuda;
 
-use super::{ConvBackend, ConvError, Convolver, geometry};
+use super::{ConvBackend, ConvError, Convolver, format, geometry};
 use bench::Bench;
 use planner::{Bytes, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -86,8 +86,8 @@ impl ConvProfiler {
         let geometry = geometry(&kernel.shape, samples.unwrap_or_default());
         let workspace = trials.iter().flatten().map(|trial| trial.convolver.workspace()).max();
         let workspace = workspace.unwrap_or_default().0 as usize;
-        let bench =
-            Bench::new(self.bench.take(), &self.device, (kernel.op, geometry), workspace, &self.pattern)?;
+        let subject = (kernel.op, geometry, format(&kernel));
+        let bench = Bench::new(self.bench.take(), &self.device, subject, workspace, &self.pattern)?;
         let (bench, options) = (self.bench.insert(bench), &self.options);
         match &self.device {
             Device::Cpu(cpu) => {

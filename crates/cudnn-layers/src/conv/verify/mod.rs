@@ -10,11 +10,17 @@ mod operand;
 #[cfg(test)]
 mod tests;
 
-use super::{ConvBackend, ConvError, ConvOp, Runner, operand_lens};
+use super::{
+    ConvBackend, ConvError, ConvOp, Runner,
+    operands::{operand_lens, operands},
+};
+use crate::copy;
 use draw::Draw;
 use operand::Operand;
 use planner::{Bytes, Configuration};
-use tensor::{Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, View, ViewMut};
+use tensor::{
+    ALIGNMENT, Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, TensorType, View, ViewMut,
+};
 
 /// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums over
 /// all elements: where the output is replaced, and where it is added to.
@@ -27,15 +33,50 @@ pub fn distances(
     geometry: ConvGeometry,
     configuration: &Configuration,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
-    let runner = Runner::new(&ConvBackend::of(device)?, op, geometry, configuration)?;
-    distances_of(device, op, &geometry, runner.workspace(), |operands, out, accumulate, workspace| {
-        runner.run(operands, out, accumulate, workspace)
+    let (runner, format) =
+        (Runner::new(&ConvBackend::of(device)?, op, geometry, configuration)?, device.format());
+    if format == Format::F32 {
+        return distances_of(
+            device,
+            op,
+            &geometry,
+            runner.workspace(),
+            |operands, out, accumulate, workspace| runner.run(operands, out, accumulate, workspace),
+        );
+    }
+    // Behind the workspace lie the operands as the kernel wants them.
+    let types = operands(op, &geometry, format);
+    let spaces: [usize; 3] = std::array::from_fn(|operand| padded(&types[operand]));
+    let space =
+        Space::aligned(runner.workspace().bytes().next_multiple_of(ALIGNMENT) + spaces.iter().sum::<usize>());
+    distances_of(device, op, &geometry, space, |[a, b], mut out, accumulate, mut memory| {
+        let convert = |operand: usize, from: View<'_>, to: ViewMut<'_>| {
+            copy::convert(device, types[operand].dims(), from, to, Accumulate::Replace);
+        };
+        let workspace = memory.take(Format::U8, runner.workspace().bytes().next_multiple_of(ALIGNMENT));
+        let [mut own_a, mut own_b, mut own_out] = std::array::from_fn(|operand| {
+            let (mut own, tensor) = (memory.take(Format::U8, spaces[operand]), &types[operand]);
+            own.take(tensor.format(), tensor.count())
+        });
+        convert(0, a, own_a.reborrow());
+        convert(1, b, own_b.reborrow());
+        convert(2, out.as_view(), own_out.reborrow());
+        let run = runner.run([own_a.as_view(), own_b.as_view()], own_out.reborrow(), accumulate, workspace);
+        convert(2, own_out.as_view(), out.reborrow());
+        run
     })
 }
 
-/// The memory that [`distances`] takes: operands and workspace, and on the host sums of the size of a sample.
-pub fn memory(op: ConvOp, g: &ConvGeometry, configuration: &Configuration) -> Bytes {
-    let operands = operand_lens(op, g).into_iter().sum::<usize>() * size_of::<f32>();
+/// Bytes of a tensor where others follow.
+fn padded(tensor: &TensorType) -> usize {
+    tensor.space().bytes().next_multiple_of(ALIGNMENT)
+}
+
+/// The memory that [`distances`] takes: operands, once more in another `format`, and workspace; on the host sums of the size of
+/// a sample.
+pub fn memory(op: ConvOp, g: &ConvGeometry, format: Format, configuration: &Configuration) -> Bytes {
+    let twice = if format == Format::F32 { 1 } else { 2 };
+    let operands = operand_lens(op, g).into_iter().sum::<usize>() * size_of::<f32>() * twice;
     let sums = (g.x_sample() + g.y_sample() + g.w_len()) * size_of::<f64>();
     Bytes((operands + sums) as u64) + configuration.workspace()
 }

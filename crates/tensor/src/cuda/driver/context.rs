@@ -6,7 +6,7 @@ use super::{
     module::Modules,
 };
 use crate::{
-    ViewMut,
+    Format, ViewMut,
     cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source},
 };
 use cudarc::driver::{CudaContext, result, sys};
@@ -36,6 +36,7 @@ pub struct Cuda {
     stream: Stream,
     shared: Arc<Shared>,
     tf32: bool,
+    format: Format,
 }
 
 /// Libraries first: they are to end before what they work on.
@@ -68,7 +69,7 @@ impl Cuda {
             info,
             versions,
         };
-        Ok(Self { stream, shared: Arc::new(shared), tf32: false })
+        Ok(Self { stream, shared: Arc::new(shared), tf32: false, format: Format::F32 })
     }
 
     /// The same GPU, whose products may, if `allowed`, round their factors to TF32.
@@ -79,6 +80,16 @@ impl Cuda {
     /// Whether products may round their factors to TF32.
     pub fn allows_tf32(&self) -> bool {
         self.tf32
+    }
+
+    /// The same GPU, on which nets keep their feature maps in this format.
+    pub fn with_format(self, format: Format) -> Self {
+        Self { format, ..self }
+    }
+
+    /// In which format nets keep their feature maps.
+    pub fn format(&self) -> Format {
+        self.format
     }
 
     /// What the device is.

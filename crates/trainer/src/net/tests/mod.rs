@@ -1,6 +1,7 @@
 //! Graphs, schedules and layouts: what nets are refused, who runs in place, who shares memory.
 
 mod errors;
+mod formats;
 mod fusion;
 mod golden;
 mod gradients;

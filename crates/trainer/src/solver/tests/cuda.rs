@@ -31,7 +31,7 @@ fn options(batch: BatchSizePolicy, workspace: WorkspacePolicy) -> PlanOptions {
 }
 
 /// `models/lenet`, without its tests.
-fn lenet() -> SolverSpec {
+pub(super) fn lenet() -> SolverSpec {
     let file = root().join("models/lenet/solver.prototxt");
     SolverSpec { tests: Vec::new(), ..SolverSpec::load(&file).unwrap() }
 }
@@ -106,7 +106,7 @@ fn equal_configurations_give_equal_bits_whatever_the_workspace_policy() {
 }
 
 /// A net of every layer type that computes anything, most of them twice.
-fn every_layer() -> String {
+pub(super) fn every_layer() -> String {
     let conv = |name: &str, bottom: &str, params: &str| {
         let params =
             format!("convolution_param {{ num_output: 8 {params} weight_filler {{ type: 'msra' }} }}");
@@ -233,7 +233,7 @@ fn a_gpu_that_fails_is_a_sentence_and_keeps_the_snapshots() {
     solver.step().unwrap();
 }
 
-fn snapshotting(folder: &Path) -> SolverSpec {
+pub(super) fn snapshotting(folder: &Path) -> SolverSpec {
     solver(&plain(8), &format!("{SGD} snapshot_prefix: '{}'", folder.join("net").display()))
 }
 

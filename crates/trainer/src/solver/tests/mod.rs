@@ -1,6 +1,7 @@
 //! Whole trainings: the same losses whatever the plan, Caffe's update, going on from a snapshot.
 
 mod cuda;
+mod formats;
 mod frozen;
 mod golden;
 mod policies;

@@ -1,0 +1,501 @@
+//! Every operation on a GPU, on blobs in BF16 and in NHWC, against the processor's in single precision and NCHW, which has
+//! tests of its own.
+
+use crate::{
+    AxisExtents,
+    activation::{self, Activation},
+    batch_norm::{self, BatchNorm, RunningSums, Statistics},
+    copy::{self, Columns},
+    dropout::{self, Dropout},
+    eltwise::{self, Combination},
+    inner_product::{self, InnerProduct},
+    lrn::{self, Lrn, Region},
+    pooling,
+    scale::{self, Affine, AffineGradients},
+    softmax::{self, LossOptions},
+    testing::{FAULTS, gpu, wide},
+};
+use std::sync::PoisonError;
+use tensor::{
+    ALIGNMENT, Accumulate, Arena, AxisOrder, Bf16, Device, ElementType, Format, Gradient, PoolGeometry,
+    Rounding, Space, Span, TensorType, View, ViewMut,
+    cuda::CudaError,
+    testing::{max_error, random},
+};
+
+/// Half a unit in the last place of 8 bits, and that once more where a result was rounded before: an inner product, which may
+/// then have been a little larger, before its bias.
+const BF16: f64 = 2.2 / 256.0;
+/// Sums in another order, and functions of the two devices.
+const F32: f64 = 2e-5;
+
+/// What an operation reads or writes.
+#[derive(Clone)]
+enum Operand {
+    /// A blob of these extents, in the order of NCHW.
+    Blob(Vec<usize>, Vec<f32>),
+    /// Parameters, statistics, labels.
+    Floats(Vec<f32>),
+    /// What only the operation reads again.
+    Bytes(usize),
+}
+
+fn rounded(value: f32) -> f32 {
+    Bf16::from(value).into()
+}
+
+/// Numbers that are the same in BF16.
+fn blob(dims: &[usize], seed: u64) -> Operand {
+    let values = random(dims.iter().product(), seed).into_iter().map(rounded);
+    Operand::Blob(dims.to_vec(), values.collect())
+}
+
+fn floats(len: usize, seed: u64) -> Operand {
+    Operand::Floats(random(len, seed))
+}
+
+impl Operand {
+    fn len(&self) -> usize {
+        match self {
+            Self::Blob(_, values) | Self::Floats(values) => values.len(),
+            Self::Bytes(len) => *len,
+        }
+    }
+
+    fn tensor_format(&self, format: Format) -> Format {
+        match self {
+            Self::Blob(dims, _) => TensorType::new(dims, format).format(),
+            Self::Floats(_) => Format::F32,
+            Self::Bytes(_) => Format::U8,
+        }
+    }
+
+    /// The place in memory of each element, by its number in NCHW.
+    fn places(&self, layout: AxisOrder) -> Vec<usize> {
+        let (Self::Blob(dims, _), AxisOrder::Nhwc) = (self, layout) else { return (0..self.len()).collect() };
+        let (channels, pixels) = (dims[1], dims[2..].iter().product::<usize>());
+        let place = |i: usize| {
+            let (line, pixel) = (i / pixels, i % pixels);
+            (line / channels * pixels + pixel) * channels + line % channels
+        };
+        (0..self.len()).map(place).collect()
+    }
+
+    fn write(&self, arena: &mut Arena, span: Span) {
+        let (Self::Blob(_, values) | Self::Floats(values)) = self else { return };
+        let mut there = vec![0.0; values.len()];
+        self.places(span.format.layout).iter().zip(values).for_each(|(&place, &value)| there[place] = value);
+        if span.format.dtype == ElementType::Bf16 {
+            let there: Vec<Bf16> = there.into_iter().map(Bf16::from).collect();
+            arena.fill(span, |to: &mut [Bf16]| Ok::<_, CudaError>(to.copy_from_slice(&there))).unwrap();
+        } else {
+            arena.fill(span, |to: &mut [f32]| Ok::<_, CudaError>(to.copy_from_slice(&there))).unwrap();
+        }
+    }
+
+    fn read(&self, arena: &Arena, span: Span) -> Vec<f32> {
+        let there: Vec<f32> = match span.format.dtype {
+            ElementType::Bf16 => {
+                arena.read::<Bf16>(span).unwrap().iter().map(|&value| value.into()).collect()
+            }
+            ElementType::F32 => arena.read::<f32>(span).unwrap().into_owned(),
+            ElementType::U8 => Vec::new(),
+        };
+        self.places(span.format.layout).iter().filter_map(|&place| there.get(place).copied()).collect()
+    }
+}
+
+/// What `op` leaves in `writes`, with operands `shift` elements behind aligned addresses.
+fn run(
+    (device, format, shift): (&Device, Format, usize),
+    [reads, writes]: [&[Operand]; 2],
+    op: &impl Fn(&Device, Format, &[View<'_>], &mut [ViewMut<'_>]),
+) -> Vec<Vec<f32>> {
+    let mut end = 0;
+    let mut place = |operand: &Operand| {
+        let format = operand.tensor_format(format);
+        let size = format.dtype.bytes();
+        let shift = if format == Format::U8 { 0 } else { shift * size };
+        let span = Span { offset: end + shift, len: operand.len() * size, format };
+        end = (span.end() + 1).next_multiple_of(ALIGNMENT);
+        span
+    };
+    let [read_spans, write_spans] = [reads, writes].map(|all| all.iter().map(&mut place).collect::<Vec<_>>());
+    let mut arena = Arena::on(device, end).unwrap();
+    arena.set(arena.all(), 0xff).unwrap();
+    for (operand, &span) in reads.iter().chain(writes).zip(read_spans.iter().chain(&write_spans)) {
+        operand.write(&mut arena, span);
+    }
+    let (views, mut outs) = arena.lease_all(&read_spans, &write_spans).unwrap();
+    op(device, format, &views, &mut outs);
+    device.check().unwrap();
+    for span in &write_spans {
+        assert_eq!(
+            arena.read::<u8>(Span::bytes(span.end(), 1)).unwrap()[..],
+            [0xff],
+            "written behind the end"
+        );
+    }
+    writes.iter().zip(write_spans).map(|(operand, span)| operand.read(&arena, span)).collect()
+}
+
+/// Compares `op` on the GPU in each of `layouts`, in both types, with the processor.
+fn check_in(
+    layouts: &[AxisOrder],
+    what: &str,
+    operands: [&[Operand]; 2],
+    op: impl Fn(&Device, Format, &[View<'_>], &mut [ViewMut<'_>]),
+) {
+    let _shared = FAULTS.read().unwrap_or_else(PoisonError::into_inner);
+    let expected = run((&Device::cpu(), Format::F32, 0), operands, &op);
+    for format in
+        [Format::F32, Format::BF16].iter().flat_map(|f| layouts.iter().map(|&order| f.in_order(order)))
+    {
+        for shift in [0, 1] {
+            let found = run((&gpu(), format, shift), operands, &op);
+            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let of_blobs = operands[1][number].tensor_format(format).dtype == ElementType::Bf16;
+                let (error, tolerance) =
+                    (max_error(found, &wide(expected)), if of_blobs { BF16 } else { F32 });
+                assert!(
+                    error <= tolerance,
+                    "{what}, {format}, shifted by {shift}: output {number} is off by {error:.1e}"
+                );
+            }
+        }
+    }
+}
+
+const BOTH: [AxisOrder; 2] = [AxisOrder::Nchw, AxisOrder::Nhwc];
+
+fn check(
+    what: &str,
+    operands: [&[Operand]; 2],
+    op: impl Fn(&Device, Format, &[View<'_>], &mut [ViewMut<'_>]),
+) {
+    check_in(&BOTH, what, operands, op);
+}
+
+/// A blob seen from its channels.
+fn channels(dims: &[usize], format: Format) -> AxisExtents {
+    AxisExtents::new(&TensorType::new(dims, format), 1)
+}
+
+/// Channels that are and are not multiples of packs, planes that are and are not, large and small ones.
+const SHAPES: [[usize; 4]; 7] = [
+    [2, 8, 4, 4],
+    [3, 5, 7, 3],
+    [2, 64, 28, 28],
+    [4, 16, 1, 1],
+    [3, 1, 9, 9],
+    [7, 24, 33, 33],
+    [5, 300, 6, 6],
+];
+
+#[test]
+fn elements_have_their_places_in_nhwc() {
+    let operand = Operand::Blob(vec![2, 3, 1, 2], (0..12).map(|i| i as f32).collect());
+    let span = Span { offset: 0, len: 48, format: Format::F32.in_order(AxisOrder::Nhwc) };
+    let mut arena = Arena::on(&Device::cpu(), 48).unwrap();
+    operand.write(&mut arena, span);
+    let there = [0.0, 2.0, 4.0, 1.0, 3.0, 5.0, 6.0, 8.0, 10.0, 7.0, 9.0, 11.0];
+    assert_eq!(arena.read::<f32>(span).unwrap()[..], there);
+    assert_eq!(operand.read(&arena, span), (0..12).map(|i| i as f32).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_activations() {
+    let functions = [
+        Activation::RELU,
+        Activation::Relu { slope: 0.1 },
+        Activation::Elu { alpha: 0.5 },
+        Activation::Sigmoid,
+        Activation::TanH,
+        Activation::Below,
+    ];
+    for dims in SHAPES {
+        for f in functions {
+            let reads = [blob(&dims, 1), blob(&dims, 2)];
+            let writes = [blob(&dims, 3), blob(&dims, 4), blob(&dims, 5)];
+            check(&format!("{f:?} {dims:?}"), [&reads, &writes], |device, _, reads, writes| {
+                let [y, dx, in_place] = writes else { unreachable!() };
+                activation::forward(device, f, Some(reads[0]), y.reborrow());
+                activation::forward(device, f, None, in_place.reborrow());
+                activation::backward(device, f, reads[0], Some(reads[1]), dx.reborrow(), Accumulate::Add);
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_dropouts() {
+    for dims in SHAPES {
+        let (reads, writes) = ([blob(&dims, 1), Operand::Bytes(8)], [blob(&dims, 2), blob(&dims, 3)]);
+        check_in(&[AxisOrder::Nchw], "dropout", [&reads, &writes], |device, _, reads, writes| {
+            let dropout = Dropout { ratio: 0.25, seed: 5, iteration: reads[1] };
+            dropout::apply(device, &dropout, Some(reads[0]), writes[0].reborrow(), Accumulate::Add);
+            dropout::apply(device, &dropout, None, writes[1].reborrow(), Accumulate::Replace);
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_eltwises() {
+    for dims in SHAPES {
+        let sums: [&[f32]; 2] = [&[1.0, 0.5], &[1.0, -0.5, 2.0]];
+        let [two, three] = sums.map(Combination::Sum);
+        for (combination, inputs) in
+            [(two, 2), (three, 3), (Combination::Product, 3), (Combination::Maximum, 3)]
+        {
+            let reads: Vec<Operand> = (0..=inputs).map(|seed| blob(&dims, seed as u64)).collect();
+            let writes = [blob(&dims, 7), blob(&dims, 8)];
+            check(&format!("{combination:?} {dims:?}"), [&reads, &writes], |device, _, reads, writes| {
+                let [y, dx] = writes else { unreachable!() };
+                let relu = matches!(combination, Combination::Sum(_));
+                let (x, dy) = (&reads[..inputs], reads[inputs]);
+                eltwise::forward(device, combination, x, relu, y.reborrow());
+                eltwise::backward(device, combination, x, 1, dy, dx.reborrow(), Accumulate::Add);
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_scales() {
+    for dims in SHAPES {
+        let c = dims[1];
+        let reads = [blob(&dims, 1), blob(&dims, 2), floats(c, 3), floats(c, 4)];
+        let writes =
+            [blob(&dims, 5), blob(&dims, 6), blob(&dims, 7), floats(c, 8), floats(c, 9), floats(c, 10)];
+        check(&format!("scale {dims:?}"), [&reads, &writes], |device, format, reads, writes| {
+            let e = channels(&dims, format);
+            let [x, dy, gamma, beta] = *reads else { unreachable!() };
+            let [y, in_place, dx, dgamma, dbeta, db] = writes else { unreachable!() };
+            let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
+            scale::forward(device, &e, affine, true, Some(x), y.reborrow());
+            scale::forward(device, &e, Affine { gamma: None, ..affine }, false, None, in_place.reborrow());
+            scale::backward(device, &e, gamma, dy, dx.reborrow(), Accumulate::Add);
+            let [dgamma, dbeta, db] = [dgamma, dbeta, db].map(gradient);
+            scale::backward_affine(device, &e, Some(x), dy, AffineGradients { gamma: dgamma, beta: dbeta });
+            scale::backward_affine(device, &e, None, dy, AffineGradients { gamma: None, beta: db });
+        });
+    }
+}
+
+/// To be added to.
+fn gradient<'a>(diff: &'a mut ViewMut<'_>) -> Option<Gradient<'a>> {
+    Some(Gradient { diff: diff.reborrow(), accumulate: Accumulate::Add })
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_batch_norms() {
+    for (dims, statistics) in SHAPES
+        .iter()
+        .flat_map(|&dims| [Statistics::Batch, Statistics::Running].map(|statistics| (dims, statistics)))
+    {
+        let c = dims[1];
+        let saved = Operand::Bytes(batch_norm::saved(&channels(&dims, Format::F32)).bytes());
+        let reads = [blob(&dims, 1), blob(&dims, 2), floats(c, 3), floats(c, 4)];
+        let positive = Operand::Floats(vec![1.5; c]);
+        let writes = [
+            blob(&dims, 5),
+            blob(&dims, 6),
+            blob(&dims, 7),
+            saved,
+            floats(c, 8),
+            positive,
+            Operand::Floats(vec![2.0]),
+            floats(c, 9),
+            floats(c, 10),
+        ];
+        check(&format!("{statistics:?} {dims:?}"), [&reads, &writes], |device, format, reads, writes| {
+            let extents = channels(&dims, format);
+            let [x, dy, gamma, beta] = *reads else { unreachable!() };
+            let [y, again, dx, saved, mean, variance, factor, dgamma, dbeta] = writes else { unreachable!() };
+            let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
+            let norm = BatchNorm { extents, statistics, affine, relu: true };
+            let [mean, variance, factor] = [mean, variance, factor].map(|view| view.reborrow());
+            let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
+            batch_norm::forward(device, &norm, 1e-3, x, y.reborrow(), saved.reborrow(), running);
+            batch_norm::repeat(device, &norm, x, again.reborrow(), saved.as_view());
+            let gradients = AffineGradients { gamma: gradient(dgamma), beta: gradient(dbeta) };
+            let (saved, add) = (saved.as_view(), Accumulate::Add);
+            batch_norm::backward(device, &norm, x, saved, dy, dx.reborrow(), add, gradients);
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_poolings() {
+    let windows: [([usize; 2], [usize; 2], [usize; 2]); 7] = [
+        ([2, 2], [2, 2], [0, 0]),
+        ([3, 3], [2, 2], [0, 0]),
+        ([3, 3], [2, 2], [1, 1]),
+        ([3, 3], [1, 1], [1, 1]),
+        ([2, 3], [1, 2], [0, 1]),
+        ([7, 5], [3, 2], [2, 2]),
+        ([17, 16], [1, 1], [0, 0]),
+    ];
+    for ([n, c, h, w], (window, stride, pad)) in
+        [[2, 8, 17, 16], [3, 5, 20, 23], [2, 64, 28, 28], [4, 1, 18, 19]]
+            .iter()
+            .flat_map(|&dims| windows.map(|w| (dims, w)))
+    {
+        let g =
+            PoolGeometry { n, c, h, w, window, stride, pad, rounding: Rounding::Ceil }.validate().unwrap();
+        let (image, outputs) = ([n, c, h, w], [n, c, g.out_h(), g.out_w()]);
+        let reads = [blob(&image, 1), blob(&outputs, 2)];
+        let mask = Operand::Bytes(pooling::mask(&g).bytes());
+        let writes = [blob(&outputs, 3), blob(&outputs, 4), blob(&image, 5), blob(&image, 6), mask];
+        check(&format!("{g:?}"), [&reads, &writes], |device, _, reads, writes| {
+            let [largest, mean, dx, of_mean, mask] = writes else { unreachable!() };
+            pooling::forward_max(device, &g, reads[0], largest.reborrow(), Some(mask.reborrow()));
+            pooling::backward_max(device, &g, mask.as_view(), reads[1], dx.reborrow(), Accumulate::Add);
+            pooling::forward_average(device, &g, reads[0], mean.reborrow());
+            pooling::backward_average(device, &g, reads[1], of_mean.reborrow(), Accumulate::Add);
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_lrns() {
+    use Region::{AcrossChannels, WithinChannel};
+    for (dims, region, size) in SHAPES.iter().flat_map(|&dims| {
+        [(AcrossChannels, 5), (AcrossChannels, 3), (WithinChannel, 3)].map(|(r, s)| (dims, r, s))
+    }) {
+        let layouts = if region == AcrossChannels { &BOTH[..] } else { &BOTH[..1] };
+        let lrn = Lrn { region, size, alpha: 0.5, beta: 0.75, k: 1.0 };
+        let saved = Operand::Bytes(lrn::saved(dims.iter().product()).bytes());
+        let (reads, writes) = ([blob(&dims, 1), blob(&dims, 2)], [blob(&dims, 3), blob(&dims, 4), saved]);
+        check_in(layouts, &format!("{lrn:?} {dims:?}"), [&reads, &writes], |device, _, reads, writes| {
+            let [y, dx, saved] = writes else { unreachable!() };
+            lrn::forward(device, &lrn, dims, reads[0], y.reborrow(), saved.reborrow());
+            lrn::backward(
+                device,
+                &lrn,
+                dims,
+                reads[0],
+                saved.as_view(),
+                reads[1],
+                dx.reborrow(),
+                Accumulate::Add,
+            );
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_softmaxes() {
+    for dims in SHAPES.into_iter().filter(|dims| dims[1] > 4) {
+        let e = channels(&dims, Format::F32);
+        let labels = (0..e.per_index()).map(|i| (i * 7 % e.axis) as f32).collect();
+        let saved = Operand::Bytes(softmax::saved(&e).bytes());
+        let reads = [blob(&dims, 1), blob(&dims, 2), Operand::Floats(labels)];
+        let writes = [blob(&dims, 3), blob(&dims, 4), blob(&dims, 5), floats(1, 6), floats(1, 7), saved];
+        check_in(&BOTH[..1], &format!("softmax {dims:?}"), [&reads, &writes], |device, _, reads, writes| {
+            let options = LossOptions::default();
+            let [x, dy, labels] = *reads else { unreachable!() };
+            let [y, dx, of_loss, loss, share, saved] = writes else { unreachable!() };
+            softmax::forward(device, &e, x, y.reborrow());
+            softmax::backward(device, &e, x, dy, dx.reborrow(), Accumulate::Add);
+            softmax::loss(device, &e, &options, x, labels, saved.reborrow(), loss.reborrow()).unwrap();
+            let (saved, dx, add) = (saved.as_view(), of_loss.reborrow(), Accumulate::Add);
+            softmax::loss_backward(device, &e, &options, 3.0, saved, labels, dx, add).unwrap();
+            softmax::accuracy(device, &e, 3, None, x, labels, share.reborrow(), None).unwrap();
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_copies() {
+    for dims in SHAPES {
+        let [n, c, h, w] = dims;
+        let (part, whole) = ([n, c, h, w], [n, c + 8, h, w]);
+        let (reads, writes) =
+            ([blob(&part, 1), blob(&whole, 2)], [blob(&whole, 3), blob(&part, 4), blob(&part, 5)]);
+        check(&format!("copies {dims:?}"), [&reads, &writes], |device, format, reads, writes| {
+            // A single channel lies alike in both orders, but not among others.
+            let AxisExtents { outer: rows, inner, .. } = channels(&whole, format);
+            let columns = Columns { rows, stride: (c + 8) * inner, offset: 4 * inner, width: c * inner };
+            let [joined, cut, copied] = writes else { unreachable!() };
+            copy::into_columns(device, &columns, reads[0], joined.reborrow(), Accumulate::Replace);
+            copy::from_columns(device, &columns, reads[1], cut.reborrow(), Accumulate::Add);
+            copy::copy(device, reads[0], copied.reborrow(), Accumulate::Add);
+        });
+    }
+}
+
+/// From every format to every other.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_conversions() {
+    let formats = [Format::F32, Format::BF16].map(|format| BOTH.map(|order| format.in_order(order))).concat();
+    for (dims, &from) in SHAPES.iter().flat_map(|dims| formats.iter().map(move |from| (dims, from))) {
+        for &to in &formats {
+            let (x, start) = (blob(dims, 1), blob(dims, 2));
+            let place = |operand: &Operand, format: Format, offset| {
+                let tensor = operand.tensor_format(format);
+                Span { offset, len: operand.len() * tensor.dtype.bytes(), format: tensor }
+            };
+            let a = place(&x, from, 0);
+            let b = place(&start, to, a.end().next_multiple_of(ALIGNMENT));
+            let mut arena = Arena::on(&gpu(), b.end()).unwrap();
+            x.write(&mut arena, a);
+            for accumulate in [Accumulate::Replace, Accumulate::Add] {
+                start.write(&mut arena, b);
+                let ([from_view], [to_view]) = arena.lease([a], [b]).unwrap();
+                copy::convert(&gpu(), dims, from_view, to_view, accumulate);
+                gpu().check().unwrap();
+                let (Operand::Blob(_, x), Operand::Blob(_, old)) = (&x, &start) else { unreachable!() };
+                let sum = |(&x, &old): (&f32, &f32)| match (accumulate, to.dtype) {
+                    (Accumulate::Replace, _) => x,
+                    (Accumulate::Add, ElementType::Bf16) => rounded(x + old),
+                    (Accumulate::Add, _) => x + old,
+                };
+                let expected: Vec<f32> = x.iter().zip(old).map(sum).collect();
+                assert_eq!(start.read(&arena, b), expected, "{from} to {to}, {dims:?}, {accumulate:?}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_inner_products() {
+    for [n, inputs, outputs] in [[1, 1, 1], [3, 17, 5], [32, 100, 70], [64, 800, 500], [8, 64, 1000]] {
+        for transpose in [false, true] {
+            let e = InnerProduct { n, inputs, outputs, transpose };
+            // Weights that are the same in BF16: what it costs to round them is no fault.
+            let Operand::Blob(_, w) = blob(&[e.w_len()], 4) else { unreachable!() };
+            let reads =
+                [blob(&[n, inputs], 1), blob(&[n, outputs], 2), floats(outputs, 3), Operand::Floats(w)];
+            let scratch = inner_product::scratch(&e, ElementType::Bf16);
+            let scratch = Operand::Bytes(Space::all_of([scratch, Space::of::<u8>(1)]).bytes());
+            let writes = [
+                blob(&[n, outputs], 5),
+                blob(&[n, inputs], 6),
+                floats(e.w_len(), 7),
+                floats(outputs, 8),
+                scratch,
+            ];
+            check_in(&BOTH[..1], &format!("{e:?}"), [&reads, &writes], |device, _, reads, writes| {
+                let add = Accumulate::Add;
+                let [x, dy, b, w] = *reads else { unreachable!() };
+                let [y, dx, dw, db, scratch] = writes else { unreachable!() };
+                inner_product::forward(device, &e, x, w, Some(b), true, y.reborrow(), scratch.reborrow());
+                inner_product::backward_data(device, &e, dy, w, dx.reborrow(), add, scratch.reborrow());
+                inner_product::backward_weights(device, &e, x, dy, dw.reborrow(), add);
+                inner_product::backward_bias(device, &e, dy, db.reborrow(), add);
+            });
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Where conversions stand in a net whose feature maps are not in single precision and NCHW.
+
+use super::{DATA, head, layer};
+use crate::{
+    layers::{self, BuildOptions},
+    net::{graph::Graph, run::in_nchw},
+    spec::{NetSpec, NetState},
+};
+use std::path::Path;
+use tensor::{AxisOrder, Device, Format, TensorType};
+
+/// The layers of a net with their first tops, as the graph has them. Nothing runs.
+fn nodes(text: &str, format: Format) -> Vec<(String, String)> {
+    let spec = NetSpec::parse(Path::new("net.prototxt"), text).unwrap().for_state(&NetState::default());
+    let options = BuildOptions { device: Device::cpu(), seed: 1, synthetic: None };
+    let layers = spec.layers.iter().map(|layer| layers::build(&spec, layer, &options).unwrap()).collect();
+    let (graph, layers) = Graph::build(&spec, layers, format, true).unwrap();
+    assert_eq!(graph.nodes.len(), layers.len());
+    let top = |top: usize| format!("{} {}", graph.values[top].name, graph.values[top].shape.format());
+    graph.nodes.iter().map(|node| (node.name.clone(), top(node.tops[0]))).collect()
+}
+
+#[test]
+fn conversions_stand_where_formats_change() {
+    let pool = "layer { name: 'pool' type: 'Pooling' bottom: 'data' top: 'pool' pooling_param { kernel_size: 2 } }\n";
+    let all = "layer { name: 'all' type: 'Pooling' bottom: 'pool' top: 'all' pooling_param { global_pooling: true } }\n";
+    let text = [
+        DATA,
+        pool,
+        &layer("ReLU", "relu", "pool", "pool"),
+        all,
+        &head("pool"),
+        &layer("TanH", "t", "all", "t"),
+    ];
+    let text = text.concat();
+    let names = |found: &[(String, String)]| found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let plain = nodes(&text, Format::F32);
+    assert_eq!(names(&plain), ["data", "pool", "relu", "all", "ip", "loss", "t"]);
+    assert!(plain.iter().all(|(_, top)| top.ends_with("FP32 in NCHW")));
+    let found = nodes(&text, Format::BF16.in_order(AxisOrder::Nhwc));
+    let expected = [
+        ("data", "data FP32 in NCHW"),
+        ("data_pool_convert", "data BF16 in NHWC"),
+        ("pool", "pool BF16 in NHWC"),
+        ("relu", "pool BF16 in NHWC"),
+        // One pixel: both orders are one.
+        ("all", "all BF16 in NCHW"),
+        // Weights are of the order of the file.
+        ("pool_ip_convert", "pool BF16 in NCHW"),
+        ("ip", "ip BF16 in NCHW"),
+        // Labels are as they were.
+        ("loss", "loss FP32 in NCHW"),
+        ("t", "t BF16 in NCHW"),
+    ];
+    assert_eq!(found, expected.map(|(name, top)| (name.to_owned(), top.to_owned())));
+}
+
+#[test]
+fn outputs_are_read_in_the_order_of_the_file() {
+    let blob = |format| TensorType::new(&[2, 3, 1, 2], format);
+    let there = vec![0.0, 2.0, 4.0, 1.0, 3.0, 5.0, 6.0, 8.0, 10.0, 7.0, 9.0, 11.0];
+    let here: Vec<f64> = (0..12).map(f64::from).collect();
+    assert_eq!(in_nchw(there.clone(), &blob(Format::BF16.in_order(AxisOrder::Nhwc))), here);
+    assert_eq!(in_nchw(there.clone(), &blob(Format::BF16)), there);
+}
