@@ -21,7 +21,7 @@ fn picture(number: u32) -> RgbImage {
     RgbImage::from_fn(500, 375, |x, y| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let noise = (state >> 28) as i32 - 8;
-        let edge = if (x / 40 + y / 30 + number) % 3 == 0 { 50 } else { 0 };
+        let edge = if (x / 40 + y / 30 + number).is_multiple_of(3) { 50 } else { 0 };
         Rgb([x / 3, y / 2, (x + y) / 5].map(|slope| (slope as i32 + edge + noise).clamp(0, 255) as u8))
     })
 }

@@ -17,8 +17,8 @@ use crate::{
 };
 use std::sync::PoisonError;
 use tensor::{
-    ALIGNMENT, Accumulate, Arena, AxisOrder, Bf16, Device, ElementType, Format, Gradient, PoolGeometry,
-    Rounding, Space, Span, TensorType, View, ViewMut,
+    ALIGNMENT, Accumulate, Arena, AxisOrder, Bf16, Device, Element, ElementType, Format, Gradient,
+    PoolGeometry, Rounding, Space, Span, TensorType, View, ViewMut,
     cuda::CudaError,
     testing::{max_error, random},
 };
@@ -54,6 +54,14 @@ fn floats(len: usize, seed: u64) -> Operand {
     Operand::Floats(random(len, seed))
 }
 
+fn fill<T: Element>(arena: &mut Arena, span: Span, values: &[T]) {
+    let filled = arena.fill(span, |to: &mut [T]| -> Result<(), CudaError> {
+        to.copy_from_slice(values);
+        Ok(())
+    });
+    filled.unwrap();
+}
+
 impl Operand {
     fn len(&self) -> usize {
         match self {
@@ -87,9 +95,9 @@ impl Operand {
         self.places(span.format.layout).iter().zip(values).for_each(|(&place, &value)| there[place] = value);
         if span.format.dtype == ElementType::Bf16 {
             let there: Vec<Bf16> = there.into_iter().map(Bf16::from).collect();
-            arena.fill(span, |to: &mut [Bf16]| Ok::<_, CudaError>(to.copy_from_slice(&there))).unwrap();
+            fill(arena, span, &there);
         } else {
-            arena.fill(span, |to: &mut [f32]| Ok::<_, CudaError>(to.copy_from_slice(&there))).unwrap();
+            fill(arena, span, &there);
         }
     }
 

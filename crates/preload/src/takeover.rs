@@ -68,8 +68,8 @@ pub(crate) unsafe fn answer(
     if !is_answer(status) || most < 1 || found.is_null() || list.is_null() || !is_known() {
         return status;
     }
-    // SAFETY: the caller's promise, and cuDNN has set as many answers as it says.
     let answers = match status {
+        // SAFETY: the caller's promise, and cuDNN has set as many answers as it says.
         SUCCESS => unsafe { slice::from_raw_parts(list, (*found).clamp(0, most) as usize) }.to_vec(),
         _ => Vec::new(),
     };
