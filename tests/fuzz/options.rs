@@ -55,14 +55,23 @@ const VALUES: [&str; 41] = [
 /// One word to a line, made of what the command itself says that it understands.
 fn line(random: &mut Random) -> Vec<u8> {
     let command = Cli::command();
-    let commands: Vec<_> = command.get_subcommands().collect();
-    let command = *pick(random, &commands);
-    let options: Vec<_> = command.get_arguments().collect();
-    let mut words = vec!["microbatch".to_owned(), command.get_name().to_owned()];
+    let mut commands: Vec<_> = command.get_subcommands().collect();
+    let mut words = vec!["microbatch".to_owned()];
+    let mut options = vec![];
+    while !commands.is_empty() {
+        let command = *pick(random, &commands);
+        words.push(command.get_name().to_owned());
+        options = command.get_arguments().collect();
+        commands = command.get_subcommands().collect();
+    }
     for required in options.iter().filter(|option| option.is_required_set() && !one_in(random, 30)) {
-        words.push(format!("--{}=net.prototxt", required.get_long().unwrap_or_default()));
+        let option = required.get_long().map(|name| format!("--{name}=")).unwrap_or_default();
+        words.push(format!("{option}net.prototxt"));
     }
     for _ in 0..below(random, 6) {
+        if options.is_empty() {
+            break;
+        }
         let option = *pick(random, &options);
         let value = if one_in(random, 3) { extreme(random) } else { pick(random, &VALUES) };
         let Some(name) = option.get_long() else { continue };
