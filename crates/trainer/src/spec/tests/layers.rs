@@ -235,6 +235,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
             "Slice(SliceParams { axis: 2, points: [3] })",
         ),
         ("Split", "", "Split"),
+        ("Convert", "", "Convert"),
         ("Dropout", "", "Dropout(DropoutParams { ratio: 0.5 })"),
         ("Softmax", "", "Softmax(SoftmaxParams { axis: 1 })"),
         (
