@@ -170,6 +170,6 @@ pub(crate) fn without_progress(stderr: &str) -> String {
 /// Whether `line` says how far something has come, such as `measuring 20/84: conv2 Forward at 32`.
 pub(crate) fn is_progress(line: &str) -> bool {
     let mut words = line.split([' ', '/', ':', '\n']);
-    matches!(words.next(), Some("measuring" | "training" | "testing" | "timing"))
+    matches!(words.next(), Some("measuring" | "training" | "testing" | "timing" | "drawing" | "reading"))
         && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
 }
