@@ -12,7 +12,7 @@ use tensor::{Device, Format, Span};
 #[derive(Debug, Default)]
 pub(super) struct Finished {
     /// Of all data layers.
-    positions: BTreeMap<String, u64>,
+    pub(super) positions: BTreeMap<String, u64>,
     /// The statistics of batch norm, one after the other, if they are kept.
     statistics: Vec<u8>,
 }

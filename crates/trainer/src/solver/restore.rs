@@ -52,7 +52,8 @@ impl Solver {
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
             random_seed: self.seed,
-            data_positions: positions(self.running.nets()),
+            // A training that resumes makes the tests since the last iteration again, of the same data.
+            data_positions: self.finished.positions.clone(),
             counters: self.counters_to_save(),
             settings: Some(self.settings.clone()),
         };
