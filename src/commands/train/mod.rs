@@ -315,7 +315,7 @@ impl Training<'_> {
     }
 
     fn snapshot(&mut self) -> Result<(), Error> {
-        let path = self.solver.snapshot()?.display().to_string();
+        let path = self.solver.snapshot_before_tests()?.display().to_string();
         let iteration = self.solver.iteration();
         self.saved = Some((iteration, path.clone()));
         self.metrics.snapshot(iteration, &path)?;
