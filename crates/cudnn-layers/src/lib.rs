@@ -20,8 +20,6 @@ pub mod cudnn;
 pub mod dropout;
 pub mod eltwise;
 pub mod extents;
-#[cfg(test)]
-mod format_tests;
 pub mod inner_product;
 pub mod lrn;
 pub mod pooling;
@@ -31,6 +29,8 @@ pub mod softmax;
 mod status_call;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 pub mod update;
 #[cfg(not(feature = "cuda"))]
 mod without_cuda;

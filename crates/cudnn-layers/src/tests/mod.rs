@@ -1,0 +1,4 @@
+//! Tests that several operations share.
+
+mod formats;
+mod operands;
