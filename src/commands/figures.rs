@@ -90,10 +90,7 @@ struct Built {
 }
 
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
-///
-/// # Errors
-/// Devices and tables that are not there, a name that no figure has, files that cannot be written.
-pub fn figures(args: &FiguresArgs) -> Result<(), Error> {
+pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
     let maths = if args.device == "cpu" { &[Math::Fp32][..] } else { &[Math::Fp32, Math::Tf32] };
     let mut measured = Vec::new();

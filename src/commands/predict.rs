@@ -55,9 +55,6 @@ impl Drop for List {
 }
 
 /// Says of which class images are, by the TEST phase of a net whose data layer's transformation they get.
-///
-/// # Errors
-/// Images, nets, weights and limits that do not do, and [`Error::Stopped`].
 pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let weights = Weights::load(&args.weights)?;

@@ -30,7 +30,7 @@ use trainer::{
 
 /// Defaults that were chosen, one sentence each, for the header.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(pub Vec<String>);
+pub(crate) struct Notes(pub Vec<String>);
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {

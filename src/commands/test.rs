@@ -36,10 +36,7 @@ struct Report {
 
 /// Runs trained weights over test data, once if nobody says otherwise, and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
 /// the averages of those before.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do, weights that lack a layer, and [`Error::Stopped`].
-pub fn test(args: &TestArgs) -> Result<(), Error> {
+pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
     let weights = Weights::load(&args.weights)?;

@@ -53,9 +53,6 @@ struct Report {
 
 /// Fits the model to layers at several mini-batches, finds the largest mini-batch at which swapping stalls nothing, and times
 /// that.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do.
 pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     if args.time.compare || net.phase != Phase::Train {

@@ -83,11 +83,7 @@ struct Manifest<'a> {
 /// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
 /// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
 /// more, or writing is what failed.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
-/// that cannot be written, and [`Error::Stopped`].
-pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let at_start = host::resident();
     let mut console = Console::new(args.run.json);
     let stop = stop()?;
