@@ -72,7 +72,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
         BuildOptions { device: origin.device.clone(), seed: *seed, synthetic: Some(stand_in(run, &spec)?) };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
     let rates = origin.rates();
-    let search = BatchSearch { spec, build, is_training: true, updates: true, rates, goal };
+    let search = BatchSearch { spec, build, is_training: true, rates, goal };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);
