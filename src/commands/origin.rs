@@ -160,7 +160,7 @@ impl Origin {
 
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
-        let NetError::Plan(error @ PlanError::NotMeasured { .. }) = error else { return error.into() };
+        let NetError::Plan(error @ PlanError::NotMeasured(_)) = error else { return error.into() };
         match self.planning.records().offline {
             true => Error::Refused(format!(
                 "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
