@@ -1,9 +1,6 @@
 //! `microbatch predict`.
 
-use super::{
-    Notes,
-    setup::{Recorded, Request, Session},
-};
+use super::setup::{Recorded, Request, Session};
 use crate::{
     Console, Error,
     args::{Batch, DEFAULT_SEED, PredictArgs},
@@ -67,16 +64,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
     let (spec, scores) = predicting.map_err(refused)?;
-    let request = Request {
-        command: "predict",
-        model: &args.trained.model,
-        phase: Phase::Test,
-        batch: Some(Batch::Samples(batch)),
-        planning: &args.planning,
-        run: &args.run,
-        seed: DEFAULT_SEED,
-        notes: &Notes::default(),
-    };
+    let request =
+        Request { batch: Some(Batch::Samples(batch)), ..Request::new("predict", &args.planning, &args.run) };
     let (mut session, header) = Session::of(&request, spec, &mut console)?;
     session.nets[0].keep_blob(&scores)?;
     weights.copied(&session.nets[0])?.complete()?;
