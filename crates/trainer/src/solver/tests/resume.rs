@@ -1,7 +1,8 @@
 //! A training that goes on from a snapshot is the training that was never interrupted.
 
-use super::Prepared;
-use super::{Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on};
+use super::{
+    Prepared, Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on,
+};
 use crate::{
     snapshot::{SolverState, Weights, load_solver_state, state_path},
     solver::{Changes, TestOutput},
