@@ -34,6 +34,11 @@ pub(crate) fn interpret<T>(
     Ok((found, warnings))
 }
 
+/// What `read` makes of a message that says nothing, in which every field has a default.
+pub(crate) fn defaults<T>(read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> T {
+    interpret(Path::new(""), &Message::default(), "", read).expect("there are defaults").0
+}
+
 /// A type that fields can be read as.
 pub(crate) trait FromField: Sized {
     /// What `reader`'s field `name` says, if there is one.
