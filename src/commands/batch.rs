@@ -4,10 +4,8 @@ use super::{
     budget::{Goal, too_small},
     origin::{Origin, in_math},
 };
-use crate::{
-    Error,
-    report::{BatchPoint, BatchReport},
-};
+use crate::Error;
+use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;
 use planner::{Bytes, PlanOptions};
 use std::collections::BTreeSet;

@@ -33,8 +33,9 @@ pub(crate) use train::train;
 use crate::{
     Error,
     args::{Command, DataCommand, Family},
-    report::{ActionSpan, trace},
+    report::trace,
 };
+use ::figures::ActionSpan;
 use std::path::Path;
 
 /// Does what the command line says.

@@ -11,13 +11,14 @@ use crate::{
     Console, Error,
     args::{NetArgs, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
-    report::{
-        BatchReport, BudgetReport, EstimateReport, ExplainReport, Header, MemoryEstimate, PlanReport,
-        ProfilingReport, Recorded, ScheduleReport, ShapesReport, layer_table, measured_on,
-    },
+    report::{Header, ShapesReport, measured_on},
     shapes::{ShapeSpec, read_csv},
 };
 use cudnn_layers::conv::{geometry, operand_lens};
+use figures::{
+    BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
+    Recorded, ScheduleReport, layer_table,
+};
 use memory::{LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;

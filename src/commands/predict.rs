@@ -15,7 +15,11 @@ use std::{
     process,
 };
 use trainer::{
-    data::source_shape, files::write_atomically, snapshot::Weights, solver::best_classes, spec::Phase,
+    data::{is_image, source_shape},
+    files::write_atomically,
+    snapshot::Weights,
+    solver::best_classes,
+    spec::Phase,
 };
 
 #[derive(Serialize)]
@@ -106,10 +110,6 @@ fn line(Prediction { image, classes }: &Prediction) -> String {
 
 /// The images that are named, and those in folders that are, by name.
 fn images(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
-    let is_image = |path: &PathBuf| {
-        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        ["jpg", "jpeg", "png"].iter().any(|known| ending == *known)
-    };
     let mut images = Vec::new();
     for path in given {
         if !path.is_dir() {
@@ -118,7 +118,8 @@ fn images(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
         }
         let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
         let entries = fs::read_dir(path).map_err(|error| refused(error.to_string()))?;
-        let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_image).collect();
+        let mut inside: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| is_image(path)).collect();
         if inside.is_empty() {
             return Err(refused("it holds no JPEG or PNG files".to_owned()));
         }

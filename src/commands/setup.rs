@@ -10,10 +10,9 @@ use crate::{
     args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs},
     models::load_net,
     progress,
-    report::{
-        BatchReport, BudgetReport, GpuMemory, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport,
-    },
+    report::{Header, NetReport},
 };
+use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
 use memory::{Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;

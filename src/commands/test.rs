@@ -6,9 +6,10 @@ use crate::{
     args::{Batch, TestArgs},
     models::load_net,
     progress,
-    report::{BudgetReport, Header, MemoryEstimate, PlanReport, confusion_table, output_lines, six_digits},
+    report::{Header, confusion_table, output_lines},
     stop::{exit_code, stop},
 };
+use figures::{BudgetReport, MemoryEstimate, PlanReport, six_digits};
 use serde::Serialize;
 use trainer::{
     Execution, Net,

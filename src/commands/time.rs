@@ -9,8 +9,9 @@ use crate::{
     Console, Error,
     args::{NetArgs, TimeArgs, required},
     progress,
-    report::{ActionSpan, BatchReport, Comparison, Header, ProfilingReport, TimeRun},
+    report::{Header, TimeRun},
 };
+use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;
 use trainer::{NetRun, time};

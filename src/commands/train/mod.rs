@@ -9,11 +9,10 @@ use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    report::{
-        BudgetReport, Header, MemoryEstimate, PlanReport, ScheduleReport, StepLine, TestLines, TrainSummary,
-    },
+    report::{Header, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
+use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;

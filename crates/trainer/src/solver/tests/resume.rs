@@ -242,7 +242,7 @@ fn a_solver_state_is_not_taken_for_weights() {
 
 fn asked() -> Stop {
     let stop = Stop::default();
-    stop.signal_number().store(15, Ordering::SeqCst);
+    stop.number.store(15, Ordering::SeqCst);
     stop
 }
 
