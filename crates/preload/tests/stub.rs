@@ -19,15 +19,18 @@ impl Stub {
     }
 
     fn compile_all(&self) {
-        let library = |name: &str, source, needs: &[&str]| {
+        let library = |name: &str, sources: &[&str], needs: &[&str]| {
             let soname = format!("-Wl,-soname,{name}");
-            self.compile(name, &["-shared", "-fPIC", "-pthread", source, &soname], needs);
+            self.compile(name, &[&["-shared", "-fPIC", "-pthread", &soname], sources].concat(), needs);
         };
-        library("libcuda.so.1", "cuda.c", &[]);
-        library("libcudnn.so.9", "cudnn.c", &["libcuda.so.1"]);
-        library("program.so", "program.c", &["libcudnn.so.9", "libcuda.so.1"]);
-        library("libcudnn.so.8", "cudnn.c", &["libcuda.so.1"]);
-        library("older.so", "program.c", &["libcudnn.so.8", "libcuda.so.1"]);
+        library("libcuda.so.1", &["cuda.c"], &[]);
+        let (cudnn, older) = (["cudnn.c", "graph.c"], ["cudnn.c", "graph.c", "-DSTUB_WITHOUT_POPULATE"]);
+        library("libcudnn.so.9", &cudnn, &["libcuda.so.1"]);
+        library("program.so", &["program.c"], &["libcudnn.so.9", "libcuda.so.1"]);
+        library("graphs.so", &["graphs.c"], &["libcudnn.so.9", "libcuda.so.1"]);
+        library("libcudnn.so.8", &older, &["libcuda.so.1"]);
+        library("older.so", &["program.c"], &["libcudnn.so.8", "libcuda.so.1"]);
+        library("older_graphs.so", &["graphs.c"], &["libcudnn.so.8", "libcuda.so.1"]);
         self.compile("main", &["main.c", "-ldl"], &[]);
         let ours = library_path();
         self.compile("alone", &["alone.c", ours.to_str().expect("a path in UTF-8")], &[]);
@@ -158,6 +161,49 @@ fn without_room_to_measure_all_is_passed_through_with_one_warning() {
 #[test]
 fn an_older_cudnn_is_passed_through_with_one_warning() {
     let said = Stub::new().program_passes("./older.so", "untouched", &[FOUR_MIB]);
+    assert_eq!(said, "microbatch: this is not cuDNN 9: all calls are passed through\n");
+}
+
+/// A scenario of operation graphs that is passed in silence.
+fn graphs_pass(scenario: &str, variables: &[(&str, &str)]) {
+    assert_eq!(Stub::new().program_passes("./graphs.so", scenario, variables), "");
+}
+
+#[test]
+fn plans_of_graphs_run_ours_in_the_workspace_that_they_say() {
+    graphs_pass("divided", &[FOUR_MIB]);
+}
+
+#[test]
+fn the_engine_of_a_graph_stands_where_it_is_as_good() {
+    graphs_pass("worth", &[]);
+}
+
+#[test]
+fn graphs_that_are_more_than_a_convolution_are_passed_through() {
+    graphs_pass("foreign", &[FOUR_MIB]);
+}
+
+#[test]
+fn plans_of_graphs_run_in_captures_and_none_is_measured_there() {
+    graphs_pass("capture", &[FOUR_MIB]);
+}
+
+#[test]
+fn a_plan_of_a_graph_writes_nowhere_if_it_is_not_given_what_it_asked_for() {
+    graphs_pass("careless", &[FOUR_MIB]);
+}
+
+#[test]
+fn graphs_of_several_threads_do_not_meet() {
+    graphs_pass("threads", &[FOUR_MIB]);
+}
+
+#[test]
+fn graphs_are_passed_through_without_room_and_by_an_older_cudnn() {
+    let said = Stub::new().program_passes("./graphs.so", "untouched", &[FOUR_MIB, ("STUB_MEMORY", "100")]);
+    assert_eq!(said.matches("has no room").count(), 1, "{said}");
+    let said = Stub::new().program_passes("./older_graphs.so", "untouched", &[FOUR_MIB]);
     assert_eq!(said, "microbatch: this is not cuDNN 9: all calls are passed through\n");
 }
 
