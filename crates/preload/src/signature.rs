@@ -150,7 +150,7 @@ pub(crate) struct Signature {
     /// Convolution or cross-correlation, and the type of sums.
     modes: [c_int; 2],
     /// Whether only algorithms will do whose results are always the same.
-    is_deterministic: bool,
+    pub(crate) is_deterministic: bool,
 }
 
 impl Signature {

@@ -229,6 +229,20 @@ fn the_report_says_what_each_convolution_got_and_why() {
     });
     assert_eq!(*line, expected);
 
+    // Of a graph's engines the fastest, in each arithmetic.
+    let variables = [FOUR_MIB, ("MICROBATCH_REPORT", "graphs.json")];
+    assert_eq!(stub.program_passes("./graphs.so", "capture", &variables), "");
+    let text = fs::read_to_string(stub.path("graphs.json")).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let lines = report.as_array().expect("a list").iter();
+    let said: Vec<_> =
+        lines.map(|line| [&line["convolution"], &line["own"], &line["own_ms"], &line["calls"]]).collect();
+    let geometry = "cuda:0 BackwardData 3x3x1x1, 16x3x2x2 -> 16x3x2x2";
+    let line = |dtype: &str, ms: f64, calls| {
+        serde_json::json!([format!("{geometry} {dtype}"), "an engine", ms, calls])
+    };
+    assert_eq!(serde_json::json!(said), serde_json::json!([line("FP32", 16.0, 1), line("TF32", 8.0, 0)]));
+
     stub.passes("divided", &[("MICROBATCH_REPORT", "report.txt")]);
     let text = fs::read_to_string(stub.path("report.txt")).expect("a report");
     let paragraph = "  got: 4x4 FFT_TILING\n  got_ms: 2.0\n  workspace: 4 MiB\n";
