@@ -14,7 +14,7 @@ pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
 pub use preload::PreloadArgs;
-pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs};
+pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
 pub use values::{Batch, ImageShape};
 
 use crate::{

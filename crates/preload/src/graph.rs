@@ -167,8 +167,8 @@ impl Node {
 
     /// A tensor that lies in memory as its dimensions and strides say, at multiples of 16 bytes; and what packs call it.
     fn operand(&self, is_filter: bool) -> Option<(Operand, i64)> {
-        // Neither virtual (907), nor a value (908), nor reordered (909).
-        let plain = self.has_only(&[900, 901, 902, 903, 906], &[907, 908, 909])?;
+        // Neither in vectors (904), nor virtual (907), nor a value (908), nor reordered (909).
+        let plain = self.has_only(&[900, 901, 902, 903, 905, 906], &[907, 908, 909])?;
         let operand = Operand::new(plain.number(901)?, plain.numbers(902)?, plain.numbers(903)?, is_filter)?;
         (plain.number(900)? % ALIGNMENT as i64 == 0).then_some((operand, plain.number(906)?))
     }
