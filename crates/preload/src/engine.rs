@@ -3,12 +3,12 @@
 use crate::{
     bench::{Given, engine_ms},
     call::{Arguments, Call},
-    cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, call, is_known},
+    cudnn::{AlgorithmPerformance, Raw, SUCCESS, Status, call, is_known},
     driver::{current_device, is_recording},
     graph::{self, LoneConvolution},
     plan::Plan,
     settings::Settings,
-    takeover::{ENGINE, Question, taken_over},
+    takeover::{ENGINE, Question, turn},
 };
 use std::{
     collections::HashMap,
@@ -21,10 +21,8 @@ use std::{
 pub(crate) struct Replaced {
     convolution: LoneConvolution,
     plan: Arc<Plan>,
-    /// Bytes of workspace that the caller is told to give.
+    /// Bytes of workspace that the caller is told to give: enough for cuDNN's own plan, too.
     pub(crate) workspace: usize,
-    /// Whether cuDNN's own plan does with them.
-    pub(crate) has_room_for_own: bool,
 }
 
 /// By the address of cuDNN's descriptor.
@@ -121,12 +119,10 @@ impl Drop for Descriptor {
 /// # Safety
 /// The descriptor is alive, and so is the handle that it or its graph was made with.
 pub(crate) unsafe fn finalised(plan: Raw) {
-    let replaced = || {
-        let convolution = graph::lone_convolution(plan, current_device()?).filter(|_| is_known())?;
-        // SAFETY: the caller's promise.
-        unsafe { Replaced::new(plan, convolution) }
-    };
-    if let Some(replaced) = taken_over(replaced).flatten() {
+    let lone = |device| graph::lone_convolution(plan, device).filter(|_| is_known());
+    // SAFETY: the caller's promise.
+    let replaced = current_device().and_then(lone).and_then(|lone| unsafe { Replaced::new(plan, lone) });
+    if let Some(replaced) = replaced {
         all_replaced().insert(plan as usize, Arc::new(replaced));
     }
 }
@@ -137,18 +133,13 @@ pub(crate) unsafe fn finalised(plan: Raw) {
 /// As cuDNN asks of its caller.
 pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status> {
     let replaced = replaced(plan)?;
-    let run = || {
-        let Replaced { convolution: LoneConvolution { signature, ids, .. }, plan, .. } = &*replaced;
-        let (operands, workspace) = graph::addresses(pack, ids)?;
-        let workspace = (workspace, if workspace.is_null() { 0 } else { replaced.workspace });
-        let arguments = Arguments { scalars: signature.scalars(), operands, workspace, epilogue: None };
-        // SAFETY: the caller's promise; the plan has the descriptors.
-        let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
-        let whole = || plan.pieces.part(&call, signature.mini_batch()).filter(|_| !replaced.has_room_for_own);
-        let default = || whole().map(|whole| whole.launch_default(&arguments));
-        plan.run(&call, arguments).or_else(default)
-    };
-    taken_over(run).flatten().or_else(|| (!replaced.has_room_for_own).then_some(NOT_SUPPORTED))
+    let signature = &replaced.convolution.signature;
+    let (operands, workspace) = graph::addresses(pack, &replaced.convolution.ids)?;
+    let workspace = (workspace, if workspace.is_null() { 0 } else { replaced.workspace });
+    let arguments = Arguments { scalars: signature.scalars(), operands, workspace, epilogue: None };
+    // SAFETY: the caller's promise; the plan has the descriptors.
+    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
+    replaced.plan.run(&call, arguments)
 }
 
 impl Replaced {
@@ -168,11 +159,9 @@ impl Replaced {
         if is_recording(call.stream()) {
             return None;
         }
-        let has_room_for_own = own_bytes <= limits.own;
         let mut question = Question { call: &call, signature, limits, own: None };
         let planned = question.plan(None)?;
-        let rival = planned.as_ref().ok().and_then(|planned| planned.within(limits.plan));
-        if let Some(rival) = rival.filter(|_| has_room_for_own) {
+        if let Some(rival) = planned.as_ref().ok().and_then(|planned| planned.within(limits.plan)) {
             let mut pack = None;
             let launch = |given: &Given| {
                 pack = pack.take().or_else(|| Descriptor::pack(&convolution, given));
@@ -181,17 +170,13 @@ impl Replaced {
                     call!(cudnn, "cudnnBackendExecute", (handle, plan, *pack)) == SUCCESS
                 })
             };
-            let time_ms = engine_ms(&call, &question.signature, own_bytes, rival.time_ms(), launch)?;
-            question.own = Some(AlgorithmPerformance {
-                algorithm: ENGINE,
-                time_ms: time_ms as f32,
-                math: question.signature.math,
-                ..AlgorithmPerformance::default()
-            });
+            let _turn = turn();
+            let ms = engine_ms(&call, &question.signature, own_bytes, rival.time_ms(), launch)?;
+            let (algorithm, time_ms, math) = (ENGINE, ms as f32, question.signature.math);
+            let unknown = AlgorithmPerformance::default();
+            question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });
         }
-        let needed = question.answer(None)?.memory;
-        let workspace = if has_room_for_own { needed.max(own_bytes) } else { needed };
-        let plan = planned.ok()?;
-        Some(Self { convolution, plan, workspace, has_room_for_own })
+        let workspace = question.answer(None)?.memory.max(own_bytes);
+        Some(Self { convolution, plan: planned.ok()?, workspace })
     }
 }

@@ -34,7 +34,7 @@ use call::{Arguments, Call};
 use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
 use std::{ffi::c_int, slice};
-use takeover::{VIRTUAL, is_inside, passed_through};
+use takeover::{VIRTUAL, taken_over};
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
 macro_rules! kind {
@@ -57,7 +57,9 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($parameter: kind!($($kind)?)),*) -> c_int {
             // SAFETY: our caller's promises are those that cuDNN asks for, and all that is asked for here.
             unsafe {
-                let $real = || passed_through(|| call!(cudnn, stringify!($name), ($($parameter),*)));
+                let own = || call!(cudnn, stringify!($name), ($($parameter),*));
+                // What cuDNN calls of itself is its own affair.
+                let $real = || taken_over(own).unwrap_or_else(own);
                 $body
             }
         }
@@ -156,8 +158,8 @@ export! {
     /// Makes a descriptor of an operation graph, of what it consists of, or of what runs it.
     cudnnBackendCreateDescriptor(kind: c_int, made: *mut Raw) as real {
         let status = real();
-        if status == SUCCESS && !is_inside() {
-            graph::created(*made, kind);
+        if status == SUCCESS {
+            taken_over(|| graph::created(*made, kind));
         }
         status
     }
@@ -167,8 +169,7 @@ export! {
     /// Destroys a descriptor.
     cudnnBackendDestroyDescriptor(descriptor) as real {
         // Before its address can be that of another one.
-        graph::destroyed(descriptor);
-        engine::destroyed(descriptor);
+        taken_over(|| (graph::destroyed(descriptor), engine::destroyed(descriptor)));
         real()
     }
 }
@@ -177,11 +178,13 @@ export! {
     /// Sets an attribute of a descriptor.
     cudnnBackendSetAttribute(descriptor, name: c_int, element: c_int, count: i64, values) as real {
         let status = real();
-        if status == SUCCESS && !is_inside() && !values.is_null() {
-            graph::set(descriptor, name, element, count, values);
-            if (name, count) == (graph::PLAN_CONFIG, 1) {
-                engine::configured(descriptor, values.cast::<Raw>().read());
-            }
+        if status == SUCCESS && !values.is_null() {
+            taken_over(|| {
+                graph::set(descriptor, name, element, count, values);
+                if (name, count) == (graph::PLAN_CONFIG, 1) {
+                    engine::configured(descriptor, values.cast::<Raw>().read());
+                }
+            });
         }
         status
     }
@@ -191,8 +194,8 @@ export! {
     /// Checks what is set, and makes it final.
     cudnnBackendFinalize(descriptor) as real {
         let status = real();
-        if status == SUCCESS && !is_inside() {
-            engine::finalised(descriptor);
+        if status == SUCCESS {
+            taken_over(|| engine::finalised(descriptor));
         }
         status
     }
@@ -202,19 +205,19 @@ export! {
     /// Reads an attribute of a descriptor.
     cudnnBackendGetAttribute(descriptor, name: c_int, element: c_int, most: i64, count: *mut i64, values) as real {
         let status = real();
-        if status != SUCCESS || is_inside() || values.is_null() || most < 1 {
-            return status;
-        }
-        match name {
-            graph::PLAN_WORKSPACE => {
-                engine::replaced(descriptor).inspect(|ours| values.cast::<i64>().write(ours.workspace as i64));
-            }
-            graph::CONFIG_WORKSPACE => graph::set(descriptor, name, element, 1, values),
-            graph::RESULTS => {
-                let filled = if count.is_null() { most } else { most.min(*count).max(0) };
-                graph::suggested(descriptor, slice::from_raw_parts(values.cast(), filled as usize));
-            }
-            _ => {}
+        let filled = if count.is_null() { most } else { most.min(*count) };
+        if status == SUCCESS && !values.is_null() && filled > 0 {
+            taken_over(|| match name {
+                graph::PLAN_WORKSPACE => {
+                    let ours = engine::replaced(descriptor).map(|ours| ours.workspace);
+                    ours.into_iter().for_each(|bytes| values.cast::<i64>().write(bytes as i64));
+                }
+                graph::CONFIG_WORKSPACE => graph::set(descriptor, name, element, 1, values),
+                graph::RESULTS => {
+                    graph::suggested(descriptor, slice::from_raw_parts(values.cast(), filled as usize));
+                }
+                _ => {}
+            });
         }
         status
     }
@@ -223,20 +226,6 @@ export! {
 export! {
     /// Runs a plan.
     cudnnBackendExecute(h, plan, pack) as real {
-        if is_inside() { real() } else { engine::execute(h, plan, pack).unwrap_or_else(real) }
+        taken_over(|| engine::execute(h, plan, pack)).flatten().unwrap_or_else(real)
     }
 }
-
-/// What makes CUDA graphs of plans, of which there can only be cuDNN's own.
-macro_rules! recorded {
-    ($($name:ident),*) => {$(
-        export! {
-            /// Writes what a plan runs into a CUDA graph, unless that would write beyond the workspace that we say it needs.
-            $name(h, plan, pack, recorded) as real {
-                if engine::replaced(plan).is_some_and(|ours| !ours.has_room_for_own) { NOT_SUPPORTED } else { real() }
-            }
-        }
-    )*};
-}
-
-recorded!(cudnnBackendPopulateCudaGraph, cudnnBackendUpdateCudaGraph);

@@ -19,7 +19,7 @@ use std::{
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
     slice,
-    sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, atomic::Ordering::Relaxed},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, atomic::Ordering::Relaxed},
 };
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
@@ -40,22 +40,15 @@ static KNOWN: LazyLock<RwLock<HashMap<Signature, Planned>>> = LazyLock::new(Defa
 /// What they got, for the report.
 static LINES: LazyLock<Mutex<HashMap<Signature, Value>>> = LazyLock::new(Default::default);
 
+/// Those who measure wait for each other: two at a time would disturb each other.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static MEASURING: Mutex<()> = Mutex::new(());
+    MEASURING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 thread_local! {
     /// Whether this thread is inside a call that was taken over: what cuDNN calls of itself is not.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// cuDNN's own function, whose calls of others are its own affair.
-pub(crate) fn passed_through(real: impl Fn() -> Status) -> Status {
-    let is_inside = IS_INSIDE.replace(true);
-    let status = real();
-    IS_INSIDE.set(is_inside);
-    status
-}
-
-/// Whether a call comes from cuDNN itself, or from us.
-pub(crate) fn is_inside() -> bool {
-    IS_INSIDE.get()
 }
 
 /// Does `work` so that calls from it are passed through; nothing if we are in such work already.
@@ -146,7 +139,6 @@ impl Question<'_> {
     /// What is known of the convolution, measured now if it was not before. Nothing while its stream is captured: then only
     /// what is known helps.
     pub(crate) fn plan(&self, given: Option<Given>) -> Option<Planned> {
-        static MEASURING: Mutex<()> = Mutex::new(());
         let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
         let known = || {
             let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
@@ -159,8 +151,7 @@ impl Question<'_> {
         if is_recording(self.call.stream()) {
             return None;
         }
-        // One at a time: two would disturb each other.
-        let _turn = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn();
         if let Some(planned) = known() {
             return Some(planned);
         }

@@ -132,7 +132,7 @@ static Tensor tensor(const Node *node) {
     return t;
 }
 
-int cudnnBackendExecute(void *handle, Node *plan, Node *pack) {
+static int execute(Node *plan, Node *pack) {
     if (!plan->is_final || !pack->is_final) return BAD_PARAM;
     Node *engine = engine_of(plan), *graph = part(engine, 1300, 0), *operation = operation_of(engine), *nodes[3];
     int count, kind = operation->kind - 10;
@@ -159,6 +159,5 @@ int cudnnBackendExecute(void *handle, Node *plan, Node *pack) {
     return SUCCESS;
 }
 
-#ifndef STUB_WITHOUT_POPULATE
-int cudnnBackendPopulateCudaGraph(void *handle, Node *plan, Node *pack, void *graph) { return cudnnBackendExecute(handle, plan, pack); }
-#endif
+int cudnnBackendExecute(void *handle, Node *plan, Node *pack) { return execute(plan, pack); }
+int cudnnBackendPopulateCudaGraph(void *handle, Node *plan, Node *pack, void *graph) { return execute(plan, pack); }

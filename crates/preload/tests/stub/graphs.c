@@ -148,24 +148,24 @@ static const int LEGACY[3] = {FORWARD, BACKWARD_FILTER, BACKWARD_DATA};
 static int pieces(int operation, int samples) { return stub_calls[LEGACY[operation]][TILING[LEGACY[operation]]][samples]; }
 static int engine_calls(void) { return stub_engines[0] + stub_engines[1] + stub_engines[2]; }
 
-// 16 samples under 4 MiB: 4x4 FFT_TILING takes 2 ms, the engines 16 and 8 ms, and the third one wants more than 4 MiB.
+// 16 samples under 4 MiB: 4x4 FFT_TILING takes 2 ms, the engines 16, 8 and 1.7 ms, the last of them in 16 MiB.
 static void divided(int operation, int dtype, const long *strides, int asks_config) {
     void *plans[3];
     plans_of(graph_of(operation, 16, dtype, strides, PLAIN), asks_config, plans);
     for (int i = 0; i < 3; i++) {
         // Whoever was told what an engine's configuration wants may give no more.
-        int is_ours = !asks_config || i == 2, waits = stub_waits, events = stub_events, engines = engine_calls();
+        int is_ours = !asks_config && i < 2, waits = stub_waits, events = stub_events, engines = engine_calls();
         int fours = pieces(operation, 4), all = stub_all_calls();
-        CHECK(get(plans[i], 402) == (is_ours ? 4 * MIB : 0));
+        CHECK(get(plans[i], 402) == (is_ours ? 4 * MIB : i == 2 ? 16 * MIB : 0));
         run_and_compare(plans[i], operation, 16, dtype, strides, 0, 0);
         CHECK(stub_waits == waits && stub_events == events);
         CHECK(pieces(operation, 4) == fours + 4 * is_ours && stub_all_calls() == all + 4 * is_ours);
         CHECK(engine_calls() == engines + !is_ours);
         // The first engine has no tensor cores, which FP32 then must not have either.
         if (is_ours) CHECK(stub_math == (i == 0 && dtype == FLOAT ? 3 : 0));
-        void *scratch = malloc(16 * MIB), *pack = pack_of((Operands){calloc(64, 64), calloc(64, 64), calloc(64, 64), 0}, scratch);
-        // cuDNN's own plan would write beyond what the caller was told to give.
-        CHECK(cudnnBackendPopulateCudaGraph(&handle, plans[i], pack, NULL) == (i == 2 ? 3000 : 0));
+        // What else cuDNN does with a plan, it does with its own, for which the workspace is enough.
+        void *scratch = malloc(get(plans[i], 402)), *pack = pack_of((Operands){calloc(64, 64), calloc(64, 64), calloc(64, 64), 0}, scratch);
+        CHECK(cudnnBackendPopulateCudaGraph(&handle, plans[i], pack, NULL) == 0 && engine_calls() == engines + 1 + !is_ours);
         cudnnBackendDestroyDescriptor(pack), free(scratch);
     }
     for (int i = 0; i < 3; i++) cudnnBackendDestroyDescriptor(plans[i]);
@@ -218,7 +218,7 @@ static void capture(void) {
     CHECK(stub_allocations == allocations && stub_events == events && stub_waits == waits);
 }
 
-// A caller that gives other memory than it was told to, or names of operands that the graph does not have.
+// A caller that gives no workspace, or names no operands.
 static void careless(void) {
     void *plans[3];
     plans_of(graph_of(0, 16, FLOAT, NCHW, PLAIN), 0, plans);
@@ -226,7 +226,7 @@ static void careless(void) {
     void *pack = pack_of(o, NULL), *empty = final(make(16));
     int slow = stub_calls[FORWARD][0][16];
     CHECK(cudnnBackendExecute(&handle, plans[0], pack) == 0 && stub_calls[FORWARD][0][16] == slow + 1);
-    CHECK(cudnnBackendExecute(&handle, plans[0], empty) == 2000 && cudnnBackendExecute(&handle, plans[2], empty) == 3000);
+    CHECK(cudnnBackendExecute(&handle, plans[0], empty) == 2000);
 }
 
 static void *in_thread(void *nothing) {
