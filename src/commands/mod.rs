@@ -27,7 +27,6 @@ pub(crate) use devices::devices;
 pub(crate) use figures::figures;
 pub(crate) use plan::plan;
 pub(crate) use profile::profile;
-pub(crate) use setup::Notes;
 pub(crate) use test::test;
 pub(crate) use time::time;
 pub(crate) use train::train;
@@ -35,19 +34,20 @@ pub(crate) use train::train;
 use crate::{
     Error,
     args::{Command, DataCommand, Family},
-    report::{ActionSpan, trace},
+    report::trace,
 };
+use ::figures::ActionSpan;
 use std::path::Path;
 
 /// Does what the command line says.
 pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
-        Command::Time(args) => time(&args, &Notes::default()),
-        Command::Train(args) => train(&args, &Notes::default()),
+        Command::Time(args) => time(&args, &[]),
+        Command::Train(args) => train(&args, &[]),
         Command::Test(args) => test(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Plot { logs, out } => plot::plot(&logs, &out),
-        Command::Plan(args) => plan(&args, &Notes::default()),
+        Command::Plan(args) => plan(&args, &[]),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),
         Command::Export(args) => export::export(&args),
