@@ -15,6 +15,7 @@ mod plot;
 mod predict;
 mod profile;
 mod render;
+mod run;
 mod setup;
 mod shell;
 mod test;
@@ -53,6 +54,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Tune(args) => tune::tune(&args),
         Command::Init(args) => init::init(&args),
         Command::Data { command: DataCommand::Render(args) } => render::render(&args),
+        Command::Run(args) => run::run(&args),
         Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
