@@ -22,7 +22,7 @@ use cudnn_layers::conv::{geometry, operand_lens};
 use memory::{LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;
-use trainer::host::check_memory;
+use trainer::{Group, host::check_memory};
 
 /// What is planned.
 #[derive(Serialize)]
@@ -103,6 +103,7 @@ fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(),
         run: &args.run,
         seed: DEFAULT_SEED,
         notes,
+        group: &Group::default(),
     };
     let (mut session, header) = Session::open(&request, console)?;
     session.profile(&[], console)?;

@@ -18,7 +18,7 @@ use std::{
     process,
 };
 use trainer::{
-    data::source_shape, files::write_atomically, snapshot::Weights, solver::best_classes, spec::Phase,
+    Group, data::source_shape, files::write_atomically, snapshot::Weights, solver::best_classes, spec::Phase,
 };
 
 #[derive(Serialize)]
@@ -78,6 +78,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
         run: &args.run,
         seed: DEFAULT_SEED,
         notes: &Notes::default(),
+        group: &Group::default(),
     };
     let (mut session, header) = Session::of(&request, spec, &mut console)?;
     session.nets[0].keep_blob(&scores)?;

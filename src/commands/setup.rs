@@ -19,7 +19,8 @@ use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
 use tensor::Device;
 use trainer::{
-    Net, NetRun, PlanOrigin,
+    Group, Net, NetRun, PlanOrigin,
+    group::Share,
     host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::RunLayout,
@@ -47,6 +48,8 @@ pub(super) struct Session {
     /// Whether parameters are updated, which takes room for their history.
     updates: bool,
     pub(super) origin: Origin,
+    /// The ranks that this run is one of.
+    pub(super) group: Group,
     /// With `--batch max`, what mini-batches bring.
     pub(super) batches: Option<BatchReport>,
     /// The first is the one that the report is about.
@@ -83,6 +86,7 @@ pub(super) struct Request<'a> {
     pub(super) run: &'a RunArgs,
     pub(super) seed: u64,
     pub(super) notes: &'a Notes,
+    pub(super) group: &'a Group,
 }
 
 impl Session {
@@ -122,6 +126,7 @@ impl Session {
             false => Some(stand_in(request.run, &spec)?),
         };
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
+        spec.share = request.group.share();
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         let kernels = net.kernels().len();
         let header = Header {
@@ -130,13 +135,14 @@ impl Session {
             recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.0.iter().cloned().chain(limit).collect(),
+            notes: request.notes.0.iter().cloned().chain(limit).chain(ranks_note(spec.share, &net)).collect(),
         };
         let updates = request.phase == Phase::Train;
+        let group = request.group.clone();
         let session = Self::new(origin, (at_start, options), request.planning, vec![net], updates)?;
         console.text(&header)?;
         batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
-        Ok((Self { batches, ..session }, header))
+        Ok((Self { batches, group, ..session }, header))
     }
 
     /// Nets that are built already; refused if they need more memory than there is even without any workspace.
@@ -161,6 +167,7 @@ impl Session {
             verifies,
             updates,
             origin,
+            group: Group::default(),
             batches: None,
             nets,
         })
@@ -220,8 +227,12 @@ impl Session {
         (Recorded { plans, schedules }, origin)
     }
 
-    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was.
+    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was. Of several ranks the
+    /// first does.
     pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
+        if !self.group.leads() {
+            return Ok(());
+        }
         let all = self.kernels();
         let planned = |net: usize| recorded.get(net).is_some_and(Option::is_some);
         let needed: Vec<Kernel> =
@@ -237,8 +248,23 @@ impl Session {
         self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
     }
 
-    /// A plan for every net: the recorded one, if there is one.
+    /// A plan for every net: the recorded one, if there is one; of several ranks that of the first.
     pub(super) fn plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
+        if !self.group.leads() {
+            return match self.recorded(&self.group.hear()?) {
+                (_, PlanOrigin::Refused(reason)) => {
+                    Err(Error::Refused(format!("the plan of rank 0 cannot be used: {reason}")))
+                }
+                (recorded, _) => self.own_plan(recorded),
+            };
+        }
+        let planned = self.own_plan(recorded)?;
+        let (plans, schedules) = (planned.plans.clone(), planned.schedules.clone());
+        self.group.tell(&PlanRecord { device: planning::identity(&self.origin.device), plans, schedules })?;
+        Ok(planned)
+    }
+
+    fn own_plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
         let kernels = self.kernels();
         let budgets = self.budgets(&kernels);
         let goal = self.goal(&recorded, budgets.as_deref())?;
@@ -302,7 +328,8 @@ impl Session {
         if self.verifies {
             verify(device, plans, console)?;
         }
-        let mut run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
+        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
+        let mut run = run.in_group(self.group.clone());
         if let Some(schedules) = schedules {
             run = run.scheduled(schedules.clone(), self.updates)?;
         }
@@ -316,6 +343,14 @@ impl Session {
         let memory = MemoryEstimate::new(report, resident, gpu_memory(device));
         Ok((run, memory))
     }
+}
+
+/// What a mini-batch of several ranks is.
+pub(super) fn ranks_note(share: Share, net: &Net) -> Option<String> {
+    let (ranks, own) = (share.ranks, net.mini_batch());
+    (ranks > 1).then(|| {
+        format!("{ranks} ranks, each with its own mini-batch of {own}: {} samples in all", ranks * own)
+    })
 }
 
 /// Nothing on a processor, or if the GPU does not answer.

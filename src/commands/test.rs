@@ -14,7 +14,7 @@ use crate::{
 };
 use serde::Serialize;
 use trainer::{
-    Execution, Net,
+    Execution, Group, Net,
     snapshot::{CopiedWeights, Weights},
     solver::{Confusion, TestOutput},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
@@ -52,6 +52,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         run: &args.run,
         seed: args.seed,
         notes: &Notes::default(),
+        group: &Group::default(),
     };
     let spec = load_net(&args.model)?.for_phase(Phase::Test);
     let classified = args.confusion.then(|| classified(&spec)).transpose()?;

@@ -21,7 +21,7 @@ use memory::{
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
 use std::fmt;
-use trainer::{Net, layers::BuildOptions, spec::Phase};
+use trainer::{Group, Net, layers::BuildOptions, spec::Phase};
 
 /// The mini-batches that are measured, in parts of the net's.
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 2.0 / 3.0, 1.0];
@@ -145,6 +145,7 @@ fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
         run,
         seed: *seed,
         notes: &Notes::default(),
+        group: &Group::default(),
     };
     let (mut session, header) = Session::open(&request, &mut console)?;
     session.profile(&[], &mut console)?;

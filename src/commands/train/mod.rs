@@ -5,7 +5,7 @@ mod prepare;
 mod progress;
 mod tensorboard;
 
-use super::Notes;
+use super::{Notes, ranks::on_each};
 use crate::{
     Console, Error,
     args::TrainArgs,
@@ -21,7 +21,7 @@ use progress::Meter;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use trainer::{
-    Solver, Stop, TrainError, host,
+    Group, Solver, Stop, TrainError, host,
     snapshot::{CopiedWeights, SnapshotPlace},
     solver::{MovingAverages, StepReport, TestOutput},
 };
@@ -88,12 +88,22 @@ struct Manifest<'a> {
 /// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
 /// that cannot be written, and [`Error::Stopped`].
 pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
+    on_each(args, |args| &mut args.run, |args, group| train_rank(args, notes, group))
+}
+
+fn train_rank(args: &TrainArgs, notes: &Notes, group: &Group) -> Result<(), Error> {
     let at_start = host::resident();
-    let mut console = Console::new(args.run.json);
+    let mut console = Console::of_rank(group.leads(), args.run.json);
     let stop = stop()?;
+    if !group.leads() {
+        let mut solver = prepare(args, notes, at_start, group, &mut console)?.solver;
+        // Signals are for the first rank to hear, which says when to end.
+        let _listening = stop.listen();
+        return Ok(solver.follow()?);
+    }
     let nothing = |error: Error| error.of_training("nothing was trained");
     Metrics::check(args)?;
-    let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
+    let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
     let Prepared { solver, header, weights, memory, plan, budget, schedule, averages, place, snapshot } =
         prepared;
     let first = solver.iteration();
@@ -107,7 +117,7 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
         plan: &plan,
     };
     metrics.manifest(&manifest).map_err(nothing)?;
-    let images = header.net.mini_batch * solver.spec().iter_size;
+    let images = header.net.mini_batch * solver.spec().iter_size * group.share().ranks;
     let meter = Meter::new(
         first,
         solver.spec().max_iter,
