@@ -47,6 +47,7 @@ pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
     // A number alone is that of another GPU.
     let device = |part: &str| part.parse::<usize>().map_or(part.to_owned(), |gpu| format!("cuda:{gpu}"));
     let devices: Vec<String> = name.split(',').map(device).collect();
+    devices.iter().try_for_each(|device| ordinal(device).map(drop))?;
     let is_twice = |&at: &usize| devices[at] != "cpu" && devices[..at].contains(&devices[at]);
     match (0..devices.len()).find(is_twice) {
         Some(at) => Err(Error::Usage(format!("--device {name} has {} twice", devices[at]))),
@@ -106,7 +107,7 @@ pub(crate) fn is_gpu(name: &str, threads: Option<usize>) -> bool {
 fn ordinal(name: &str) -> Result<Option<usize>, Error> {
     let unknown = || {
         Error::Usage(format!(
-            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them)"
+            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), and of `train` and `time` lists of them"
         ))
     };
     if RecordedDevice::named(name).is_some() {
@@ -129,7 +130,7 @@ fn open_gpu(ordinal: usize) -> Result<Cuda, Error> {
 /// What identifies a device to a reader.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum DeviceReport {
+pub(crate) enum DeviceReport {
     /// The host's processor.
     Cpu {
         /// What `--device` calls it.
@@ -160,7 +161,7 @@ pub enum DeviceReport {
 
 impl DeviceReport {
     /// Describes `device`.
-    pub fn new(device: &Device) -> Self {
+    pub(crate) fn new(device: &Device) -> Self {
         match device {
             Device::Cpu(cpu) => Self::Cpu {
                 id: "cpu".to_owned(),

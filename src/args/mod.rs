@@ -12,7 +12,7 @@ pub use data::{DataCommand, InitArgs, RenderArgs};
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
-pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs};
+pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
 pub use values::{Batch, ImageShape};
 
 use crate::{
@@ -119,8 +119,9 @@ pub enum Family {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` and `figures` also take a recorded GPU,
-    /// h200, or recorded:FILE, a cost table
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `train` and `time` take several, each with a
+    /// mini-batch of its own: cuda:0,1, all (GPUs), or cpu,cpu; `plan` and `figures` a recorded GPU, h200, or recorded:FILE,
+    /// a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]

@@ -31,7 +31,7 @@ use trainer::{
 
 /// Defaults that were chosen, one sentence each, for the header.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(pub Vec<String>);
+pub(crate) struct Notes(pub Vec<String>);
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {
@@ -107,17 +107,12 @@ impl Session {
             true => Origin::device(request.run, &request.planning.measuring)?,
             false => Origin::any(request.run, request.planning)?,
         };
-        let batches = match request.batch {
-            Some(Batch::Largest) => Some(batches(request, &spec, &mut origin)?),
-            Some(Batch::Samples(samples)) => {
-                spec.set_mini_batch(samples);
-                None
-            }
-            None => None,
-        };
-        if let Some(report) = &batches {
-            spec.set_mini_batch(report.largest);
+        if let Some(Batch::Samples(samples)) = request.batch {
+            spec.set_mini_batch(samples);
         }
+        let is_sought = request.batch == Some(Batch::Largest);
+        let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
+        batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
         let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
         let options = request.planning.options(scaled_to, None)?;
         let limit = request.planning.limit_note(&options, scaled_to);
@@ -250,18 +245,18 @@ impl Session {
 
     /// A plan for every net: the recorded one, if there is one; of several ranks that of the first.
     pub(super) fn plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
-        if !self.group.leads() {
-            return match self.recorded(&self.group.hear()?) {
-                (_, PlanOrigin::Refused(reason)) => {
-                    Err(Error::Refused(format!("the plan of rank 0 cannot be used: {reason}")))
-                }
-                (recorded, _) => self.own_plan(recorded),
-            };
+        let (mut own, device) = (None, planning::identity(&self.origin.device));
+        let record = self.group.clone().from_leader(|| {
+            let Planned { plans, schedules, .. } = own.insert(self.own_plan(recorded)?);
+            Ok::<_, Error>(PlanRecord { device, plans: plans.clone(), schedules: schedules.clone() })
+        })?;
+        match own {
+            Some(planned) => Ok(planned),
+            None => match self.recorded(&record) {
+                (recorded, PlanOrigin::Recorded) => self.own_plan(recorded),
+                (_, origin) => Err(Error::Refused(format!("the plan of rank 0 cannot be used: {origin:?}"))),
+            },
         }
-        let planned = self.own_plan(recorded)?;
-        let (plans, schedules) = (planned.plans.clone(), planned.schedules.clone());
-        self.group.tell(&PlanRecord { device: planning::identity(&self.origin.device), plans, schedules })?;
-        Ok(planned)
     }
 
     fn own_plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
@@ -409,7 +404,6 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
         is_training: request.phase == Phase::Train,
-        updates: request.phase == Phase::Train,
         rates: origin.rates(),
         goal: Goal { policy, budget },
     };

@@ -31,10 +31,7 @@ struct Report {
 }
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do.
-pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     on_each(args, |args| &mut args.run, |args, group| time_rank(args, notes, group))
 }
 

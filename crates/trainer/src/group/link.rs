@@ -7,57 +7,50 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
     },
-    thread,
     time::{Duration, Instant},
 };
 
 /// Kinds of frames: a message; a sign of life; why a rank has failed; the end.
-const MESSAGE: u8 = b'm';
+pub(super) const MESSAGE: u8 = b'm';
 const ALIVE: u8 = b'a';
-const FAILED: u8 = b'f';
-const END: u8 = b'e';
-/// Bytes that are read at once: who is no rank may send any length.
-const AT_ONCE: usize = 1 << 24;
+pub(super) const FAILED: u8 = b'f';
+pub(super) const END: u8 = b'e';
+
+/// How long a rank may be silent, and between two signs of life.
+const SILENCE: Duration = Duration::from_secs(30);
+const BEAT: Duration = Duration::from_secs(1);
 
 /// One end of a connection to another rank.
 pub(super) struct Link {
-    /// The rank at the other end.
     pub(super) rank: usize,
     stream: TcpStream,
-    writer: Mutex<TcpStream>,
-    messages: Mutex<Receiver<Vec<u8>>>,
-}
-
-/// What its thread has of it.
-pub(super) struct Listener {
-    /// How long the other side may be silent.
-    silence: Duration,
-    heard: Instant,
-    beat: Instant,
-    arrived: Sender<Vec<u8>>,
+    writing: Mutex<()>,
+    /// Messages, and nothing at the end.
+    arrived: Sender<Option<Vec<u8>>>,
+    messages: Mutex<Receiver<Option<Vec<u8>>>>,
 }
 
 impl Link {
     /// Of a connection that is made already.
-    pub(super) fn new(rank: usize, stream: TcpStream, silence: Duration) -> io::Result<(Self, Listener)> {
+    pub(super) fn new(rank: usize, stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(silence / 30))?;
-        stream.set_write_timeout(Some(silence))?;
-        let ((arrived, messages), now) = (channel(), Instant::now());
-        let (writer, messages) = (Mutex::new(stream.try_clone()?), Mutex::new(messages));
-        let listener = Listener { silence, heard: now, beat: now, arrived };
-        Ok((Self { rank, stream, writer, messages }, listener))
+        stream.set_read_timeout(Some(BEAT))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        let (arrived, messages) = channel();
+        Ok(Self { rank, stream, writing: Mutex::new(()), arrived, messages: Mutex::new(messages) })
     }
 
-    fn writer(&self) -> MutexGuard<'_, TcpStream> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn send(&self, kind: u8, bytes: &[u8]) -> io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write(kind, bytes)
     }
 
-    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        write(&mut self.writer(), MESSAGE, bytes)
+    /// In one packet, if it is small. Nobody else writes.
+    fn write(&self, kind: u8, bytes: &[u8]) -> io::Result<()> {
+        (&self.stream).write_all(&[&[kind], &(bytes.len() as u64).to_le_bytes()[..], bytes].concat())
     }
 
     /// The next message, if one comes and no rank fails meanwhile.
@@ -65,21 +58,11 @@ impl Link {
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match messages.recv_timeout(Duration::from_millis(100)) {
-                Ok(message) => return Some(message),
-                Err(RecvTimeoutError::Timeout) if !has_failed() => {}
-                Err(_) => return None,
+                Ok(message) => return message,
+                Err(_) if has_failed() => return None,
+                Err(_) => {}
             }
         }
-    }
-
-    /// Tells why a rank has failed. Where this does not arrive, they know already.
-    pub(super) fn pass_on(&self, sentence: &str) {
-        let _ = write(&mut self.writer(), FAILED, sentence.as_bytes());
-    }
-
-    /// Tells that nothing follows.
-    pub(super) fn end(&self) {
-        let _ = write(&mut self.writer(), END, &[]);
     }
 
     /// What was sent arrives; then the other side finds nobody here.
@@ -87,81 +70,62 @@ impl Link {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    fn frame(&self, listener: &mut Listener) -> Result<(u8, Vec<u8>), String> {
-        let (mut head, mut bytes) = ([0; 9], Vec::new());
-        self.read(&mut head, listener)?;
-        let mut missing = u64::from_le_bytes(head[1..].try_into().expect("eight bytes")) as usize;
-        while missing > 0 {
-            let start = bytes.len();
-            bytes.resize(start + missing.min(AT_ONCE), 0);
-            missing -= bytes.len() - start;
-            self.read(&mut bytes[start..], listener)?;
-        }
+    /// Passes messages on until a rank fails or all end.
+    pub(super) fn listen(&self, members: &Members) {
+        let mut times = [Instant::now(); 2];
+        let reason = loop {
+            match self.frame(&mut times) {
+                Ok((MESSAGE, bytes)) => drop(self.arrived.send(Some(bytes))),
+                Ok((ALIVE, _)) => {}
+                Ok((FAILED, sentence)) => break String::from_utf8_lossy(&sentence).into_owned(),
+                Ok(_) => {
+                    members.state().has_ended |= self.rank == 0;
+                    return drop(self.arrived.send(None));
+                }
+                Err(reason) => {
+                    break format!("rank {} of {} is lost: {reason}", self.rank, members.share.ranks);
+                }
+            }
+        };
+        // Who is writing may wait for a process that reads no more.
+        self.close();
+        members.fail(RankError(reason));
+        let release = members.state().release.take();
+        release.into_iter().for_each(|release| release());
+    }
+
+    fn frame(&self, times: &mut [Instant; 2]) -> Result<(u8, Vec<u8>), String> {
+        let mut head = [0; 9];
+        self.read(&mut head, times)?;
+        let mut bytes = vec![0; u64::from_le_bytes(head[1..].try_into().expect("eight bytes")) as usize];
+        self.read(&mut bytes, times)?;
         Ok((head[0], bytes))
     }
 
-    /// Fills `bytes`, however long that takes, if the other side lives; and says that this one does.
-    fn read(&self, bytes: &mut [u8], listener: &mut Listener) -> Result<(), String> {
+    /// Fills `bytes`, however long that takes, if the other side lives; and says that this one does. Their times are those of
+    /// the last signs.
+    fn read(&self, bytes: &mut [u8], [heard, said]: &mut [Instant; 2]) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {
+            let read = (&self.stream).read(&mut bytes[done..]);
             let now = Instant::now();
-            match (&self.stream).read(&mut bytes[done..]) {
+            match read {
                 Ok(0) => return Err("it has closed its connection".to_owned()),
-                Ok(count) => (done, listener.heard) = (done + count, now),
+                Ok(count) => (done, *heard) = (done + count, now),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     _ => return Err(error.to_string()),
                 },
             }
-            if now - listener.heard > listener.silence {
-                return Err(format!("nothing was heard from it for {:?}", listener.silence));
+            if now - *heard > SILENCE {
+                return Err(format!("nothing was heard from it for {} s", SILENCE.as_secs()));
             }
-            // Whoever holds the lock is writing, which is a sign of life, too.
-            let writer = self.writer.try_lock().ok().filter(|_| now - listener.beat > listener.silence / 30);
-            if let Some(mut writer) = writer {
-                listener.beat = now;
-                let _ = write(&mut writer, ALIVE, &[]);
+            // Whoever is writing gives a sign of life, too.
+            if let (true, Ok(_writing)) = (now - *said >= BEAT, self.writing.try_lock()) {
+                *said = now;
+                let _ = self.write(ALIVE, &[]);
             }
         }
         Ok(())
-    }
-}
-
-impl Listener {
-    /// Starts the thread that listens to link number `link` of `members`.
-    pub(super) fn start(self, members: &Arc<Members>, link: usize) -> io::Result<()> {
-        let members = members.clone();
-        thread::Builder::new().name("rank".to_owned()).spawn(move || self.run(&members, link)).map(drop)
-    }
-
-    /// Until a rank fails or all end. Only then the channel of messages ends, so that who waits there finds the reason.
-    fn run(mut self, members: &Members, link: usize) {
-        let link = &members.links[link];
-        let error = loop {
-            match link.frame(&mut self) {
-                Ok((MESSAGE, bytes)) => drop(self.arrived.send(bytes)),
-                Ok((ALIVE, _)) => {}
-                Ok((FAILED, sentence)) => break String::from_utf8_lossy(&sentence).into_owned(),
-                Ok(_) => return members.state().has_ended |= members.share.rank > 0,
-                Err(reason) => {
-                    break format!("rank {} of {} is lost: {reason}", link.rank, members.share.ranks);
-                }
-            }
-        };
-        members.fail(RankError(error));
-        // Its writer may be waiting for a process that reads no more.
-        link.close();
-        let release = members.state().release.take();
-        release.into_iter().for_each(|release| release());
-    }
-}
-
-fn write(stream: &mut TcpStream, kind: u8, bytes: &[u8]) -> io::Result<()> {
-    let mut head = [kind; 9];
-    head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-    match bytes.len() {
-        // In one packet.
-        0..=4096 => stream.write_all(&[&head[..], bytes].concat()),
-        _ => stream.write_all(&head).and_then(|()| stream.write_all(bytes)),
     }
 }

@@ -6,8 +6,8 @@
 //! rank N ──┘           what comes next; they follow
 //! ```
 //!
-//! Few and small values travel here: plans, what comes next, why a rank has failed. Gradients do so between processors; GPUs
-//! sum theirs by NCCL. Whatever happens to one rank, each of the others has the same sentence about it.
+//! Little travels here: plans, what comes next, why a rank has failed. Gradients do so between processors; GPUs sum theirs by
+//! NCCL. Whatever happens to one rank, each of the others has the same sentence about it.
 
 mod connect;
 mod link;
@@ -24,12 +24,12 @@ use std::{
 };
 use thiserror::Error;
 
-pub use connect::Place;
+pub use connect::Launched;
 
-/// Why the ranks cannot go on together, the same for each.
+/// Why the ranks cannot go on together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct RankError(pub(crate) String);
+pub struct RankError(String);
 
 /// One of how many ranks: which samples of each mini-batch are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,6 @@ pub struct Share {
 }
 
 impl Default for Share {
-    /// All of everything.
     fn default() -> Self {
         Self { rank: 0, ranks: 1 }
     }
@@ -70,7 +69,6 @@ struct Members {
 
 #[derive(Default)]
 struct State {
-    /// Why the ranks end before their time, if they do.
     failure: Option<RankError>,
     has_ended: bool,
     /// Frees this rank from waiting for what will never come.
@@ -78,111 +76,82 @@ struct State {
 }
 
 impl Group {
+    fn members(&self) -> Option<&Members> {
+        Some(&self.0.as_deref()?.0)
+    }
+
     /// Which rank this is.
     pub fn share(&self) -> Share {
-        self.0.as_ref().map(|handle| handle.0.share).unwrap_or_default()
+        self.members().map(|members| members.share).unwrap_or_default()
     }
 
-    /// Whether this rank says what is done.
+    /// Whether this is rank 0.
     pub fn leads(&self) -> bool {
         self.share().rank == 0
-    }
-
-    /// Tells all followers.
-    ///
-    /// # Errors
-    /// A rank has failed or is lost.
-    pub fn tell(&self, value: &impl Serialize) -> Result<(), RankError> {
-        let Some(Handle(members)) = self.0.as_deref() else { return Ok(()) };
-        members.send(&serde_json::to_vec(value).expect("what ranks tell each other has a JSON form"))
-    }
-
-    /// What rank 0 tells next.
-    ///
-    /// # Errors
-    /// As [`Group::tell`], or rank 0 has ended.
-    ///
-    /// # Panics
-    /// If this rank is alone.
-    pub fn hear<T: DeserializeOwned>(&self) -> Result<T, RankError> {
-        let members = &self.0.as_deref().expect("a follower is not alone").0;
-        let message = members.receive(&members.links[0])?;
-        serde_json::from_slice(&message)
-            .map_err(|error| RankError(format!("rank 0 is of another version of microbatch: {error}")))
     }
 
     /// What `find` finds on rank 0, on every rank.
     ///
     /// # Errors
-    /// What `find` returns, or as [`Group::hear`].
+    /// What `find` returns; a rank has failed, is lost or has ended.
     pub fn from_leader<T: Serialize + DeserializeOwned, E: From<RankError>>(
         &self,
         find: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        if !self.leads() {
-            return Ok(self.hear()?);
+        let Some(members) = self.members() else { return find() };
+        if self.leads() {
+            let value = find()?;
+            members.send(&serde_json::to_vec(&value).expect("what ranks tell each other has a JSON form"))?;
+            return Ok(value);
         }
-        let value = find()?;
-        self.tell(&value)?;
-        Ok(value)
+        let value = serde_json::from_slice(&members.receive(&members.links[0])?);
+        Ok(value.map_err(|error| RankError(format!("rank 0 is another version of microbatch: {error}")))?)
     }
 
     /// Adds up each of `values` over all ranks in their order, so that all have the same bits.
-    ///
-    /// # Errors
-    /// As [`Group::tell`].
-    pub fn sum<T: Pod + AddAssign>(&self, values: &mut [T]) -> Result<(), RankError> {
-        let Some(Handle(members)) = self.0.as_deref() else { return Ok(()) };
-        let receive = |link| {
-            let theirs: Vec<T> = bytemuck::pod_collect_to_vec(&members.receive(link)?);
-            match theirs.len() == values.len() {
-                true => Ok(theirs),
-                false => Err(RankError(format!("{} trains another net than the others", members.share))),
-            }
+    pub(crate) fn sum<T: Pod + AddAssign>(&self, values: &mut [T]) -> Result<(), RankError> {
+        let Some(members) = self.members() else { return Ok(()) };
+        let receive = |link| -> Result<Vec<T>, RankError> {
+            let theirs = bytemuck::pod_collect_to_vec(&members.receive(link)?);
+            let other = || RankError(format!("rank {} trains another net", link.rank));
+            (theirs.len() == values.len()).then_some(theirs).ok_or_else(other)
         };
         if !self.leads() {
             members.send(bytemuck::cast_slice(values))?;
             let sums = receive(&members.links[0])?;
             return Ok(values.copy_from_slice(&sums));
         }
-        let all = members.links.iter().map(receive).collect::<Result<Vec<_>, _>>()?;
-        for theirs in all {
+        for theirs in members.links.iter().map(receive).collect::<Result<Vec<_>, _>>()? {
             values.iter_mut().zip(theirs).for_each(|(sum, value)| *sum += value);
         }
         members.send(bytemuck::cast_slice(values))
     }
 
-    /// Tells the others that this rank cannot go on, and why, unless one of them has failed before.
-    pub fn fail(&self, reason: impl fmt::Display) {
-        if let Some(Handle(members)) = self.0.as_deref() {
-            members.fail(RankError(format!("{} failed: {reason}", members.share)));
+    /// Tells the others that this rank has done all that it had to do, or why it cannot, unless one of them has failed before.
+    pub fn finish(&self, result: Result<(), impl fmt::Display>) {
+        let Some(members) = self.members() else { return };
+        match result {
+            Err(reason) => members.fail(RankError(format!("{} failed: {reason}", members.share))),
+            Ok(()) => {
+                members.state().has_ended = true;
+                members.links.iter().for_each(|link| drop(link.send(link::END, &[])));
+            }
         }
     }
 
-    /// Tells the others that this rank has done all that it had to do.
-    pub fn end(&self) {
-        if let Some(Handle(members)) = self.0.as_deref() {
-            members.state().has_ended = true;
-            members.links.iter().for_each(Link::end);
-        }
-    }
-
-    /// Whether there is nothing more to be done.
-    pub fn has_ended(&self) -> bool {
-        self.0.as_ref().is_some_and(|handle| handle.0.state().has_ended)
+    /// Whether there is nothing more to be done, as rank 0 has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.members().is_some_and(|members| members.state().has_ended)
     }
 
     /// Whether all ranks are there.
-    ///
-    /// # Errors
-    /// The first that has failed, or is lost.
-    pub fn check(&self) -> Result<(), RankError> {
-        self.0.as_ref().and_then(|handle| handle.0.state().failure.clone()).map_or(Ok(()), Err)
+    pub(crate) fn check(&self) -> Result<(), RankError> {
+        self.members().and_then(|members| members.state().failure.clone()).map_or(Ok(()), Err)
     }
 
     /// Has `release` run, in another thread, once another rank fails: this one may wait for what will never come.
     pub(crate) fn on_failure(&self, release: impl FnOnce() + Send + 'static) {
-        if let Some(Handle(members)) = self.0.as_deref() {
+        if let Some(members) = self.members() {
             members.state().release = Some(Box::new(release));
         }
     }
@@ -195,21 +164,22 @@ impl Members {
     }
 
     fn send(&self, bytes: &[u8]) -> Result<(), RankError> {
-        self.links.iter().try_for_each(|link| link.send(bytes)).map_err(|error| self.why(error.to_string()))
+        let sent = self.links.iter().try_for_each(|link| link.send(link::MESSAGE, bytes));
+        sent.map_err(|error| self.why(error.to_string()))
     }
 
     fn receive(&self, link: &Link) -> Result<Vec<u8>, RankError> {
-        let has_failed = || self.state().failure.is_some();
-        link.receive(has_failed).ok_or_else(|| self.why(format!("rank {} has ended", link.rank)))
+        let message = link.receive(|| self.state().failure.is_some());
+        message.ok_or_else(|| self.why(format!("rank {} has ended", link.rank)))
     }
 
-    /// Keeps `error`, if it is the first, and passes it on.
+    /// Keeps `error`, if it is the first, and passes it on. Where that does not arrive, they know already.
     fn fail(&self, error: RankError) {
         let mut state = self.state();
         if state.failure.is_none() && !state.has_ended {
             state.failure = Some(error.clone());
             drop(state);
-            self.links.iter().for_each(|link| link.pass_on(&error.0));
+            self.links.iter().for_each(|link| drop(link.send(link::FAILED, error.0.as_bytes())));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The sum of all ranks' gradients, in buckets, while the backward pass goes on.
 
+use super::STATE;
 use crate::{
     error::NetError,
     group::Group,
@@ -73,7 +74,7 @@ impl Reduction {
                     nccl.begin(index)?;
                     // SAFETY: the sum begins after the last work that writes these gradients, and all that uses them again
                     // is launched after `finish`, which has it wait for the sums.
-                    unsafe { nccl.communicator.sum_in_place(&nccl.stream, gradients) }?;
+                    unsafe { nccl.communicator.sum(&nccl.stream, None, gradients) }?;
                 }
             }
         }
@@ -86,7 +87,7 @@ impl Reduction {
         if self.buckets.is_empty() {
             return Ok(());
         }
-        update::offer_loss(device, state.view_mut(state.all()));
+        update::offer_loss(device, state.view_mut(STATE));
         let ([offered], [loss]) =
             state.lease([StepState::OFFERED], [StepState::LOSS]).expect("they lie apart");
         let Some(nccl) = &self.nccl else {
@@ -97,7 +98,7 @@ impl Reduction {
         };
         nccl.begin(self.buckets.len())?;
         // SAFETY: the loss is offered before the sum, and read after the event below.
-        unsafe { nccl.communicator.sum_f64(&nccl.stream, offered, loss) }?;
+        unsafe { nccl.communicator.sum(&nccl.stream, Some(offered), loss) }?;
         nccl.done.record()?;
         Ok(nccl.compute.wait(&nccl.done)?)
     }
@@ -150,4 +151,54 @@ fn buckets(net: &Net, layout: &NetLayout, most: usize) -> Vec<Bucket> {
         }
     }
     buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{net::RunLayout, testing::build};
+
+    /// Three fully connected layers, the last two with one filter: of 8, 12 and 4 elements with their biases.
+    const NET: &str = "
+  layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'
+    dummy_data_param { shape { dim: 2 dim: 2 } shape { dim: 2 } } }
+  layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' inner_product_param { num_output: 3 } }
+  layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' param { name: 'w' } param { name: 'v' }
+    inner_product_param { num_output: 3 } }
+  layer { name: 'c' type: 'InnerProduct' bottom: 'b' top: 'c' param { name: 'w' } param { name: 'v' }
+    inner_product_param { num_output: 3 } }
+  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'c' bottom: 'label' top: 'loss' }";
+
+    /// Each gradient is in one bucket, which is not added up before the last layer that adds to it has done so.
+    #[test]
+    fn buckets_have_every_gradient_once_it_is_complete() {
+        let net = build(NET).unwrap();
+        let layout = &RunLayout::new(&[&net], true).nets[0];
+        let actions = &layout.places.schedule.actions;
+        let backward = |name: &str| {
+            let node = net.graph().nodes.iter().position(|node| node.name == name).unwrap();
+            actions.iter().position(|action| *action == Action::Backward(node)).unwrap()
+        };
+        let gradients: Vec<Span> = layout.params.iter().filter_map(|spans| spans.diff).collect();
+        assert_eq!(gradients.len(), 4);
+        for most in [1, 300, BUCKET] {
+            let buckets = buckets(&net, layout, most);
+            for gradient in &gradients {
+                let whole = |bucket: &&Bucket| {
+                    bucket.span.offset <= gradient.offset && gradient.end() <= bucket.span.end()
+                };
+                assert_eq!(buckets.iter().filter(whole).count(), 1, "{gradient:?} in {buckets:?}");
+            }
+            let bytes: usize = buckets.iter().map(|bucket| bucket.span.len).sum();
+            let all = gradients.last().unwrap().end() - gradients[0].offset;
+            assert!(bytes <= all && buckets.windows(2).all(|pair| !pair[0].span.overlaps(&pair[1].span)));
+            // b and c share theirs, and b is the last of both.
+            assert_eq!(buckets[0].at, if most == BUCKET { backward("a") } else { backward("b") });
+            assert_eq!(buckets.last().unwrap().at, backward("a"));
+            assert_eq!(
+                buckets.len(),
+                [4, 2, 1][[1, 300, BUCKET].iter().position(|&other| other == most).unwrap()]
+            );
+        }
+    }
 }

@@ -221,9 +221,6 @@ impl Solver {
     /// What a layer reports of its data, and a loss that is not finite.
     pub fn step_unless(&mut self, stop: &Stop) -> Result<Option<StepReport>, TrainError> {
         let result = self.try_step(stop);
-        if let Err(error) = &result {
-            self.running.group().fail(error);
-        }
         if !matches!(result, Ok(Some(_))) {
             let given_up = self.give_up();
             // What came first is what matters: a GPU that is lost says so twice.

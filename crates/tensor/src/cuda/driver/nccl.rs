@@ -1,7 +1,7 @@
 //! Sums over several GPUs by NCCL, whose library is loaded when there are several.
 
 use super::{Cuda, Stream};
-use crate::{View, ViewMut, cuda::CudaError};
+use crate::{ElementType, View, ViewMut, cuda::CudaError};
 use cudarc::driver::sys::CUstream;
 use libloading::Library;
 use std::{
@@ -114,50 +114,30 @@ impl Communicator {
         Ok(Self { nccl, raw: Mutex::new(Some(raw)) })
     }
 
-    /// Launches in `stream` that each element of `values` becomes the sum over all GPUs; it may be recorded.
+    /// Launches in `stream` that each element of `to` becomes the sum of those of `from`, or else its own, over all GPUs: numbers
+    /// of FP32, or bytes that are numbers of double precision. It may be recorded.
     ///
     /// # Errors
     /// It was aborted, or a GPU is lost.
     ///
     /// # Safety
-    /// Until the sum is done nobody else uses `values`; other streams know by an event of `stream`.
-    pub unsafe fn sum_in_place(&self, stream: &Stream, mut values: ViewMut<'_>) -> Result<(), CudaError> {
-        let (address, count) = (values.address::<f32>(), values.len());
-        // SAFETY: the view has so many elements; the caller promises the rest.
-        unsafe { self.sum(stream, [address; 2], count, FLOAT) }
-    }
-
-    /// The same for one double-precision number, whose sum is left in `to`.
-    ///
-    /// # Errors
-    /// As [`Communicator::sum_in_place`].
-    ///
-    /// # Safety
-    /// Likewise, of both.
-    pub unsafe fn sum_f64(
+    /// Until the sum is done nobody else uses `to` or writes `from`, which is as long; other streams know by an event of `stream`.
+    pub unsafe fn sum(
         &self,
         stream: &Stream,
-        from: View<'_>,
+        from: Option<View<'_>>,
         mut to: ViewMut<'_>,
     ) -> Result<(), CudaError> {
-        assert_eq!([from.byte_len(), to.byte_len()], [size_of::<f64>(); 2], "one number");
-        // SAFETY: as above.
-        unsafe { self.sum(stream, [from.address::<u8>(), to.address::<u8>()], 1, DOUBLE) }
-    }
-
-    unsafe fn sum(
-        &self,
-        stream: &Stream,
-        [from, to]: [u64; 2],
-        count: usize,
-        of: c_int,
-    ) -> Result<(), CudaError> {
         stream.bind()?;
+        let (address, count, of) = match to.format().dtype {
+            ElementType::F32 => (to.address::<f32>(), to.len(), FLOAT),
+            _ => (to.address::<u8>(), to.byte_len() / size_of::<f64>(), DOUBLE),
+        };
+        let from = from.map_or(address, |from| from.untyped_address());
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
-        let aborted = || CudaError::new("adding up gradients by NCCL", "another rank has failed");
-        let raw = raw.ok_or_else(aborted)?;
-        // SAFETY: the communicator is open as long as the lock is held; addresses and count are the caller's.
-        let status = unsafe { (self.nccl.ncclAllReduce)(from, to, count, of, SUM, raw, stream.raw()) };
+        let raw = raw.ok_or_else(|| CudaError::new("adding up gradients", "another rank has failed"))?;
+        // SAFETY: the communicator is open as long as the lock is held; the caller promises the rest.
+        let status = unsafe { (self.nccl.ncclAllReduce)(from, address, count, of, SUM, raw, stream.raw()) };
         self.nccl.check("adding up gradients by NCCL", status)
     }
 
