@@ -33,9 +33,7 @@ fn what_rank_0_finds_all_have() {
     let found = on_each(3, |group| {
         let value =
             group.from_leader(|| Ok::<_, RankError>((group.share().rank, "plan".to_owned()))).unwrap();
-        let nothing = group.share().rank == 2;
-        let end = group.from_leader(|| Err::<u8, _>(RankError("nothing".to_owned())));
-        assert!(end.is_err() && !nothing || nothing);
+        assert!(group.from_leader(|| Err::<u8, _>(RankError("nothing".to_owned()))).is_err());
         value
     });
     assert_eq!(found, vec![(0, "plan".to_owned()); 3]);
@@ -51,7 +49,7 @@ fn a_rank_that_fails_is_named_by_all_others() {
                 return None;
             }
             let waited = match group.share().rank {
-                1 => group.from_leader(|| Ok::<u8, RankError>(unreachable!("a follower only hears"))).err(),
+                1 => group.from_leader(|| Ok::<u8, RankError>(0)).err(),
                 _ => (0..2).find_map(|_| group.sum(&mut [0.0f64]).err()),
             };
             assert_eq!(waited, group.check().err());
