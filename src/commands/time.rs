@@ -1,7 +1,6 @@
 //! `microbatch time`.
 
 use super::{
-    Notes,
     draw::plot,
     ranks::on_each,
     setup::{Recorded, Request, Session, announce},
@@ -9,10 +8,11 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{TimeArgs, required},
+    args::{NetArgs, TimeArgs, required},
     progress,
-    report::{ActionSpan, BatchReport, Comparison, Header, ProfilingReport, TimeRun},
+    report::{Header, TimeRun},
 };
+use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;
 use trainer::{Group, NetRun, time};
@@ -31,24 +31,17 @@ struct Report {
 }
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
-pub(crate) fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn time(args: &TimeArgs, notes: &[String]) -> Result<(), Error> {
     on_each(args, |args| &mut args.run, |args, group| time_rank(args, notes, group))
 }
 
-fn time_rank(args: &TimeArgs, notes: &Notes, group: &Group) -> Result<(), Error> {
+fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Error> {
     let mut console = Console::of_rank(group.leads(), args.run.json);
-    let request = Request {
-        command: "time",
-        model: required(&args.net.model, "--model")?,
-        phase: args.net.phase,
-        batch: args.net.batch,
-        planning: &args.planning,
-        run: &args.run,
-        seed: args.seed,
-        notes,
-        group,
-    };
-    let (mut session, header) = Session::open(&request, &mut console)?;
+    let TimeArgs { net, planning, run, seed, .. } = args;
+    let NetArgs { phase, batch, .. } = *net;
+    let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
+    let request = Request { group: group.clone(), ..request };
+    let (mut session, header) = Session::open(required(&net.model, "--model")?, &request, &mut console)?;
     let chosen = session.options.batch_size_policy;
     let policies = match (args.compare, chosen) {
         (false, _) => vec![chosen],

@@ -5,16 +5,15 @@ mod prepare;
 mod progress;
 mod tensorboard;
 
-use super::{Notes, ranks::on_each};
+use super::ranks::on_each;
 use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    report::{
-        BudgetReport, Header, MemoryEstimate, PlanReport, ScheduleReport, StepLine, TestLines, TrainSummary,
-    },
+    report::{Header, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
+use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
@@ -71,11 +70,11 @@ struct Training<'a> {
 /// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
 /// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
 /// more, or writing is what failed.
-pub(crate) fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn train(args: &TrainArgs, notes: &[String]) -> Result<(), Error> {
     on_each(args, |args| &mut args.run, |args, group| train_rank(args, notes, group))
 }
 
-fn train_rank(args: &TrainArgs, notes: &Notes, group: &Group) -> Result<(), Error> {
+fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), Error> {
     let at_start = host::resident();
     let mut console = Console::of_rank(group.leads(), args.run.json);
     let stop = stop()?;

@@ -157,7 +157,7 @@ fn ranks_stop_between_the_mini_batches_of_an_iteration() {
     let lead = |solver: &mut Solver| {
         let mut all = losses(solver, 2);
         let stop = Stop::default();
-        stop.signal_number().store(2, Ordering::SeqCst);
+        stop.number.store(2, Ordering::SeqCst);
         assert_eq!(solver.step_unless(&stop).unwrap(), None);
         all.extend(losses(solver, 2));
         all
