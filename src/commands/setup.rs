@@ -184,7 +184,7 @@ impl Session {
     }
 
     /// The kernels of every net.
-    fn kernels(&mut self) -> Vec<Vec<Kernel>> {
+    pub(super) fn kernels(&mut self) -> Vec<Vec<Kernel>> {
         let math = self.origin.math;
         self.nets.iter_mut().map(|net| in_math(net.kernels(), math)).collect()
     }
