@@ -66,6 +66,35 @@ fn devices_train_together_as_one_does_and_a_snapshot_goes_on_on_any_number() {
     );
 }
 
+/// AlexNet's recorded step: two GPUs joined by NVLink lose next to nothing, as DistributedDataParallel does.
+#[test]
+fn a_plan_predicts_what_several_gpus_bring() {
+    let folder = Folder::new();
+    let plan = |options: &str| {
+        folder.json(&format!("plan --model alexnet --device h200 --batch 256 --synthetic {options}"))
+    };
+    let points = |options: &str| plan(options)["scaling"]["points"].as_array().unwrap().clone();
+    let number = |point: &Value, name: &str| point[name].as_f64().unwrap();
+    let nvlink = points("--gpus 1024");
+    assert_eq!(
+        nvlink.iter().map(|point| number(point, "gpus")).collect::<Vec<_>>()[..4],
+        [1.0, 2.0, 4.0, 8.0]
+    );
+    assert_eq!((nvlink.len(), number(&nvlink[0], "efficiency")), (11, 1.0));
+    let two = &nvlink[1];
+    assert!(number(two, "efficiency") > 0.97 && number(two, "hidden") > 0.8, "{two}");
+    // 244 MB of gradients, each of which passes once.
+    assert!((number(two, "sums_ms") - 0.92).abs() < 0.1, "{two}");
+    let slow = points("--gpus 3 --link 30,1");
+    assert!(
+        number(&slow[2], "efficiency") < number(&slow[1], "efficiency") && number(&slow[1], "hidden") < 0.5
+    );
+    assert!(plan("")["scaling"].is_null());
+    for refused in ["--link 1", "--gpus 2 --conv n=8,c=4,h=8,k=4,r=3"] {
+        assert_eq!(folder.run(&format!("plan --device h200 {refused}")).status.code(), Some(2), "{refused}");
+    }
+}
+
 #[test]
 fn a_net_is_timed_on_several_devices() {
     let folder = Folder::new();

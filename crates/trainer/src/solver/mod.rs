@@ -238,7 +238,7 @@ impl Solver {
         while !self.running.group().has_ended() {
             match self.step_unless(&Stop::default()) {
                 // What it waited for was no iteration.
-                Err(_) if self.running.group().has_ended() => {}
+                Err(TrainError::Rank(_)) if self.running.group().has_ended() => {}
                 result => drop(result?),
             }
         }
