@@ -22,12 +22,18 @@ struct Versioned<'a, T> {
 pub(crate) struct Console {
     out: Box<dyn Write>,
     json: bool,
+    warns: bool,
 }
 
 impl Console {
     /// Standard output, as text or as JSON.
     pub(crate) fn new(json: bool) -> Self {
-        Self { out: Box::new(io::stdout()), json }
+        Self { out: Box::new(io::stdout()), json, warns: true }
+    }
+
+    /// That of a rank that `leads`, or of another, which says nothing.
+    pub(crate) fn of_rank(leads: bool, json: bool) -> Self {
+        if leads { Self::new(json) } else { Self { out: Box::new(io::sink()), json: false, warns: false } }
     }
 
     /// Prints `text` and ends the line.
@@ -51,7 +57,9 @@ impl Console {
 
     /// Tells of something that has no effect, on stderr, where it disturbs no reader of the output.
     pub(crate) fn warn(&self, warning: impl Display) {
-        complain(&format!("warning: {warning}"));
+        if self.warns {
+            complain(&format!("warning: {warning}"));
+        }
     }
 }
 

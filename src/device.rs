@@ -34,6 +34,39 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Forma
     }
 }
 
+/// The devices that `--device` names, one for each rank: a list, `all` GPUs, or one.
+pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
+    if name == "all" {
+        let gpus = cuda::probe().map_err(|absent| Error::Usage(format!("--device all: {absent}")))?;
+        return Ok((0..gpus.devices.len()).map(|ordinal| format!("cuda:{ordinal}")).collect());
+    }
+    if !name.contains(',') || RecordedDevice::named(name).is_some() {
+        return Ok(vec![name.to_owned()]);
+    }
+    // A number alone is that of another GPU.
+    let device = |part: &str| part.parse::<usize>().map_or(part.to_owned(), |gpu| format!("cuda:{gpu}"));
+    let devices: Vec<String> = name.split(',').map(device).collect();
+    devices.iter().try_for_each(|device| ordinal(device).map(drop))?;
+    let is_twice = |&at: &usize| devices[at] != "cpu" && devices[..at].contains(&devices[at]);
+    match (0..devices.len()).find(is_twice) {
+        Some(at) => Err(Error::Usage(format!("--device {name} has {} twice", devices[at]))),
+        None => Ok(devices),
+    }
+}
+
+/// The device of one of several processes of this machine, each of which names the same.
+pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String, Error> {
+    let gpus = cuda::probe().map_or(0, |gpus| gpus.devices.len());
+    match name {
+        // A launcher may show each process its own GPU only.
+        "auto" | "cuda" | "all" if gpus > 0 => Ok(format!("cuda:{}", local_rank % gpus)),
+        _ if name.contains(',') => Err(Error::Usage(format!(
+            "--device {name} names several, and a launcher has started several processes: each has one"
+        ))),
+        _ => Ok(name.to_owned()),
+    }
+}
+
 /// The GPU with feature maps of this format.
 fn in_format(cuda: Cuda, format: Format) -> Result<Cuda, Error> {
     let [major, minor] = cuda.info().compute_capability;
@@ -73,7 +106,7 @@ pub(crate) fn is_gpu(name: &str, threads: Option<usize>) -> bool {
 fn ordinal(name: &str) -> Result<Option<usize>, Error> {
     let unknown = || {
         Error::Usage(format!(
-            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them)"
+            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), and of `train` and `time` lists of them"
         ))
     };
     if RecordedDevice::named(name).is_some() {

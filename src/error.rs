@@ -3,7 +3,9 @@
 use crate::stop::{self, SignalError};
 use std::{fmt::Display, io};
 use thiserror::Error;
-use trainer::{NetError, TrainError, database::DatabaseError, prototxt, snapshot::SnapshotError};
+use trainer::{
+    NetError, TrainError, database::DatabaseError, group::RankError, prototxt, snapshot::SnapshotError,
+};
 
 /// Why a command failed; prints as one sentence.
 #[derive(Debug, Error)]
@@ -21,6 +23,9 @@ pub enum Error {
     /// A training.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// Ranks that do not find each other.
+    #[error(transparent)]
+    Rank(#[from] RankError),
     /// A snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),

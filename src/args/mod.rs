@@ -15,7 +15,8 @@ pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
 pub use preload::PreloadArgs;
 pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
-pub use values::{Batch, ImageShape};
+
+pub use values::{Batch, ImageShape, Link};
 
 use crate::{
     Error, device,
@@ -26,7 +27,9 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
-use values::{axis_order, batch, convexity, count, drawing, dtype, image_shape, math, op, phase, positive};
+use values::{
+    axis_order, batch, convexity, count, drawing, dtype, image_shape, link, math, op, phase, positive,
+};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -123,8 +126,9 @@ pub enum Family {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `plan` and `figures` also take a recorded GPU,
-    /// h200, or recorded:FILE, a cost table
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `train` and `time` take several, each with a
+    /// mini-batch of its own: cuda:0,1, all (GPUs), or cpu,cpu; `plan` and `figures` a recorded GPU, h200, or recorded:FILE,
+    /// a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]
@@ -241,6 +245,13 @@ pub struct PlanArgs {
     /// Draw what every kernel would take, undivided and as planned, into this file: .svg or .png
     #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
     pub plot: Option<PathBuf>,
+    /// Predict images/s of up to N GPUs, each with this mini-batch
+    #[arg(long, value_name = "N", value_parser = count::<65_536>, help_heading = "Several GPUs", conflicts_with = "ShapeArgs")]
+    pub gpus: Option<usize>,
+    /// What joins them: nvlink, infiniband, ethernet, or microseconds of latency and GB/s between two, such as 10,290
+    #[arg(long, value_name = "LINK", value_parser = link, help_heading = "Several GPUs", requires = "gpus",
+          default_value = "nvlink")]
+    pub link: Link,
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,

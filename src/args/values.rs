@@ -41,6 +41,22 @@ pub(super) fn part(text: &str) -> Result<f64, String> {
     part.ok_or_else(|| "it must be a number from 0 to below 1".to_owned())
 }
 
+/// Microseconds of latency and GB/s of what joins two GPUs.
+pub type Link = [f64; 2];
+
+/// A link of NVLink as an H200 has it, of InfiniBand at 400 and Ethernet at 100 Gbit/s, or by numbers.
+pub(super) fn link(text: &str) -> Result<Link, String> {
+    match text {
+        "nvlink" => Ok([10.0, 290.0]),
+        "infiniband" => Ok([10.0, 45.0]),
+        "ethernet" => Ok([30.0, 11.0]),
+        _ => match text.split_once(',').map(|(latency, rate)| [convexity(latency), positive(rate)]) {
+            Some([Ok(latency_us), Ok(gb_per_s)]) => Ok([latency_us, gb_per_s]),
+            _ => Err("choose nvlink, infiniband, ethernet, or numbers such as 10,290".to_owned()),
+        },
+    }
+}
+
 /// A number from 0.
 pub(super) fn convexity(text: &str) -> Result<f64, String> {
     if text.parse() == Ok(0.0) { Ok(0.0) } else { positive(text) }

@@ -14,6 +14,7 @@ mod plan;
 mod plot;
 mod predict;
 mod profile;
+mod ranks;
 mod render;
 mod run;
 mod setup;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{NetArgs, PlanArgs, ShapeArgs, required},
+    args::{Link, NetArgs, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
     report::{Header, ShapesReport, measured_on},
     shapes::{ShapeSpec, read_csv},
@@ -17,7 +17,7 @@ use crate::{
 use cudnn_layers::conv::{geometry, operand_lens};
 use figures::{
     BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
-    Recorded, ScheduleReport, layer_table,
+    Recorded, ScalingReport, ScheduleReport, layer_table,
 };
 use memory::{LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Plan};
@@ -55,6 +55,8 @@ struct Report {
     schedule: Option<ScheduleReport>,
     /// With --batch max, what mini-batches bring.
     batches: Option<BatchReport>,
+    /// With --gpus, what several bring.
+    scaling: Option<ScalingReport>,
     /// What running the net would take, where it could run.
     memory: Option<MemoryEstimate>,
     layer_memory: Vec<LayerMemory>,
@@ -96,6 +98,8 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let (mut session, header) = Session::open(required(&args.net.model, "--model")?, &request, console)?;
     session.profile(&[], console)?;
     let planned = session.plan(RecordedPlans::default())?;
+    let scaling =
+        args.gpus.map(|gpus| scaling(&mut session, &planned.plans[0], (args.link, gpus))).transpose()?;
     let batches = session.batches.take();
     let outline = args.run.json.then(|| session.nets[0].outline(true));
     let (memory, layer_memory) = match session.origin.recorded.is_some() {
@@ -112,7 +116,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let origin = session.origin;
     let Planned { plans, budget, schedule, .. } = planned;
     let report = report(args, Subject::Net(Box::new(header)), &origin, (&plans[0], budget))?;
-    let report = Report { memory, schedule, batches, ..report };
+    let report = Report { memory, schedule, batches, scaling, ..report };
     if let Some(file) = &args.trace {
         let schedule = report.schedule.as_ref().ok_or_else(|| {
             Error::Usage("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)".to_owned())
@@ -126,6 +130,27 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
         layer_table(&layer_memory)
     ))?;
     console.object(&Report { layer_memory, outline, ..report })
+}
+
+/// What several GPUs bring, each of which runs `plan`: gradients are added up as soon as the first layer that has them is done.
+fn scaling(session: &mut Session, plan: &Plan, (link, gpus): (Link, usize)) -> Result<ScalingReport, Error> {
+    let (kernels, rates) = (session.kernels().swap_remove(0), session.origin.rates());
+    let net = session.nets.remove(0);
+    let (costs, net) = session.origin.planning.costs(net, &kernels, &session.options, rates)?;
+    let workspace = plan.kernels.iter().map(|planned| planned.workspace).max().unwrap_or_default();
+    let (graph, outline) = (net.graph(), net.outline(true));
+    let bytes = |node: usize| -> f64 {
+        let is_first = |param: &&usize| !graph.nodes[..node].iter().any(|other| other.params.contains(param));
+        let params = graph.nodes[node].params.iter().filter(is_first).map(|&param| &outline.params[param]);
+        params.filter(|param| param.trained).map(|param| param.bytes.0 as f64).sum()
+    };
+    let nodes = (0..graph.nodes.len()).rev().filter(|&node| outline.nodes[node].backward);
+    let backward: Vec<(f64, f64)> =
+        nodes.map(|node| (costs.nodes[node][1].time_ms(workspace), bytes(node))).collect();
+    let forward_ms: f64 = costs.nodes.iter().map(|passes| passes[0].time_ms(workspace)).sum();
+    let rest = (forward_ms + costs.update_ms, net.mini_batch());
+    session.nets.insert(0, net);
+    Ok(ScalingReport::new(link, gpus, &backward, rest))
 }
 
 fn plan_shapes(
@@ -234,6 +259,7 @@ fn report(
         budget,
         schedule: None,
         batches: None,
+        scaling: None,
         memory: None,
         layer_memory: Vec::new(),
         outline: None,
@@ -251,5 +277,6 @@ fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     console.text(format!("\n{}", report.plan))?;
     report.budget.iter().try_for_each(|budget| console.text(format!("\n{budget}")))?;
     report.schedule.iter().try_for_each(|schedule| console.text(format!("\n{schedule}")))?;
+    report.scaling.iter().try_for_each(|scaling| console.text(format!("\n{scaling}")))?;
     report.explanation.iter().try_for_each(|explanation| console.text(format!("\n{explanation}")))
 }

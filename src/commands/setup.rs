@@ -18,7 +18,8 @@ use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
 use tensor::Device;
 use trainer::{
-    Net, NetRun, PlanOrigin,
+    Group, Net, NetRun, PlanOrigin,
+    group::Share,
     host::{self, check_memory},
     layers::{BuildOptions, SyntheticData},
     net::RunLayout,
@@ -42,6 +43,8 @@ pub(super) struct Session {
     /// Whether parameters are updated, which takes room for their history.
     updates: bool,
     pub(super) origin: Origin,
+    /// The ranks that this run is one of.
+    pub(super) group: Group,
     /// With `--batch max`, what mini-batches bring.
     pub(super) batches: Option<BatchReport>,
     /// The first is the one that the report is about.
@@ -78,12 +81,22 @@ pub(super) struct Request<'a> {
     pub(super) seed: u64,
     /// Defaults that were chosen, one sentence each, for the header.
     pub(super) notes: &'a [String],
+    pub(super) group: Group,
 }
 
 impl<'a> Request<'a> {
     /// A test of the net with its own mini-batch.
     pub(super) fn new(command: &'static str, planning: &'a PlanningArgs, run: &'a RunArgs) -> Self {
-        Self { command, phase: Phase::Test, batch: None, planning, run, seed: DEFAULT_SEED, notes: &[] }
+        Self {
+            command,
+            phase: Phase::Test,
+            batch: None,
+            planning,
+            run,
+            seed: DEFAULT_SEED,
+            notes: &[],
+            group: Group::default(),
+        }
     }
 }
 
@@ -123,6 +136,7 @@ impl Session {
             false => Some(stand_in(request.run, &spec)?),
         };
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
+        spec.share = request.group.share();
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         let kernels = net.kernels().len();
         let header = Header {
@@ -131,13 +145,14 @@ impl Session {
             recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.iter().cloned().chain(limit).collect(),
+            notes: request.notes.iter().cloned().chain(limit).chain(ranks_note(spec.share, &net)).collect(),
         };
         let updates = request.phase == Phase::Train;
+        let group = request.group.clone();
         let session = Self::new(origin, (at_start, options), request.planning, vec![net], updates)?;
         console.text(&header)?;
         batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
-        Ok((Self { batches, ..session }, header))
+        Ok((Self { batches, group, ..session }, header))
     }
 
     /// Nets that are built already; refused if they need more memory than there is even without any workspace.
@@ -162,13 +177,14 @@ impl Session {
             verifies,
             updates,
             origin,
+            group: Group::default(),
             batches: None,
             nets,
         })
     }
 
     /// The kernels of every net.
-    fn kernels(&mut self) -> Vec<Vec<Kernel>> {
+    pub(super) fn kernels(&mut self) -> Vec<Vec<Kernel>> {
         let math = self.origin.math;
         self.nets.iter_mut().map(|net| in_math(net.kernels(), math)).collect()
     }
@@ -221,8 +237,12 @@ impl Session {
         (Recorded { plans, schedules }, origin)
     }
 
-    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was.
+    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was. Of several ranks the
+    /// first does.
     pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
+        if !self.group.leads() {
+            return Ok(());
+        }
         let all = self.kernels();
         let planned = |net: usize| recorded.get(net).is_some_and(Option::is_some);
         let needed: Vec<Kernel> =
@@ -238,8 +258,23 @@ impl Session {
         self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
     }
 
-    /// A plan for every net: the recorded one, if there is one.
+    /// A plan for every net: the recorded one, if there is one; of several ranks that of the first.
     pub(super) fn plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
+        let (mut own, device) = (None, planning::identity(&self.origin.device));
+        let record = self.group.clone().from_leader(|| {
+            let Planned { plans, schedules, .. } = own.insert(self.own_plan(recorded)?);
+            Ok::<_, Error>(PlanRecord { device, plans: plans.clone(), schedules: schedules.clone() })
+        })?;
+        match own {
+            Some(planned) => Ok(planned),
+            None => match self.recorded(&record) {
+                (recorded, PlanOrigin::Recorded) => self.own_plan(recorded),
+                (_, origin) => Err(Error::Refused(format!("the plan of rank 0 cannot be used: {origin:?}"))),
+            },
+        }
+    }
+
+    fn own_plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
         let kernels = self.kernels();
         let budgets = self.budgets(&kernels);
         let goal = self.goal(&recorded, budgets.as_deref())?;
@@ -303,7 +338,8 @@ impl Session {
         if self.verifies {
             verify(device, plans, console)?;
         }
-        let mut run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
+        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
+        let mut run = run.in_group(self.group.clone());
         if let Some(schedules) = schedules {
             run = run.scheduled(schedules.clone(), self.updates)?;
         }
@@ -317,6 +353,14 @@ impl Session {
         let memory = MemoryEstimate::new(report, resident, gpu_memory(device));
         Ok((run, memory))
     }
+}
+
+/// What a mini-batch of several ranks is.
+pub(super) fn ranks_note(share: Share, net: &Net) -> Option<String> {
+    let (ranks, own) = (share.ranks, net.mini_batch());
+    (ranks > 1).then(|| {
+        format!("{ranks} ranks, each with its own mini-batch of {own}: {} samples in all", ranks * own)
+    })
 }
 
 /// Nothing on a processor, or if the GPU does not answer.

@@ -2,6 +2,7 @@
 
 use super::{
     draw::plot,
+    ranks::on_each,
     setup::{Recorded, Request, Session, announce},
     write_trace,
 };
@@ -14,7 +15,7 @@ use crate::{
 use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;
-use trainer::{NetRun, time};
+use trainer::{Group, NetRun, time};
 
 #[derive(Serialize)]
 struct Report {
@@ -31,10 +32,15 @@ struct Report {
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
 pub(crate) fn time(args: &TimeArgs, notes: &[String]) -> Result<(), Error> {
-    let mut console = Console::new(args.run.json);
+    on_each(args, |args| &mut args.run, |args, group| time_rank(args, notes, group))
+}
+
+fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Error> {
+    let mut console = Console::of_rank(group.leads(), args.run.json);
     let TimeArgs { net, planning, run, seed, .. } = args;
     let NetArgs { phase, batch, .. } = *net;
     let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
+    let request = Request { group: group.clone(), ..request };
     let (mut session, header) = Session::open(required(&net.model, "--model")?, &request, &mut console)?;
     let chosen = session.options.batch_size_policy;
     let policies = match (args.compare, chosen) {
@@ -62,7 +68,7 @@ pub(crate) fn time(args: &TimeArgs, notes: &[String]) -> Result<(), Error> {
         _ => None,
     };
     comparison.iter().try_for_each(|comparison| console.text(format!("\n{comparison}")))?;
-    if let Some(run) = runs.last() {
+    if let Some(run) = runs.last().filter(|_| group.leads()) {
         plot(args.plot.as_ref(), &run.plan, header.words(), &mut console)?;
     }
     console.object(&Report {
@@ -88,12 +94,13 @@ pub(super) fn timed(
     let (outline, actions) = (run.nets()[0].outline(true), run.actions(0).to_vec());
     announce(&planned, &memory, console)?;
     let measured = measure(session, run, args)?;
-    if let Some(file) = &args.trace {
+    if let Some(file) = args.trace.as_ref().filter(|_| session.group.leads()) {
         let spans = measured.spans_ms.iter().zip(&actions);
         let span = |(&span_ms, &action)| ActionSpan::new(&outline, action, span_ms, None);
         write_trace(file, &spans.map(span).collect::<Vec<_>>())?;
     }
-    let run = TimeRun::new((memory, &planned.plans[0], layers), measured, mini_batch);
+    let samples = mini_batch * session.group.share().ranks;
+    let run = TimeRun::new((memory, &planned.plans[0], layers), measured, samples);
     let run = TimeRun { schedule: planned.schedule, ..run };
     console.text(run.caffe_lines())?;
     Ok(run)
@@ -103,9 +110,9 @@ pub(super) fn timed(
 fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::TimeReport, Error> {
     let positions = run.nets()[0].positions().map(|(layer, position)| (layer.to_owned(), position));
     let positions: Vec<(String, u64)> = positions.collect();
-    let bar = progress::bar(args.iterations as u64, "timing");
-    let result = time::time(run, args.iterations, args.seed, |_, _| bar.inc(1));
-    bar.finish_and_clear();
+    let bar = session.group.leads().then(|| progress::bar(args.iterations as u64, "timing"));
+    let result = time::time(run, args.iterations, args.seed, |_, _| bar.iter().for_each(|bar| bar.inc(1)));
+    bar.iter().for_each(|bar| bar.finish_and_clear());
     let (report, mut net) = result?;
     positions.iter().for_each(|(layer, position)| net.set_position(layer, *position));
     session.nets.push(net);

@@ -14,6 +14,7 @@ mod memory;
 mod metrics;
 mod own_images;
 mod plan;
+mod ranks;
 mod recorded;
 mod run_command;
 mod shell;

@@ -42,6 +42,9 @@ pub enum NetError {
     /// The device failed. Errors are asynchronous, so the step is unknown.
     #[error(transparent)]
     Device(#[from] tensor::cuda::CudaError),
+    /// Another rank has failed, or is lost.
+    #[error(transparent)]
+    Rank(#[from] crate::group::RankError),
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] tensor::MemoryError),

@@ -18,6 +18,7 @@ pub mod files;
 pub mod fill;
 #[cfg(test)]
 mod gradient_check;
+pub mod group;
 pub mod host;
 pub mod layers;
 pub mod net;
@@ -36,6 +37,7 @@ mod testing;
 pub mod time;
 
 pub use error::NetError;
+pub use group::Group;
 pub use net::Net;
 pub use planning::PlanOrigin;
 pub use run::{Execution, NetRun};

@@ -15,17 +15,19 @@ pub struct Stop {
     pub number: Arc<AtomicUsize>,
     /// Whether a signal would not be heard, and should end the process; a handler sets it once one has come.
     pub unheard: Arc<AtomicBool>,
+    listeners: Arc<AtomicUsize>,
 }
 
 impl Default for Stop {
     fn default() -> Self {
-        Self { number: Arc::default(), unheard: Arc::new(AtomicBool::new(true)) }
+        Self { number: Arc::default(), unheard: Arc::new(AtomicBool::new(true)), listeners: Arc::default() }
     }
 }
 
 impl Stop {
     /// Until the guard is dropped, the caller checks [`Stop::is_requested`] now and then.
     pub fn listen(&self) -> Listening {
+        self.listeners.fetch_add(1, Ordering::SeqCst);
         self.unheard.store(self.is_requested(), Ordering::SeqCst);
         Listening(self.clone())
     }
@@ -47,6 +49,8 @@ pub struct Listening(Stop);
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.0.unheard.store(true, Ordering::SeqCst);
+        if self.0.listeners.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.unheard.store(true, Ordering::SeqCst);
+        }
     }
 }

@@ -5,6 +5,7 @@ mod prepare;
 mod progress;
 mod tensorboard;
 
+use super::ranks::on_each;
 use crate::{
     Console, Error,
     args::TrainArgs,
@@ -19,7 +20,7 @@ use progress::Meter;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use trainer::{
-    Solver, Stop, TrainError, host,
+    Group, Solver, Stop, TrainError, host,
     snapshot::{CopiedWeights, SnapshotPlace},
     solver::{MovingAverages, StepReport, TestOutput},
 };
@@ -70,17 +71,27 @@ struct Training<'a> {
 /// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
 /// more, or writing is what failed.
 pub(crate) fn train(args: &TrainArgs, notes: &[String]) -> Result<(), Error> {
+    on_each(args, |args| &mut args.run, |args, group| train_rank(args, notes, group))
+}
+
+fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), Error> {
     let at_start = host::resident();
-    let mut console = Console::new(args.run.json);
+    let mut console = Console::of_rank(group.leads(), args.run.json);
     let stop = stop()?;
+    if !group.leads() {
+        let mut solver = prepare(args, notes, at_start, group, &mut console)?.solver;
+        // Signals are for the first rank to hear, which says when to end.
+        let _listening = stop.listen();
+        return Ok(solver.follow()?);
+    }
     let nothing = |error: Error| error.of_training("nothing was trained");
     Metrics::check(args)?;
-    let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
+    let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
     let Prepared { solver, report, averages, place, snapshot } = prepared;
     let (first, spec) = (solver.iteration(), solver.spec());
     let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
     metrics.manifest(&report, first, solver.seed()).map_err(nothing)?;
-    let images = report.header.net.mini_batch * spec.iter_size;
+    let images = report.header.net.mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
     let earlier = match snapshot {

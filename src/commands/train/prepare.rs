@@ -6,7 +6,7 @@ use crate::{
     args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
         origin::Origin,
-        setup::{Planned, Session, announce, scaled_to, synthetic, warn},
+        setup::{Planned, Session, announce, ranks_note, scaled_to, synthetic, warn},
     },
     models::load_solver,
     report::{DataReport, Header, NetReport},
@@ -17,7 +17,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use trainer::{
-    Solver, Training,
+    Group, Solver, Training,
     layers::BuildOptions,
     planning::PlanRecord,
     snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest},
@@ -47,14 +47,18 @@ pub(super) fn prepare(
     args: &TrainArgs,
     notes: &[String],
     at_start: Option<Bytes>,
+    group: &Group,
     console: &mut Console,
 ) -> Result<Prepared, Error> {
     let origin = Origin::device(&args.run, &args.planning.measuring)?;
     let mut spec = solver_spec(args)?;
-    let (snapshot, damaged) = match args.resume {
-        true => newest(&spec.snapshot.prefix),
-        false => (args.snapshot.clone(), Vec::new()),
-    };
+    spec.share = group.share();
+    let (snapshot, damaged) = group.from_leader(|| {
+        Ok::<_, Error>(match args.resume {
+            true => newest(&spec.snapshot.prefix),
+            false => (args.snapshot.clone(), Vec::new()),
+        })
+    })?;
     damaged
         .iter()
         .for_each(|sentence| console.warn(format!("{sentence}; an earlier snapshot is looked for")));
@@ -63,7 +67,7 @@ pub(super) fn prepare(
     spec.random_seed = args.seed.or(resumed.as_ref().map(seed_of)).or(spec.random_seed);
     // What is wrong with them should not come out after measuring.
     let weights = if args.weights.is_empty() { None } else { Some(Weights::load(&args.weights)?) };
-    let place = snapshot_place(&spec)?;
+    let place = if group.leads() { snapshot_place(&spec)? } else { None };
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
@@ -80,13 +84,15 @@ pub(super) fn prepare(
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
     let (synthetic, tests) = (synthetic(&args.run, &net)?, test_nets(&spec)?);
-    let build = BuildOptions { device: origin.device.clone(), seed: seed(args), synthetic };
+    let seed = group.from_leader(|| Ok::<_, Error>(seed(args)))?;
+    let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
     // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
     if !args.resume {
         check_start(snapshot.as_deref(), resumed.as_ref(), training.spec())?;
     }
     let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
+    session.group = group.clone();
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
     if let Some(Resumed { state, .. }) = &resumed {
@@ -95,6 +101,7 @@ pub(super) fn prepare(
         notes.extend(changes.note());
     }
     notes.push(format!("seed {}", training.seed()));
+    notes.extend(ranks_note(group.share(), &nets[0]));
     warnings.extend(training.data_warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
     let kernels = nets[0].kernels().len();
     let mut report = NetReport::new(&net, &nets[0], kernels, synthetic);

@@ -170,6 +170,12 @@ fn prepare(cuda: &Cuda, rule: &Rule, state: Arg<'_>, sums: &Sums) {
     };
 }
 
+pub(super) fn offer_loss(cuda: &Cuda, mut state: ViewMut<'_>) {
+    let [state, fault] = [state.address::<u8>(), cuda.fault_address()].map(Arg::Address);
+    // SAFETY: `offer_loss(StepState* state, const uint4* fault)`.
+    unsafe { launch!(cuda, "offer_loss", Grid::line(1, 1), [state, fault]) };
+}
+
 pub(super) fn add_losses(
     cuda: &Cuda,
     losses: &[Loss<'_>],

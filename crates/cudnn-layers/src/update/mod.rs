@@ -33,7 +33,7 @@ mod cuda;
 mod tests;
 
 use bytemuck::{Pod, Zeroable};
-use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Space, Span, View, ViewMut};
 
 /// The penalty whose gradient is added to the loss's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -164,6 +164,10 @@ pub struct StepState {
 impl StepState {
     /// The memory that it takes.
     pub const SPACE: Space = Space::of::<Self>(1);
+    /// Where its loss lies in that, and where [`offer_loss`] leaves a rank's part of it.
+    pub const LOSS: Span = Span { offset: 0, len: size_of::<f64>(), format: Format::U8 };
+    #[allow(missing_docs)]
+    pub const OFFERED: Span = Span { offset: size_of::<f64>(), ..Self::LOSS };
 
     /// As it was read from the device's memory.
     ///
@@ -185,6 +189,18 @@ pub fn add_losses(device: &Device, losses: &[Loss<'_>], mut state: ViewMut<'_>, 
     match device {
         Device::Cpu(_) => cpu::add_losses(losses, on_host(&mut state), accumulate),
         Device::Cuda(cuda) => cuda::add_losses(cuda, losses, state, accumulate),
+    }
+}
+
+/// Takes the loss away, to be added to those of other ranks: it is at [`StepState::OFFERED`] then, or no number there if a label
+/// was out of range. No number is in its place until the sum comes, so that nothing is updated before.
+pub fn offer_loss(device: &Device, mut state: ViewMut<'_>) {
+    match device {
+        Device::Cpu(_) => {
+            let state = on_host(&mut state);
+            (state.squares, state.loss) = (state.loss, f64::NAN);
+        }
+        Device::Cuda(cuda) => cuda::offer_loss(cuda, state),
     }
 }
 

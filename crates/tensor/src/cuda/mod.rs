@@ -22,12 +22,12 @@ pub use devices::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::DeviceMemory;
 #[cfg(feature = "cuda")]
-pub use driver::{Cuda, CudaGraph, Event, Library, Pinned, Stream, probe};
+pub use driver::{Communicator, Cuda, CudaGraph, Event, Library, Pinned, Stream, probe};
 pub use kernel::{Arg, Grid, Source};
 #[cfg(not(feature = "cuda"))]
 pub(crate) use without::DeviceMemory;
 #[cfg(not(feature = "cuda"))]
-pub use without::{Cuda, CudaGraph, Event, Pinned, Stream, probe};
+pub use without::{Communicator, Cuda, CudaGraph, Event, Pinned, Stream, probe};
 
 use thiserror::Error;
 

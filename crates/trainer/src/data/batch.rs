@@ -1,6 +1,7 @@
 //! Mini-batches put together from samples, and the memory that this is done in.
 
 use super::{DataError, Dataset, Draw, Phase, Sample, Transform, TransformScratch, order::Order};
+use crate::group::Share;
 use rayon::prelude::*;
 use std::sync::Arc;
 use tensor::{Device, HostBuffer, MemoryError, ViewMut};
@@ -19,12 +20,19 @@ pub struct LoaderOptions {
     /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is needed. One is enough to overlap
     /// loading with computing, for the net takes a copy; more only even out files of very different sizes.
     pub prefetch: usize,
+    /// Of several ranks each reads its own mini-batch, the first that of the first samples.
+    pub share: Share,
 }
 
 impl LoaderOptions {
+    /// Samples that all ranks together consume at a time.
+    pub(super) fn stride(&self) -> u64 {
+        (self.mini_batch * self.share.ranks) as u64
+    }
+
     /// In the order of the data set, seed 0, one mini-batch ahead.
     pub fn new(mini_batch: usize, phase: Phase) -> Self {
-        Self { mini_batch, phase, seed: 0, shuffle: false, prefetch: 1 }
+        Self { mini_batch, phase, seed: 0, shuffle: false, prefetch: 1, share: Share::default() }
     }
 }
 
@@ -35,7 +43,7 @@ pub(super) struct BatchSource {
     pub(super) options: LoaderOptions,
 }
 
-/// A position, and the memory reused from one mini-batch to the next.
+/// A position, that of rank 0, and the memory reused from one mini-batch to the next.
 pub(super) struct Cursor {
     pub(super) position: u64,
     order: Order,
@@ -97,7 +105,7 @@ impl BatchSource {
         self.fill(cursor, data, labels)
     }
 
-    /// Fills a mini-batch and moves the cursor behind it. Of several bad samples the first one is reported.
+    /// Fills a mini-batch and moves the cursor behind those of all ranks. Of several bad samples the first one is reported.
     pub(super) fn fill(
         &self,
         cursor: &mut Cursor,
@@ -105,11 +113,12 @@ impl BatchSource {
         labels: &mut [f32],
     ) -> Result<(), DataError> {
         let Cursor { position, order, indices, scratch } = cursor;
-        let end = *position + labels.len() as u64;
+        let LoaderOptions { mini_batch, share, .. } = self.options;
+        let first = *position + (share.rank * mini_batch) as u64;
         indices.clear();
-        indices.extend((*position..end).map(|position| order.index(position)));
+        indices.extend((first..first + mini_batch as u64).map(|position| order.index(position)));
         let fill = |scratch: &mut Scratch, (n, ((out, label), &index)): (usize, Slot<'_>)| {
-            self.fill_sample(*position + n as u64, index, scratch, out, label).err()
+            self.fill_sample(first + n as u64, index, scratch, out, label).err()
         };
         let error = if self.dataset.is_decoded() {
             let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices);
@@ -119,7 +128,7 @@ impl BatchSource {
             slots.find_map(|slot| fill(scratch, slot))
         };
         if error.is_none() {
-            *position = end;
+            *position += self.options.stride();
         }
         error.map_or(Ok(()), Err)
     }

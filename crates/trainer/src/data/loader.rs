@@ -75,7 +75,7 @@ impl Loader {
     /// What mini-batches are made of.
     pub fn summary(&self) -> DataSummary {
         let (set, options) = (self.dataset(), self.source.options);
-        let in_order = !options.shuffle && set.len() > options.mini_batch;
+        let in_order = !options.shuffle && set.len() as u64 > options.stride();
         DataSummary {
             images: set.len(),
             classes: set.classes(),
@@ -139,7 +139,7 @@ impl Loader {
             // A worker ends with the error it hands over: it is kept for the next mini-batch only after success.
             self.worker = Some(worker.take(data, labels)?);
         }
-        self.position += mini_batch as u64;
+        self.position += self.source.options.stride();
         Ok(())
     }
 

@@ -138,8 +138,12 @@ impl Reading<'_> {
     }
 
     fn synthetic(&self, shape: [usize; 3], images: SyntheticData) -> Result<DataLayer, BoxError> {
-        let dataset =
-            Arc::new(Synthetic::new(shape, self.net.classes(), self.mini_batch, self.options.seed)?);
+        let dataset = Arc::new(Synthetic::new(
+            shape,
+            self.net.classes(),
+            self.mini_batch * self.net.share.ranks,
+            self.options.seed,
+        )?);
         // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random weights,
         // and it would be the processor's slow handling of vanishing gradients that is timed.
         let transform = TransformParams {
@@ -161,7 +165,8 @@ impl Reading<'_> {
     ) -> Result<DataLayer, BoxError> {
         let &Reading { net, layer, options, mini_batch, shuffle, .. } = self;
         let phase = net.state.phase;
-        let order = LoaderOptions { mini_batch, phase, seed: options.seed, shuffle, prefetch };
+        let order =
+            LoaderOptions { mini_batch, phase, seed: options.seed, shuffle, prefetch, share: net.share };
         let loader = Loader::new(dataset, transform, order)?.on(&options.device);
         Ok(DataLayer { loader, constant: false, tops: layer.tops.len(), mini_batch })
     }

@@ -261,7 +261,7 @@ impl Planning {
 }
 
 /// What identifies `device` in a [`PlanRecord`].
-pub(crate) fn identity(device: &Device) -> DeviceHeader {
+pub fn identity(device: &Device) -> DeviceHeader {
     let header = header(device);
     let library_version = match device {
         // Rounding depends on the kernels' code, but a training should survive a rebuild.

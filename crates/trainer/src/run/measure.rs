@@ -3,6 +3,7 @@
 use super::{Execution, NetRun, slab::Slab};
 use crate::{
     error::NetError,
+    group::Group,
     layers::Absorbed,
     net::{Net, RunLayout, graph::Node},
     time,
@@ -56,7 +57,9 @@ pub fn measure(
     let update = alone(&net, &outline, vec![Action::Update]);
     let largest = layouts.iter().chain([&update]).max_by_key(|layout| layout.bytes());
     let layout = largest.expect("the update's").clone();
-    let mut running = NetRun { nets: vec![net], plans: vec![plan], schedules: None, layout }.start(1)?;
+    let mut running =
+        NetRun { nets: vec![net], plans: vec![plan], schedules: None, layout, group: Group::default() }
+            .start(1)?;
     running.net_mut().time_kernels(true);
     running.begin(&time::iteration(0))?;
     for ((node, key), layout) in subjects.into_iter().zip(layouts) {

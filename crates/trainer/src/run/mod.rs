@@ -2,6 +2,7 @@
 //! timed, trained and tested.
 
 mod measure;
+mod reduce;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -9,12 +10,14 @@ mod tests;
 use crate::{
     error::NetError,
     fill::fill,
+    group::Group,
     net::{Net, RunLayout},
     planning::ScheduleRecord,
 };
 use cudnn_layers::update::{self, ParamUpdate, StepRates, StepState};
 use memory::{Action, MemoryReport, Place};
 use planner::Plan;
+use reduce::Reduction;
 use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
@@ -31,6 +34,7 @@ pub struct NetRun {
     plans: Vec<Plan>,
     schedules: Option<ScheduleRecord>,
     layout: RunLayout,
+    group: Group,
 }
 
 impl NetRun {
@@ -43,7 +47,7 @@ impl NetRun {
             net.install(plan)?;
         }
         let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
-        Ok(Self { nets, plans, schedules: None, layout })
+        Ok(Self { nets, plans, schedules: None, layout, group: Group::default() })
     }
 
     /// The same with other schedules than to keep everything on the device, with `updates` as before.
@@ -53,6 +57,11 @@ impl NetRun {
     pub fn scheduled(self, record: ScheduleRecord, updates: bool) -> Result<Self, NetError> {
         let layout = RunLayout::scheduled(&self.nets.iter().collect::<Vec<_>>(), &record, updates)?;
         Ok(Self { layout, schedules: Some(record), ..self })
+    }
+
+    /// The same as one of several ranks, which add up their gradients.
+    pub fn in_group(self, group: Group) -> Self {
+        Self { group, ..self }
     }
 
     /// What its nets do under a policy for memory, unless that is to keep everything.
@@ -83,8 +92,8 @@ impl NetRun {
     /// The same in another layout.
     #[cfg(test)]
     pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Self {
-        let Self { nets, plans, schedules, layout: before } = self;
-        Self { layout: layout(&nets, before), nets, plans, schedules }
+        let Self { layout: before, .. } = self;
+        Self { layout: layout(&self.nets, before), ..self }
     }
 
     /// Allocates the arena and gives the parameters their first values.
@@ -92,7 +101,7 @@ impl NetRun {
     /// # Errors
     /// The device has not that much memory left.
     pub fn start(self, seed: u64) -> Result<Execution, NetError> {
-        let Self { mut nets, plans, layout, schedules: _ } = self;
+        let Self { mut nets, plans, layout, group, schedules: _ } = self;
         let device = nets[0].device().clone();
         let arena = Arena::on(&device, layout.bytes())?;
         let slab = Slab::new(&device, layout.slab_bytes())?;
@@ -100,8 +109,20 @@ impl NetRun {
         let state = Arena::on(&device, StepState::SPACE.bytes())?;
         nets.iter_mut().for_each(Net::enter_arena);
         let (recordings, (number, rates)) = (Vec::new(), settings);
-        let mut running =
-            Execution { recordings, device, nets, plans, layout, number, rates, state, slab, arena };
+        let reduction = Reduction::new(&device, &nets[0], &layout.nets[0], group)?;
+        let mut running = Execution {
+            recordings,
+            reduction,
+            device,
+            nets,
+            plans,
+            layout,
+            number,
+            rates,
+            state,
+            slab,
+            arena,
+        };
         running.initialize(seed)?;
         Ok(running)
     }
@@ -152,6 +173,8 @@ pub struct Execution {
     /// Recorded work. `None` for what has run once, so that all that it loads is there. First of all fields, as it ends
     /// before the memory that it works on.
     recordings: Vec<(RecordingKey, Option<CudaGraph>)>,
+    /// Ends after what was recorded of it.
+    reduction: Reduction,
     device: Device,
     nets: Vec<Net>,
     plans: Vec<Plan>,
@@ -182,6 +205,11 @@ impl Execution {
     /// Where it runs.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The ranks that it is one of.
+    pub fn group(&self) -> &Group {
+        self.reduction.group()
     }
 
     /// Its nets.
@@ -256,6 +284,7 @@ impl Execution {
     /// # Errors
     /// What a layer reports of its data, with the layer's name, and what the observer returns.
     pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
+        self.group().check()?;
         self.begin(&batch)?;
         let device = self.device.clone();
         device.run(|| {
@@ -345,25 +374,29 @@ impl Execution {
             Action::Forward(_) | Action::Backward(_) | Action::Recompute(_) => {
                 let iteration = (batch.number, self.number.view());
                 self.nets[net].compute(layout, &mut self.arena, at, iteration, batch.accumulate)?;
+                if net == 0 && batch.update.is_some() {
+                    self.reduction.add_up(&mut self.arena, at)?;
+                }
             }
             Action::Offload(buffer) | Action::Prefetch(buffer) => {
                 let place = |place| layout.find(buffer, place, at).expect("a copy has both its places");
                 let [device, host] = [Place::Device, Place::Host].map(place);
                 self.slab.copy(&mut self.arena, action, (device, host))?;
             }
-            Action::Update => self.update(net, batch),
+            Action::Update => self.update(net, batch)?,
             Action::Hold(_) => {}
         }
         Ok(self.slab.note((net, at), action)?)
     }
 
     /// Adds the loss of a mini-batch to those before it, and updates the parameters if it is the last.
-    fn update(&mut self, net: usize, batch: &MiniBatch<'_>) {
-        let Self { nets, layout, arena, .. } = self;
+    fn update(&mut self, net: usize, batch: &MiniBatch<'_>) -> Result<(), NetError> {
+        let Self { nets, layout, arena, reduction, state, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
         let losses = net.losses(layout, arena);
-        update::add_losses(&self.device, &losses, self.state.view_mut(STATE), batch.accumulate);
-        let Some(Update { rule, weight_decay, .. }) = batch.update else { return };
+        update::add_losses(&self.device, &losses, state.view_mut(STATE), batch.accumulate);
+        let Some(Update { rule, weight_decay, .. }) = batch.update else { return Ok(()) };
+        reduction.finish(&self.device, state)?;
         let params = net.graph().params.iter().zip(&layout.params);
         let trained =
             params.filter_map(|(param, spans)| Some((param, spans.diff?, spans.history?, spans.data)));
@@ -384,6 +417,7 @@ impl Execution {
             .collect();
         let (rates, state) = (self.rates.view(), self.state.view_mut(STATE));
         update::update_all(&self.device, &rule, rates, state, &mut params);
+        Ok(())
     }
 
     /// What the device knows of the iteration, once it is done.

@@ -15,6 +15,7 @@ mod watch;
 
 use crate::{
     error::NetError,
+    group::{RankError, Share},
     layers::BuildOptions,
     net::Net,
     planning::{self, PlanRecord},
@@ -50,6 +51,9 @@ pub enum TrainError {
     /// A snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// Another rank has failed, or is lost.
+    #[error(transparent)]
+    Rank(#[from] RankError),
     /// The loss is no longer a number.
     #[error(
         "the loss is {loss} at iteration {iteration}: the training has diverged (a lower base_lr may help)"
@@ -99,7 +103,7 @@ pub struct StepReport {
 
 impl Training {
     /// Builds the net that is trained, with `mini_batch` samples instead of the file's, and after it those that test.
-    /// The seed of `options` is that of a file that gives none.
+    /// The seed of `options` is that of a file that gives none. Of several ranks each trains on its share, and the first tests.
     /// With `epochs` the training is as long as so many passes over the data take.
     ///
     /// # Errors
@@ -111,11 +115,12 @@ impl Training {
     ) -> Result<(Self, Vec<Net>), TrainError> {
         let seed = spec.random_seed.unwrap_or(options.seed);
         let options = BuildOptions { seed, ..options.clone() };
-        let train_spec = net_spec(&spec.train_net, &spec.train_state, mini_batch)?;
+        let train_spec =
+            NetSpec { share: spec.share, ..net_spec(&spec.train_net, &spec.train_state, mini_batch)? };
         let mut nets = vec![Net::new(&train_spec, &options, true)?];
         nets[0].keep_histories(spec.method.histories());
         if let Some(epochs) = spec.epochs {
-            spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size);
+            spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size * spec.share.ranks);
         }
         for test in &spec.tests {
             nets.push(Net::new(&net_spec(&test.net, &test.state, None)?, &options, false)?);
@@ -225,21 +230,39 @@ impl Solver {
         result
     }
 
+    /// Does the iterations that rank 0 does, until that ends.
+    ///
+    /// # Errors
+    /// As [`Solver::step_unless`].
+    pub fn follow(&mut self) -> Result<(), TrainError> {
+        while !self.running.group().has_ended() {
+            match self.step_unless(&Stop::default()) {
+                // What it waited for was no iteration.
+                Err(TrainError::Rank(_)) if self.running.group().has_ended() => {}
+                result => drop(result?),
+            }
+        }
+        Ok(())
+    }
+
     fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>, TrainError> {
         let (iteration, rate) = (self.iteration, self.spec.rate(self.iteration));
-        let parts = self.spec.iter_size as u64;
+        let (parts, group) = (self.spec.iter_size as u64, self.running.group().clone());
+        let Share { rank, ranks } = self.spec.share;
         for part in 0..parts {
-            if part > 0 && stop.is_requested() {
+            if !group.from_leader(|| Ok::<_, RankError>(part == 0 || !stop.is_requested()))? {
                 return Ok(None);
             }
             let accumulate = if part == 0 { Accumulate::Replace } else { Accumulate::Add };
             let update = (part + 1 == parts).then(|| self.update(rate, iteration));
             // Each mini-batch has a number of its own, so that each draws its own dropout masks.
-            let number = iteration * parts + part;
+            let number = (iteration * parts + part) * ranks as u64 + rank as u64;
             self.running.iterate(0, MiniBatch { number, accumulate, update, observer: None })?;
         }
-        let loss = self.running.state()?.loss / parts as f64;
+        let loss = self.running.state()?.loss / (parts as f64 * ranks as f64);
         if !loss.is_finite() {
+            // All ranks have found that; one may know better why.
+            group.sum(&mut [0.0f64])?;
             return Err(TrainError::Diverged { loss, iteration });
         }
         self.iteration += 1;

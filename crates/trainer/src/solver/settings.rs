@@ -148,6 +148,7 @@ pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMa
     let others = [
         (method != Method::Sgd).then(|| ("the solver's type", digest(&(method, momentum2, delta)))),
         larc.map(|larc| ("larc", digest(&larc))),
+        (spec.share.ranks > 1).then(|| ("the number of ranks", digest(&spec.share.ranks))),
         warmup.map(|warmup| ("the warm-up", digest(&warmup))),
     ];
     let solver = solver.into_iter().chain(others.into_iter().flatten());

@@ -32,7 +32,8 @@ impl Solver {
     /// How often the training data have been seen by now, if they are a data set.
     pub fn epoch(&self) -> Option<f64> {
         let (_, data) = self.net().data().next()?;
-        let seen = self.iteration * (self.spec.iter_size * self.net().mini_batch()) as u64;
+        let seen =
+            self.iteration * (self.spec.iter_size * self.spec.share.ranks * self.net().mini_batch()) as u64;
         Some(seen as f64 / data.images as f64)
     }
 

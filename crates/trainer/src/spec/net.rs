@@ -6,6 +6,7 @@ use super::{
     legacy,
     params::{params, spec_file},
 };
+use crate::group::Share;
 use crate::prototxt::{self, FieldValue, Reader, Result, SpecError, Warning};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ params! {
         force_backward: bool = false; "Run backward through every layer, even where no parameter needs it?"
         state: NetState { NetState::default().merged(net.optional_message("state")?)? };
             "The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for"
+        share: Share { Share::default() }; "Which samples of each mini-batch the layers that bring data read"
         warnings: Vec<Warning> { Vec::new() };
             "What the file says without effect; of a net inside a solver file, that has it"
     }

@@ -6,6 +6,7 @@ use super::{
     params::{params, spec_file},
     solver_nets::Nets,
 };
+use crate::group::Share;
 use crate::prototxt::{self, Reader, Result, Warning, choices};
 use cudnn_layers::update::{Larc, Method, Regularization, Rule};
 use std::path::{Path, PathBuf};
@@ -60,6 +61,7 @@ params! {
         // Caffe's -1, and with it any negative number, asks for a new seed in each run.
         random_seed: Option<u64> { solver.get::<i64>("random_seed")?.and_then(|seed| u64::try_from(seed).ok()) };
             "Seed of everything random; if not given, each run differs"
+        share: Share { Share::default() }; "One of how many ranks this is, whose gradients are averaged"
         warnings: Vec<Warning> { Vec::new() }; "What the file says without effect"
     }
 
@@ -90,7 +92,10 @@ impl SolverSpec {
     /// What the updates of all iterations have in common.
     pub fn rule(&self) -> Rule {
         let &Self { method, momentum, momentum2, delta, regularization, larc, .. } = self;
-        let (clip, mini_batches) = (self.clip_gradients, self.iter_size);
+        // The gradients of ranks are added up for their mean, which is what Caffe clips.
+        let ranks = self.share.ranks;
+        let (clip, mini_batches) =
+            (self.clip_gradients.map(|clip| clip * ranks as f32), self.iter_size * ranks);
         Rule { method, momentum, momentum2, delta, regularization, clip, mini_batches, larc }
     }
 

@@ -5,6 +5,7 @@ mod formats;
 mod frozen;
 mod golden;
 mod policies;
+mod ranks;
 mod resume;
 mod update;
 

@@ -1,0 +1,119 @@
+//! What several GPUs bring that train one net together.
+
+use crate::{number::ms, table::Table};
+use serde::Serialize;
+use std::fmt;
+
+/// Bytes of gradients that are added up together.
+const BUCKET: f64 = (25 << 20) as f64;
+
+/// Predictions for up to so many GPUs, each with a mini-batch of its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScalingReport {
+    /// Microseconds from one GPU to the next, and GB/s between them.
+    pub link: [f64; 2],
+    /// One GPU, and twice as many again and again.
+    pub points: Vec<ScalingPoint>,
+}
+
+/// A number of GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ScalingPoint {
+    /// How many.
+    pub gpus: usize,
+    /// An iteration, in milliseconds.
+    pub step_ms: f64,
+    /// Samples of all of them a second.
+    pub images_per_s: f64,
+    /// That as a part of what so many would do alone.
+    pub efficiency: f64,
+    /// What adding up all gradients takes, in milliseconds.
+    pub sums_ms: f64,
+    /// The part of it that is done before the backward pass has ended.
+    pub hidden: f64,
+}
+
+impl ScalingReport {
+    /// `backward` has the milliseconds of each layer's backward pass in their order, and the bytes of gradients that are
+    /// complete then; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in 2 (n - 1) steps, in each
+    /// of which every GPU passes on the n-th part of a bucket.
+    pub fn new(
+        link: [f64; 2],
+        gpus: usize,
+        backward: &[(f64, f64)],
+        (rest_ms, samples): (f64, usize),
+    ) -> Self {
+        let alone = step(0.0, 0.0, backward)[0] + rest_ms;
+        let point = |gpus: usize| {
+            let (steps, [latency_us, gb_per_s]) = (2.0 * (gpus - 1) as f64, link);
+            let latency_ms = steps * latency_us / 1e3;
+            let [end_ms, sums_ms, exposed_ms] =
+                step(latency_ms, steps / gpus as f64 / gb_per_s / 1e6, backward);
+            let step_ms = end_ms + rest_ms;
+            ScalingPoint {
+                gpus,
+                step_ms,
+                images_per_s: (gpus * samples) as f64 / step_ms * 1e3,
+                efficiency: alone / step_ms,
+                sums_ms,
+                hidden: if sums_ms > 0.0 { 1.0 - exposed_ms / sums_ms } else { 1.0 },
+            }
+        };
+        let sizes = std::iter::successors(Some(1), |&size| (size < gpus).then_some((2 * size).min(gpus)));
+        Self { link, points: sizes.map(point).collect() }
+    }
+}
+
+/// When backward pass and sums have ended, what the sums take, and what of that comes after the backward pass, in milliseconds;
+/// a bucket takes `latency_ms` and a time for each byte.
+fn step(latency_ms: f64, ms_per_byte: f64, backward: &[(f64, f64)]) -> [f64; 3] {
+    let (mut now, mut free, mut bucket, mut sums_ms) = (0.0, 0.0f64, 0.0, 0.0);
+    for (index, (pass_ms, bytes)) in backward.iter().enumerate() {
+        now += pass_ms;
+        bucket += bytes;
+        if bucket >= BUCKET || bucket > 0.0 && index + 1 == backward.len() {
+            let sum_ms = latency_ms + bucket * ms_per_byte;
+            (free, sums_ms, bucket) = (free.max(now) + sum_ms, sums_ms + sum_ms, 0.0);
+        }
+    }
+    [free.max(now), sums_ms, (free - now).max(0.0)]
+}
+
+impl fmt::Display for ScalingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [latency_us, gb_per_s] = self.link;
+        writeln!(f, "PREDICTION for several GPUs, a ring of links of {latency_us} us and {gb_per_s} GB/s")?;
+        let mut table = Table::new([">GPUs", ">ms", ">images/s", ">efficiency", ">sums ms", ">hidden"]);
+        for point in &self.points {
+            let [efficiency, hidden] =
+                [point.efficiency, point.hidden].map(|part| format!("{:.1} %", 100.0 * part));
+            let (gpus, speed) = (point.gpus.to_string(), format!("{:.0}", point.images_per_s));
+            table.row([gpus, ms(point.step_ms), speed, efficiency, ms(point.sums_ms), hidden]);
+        }
+        write!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ready_early_is_hidden_and_the_last_bucket_is_not() {
+        let mb = (1 << 20) as f64;
+        // 30 MiB after 10 ms, another 30 MiB at the end of 20 ms; 5 ms beside that.
+        let backward = [(10.0, 30.0 * mb), (10.0, 30.0 * mb)];
+        let report = ScalingReport::new([500.0, 30.0 * mb / 1e6], 3, &backward, (5.0, 8));
+        let [one, two, three] = report.points[..] else { panic!("{report:?}") };
+        assert_eq!((one.gpus, one.step_ms, one.images_per_s, one.sums_ms), (1, 25.0, 320.0, 0.0));
+        // Two steps of half a millisecond and half of a bucket, which takes a millisecond as a whole: twice, one of them late.
+        assert_eq!((two.gpus, two.sums_ms, two.step_ms, two.hidden), (2, 4.0, 27.0, 0.5));
+        assert!(
+            (two.efficiency - 25.0 / 27.0).abs() < 1e-12 && (two.images_per_s - 16.0 / 27e-3).abs() < 1e-6
+        );
+        assert!((three.sums_ms - 2.0 * (2.0 + 4.0 / 3.0)).abs() < 1e-9, "{three:?}");
+        // Sums that take longer than the backward pass wait for each other.
+        let slow = ScalingReport::new([0.0, 1.0], 2, &backward, (0.0, 8)).points[1];
+        assert!((slow.step_ms - (10.0 + slow.sums_ms)).abs() < 1e-9 && slow.hidden < 0.2, "{slow:?}");
+    }
+}

@@ -1,0 +1,158 @@
+//! Sums over several GPUs by NCCL, whose library is loaded when there are several.
+
+use super::{Cuda, Stream};
+use crate::{ElementType, View, ViewMut, cuda::CudaError};
+use cudarc::driver::sys::CUstream;
+use libloading::Library;
+use std::{
+    ffi::{CStr, c_char, c_int},
+    ptr::null_mut,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+/// NCCL's communicator, of which nothing is known.
+type Raw = *mut std::ffi::c_void;
+
+/// NCCL's unique id.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct UniqueId([u8; 128]);
+
+/// `ncclFloat32`, `ncclFloat64` and `ncclSum`, the same in all versions of NCCL 2.
+const FLOAT: c_int = 7;
+const DOUBLE: c_int = 8;
+const SUM: c_int = 0;
+
+/// `name: type` of functions of the library.
+macro_rules! functions {
+    ($($name:ident: fn($($argument:ty),*) -> $result:ty;)+) => {
+        #[allow(non_snake_case)]
+        struct Nccl {
+            $($name: unsafe extern "C" fn($($argument),*) -> $result,)+
+        }
+
+        impl Nccl {
+            fn of(library: &'static Library) -> Result<Self, libloading::Error> {
+                // SAFETY: these are the declarations of `nccl.h`, and the library is never closed.
+                unsafe { Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)+ }) }
+            }
+        }
+    };
+}
+
+functions! {
+    ncclGetUniqueId: fn(*mut UniqueId) -> c_int;
+    ncclCommInitRank: fn(*mut Raw, c_int, UniqueId, c_int) -> c_int;
+    ncclAllReduce: fn(u64, u64, usize, c_int, c_int, Raw, CUstream) -> c_int;
+    ncclCommDestroy: fn(Raw) -> c_int;
+    ncclCommAbort: fn(Raw) -> c_int;
+    ncclGetErrorString: fn(c_int) -> *const c_char;
+}
+
+impl Nccl {
+    fn load() -> Result<&'static Self, CudaError> {
+        static NCCL: OnceLock<Result<Nccl, CudaError>> = OnceLock::new();
+        let open = || -> Result<Self, libloading::Error> {
+            // SAFETY: NCCL's initialisers have no requirements of their loader. The first is the name of what pip installs.
+            let library = unsafe { Library::new("libnccl.so.2").or_else(|_| Library::new("libnccl.so")) }?;
+            Self::of(Box::leak(Box::new(library)))
+        };
+        let absent = |error: libloading::Error| {
+            let reason = format!("several GPUs need it on the path of libraries ({error})");
+            CudaError::new("loading NCCL, libnccl.so.2,", reason)
+        };
+        NCCL.get_or_init(|| open().map_err(absent)).as_ref().map_err(Clone::clone)
+    }
+
+    fn check(&self, what: &str, status: c_int) -> Result<(), CudaError> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: NCCL returns a constant text for any status.
+        let reason = unsafe { CStr::from_ptr((self.ncclGetErrorString)(status)) };
+        Err(CudaError::new(what, format!("{} (NCCL_DEBUG=WARN tells more)", reason.to_string_lossy())))
+    }
+}
+
+/// One GPU among those that add up numbers together.
+pub struct Communicator {
+    nccl: &'static Nccl,
+    /// Nothing once it was aborted.
+    raw: Mutex<Option<Raw>>,
+}
+
+// SAFETY: NCCL takes calls from any thread, one after the other, which the mutex sees to.
+unsafe impl Send for Communicator {}
+// SAFETY: as above.
+unsafe impl Sync for Communicator {}
+
+impl Communicator {
+    /// What all of one group are to be opened with.
+    ///
+    /// # Errors
+    /// NCCL is not installed, or finds no network.
+    pub fn unique_id() -> Result<Vec<u8>, CudaError> {
+        let (nccl, mut id) = (Nccl::load()?, UniqueId([0; 128]));
+        // SAFETY: NCCL writes so many bytes.
+        nccl.check("starting NCCL", unsafe { (nccl.ncclGetUniqueId)(&mut id) })?;
+        Ok(id.0.to_vec())
+    }
+
+    /// Number `rank` of so many; returns once all of them have been opened.
+    ///
+    /// # Errors
+    /// NCCL is not installed, or the GPUs do not reach each other.
+    pub fn new(cuda: &Cuda, id: &[u8], rank: usize, ranks: usize) -> Result<Self, CudaError> {
+        let (nccl, mut raw) = (Nccl::load()?, null_mut());
+        let id =
+            id.try_into().map_err(|_| CudaError::new("connecting GPUs by NCCL", "the id is none of NCCL"))?;
+        cuda.stream().bind()?;
+        // SAFETY: the context is bound; NCCL writes one pointer.
+        let status =
+            unsafe { (nccl.ncclCommInitRank)(&mut raw, ranks as c_int, UniqueId(id), rank as c_int) };
+        nccl.check("connecting GPUs by NCCL", status)?;
+        Ok(Self { nccl, raw: Mutex::new(Some(raw)) })
+    }
+
+    /// Launches in `stream` that each element of `to` becomes the sum of those of `from`, or else its own, over all GPUs: numbers
+    /// of FP32, or bytes that are numbers of double precision. It may be recorded.
+    ///
+    /// # Errors
+    /// It was aborted, or a GPU is lost.
+    ///
+    /// # Safety
+    /// Until the sum is done nobody else uses `to` or writes `from`, which is as long; other streams know by an event of `stream`.
+    pub unsafe fn sum(
+        &self,
+        stream: &Stream,
+        from: Option<View<'_>>,
+        mut to: ViewMut<'_>,
+    ) -> Result<(), CudaError> {
+        stream.bind()?;
+        let (address, count, of) = match to.format().dtype {
+            ElementType::F32 => (to.address::<f32>(), to.len(), FLOAT),
+            _ => (to.address::<u8>(), to.byte_len() / size_of::<f64>(), DOUBLE),
+        };
+        let from = from.map_or(address, |from| from.untyped_address());
+        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        let raw = raw.ok_or_else(|| CudaError::new("adding up gradients", "another rank has failed"))?;
+        // SAFETY: the communicator is open as long as the lock is held; the caller promises the rest.
+        let status = unsafe { (self.nccl.ncclAllReduce)(from, address, count, of, SUM, raw, stream.raw()) };
+        self.nccl.check("adding up gradients by NCCL", status)
+    }
+
+    /// Ends all sums that are under way, from any thread: they leave anything. Waits until what was recorded is dropped.
+    pub fn abort(&self) {
+        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // SAFETY: it is open, and closed only here or when it is dropped. Nothing is left to be done if that fails.
+        let _ = raw.map(|raw| unsafe { (self.nccl.ncclCommAbort)(raw) });
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        let raw = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // SAFETY: as above, and nobody else has it any more.
+        let _ = raw.map(|raw| unsafe { (self.nccl.ncclCommDestroy)(raw) });
+    }
+}

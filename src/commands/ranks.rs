@@ -1,0 +1,48 @@
+//! One net on several devices: a thread for each, or a process for each that a launcher has started.
+
+use crate::{Error, args::RunArgs, device};
+use std::thread;
+use tensor::Cpu;
+use trainer::{Group, group::Launched};
+
+/// Does `body` on each of the devices that `args` name, as the ranks of a group; the first one's result is that of all.
+pub(super) fn on_each<A: Clone + Send + Sync>(
+    args: &A,
+    run: fn(&mut A) -> &mut RunArgs,
+    body: impl Fn(&A, &Group) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
+    let named = run(&mut args.clone()).device.clone();
+    let (devices, ranks) = match Launched::find(|name| std::env::var(name).ok())? {
+        Some(rank) => (vec![device::of_rank(&named, rank.local_rank)?], vec![rank]),
+        None => {
+            let devices = device::listed(&named)?;
+            let ranks = Launched::here(devices.len())?;
+            (devices, ranks)
+        }
+    };
+    let on = |(device, rank): (&String, Launched)| {
+        let mut args = args.clone();
+        let RunArgs { device: own, threads, .. } = run(&mut args);
+        own.clone_from(device);
+        if devices.len() > 1 && device == "cpu" {
+            threads.get_or_insert((Cpu::available_threads() / devices.len()).max(1));
+        }
+        let group = rank.join()?;
+        let result = body(&args, &group);
+        let is_stop = result.as_ref().is_err_and(Error::is_stop);
+        group
+            .finish(result.as_ref().map(|&()| ()).or_else(|error| if is_stop { Ok(()) } else { Err(error) }));
+        result
+    };
+    thread::scope(|scope| {
+        let mut ranks = devices.iter().zip(ranks);
+        let first = ranks.next().expect("there is a device");
+        for rank in ranks {
+            let thread = thread::Builder::new().name("rank".to_owned());
+            if let Err(error) = thread.spawn_scoped(scope, || on(rank).ok()) {
+                return Err(Error::Refused(format!("the system gives no thread for a rank: {error}")));
+            }
+        }
+        on(first)
+    })
+}
