@@ -40,7 +40,7 @@ impl Cudnn {
         _: ConvGeometry,
         _: (Format, Option<&Cuda>),
         _: Math,
-        _: &dyn Fn(&str) -> bool,
+        _: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         none()
     }

@@ -38,7 +38,7 @@ impl ConvBackend {
         micro_batch: u32,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         let geometry = super::geometry(&kernel.shape, micro_batch);
-        self.all(kernel.op, geometry, (super::format(kernel), kernel.math), &|_| true)
+        self.all(kernel.op, geometry, (super::format(kernel), kernel.math), None)
     }
 
     /// The algorithm called `name` for `op` on `geometry`, in the device's format.
@@ -55,7 +55,7 @@ impl ConvBackend {
             Self::Cudnn(_, Some(cuda)) => cuda.format(),
             _ => Format::F32,
         };
-        let found = self.all(op, geometry, (format, Math::Tf32), &|other| other == name)?.pop();
+        let found = self.all(op, geometry, (format, Math::Tf32), Some(name))?.pop();
         found.ok_or_else(|| ConvError::Unknown {
             op,
             algorithm: name.to_owned(),
@@ -63,20 +63,22 @@ impl ConvBackend {
         })
     }
 
-    /// The algorithms with a `wanted` name that apply.
+    /// The algorithms that apply; with a `name`, the one of that name.
     fn all(
         &self,
         op: ConvOp,
         geometry: ConvGeometry,
         (format, math): (Format, Math),
-        wanted: &dyn Fn(&str) -> bool,
+        name: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         let geometry = geometry.validate()?;
         match self {
-            Self::Cpu(cpu) if format == Format::F32 => Ok(cpu::convolvers(cpu, op, geometry, wanted)),
+            Self::Cpu(cpu) if format == Format::F32 => {
+                let wanted = |other: &str| name.is_none_or(|name| name == other);
+                Ok(cpu::convolvers(cpu, op, geometry, &wanted))
+            }
             Self::Cudnn(cudnn, cuda) if format == Format::F32 || cuda.is_some() => {
-                let cuda = cuda.as_ref().filter(|_| format != Format::F32);
-                cudnn.convolvers(op, geometry, (format, cuda), math, wanted)
+                cudnn.convolvers(op, geometry, (format, cuda.as_ref()), math, name)
             }
             _ => Ok(Vec::new()),
         }

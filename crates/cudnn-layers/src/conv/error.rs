@@ -49,7 +49,7 @@ pub enum ConvError {
     #[error("{algorithm} on {samples} samples: {source}")]
     Algorithm {
         /// The algorithm.
-        algorithm: &'static str,
+        algorithm: String,
         /// Samples of the call.
         samples: usize,
         /// What failed.

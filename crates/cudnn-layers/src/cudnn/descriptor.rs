@@ -88,10 +88,11 @@ fn filter(format: Format, dims: [usize; 4]) -> Result<FilterDescriptor, CudnnErr
     FilterDescriptor::new(|raw| unsafe { call!(cudnnSetFilter4dDescriptor(raw, dtype, layout, k, c, r, s)) })
 }
 
+/// Cross-correlation: what deep learning calls a convolution.
+pub(super) const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+pub(super) const SUMS: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
+
 fn convolution(g: &ConvGeometry, format: Format, math: Math) -> Result<ConvolutionDescriptor, CudnnError> {
-    /// Cross-correlation: what deep learning calls a convolution.
-    const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
-    const SUMS: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
     let ([pad, stride, dilation], [groups]) =
         ([extents(g.pad)?, extents(g.stride)?, extents(g.dilation)?], extents([g.groups])?);
     let math = match math {
@@ -119,7 +120,7 @@ fn convolution(g: &ConvGeometry, format: Format, math: Math) -> Result<Convoluti
     })
 }
 
-fn dtype(format: Format) -> sys::cudnnDataType_t {
+pub(super) fn dtype(format: Format) -> sys::cudnnDataType_t {
     match format.dtype {
         ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
         ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,

@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tensor::{
-    Accumulate, View, ViewMut,
+    Accumulate, Arena, Span, View, ViewMut,
     cuda::{Cuda, Library, Stream},
 };
 
@@ -24,10 +24,14 @@ const OLDEST: CudnnVersion = CudnnVersion(90_000);
 #[derive(Clone)]
 pub struct Cudnn(Arc<Handle>);
 
+/// A workspace of so many bytes counts as none. Many engines want some, so a handle of our own has as much for itself: its
+/// convolutions run one after the other.
+pub(crate) const SMALL_WORKSPACE: usize = 1 << 10;
+
 struct Handle {
     raw: Mutex<RawHandle>,
-    /// Of our own handle: where it works.
-    stream: Option<Stream>,
+    /// Of our own handle: where it works, and the memory and address of a small workspace.
+    own: Option<(Stream, Arena, u64)>,
 }
 
 struct RawHandle(sys::cudnnHandle_t);
@@ -54,16 +58,21 @@ impl Cudnn {
         Self::new(handle.cast(), None)
     }
 
-    fn new(handle: sys::cudnnHandle_t, stream: Option<Stream>) -> Self {
-        Self(Arc::new(Handle { raw: Mutex::new(RawHandle(handle)), stream }))
+    fn new(handle: sys::cudnnHandle_t, own: Option<(Stream, Arena, u64)>) -> Self {
+        Self(Arc::new(Handle { raw: Mutex::new(RawHandle(handle)), own }))
+    }
+
+    /// The address of [`SMALL_WORKSPACE`] bytes, of a handle of our own.
+    pub(super) fn spare(&self) -> Option<u64> {
+        self.0.own.as_ref().map(|&(.., address)| address)
     }
 
     /// Calls the library with the handle, on the handle's GPU.
-    fn with<R>(
+    pub(super) fn with<R>(
         &self,
         work: impl FnOnce(sys::cudnnHandle_t) -> Result<R, CudnnError>,
     ) -> Result<R, CudnnError> {
-        if let Some(stream) = &self.0.stream {
+        if let Some((stream, ..)) = &self.0.own {
             stream.bind()?;
         }
         let raw = self.0.raw.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +167,9 @@ impl Library for Cudnn {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.
         unsafe { call!(cudnnCreate(&mut handle)) }?;
-        let cudnn = Self::new(handle, Some(stream.clone()));
+        let mut spare = Arena::unset(stream, SMALL_WORKSPACE)?;
+        let address = spare.view_mut(Span::bytes(0, SMALL_WORKSPACE)).address::<u8>();
+        let cudnn = Self::new(handle, Some((stream.clone(), spare, address)));
         // SAFETY: the handle was just made; it is destroyed before its stream, which it keeps.
         unsafe { call!(cudnnSetStream(handle, stream.raw().cast())) }?;
         Ok(cudnn)
@@ -167,7 +178,7 @@ impl Library for Cudnn {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.stream.as_ref().is_some_and(|stream| stream.bind().is_ok()) {
+        if self.own.as_ref().is_some_and(|(stream, ..)| stream.bind().is_ok()) {
             let RawHandle(handle) = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
             let _ = unsafe { call!(cudnnDestroy(*handle)) };
@@ -181,9 +192,10 @@ impl fmt::Debug for Cudnn {
     }
 }
 
-/// Driver, CUDA and cuDNN on `cuda`, for a report.
+/// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: those of versions without
+/// engines lack them.
 pub fn versions(cuda: &Cuda) -> String {
-    format!("cuDNN {}, {}", version(), cuda.versions())
+    format!("cuDNN {} with engines, {}", version(), cuda.versions())
 }
 
 static ONE: f32 = 1.0;

@@ -1,6 +1,6 @@
 //! Every algorithm of cuDNN against the double-precision loops, and split against undivided, on a GPU.
 
-use super::{BACKWARD_DATA, BACKWARD_FILTER, CudnnAlgorithm, FORWARD};
+use super::legacy::all;
 use crate::{
     conv::{
         ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
@@ -29,14 +29,6 @@ fn backend(cuda: &Cuda) -> ConvBackend {
 fn conv_profiler() -> Box<dyn Profiler + Send> {
     let device = Device::Cuda(cuda());
     profiler(&device, ProfileOptions::on(&device))
-}
-
-fn all(op: ConvOp) -> &'static [CudnnAlgorithm] {
-    match op {
-        ConvOp::Forward => FORWARD,
-        ConvOp::BackwardData => BACKWARD_DATA,
-        ConvOp::BackwardFilter => BACKWARD_FILTER,
-    }
 }
 
 /// Runs `work` on copies of the operands, with all memory that it may not read full of NaN and a guard behind each buffer
