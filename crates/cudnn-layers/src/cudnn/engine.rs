@@ -54,8 +54,8 @@ pub(crate) struct NoEngine;
 pub(crate) struct EngineFacts {
     /// Bytes that it works in.
     pub(crate) workspace: usize,
-    pub(super) numerical: Vec<u32>,
-    pub(super) behavior: Vec<u32>,
+    pub(crate) numerical: Vec<u32>,
+    pub(crate) behavior: Vec<u32>,
 }
 
 impl EngineFacts {

@@ -42,16 +42,21 @@ pub(super) fn convolvers(
 }
 
 /// What engines are sought for.
-struct Subject<'s> {
+pub(super) struct Subject<'s> {
     cudnn: &'s Cudnn,
     geometry: ConvGeometry,
     format: Format,
     /// To replace and, except where that is never asked for, to add.
-    graphs: Vec<ConvGraph>,
+    pub(super) graphs: Vec<ConvGraph>,
 }
 
 impl<'s> Subject<'s> {
-    fn new(cudnn: &'s Cudnn, op: ConvOp, geometry: ConvGeometry, format: Format) -> Result<Self, CudnnError> {
+    pub(super) fn new(
+        cudnn: &'s Cudnn,
+        op: ConvOp,
+        geometry: ConvGeometry,
+        format: Format,
+    ) -> Result<Self, CudnnError> {
         // A gradient that is converted is replaced, and added afterwards.
         let only_replaces = op == ConvOp::BackwardFilter && format != Format::F32;
         let ways = [Accumulate::Replace, Accumulate::Add].into_iter().take(if only_replaces { 1 } else { 2 });
@@ -76,7 +81,7 @@ impl<'s> Subject<'s> {
     }
 
     /// The first of the suggested engines that apply and suit.
-    fn suitable(
+    pub(super) fn suitable(
         &self,
         list: Suggestions,
         math: Math,
@@ -103,12 +108,12 @@ fn refused<T>(answer: Result<T, CudnnError>) -> Result<Option<T>, CudnnError> {
 }
 
 /// Whether an engine computes as exactly as is asked for, and without being compiled first.
-fn suits(facts: &EngineFacts, format: Format, math: Math) -> bool {
+pub(super) fn suits(facts: &EngineFacts, format: Format, math: Math) -> bool {
     let strict = format.dtype == ElementType::F32 && math == Math::Fp32;
     !(facts.is_compiled_late() || facts.loses_precision() || strict && facts.uses_tensor_cores())
 }
 
-fn kind(facts: &EngineFacts, format: Format) -> Kind {
+pub(super) fn kind(facts: &EngineFacts, format: Format) -> Kind {
     if facts.is_winograd() {
         Kind::Winograd
     } else if facts.uses_tensor_cores() && format.dtype == ElementType::F32 {

@@ -1,5 +1,6 @@
 //! Convolution on NVIDIA GPUs, through cuDNN's legacy API and through its engines.
 
+mod depth;
 mod engines;
 mod filter;
 mod legacy;
@@ -7,12 +8,16 @@ mod legacy;
 mod tests;
 
 use super::{ConvError, ConvOp, Convolver};
-use crate::cudnn::{Cudnn, CudnnError};
+use crate::{
+    cudnn::{Cudnn, CudnnError},
+    space_to_depth::with_depth,
+};
+use depth::DepthConvolver;
 use filter::FilterConverter;
 use legacy::LegacyConvolver;
 use planner::Math;
 use std::sync::Arc;
-use tensor::{ConvGeometry, ElementType, Format, cuda::Cuda};
+use tensor::{AxisOrder, ConvGeometry, ElementType, Format, cuda::Cuda};
 
 /// What decides the rounding error of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +86,26 @@ impl Cudnn {
             let wrap = |inner| Arc::new(FilterConverter::new(inner, cuda, op, format)) as Arc<dyn Convolver>;
             applying = applying.into_iter().map(wrap).collect();
         }
+        applying.extend(self.with_depth((op, geometry, format), cuda, math, name).map_err(failed)?);
         Ok(applying)
+    }
+
+    /// The engines for blocks of pixels as channels, where that may pay; or the one of them called `name`.
+    fn with_depth(
+        &self,
+        (op, geometry, format): (ConvOp, ConvGeometry, Format),
+        cuda: &Cuda,
+        math: Math,
+        name: Option<&str>,
+    ) -> Result<Vec<Arc<dyn Convolver>>, CudnnError> {
+        let pays = op != ConvOp::BackwardData && format.layout == AxisOrder::Nhwc;
+        let name = name.map(|name| name.strip_prefix(depth::PREFIX));
+        let (Some(deep), true) = (with_depth(&geometry), pays && name != Some(None)) else {
+            return Ok(Vec::new());
+        };
+        let engines = engines::convolvers(self, (op, deep, format), math, name.flatten())?.into_iter();
+        let with_depth = |engine| DepthConvolver::new(engine, cuda, (op, geometry, format));
+        Ok(engines.map(|engine| Arc::new(with_depth(engine)) as Arc<dyn Convolver>).collect())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Every algorithm of cuDNN against the double-precision loops, and split against undivided, on a GPU.
 
+mod engines;
+
 use super::legacy::all;
 use crate::{
     conv::{
@@ -185,16 +187,15 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
 /// A random division of `g` among algorithms that apply.
 fn random_configuration(
     backend: &ConvBackend,
-    op: ConvOp,
+    kernel: &KernelId,
     g: &ConvGeometry,
-    format: Format,
     rng: &mut impl RngExt,
 ) -> Configuration {
     let mut left = g.n;
     let mut runs = Vec::new();
     while left > 0 {
         let samples = rng.random_range(1..=left.min(4));
-        let ready = backend.candidates(&kernel_id(op, g, format), samples as u32).unwrap();
+        let ready = backend.candidates(kernel, samples as u32).unwrap();
         let chosen = &ready[rng.random_range(0..ready.len())];
         runs.push(Run { count: 1, micro: chosen.measurement(1.0, 0.0) });
         left -= samples;
@@ -215,7 +216,7 @@ fn split_equals_undivided_replaced_and_added() {
             let [a, b, out] = operand_lens(op, &g);
             let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
             let mut expected = reference::direct(op, &g, &a, &b);
-            let configuration = random_configuration(&backend, op, &g, Format::F32, &mut rng);
+            let configuration = random_configuration(&backend, &kernel_id(op, &g, Format::F32), &g, &mut rng);
             let runner = Runner::new(&backend, op, g, &configuration).unwrap();
             let tolerance =
                 sum_tolerance(reference::terms(op, &g)).max(4.0 * f64::from(configuration.max_error()));
@@ -246,16 +247,20 @@ fn split_equals_undivided_replaced_and_added() {
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn feature_maps_may_be_of_any_format() {
     let nhwc = AxisOrder::Nhwc;
-    for format in [Format::F32.in_order(nhwc), Format::BF16, Format::BF16.in_order(nhwc)] {
+    let (fp32, bf16) = (Format::F32, Format::BF16);
+    let tf32 = |format| (format, Math::Tf32);
+    let strict = [fp32, fp32.in_order(nhwc), bf16, bf16.in_order(nhwc)].map(|format| (format, Math::Fp32));
+    for (format, math) in strict.into_iter().chain([fp32, fp32.in_order(nhwc)].map(tf32)) {
         let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(11, 0));
         let (backend, mut seen) = (ConvBackend::of(&device).unwrap(), BTreeMap::new());
         for number in 0..30 {
             let g = if number % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
             let g = g.with_batch(rng.random_range(1..10));
             for op in ConvOp::ALL {
-                let all = backend.candidates(&kernel_id(op, &g, format), g.n as u32).unwrap();
+                let kernel = KernelId { math, ..kernel_id(op, &g, format) };
+                let all = backend.candidates(&kernel, g.n as u32).unwrap();
                 assert!(!all.is_empty(), "{format}: nothing for {op} of {g:?}");
-                let divided = random_configuration(&backend, op, &g, format, &mut rng);
+                let divided = random_configuration(&backend, &kernel, &g, &mut rng);
                 let undivided = all.iter().map(|one| Configuration::undivided(one.measurement(1.0, 0.0)));
                 for configuration in undivided.chain([divided]) {
                     let found = match distances(&device, op, g, &configuration) {
@@ -267,14 +272,14 @@ fn feature_maps_may_be_of_any_format() {
                         let tolerance = distance_tolerance(configuration.max_error());
                         assert!(
                             distance <= tolerance,
-                            "{format} {op} {configuration} {accumulate:?} on {g:?}: {distance:.1e}, not {tolerance:.1e}"
+                            "{format} {math} {op} {configuration} {accumulate:?} on {g:?}: {distance:.1e}, not {tolerance:.1e}"
                         );
                     }
                     *seen.entry((op, configuration.runs()[0].micro.algorithm.clone())).or_insert(0) += 1;
                 }
             }
         }
-        println!("{format}: {seen:?}");
+        println!("{format} {math}: {seen:?}");
         assert!(
             ConvOp::ALL.iter().all(|op| seen.iter().any(|((of, _), &count)| of == op && count >= 10)),
             "{seen:?}"
@@ -372,8 +377,12 @@ fn profiling_measures_what_runs_and_what_is_asked_for() {
 
     let tf32 = KernelId { math: Math::Tf32, ..kernel };
     let in_tf32 = names(&profiler.measure(&Request::all(tf32, 3)).unwrap());
-    assert_eq!(in_tf32[..part.len()], part);
-    assert!(in_tf32[part.len()..].iter().all(|name| name.ends_with("_TF32")));
+    let of_legacy = |names: &[String]| -> Vec<String> {
+        names.iter().filter(|name| !name.starts_with("ENG")).cloned().collect()
+    };
+    let (part_legacy, tf32_legacy) = (of_legacy(&part), of_legacy(&in_tf32));
+    assert_eq!(tf32_legacy[..part_legacy.len()], part_legacy);
+    assert!(tf32_legacy[part_legacy.len()..].iter().all(|name| name.ends_with("_TF32")));
 
     let algorithms = Some(vec![part[0].as_str().into()]);
     let some = Request { mini_batch: 8, algorithms, ..Request::all(kernel, 3) };
