@@ -36,9 +36,8 @@ impl Cudnn {
 
     pub(crate) fn convolvers(
         &self,
-        _: ConvOp,
-        _: ConvGeometry,
-        _: (Format, Option<&Cuda>),
+        _: &Cuda,
+        _: (ConvOp, ConvGeometry, Format),
         _: Math,
         _: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {

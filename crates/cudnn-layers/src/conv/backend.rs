@@ -11,9 +11,8 @@ use tensor::{ConvGeometry, Cpu, Device, Format, cuda::Cuda};
 pub enum ConvBackend {
     /// The threads of a processor.
     Cpu(Cpu),
-    /// A handle of cuDNN, and the stream it works in; with the device, unless the handle is borrowed, which works in single
-    /// precision and NCHW only.
-    Cudnn(Cudnn, Option<Cuda>),
+    /// A handle of cuDNN, and its device.
+    Cudnn(Cudnn, Cuda),
 }
 
 impl ConvBackend {
@@ -24,7 +23,7 @@ impl ConvBackend {
     pub fn of(device: &Device) -> Result<Self, ConvError> {
         Ok(match device {
             Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
-            Device::Cuda(cuda) => Self::Cudnn(Cudnn::of(cuda)?, Some(cuda.clone())),
+            Device::Cuda(cuda) => Self::Cudnn(Cudnn::of(cuda)?, cuda.clone()),
         })
     }
 
@@ -52,8 +51,8 @@ impl ConvBackend {
         name: &str,
     ) -> Result<Arc<dyn Convolver>, ConvError> {
         let format = match self {
-            Self::Cudnn(_, Some(cuda)) => cuda.format(),
-            _ => Format::F32,
+            Self::Cudnn(_, cuda) => cuda.format(),
+            Self::Cpu(_) => Format::F32,
         };
         let found = self.all(op, geometry, (format, Math::Tf32), Some(name))?.pop();
         found.ok_or_else(|| ConvError::Unknown {
@@ -77,10 +76,8 @@ impl ConvBackend {
                 let wanted = |other: &str| name.is_none_or(|name| name == other);
                 Ok(cpu::convolvers(cpu, op, geometry, &wanted))
             }
-            Self::Cudnn(cudnn, cuda) if format == Format::F32 || cuda.is_some() => {
-                cudnn.convolvers(op, geometry, (format, cuda.as_ref()), math, name)
-            }
-            _ => Ok(Vec::new()),
+            Self::Cpu(_) => Ok(Vec::new()),
+            Self::Cudnn(cudnn, cuda) => cudnn.convolvers(cuda, (op, geometry, format), math, name),
         }
     }
 }

@@ -100,11 +100,10 @@ impl Descriptor {
         value.ok_or(CudnnError::Missing { call: "value for an attribute of an engine" })
     }
 
-    /// The objects of this kind that are the values of an attribute. They must not outlive `self`.
-    pub(super) fn get_parts(&self, name: Name, kind: Kind) -> Result<Vec<Self>, CudnnError> {
+    /// The objects of this kind that are the values of an attribute, `most` at most. They must not outlive `self`.
+    pub(super) fn get_parts(&self, name: Name, kind: Kind, most: usize) -> Result<Vec<Self>, CudnnError> {
         const TYPE: Type = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
-        let count = self.read::<*mut c_void>(name, TYPE, None)?;
-        let mut parts: Vec<Self> = (0..count).map(|_| Self::new(kind)).collect::<Result<_, _>>()?;
+        let mut parts: Vec<Self> = (0..most).map(|_| Self::new(kind)).collect::<Result<_, _>>()?;
         let mut raw: Vec<_> = parts.iter().map(|part| MaybeUninit::new(part.raw)).collect();
         parts.truncate(self.read(name, TYPE, Some(&mut raw))?);
         Ok(parts)

@@ -1,5 +1,6 @@
 //! Engines: what cuDNN's operation graphs are executed by. Their names say all that it takes to have them again.
 
+use planner::ConvOp;
 use std::{fmt, str::FromStr};
 use thiserror::Error;
 
@@ -59,6 +60,13 @@ pub(crate) struct EngineFacts {
 }
 
 impl EngineFacts {
+    /// Adds what cuDNN does not say: this engine transforms tiles, as its errors show (cuDNN 9.14).
+    pub(super) fn correct(&mut self, op: ConvOp, engine: &Engine) {
+        if op == ConvOp::BackwardFilter && engine.index == 17 {
+            self.numerical.push(5);
+        }
+    }
+
     /// Whether it multiplies on tensor cores: single precision then rounds multiplicands to TF32.
     pub(crate) fn uses_tensor_cores(&self) -> bool {
         self.numerical.contains(&0)

@@ -4,7 +4,7 @@ use super::{
     Cudnn, CudnnError, Engine, EngineFacts,
     api::call,
     backend::{BehaviorNote, Descriptor, KnobType, NumericalNote},
-    descriptor::{MODE, SUMS, dtype},
+    descriptor::{FLOAT, MODE},
     handle::SMALL_WORKSPACE,
 };
 use crate::conv::operands::{self, operand_lens};
@@ -14,7 +14,7 @@ use cudarc::cudnn::sys::{
 };
 use planner::ConvOp;
 use std::{ffi::c_void, sync::Arc};
-use tensor::{Accumulate, AxisOrder, ConvGeometry, Format, View, ViewMut};
+use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, ViewMut};
 
 /// Which of cuDNN's lists of engines.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,9 @@ pub(crate) struct ExecutionPlan {
 /// The operands `a`, `b` and `out` of the table in [`crate::conv`], as a graph and its run call them.
 const OPERANDS: [i64; 3] = [1, 2, 3];
 
+/// More than there are knobs of an engine, and than suggested engines are worth a look.
+const MANY: usize = 64;
+
 impl Cudnn {
     /// The graph of one convolution. Its samples may begin at any of a mini-batch.
     ///
@@ -96,7 +99,7 @@ impl Cudnn {
                 .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?
                 .finish()?;
             let results = Name::CUDNN_ATTR_ENGINEHEUR_RESULTS;
-            let configs = heuristics.get_parts(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)?;
+            let configs = heuristics.get_parts(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, MANY)?;
             configs.iter().map(named).collect()
         })
     }
@@ -121,11 +124,12 @@ impl Cudnn {
             let workspace: i64 = config.get_one(Name::CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)?;
             let numerical: Vec<NumericalNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)?;
             let behavior: Vec<BehaviorNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)?;
-            let facts = EngineFacts {
+            let mut facts = EngineFacts {
                 workspace: usize::try_from(workspace).unwrap_or(0),
                 numerical: numerical.into_iter().map(|note| note.0).collect(),
                 behavior: behavior.into_iter().map(|note| note.0).collect(),
             };
+            facts.correct(graph.convolves.op, engine);
             Ok(EngineConfig { config: Arc::new(config), convolves: graph.convolves, facts })
         })
     }
@@ -167,12 +171,11 @@ impl Cudnn {
         for (address, (_, alignment)) in std::iter::zip(addresses, plan.convolves.operands()) {
             assert!(address.is_multiple_of(alignment), "{op}: {address} is no multiple of {alignment} bytes");
         }
-        let scratch = match self.spare() {
-            Some(spare) if plan.workspace <= SMALL_WORKSPACE => spare,
-            _ => {
-                assert!(workspace.byte_len() >= plan.workspace, "the workspace is smaller than planned");
-                workspace.address::<u8>()
-            }
+        let scratch = if plan.workspace > SMALL_WORKSPACE {
+            assert!(workspace.byte_len() >= plan.workspace, "the workspace is smaller than planned");
+            workspace.address::<u8>()
+        } else {
+            self.spare()
         };
         let pointer = |address: u64| address as *mut c_void;
         self.with(|handle| {
@@ -248,7 +251,7 @@ fn operation(convolves: &Convolution) -> Result<Arc<Descriptor>, CudnnError> {
 fn convolution(g: &ConvGeometry) -> Result<Arc<Descriptor>, CudnnError> {
     let pair = |extents: [usize; 2]| extents.map(|extent| extent as i64);
     let convolution = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
-        .with(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[SUMS])?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[FLOAT])?
         .with(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, &[MODE])?
         .with(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2i64])?
         .with(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &pair(g.dilation))?
@@ -260,6 +263,11 @@ fn convolution(g: &ConvGeometry) -> Result<Arc<Descriptor>, CudnnError> {
 
 /// An operand whose extents are `dims`.
 fn tensor(id: i64, dims: [usize; 4], alignment: u64, format: Format) -> Result<Arc<Descriptor>, CudnnError> {
+    let dtype = match format.dtype {
+        ElementType::F32 => FLOAT,
+        ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+        ElementType::U8 => panic!("no convolution computes with bytes"),
+    };
     let [n, c, h, w] = dims.map(|extent| extent as i64);
     let strides = match format.layout {
         AxisOrder::Nchw => [c * h * w, h * w, w, 1],
@@ -267,7 +275,7 @@ fn tensor(id: i64, dims: [usize; 4], alignment: u64, format: Format) -> Result<A
     };
     let tensor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[id])?
-        .with(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[dtype(format)])?
+        .with(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[dtype])?
         .with(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &[n, c, h, w])?
         .with(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?
         .with(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[alignment as i64])?;
@@ -285,11 +293,11 @@ fn knob(&(knob, value): &(u32, i64)) -> Result<Arc<Descriptor>, CudnnError> {
 fn named(config: &Descriptor) -> Result<Engine, CudnnError> {
     let (engine, choices) = (Name::CUDNN_ATTR_ENGINECFG_ENGINE, Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
     let mut index = -1;
-    for engine in config.get_parts(engine, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)? {
+    for engine in config.get_parts(engine, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)? {
         index = engine.get_one(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX)?;
     }
     let mut knobs = Vec::new();
-    for choice in config.get_parts(choices, Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)? {
+    for choice in config.get_parts(choices, Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, MANY)? {
         let KnobType(knob) = choice.get_one(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)?;
         knobs.push((knob, choice.get_one(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)?));
     }

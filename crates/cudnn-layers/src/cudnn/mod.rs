@@ -1,5 +1,5 @@
 //! The one folder that calls cuDNN, in three levels: calls whose status becomes an error (`api`), descriptors that live and
-//! die as Rust values do (`descriptor`, `backend`), and a handle, owned or borrowed, with its convolutions (`handle`, `graph`).
+//! die as Rust values do (`descriptor`, `backend`), and a handle with its convolutions (`handle`, `graph`).
 //!
 //! cuDNN is reached in two ways. Its legacy API (one call per operation and algorithm) has algorithms that transform tiles
 //! and frequencies. Operation graphs have its newest engines, which are fastest where feature maps are in BF16 or NHWC.

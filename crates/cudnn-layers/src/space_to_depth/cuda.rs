@@ -23,7 +23,7 @@ struct Blocks {
 }
 
 /// Makes x' of `deep` of the x of `g`, both in NHWC.
-pub(crate) fn image_to_depth(cuda: &Cuda, [g, deep]: [&ConvGeometry; 2], x: View<'_>, to: ViewMut<'_>) {
+pub(super) fn image_to_depth(cuda: &Cuda, [g, deep]: &[ConvGeometry; 2], x: View<'_>, to: ViewMut<'_>) {
     let len = deep.x_len();
     assert_eq!((x.len(), to.len()), (g.x_len(), len), "lengths of {g:?} and {deep:?}");
     let [top, left] = g.pad;
@@ -66,7 +66,7 @@ impl Taps {
 }
 
 /// Makes w' of `deep`, in NHWC, of the filter of `g`, in single precision and NCHW.
-pub(crate) fn filter_to_depth(cuda: &Cuda, [g, deep]: [&ConvGeometry; 2], w: View<'_>, to: ViewMut<'_>) {
+pub(super) fn filter_to_depth(cuda: &Cuda, [g, deep]: &[ConvGeometry; 2], w: View<'_>, to: ViewMut<'_>) {
     let len = deep.w_len();
     assert_eq!((w.len(), to.len()), (g.w_len(), len), "lengths of {g:?} and {deep:?}");
     let (place, from, taps) = (of_type(&[Some(to.as_view())]), w.address::<f32>(), Taps::new(g, deep));
@@ -75,9 +75,9 @@ pub(crate) fn filter_to_depth(cuda: &Cuda, [g, deep]: [&ConvGeometry; 2], w: Vie
 }
 
 /// Makes the gradient of the filter of `g` of that of w' of `deep`.
-pub(crate) fn gradient_from_depth(
+pub(super) fn gradient_from_depth(
     cuda: &Cuda,
-    [g, deep]: [&ConvGeometry; 2],
+    [g, deep]: &[ConvGeometry; 2],
     dw: View<'_>,
     mut to: ViewMut<'_>,
     accumulate: Accumulate,

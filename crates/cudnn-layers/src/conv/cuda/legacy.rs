@@ -76,15 +76,13 @@ pub(super) struct LegacyConvolver {
 }
 
 impl LegacyConvolver {
-    /// With operands of `format`, the filter included.
     pub(super) fn new(
         cudnn: &Cudnn,
         algorithm: &'static CudnnAlgorithm,
         g: &ConvGeometry,
-        format: Format,
     ) -> Result<Self, CudnnError> {
         let math = if algorithm.kind == Kind::Tf32 { Math::Tf32 } else { Math::Fp32 };
-        let descriptors = ConvDescriptors::new(g, format, math)?;
+        let descriptors = ConvDescriptors::new(g, math)?;
         let workspace = cudnn.workspace_bytes(algorithm.raw, &descriptors)?;
         Ok(Self { cudnn: cudnn.clone(), algorithm, descriptors, workspace })
     }
@@ -104,7 +102,7 @@ impl Convolver for LegacyConvolver {
     }
 
     fn max_error(&self) -> f32 {
-        self.algorithm.kind.max_error(self.geometry(), self.descriptors.format)
+        self.algorithm.kind.max_error(self.geometry(), Format::F32)
     }
 
     fn is_deterministic(&self) -> bool {

@@ -1,8 +1,7 @@
 //! Convolution on NVIDIA GPUs, through cuDNN's legacy API and through its engines.
 
-mod depth;
+mod convolver;
 mod engines;
-mod filter;
 mod legacy;
 #[cfg(test)]
 mod tests;
@@ -12,12 +11,12 @@ use crate::{
     cudnn::{Cudnn, CudnnError},
     space_to_depth::with_depth,
 };
-use depth::DepthConvolver;
-use filter::FilterConverter;
-use legacy::LegacyConvolver;
+use convolver::{DEPTH, EngineConvolver};
+use engines::{Search, refused};
+use legacy::{CudnnAlgorithm, LegacyConvolver};
 use planner::Math;
 use std::sync::Arc;
-use tensor::{AxisOrder, ConvGeometry, ElementType, Format, cuda::Cuda};
+use tensor::{AxisOrder, ConvGeometry, Device, ElementType, Format, cuda::Cuda};
 
 /// What decides the rounding error of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,58 +53,61 @@ impl Kind {
 impl Cudnn {
     /// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too; to BF16
     /// it makes no difference) and that apply: cuDNN has a CUDA kernel for some geometries only. With a `name`, the one of that
-    /// name. Feature maps are of `format`; without the device, which a borrowed handle lacks, of [`Format::F32`].
+    /// name. Feature maps are of `format`, in the memory of `cuda`.
     ///
     /// # Errors
     /// cuDNN fails.
     pub(crate) fn convolvers(
         &self,
-        op: ConvOp,
-        geometry: ConvGeometry,
-        (format, cuda): (Format, Option<&Cuda>),
+        cuda: &Cuda,
+        (op, geometry, format): (ConvOp, ConvGeometry, Format),
         math: Math,
         name: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-        let tf32 = math == Math::Tf32 && format.dtype == ElementType::F32;
         let mut applying: Vec<Arc<dyn Convolver>> = Vec::new();
-        for algorithm in legacy::all(op) {
-            if name.is_some_and(|name| name != algorithm.name) || algorithm.kind == Kind::Tf32 && !tf32 {
-                continue;
-            }
-            match LegacyConvolver::new(self, algorithm, &geometry, format) {
+        let is_asked_for = |one: &&CudnnAlgorithm| match name {
+            Some(name) => name == one.name,
+            None => one.kind != Kind::Tf32 || math == Math::Tf32,
+        };
+        // In other formats the engines are as fast, and more.
+        let of_legacy = if format == Format::F32 { legacy::all(op) } else { &[] };
+        for algorithm in of_legacy.iter().filter(is_asked_for) {
+            match LegacyConvolver::new(self, algorithm, &geometry) {
                 Ok(convolver) => applying.push(Arc::new(convolver)),
                 Err(error) if error.is_unsupported() => {}
                 Err(source) => return Err(failed(algorithm.name, &geometry, source)),
             }
         }
-        let Some(cuda) = cuda else { return Ok(applying) };
-        let failed = |source| failed("engines", &geometry, source);
-        let engines = engines::convolvers(self, (op, geometry, format), math, name).map_err(failed)?;
+        let engines = self.engine_convolvers(cuda, (op, geometry, format), math, name);
+        let engines = engines.map_err(|source| failed("engines", &geometry, source))?;
         applying.extend(engines.into_iter().map(|engine| Arc::new(engine) as Arc<dyn Convolver>));
-        if format != Format::F32 {
-            let wrap = |inner| Arc::new(FilterConverter::new(inner, cuda, op, format)) as Arc<dyn Convolver>;
-            applying = applying.into_iter().map(wrap).collect();
-        }
-        applying.extend(self.with_depth((op, geometry, format), cuda, math, name).map_err(failed)?);
         Ok(applying)
     }
 
-    /// The engines for blocks of pixels as channels, where that may pay; or the one of them called `name`.
-    fn with_depth(
+    /// The engines among them.
+    fn engine_convolvers(
         &self,
-        (op, geometry, format): (ConvOp, ConvGeometry, Format),
         cuda: &Cuda,
+        (op, geometry, format): (ConvOp, ConvGeometry, Format),
         math: Math,
         name: Option<&str>,
-    ) -> Result<Vec<Arc<dyn Convolver>>, CudnnError> {
-        let pays = op != ConvOp::BackwardData && format.layout == AxisOrder::Nhwc;
-        let name = name.map(|name| name.strip_prefix(depth::PREFIX));
-        let (Some(deep), true) = (with_depth(&geometry), pays && name != Some(None)) else {
-            return Ok(Vec::new());
-        };
-        let engines = engines::convolvers(self, (op, deep, format), math, name.flatten())?.into_iter();
-        let with_depth = |engine| DepthConvolver::new(engine, cuda, (op, geometry, format));
-        Ok(engines.map(|engine| Arc::new(with_depth(engine)) as Arc<dyn Convolver>).collect())
+    ) -> Result<Vec<EngineConvolver>, CudnnError> {
+        let (device, mut found) = (Device::Cuda(cuda.clone()), Vec::new());
+        let may_be_deep = op != ConvOp::BackwardData && format.layout == AxisOrder::Nhwc;
+        let deep = with_depth(&geometry).filter(|_| may_be_deep).map(|deep| (DEPTH, deep));
+        for (prefix, of_engine) in [("", geometry)].into_iter().chain(deep) {
+            let engine = name.map(|name| name.strip_prefix(prefix).and_then(|name| name.parse().ok()));
+            if engine == Some(None) {
+                continue;
+            }
+            let search = Search::new(self, &device, op, [geometry, of_engine], format);
+            let Some(search) = refused(search)? else { continue };
+            match engine.flatten() {
+                Some(engine) => found.extend(search.set_up(&engine)?),
+                None => found.append(&mut search.all(math)?),
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     super::{
         Kind,
-        engines::{Subject, kind, suits},
+        engines::{Search, kind, suits},
     },
     *,
 };
@@ -117,7 +117,7 @@ fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn engines_that_replace_can_add() {
     let cuda = cuda();
-    let cudnn = Cudnn::of(&cuda).unwrap();
+    let (cudnn, device) = (Cudnn::of(&cuda).unwrap(), Device::Cuda(cuda));
     let shapes = [
         ConvGeometry::new([32, 64, 56, 56], 64, [3, 3]).pad([1, 1]),
         ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
@@ -137,15 +137,15 @@ fn engines_that_replace_can_add() {
         for op in ConvOp::ALL {
             let (mut both, mut replacing, mut suggested) = ([0; 5], [0; 5], [0; 5]);
             for (place, g) in shapes.iter().enumerate() {
-                let mut subject = Subject::new(&cudnn, op, *g, format).unwrap();
-                suggested[place] = cudnn.engines(&subject.graphs[0], Suggestions::Likely).unwrap().len();
-                let count = |subject: &Subject<'_>| {
-                    let found = subject.suitable(Suggestions::Likely, math, usize::MAX).unwrap();
+                let mut search = Search::new(&cudnn, &device, op, [*g; 2], format).unwrap();
+                suggested[place] = cudnn.engines(&search.graphs[0], Suggestions::Likely).unwrap().len();
+                let count = |search: &Search<'_>| {
+                    let found = search.suitable(Suggestions::Likely, math, usize::MAX).unwrap();
                     found.iter().filter(|engine| engine.load().is_ok()).count()
                 };
-                both[place] = count(&subject);
-                subject.graphs.truncate(1);
-                replacing[place] = count(&subject);
+                both[place] = count(&search);
+                search.graphs.truncate(1);
+                replacing[place] = count(&search);
             }
             println!(
                 "{format} {math} {op}: {suggested:?} suggested, {replacing:?} replace, {both:?} add too"

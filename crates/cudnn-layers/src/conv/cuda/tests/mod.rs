@@ -208,7 +208,7 @@ fn random_configuration(
 fn split_equals_undivided_replaced_and_added() {
     let cuda = cuda();
     let backend = backend(&cuda);
-    let mut rng = tensor::rng::stream(3, 0);
+    let (mut rng, mut wrong) = (tensor::rng::stream(3, 0), Vec::new());
     for seed in 0..40 {
         let g = if seed % 2 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
         let g = g.with_batch(rng.random_range(2..10));
@@ -236,10 +236,13 @@ fn split_equals_undivided_replaced_and_added() {
                 );
                 cuda.check().unwrap();
                 let error = max_error(&result, &expected);
-                assert!(error <= tolerance, "{op} {configuration} on {g:?}: {error:.2e} > {tolerance:.2e}");
+                if error > tolerance {
+                    wrong.push(format!("{op} {configuration} on {g:?}: {error:.2e} > {tolerance:.2e}"));
+                }
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// In BF16 and NHWC, undivided and divided, replacing and adding, against exact sums over all outputs.
@@ -253,6 +256,7 @@ fn feature_maps_may_be_of_any_format() {
     for (format, math) in strict.into_iter().chain([fp32, fp32.in_order(nhwc)].map(tf32)) {
         let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(11, 0));
         let (backend, mut seen) = (ConvBackend::of(&device).unwrap(), BTreeMap::new());
+        let mut wrong = Vec::new();
         for number in 0..30 {
             let g = if number % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
             let g = g.with_batch(rng.random_range(1..10));
@@ -270,16 +274,18 @@ fn feature_maps_may_be_of_any_format() {
                     };
                     for (accumulate, distance) in found {
                         let tolerance = distance_tolerance(configuration.max_error());
-                        assert!(
-                            distance <= tolerance,
-                            "{format} {math} {op} {configuration} {accumulate:?} on {g:?}: {distance:.1e}, not {tolerance:.1e}"
-                        );
+                        if distance > tolerance {
+                            wrong.push(format!(
+                                "{op} {configuration} {accumulate:?} on {g:?}: {distance:.1e}, not {tolerance:.1e}"
+                            ));
+                        }
                     }
                     *seen.entry((op, configuration.runs()[0].micro.algorithm.clone())).or_insert(0) += 1;
                 }
             }
         }
         println!("{format} {math}: {seen:?}");
+        assert!(wrong.is_empty(), "{format} {math}: {}", wrong.join("\n"));
         assert!(
             ConvOp::ALL.iter().all(|op| seen.iter().any(|((of, _), &count)| of == op && count >= 10)),
             "{seen:?}"
@@ -309,56 +315,6 @@ fn a_configuration_that_does_not_suit_is_refused() {
     let winograd = micro(g, "WINOGRAD_NONFUSED");
     let error = refusal(g, Measurement { workspace: Bytes(winograd.workspace.0 - 1), ..winograd });
     assert!(error.to_string().contains("but was planned with"), "{error}");
-}
-
-/// As under another framework: the handle, the stream that it works in and the memory are somebody else's.
-#[test]
-#[ignore = "needs an NVIDIA GPU with cuDNN"]
-fn a_borrowed_handle_runs_on_foreign_memory_in_a_foreign_stream() {
-    // Their GPU, with a stream, a handle and buffers of its own.
-    let theirs = cuda();
-    theirs.stream().bind().unwrap();
-    let mut handle = std::ptr::null_mut();
-    // SAFETY: the address of a handle is written to; then it is given a stream that is alive until the end of the test.
-    unsafe {
-        cudarc::cudnn::sys::cudnnCreate(&mut handle).result().unwrap();
-        cudarc::cudnn::sys::cudnnSetStream(handle, theirs.stream().raw().cast()).result().unwrap();
-    }
-    // SAFETY: it was just made, ends last, and is used through this value only.
-    let backend = ConvBackend::Cudnn(unsafe { Cudnn::borrow(handle.cast()) }, None);
-    let g = ConvGeometry::new([5, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
-    for op in ConvOp::ALL {
-        let [a, b, out] = operand_lens(op, &g);
-        let (a, b) = (random(a, 1), random(b, 2));
-        let micro = |samples, count| Run {
-            count,
-            micro: backend.candidates(&kernel_id(op, &g, Format::F32), samples).unwrap()[0]
-                .measurement(1.0, 0.0),
-        };
-        let configuration = Configuration::new([micro(2, 2), micro(1, 1)]);
-        let runner = Runner::new(&backend, op, g, &configuration).unwrap();
-        let workspace = runner.workspace().bytes();
-        let result =
-            on_device(&theirs, [&a, &b], Err(out), workspace, 0, |[a, b], mut out, mut workspace| {
-                let raw = |address, bytes| (Address::Device(address), bytes);
-                let [a, b] = [a, b].map(|view| raw(view.address::<f32>(), view.byte_len()));
-                let to = raw(out.address::<f32>(), out.byte_len());
-                let scratch = raw(workspace.address::<u8>(), workspace.byte_len());
-                // SAFETY: the memory is lent for this call, and `out` and `workspace` to nobody else.
-                unsafe {
-                    let [a, b] = [a, b].map(|(address, bytes)| View::from_raw(address, bytes, Format::F32));
-                    let out = ViewMut::from_raw(to.0, to.1, Format::F32);
-                    let workspace = ViewMut::from_raw(scratch.0, scratch.1, Format::U8);
-                    runner.run([a, b], out, Accumulate::Replace, workspace).unwrap();
-                }
-            });
-        let tolerance = sum_tolerance(reference::terms(op, &g));
-        let error = max_error(&result, &reference::direct(op, &g, &a, &b));
-        assert!(error <= tolerance, "{op}: {error:.2e} > {tolerance:.2e}");
-    }
-    drop(backend);
-    // SAFETY: the handle is theirs, so it is still alive, and is not used again.
-    unsafe { cudarc::cudnn::sys::cudnnDestroy(handle).result().unwrap() };
 }
 
 #[test]
