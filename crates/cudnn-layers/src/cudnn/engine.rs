@@ -1,8 +1,6 @@
 //! Engines: what cuDNN's operation graphs are executed by. Their names say all that it takes to have them again.
 
-use planner::ConvOp;
-use std::{fmt, str::FromStr};
-use thiserror::Error;
+use std::{fmt, ops::Range};
 
 /// An engine of cuDNN with a value for each of its knobs: of one version of cuDNN and on one GPU always the same code. Prints
 /// as cuDNN's own tags do, with the numbers that its header gives to types of knobs: `ENG62_K2=5_K27=8`.
@@ -18,6 +16,16 @@ impl Engine {
         knobs.sort_unstable();
         Self { index, knobs }
     }
+
+    /// The engine of this name, of which each has one.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix("ENG")?.split("_K");
+        let index = parts.next()?.parse().ok()?;
+        let knob =
+            |part: &str| part.split_once('=').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let engine = Self::new(index, parts.map(knob).collect::<Option<_>>()?);
+        (engine.to_string() == name).then_some(engine)
+    }
 }
 
 impl fmt::Display for Engine {
@@ -26,29 +34,6 @@ impl fmt::Display for Engine {
         self.knobs.iter().try_for_each(|(knob, value)| write!(f, "_K{knob}={value}"))
     }
 }
-
-impl FromStr for Engine {
-    type Err = NoEngine;
-
-    fn from_str(name: &str) -> Result<Self, NoEngine> {
-        let read = || {
-            let mut parts = name.strip_prefix("ENG")?.split("_K");
-            let index = parts.next()?.parse().ok()?;
-            let knob = |part: &str| {
-                let (knob, value) = part.split_once('=')?;
-                Some((knob.parse().ok()?, value.parse().ok()?))
-            };
-            Some(Self::new(index, parts.map(knob).collect::<Option<_>>()?))
-        };
-        // Each engine has one name.
-        read().filter(|engine| engine.to_string() == name).ok_or(NoEngine)
-    }
-}
-
-/// A name that is no engine's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("engines are called ENG62_K2=5 and the like")]
-pub(crate) struct NoEngine;
 
 /// What cuDNN says of an engine before it is built, in the numbers of its header, of which there may be new ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,36 +45,17 @@ pub(crate) struct EngineFacts {
 }
 
 impl EngineFacts {
-    /// Adds what cuDNN does not say: this engine transforms tiles, as its errors show (cuDNN 9.14).
-    pub(super) fn correct(&mut self, op: ConvOp, engine: &Engine) {
-        if op == ConvOp::BackwardFilter && engine.index == 17 {
-            self.numerical.push(5);
-        }
-    }
+    /// Numerical notes: products on tensor cores, for which single precision is rounded to TF32; operands or sums of half
+    /// precision; sums in the frequency domain; another result each time; sums of transformed tiles.
+    pub(crate) const TENSOR_CORES: Range<u32> = 0..1;
+    pub(crate) const HALF_PRECISION: Range<u32> = 1..3;
+    pub(crate) const FREQUENCIES: Range<u32> = 3..4;
+    pub(crate) const NONDETERMINISTIC: Range<u32> = 4..5;
+    pub(crate) const WINOGRAD: Range<u32> = 5..9;
 
-    /// Whether it multiplies on tensor cores: single precision then rounds multiplicands to TF32.
-    pub(crate) fn uses_tensor_cores(&self) -> bool {
-        self.numerical.contains(&0)
-    }
-
-    /// Whether it rounds more than the types of its operands say: operands or sums to half precision.
-    pub(crate) fn loses_precision(&self) -> bool {
-        self.numerical.iter().any(|note| [1, 2].contains(note))
-    }
-
-    /// Whether it works in the frequency domain.
-    pub(crate) fn transforms_to_frequencies(&self) -> bool {
-        self.numerical.contains(&3)
-    }
-
-    /// Whether equal operands always give bit-equal results.
-    pub(crate) fn is_deterministic(&self) -> bool {
-        !self.numerical.contains(&4)
-    }
-
-    /// Whether it transforms tiles.
-    pub(crate) fn is_winograd(&self) -> bool {
-        self.numerical.iter().any(|note| (5..9).contains(note))
+    /// Whether there is such a note.
+    pub(crate) fn says(&self, notes: Range<u32>) -> bool {
+        self.numerical.iter().any(|note| notes.contains(note))
     }
 
     /// Whether its code is compiled when it is built, which takes seconds.
@@ -106,8 +72,8 @@ mod tests {
     fn a_name_brings_its_engine_back() {
         let engine = Engine::new(62, vec![(27, 8), (2, 5), (13, -1)]);
         assert_eq!(engine.to_string(), "ENG62_K2=5_K13=-1_K27=8");
-        assert_eq!(engine.to_string().parse(), Ok(engine));
-        assert_eq!("ENG0".parse(), Ok(Engine::new(0, Vec::new())));
+        assert_eq!(Engine::named(&engine.to_string()), Some(engine));
+        assert_eq!(Engine::named("ENG0"), Some(Engine::new(0, Vec::new())));
         for other in [
             "",
             "FFT",
@@ -121,7 +87,7 @@ mod tests {
             "ENG01",
             "eng1",
         ] {
-            assert_eq!(other.parse::<Engine>(), Err(NoEngine), "{other}");
+            assert_eq!(Engine::named(other), None, "{other}");
         }
     }
 }

@@ -56,6 +56,7 @@ impl CudnnError {
     }
 
     /// Whether cuDNN was asked for something that it does not know, such as an engine of another version.
+    #[cfg(feature = "cuda")]
     pub(crate) fn is_bad_parameter(&self) -> bool {
         matches!(self, CudnnError::Call { status, .. } if (2000..3000).contains(status))
     }

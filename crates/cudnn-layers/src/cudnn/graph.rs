@@ -16,14 +16,9 @@ use planner::ConvOp;
 use std::{ffi::c_void, sync::Arc};
 use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, ViewMut};
 
-/// Which of cuDNN's lists of engines.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Suggestions {
-    /// Those that it takes for the fastest, the best first.
-    Likely,
-    /// Those that always run.
-    Fallback,
-}
+/// cuDNN's lists of engines: those that it takes for the fastest, the best first, and those that always run.
+pub(crate) const LIKELY: Mode = Mode::CUDNN_HEUR_MODE_A;
+pub(crate) const FALLBACK: Mode = Mode::CUDNN_HEUR_MODE_FALLBACK;
 
 /// What a graph computes, with operands of `format`, the filter included.
 #[derive(Clone, Copy, Debug)]
@@ -47,14 +42,14 @@ impl Convolution {
 #[derive(Clone, Debug)]
 pub(crate) struct ConvGraph {
     graph: Arc<Descriptor>,
-    convolves: Convolution,
+    convolution: Convolution,
 }
 
 /// An engine set up for a graph, before it is built.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineConfig {
     config: Arc<Descriptor>,
-    convolves: Convolution,
+    convolution: Convolution,
     pub(crate) facts: EngineFacts,
 }
 
@@ -62,7 +57,7 @@ pub(crate) struct EngineConfig {
 #[derive(Debug)]
 pub(crate) struct ExecutionPlan {
     plan: Descriptor,
-    convolves: Convolution,
+    convolution: Convolution,
     workspace: usize,
 }
 
@@ -77,26 +72,22 @@ impl Cudnn {
     ///
     /// # Errors
     /// cuDNN has no such convolution, or fails.
-    pub(crate) fn graph(&self, convolves: Convolution) -> Result<ConvGraph, CudnnError> {
+    pub(crate) fn graph(&self, convolution: Convolution) -> Result<ConvGraph, CudnnError> {
         self.with(|handle| {
-            let operation = operation(&convolves)?;
+            let operation = operation(&convolution)?;
             let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
                 .with(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[handle])?
                 .with_parts(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &[operation])?;
-            Ok(ConvGraph { graph: Arc::new(graph.finish()?), convolves })
+            Ok(ConvGraph { graph: Arc::new(graph.finish()?), convolution })
         })
     }
 
     /// The engines that cuDNN suggests.
-    pub(crate) fn engines(&self, graph: &ConvGraph, which: Suggestions) -> Result<Vec<Engine>, CudnnError> {
-        let mode = match which {
-            Suggestions::Likely => Mode::CUDNN_HEUR_MODE_A,
-            Suggestions::Fallback => Mode::CUDNN_HEUR_MODE_FALLBACK,
-        };
+    pub(crate) fn engines(&self, graph: &ConvGraph, list: Mode) -> Result<Vec<Engine>, CudnnError> {
         self.with(|_| {
             let heuristics = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
                 .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph.graph.clone()])?
-                .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?
+                .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[list])?
                 .finish()?;
             let results = Name::CUDNN_ATTR_ENGINEHEUR_RESULTS;
             let configs = heuristics.get_parts(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, MANY)?;
@@ -129,8 +120,11 @@ impl Cudnn {
                 numerical: numerical.into_iter().map(|note| note.0).collect(),
                 behavior: behavior.into_iter().map(|note| note.0).collect(),
             };
-            facts.correct(graph.convolves.op, engine);
-            Ok(EngineConfig { config: Arc::new(config), convolves: graph.convolves, facts })
+            if let (ConvOp::BackwardFilter, 17) = (graph.convolution.op, engine.index) {
+                // It transforms tiles, as its errors show, and does not say so (cuDNN 9.14).
+                facts.numerical.push(EngineFacts::WINOGRAD.start);
+            }
+            Ok(EngineConfig { config: Arc::new(config), convolution: graph.convolution, facts })
         })
     }
 
@@ -145,7 +139,7 @@ impl Cudnn {
                 .with_parts(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[engine.config.clone()])?;
             Ok(ExecutionPlan {
                 plan: plan.finish()?,
-                convolves: engine.convolves,
+                convolution: engine.convolution,
                 workspace: engine.facts.workspace,
             })
         })
@@ -163,12 +157,12 @@ impl Cudnn {
         out: ViewMut<'_>,
         mut workspace: ViewMut<'_>,
     ) -> Result<(), CudnnError> {
-        let Convolution { op, geometry, format, .. } = plan.convolves;
+        let Convolution { op, geometry, format, .. } = plan.convolution;
         let operands = [a, b, out.as_view()];
         assert_eq!(operands.map(|operand| operand.len()), operand_lens(op, &geometry), "operands of {op}");
         assert_eq!(operands.map(|operand| operand.format().dtype), [format.dtype; 3], "operands of {op}");
         let addresses = operands.map(|operand| operand.numbers());
-        for (address, (_, alignment)) in std::iter::zip(addresses, plan.convolves.operands()) {
+        for (address, (_, alignment)) in std::iter::zip(addresses, plan.convolution.operands()) {
             assert!(address.is_multiple_of(alignment), "{op}: {address} is no multiple of {alignment} bytes");
         }
         let scratch = if plan.workspace > SMALL_WORKSPACE {
@@ -192,63 +186,48 @@ impl Cudnn {
     }
 }
 
-/// The only operation of a graph.
-fn operation(convolves: &Convolution) -> Result<Arc<Descriptor>, CudnnError> {
-    // In the order of the operands `a`, `b` and `out`.
-    let (kind, [alpha, beta, convolution], names) = match convolves.op {
-        ConvOp::Forward => (
-            Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-            [
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-            ],
-            [
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-            ],
-        ),
-        ConvOp::BackwardData => (
-            Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-            [
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-            ],
-            [
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-            ],
-        ),
-        ConvOp::BackwardFilter => (
-            Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-            [
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-            ],
-            [
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-            ],
-        ),
+/// The descriptor of an operation and its attributes: factors, the convolution, and the operands `a`, `b` and `out`.
+macro_rules! operation {
+    ($kind:ident: $($name:ident)*) => {
+        (Kind::$kind, [$(Name::$name),*])
     };
-    let kept = if convolves.accumulate == Accumulate::Add { 1.0f32 } else { 0.0 };
+}
+
+/// The only operation of a graph.
+fn operation(convolution: &Convolution) -> Result<Arc<Descriptor>, CudnnError> {
+    let (kind, [alpha, beta, description, operands @ ..]) = match convolution.op {
+        ConvOp::Forward => operation! { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y
+        },
+        ConvOp::BackwardData => operation! { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX
+        },
+        ConvOp::BackwardFilter => {
+            operation! { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW
+            }
+        }
+    };
+    let kept = if convolution.accumulate == Accumulate::Add { 1.0f32 } else { 0.0 };
     let mut operation = Descriptor::new(kind)?
         .with(alpha, &[1.0f32])?
         .with(beta, &[kept])?
-        .with_parts(convolution, &[self::convolution(&convolves.geometry)?])?;
-    for (place, (dims, alignment)) in convolves.operands().into_iter().enumerate() {
-        let operand = tensor(OPERANDS[place], dims, alignment, convolves.format)?;
-        operation = operation.with_parts(names[place], &[operand])?;
+        .with_parts(description, &[describe(&convolution.geometry)?])?;
+    for (place, (dims, alignment)) in convolution.operands().into_iter().enumerate() {
+        let operand = tensor(OPERANDS[place], dims, alignment, convolution.format)?;
+        operation = operation.with_parts(operands[place], &[operand])?;
     }
     operation.finish().map(Arc::new)
 }
 
-fn convolution(g: &ConvGeometry) -> Result<Arc<Descriptor>, CudnnError> {
+/// The description of a convolution without its operands.
+fn describe(g: &ConvGeometry) -> Result<Arc<Descriptor>, CudnnError> {
     let pair = |extents: [usize; 2]| extents.map(|extent| extent as i64);
     let convolution = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[FLOAT])?

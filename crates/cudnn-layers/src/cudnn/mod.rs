@@ -28,6 +28,6 @@ pub use handle::{Cudnn, versions};
 pub(crate) use {
     descriptor::ConvDescriptors,
     engine::{Engine, EngineFacts},
-    graph::{ConvGraph, Convolution, EngineConfig, ExecutionPlan, Suggestions},
+    graph::{ConvGraph, Convolution, EngineConfig, ExecutionPlan, FALLBACK, LIKELY},
     handle::{LegacyAlgorithm, SMALL_WORKSPACE},
 };

@@ -8,7 +8,9 @@
 
 mod cuda;
 
-use tensor::{Accumulate, ConvGeometry, Device, View, ViewMut, cuda::Cuda};
+pub(crate) use cuda::{filter_to_depth, gradient_from_depth, image_to_depth};
+
+use tensor::ConvGeometry;
 
 /// Most channels of images that this is for.
 const FEW: usize = 4;
@@ -24,37 +26,6 @@ pub(crate) fn with_depth(g: &ConvGeometry) -> Option<ConvGeometry> {
         let depth = (down * right * g.c).next_multiple_of(PACK);
         ConvGeometry::new([g.n, depth, g.out_h() + r - 1, g.out_w() + s - 1], g.k, [r, s])
     })
-}
-
-/// Makes x' of x, both in NHWC, of the first and the second of the geometries.
-///
-/// # Panics
-/// If an operand has another length, as for the others.
-pub(crate) fn image_to_depth(device: &Device, geometries: &[ConvGeometry; 2], x: View<'_>, to: ViewMut<'_>) {
-    cuda::image_to_depth(gpu(device), geometries, x, to);
-}
-
-/// Makes w', in NHWC, of a filter in single precision and NCHW.
-pub(crate) fn filter_to_depth(device: &Device, geometries: &[ConvGeometry; 2], w: View<'_>, to: ViewMut<'_>) {
-    cuda::filter_to_depth(gpu(device), geometries, w, to);
-}
-
-/// Makes the gradient of the filter of that of w'.
-pub(crate) fn gradient_from_depth(
-    device: &Device,
-    geometries: &[ConvGeometry; 2],
-    dw: View<'_>,
-    to: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    cuda::gradient_from_depth(gpu(device), geometries, dw, to, accumulate);
-}
-
-fn gpu(device: &Device) -> &Cuda {
-    match device {
-        Device::Cuda(cuda) => cuda,
-        Device::Cpu(_) => panic!("the processor has no feature maps in NHWC"),
-    }
 }
 
 #[cfg(test)]

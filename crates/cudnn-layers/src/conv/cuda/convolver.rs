@@ -1,9 +1,6 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
-use super::{
-    engines::{Search, kind},
-    failed,
-};
+use super::kind::Kind;
 use crate::{
     conv::{ConvError, ConvOp, Convolver, operands::filter},
     copy::convert,
@@ -12,7 +9,7 @@ use crate::{
 };
 use planner::Bytes;
 use std::sync::OnceLock;
-use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Device, Format, View, ViewMut};
+use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Device, Format, View, ViewMut, cuda::Cuda};
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 pub(super) const DEPTH: &str = "S2D_";
@@ -24,7 +21,7 @@ pub(super) const DEPTH: &str = "S2D_";
 pub(super) struct EngineConvolver {
     pub(super) name: String,
     cudnn: Cudnn,
-    device: Device,
+    cuda: Cuda,
     op: ConvOp,
     /// The convolution, and that of the engine.
     geometries: [ConvGeometry; 2],
@@ -38,15 +35,21 @@ pub(super) struct EngineConvolver {
 }
 
 impl EngineConvolver {
-    pub(super) fn new(search: &Search<'_>, engine: &Engine, configs: Vec<EngineConfig>) -> Self {
-        let &Search { cudnn, device, op, geometries: [geometry, deep], format, .. } = search;
+    /// `engine` computes `op` of the second of the geometries in the place of the first.
+    pub(super) fn new(
+        cudnn: &Cudnn,
+        cuda: &Cuda,
+        (op, geometries, format): (ConvOp, [ConvGeometry; 2], Format),
+        engine: &Engine,
+        configs: Vec<EngineConfig>,
+    ) -> Self {
         let workspace = configs.iter().map(|config| config.facts.workspace);
         Self {
-            name: format!("{}{engine}", if deep == geometry { "" } else { DEPTH }),
+            name: format!("{}{engine}", if geometries[0] == geometries[1] { "" } else { DEPTH }),
             cudnn: cudnn.clone(),
-            device: device.clone(),
+            cuda: cuda.clone(),
             op,
-            geometries: [geometry, deep],
+            geometries,
             format,
             workspace: workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0),
             configs,
@@ -62,7 +65,8 @@ impl EngineConvolver {
         if self.plans.get().is_none() {
             let built = self.configs.iter().map(|config| self.cudnn.build(config));
             let built: Result<Vec<_>, _> = built.collect();
-            let built = built.map_err(|source| failed(&self.name, self.geometry(), source))?;
+            let built =
+                built.map_err(|source| ConvError::of_algorithm(&self.name, self.geometry().n, source))?;
             // Another thread may have been faster.
             let _ = self.plans.set(built);
         }
@@ -89,22 +93,19 @@ impl EngineConvolver {
     ) -> Result<(), ConvError> {
         let plan = &self.plans()?[usize::from(accumulate == Accumulate::Add)];
         let launched = self.cudnn.execute(plan, operands, out, workspace);
-        launched.map_err(|source| failed(&self.name, self.geometry(), source))
+        launched.map_err(|source| ConvError::of_algorithm(&self.name, self.geometry().n, source))
     }
 
-    /// Converts the filter.
-    fn filter(&self, w: View<'_>, to: ViewMut<'_>) {
-        match &self.geometries {
-            [g, deep] if g == deep => convert(&self.device, &filter(g), w, to, Accumulate::Replace),
-            geometries => filter_to_depth(&self.device, geometries, w, to),
-        }
-    }
-
-    /// Converts the gradient of the filter back.
-    fn gradient(&self, dw: View<'_>, to: ViewMut<'_>, accumulate: Accumulate) {
-        match &self.geometries {
-            [g, deep] if g == deep => convert(&self.device, &filter(g), dw, to, accumulate),
-            geometries => gradient_from_depth(&self.device, geometries, dw, to, accumulate),
+    /// Converts the filter, or its gradient back.
+    fn convert(&self, from: View<'_>, to: ViewMut<'_>, accumulate: Accumulate) {
+        match (&self.geometries, self.op) {
+            ([g, deep], _) if g == deep => {
+                convert(&Device::Cuda(self.cuda.clone()), &filter(g), from, to, accumulate)
+            }
+            (geometries, ConvOp::BackwardFilter) => {
+                gradient_from_depth(&self.cuda, geometries, from, to, accumulate)
+            }
+            (geometries, _) => filter_to_depth(&self.cuda, geometries, from, to),
         }
     }
 }
@@ -124,11 +125,11 @@ impl Convolver for EngineConvolver {
     }
 
     fn max_error(&self) -> f32 {
-        kind(self.facts(), self.format).max_error(self.geometry(), self.format)
+        Kind::of(self.facts(), self.format).max_error(self.geometry(), self.format)
     }
 
     fn is_deterministic(&self) -> bool {
-        self.facts().is_deterministic()
+        !self.facts().says(EngineFacts::NONDETERMINISTIC)
     }
 
     fn load(&self) -> Result<(), ConvError> {
@@ -151,15 +152,15 @@ impl Convolver for EngineConvolver {
         let a = if x.is_empty() {
             a
         } else {
-            image_to_depth(&self.device, &self.geometries, a, x.reborrow());
+            image_to_depth(&self.cuda, &self.geometries, a, x.reborrow());
             x.as_view()
         };
         if self.op == ConvOp::BackwardFilter {
             self.launch([a, b], w.reborrow(), Accumulate::Replace, workspace)?;
-            self.gradient(w.as_view(), out, accumulate);
+            self.convert(w.as_view(), out, accumulate);
             return Ok(());
         }
-        self.filter(b, w.reborrow());
+        self.convert(b, w.reborrow(), Accumulate::Replace);
         self.launch([a, w.as_view()], out, accumulate, workspace)
     }
 }

@@ -1,12 +1,13 @@
 //! cuDNN's engines as algorithms: which of those that it suggests are tried.
 
-use super::{Kind, convolver::EngineConvolver};
+use super::convolver::EngineConvolver;
 use crate::{
     conv::ConvOp,
-    cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, Suggestions},
+    cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY},
 };
+use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
 use planner::Math;
-use tensor::{Accumulate, ConvGeometry, Device, ElementType, Format};
+use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};
 
 /// How many of the suggested engines are tried: the best of the first eight is within half a per cent of the best of all.
 const MOST: usize = 8;
@@ -14,7 +15,7 @@ const MOST: usize = 8;
 /// What engines are sought for.
 pub(super) struct Search<'s> {
     pub(super) cudnn: &'s Cudnn,
-    pub(super) device: &'s Device,
+    pub(super) cuda: &'s Cuda,
     pub(super) op: ConvOp,
     /// The convolution, and the one that an engine computes in its place, with the same `y`.
     pub(super) geometries: [ConvGeometry; 2],
@@ -30,7 +31,7 @@ impl<'s> Search<'s> {
     /// cuDNN has no such convolution, or fails.
     pub(super) fn new(
         cudnn: &'s Cudnn,
-        device: &'s Device,
+        cuda: &'s Cuda,
         op: ConvOp,
         geometries: [ConvGeometry; 2],
         format: Format,
@@ -41,15 +42,15 @@ impl<'s> Search<'s> {
         let geometry = geometries[1];
         let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, accumulate });
         let graphs = ways.map(graph).collect::<Result<_, _>>()?;
-        Ok(Self { cudnn, device, op, geometries, format, graphs })
+        Ok(Self { cudnn, cuda, op, geometries, format, graphs })
     }
 
     /// The engines that `math` allows.
     pub(super) fn all(&self, math: Math) -> Result<Vec<EngineConvolver>, CudnnError> {
-        let mut found = self.suitable(Suggestions::Likely, math, MOST)?;
+        let mut found = self.suitable(LIKELY, math, MOST)?;
         // The other list has slow engines, for those who have no memory.
         if found.iter().all(|engine| engine.workspace > 0) {
-            let mut others = self.suitable(Suggestions::Fallback, math, usize::MAX)?;
+            let mut others = self.suitable(FALLBACK, math, usize::MAX)?;
             others.retain(|other| found.is_empty() || other.workspace == 0);
             others.retain(|other| found.iter().all(|engine| engine.name != other.name));
             found.append(&mut others);
@@ -60,7 +61,7 @@ impl<'s> Search<'s> {
     /// The first of the suggested engines that apply and suit.
     pub(super) fn suitable(
         &self,
-        list: Suggestions,
+        list: cudnnBackendHeurMode_t,
         math: Math,
         most: usize,
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
@@ -79,7 +80,9 @@ impl<'s> Search<'s> {
     pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>, CudnnError> {
         let configs = self.graphs.iter().map(|graph| self.cudnn.configure(graph, engine));
         let configs = refused(configs.collect::<Result<Vec<_>, _>>())?;
-        Ok(configs.map(|configs| EngineConvolver::new(self, engine, configs)))
+        let &Self { cudnn, cuda, op, geometries, format, .. } = self;
+        Ok(configs
+            .map(|configs| EngineConvolver::new(cudnn, cuda, (op, geometries, format), engine, configs)))
     }
 }
 
@@ -94,18 +97,7 @@ pub(super) fn refused<T>(answer: Result<T, CudnnError>) -> Result<Option<T>, Cud
 /// Whether an engine computes as exactly as is asked for, and without being compiled first.
 pub(super) fn suits(facts: &EngineFacts, format: Format, math: Math) -> bool {
     let strict = format.dtype == ElementType::F32 && math == Math::Fp32;
-    !(facts.is_compiled_late() || facts.loses_precision() || strict && facts.uses_tensor_cores())
-}
-
-/// What decides the rounding error of an engine.
-pub(super) fn kind(facts: &EngineFacts, format: Format) -> Kind {
-    if facts.is_winograd() {
-        Kind::Winograd
-    } else if facts.uses_tensor_cores() && format.dtype == ElementType::F32 {
-        Kind::Tf32
-    } else if facts.transforms_to_frequencies() {
-        Kind::Fft
-    } else {
-        Kind::Direct
-    }
+    !(facts.is_compiled_late()
+        || facts.says(EngineFacts::HALF_PRECISION)
+        || strict && facts.says(EngineFacts::TENSOR_CORES))
 }

@@ -1,6 +1,6 @@
 //! The algorithms of cuDNN's legacy API: those that transform tiles and frequencies are nowhere else.
 
-use super::{Kind, failed};
+use super::kind::Kind;
 use crate::{
     conv::{ConvError, ConvOp, Convolver},
     cudnn::{ConvDescriptors, Cudnn, CudnnError, LegacyAlgorithm},
@@ -119,7 +119,7 @@ impl Convolver for LegacyConvolver {
         assert!(workspace.byte_len() >= self.workspace, "the workspace is smaller than planned");
         let Self { cudnn, algorithm, descriptors, .. } = self;
         let launched = cudnn.convolve(algorithm.raw, descriptors, operands, out, accumulate, workspace);
-        launched.map_err(|source| failed(algorithm.name, self.geometry(), source))
+        launched.map_err(|source| ConvError::of_algorithm(algorithm.name, self.geometry().n, source))
     }
 }
 

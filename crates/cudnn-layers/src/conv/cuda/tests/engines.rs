@@ -2,14 +2,14 @@
 
 use super::{
     super::{
-        Kind,
-        engines::{Search, kind, suits},
+        engines::{Search, suits},
+        kind::Kind,
     },
     *,
 };
 use crate::{
     conv::operands::operands,
-    cudnn::{EngineFacts, Suggestions},
+    cudnn::{Engine, EngineFacts, LIKELY},
 };
 use std::sync::Arc;
 use tensor::{Bf16, Cursor, ElementType};
@@ -31,7 +31,7 @@ fn engines_that_round_more_than_is_allowed_or_are_compiled_first_are_not_tried()
         }
         assert!(suits(&facts(&[9, 77], &[99]), format, math));
     }
-    assert!(plain.is_deterministic() && !tensor_cores.is_deterministic());
+    assert!(!plain.says(EngineFacts::NONDETERMINISTIC) && tensor_cores.says(EngineFacts::NONDETERMINISTIC));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn the_notes_of_an_engine_decide_its_accuracy() {
         (&[5, 7], Kind::Winograd, Kind::Winograd),
     ] {
         let facts = facts(notes, &[]);
-        assert_eq!((kind(&facts, f32), kind(&facts, bf16)), (in_f32, in_bf16), "{notes:?}");
+        assert_eq!((Kind::of(&facts, f32), Kind::of(&facts, bf16)), (in_f32, in_bf16), "{notes:?}");
     }
 }
 
@@ -117,7 +117,7 @@ fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn engines_that_replace_can_add() {
     let cuda = cuda();
-    let (cudnn, device) = (Cudnn::of(&cuda).unwrap(), Device::Cuda(cuda));
+    let cudnn = Cudnn::of(&cuda).unwrap();
     let shapes = [
         ConvGeometry::new([32, 64, 56, 56], 64, [3, 3]).pad([1, 1]),
         ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
@@ -137,10 +137,10 @@ fn engines_that_replace_can_add() {
         for op in ConvOp::ALL {
             let (mut both, mut replacing, mut suggested) = ([0; 5], [0; 5], [0; 5]);
             for (place, g) in shapes.iter().enumerate() {
-                let mut search = Search::new(&cudnn, &device, op, [*g; 2], format).unwrap();
-                suggested[place] = cudnn.engines(&search.graphs[0], Suggestions::Likely).unwrap().len();
+                let mut search = Search::new(&cudnn, &cuda, op, [*g; 2], format).unwrap();
+                suggested[place] = cudnn.engines(&search.graphs[0], LIKELY).unwrap().len();
                 let count = |search: &Search<'_>| {
-                    let found = search.suitable(Suggestions::Likely, math, usize::MAX).unwrap();
+                    let found = search.suitable(LIKELY, math, usize::MAX).unwrap();
                     found.iter().filter(|engine| engine.load().is_ok()).count()
                 };
                 both[place] = count(&search);
@@ -195,4 +195,39 @@ fn few_channels_with_a_stride_become_many() {
         println!("{format}: {seen} algorithms");
         assert!(seen > 100, "{seen}");
     }
+}
+
+/// What there is in single precision: for the reader.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn engines_of_single_precision() {
+    let cuda = cuda();
+    let cudnn = Cudnn::of(&cuda).unwrap();
+    let shapes = [
+        ConvGeometry::new([32, 64, 56, 56], 64, [3, 3]).pad([1, 1]),
+        ConvGeometry::new([32, 64, 27, 27], 192, [5, 5]).pad([2, 2]),
+        ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
+    ];
+    for (g, op) in shapes.iter().flat_map(|g| ConvOp::ALL.map(|op| (g, op))) {
+        let search = Search::new(&cudnn, &cuda, op, [*g; 2], Format::F32).unwrap();
+        for index in 0..90 {
+            let engine = Engine::named(&format!("ENG{index}")).unwrap();
+            let Ok(Some(engine)) = search.set_up(&engine) else { continue };
+            if engine.facts().says(EngineFacts::TENSOR_CORES) || engine.load().is_err() {
+                continue;
+            }
+            println!("{op} {}x{}: {} {} {:?}", g.r, g.s, engine.name, engine.workspace(), engine.facts());
+        }
+        let suggested = search.all(Math::Fp32).unwrap();
+        println!("{op} {}x{}: {:?}", g.r, g.s, suggested.iter().map(|one| &one.name).collect::<Vec<_>>());
+        let legacy = backend_names(&cudnn, op, *g);
+        println!("{op} {}x{} legacy: {legacy:?}", g.r, g.s);
+    }
+}
+
+fn backend_names(cudnn: &Cudnn, op: ConvOp, g: ConvGeometry) -> Vec<(String, Bytes)> {
+    let backend = ConvBackend::Cudnn(cudnn.clone(), cuda());
+    let all = backend.candidates(&kernel_id(op, &g, Format::F32), g.n as u32).unwrap();
+    let legacy = all.iter().filter(|one| !one.name().contains("ENG"));
+    legacy.map(|one| (one.name().to_owned(), one.workspace())).collect()
 }
