@@ -26,6 +26,8 @@ pub mod pooling;
 pub mod scale;
 pub mod softmax;
 #[cfg(feature = "cuda")]
+mod space_to_depth;
+#[cfg(feature = "cuda")]
 mod status_call;
 #[cfg(test)]
 mod testing;

@@ -36,11 +36,10 @@ impl Cudnn {
 
     pub(crate) fn convolvers(
         &self,
-        _: ConvOp,
-        _: ConvGeometry,
-        _: (Format, Option<&Cuda>),
+        _: &Cuda,
+        _: (ConvOp, ConvGeometry, Format),
         _: Math,
-        _: &dyn Fn(&str) -> bool,
+        _: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         none()
     }

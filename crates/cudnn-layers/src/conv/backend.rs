@@ -11,9 +11,8 @@ use tensor::{ConvGeometry, Cpu, Device, Format, cuda::Cuda};
 pub enum ConvBackend {
     /// The threads of a processor.
     Cpu(Cpu),
-    /// A handle of cuDNN, and the stream it works in; with the device, unless the handle is borrowed, which works in single
-    /// precision and NCHW only.
-    Cudnn(Cudnn, Option<Cuda>),
+    /// A handle of cuDNN, and its device.
+    Cudnn(Cudnn, Cuda),
 }
 
 impl ConvBackend {
@@ -24,7 +23,7 @@ impl ConvBackend {
     pub fn of(device: &Device) -> Result<Self, ConvError> {
         Ok(match device {
             Device::Cpu(cpu) => Self::Cpu(cpu.clone()),
-            Device::Cuda(cuda) => Self::Cudnn(Cudnn::of(cuda)?, Some(cuda.clone())),
+            Device::Cuda(cuda) => Self::Cudnn(Cudnn::of(cuda)?, cuda.clone()),
         })
     }
 
@@ -38,7 +37,7 @@ impl ConvBackend {
         micro_batch: u32,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         let geometry = super::geometry(&kernel.shape, micro_batch);
-        self.all(kernel.op, geometry, (super::format(kernel), kernel.math), &|_| true)
+        self.all(kernel.op, geometry, (super::format(kernel), kernel.math), None)
     }
 
     /// The algorithm called `name` for `op` on `geometry`, in the device's format.
@@ -52,10 +51,10 @@ impl ConvBackend {
         name: &str,
     ) -> Result<Arc<dyn Convolver>, ConvError> {
         let format = match self {
-            Self::Cudnn(_, Some(cuda)) => cuda.format(),
-            _ => Format::F32,
+            Self::Cudnn(_, cuda) => cuda.format(),
+            Self::Cpu(_) => Format::F32,
         };
-        let found = self.all(op, geometry, (format, Math::Tf32), &|other| other == name)?.pop();
+        let found = self.all(op, geometry, (format, Math::Tf32), Some(name))?.pop();
         found.ok_or_else(|| ConvError::Unknown {
             op,
             algorithm: name.to_owned(),
@@ -63,22 +62,22 @@ impl ConvBackend {
         })
     }
 
-    /// The algorithms with a `wanted` name that apply.
+    /// The algorithms that apply; with a `name`, the one of that name.
     fn all(
         &self,
         op: ConvOp,
         geometry: ConvGeometry,
         (format, math): (Format, Math),
-        wanted: &dyn Fn(&str) -> bool,
+        name: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         let geometry = geometry.validate()?;
         match self {
-            Self::Cpu(cpu) if format == Format::F32 => Ok(cpu::convolvers(cpu, op, geometry, wanted)),
-            Self::Cudnn(cudnn, cuda) if format == Format::F32 || cuda.is_some() => {
-                let cuda = cuda.as_ref().filter(|_| format != Format::F32);
-                cudnn.convolvers(op, geometry, (format, cuda), math, wanted)
+            Self::Cpu(cpu) if format == Format::F32 => {
+                let wanted = |other: &str| name.is_none_or(|name| name == other);
+                Ok(cpu::convolvers(cpu, op, geometry, &wanted))
             }
-            _ => Ok(Vec::new()),
+            Self::Cpu(_) => Ok(Vec::new()),
+            Self::Cudnn(cudnn, cuda) => cudnn.convolvers(cuda, (op, geometry, format), math, name),
         }
     }
 }

@@ -36,6 +36,14 @@ pub trait Convolver: fmt::Debug + Send + Sync {
     /// may overwrite. Does nothing where [`Convolver::prepared`] is none, as for [`ConvOp::BackwardFilter`](super::ConvOp::BackwardFilter).
     fn prepare(&self, _filter: View<'_>, _workspace: ViewMut<'_>) {}
 
+    /// Does beforehand what would make the first run slower than others.
+    ///
+    /// # Errors
+    /// The library refuses.
+    fn load(&self) -> Result<(), ConvError> {
+        Ok(())
+    }
+
     /// Computes `out` from the operands of the table in [`super`], all of the micro-batch's lengths. The workspace begins
     /// with what [`Convolver::prepare`] made of the same filter, for this number of samples or another; it is left as it
     /// is, and the filter itself is then not read. The rest of the workspace holds anything, as does `out` under

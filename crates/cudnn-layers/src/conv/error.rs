@@ -49,7 +49,7 @@ pub enum ConvError {
     #[error("{algorithm} on {samples} samples: {source}")]
     Algorithm {
         /// The algorithm.
-        algorithm: &'static str,
+        algorithm: String,
         /// Samples of the call.
         samples: usize,
         /// What failed.
@@ -64,4 +64,12 @@ pub enum ConvError {
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+}
+
+#[cfg(feature = "cuda")]
+impl ConvError {
+    /// cuDNN failed in one algorithm.
+    pub(crate) fn of_algorithm(algorithm: &str, samples: usize, source: CudnnError) -> Self {
+        Self::Algorithm { algorithm: algorithm.to_owned(), samples, source }
+    }
 }

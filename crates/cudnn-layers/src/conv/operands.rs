@@ -6,18 +6,31 @@ use tensor::{ConvGeometry, Format, TensorType};
 
 /// Lengths of `a`, `b` and `out` in elements.
 pub fn operand_lens(op: ConvOp, g: &ConvGeometry) -> [usize; 3] {
-    match op {
-        ConvOp::Forward => [g.x_len(), g.w_len(), g.y_len()],
-        ConvOp::BackwardData => [g.y_len(), g.w_len(), g.x_len()],
-        ConvOp::BackwardFilter => [g.x_len(), g.y_len(), g.w_len()],
-    }
+    in_order(op, [g.x_len(), g.w_len(), g.y_len()])
 }
 
 /// The blobs `a`, `b` and `out` where feature maps are of this format: filters and their gradients are always
 /// [`Format::F32`].
 pub(crate) fn operands(op: ConvOp, g: &ConvGeometry, format: Format) -> [TensorType; 3] {
-    let x = TensorType::new(&[g.n, g.c, g.h, g.w], format);
-    let (y, w) = (TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], format), TensorType::f32(&filter(g)));
+    let [x, w, y] = x_w_y(g);
+    in_order(op, [TensorType::new(&x, format), TensorType::f32(&w), TensorType::new(&y, format)])
+}
+
+/// The extents of x, w and y.
+fn x_w_y(g: &ConvGeometry) -> [[usize; 4]; 3] {
+    [[g.n, g.c, g.h, g.w], filter(g), [g.n, g.k, g.out_h(), g.out_w()]]
+}
+
+/// The extents of `a`, `b` and `out`, and the bytes of which their addresses are multiples in blobs that are multiples of so
+/// many, as feature maps may begin at any sample.
+pub(crate) fn aligned(op: ConvOp, g: &ConvGeometry, bytes: usize, most: u64) -> [([usize; 4], u64); 3] {
+    let of_sample = |sample: usize| most.min(1 << (sample * bytes).trailing_zeros());
+    let [x, w, y] = x_w_y(g);
+    in_order(op, [(x, of_sample(g.x_sample())), (w, most), (y, of_sample(g.y_sample()))])
+}
+
+/// What is said of `x`, `w` and `y`, in the order of `a`, `b` and `out`.
+fn in_order<T>(op: ConvOp, [x, w, y]: [T; 3]) -> [T; 3] {
     match op {
         ConvOp::Forward => [x, w, y],
         ConvOp::BackwardData => [y, w, x],
@@ -33,10 +46,5 @@ pub(crate) fn filter(g: &ConvGeometry) -> [usize; 4] {
 /// The parts of the operands of `op` that belong to `samples`: of the filter and its gradient all, of the others a slice.
 pub(crate) fn slices(op: ConvOp, g: &ConvGeometry, samples: &Range<usize>) -> [Range<usize>; 3] {
     let part = |sample: usize| sample * samples.start..sample * samples.end;
-    let (x, y, w) = (part(g.x_sample()), part(g.y_sample()), 0..g.w_len());
-    match op {
-        ConvOp::Forward => [x, w, y],
-        ConvOp::BackwardData => [y, w, x],
-        ConvOp::BackwardFilter => [x, y, w],
-    }
+    in_order(op, [part(g.x_sample()), 0..g.w_len(), part(g.y_sample())])
 }

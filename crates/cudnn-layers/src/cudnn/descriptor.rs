@@ -5,7 +5,7 @@ use crate::conv::operands;
 use cudarc::cudnn::sys;
 use planner::Math;
 use std::ffi::c_int;
-use tensor::{AxisOrder, ConvGeometry, ElementType, Format};
+use tensor::ConvGeometry;
 
 /// One of cuDNN's opaque objects, which dies with the value.
 macro_rules! descriptors {
@@ -55,7 +55,6 @@ descriptors! {
 #[derive(Debug)]
 pub(crate) struct ConvDescriptors {
     pub(crate) geometry: ConvGeometry,
-    pub(crate) format: Format,
     pub(crate) x: TensorDescriptor,
     pub(crate) w: FilterDescriptor,
     pub(crate) y: TensorDescriptor,
@@ -63,39 +62,39 @@ pub(crate) struct ConvDescriptors {
 }
 
 impl ConvDescriptors {
-    /// Descriptors of `g` with operands of `format`, the filter included, for arithmetic in `math`.
-    pub(crate) fn new(g: &ConvGeometry, format: Format, math: Math) -> Result<Self, CudnnError> {
+    /// Descriptors of `g` with operands in single precision and NCHW, for arithmetic in `math`.
+    pub(crate) fn new(g: &ConvGeometry, math: Math) -> Result<Self, CudnnError> {
         Ok(Self {
             geometry: *g,
-            format,
-            x: tensor(format, [g.n, g.c, g.h, g.w])?,
-            w: filter(format, operands::filter(g))?,
-            y: tensor(format, [g.n, g.k, g.out_h(), g.out_w()])?,
-            convolution: convolution(g, format, math)?,
+            x: tensor([g.n, g.c, g.h, g.w])?,
+            w: filter(operands::filter(g))?,
+            y: tensor([g.n, g.k, g.out_h(), g.out_w()])?,
+            convolution: convolution(g, math)?,
         })
     }
 }
 
-fn tensor(format: Format, dims: [usize; 4]) -> Result<TensorDescriptor, CudnnError> {
-    let (dtype, layout, [n, c, h, w]) = (dtype(format), layout(format), extents(dims)?);
+fn tensor(dims: [usize; 4]) -> Result<TensorDescriptor, CudnnError> {
+    let [n, c, h, w] = extents(dims)?;
     // SAFETY: the descriptor was just made.
-    TensorDescriptor::new(|raw| unsafe { call!(cudnnSetTensor4dDescriptor(raw, layout, dtype, n, c, h, w)) })
+    TensorDescriptor::new(|raw| unsafe { call!(cudnnSetTensor4dDescriptor(raw, NCHW, FLOAT, n, c, h, w)) })
 }
 
-fn filter(format: Format, dims: [usize; 4]) -> Result<FilterDescriptor, CudnnError> {
-    let (dtype, layout, [k, c, r, s]) = (dtype(format), layout(format), extents(dims)?);
+fn filter(dims: [usize; 4]) -> Result<FilterDescriptor, CudnnError> {
+    let [k, c, r, s] = extents(dims)?;
     // SAFETY: the descriptor was just made.
-    FilterDescriptor::new(|raw| unsafe { call!(cudnnSetFilter4dDescriptor(raw, dtype, layout, k, c, r, s)) })
+    FilterDescriptor::new(|raw| unsafe { call!(cudnnSetFilter4dDescriptor(raw, FLOAT, NCHW, k, c, r, s)) })
 }
 
-fn convolution(g: &ConvGeometry, format: Format, math: Math) -> Result<ConvolutionDescriptor, CudnnError> {
-    /// Cross-correlation: what deep learning calls a convolution.
-    const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
-    const SUMS: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
+/// Cross-correlation: what deep learning calls a convolution.
+pub(super) const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+pub(super) const FLOAT: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
+const NCHW: sys::cudnnTensorFormat_t = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
+
+fn convolution(g: &ConvGeometry, math: Math) -> Result<ConvolutionDescriptor, CudnnError> {
     let ([pad, stride, dilation], [groups]) =
         ([extents(g.pad)?, extents(g.stride)?, extents(g.dilation)?], extents([g.groups])?);
     let math = match math {
-        _ if format.dtype == ElementType::Bf16 => sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
         Math::Fp32 => sys::cudnnMathType_t::CUDNN_FMA_MATH,
         Math::Tf32 => sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
     };
@@ -111,27 +110,12 @@ fn convolution(g: &ConvGeometry, format: Format, math: Math) -> Result<Convoluti
                 dilation[0],
                 dilation[1],
                 MODE,
-                SUMS,
+                FLOAT,
             ))?;
             call!(cudnnSetConvolutionGroupCount(raw, groups))?;
             call!(cudnnSetConvolutionMathType(raw, math))
         }
     })
-}
-
-fn dtype(format: Format) -> sys::cudnnDataType_t {
-    match format.dtype {
-        ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
-        ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
-        ElementType::U8 => panic!("no convolution computes with bytes"),
-    }
-}
-
-fn layout(format: Format) -> sys::cudnnTensorFormat_t {
-    match format.layout {
-        AxisOrder::Nchw => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
-        AxisOrder::Nhwc => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC,
-    }
 }
 
 fn extents<const N: usize>(values: [usize; N]) -> Result<[c_int; N], CudnnError> {

@@ -54,6 +54,12 @@ impl CudnnError {
             _ => false,
         }
     }
+
+    /// Whether cuDNN was asked for something that it does not know, such as an engine of another version.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_bad_parameter(&self) -> bool {
+        matches!(self, CudnnError::Call { status, .. } if (2000..3000).contains(status))
+    }
 }
 
 /// A version of cuDNN, as the library counts it since version 9.

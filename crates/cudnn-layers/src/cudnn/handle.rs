@@ -13,21 +13,28 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tensor::{
-    Accumulate, View, ViewMut,
+    Accumulate, Arena, ElementType, Span, View, ViewMut,
     cuda::{Cuda, Library, Stream},
 };
 
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
 const OLDEST: CudnnVersion = CudnnVersion(90_000);
 
-/// A handle of cuDNN, owned or borrowed. Clones share it and take turns.
+/// A handle of cuDNN. Clones share it and take turns.
 #[derive(Clone)]
 pub struct Cudnn(Arc<Handle>);
 
+/// A workspace of so many bytes counts as none. Many engines want some, so a handle has as much for itself: its convolutions
+/// run one after the other.
+pub(crate) const SMALL_WORKSPACE: usize = 1 << 10;
+
 struct Handle {
     raw: Mutex<RawHandle>,
-    /// Of our own handle: where it works.
-    stream: Option<Stream>,
+    /// Where it works.
+    stream: Stream,
+    /// A small workspace, and where it begins.
+    _spare: Arena,
+    spare_address: u64,
 }
 
 struct RawHandle(sys::cudnnHandle_t);
@@ -44,28 +51,17 @@ impl Cudnn {
         cuda.with_library(|cudnn: &mut Self| Ok(cudnn.clone()))
     }
 
-    /// A borrowed handle, which the caller keeps. It works in the stream that the caller gives it, on the GPU that the calling
-    /// threads have selected.
-    ///
-    /// # Safety
-    /// `handle` is one of cuDNN's (9.0 or newer), outlives the result and its clones, and is not used by anyone else while
-    /// one of them is used.
-    pub unsafe fn borrow(handle: *mut c_void) -> Self {
-        Self::new(handle.cast(), None)
-    }
-
-    fn new(handle: sys::cudnnHandle_t, stream: Option<Stream>) -> Self {
-        Self(Arc::new(Handle { raw: Mutex::new(RawHandle(handle)), stream }))
+    /// The address of [`SMALL_WORKSPACE`] bytes.
+    pub(super) fn spare(&self) -> u64 {
+        self.0.spare_address
     }
 
     /// Calls the library with the handle, on the handle's GPU.
-    fn with<R>(
+    pub(super) fn with<R>(
         &self,
         work: impl FnOnce(sys::cudnnHandle_t) -> Result<R, CudnnError>,
     ) -> Result<R, CudnnError> {
-        if let Some(stream) = &self.0.stream {
-            stream.bind()?;
-        }
+        self.0.stream.bind()?;
         let raw = self.0.raw.lock().unwrap_or_else(PoisonError::into_inner);
         work(raw.0)
     }
@@ -111,7 +107,7 @@ impl Cudnn {
         let lens = operand_lens(algorithm.op(), &descriptors.geometry);
         assert_eq!([a.len(), b.len(), out.len()], lens, "operands of {algorithm:?}");
         let dtypes = [a.format(), b.format(), out.format()].map(|format| format.dtype);
-        assert_eq!(dtypes, [descriptors.format.dtype; 3], "operands of {algorithm:?}");
+        assert_eq!(dtypes, [ElementType::F32; 3], "operands of {algorithm:?}");
         let one: *const c_void = (&raw const ONE).cast();
         let beta: *const c_void = match accumulate {
             Accumulate::Replace => (&raw const ZERO).cast(),
@@ -155,10 +151,13 @@ impl Library for Cudnn {
         if found < OLDEST {
             return Err(CudnnError::TooOld { found, needed: OLDEST });
         }
+        let mut spare = Arena::unset(stream, SMALL_WORKSPACE)?;
+        let spare_address = spare.view_mut(Span::bytes(0, SMALL_WORKSPACE)).address::<u8>();
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.
         unsafe { call!(cudnnCreate(&mut handle)) }?;
-        let cudnn = Self::new(handle, Some(stream.clone()));
+        let raw = Mutex::new(RawHandle(handle));
+        let cudnn = Self(Arc::new(Handle { raw, stream: stream.clone(), _spare: spare, spare_address }));
         // SAFETY: the handle was just made; it is destroyed before its stream, which it keeps.
         unsafe { call!(cudnnSetStream(handle, stream.raw().cast())) }?;
         Ok(cudnn)
@@ -167,7 +166,7 @@ impl Library for Cudnn {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.stream.as_ref().is_some_and(|stream| stream.bind().is_ok()) {
+        if self.stream.bind().is_ok() {
             let RawHandle(handle) = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
             let _ = unsafe { call!(cudnnDestroy(*handle)) };
@@ -181,9 +180,10 @@ impl fmt::Debug for Cudnn {
     }
 }
 
-/// Driver, CUDA and cuDNN on `cuda`, for a report.
+/// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: those of versions without
+/// engines lack them.
 pub fn versions(cuda: &Cuda) -> String {
-    format!("cuDNN {}, {}", version(), cuda.versions())
+    format!("cuDNN {} with engines, {}", version(), cuda.versions())
 }
 
 static ONE: f32 = 1.0;

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 use thiserror::Error;
 
-/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone.
+/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone. Prints
+/// without the values of knobs that names of cuDNN's engines end in: `ENG62_K2=18_K27=2` as `ENG62`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Algorithm(Arc<str>);
@@ -42,7 +43,7 @@ impl From<Algorithm> for String {
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(self.0.split_once("_K").filter(|_| self.0.contains('=')).map_or(&self.0, |(engine, _)| engine))
     }
 }
 

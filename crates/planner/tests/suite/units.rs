@@ -113,3 +113,17 @@ fn policies_are_read_as_they_are_printed() {
     let error = "".parse::<WorkspacePolicy>().unwrap_err();
     assert_eq!(error.to_string(), "\"\" is no workspace policy: choose wr, wd or ws");
 }
+
+#[test]
+fn algorithms_print_without_the_values_of_an_engines_knobs() {
+    for (name, printed) in [
+        ("ENG62_K2=18_K27=2", "ENG62"),
+        ("S2D_ENG62_K2=18", "S2D_ENG62"),
+        ("ENG62", "ENG62"),
+        ("WINOGRAD_4X4_3X3", "WINOGRAD_4X4_3X3"),
+        ("FFT_K8", "FFT_K8"),
+    ] {
+        let algorithm = Algorithm::from(name);
+        assert_eq!((algorithm.to_string().as_str(), algorithm.as_str()), (printed, name));
+    }
+}

@@ -119,6 +119,10 @@ impl ConvProfiler {
                 if !is_asked_for || convolver.workspace() > self.options.largest_workspace {
                     continue;
                 }
+                match convolver.load() {
+                    Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => continue,
+                    loaded => loaded?,
+                }
                 let of_name = trials.iter().position(|series| series[0].convolver.name() == name);
                 let trial =
                     Trial { request: index, convolver, time_ms: None, shared_ms: 0.0, launch_ms: 0.0 };

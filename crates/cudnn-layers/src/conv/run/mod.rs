@@ -68,6 +68,7 @@ impl Runner {
                     planned,
                 });
             }
+            convolver.load()?;
             runner.workspace = runner.workspace.max(needed);
             for _ in 0..run.count {
                 let samples = first..first + micro_batch;

@@ -1,0 +1,103 @@
+//! cuDNN's engines as algorithms: which of those that it suggests are tried.
+
+use super::convolver::EngineConvolver;
+use crate::{
+    conv::ConvOp,
+    cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY},
+};
+use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
+use planner::Math;
+use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};
+
+/// How many of the suggested engines are tried: the best of the first eight is within half a per cent of the best of all.
+const MOST: usize = 8;
+
+/// What engines are sought for.
+pub(super) struct Search<'s> {
+    pub(super) cudnn: &'s Cudnn,
+    pub(super) cuda: &'s Cuda,
+    pub(super) op: ConvOp,
+    /// The convolution, and the one that an engine computes in its place, with the same `y`.
+    pub(super) geometries: [ConvGeometry; 2],
+    pub(super) format: Format,
+    /// To replace and, except where that is never asked for, to add.
+    pub(super) graphs: Vec<ConvGraph>,
+}
+
+impl<'s> Search<'s> {
+    /// For feature maps of `format`, and the filter as engines want it.
+    ///
+    /// # Errors
+    /// cuDNN has no such convolution, or fails.
+    pub(super) fn new(
+        cudnn: &'s Cudnn,
+        cuda: &'s Cuda,
+        op: ConvOp,
+        geometries: [ConvGeometry; 2],
+        format: Format,
+    ) -> Result<Self, CudnnError> {
+        // A gradient that is converted is replaced, and added afterwards.
+        let only_replaces = op == ConvOp::BackwardFilter && format != Format::F32;
+        let ways = [Accumulate::Replace, Accumulate::Add].into_iter().take(if only_replaces { 1 } else { 2 });
+        let geometry = geometries[1];
+        let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, accumulate });
+        let graphs = ways.map(graph).collect::<Result<_, _>>()?;
+        Ok(Self { cudnn, cuda, op, geometries, format, graphs })
+    }
+
+    /// The engines that `math` allows.
+    pub(super) fn all(&self, math: Math) -> Result<Vec<EngineConvolver>, CudnnError> {
+        let mut found = self.suitable(LIKELY, math, MOST)?;
+        // The other list has slow engines, for those who have no memory.
+        if found.iter().all(|engine| engine.workspace > 0) {
+            let mut others = self.suitable(FALLBACK, math, usize::MAX)?;
+            others.retain(|other| found.is_empty() || other.workspace == 0);
+            others.retain(|other| found.iter().all(|engine| engine.name != other.name));
+            found.append(&mut others);
+        }
+        Ok(found)
+    }
+
+    /// The first of the suggested engines that apply and suit.
+    pub(super) fn suitable(
+        &self,
+        list: cudnnBackendHeurMode_t,
+        math: Math,
+        most: usize,
+    ) -> Result<Vec<EngineConvolver>, CudnnError> {
+        let mut found = Vec::new();
+        for engine in refused(self.cudnn.engines(&self.graphs[0], list))?.unwrap_or_default() {
+            let applying = self.set_up(&engine)?;
+            found.extend(applying.filter(|engine| suits(engine.facts(), self.format, math)));
+            if found.len() == most {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// `engine`, if it applies.
+    pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>, CudnnError> {
+        let configs = self.graphs.iter().map(|graph| self.cudnn.configure(graph, engine));
+        let configs = refused(configs.collect::<Result<Vec<_>, _>>())?;
+        let &Self { cudnn, cuda, op, geometries, format, .. } = self;
+        Ok(configs
+            .map(|configs| EngineConvolver::new(cudnn, cuda, (op, geometries, format), engine, configs)))
+    }
+}
+
+/// `None` for what cuDNN does not offer. Of engines that it does not know it says that their numbers are wrong.
+pub(super) fn refused<T>(answer: Result<T, CudnnError>) -> Result<Option<T>, CudnnError> {
+    match answer {
+        Err(error) if error.is_unsupported() || error.is_bad_parameter() => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// Whether an engine computes as exactly as is asked for, and without being compiled first.
+pub(super) fn suits(facts: &EngineFacts, format: Format, math: Math) -> bool {
+    let strict = format.dtype == ElementType::F32 && math == Math::Fp32;
+    !(facts.is_compiled_late()
+        || facts.says(EngineFacts::HALF_PRECISION)
+        || strict && facts.says(EngineFacts::TENSOR_CORES))
+}

@@ -1,0 +1,233 @@
+//! Engines: which are tried, that they come back by their names, and that they can be recorded.
+
+use super::{
+    super::{
+        engines::{Search, suits},
+        kind::Kind,
+    },
+    *,
+};
+use crate::{
+    conv::operands::operands,
+    cudnn::{Engine, EngineFacts, LIKELY},
+};
+use std::sync::Arc;
+use tensor::{Bf16, Cursor, ElementType};
+
+fn facts(numerical: &[u32], behavior: &[u32]) -> EngineFacts {
+    EngineFacts { workspace: 0, numerical: numerical.to_vec(), behavior: behavior.to_vec() }
+}
+
+#[test]
+fn engines_that_round_more_than_is_allowed_or_are_compiled_first_are_not_tried() {
+    let (f32, bf16) = (Format::F32, Format::BF16);
+    let (plain, tensor_cores) = (facts(&[], &[3]), facts(&[0, 4], &[3, 4]));
+    for (format, math) in [(f32, Math::Fp32), (f32, Math::Tf32), (bf16, Math::Fp32)] {
+        assert!(suits(&plain, format, math));
+        assert_eq!(suits(&tensor_cores, format, math), (format, math) != (f32, Math::Fp32));
+        // Down-converted operands, reduced sums, and code that is compiled late; a note of a newer version says nothing.
+        for other in [facts(&[1], &[]), facts(&[2], &[]), facts(&[], &[0])] {
+            assert!(!suits(&other, format, math), "{other:?}");
+        }
+        assert!(suits(&facts(&[9, 77], &[99]), format, math));
+    }
+    assert!(!plain.says(EngineFacts::NONDETERMINISTIC) && tensor_cores.says(EngineFacts::NONDETERMINISTIC));
+}
+
+#[test]
+fn the_notes_of_an_engine_decide_its_accuracy() {
+    let (f32, bf16) = (Format::F32, Format::BF16);
+    for (notes, in_f32, in_bf16) in [
+        (&[][..], Kind::Direct, Kind::Direct),
+        (&[0], Kind::Tf32, Kind::Direct),
+        (&[3], Kind::Fft, Kind::Fft),
+        (&[0, 3], Kind::Tf32, Kind::Fft),
+        (&[5, 7], Kind::Winograd, Kind::Winograd),
+    ] {
+        let facts = facts(notes, &[]);
+        assert_eq!((Kind::of(&facts, f32), Kind::of(&facts, bf16)), (in_f32, in_bf16), "{notes:?}");
+    }
+}
+
+/// The bytes that a run on operands and a workspace of its own gives, which may be recorded and replayed.
+fn result(cuda: &Cuda, op: ConvOp, format: Format, convolver: &dyn Convolver, recorded: bool) -> Vec<u8> {
+    let mut cursor = Cursor::default();
+    let [a, b, out] = operands(op, convolver.geometry(), format).map(|operand| cursor.place(&operand));
+    let workspace = cursor.take(Format::U8, convolver.workspace().0 as usize);
+    let mut arena = Arena::unset(cuda.stream(), cursor.end()).unwrap();
+    arena.set(arena.all(), 0xff).unwrap();
+    for (seed, span) in [a, b].into_iter().enumerate() {
+        let values = random(span.len / span.format.dtype.bytes(), seed as u64);
+        match span.format.dtype {
+            ElementType::F32 => arena.repeat(span, &values).unwrap(),
+            _ => arena.repeat(span, &values.into_iter().map(Bf16::from).collect::<Vec<_>>()).unwrap(),
+        }
+    }
+    let run = |arena: &mut Arena| {
+        let ([a, b], [out, workspace]) = arena.lease([a, b], [out, workspace]).unwrap();
+        convolver.run([a, b], out, Accumulate::Replace, workspace)
+    };
+    run(&mut arena).unwrap();
+    cuda.check().unwrap();
+    if recorded {
+        let mut graph = cuda.record(|| run(&mut arena)).unwrap();
+        arena.set(out, 0xff).unwrap();
+        // SAFETY: memory and convolver are still there, and the result is read after the device was waited for.
+        unsafe { graph.replay() }.unwrap();
+        cuda.check().unwrap();
+    }
+    arena.read::<u8>(Span::bytes(out.offset, out.len)).unwrap().into_owned()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
+    let (nhwc, mut seen) = (AxisOrder::Nhwc, BTreeMap::new());
+    for format in [Format::F32, Format::F32.in_order(nhwc), Format::BF16, Format::BF16.in_order(nhwc)] {
+        let cuda = cuda().with_format(format);
+        let (backend, mut rng) = (backend(&cuda), tensor::rng::stream(12, 0));
+        for number in 0..12 {
+            let g = if number % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
+            for op in ConvOp::ALL {
+                let kernel = KernelId { math: Math::Tf32, ..kernel_id(op, &g, format) };
+                let candidates = backend.candidates(&kernel, g.n as u32).unwrap().into_iter();
+                let engines = candidates.filter(|one| one.name().starts_with("ENG") && one.load().is_ok());
+                for engine in engines.filter(|engine| engine.is_deterministic()) {
+                    let engine: Arc<dyn Convolver> = engine;
+                    let named = backend.find(op, g, engine.name()).unwrap();
+                    assert_eq!(named.measurement(1.0, 0.0), engine.measurement(1.0, 0.0));
+                    let first = result(&cuda, op, format, &*engine, false);
+                    let what = format!("{format} {op} {} on {g:?}", engine.name());
+                    assert!(result(&cuda, op, format, &*named, false) == first, "{what}: another result");
+                    assert!(
+                        result(&cuda, op, format, &*named, true) == first,
+                        "{what}: recorded, another result"
+                    );
+                    *seen.entry((format.to_string(), op)).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+    println!("{seen:?}");
+    assert!(seen.len() == 12 && seen.values().all(|&engines| engines >= 12), "{seen:?}");
+}
+
+/// What adding costs in choice, and what is suggested: for the reader.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn engines_that_replace_can_add() {
+    let cuda = cuda();
+    let cudnn = Cudnn::of(&cuda).unwrap();
+    let shapes = [
+        ConvGeometry::new([32, 64, 56, 56], 64, [3, 3]).pad([1, 1]),
+        ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
+        ConvGeometry::new([32, 128, 56, 56], 128, [3, 3]).pad([1, 1]).stride([2, 2]),
+        ConvGeometry::new([32, 3, 224, 224], 64, [7, 7]).pad([3, 3]).stride([2, 2]),
+        ConvGeometry::new([32, 64, 27, 27], 192, [5, 5]).pad([2, 2]),
+    ];
+    let nhwc = AxisOrder::Nhwc;
+    for (format, math) in [
+        (Format::F32, Math::Fp32),
+        (Format::F32, Math::Tf32),
+        (Format::F32.in_order(nhwc), Math::Fp32),
+        (Format::F32.in_order(nhwc), Math::Tf32),
+        (Format::BF16, Math::Fp32),
+        (Format::BF16.in_order(nhwc), Math::Fp32),
+    ] {
+        for op in ConvOp::ALL {
+            let (mut both, mut replacing, mut suggested) = ([0; 5], [0; 5], [0; 5]);
+            for (place, g) in shapes.iter().enumerate() {
+                let mut search = Search::new(&cudnn, &cuda, op, [*g; 2], format).unwrap();
+                suggested[place] = cudnn.engines(&search.graphs[0], LIKELY).unwrap().len();
+                let count = |search: &Search<'_>| {
+                    let found = search.suitable(LIKELY, math, usize::MAX).unwrap();
+                    found.iter().filter(|engine| engine.load().is_ok()).count()
+                };
+                both[place] = count(&search);
+                search.graphs.truncate(1);
+                replacing[place] = count(&search);
+            }
+            println!(
+                "{format} {math} {op}: {suggested:?} suggested, {replacing:?} replace, {both:?} add too"
+            );
+            assert!(format.layout != nhwc || both.iter().all(|&engines| engines > 0), "{format} {math} {op}");
+        }
+    }
+}
+
+/// With blocks of pixels as channels, undivided and divided.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn few_channels_with_a_stride_become_many() {
+    let nhwc = AxisOrder::Nhwc;
+    for format in [Format::F32.in_order(nhwc), Format::BF16.in_order(nhwc)] {
+        let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(13, 0));
+        let (backend, mut seen) = (ConvBackend::of(&device).unwrap(), 0);
+        for _ in 0..30 {
+            let mut pair =
+                |range: std::ops::Range<usize>| [rng.random_range(range.clone()), rng.random_range(range)];
+            let ([n, k], [h, w], filter) = (pair(1..9), pair(12..40), pair(1..12));
+            let (pad, stride, [c, _]) = (pair(0..4), pair(2..5), pair(1..5));
+            let g = ConvGeometry::new([n, c, h, w], 8 * k, filter).pad(pad).stride(stride);
+            for op in [ConvOp::Forward, ConvOp::BackwardFilter] {
+                for math in [Math::Fp32, Math::Tf32] {
+                    let kernel = KernelId { math, ..kernel_id(op, &g, format) };
+                    let named = |samples: usize| {
+                        let all = backend.candidates(&kernel, samples as u32).unwrap().into_iter();
+                        let deep = all.filter(|one| one.name().starts_with("S2D_") && one.load().is_ok());
+                        deep.map(|one| one.measurement(1.0, 0.0)).collect::<Vec<_>>()
+                    };
+                    let whole = named(g.n).into_iter().map(Configuration::undivided);
+                    let ones = named(1)
+                        .into_iter()
+                        .map(|micro| Configuration::new([Run { count: n as u32, micro }]));
+                    for configuration in whole.chain(ones) {
+                        for (accumulate, distance) in distances(&device, op, g, &configuration).unwrap() {
+                            let tolerance = distance_tolerance(configuration.max_error());
+                            let what = format!("{format} {op} {configuration} {accumulate:?} on {g:?}");
+                            assert!(distance <= tolerance, "{what}: {distance:.1e}, not {tolerance:.1e}");
+                        }
+                        seen += 1;
+                    }
+                }
+            }
+        }
+        println!("{format}: {seen} algorithms");
+        assert!(seen > 100, "{seen}");
+    }
+}
+
+/// What there is in single precision: for the reader.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn engines_of_single_precision() {
+    let cuda = cuda();
+    let cudnn = Cudnn::of(&cuda).unwrap();
+    let shapes = [
+        ConvGeometry::new([32, 64, 56, 56], 64, [3, 3]).pad([1, 1]),
+        ConvGeometry::new([32, 64, 27, 27], 192, [5, 5]).pad([2, 2]),
+        ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
+    ];
+    for (g, op) in shapes.iter().flat_map(|g| ConvOp::ALL.map(|op| (g, op))) {
+        let search = Search::new(&cudnn, &cuda, op, [*g; 2], Format::F32).unwrap();
+        for index in 0..90 {
+            let engine = Engine::named(&format!("ENG{index}")).unwrap();
+            let Ok(Some(engine)) = search.set_up(&engine) else { continue };
+            if engine.facts().says(EngineFacts::TENSOR_CORES) || engine.load().is_err() {
+                continue;
+            }
+            println!("{op} {}x{}: {} {} {:?}", g.r, g.s, engine.name, engine.workspace(), engine.facts());
+        }
+        let suggested = search.all(Math::Fp32).unwrap();
+        println!("{op} {}x{}: {:?}", g.r, g.s, suggested.iter().map(|one| &one.name).collect::<Vec<_>>());
+        let legacy = backend_names(&cudnn, op, *g);
+        println!("{op} {}x{} legacy: {legacy:?}", g.r, g.s);
+    }
+}
+
+fn backend_names(cudnn: &Cudnn, op: ConvOp, g: ConvGeometry) -> Vec<(String, Bytes)> {
+    let backend = ConvBackend::Cudnn(cudnn.clone(), cuda());
+    let all = backend.candidates(&kernel_id(op, &g, Format::F32), g.n as u32).unwrap();
+    let legacy = all.iter().filter(|one| !one.name().contains("ENG"));
+    legacy.map(|one| (one.name().to_owned(), one.workspace())).collect()
+}

@@ -1,0 +1,148 @@
+//! The objects that operation graphs consist of: all are made, set, finished and asked by the same few calls.
+
+use super::{CudnnError, api::call};
+use cudarc::cudnn::sys::{
+    self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
+    cudnnBackendDescriptorType_t as Kind,
+};
+use std::{ffi::c_void, mem::MaybeUninit, sync::Arc};
+
+/// What an attribute may have as its value, in the size that cuDNN's type of this name has.
+pub(super) trait Value: Copy {
+    const TYPE: Type;
+}
+
+macro_rules! values {
+    ($($value:ty: $attribute_type:ident,)*) => {
+        $(impl Value for $value { const TYPE: Type = Type::$attribute_type; })*
+    };
+}
+
+/// A number of an enum of which a newer cuDNN may have more values than are known here.
+macro_rules! numbers {
+    ($($name:ident,)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            #[repr(transparent)]
+            pub(super) struct $name(pub(super) u32);
+        )*
+    };
+}
+
+numbers! { KnobType, NumericalNote, BehaviorNote, }
+
+values! {
+    i64: CUDNN_TYPE_INT64,
+    f32: CUDNN_TYPE_FLOAT,
+    *mut c_void: CUDNN_TYPE_VOID_PTR,
+    sys::cudnnHandle_t: CUDNN_TYPE_HANDLE,
+    sys::cudnnDataType_t: CUDNN_TYPE_DATA_TYPE,
+    sys::cudnnConvolutionMode_t: CUDNN_TYPE_CONVOLUTION_MODE,
+    sys::cudnnBackendHeurMode_t: CUDNN_TYPE_HEUR_MODE,
+    KnobType: CUDNN_TYPE_KNOB_TYPE,
+    NumericalNote: CUDNN_TYPE_NUMERICAL_NOTE,
+    BehaviorNote: CUDNN_TYPE_BEHAVIOR_NOTE,
+}
+
+/// One of cuDNN's objects, which dies with the value, after all that were made of it.
+#[derive(Debug)]
+pub(super) struct Descriptor {
+    raw: sys::cudnnBackendDescriptor_t,
+    parts: Vec<Arc<Self>>,
+}
+
+impl Descriptor {
+    /// A new one, with nothing set.
+    pub(super) fn new(kind: Kind) -> Result<Self, CudnnError> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the address of a descriptor is written to.
+        unsafe { call!(cudnnBackendCreateDescriptor(kind, &mut raw)) }?;
+        Ok(Self { raw, parts: Vec::new() })
+    }
+
+    /// The same with these values of an attribute.
+    pub(super) fn with<T: Value>(self, name: Name, values: &[T]) -> Result<Self, CudnnError> {
+        self.set(name, T::TYPE, values).map(|()| self)
+    }
+
+    /// The same with other objects as the values of an attribute.
+    pub(super) fn with_parts(mut self, name: Name, parts: &[Arc<Self>]) -> Result<Self, CudnnError> {
+        let raw: Vec<_> = parts.iter().map(|part| part.raw).collect();
+        self.set(name, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw)?;
+        self.parts.extend_from_slice(parts);
+        Ok(self)
+    }
+
+    fn set<T>(&self, name: Name, kind: Type, values: &[T]) -> Result<(), CudnnError> {
+        let (count, values) = (values.len() as i64, values.as_ptr().cast());
+        // SAFETY: `self` is alive and not finished yet; cuDNN copies so many values of this type, or refuses the type.
+        unsafe { call!(cudnnBackendSetAttribute(self.raw, name, kind, count, values)) }
+    }
+
+    /// The same, checked by cuDNN and from now on constant.
+    pub(super) fn finish(self) -> Result<Self, CudnnError> {
+        // SAFETY: `self` is alive, and so is what it is made of.
+        unsafe { call!(cudnnBackendFinalize(self.raw)) }.map(|()| self)
+    }
+
+    /// The values of an attribute.
+    pub(super) fn get<T: Value>(&self, name: Name) -> Result<Vec<T>, CudnnError> {
+        let mut values = Vec::with_capacity(self.read::<T>(name, T::TYPE, None)?);
+        let count = self.read(name, T::TYPE, Some(values.spare_capacity_mut()))?;
+        // SAFETY: cuDNN has written as many values as it says, and no more than there is room for.
+        unsafe { values.set_len(count) };
+        Ok(values)
+    }
+
+    /// The value of an attribute that has one.
+    pub(super) fn get_one<T: Value>(&self, name: Name) -> Result<T, CudnnError> {
+        let value = self.get(name)?.first().copied();
+        value.ok_or(CudnnError::Missing { call: "value for an attribute of an engine" })
+    }
+
+    /// The objects of this kind that are the values of an attribute, `most` at most. They must not outlive `self`.
+    pub(super) fn get_parts(&self, name: Name, kind: Kind, most: usize) -> Result<Vec<Self>, CudnnError> {
+        const TYPE: Type = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
+        let mut parts: Vec<Self> = (0..most).map(|_| Self::new(kind)).collect::<Result<_, _>>()?;
+        let mut raw: Vec<_> = parts.iter().map(|part| MaybeUninit::new(part.raw)).collect();
+        parts.truncate(self.read(name, TYPE, Some(&mut raw))?);
+        Ok(parts)
+    }
+
+    /// Reads as many values as there is room for, and returns how many that are; without room, how many there are to read.
+    fn read<T>(
+        &self,
+        name: Name,
+        kind: Type,
+        room: Option<&mut [MaybeUninit<T>]>,
+    ) -> Result<usize, CudnnError> {
+        let most = room.as_ref().map(|room| room.len());
+        let values = room.map_or(std::ptr::null_mut(), |room| room.as_mut_ptr().cast());
+        let mut count = 0;
+        // SAFETY: `self` is alive; cuDNN writes at most as many values as it is told, or refuses the type.
+        unsafe {
+            let most = most.unwrap_or(0) as i64;
+            call!(cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, values))
+        }?;
+        let count = usize::try_from(count).unwrap_or(0);
+        Ok(most.map_or(count, |most| count.min(most)))
+    }
+
+    /// For calls of cuDNN during the life of `self`.
+    pub(super) fn raw(&self) -> sys::cudnnBackendDescriptor_t {
+        self.raw
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here. Should this fail, there is nothing
+        // left to be done.
+        let _ = unsafe { call!(cudnnBackendDestroyDescriptor(self.raw)) };
+    }
+}
+
+// SAFETY: a descriptor is set by the thread that makes it, before anyone else has it, and only read once it is finished.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor {}

@@ -1,0 +1,284 @@
+//! Convolutions as operation graphs of one operation: which engines there are for one, and how they are run.
+
+use super::{
+    Cudnn, CudnnError, Engine, EngineFacts,
+    api::call,
+    backend::{BehaviorNote, Descriptor, KnobType, NumericalNote},
+    descriptor::{FLOAT, MODE},
+    handle::SMALL_WORKSPACE,
+};
+use crate::conv::operands::{self, operand_lens};
+use cudarc::cudnn::sys::{
+    self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
+    cudnnBackendHeurMode_t as Mode,
+};
+use planner::ConvOp;
+use std::{ffi::c_void, sync::Arc};
+use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, ViewMut};
+
+/// cuDNN's lists of engines: those that it takes for the fastest, the best first, and those that always run.
+pub(crate) const LIKELY: Mode = Mode::CUDNN_HEUR_MODE_A;
+pub(crate) const FALLBACK: Mode = Mode::CUDNN_HEUR_MODE_FALLBACK;
+
+/// What a graph computes, with operands of `format`, the filter included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Convolution {
+    pub(crate) op: ConvOp,
+    pub(crate) geometry: ConvGeometry,
+    pub(crate) format: Format,
+    pub(crate) accumulate: Accumulate,
+}
+
+impl Convolution {
+    /// The extents of the operands, and the bytes of which their addresses are multiples.
+    fn operands(&self) -> [([usize; 4], u64); 3] {
+        /// More does not make engines faster.
+        const MOST: u64 = 16;
+        operands::aligned(self.op, &self.geometry, self.format.dtype.bytes(), MOST)
+    }
+}
+
+/// A convolution of which cuDNN knows the engines.
+#[derive(Clone, Debug)]
+pub(crate) struct ConvGraph {
+    graph: Arc<Descriptor>,
+    convolution: Convolution,
+}
+
+/// An engine set up for a graph, before it is built.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineConfig {
+    config: Arc<Descriptor>,
+    convolution: Convolution,
+    pub(crate) facts: EngineFacts,
+}
+
+/// An engine built for a graph, ready to run.
+#[derive(Debug)]
+pub(crate) struct ExecutionPlan {
+    plan: Descriptor,
+    convolution: Convolution,
+    workspace: usize,
+}
+
+/// The operands `a`, `b` and `out` of the table in [`crate::conv`], as a graph and its run call them.
+const OPERANDS: [i64; 3] = [1, 2, 3];
+
+/// More than there are knobs of an engine, and than suggested engines are worth a look.
+const MANY: usize = 64;
+
+impl Cudnn {
+    /// The graph of one convolution. Its samples may begin at any of a mini-batch.
+    ///
+    /// # Errors
+    /// cuDNN has no such convolution, or fails.
+    pub(crate) fn graph(&self, convolution: Convolution) -> Result<ConvGraph, CudnnError> {
+        self.with(|handle| {
+            let operation = operation(&convolution)?;
+            let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
+                .with(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[handle])?
+                .with_parts(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &[operation])?;
+            Ok(ConvGraph { graph: Arc::new(graph.finish()?), convolution })
+        })
+    }
+
+    /// The engines that cuDNN suggests.
+    pub(crate) fn engines(&self, graph: &ConvGraph, list: Mode) -> Result<Vec<Engine>, CudnnError> {
+        self.with(|_| {
+            let heuristics = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
+                .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph.graph.clone()])?
+                .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[list])?
+                .finish()?;
+            let results = Name::CUDNN_ATTR_ENGINEHEUR_RESULTS;
+            let configs = heuristics.get_parts(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, MANY)?;
+            configs.iter().map(named).collect()
+        })
+    }
+
+    /// Sets `engine` up for a graph.
+    ///
+    /// # Errors
+    /// It does not apply, or there is no such engine.
+    pub(crate) fn configure(&self, graph: &ConvGraph, engine: &Engine) -> Result<EngineConfig, CudnnError> {
+        self.with(|_| {
+            let of_index = Descriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?
+                .with_parts(Name::CUDNN_ATTR_ENGINE_OPERATION_GRAPH, &[graph.graph.clone()])?
+                .with(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX, &[engine.index])?;
+            let of_index = Arc::new(of_index.finish()?);
+            let mut config = Descriptor::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)?
+                .with_parts(Name::CUDNN_ATTR_ENGINECFG_ENGINE, &[of_index.clone()])?;
+            let knobs: Vec<_> = engine.knobs.iter().map(knob).collect::<Result<_, _>>()?;
+            if !knobs.is_empty() {
+                config = config.with_parts(Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, &knobs)?;
+            }
+            let config = config.finish()?;
+            let workspace: i64 = config.get_one(Name::CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)?;
+            let numerical: Vec<NumericalNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)?;
+            let behavior: Vec<BehaviorNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)?;
+            let mut facts = EngineFacts {
+                workspace: usize::try_from(workspace).unwrap_or(0),
+                numerical: numerical.into_iter().map(|note| note.0).collect(),
+                behavior: behavior.into_iter().map(|note| note.0).collect(),
+            };
+            if let (ConvOp::BackwardFilter, 17) = (graph.convolution.op, engine.index) {
+                // It transforms tiles, as its errors show, and does not say so (cuDNN 9.14).
+                facts.numerical.push(EngineFacts::WINOGRAD.start);
+            }
+            Ok(EngineConfig { config: Arc::new(config), convolution: graph.convolution, facts })
+        })
+    }
+
+    /// Builds an engine.
+    ///
+    /// # Errors
+    /// It does not apply after all, or cuDNN fails.
+    pub(crate) fn build(&self, engine: &EngineConfig) -> Result<ExecutionPlan, CudnnError> {
+        self.with(|handle| {
+            let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
+                .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle])?
+                .with_parts(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[engine.config.clone()])?;
+            Ok(ExecutionPlan {
+                plan: plan.finish()?,
+                convolution: engine.convolution,
+                workspace: engine.facts.workspace,
+            })
+        })
+    }
+
+    /// Launches an engine, and does not wait for it. Operands as in the table of [`crate::conv`]; a workspace of no more than
+    /// [`SMALL_WORKSPACE`] need not be given.
+    ///
+    /// # Panics
+    /// If an operand has another length or type than the graph says, or is not aligned, or the workspace is too small.
+    pub(crate) fn execute(
+        &self,
+        plan: &ExecutionPlan,
+        [a, b]: [View<'_>; 2],
+        out: ViewMut<'_>,
+        mut workspace: ViewMut<'_>,
+    ) -> Result<(), CudnnError> {
+        let Convolution { op, geometry, format, .. } = plan.convolution;
+        let operands = [a, b, out.as_view()];
+        assert_eq!(operands.map(|operand| operand.len()), operand_lens(op, &geometry), "operands of {op}");
+        assert_eq!(operands.map(|operand| operand.format().dtype), [format.dtype; 3], "operands of {op}");
+        let addresses = operands.map(|operand| operand.numbers());
+        for (address, (_, alignment)) in std::iter::zip(addresses, plan.convolution.operands()) {
+            assert!(address.is_multiple_of(alignment), "{op}: {address} is no multiple of {alignment} bytes");
+        }
+        let scratch = if plan.workspace > SMALL_WORKSPACE {
+            assert!(workspace.byte_len() >= plan.workspace, "the workspace is smaller than planned");
+            workspace.address::<u8>()
+        } else {
+            self.spare()
+        };
+        let pointer = |address: u64| address as *mut c_void;
+        self.with(|handle| {
+            let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
+                .with(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &OPERANDS)?
+                .with(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses.map(pointer))?
+                .with(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[pointer(scratch)])?
+                .finish()?;
+            // SAFETY: handle, plan and pack are alive and set. The operands are device memory of the lengths and alignments
+            // that the graph says and the workspace of the size that the engine needs (asserted above), `out` and the
+            // workspace exclusively ours. The work goes to the stream through which all else on this memory goes.
+            unsafe { call!(cudnnBackendExecute(handle, plan.plan.raw(), pack.raw())) }
+        })
+    }
+}
+
+/// The descriptor of an operation and its attributes: factors, the convolution, and the operands `a`, `b` and `out`.
+macro_rules! operation {
+    ($kind:ident: $($name:ident)*) => {
+        (Kind::$kind, [$(Name::$name),*])
+    };
+}
+
+/// The only operation of a graph.
+fn operation(convolution: &Convolution) -> Result<Arc<Descriptor>, CudnnError> {
+    let (kind, [alpha, beta, description, operands @ ..]) = match convolution.op {
+        ConvOp::Forward => operation! { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y
+        },
+        ConvOp::BackwardData => operation! { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX
+        },
+        ConvOp::BackwardFilter => {
+            operation! { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW
+            }
+        }
+    };
+    let kept = if convolution.accumulate == Accumulate::Add { 1.0f32 } else { 0.0 };
+    let mut operation = Descriptor::new(kind)?
+        .with(alpha, &[1.0f32])?
+        .with(beta, &[kept])?
+        .with_parts(description, &[describe(&convolution.geometry)?])?;
+    for (place, (dims, alignment)) in convolution.operands().into_iter().enumerate() {
+        let operand = tensor(OPERANDS[place], dims, alignment, convolution.format)?;
+        operation = operation.with_parts(operands[place], &[operand])?;
+    }
+    operation.finish().map(Arc::new)
+}
+
+/// The description of a convolution without its operands.
+fn describe(g: &ConvGeometry) -> Result<Arc<Descriptor>, CudnnError> {
+    let pair = |extents: [usize; 2]| extents.map(|extent| extent as i64);
+    let convolution = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[FLOAT])?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, &[MODE])?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2i64])?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &pair(g.dilation))?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &pair(g.stride))?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &pair(g.pad))?
+        .with(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &pair(g.pad))?;
+    convolution.finish().map(Arc::new)
+}
+
+/// An operand whose extents are `dims`.
+fn tensor(id: i64, dims: [usize; 4], alignment: u64, format: Format) -> Result<Arc<Descriptor>, CudnnError> {
+    let dtype = match format.dtype {
+        ElementType::F32 => FLOAT,
+        ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+        ElementType::U8 => panic!("no convolution computes with bytes"),
+    };
+    let [n, c, h, w] = dims.map(|extent| extent as i64);
+    let strides = match format.layout {
+        AxisOrder::Nchw => [c * h * w, h * w, w, 1],
+        AxisOrder::Nhwc => [h * w * c, 1, w * c, c],
+    };
+    let tensor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?
+        .with(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[id])?
+        .with(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[dtype])?
+        .with(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &[n, c, h, w])?
+        .with(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?
+        .with(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[alignment as i64])?;
+    tensor.finish().map(Arc::new)
+}
+
+fn knob(&(knob, value): &(u32, i64)) -> Result<Arc<Descriptor>, CudnnError> {
+    let choice = Descriptor::new(Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)?
+        .with(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, &[KnobType(knob)])?
+        .with(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, &[value])?;
+    choice.finish().map(Arc::new)
+}
+
+/// The engine that cuDNN has set up.
+fn named(config: &Descriptor) -> Result<Engine, CudnnError> {
+    let (engine, choices) = (Name::CUDNN_ATTR_ENGINECFG_ENGINE, Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+    let mut index = -1;
+    for engine in config.get_parts(engine, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)? {
+        index = engine.get_one(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX)?;
+    }
+    let mut knobs = Vec::new();
+    for choice in config.get_parts(choices, Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, MANY)? {
+        let KnobType(knob) = choice.get_one(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)?;
+        knobs.push((knob, choice.get_one(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)?));
+    }
+    Ok(Engine::new(index, knobs))
+}
