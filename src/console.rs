@@ -19,22 +19,19 @@ struct Versioned<'a, T> {
 }
 
 /// Standard output in one of its two forms: a command says everything in both, and one of them is printed.
-pub struct Console {
+pub(crate) struct Console {
     out: Box<dyn Write>,
     json: bool,
 }
 
 impl Console {
     /// Standard output, as text or as JSON.
-    pub fn new(json: bool) -> Self {
+    pub(crate) fn new(json: bool) -> Self {
         Self { out: Box::new(io::stdout()), json }
     }
 
     /// Prints `text` and ends the line.
-    ///
-    /// # Errors
-    /// [`Error::Output`] if standard output is closed or full.
-    pub fn text(&mut self, text: impl Display) -> Result<(), Error> {
+    pub(crate) fn text(&mut self, text: impl Display) -> Result<(), Error> {
         if !self.json {
             writeln!(self.out, "{text}")?;
         }
@@ -42,10 +39,7 @@ impl Console {
     }
 
     /// Prints `object` as JSON.
-    ///
-    /// # Errors
-    /// As [`Console::text`].
-    pub fn object(&mut self, object: &impl Serialize) -> Result<(), Error> {
+    pub(crate) fn object(&mut self, object: &impl Serialize) -> Result<(), Error> {
         if self.json {
             let report = Versioned { version: VERSION, report: object };
             serde_json::to_writer_pretty(&mut self.out, &report).map_err(io::Error::from)?;
@@ -56,7 +50,7 @@ impl Console {
     }
 
     /// Tells of something that has no effect, on stderr, where it disturbs no reader of the output.
-    pub fn warn(&self, warning: impl Display) {
+    pub(crate) fn warn(&self, warning: impl Display) {
         complain(&format!("warning: {warning}"));
     }
 }

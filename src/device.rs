@@ -97,7 +97,7 @@ fn open_gpu(ordinal: usize) -> Result<Cuda, Error> {
 /// What identifies a device to a reader.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum DeviceReport {
+pub(crate) enum DeviceReport {
     /// The host's processor.
     Cpu {
         /// What `--device` calls it.
@@ -128,7 +128,7 @@ pub enum DeviceReport {
 
 impl DeviceReport {
     /// Describes `device`.
-    pub fn new(device: &Device) -> Self {
+    pub(crate) fn new(device: &Device) -> Self {
         match device {
             Device::Cpu(cpu) => Self::Cpu {
                 id: "cpu".to_owned(),

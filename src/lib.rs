@@ -45,18 +45,18 @@ pub use tensor;
 pub use trainer::{self, shapes};
 
 pub mod args;
-pub mod commands;
+mod commands;
 mod console;
 mod device;
 mod error;
 pub mod example;
 mod models;
 mod progress;
-pub mod report;
+mod report;
 mod stop;
 mod tables;
 
-pub use console::Console;
+use console::Console;
 pub use error::Error;
 
 use clap::Parser;

@@ -55,25 +55,16 @@ impl Model {
 }
 
 /// The net in the file `given`, or the model of that name.
-///
-/// # Errors
-/// There is neither, or the file is no net.
 pub(crate) fn load_net(given: &Path) -> Result<NetSpec, Error> {
     Ok(named(given)?.map_or_else(|| NetSpec::load(given), Model::net)?)
 }
 
 /// The solver in the file `given`, or of the model of that name.
-///
-/// # Errors
-/// There is neither, or the file is no solver.
 pub(crate) fn load_solver(given: &Path) -> Result<SolverSpec, Error> {
     Ok(named(given)?.map_or_else(|| SolverSpec::load(given), Model::solver)?)
 }
 
 /// The net in the file `given` with its text, or the model of that name with its solver, too.
-///
-/// # Errors
-/// There is neither, or the file is no net.
 pub(crate) fn read_template(given: &Path) -> Result<(NetSpec, String, Option<SolverSpec>), Error> {
     if let Some(model) = named(given)? {
         return Ok((model.net()?, model.net.to_owned(), Some(model.solver()?)));

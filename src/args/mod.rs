@@ -12,7 +12,7 @@ pub use data::{DataCommand, InitArgs, RenderArgs};
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
-pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs};
+pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
 pub use values::{Batch, ImageShape};
 
 use crate::{

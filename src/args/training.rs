@@ -68,15 +68,23 @@ pub struct TrainArgs {
     pub run: RunArgs,
 }
 
-/// `microbatch test`.
+/// A net and its weights.
 #[derive(Clone, Debug, Args)]
-pub struct TestArgs {
+pub struct TrainedArgs {
     /// The net: a file in Caffe's text format, or a model's name, such as alexnet
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
     /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
     #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
     pub weights: Vec<PathBuf>,
+}
+
+/// `microbatch test`.
+#[derive(Clone, Debug, Args)]
+pub struct TestArgs {
+    /// What is tested.
+    #[command(flatten)]
+    pub trained: TrainedArgs,
     /// Mini-batches to test [default: those of one pass over the data, or 50 where no data set is read]
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub iterations: Option<usize>,
@@ -106,12 +114,9 @@ pub struct PredictArgs {
     /// Images, and folders of images
     #[arg(value_name = "IMAGE|FOLDER", required = true)]
     pub images: Vec<PathBuf>,
-    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
-    #[arg(long, value_name = "FILE")]
-    pub model: PathBuf,
-    /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
-    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
-    pub weights: Vec<PathBuf>,
+    /// What tells them apart.
+    #[command(flatten)]
+    pub trained: TrainedArgs,
     /// Classes to name for each image
     #[arg(long, value_name = "N", default_value = "5", value_parser = count::<1_000_000>)]
     pub top: usize,

@@ -72,40 +72,31 @@ pub(super) fn max_error(text: &str) -> Result<f32, String> {
     error.ok_or_else(|| "it must be a number above 0, such as 1e-6".to_owned())
 }
 
-/// Caffe's name of a phase, in any case.
+/// The one of `choices` that has this name, in any case.
+fn choice<T: Copy, const N: usize>(text: &str, choices: [(&str, T); N]) -> Result<T, String> {
+    let found = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    let names = || choices.map(|(name, _)| name).join(" or ");
+    found.map(|&(_, choice)| choice).ok_or_else(|| format!("it must be {}", names()))
+}
+
+/// Caffe's name of a phase.
 pub(super) fn phase(text: &str) -> Result<Phase, String> {
-    match text.to_ascii_uppercase().as_str() {
-        "TRAIN" => Ok(Phase::Train),
-        "TEST" => Ok(Phase::Test),
-        _ => Err("it must be TRAIN or TEST".to_owned()),
-    }
+    choice(text, [("TRAIN", Phase::Train), ("TEST", Phase::Test)])
 }
 
 /// The arithmetic of products.
 pub(super) fn math(text: &str) -> Result<Math, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "fp32" => Ok(Math::Fp32),
-        "tf32" => Ok(Math::Tf32),
-        _ => Err("it must be fp32 or tf32".to_owned()),
-    }
+    choice(text, [("fp32", Math::Fp32), ("tf32", Math::Tf32)])
 }
 
 /// The numbers of feature maps.
 pub(super) fn dtype(text: &str) -> Result<ElementType, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "fp32" => Ok(ElementType::F32),
-        "bf16" => Ok(ElementType::Bf16),
-        _ => Err("it must be fp32 or bf16".to_owned()),
-    }
+    choice(text, [("fp32", ElementType::F32), ("bf16", ElementType::Bf16)])
 }
 
 /// The order of feature maps.
 pub(super) fn axis_order(text: &str) -> Result<AxisOrder, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "nchw" => Ok(AxisOrder::Nchw),
-        "nhwc" => Ok(AxisOrder::Nhwc),
-        _ => Err("it must be nchw or nhwc".to_owned()),
-    }
+    choice(text, [("nchw", AxisOrder::Nchw), ("nhwc", AxisOrder::Nhwc)])
 }
 
 /// Channels, height and width, or nothing.

@@ -23,8 +23,8 @@ pub(super) struct BatchSearch {
     pub(super) spec: NetSpec,
     /// With something in the place of its data.
     pub(super) build: BuildOptions,
+    /// Whether it runs backward, and parameters are updated.
     pub(super) is_training: bool,
-    pub(super) updates: bool,
     pub(super) rates: Rates,
     pub(super) goal: Goal,
 }
@@ -42,7 +42,7 @@ impl BatchSearch {
     /// The smallest budget that holds so many samples if no kernel has a workspace, and the layer that sets it.
     fn floor(&self, samples: usize) -> Result<(Bytes, String), Error> {
         let net = self.net(samples)?;
-        let outline = net.outline(self.updates);
+        let outline = net.outline(self.is_training);
         let costs = estimated_costs(&net, self.rates);
         let floor = self.goal.policy.floor(&outline, &costs, net.classifier());
         Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
@@ -122,7 +122,7 @@ impl BatchSearch {
         if origin.recorded.is_none() {
             origin.planning.complete(&kernels, options, |_| ())?;
         }
-        match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, self.updates)) {
+        match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, self.is_training)) {
             Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),
             Err(Error::Refused(_)) => Ok(None),
             Err(error) => Err(error),

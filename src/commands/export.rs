@@ -16,9 +16,6 @@ use trainer::{
 };
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
-///
-/// # Errors
-/// Files and nets that do not do, weights that lack a layer, a layer without counterpart, a file that cannot be written.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let spec = load_net(&args.model)?.for_phase(Phase::Test);
     // Nothing runs, and no data are opened.

@@ -13,9 +13,8 @@ use ::figures::{
     draw::{Data, Figure},
     study::{Study, accuracy, claims, gains, page, programme},
 };
-use ::memory::{LayerMemory, Outline};
 use planner::{BatchSizePolicy, Bytes, CostTable, Kernel, KernelId, Math, PlanOptions};
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, sync::Arc};
 use tensor::{Device, Format};
 use trainer::{
     Net,
@@ -49,59 +48,41 @@ impl PaperNet {
     }
 }
 
-macro_rules! net {
-    ($name:literal, $title:literal, $mini_batch:literal, $convolution:expr) => {
-        net!($name, $title, $mini_batch, $convolution, None)
-    };
-    ($name:literal, $title:literal, $mini_batch:literal, $convolution:expr, $image:expr) => {
-        PaperNet {
-            name: $name,
-            title: $title,
-            mini_batch: $mini_batch,
-            convolution: $convolution,
-            image: $image,
-        }
-    };
+const fn net(
+    name: &'static str,
+    title: &'static str,
+    mini_batch: usize,
+    convolution: Option<&'static str>,
+    image: Option<[usize; 3]>,
+) -> PaperNet {
+    PaperNet { name, title, mini_batch, convolution, image }
 }
 
 /// Their nets, with their mini-batches; the first is looked at most. A recorded device has figures of those that its
 /// tables have.
 const NETS: [PaperNet; 7] = [
-    net!("alexnet", "AlexNet", 256, Some("conv2")),
-    net!("resnet18", "ResNet-18", 128, None),
-    net!("resnet50", "ResNet-50", 32, None),
-    net!("resnet50", "ResNet-50", 256, None),
-    net!("densenet40", "DenseNet-40", 256, None, Some([3, 32, 32])),
-    net!("vgg16", "VGG-16", 64, None),
-    net!("googlenet", "GoogLeNet", 128, None),
+    net("alexnet", "AlexNet", 256, Some("conv2"), None),
+    net("resnet18", "ResNet-18", 128, None, None),
+    net("resnet50", "ResNet-50", 32, None, None),
+    net("resnet50", "ResNet-50", 256, None, None),
+    net("densenet40", "DenseNet-40", 256, None, Some([3, 32, 32])),
+    net("vgg16", "VGG-16", 64, None, None),
+    net("googlenet", "GoogLeNet", 128, None, None),
 ];
 
 /// Limits under which all recorded kernels are compared: the papers' for DeepBench's list, and one below.
 const LIMITS: [Bytes; 4] = [Bytes::mib(64), Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 
-/// A net as far as figures go.
-struct Built {
-    net: &'static PaperNet,
-    /// The policy with the most sizes that were measured.
-    finest: BatchSizePolicy,
-    kernels: Vec<Kernel>,
-    outline: Outline,
-    layers: Vec<LayerMemory>,
-}
-
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
-///
-/// # Errors
-/// Devices and tables that are not there, a name that no figure has, files that cannot be written.
-pub fn figures(args: &FiguresArgs) -> Result<(), Error> {
+pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
     let maths = if args.device == "cpu" { &[Math::Fp32][..] } else { &[Math::Fp32, Math::Tf32] };
-    let mut measured = Vec::new();
+    let mut studies = Vec::new();
     for &math in maths {
-        measured.extend(measure(args, math, &mut console)?);
+        studies.extend(measure(args, math, &mut console)?);
     }
-    let studies: Vec<Study<'_>> = measured.iter().flat_map(|(origin, nets)| studies(origin, nets)).collect();
-    let fp32: Vec<Study<'_>> = studies.iter().filter(|study| is_fp32(study)).cloned().collect();
+    let is_fp32 = |study: &&Study| study.kernels.iter().all(|kernel| kernel.id.math == Math::Fp32);
+    let fp32: Vec<Study> = studies.iter().filter(is_fp32).cloned().collect();
     let mut all: Vec<Figure> = fp32.iter().flat_map(Study::figures).collect();
     all.extend([programme(&fp32), accuracy(&studies), kernels(&fp32)].into_iter().flatten());
     let wanted = |figure: &&Figure| args.only.as_ref().is_none_or(|part| figure.name.contains(part));
@@ -126,10 +107,7 @@ pub fn figures(args: &FiguresArgs) -> Result<(), Error> {
 }
 
 /// The page about all of them, and the table of the papers' numbers.
-fn write_page(
-    args: &FiguresArgs,
-    (studies, all, claims): (&[Study<'_>], &[Figure], &Data),
-) -> Result<(), Error> {
+fn write_page(args: &FiguresArgs, (studies, all, claims): (&[Study], &[Figure], &Data)) -> Result<(), Error> {
     write_data(&args.out.join("papers.csv"), claims)?;
     if args.csv {
         return Ok(());
@@ -138,16 +116,8 @@ fn write_page(
     write(&args.out.join("README.md"), page(studies, all, claims, &command).into_bytes())
 }
 
-fn is_fp32(study: &&Study<'_>) -> bool {
-    study.kernels.iter().all(|kernel| kernel.id.math == Math::Fp32)
-}
-
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
-fn measure(
-    args: &FiguresArgs,
-    math: Math,
-    console: &mut Console,
-) -> Result<Option<(Origin, Vec<Built>)>, Error> {
+fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<Study>, Error> {
     let Format { dtype, layout } = Format::F32;
     let run = RunArgs {
         device: args.device.clone(),
@@ -162,53 +132,49 @@ fn measure(
     let mut origin = Origin::any(&run, &planning)?;
     let mut nets = Vec::new();
     for net in NETS.iter().filter(|net| args.net.is_empty() || args.net.iter().any(|name| name == net.name)) {
-        let built = build(net, math)?;
+        let study = build(net, math)?;
         if origin.recorded.is_none() {
             let options = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..PlanOptions::default() };
-            origin.profile(&built.kernels, &options, console)?;
+            origin.profile(&study.kernels, &options, console)?;
         }
-        // A figure shows what was measured, never an estimate.
-        let table = origin.planning.table();
-        let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
-        let finest = finest.into_iter().find(|&policy| table.missing(&built.kernels, policy).is_empty());
-        let Some(finest) = finest else { continue };
-        let built = Built { finest, ..built };
-        nets.push(built);
+        nets.push(study);
     }
-    Ok((!nets.is_empty()).then_some((origin, nets)))
+    // A figure shows what was measured, never an estimate.
+    let table = Arc::new(origin.planning.table().clone());
+    let studies = nets.into_iter().filter_map(|study| {
+        let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
+        let finest = finest.into_iter().find(|&policy| table.missing(&study.kernels, policy).is_empty())?;
+        Some(Study { finest, table: Arc::clone(&table), is_recorded: origin.recorded.is_some(), ..study })
+    });
+    Ok(studies.collect())
 }
 
-fn build(net: &'static PaperNet, math: Math) -> Result<Built, Error> {
+/// A net of which nothing is measured yet.
+fn build(net: &PaperNet, math: Math) -> Result<Study, Error> {
     let model = Model::find(net.name).expect("the papers' nets are part of the command");
     let mut spec = model.net()?.for_phase(Phase::Train);
     spec.set_mini_batch(net.mini_batch);
     let synthetic = Some(SyntheticData { shape: net.image, stand_in: true });
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
-    let kernels = in_math(built.kernels(), math);
-    let finest = BatchSizePolicy::All;
-    Ok(Built { net, finest, kernels, outline: built.outline(true), layers: built.layer_memory() })
-}
-
-fn studies<'t>(origin: &'t Origin, nets: &'t [Built]) -> impl Iterator<Item = Study<'t>> {
-    nets.iter().map(|built| Study {
-        name: built.net.name.to_owned(),
-        prefix: built.net.prefix(),
-        title: built.net.title.to_owned(),
-        kernels: built.kernels.clone(),
-        table: origin.planning.table(),
-        finest: built.finest,
-        is_recorded: origin.recorded.is_some(),
-        outline: built.outline.clone(),
-        layers: built.layers.clone(),
-        convolution: built.net.convolution.map(str::to_owned),
+    Ok(Study {
+        name: net.name.to_owned(),
+        prefix: net.prefix(),
+        title: net.title.to_owned(),
+        kernels: in_math(built.kernels(), math),
+        table: Arc::default(),
+        finest: BatchSizePolicy::All,
+        is_recorded: false,
+        outline: built.outline(true),
+        layers: built.layer_memory(),
+        convolution: net.convolution.map(str::to_owned),
     })
 }
 
 /// What each of all kernels that were measured gains, whatever net it is of.
-fn kernels(studies: &[Study<'_>]) -> Option<Figure> {
+fn kernels(studies: &[Study]) -> Option<Figure> {
     let study = studies.first()?;
-    gains(study, &recorded_kernels(study.table), &LIMITS)
+    gains(study, &recorded_kernels(&study.table), &LIMITS)
 }
 
 /// The kernels that were measured, with the largest mini-batch.

@@ -16,9 +16,6 @@ use trainer::{
 const FILES: [&str; 4] = ["net.prototxt", "solver.prototxt", Recipe::LISTS[0], Recipe::LISTS[1]];
 
 /// Looks at images and writes a net and a solver for them.
-///
-/// # Errors
-/// Images and nets that do not do, files that are there already or cannot be written.
 pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     let (template, text, model) = read_template(&args.like)?;
     let not_like = |reason: &str| Error::Refused(format!("--like {}: {reason}", args.like.display()));

@@ -22,14 +22,14 @@ mod time;
 mod train;
 mod tune;
 
-pub use devices::devices;
-pub use figures::figures;
-pub use plan::plan;
-pub use profile::profile;
-pub use setup::Notes;
-pub use test::test;
-pub use time::time;
-pub use train::train;
+pub(crate) use devices::devices;
+pub(crate) use figures::figures;
+pub(crate) use plan::plan;
+pub(crate) use profile::profile;
+pub(crate) use setup::Notes;
+pub(crate) use test::test;
+pub(crate) use time::time;
+pub(crate) use train::train;
 
 use crate::{
     Error,
@@ -39,10 +39,7 @@ use crate::{
 use std::path::Path;
 
 /// Does what the command line says.
-///
-/// # Errors
-/// Whatever goes wrong, as one sentence.
-pub fn run(command: Command) -> Result<(), Error> {
+pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Time(args) => time(&args, &Notes::default()),
         Command::Train(args) => train(&args, &Notes::default()),

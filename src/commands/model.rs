@@ -7,9 +7,6 @@ const GROUPS: [usize; 5] = [2, 2, 3, 3, 3];
 
 /// Prints VGG with `depth` layers that have weights: VGG-16 with more convolutions at the end of each group, as in the vDNN
 /// paper (Rhu et al. 2016, section V-E).
-///
-/// # Errors
-/// [`Error::Usage`] if the five groups would not get the same number more; standard output that cannot be written.
 pub(super) fn vgg(depth: usize) -> Result<(), Error> {
     let more = depth.checked_sub(16).filter(|more| more.is_multiple_of(GROUPS.len()));
     let more = more.ok_or_else(|| {

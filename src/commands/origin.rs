@@ -18,7 +18,7 @@ use std::path::Path;
 use tensor::{Cpu, Device, Format};
 use trainer::{
     NetError,
-    planning::{Planning, Rates},
+    planning::{Planning, Rates, Records},
 };
 
 /// Measurements, or the means to make them.
@@ -29,11 +29,6 @@ pub(super) struct Origin {
     /// The arithmetic of products.
     pub(super) math: Math,
     pub(super) recorded: Option<Recorded>,
-    offline: bool,
-    /// Where the database is, for the reader.
-    database: Option<String>,
-    /// How many devices measure.
-    devices: usize,
     /// What measuring was like, once something was measured.
     pub(super) profiling: Option<ProfilingReport>,
     /// What estimates the rest of a recorded device.
@@ -48,28 +43,14 @@ impl Origin {
         // What is wrong with the files is known before a device is opened.
         measuring.records()?;
         let device = run.device()?;
-        let records = measuring.records_of(&device)?;
-        let database = records.database.as_ref().map(|database| database.folder().display().to_string());
-        let (offline, devices) = (records.offline, records.benchmark_devices.len().max(1));
-        let planning =
-            Planning::new(&device, ProfileOptions::on(&device)).with_records(records).with_stop(stop()?);
-        Ok(Self { offline, database, devices, ..Self::new(device, planning, run.math) })
+        let planning = Planning::new(&device, ProfileOptions::on(&device));
+        let planning = planning.with_records(measuring.records_of(&device)?).with_stop(stop()?);
+        Ok(Self::new(device, planning, run.math))
     }
 
     /// Of `planning`, and nothing else.
     fn new(device: Device, planning: Planning, math: Math) -> Self {
-        Self {
-            device,
-            planning,
-            math,
-            recorded: None,
-            offline: false,
-            database: None,
-            devices: 0,
-            profiling: None,
-            estimator: None,
-            estimate: None,
-        }
+        Self { device, planning, math, recorded: None, profiling: None, estimator: None, estimate: None }
     }
 
     /// The device or the recorded device that `run` names.
@@ -146,12 +127,13 @@ impl Origin {
         result?;
         let known = usable(self.planning.table(), kernels, options.batch_size_policy);
         let known = known.saturating_sub(measured);
+        let Records { database, benchmark_devices, .. } = self.planning.records();
         let report = self.profiling.insert(ProfilingReport {
             measured,
             known,
             seconds: self.planning.profiling().as_secs_f64(),
-            database: self.database.clone(),
-            devices: self.devices,
+            database: database.as_ref().map(|database| database.folder().display().to_string()),
+            devices: benchmark_devices.len().max(1),
             policy: options.batch_size_policy,
             coverage: self.planning.coverage(kernels, options),
             noise: self.planning.noise(),
@@ -178,8 +160,8 @@ impl Origin {
 
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
-        let NetError::Plan(error @ PlanError::NotMeasured { .. }) = error else { return error.into() };
-        match self.offline {
+        let NetError::Plan(error @ PlanError::NotMeasured(_)) = error else { return error.into() };
+        match self.planning.records().offline {
             true => Error::Refused(format!(
                 "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
             )),

@@ -77,10 +77,7 @@ impl Subject {
 
 /// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans other
 /// convolutions, or from a recorded table.
-///
-/// # Errors
-/// Files, nets, shapes and limits that do not do, and measurements that are missing.
-pub fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     if args.list {
         return list(args, &mut console);

@@ -10,9 +10,6 @@ use std::{
 };
 
 /// Draws what trainings displayed and tested, by iteration, from their logs.
-///
-/// # Errors
-/// A log that cannot be read or says nothing, and a drawing that cannot be written.
 pub(super) fn plot(logs: &[PathBuf], out: &Path) -> Result<(), Error> {
     let mut curves = Vec::new();
     for log in logs {

@@ -55,23 +55,21 @@ impl Drop for List {
 }
 
 /// Says of which class images are, by the TEST phase of a net whose data layer's transformation they get.
-///
-/// # Errors
-/// Images, nets, weights and limits that do not do, and [`Error::Stopped`].
 pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
-    let weights = Weights::load(&args.weights)?;
+    let weights = Weights::load(&args.trained.weights)?;
     let images = images(&args.images)?;
     let list = list(&images)?;
-    let spec = load_net(&args.model)?.for_phase(Phase::Test);
+    let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
     let shape = |source: &Path| source_shape(source, Phase::Test).map_err(|error| error.to_string());
     let predicting = spec.predicting(&list.0, batch, shape);
-    let refused = |reason| Error::Refused(format!("{} cannot predict: {reason}", args.model.display()));
+    let refused =
+        |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
     let (spec, scores) = predicting.map_err(refused)?;
     let request = Request {
         command: "predict",
-        model: &args.model,
+        model: &args.trained.model,
         phase: Phase::Test,
         batch: Some(Batch::Samples(batch)),
         planning: &args.planning,

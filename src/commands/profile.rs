@@ -45,10 +45,7 @@ struct Report {
 }
 
 /// Measures what a policy needs of a net's convolutions, or others, for later runs; or looks after what was measured.
-///
-/// # Errors
-/// Files, nets and shapes that do not do, a GPU that is not there, a database and files that cannot be written.
-pub fn profile(args: &ProfileArgs) -> Result<(), Error> {
+pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records()?;
     if args.merge.is_some() || args.export.is_some() {

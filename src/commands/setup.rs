@@ -30,7 +30,7 @@ use trainer::{
 
 /// Defaults that were chosen, one sentence each, for the header.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(pub Vec<String>);
+pub(crate) struct Notes(pub Vec<String>);
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {
@@ -103,17 +103,12 @@ impl Session {
             true => Origin::device(request.run, &request.planning.measuring)?,
             false => Origin::any(request.run, request.planning)?,
         };
-        let batches = match request.batch {
-            Some(Batch::Largest) => Some(batches(request, &spec, &mut origin)?),
-            Some(Batch::Samples(samples)) => {
-                spec.set_mini_batch(samples);
-                None
-            }
-            None => None,
-        };
-        if let Some(report) = &batches {
-            spec.set_mini_batch(report.largest);
+        if let Some(Batch::Samples(samples)) = request.batch {
+            spec.set_mini_batch(samples);
         }
+        let is_sought = request.batch == Some(Batch::Largest);
+        let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
+        batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
         let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
         let options = request.planning.options(scaled_to, None)?;
         let limit = request.planning.limit_note(&options, scaled_to);
@@ -374,7 +369,6 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
         is_training: request.phase == Phase::Train,
-        updates: request.phase == Phase::Train,
         rates: origin.rates(),
         goal: Goal { policy, budget },
     };

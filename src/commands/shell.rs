@@ -5,9 +5,6 @@ use clap::CommandFactory;
 use clap_complete::{Generator, Shell};
 
 /// Prints a script that completes the command line in `shell`.
-///
-/// # Errors
-/// Standard output that cannot be written.
 pub(super) fn completions(shell: Shell) -> Result<(), Error> {
     let (mut command, mut script) = (Cli::command().bin_name("microbatch"), Vec::new());
     command.build();
@@ -16,9 +13,6 @@ pub(super) fn completions(shell: Shell) -> Result<(), Error> {
 }
 
 /// Prints the manual page of the command, or of one of its subcommands.
-///
-/// # Errors
-/// [`Error::Usage`] if there is no such subcommand; standard output that cannot be written.
 pub(super) fn man(subcommand: Option<&str>) -> Result<(), Error> {
     let (mut command, mut page) = (Cli::command().bin_name("microbatch"), Vec::new());
     command.build();

@@ -36,16 +36,13 @@ struct Report {
 
 /// Runs trained weights over test data, once if nobody says otherwise, and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
 /// the averages of those before.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do, weights that lack a layer, and [`Error::Stopped`].
-pub fn test(args: &TestArgs) -> Result<(), Error> {
+pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
-    let weights = Weights::load(&args.weights)?;
+    let weights = Weights::load(&args.trained.weights)?;
     let request = Request {
         command: "test",
-        model: &args.model,
+        model: &args.trained.model,
         phase: Phase::Test,
         batch: args.batch.map(Batch::Samples),
         planning: &args.planning,
@@ -53,7 +50,7 @@ pub fn test(args: &TestArgs) -> Result<(), Error> {
         seed: args.seed,
         notes: &Notes::default(),
     };
-    let spec = load_net(&args.model)?.for_phase(Phase::Test);
+    let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let classified = args.confusion.then(|| classified(&spec)).transpose()?;
     let (mut session, header) = Session::of(&request, spec, &mut console)?;
     classified.iter().flatten().try_for_each(|blob| session.nets[0].keep_blob(blob))?;

@@ -30,10 +30,7 @@ struct Report {
 }
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do.
-pub fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let request = Request {
         command: "time",

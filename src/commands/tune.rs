@@ -53,9 +53,6 @@ struct Report {
 
 /// Fits the model to layers at several mini-batches, finds the largest mini-batch at which swapping stalls nothing, and times
 /// that.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do.
 pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     if args.time.compare || net.phase != Phase::Train {
@@ -75,7 +72,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
         BuildOptions { device: origin.device.clone(), seed: *seed, synthetic: Some(stand_in(run, &spec)?) };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
     let rates = origin.rates();
-    let search = BatchSearch { spec, build, is_training: true, updates: true, rates, goal };
+    let search = BatchSearch { spec, build, is_training: true, rates, goal };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);

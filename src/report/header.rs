@@ -8,24 +8,24 @@ use trainer::{Net, data::DataSummary, layers::SyntheticData, spec::NetSpec};
 
 /// The first lines of a report.
 #[derive(Clone, Debug, Serialize)]
-pub struct Header {
+pub(crate) struct Header {
     /// The command, such as `time`.
-    pub command: &'static str,
+    pub(crate) command: &'static str,
     /// The device, unless measurements of another machine's are planned with.
-    pub device: Option<DeviceReport>,
+    pub(crate) device: Option<DeviceReport>,
     /// The recorded measurements that stand in its place: all times are predictions then.
-    pub recorded: Option<Recorded>,
+    pub(crate) recorded: Option<Recorded>,
     /// The net.
-    pub net: NetReport,
+    pub(crate) net: NetReport,
     /// What the files say without effect, and what is odd about the data.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// Defaults that were chosen, such as a smaller mini-batch; one sentence each.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Header {
     /// The net with its mini-batch, and whose measurements its plan rests on: the words of a drawing.
-    pub fn words(&self) -> (String, String) {
+    pub(crate) fn words(&self) -> (String, String) {
         let NetReport { name, mini_batch, .. } = &self.net;
         let source = measured_on(self.device.as_ref(), self.recorded.as_ref());
         (format!("{name}, mini-batch {mini_batch}"), source)
@@ -33,7 +33,7 @@ impl Header {
 }
 
 /// Whose measurements a plan rests on.
-pub fn measured_on(device: Option<&DeviceReport>, recorded: Option<&Recorded>) -> String {
+pub(crate) fn measured_on(device: Option<&DeviceReport>, recorded: Option<&Recorded>) -> String {
     match (recorded, device) {
         (Some(Recorded { device, .. }), _) => {
             format!("Predicted from measurements recorded on {}", device.name)
@@ -47,55 +47,55 @@ pub fn measured_on(device: Option<&DeviceReport>, recorded: Option<&Recorded>) -
 
 /// Where convolutions come from that belong to no net.
 #[derive(Clone, Debug, Serialize)]
-pub struct ShapesReport {
+pub(crate) struct ShapesReport {
     /// The file, or the command line.
-    pub source: String,
+    pub(crate) source: String,
     /// How many there are.
-    pub convolutions: usize,
+    pub(crate) convolutions: usize,
     /// How many kernels that makes.
-    pub kernels: usize,
+    pub(crate) kernels: usize,
 }
 
 /// What identifies a net to a reader.
 #[derive(Clone, Debug, Serialize)]
-pub struct NetReport {
+pub(crate) struct NetReport {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its file.
-    pub file: String,
+    pub(crate) file: String,
     /// Its phase.
-    pub phase: String,
+    pub(crate) phase: String,
     /// Layers of that phase.
-    pub layers: usize,
+    pub(crate) layers: usize,
     /// Elements of all learned parameters.
-    pub parameters: usize,
+    pub(crate) parameters: usize,
     /// Convolution kernels that an iteration runs.
-    pub kernels: usize,
+    pub(crate) kernels: usize,
     /// Samples per iteration.
-    pub mini_batch: usize,
+    pub(crate) mini_batch: usize,
     /// What they are.
-    pub data: DataReport,
+    pub(crate) data: DataReport,
     /// Those of the test nets of a training.
-    pub test_data: Vec<DataReport>,
+    pub(crate) test_data: Vec<DataReport>,
 }
 
 /// What a net is fed.
 #[derive(Clone, Debug, Serialize)]
-pub struct DataReport {
+pub(crate) struct DataReport {
     /// Where it comes from.
-    pub source: String,
+    pub(crate) source: String,
     /// Whether that is data that was not opened, as only a plan was wanted.
-    pub unopened: bool,
+    pub(crate) unopened: bool,
     /// Channels, height and width of a sample.
-    pub shape: String,
+    pub(crate) shape: String,
     /// What a data set holds that was opened.
     #[serde(flatten)]
-    pub opened: Option<DataSummary>,
+    pub(crate) opened: Option<DataSummary>,
 }
 
 impl NetReport {
     /// Describes `net` with its `kernels`, which was built from `spec`, on `synthetic` images if there are some.
-    pub fn new(spec: &NetSpec, net: &Net, kernels: usize, synthetic: Option<SyntheticData>) -> Self {
+    pub(crate) fn new(spec: &NetSpec, net: &Net, kernels: usize, synthetic: Option<SyntheticData>) -> Self {
         Self {
             name: net.name().to_owned(),
             file: shown(&spec.file),
@@ -112,7 +112,7 @@ impl NetReport {
 
 impl DataReport {
     /// Describes what `net` is fed, which was built from `spec`, with `synthetic` images if there are some.
-    pub fn new(spec: &NetSpec, net: &Net, synthetic: Option<SyntheticData>) -> Self {
+    pub(crate) fn new(spec: &NetSpec, net: &Net, synthetic: Option<SyntheticData>) -> Self {
         use trainer::spec::LayerKind::{Data, DummyData, ImageData};
         let file = |source: &str| shown(&spec.resolve(source));
         let source = spec.layers.iter().find_map(|layer| match &layer.kind {
@@ -155,7 +155,7 @@ impl fmt::Display for DataReport {
 }
 
 /// A path as short as it gets from the current folder.
-pub fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     let straight = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).unwrap_or_default();
     straight.strip_prefix(here).unwrap_or(&straight).display().to_string()

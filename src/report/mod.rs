@@ -6,11 +6,11 @@ mod time;
 mod trace;
 mod train;
 
-pub use figures::{
+pub(crate) use figures::{
     ActionSpan, BatchPoint, BatchReport, BudgetReport, Comparison, EstimateReport, ExplainReport, GpuMemory,
     MemoryEstimate, PlanReport, ProfilingReport, Recorded, ScheduleReport, layer_table, six_digits,
 };
-pub use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
-pub use time::TimeRun;
-pub use trace::trace;
-pub use train::{StepLine, TestLines, TrainSummary, confusion_table, output_lines};
+pub(crate) use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
+pub(crate) use time::TimeRun;
+pub(crate) use trace::trace;
+pub(crate) use train::{StepLine, TestLines, TrainSummary, confusion_table, output_lines};

@@ -11,31 +11,31 @@ use trainer::time::TimeReport;
 
 /// One net timed under one plan.
 #[derive(Clone, Debug, Serialize)]
-pub struct TimeRun {
+pub(crate) struct TimeRun {
     /// The memory of the run, as told before it.
-    pub memory: MemoryEstimate,
+    pub(crate) memory: MemoryEstimate,
     /// The plan.
-    pub plan: PlanReport,
+    pub(crate) plan: PlanReport,
     /// Under a policy for memory, what becomes of feature maps.
-    pub schedule: Option<ScheduleReport>,
+    pub(crate) schedule: Option<ScheduleReport>,
     /// What was measured.
     #[serde(flatten)]
-    pub measured: TimeReport,
+    pub(crate) measured: TimeReport,
     /// Average of forward and backward together.
-    pub forward_backward_ms: f64,
+    pub(crate) forward_backward_ms: f64,
     /// Samples in the time of forward, backward and update.
-    pub images_per_s: f64,
+    pub(crate) images_per_s: f64,
     /// All convolution kernels as measured in the net.
-    pub kernels_measured_ms: f64,
+    pub(crate) kernels_measured_ms: f64,
     /// What each layer brings into the arena.
-    pub layer_memory: Vec<LayerMemory>,
+    pub(crate) layer_memory: Vec<LayerMemory>,
     /// The most that was ever resident, if the system says.
-    pub peak_resident: Option<Bytes>,
+    pub(crate) peak_resident: Option<Bytes>,
 }
 
 impl TimeRun {
     /// Puts together what was known before the run and what it measured.
-    pub fn new(
+    pub(crate) fn new(
         (memory, plan, layer_memory): (MemoryEstimate, &Plan, Vec<LayerMemory>),
         measured: TimeReport,
         mini_batch: usize,
@@ -61,7 +61,7 @@ impl TimeRun {
     }
 
     /// What Caffe's `time` prints.
-    pub fn caffe_lines(&self) -> String {
+    pub(crate) fn caffe_lines(&self) -> String {
         let TimeReport { initial_loss, iterations_ms, layers, forward_ms, backward_ms, .. } = &self.measured;
         let line = |what: &str, ms: f64| format!("{what}: {} ms.", six_digits(ms));
         let mut lines = vec![
@@ -91,7 +91,7 @@ impl TimeRun {
     }
 
     /// What Caffe does not tell: kernels, memory by layer, the plan's promise and the speed.
-    pub fn our_tables(&self) -> String {
+    pub(crate) fn our_tables(&self) -> String {
         let (plan, memory) = (&self.plan, layer_table(&self.layer_memory));
         let memory = format!("Memory by layer, before buffers share their places:\n{memory}");
         format!("{plan}\n\n{memory}\n\nSummary:\n{}", self.summary())
@@ -175,7 +175,7 @@ impl TimeRun {
     }
 
     /// This run, undivided, beside one under the `chosen` policy.
-    pub fn compare(&self, chosen: &Self) -> Comparison {
+    pub(crate) fn compare(&self, chosen: &Self) -> Comparison {
         let total = |name, of: fn(&Self) -> f64| Ratio::new(name, [self, chosen].map(of));
         let mut totals = vec![
             total("convolution kernels", |run| run.kernels_measured_ms),

@@ -5,7 +5,7 @@ use memory::StreamKind;
 use serde_json::{Value, json};
 
 /// One row for each stream, and the device's memory where that is known. Times are in microseconds.
-pub fn trace(actions: &[ActionSpan]) -> Value {
+pub(crate) fn trace(actions: &[ActionSpan]) -> Value {
     let row = |stream: StreamKind, name: &str| {
         let row = stream as u32;
         json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": row, "args": { "name": name } })

@@ -8,16 +8,16 @@ use trainer::solver::{Confusion, StepReport, TestOutput};
 
 /// The state of a training at one iteration.
 #[derive(Clone, Debug, Serialize)]
-pub struct StepLine {
+pub(crate) struct StepLine {
     /// What the iteration said.
     #[serde(flatten)]
-    pub step: StepReport,
+    pub(crate) step: StepReport,
     /// Samples a second since the last such line.
-    pub images_per_s: f64,
+    pub(crate) images_per_s: f64,
     /// How often the data have been seen by then, if they are a data set.
-    pub epoch: Option<f64>,
+    pub(crate) epoch: Option<f64>,
     /// What the net says besides its loss, such as an accuracy.
-    pub outputs: Vec<TestOutput>,
+    pub(crate) outputs: Vec<TestOutput>,
 }
 
 impl fmt::Display for StepLine {
@@ -33,17 +33,17 @@ impl fmt::Display for StepLine {
 
 /// The outputs of one test net at one iteration.
 #[derive(Clone, Debug, Serialize)]
-pub struct TestLines {
+pub(crate) struct TestLines {
     /// Iterations done.
-    pub iteration: u64,
+    pub(crate) iteration: u64,
     /// The test net.
-    pub net: usize,
+    pub(crate) net: usize,
     /// Its outputs.
-    pub outputs: Vec<TestOutput>,
+    pub(crate) outputs: Vec<TestOutput>,
 }
 
 /// A line for each value of `output`, as Caffe prints them.
-pub fn output_lines(output: &TestOutput) -> impl Iterator<Item = String> {
+pub(crate) fn output_lines(output: &TestOutput) -> impl Iterator<Item = String> {
     let TestOutput { name, values, loss_weight } = output;
     let weight = f64::from(*loss_weight);
     values.iter().map(move |&value| match weight {
@@ -62,7 +62,7 @@ const MOST_CLASSES: usize = 16;
 
 /// What each class was taken for: all counts of few classes, of more the share that was recognised, the share that was right
 /// of what was taken for it, and the class that it was mostly mistaken for.
-pub fn confusion_table(confusion: &Confusion) -> String {
+pub(crate) fn confusion_table(confusion: &Confusion) -> String {
     let counts = &confusion.counts;
     let width = counts.iter().flatten().max().map_or(1, |most| most.to_string().len()).max(2) + 1;
     let is_whole = counts.len() <= MOST_CLASSES;
@@ -91,23 +91,23 @@ impl fmt::Display for TestLines {
 
 /// How a training ended.
 #[derive(Clone, Debug, Serialize)]
-pub struct TrainSummary {
+pub(crate) struct TrainSummary {
     /// Iterations done, those before this run included.
-    pub iterations: u64,
+    pub(crate) iterations: u64,
     /// Iterations of the whole training: more, if it was stopped.
-    pub max_iter: usize,
+    pub(crate) max_iter: usize,
     /// The last loss.
-    pub loss: f64,
+    pub(crate) loss: f64,
     /// Seconds of this run's iterations and tests.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Samples of training a second, the time of tests left out.
-    pub images_per_s: f64,
+    pub(crate) images_per_s: f64,
     /// Outputs of the last tests that are not losses.
-    pub accuracies: Vec<TestOutput>,
+    pub(crate) accuracies: Vec<TestOutput>,
     /// The snapshot at the end.
-    pub snapshot: Option<String>,
+    pub(crate) snapshot: Option<String>,
     /// The most that was ever resident, if the system says.
-    pub peak_resident: Option<Bytes>,
+    pub(crate) peak_resident: Option<Bytes>,
 }
 
 impl fmt::Display for TrainSummary {

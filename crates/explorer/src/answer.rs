@@ -97,7 +97,7 @@ fn planned(prepared: &Prepared<'_>, question: &PlanQuestion, curves: &[Curve; 2]
     };
     let options = PlanOptions { workspace_policy, ..options.clone() };
     if question.give != Give::Memory {
-        return plan(&study.kernels, study.table, &options).map_err(|error| error.to_string());
+        return plan(&study.kernels, &study.table, &options).map_err(|error| error.to_string());
     }
     let room = room(prepared)?;
     let (smallest, _) = fronts[1].smallest_budget(&room);
@@ -106,7 +106,7 @@ fn planned(prepared: &Prepared<'_>, question: &PlanQuestion, curves: &[Curve; 2]
     }
     let limits: Vec<Bytes> =
         (0..study.kernels.len()).map(|kernel| room.limit(kernel, options.limit)).collect();
-    plan_within(&study.kernels, &limits, study.table, &options).map_err(|error| error.to_string())
+    plan_within(&study.kernels, &limits, &study.table, &options).map_err(|error| error.to_string())
 }
 
 /// Time over the limit, with a mark where the plan is.

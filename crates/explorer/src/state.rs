@@ -8,7 +8,7 @@ use planner::{
     BatchSizePolicy, Bytes, CostTable, EstimateError, Estimator, Fronts, Kernel, Math, PlanOptions,
     WorkspacePolicy, profile,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Everything loaded.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct State {
 /// Measurements, and what is estimated from them.
 struct Table {
     recorded: CostTable,
-    completed: CostTable,
+    completed: Arc<CostTable>,
     estimator: Option<(Estimator, Option<EstimateError>)>,
 }
 
@@ -37,7 +37,7 @@ type FrontsKey = (String, String, Math, u32, BatchSizePolicy, Option<u32>);
 
 /// What a plan is made of.
 pub(crate) struct Prepared<'s> {
-    pub(crate) study: Study<'s>,
+    pub(crate) study: Study,
     pub(crate) options: PlanOptions,
     /// Undivided, and under the policy asked for.
     pub(crate) fronts: &'s [Fronts; 2],
@@ -61,12 +61,12 @@ impl State {
             }
             let new = || Table {
                 recorded: CostTable::new(table.device.clone()),
-                completed: CostTable::default(),
+                completed: Arc::default(),
                 estimator: None,
             };
             let known = self.tables.entry((gpu.clone(), math)).or_insert_with(new);
             known.recorded.merge(of_math).map_err(|error| error.to_string())?;
-            known.completed = known.recorded.clone();
+            known.completed = Arc::new(known.recorded.clone());
             known.estimator = None;
         }
         self.fronts = None;
@@ -120,7 +120,7 @@ impl State {
             prefix: String::new(),
             title: name.clone(),
             kernels,
-            table: &table.completed,
+            table: Arc::clone(&table.completed),
             finest: *policy,
             is_recorded: true,
             outline,
@@ -149,7 +149,7 @@ impl Table {
             let error = estimator.error(math);
             (estimator, error)
         });
-        profile(&mut self.completed, kernels, options, estimator, |_| ())
+        profile(Arc::make_mut(&mut self.completed), kernels, options, estimator, |_| ())
             .map_err(|error| error.to_string())?;
         Ok((missing, *error))
     }

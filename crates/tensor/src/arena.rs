@@ -7,26 +7,10 @@ use crate::{
 use std::{borrow::Cow, fmt};
 use thiserror::Error;
 
-/// Why buffers could not be handed out together.
+/// Why buffers could not be handed out together, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ArenaError {
-    /// A buffer to be written shares bytes with another one of the same step.
-    #[error("{first:?} and {second:?} overlap in the arena, and one of them is to be written")]
-    Overlap {
-        /// One buffer.
-        first: Span,
-        /// The other.
-        second: Span,
-    },
-    /// A buffer lies outside the arena.
-    #[error("{span:?} lies outside an arena of {len} bytes")]
-    Outside {
-        /// The buffer.
-        span: Span,
-        /// The arena's size.
-        len: usize,
-    },
-}
+#[error("{0}")]
+pub struct ArenaError(String);
 
 /// Memory that cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -269,7 +253,7 @@ fn check(reads: &[Span], writes: &[Span], len: usize) -> Result<(), ArenaError> 
     let all = || reads.iter().map(|span| (*span, false)).chain(writes.iter().map(|span| (*span, true)));
     let is_outside = |span: &Span| span.offset.checked_add(span.len).is_none_or(|end| end > len);
     if let Some((span, _)) = all().find(|(span, _)| is_outside(span)) {
-        return Err(ArenaError::Outside { span, len });
+        return Err(ArenaError(format!("{span:?} lies outside an arena of {len} bytes")));
     }
     let mut sorted: Vec<(Span, bool)> = all().filter(|(span, _)| span.len > 0).collect();
     sorted.sort_unstable_by_key(|(span, _)| span.offset);
@@ -279,7 +263,9 @@ fn check(reads: &[Span], writes: &[Span], len: usize) -> Result<(), ArenaError> 
     for (span, is_written) in sorted {
         let other = if is_written { furthest } else { furthest_written };
         if other.overlaps(&span) {
-            return Err(ArenaError::Overlap { first: other, second: span });
+            let reason =
+                format!("{other:?} and {span:?} overlap in the arena, and one of them is to be written");
+            return Err(ArenaError(reason));
         }
         if is_written {
             furthest_written = span; // as it overlaps none before it, it ends behind them all
@@ -333,11 +319,13 @@ mod tests {
         let inner = Span { offset: 32, len: 16, ..A };
         for (reads, writes) in [(&[A][..], &[inner][..]), (&[inner], &[A]), (&[], &[A, inner])] {
             let error = arena.lease_all(reads, writes).unwrap_err();
-            assert_eq!(error, ArenaError::Overlap { first: A, second: inner });
+            let overlap =
+                format!("{A:?} and {inner:?} overlap in the arena, and one of them is to be written");
+            assert_eq!(error.to_string(), overlap);
         }
         let outside = Span::bytes(250, 7);
         let error = arena.lease([outside], []).unwrap_err();
-        assert_eq!(error, ArenaError::Outside { span: outside, len: 256 });
+        assert_eq!(error.to_string(), format!("{outside:?} lies outside an arena of 256 bytes"));
         assert!(arena.lease([], [Span::bytes(4, 0), A]).is_ok());
         assert!(arena.lease([A, inner], []).is_ok());
     }

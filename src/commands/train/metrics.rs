@@ -1,6 +1,6 @@
 //! What a training writes for machines while it runs: a log of JSON lines, and TensorBoard's files.
 
-use super::tensorboard::Board;
+use super::{Report, tensorboard::Board};
 use crate::{
     Error,
     args::TrainArgs,
@@ -10,6 +10,7 @@ use crate::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
+    env,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -67,8 +68,13 @@ impl Metrics {
     }
 
     /// What runs, how and where: the first line of a training and of each resumed one.
-    pub(super) fn manifest(&mut self, manifest: &impl Serialize) -> Result<(), Error> {
-        self.line("manifest", manifest)
+    pub(super) fn manifest(&mut self, report: &Report, first: u64, seed: u64) -> Result<(), Error> {
+        let (version, command) = (env!("CARGO_PKG_VERSION"), Vec::from_iter(env::args()));
+        let (run, plan) = (&report.header, &report.plan);
+        let manifest = json!({
+            "iteration": first, "version": version, "command": command, "seed": seed, "run": run, "plan": plan,
+        });
+        self.line("manifest", &manifest)
     }
 
     pub(super) fn step(&mut self, line: &StepLine) -> Result<(), Error> {

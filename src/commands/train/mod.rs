@@ -38,7 +38,8 @@ struct Report {
     schedule: Option<ScheduleReport>,
     steps: Vec<StepLine>,
     tests: Vec<TestLines>,
-    summary: TrainSummary,
+    /// At its end.
+    summary: Option<TrainSummary>,
 }
 
 /// A training under way, and what it has said.
@@ -57,8 +58,7 @@ struct Training<'a> {
     /// After how many tests without a lower loss it ends.
     patience: Option<usize>,
     has_converged: bool,
-    steps: Vec<StepLine>,
-    tests: Vec<TestLines>,
+    report: Report,
     /// The last loss.
     loss: f64,
     /// The last snapshot and its iteration; at first the one that it resumes.
@@ -67,53 +67,24 @@ struct Training<'a> {
     is_complete: bool,
 }
 
-/// What a training is of: the first line of its log.
-#[derive(Serialize)]
-struct Manifest<'a> {
-    /// The iteration that it begins at.
-    iteration: u64,
-    version: &'static str,
-    command: Vec<String>,
-    seed: u64,
-    run: &'a Header,
-    plan: &'a PlanReport,
-}
-
 /// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after its iteration, or
 /// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
 /// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
 /// more, or writing is what failed.
-///
-/// # Errors
-/// Files, nets, data and limits that do not do, a snapshot that cannot be written, a loss that is no longer a number, output
-/// that cannot be written, and [`Error::Stopped`].
-pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
     let at_start = host::resident();
     let mut console = Console::new(args.run.json);
     let stop = stop()?;
     let nothing = |error: Error| error.of_training("nothing was trained");
     Metrics::check(args)?;
     let prepared = prepare(args, notes, at_start, &mut console).map_err(nothing)?;
-    let Prepared { solver, header, weights, memory, plan, budget, schedule, averages, place, snapshot } =
-        prepared;
-    let first = solver.iteration();
+    let Prepared { solver, report, averages, place, snapshot } = prepared;
+    let (first, spec) = (solver.iteration(), solver.spec());
     let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
-    let manifest = Manifest {
-        iteration: first,
-        version: env!("CARGO_PKG_VERSION"),
-        command: std::env::args().collect(),
-        seed: solver.seed(),
-        run: &header,
-        plan: &plan,
-    };
-    metrics.manifest(&manifest).map_err(nothing)?;
-    let images = header.net.mini_batch * solver.spec().iter_size;
-    let meter = Meter::new(
-        first,
-        solver.spec().max_iter,
-        images,
-        memory.expected_peak.unwrap_or(memory.report.arena).to_string(),
-    );
+    metrics.manifest(&report, first, solver.seed()).map_err(nothing)?;
+    let images = report.header.net.mini_batch * spec.iter_size;
+    let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
+    let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
     let earlier = match snapshot {
         Some(_) => place.iter().flat_map(SnapshotPlace::iterations).filter(|&at| at <= first).collect(),
         None => BTreeSet::new(),
@@ -130,28 +101,24 @@ pub fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
         keep: (args.keep, earlier),
         patience: args.patience,
         has_converged: false,
-        steps: Vec::new(),
-        tests: Vec::new(),
+        report,
         loss: f64::NAN,
         saved: snapshot.map(|path| (first, path)),
         is_complete: false,
     };
     let summary = training.run()?;
     let stopped = training.stopped();
-    let Training { steps, tests, .. } = training;
-    let report = Report { header, weights, memory, plan, budget, schedule, steps, tests, summary };
-    let printed = print(&report, &mut console);
+    let printed = print(training.report, summary, training.console);
     // A terminal that closes takes the output with it: that it was asked to stop is what matters.
     stopped.map_or(printed.map_err(|error| error.of_training("the training is complete")), Err)
 }
 
-fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
-    let summary = &report.summary;
+fn print(report: Report, summary: TrainSummary, console: &mut Console) -> Result<(), Error> {
     console.text(format!("\n{summary}"))?;
     if let Some(peak) = report.memory.compare(summary.peak_resident) {
         console.text(format!("Peak resident memory {peak}"))?;
     }
-    console.object(report)
+    console.object(&Report { summary: Some(summary), ..report })
 }
 
 impl Training<'_> {
@@ -203,7 +170,7 @@ impl Training<'_> {
             let line = StepLine { step, images_per_s: self.meter.images_per_s(), epoch, outputs };
             self.say(&line)?;
             self.metrics.step(&line)?;
-            self.steps.push(line);
+            self.report.steps.push(line);
         }
         Ok(())
     }
@@ -274,7 +241,7 @@ impl Training<'_> {
             self.say(&lines)?;
             self.metrics.test(&lines)?;
             self.explain(&lines);
-            self.tests.push(lines);
+            self.report.tests.push(lines);
         }
         self.judge()?;
         Ok(true)
@@ -283,7 +250,7 @@ impl Training<'_> {
     /// Takes note of how good the tests just made were, by their losses.
     fn judge(&mut self) -> Result<(), Error> {
         let iteration = self.solver.iteration();
-        let tests = self.tests.iter().rev().take_while(|test| test.iteration == iteration);
+        let tests = self.report.tests.iter().rev().take_while(|test| test.iteration == iteration);
         let outputs: Vec<&TestOutput> =
             tests.flat_map(|test| &test.outputs).filter(|output| output.loss_weight != 0.0).collect();
         let loss = outputs.iter().map(|output| output.loss()).sum::<f64>();
@@ -308,7 +275,7 @@ impl Training<'_> {
     /// Says on stderr why a test's loss may be far above that of training.
     fn explain(&mut self, test: &TestLines) {
         let loss = test.outputs.iter().map(TestOutput::loss).sum();
-        let train = self.steps.last().map_or(f64::NAN, |line| line.step.smoothed_loss);
+        let train = self.report.steps.last().map_or(f64::NAN, |line| line.step.smoothed_loss);
         if let Some(hint) = self.averages.hint(test.iteration, train, loss) {
             self.meter.suspend(|| complain(&format!("hint: {hint}")));
         }
@@ -345,8 +312,9 @@ impl Training<'_> {
     }
 
     fn summary(&self) -> TrainSummary {
-        let last = self.tests.last().map_or(0, |test| test.iteration);
-        let outputs = self.tests.iter().filter(|test| test.iteration == last).flat_map(|test| &test.outputs);
+        let tests = &self.report.tests;
+        let last = tests.last().map_or(0, |test| test.iteration);
+        let outputs = tests.iter().filter(|test| test.iteration == last).flat_map(|test| &test.outputs);
         let written = self.saved.iter().filter(|(iteration, _)| *iteration > self.first);
         TrainSummary {
             iterations: self.solver.iteration(),

@@ -1,5 +1,6 @@
 //! From the command line to a training that is ready to begin.
 
+use super::Report;
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
@@ -9,7 +10,7 @@ use crate::{
         setup::{Planned, Session, announce, scaled_to, synthetic, warn},
     },
     models::load_solver,
-    report::{BudgetReport, DataReport, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport},
+    report::{DataReport, Header, NetReport},
 };
 use planner::Bytes;
 use std::{
@@ -20,7 +21,7 @@ use trainer::{
     Solver, Training,
     layers::BuildOptions,
     planning::PlanRecord,
-    snapshot::{CopiedWeights, SnapshotPlace, SolverState, Weights, load_solver_state, newest},
+    snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest},
     solver::MovingAverages,
     spec::{NetSpec, SolverSpec},
 };
@@ -34,12 +35,7 @@ struct Resumed {
 /// A training that is ready to begin, and what was said of it.
 pub(super) struct Prepared {
     pub(super) solver: Solver,
-    pub(super) header: Header,
-    pub(super) weights: Option<CopiedWeights>,
-    pub(super) memory: MemoryEstimate,
-    pub(super) plan: PlanReport,
-    pub(super) budget: Option<BudgetReport>,
-    pub(super) schedule: Option<ScheduleReport>,
+    pub(super) report: Report,
     pub(super) averages: MovingAverages,
     /// As long as this is there, no other training writes snapshots to the same place.
     pub(super) place: Option<SnapshotPlace>,
@@ -126,18 +122,9 @@ pub(super) fn prepare(
         solver.restore(snapshot)?;
     }
     let (averages, snapshot) = (MovingAverages::of(&net), snapshot.map(|path| path.display().to_string()));
-    Ok(Prepared {
-        solver,
-        header,
-        weights: copied,
-        memory,
-        plan,
-        budget,
-        schedule,
-        averages,
-        place,
-        snapshot,
-    })
+    let (steps, tests, summary) = (Vec::new(), Vec::new(), None);
+    let report = Report { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
+    Ok(Prepared { solver, report, averages, place, snapshot })
 }
 
 /// The nets that the solver tests with.

@@ -9,7 +9,7 @@ const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
 
 /// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used. Studies of one
 /// net in several arithmetics are told apart.
-pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
+pub fn accuracy(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net math max_error time_ms gain");
     let (mut marks, mut most) = (Vec::new(), 1.0_f64);
     let mut sentences = Vec::new();
@@ -25,7 +25,7 @@ pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
                 max_error: Some(class),
                 ..PlanOptions::default()
             };
-            let planned = planner::plan(&study.kernels, study.table, &options).ok();
+            let planned = planner::plan(&study.kernels, &study.table, &options).ok();
             planned.map(|plan| (plan.time_ms, undivided_ms / plan.time_ms))
         });
         let label = format!("{} {}", study.title, study.math());
@@ -57,7 +57,7 @@ pub fn accuracy(studies: &[Study<'_>]) -> Option<Figure> {
 }
 
 /// How large the papers' ILP is: its binary variables, and the largest desirable set.
-pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
+pub fn programme(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net policy kernels binaries largest_desirable_set");
     let (mut marks, mut names, mut most, mut sentences) = (Vec::new(), Vec::new(), 1, Vec::new());
     for study in studies {
@@ -91,7 +91,7 @@ pub fn programme(studies: &[Study<'_>]) -> Option<Figure> {
 }
 
 /// What every kernel gains, of all that were recorded, from the one that gains most.
-pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -> Option<Figure> {
+pub fn gains(study: &Study, kernels: &[Kernel], limits: &[planner::Bytes]) -> Option<Figure> {
     let mut data = Data::new("kernel mini_batch limit_bytes undivided_ms time_ms gain");
     let (mut marks, mut most, mut sentences) = (Vec::new(), 1.0_f64, Vec::new());
     for (place, &limit) in limits.iter().enumerate() {
@@ -102,7 +102,7 @@ pub fn gains(study: &Study<'_>, kernels: &[Kernel], limits: &[planner::Bytes]) -
                 limit,
                 ..PlanOptions::default()
             };
-            let Ok(plan) = planner::plan(std::slice::from_ref(kernel), study.table, &options) else {
+            let Ok(plan) = planner::plan(std::slice::from_ref(kernel), &study.table, &options) else {
                 continue;
             };
             let (Some(undivided_ms), time_ms) = (plan.undivided_time_ms, plan.time_ms) else { continue };

@@ -10,7 +10,7 @@ struct Claim {
     of: &'static str,
     on: &'static str,
     paper: f64,
-    here: fn(&Study<'_>) -> Option<f64>,
+    here: fn(&Study) -> Option<f64>,
 }
 
 /// The headline numbers about each net (arXiv 1804.04806; conv only, where the papers say so).
@@ -40,7 +40,7 @@ const CLAIMS: [(&str, &[Claim]); 3] = [
 ];
 
 /// The table of what the papers found and what is found here, with the ratio.
-pub fn claims(studies: &[Study<'_>]) -> Data {
+pub fn claims(studies: &[Study]) -> Data {
     let mut data = Data::new("net what paper paper_gpu here here_gpu ratio");
     for (net, claims) in CLAIMS {
         let Some(study) = studies.iter().find(|study| study.name == net) else { continue };
@@ -58,45 +58,45 @@ fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-fn byte_less(study: &Study<'_>) -> Option<f64> {
+fn byte_less(study: &Study) -> Option<f64> {
     let kernel = study.kernel_of_interest()?;
     let fronts = study.fronts(slice::from_ref(kernel), BatchSizePolicy::Undivided)?;
     let edge = cliff(&fronts.iter().next()?.1.curve())?;
     Some(edge.before_ms / edge.after_ms)
 }
 
-fn conv2_gain(study: &Study<'_>) -> Option<f64> {
+fn conv2_gain(study: &Study) -> Option<f64> {
     let plan = study.limited(study.finest, USUAL)?;
     plan.kernel(study.convolution.as_deref()?, ConvOp::Forward)?.gain()
 }
 
-fn usual_gain(study: &Study<'_>) -> Option<f64> {
+fn usual_gain(study: &Study) -> Option<f64> {
     gain_at(study, USUAL)
 }
 
-fn gain_at(study: &Study<'_>, limit: Bytes) -> Option<f64> {
+fn gain_at(study: &Study, limit: Bytes) -> Option<f64> {
     study.limited(study.finest, limit)?.gain()
 }
 
-fn less_workspace(study: &Study<'_>) -> Option<f64> {
+fn less_workspace(study: &Study) -> Option<f64> {
     let plenty = study.limited(BatchSizePolicy::Undivided, LIMITS[2])?.workspace_separate();
     let little = study.limited(study.finest, USUAL)?.workspace_separate();
     Some(plenty.0 as f64 / little.0 as f64)
 }
 
-fn and_longer(study: &Study<'_>) -> Option<f64> {
+fn and_longer(study: &Study) -> Option<f64> {
     let plenty = study.limited(BatchSizePolicy::Undivided, LIMITS[2])?;
     Some(study.limited(study.finest, USUAL)?.time_ms / plenty.time_ms)
 }
 
 /// WD with so many MiB for each kernel against undivided kernels that may have so many.
-fn divided(study: &Study<'_>, share: u64, undivided: u64) -> Option<f64> {
+fn divided(study: &Study, share: u64, undivided: u64) -> Option<f64> {
     let total = study.total(Bytes::mib(share));
     let plan = study.plan(study.finest, WorkspacePolicy::Wd, total)?;
     Some(study.limited(BatchSizePolicy::Undivided, Bytes::mib(undivided))?.time_ms / plan.time_ms)
 }
 
-fn in_two_layers(study: &Study<'_>) -> Option<f64> {
+fn in_two_layers(study: &Study) -> Option<f64> {
     let plan = study.plan(study.finest, WorkspacePolicy::Wd, study.total(LIMITS[0]))?;
     let named = ["conv2", "conv3"];
     let all: Bytes = plan.kernels.iter().map(|planned| planned.workspace).sum();
@@ -105,12 +105,12 @@ fn in_two_layers(study: &Study<'_>) -> Option<f64> {
     Some(100.0 * both.0 as f64 / all.0 as f64)
 }
 
-fn largest_set(study: &Study<'_>) -> Option<f64> {
+fn largest_set(study: &Study) -> Option<f64> {
     let fronts = study.fronts(&study.kernels, study.finest)?;
     fronts.iter().map(|(_, set)| set.iter().count()).max().map(|count| count as f64)
 }
 
-fn binaries(study: &Study<'_>) -> Option<f64> {
+fn binaries(study: &Study) -> Option<f64> {
     let total = study.total(Bytes::mib(16));
     let plan = study.plan(study.finest, WorkspacePolicy::Wd, total)?;
     plan.division.map(|division| division.binaries as f64)

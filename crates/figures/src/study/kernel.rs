@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, slice};
 /// Height of a panel of a drawing with one.
 const TALL: f64 = 240.0;
 
-impl Study<'_> {
+impl Study {
     /// Time and workspace of every algorithm, undivided.
     pub(super) fn algorithms(&self, kernel: &Kernel) -> Option<Figure> {
         let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();

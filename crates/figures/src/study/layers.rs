@@ -16,7 +16,7 @@ const PARTS: [(&str, Tone); 4] = [
     ("workspace and scratch", Tone::Orange),
 ];
 
-impl Study<'_> {
+impl Study {
     /// Data, workspace and weights of each layer: undivided with plenty of workspace, and in micro-batches with little.
     pub(super) fn layer_memory(&self) -> Option<Figure> {
         let plenty = self.limited(BatchSizePolicy::Undivided, LIMITS[2])?;

@@ -16,11 +16,11 @@ pub use page::page;
 pub use plan::plan_figure;
 
 use crate::draw::{Data, Figure, Panel, Tone};
-
 use memory::{LayerMemory, Outline};
 use planner::{
     BatchSizePolicy, Bytes, ConvOp, CostTable, Fronts, Kernel, Math, Plan, PlanOptions, WorkspacePolicy,
 };
+use std::sync::Arc;
 
 /// Their limits of each kernel: too little, just right, plenty.
 pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
@@ -30,7 +30,7 @@ pub(crate) const USUAL: Bytes = LIMITS[1];
 
 /// A net on a device.
 #[derive(Clone, Debug)]
-pub struct Study<'t> {
+pub struct Study {
     /// Its short name, such as `alexnet`.
     pub name: String,
     /// How the names of its figures begin; nothing for the net that is looked at most.
@@ -40,7 +40,7 @@ pub struct Study<'t> {
     /// Its kernels.
     pub kernels: Vec<Kernel>,
     /// What they cost.
-    pub table: &'t CostTable,
+    pub table: Arc<CostTable>,
     /// The policy with the most sizes of which that knows.
     pub finest: BatchSizePolicy,
     /// Whether that was measured elsewhere.
@@ -53,7 +53,7 @@ pub struct Study<'t> {
     pub convolution: Option<String>,
 }
 
-impl Study<'_> {
+impl Study {
     /// Every figure of this net alone.
     pub fn figures(&self) -> Vec<Figure> {
         let closely = self.kernel_of_interest().into_iter().flat_map(|kernel| {
@@ -138,7 +138,7 @@ impl Study<'_> {
         limit: Bytes,
     ) -> Option<Plan> {
         let options = PlanOptions { batch_size_policy, workspace_policy, limit, ..PlanOptions::default() };
-        planner::plan(&self.kernels, self.table, &options).ok()
+        planner::plan(&self.kernels, &self.table, &options).ok()
     }
 
     /// A plan with a limit for each kernel.
@@ -149,7 +149,7 @@ impl Study<'_> {
     /// The desirable sets of some kernels.
     pub(crate) fn fronts(&self, kernels: &[Kernel], batch_size_policy: BatchSizePolicy) -> Option<Fronts> {
         let options = PlanOptions { batch_size_policy, ..PlanOptions::default() };
-        Fronts::new(kernels, self.table, &options).ok()
+        Fronts::new(kernels, &self.table, &options).ok()
     }
 
     /// A figure of this net.

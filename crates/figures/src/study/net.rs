@@ -19,7 +19,7 @@ const WAYS: [(&str, BatchSizePolicy, WorkspacePolicy, Tone); 4] = [
     ("one arena", BatchSizePolicy::All, WorkspacePolicy::Ws, Tone::Green),
 ];
 
-impl Study<'_> {
+impl Study {
     /// Every limit under every policy, stacked by layer, or by operation in deep nets.
     pub(super) fn sizes(&self) -> Option<Figure> {
         let parts = self.parts();

@@ -6,7 +6,7 @@ use planner::{BatchSizePolicy, WorkspacePolicy};
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what follows for the papers' conclusions; `command`
 /// makes it.
-pub fn page(studies: &[Study<'_>], figures: &[Figure], claims: &Data, command: &str) -> String {
+pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str) -> String {
     let Some(first) = studies.first() else { return String::new() };
     let mut page = format!(
         "# Figures\n\nThe figures of the µ-cuDNN papers, and what they lack, on {}. {}. This page, its numbers and every \
@@ -27,7 +27,7 @@ pub fn page(studies: &[Study<'_>], figures: &[Figure], claims: &Data, command: &
 }
 
 /// What holds of the papers' conclusions for one net.
-fn conclusions(study: &Study<'_>) -> Vec<String> {
+fn conclusions(study: &Study) -> Vec<String> {
     let net = format!("{}, mini-batch {}", study.title, study.mini_batch());
     let at = |policy, limit| study.limited(policy, limit).map(|plan| plan.time_ms);
     let ([undivided, plenty], [best, plenty_best]) = [BatchSizePolicy::Undivided, study.finest]

@@ -52,19 +52,19 @@ impl<'a> Candidates<'a> {
         options: &PlanOptions,
     ) -> Result<Candidates<'a>, PlanError> {
         if kernel.mini_batch == 0 {
-            return Err(PlanError::EmptyMiniBatch(kernel.to_string()));
+            return Err(PlanError::Refused(format!("{kernel} has an empty mini-batch")));
         }
         let policy = options.batch_size_policy;
         let measured = table.sizes(&kernel.id);
         let mut micros = Vec::new();
         for size in policy.sizes(kernel.mini_batch) {
             let group = measured.and_then(|sizes| sizes.get(&size));
-            let group = group.ok_or_else(|| PlanError::NotMeasured {
-                kernel: kernel.to_string(),
-                micro_batch: size,
-                policy,
-                mini_batch: kernel.mini_batch,
-                measured: measured.into_iter().flat_map(|sizes| sizes.keys().copied()).collect(),
+            let group = group.ok_or_else(|| {
+                let sizes = measured_sizes(measured.into_iter().flat_map(|sizes| sizes.keys().copied()).collect());
+                PlanError::NotMeasured(format!(
+                    "{kernel} was not measured at micro-batch {size}, which the {policy} policy needs for mini-batch {}; {sizes}",
+                    kernel.mini_batch
+                ))
             })?;
             micros.extend(&group.rows);
         }
@@ -96,16 +96,19 @@ impl<'a> Candidates<'a> {
 
     /// Why nothing covers the mini-batch within `limit`.
     pub(crate) fn infeasible(&self, limit: Bytes, options: &PlanOptions) -> PlanError {
-        let (kernel, policy) = (self.kernel.to_string(), options.batch_size_policy);
-        match self.least_workspace() {
-            Some(smallest) => PlanError::Infeasible { kernel, limit, policy, smallest },
-            None => PlanError::NoAlgorithm {
-                kernel,
-                mini_batch: self.kernel.mini_batch,
-                policy,
-                restrictions: options.restrictions(),
-            },
-        }
+        let (kernel, policy) = (self.kernel, options.batch_size_policy);
+        let Some(smallest) = self.least_workspace() else {
+            let (mini_batch, restrictions) = (kernel.mini_batch, options.restrictions());
+            return PlanError::NoAlgorithm(format!(
+                "{kernel} has no algorithm that covers mini-batch {mini_batch} under the {policy} policy{restrictions}"
+            ));
+        };
+        let (limit, least) = (limit.exact(), smallest.exact());
+        let message = format!(
+            "{kernel} has no algorithm within the workspace limit of {limit} under the {policy} policy: the smallest feasible \
+             limit is {least}"
+        );
+        PlanError::Infeasible { smallest, message }
     }
 
     /// The smallest limit with a configuration.
@@ -118,5 +121,16 @@ impl<'a> Candidates<'a> {
             }
         }
         None
+    }
+}
+
+/// What a cost table has of a kernel, as the end of a sentence.
+fn measured_sizes(sizes: Vec<u32>) -> String {
+    match &sizes[..] {
+        [] => "the kernel was not measured at all".to_owned(),
+        [first, second, third, .., last] if sizes.len() > 12 => {
+            format!("{} sizes were measured: {first}, {second}, {third}, ..., {last}", sizes.len())
+        }
+        sizes => format!("measured were {}", sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
     }
 }

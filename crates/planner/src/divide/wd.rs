@@ -55,7 +55,9 @@ fn divide(solver: WdSolver, groups: &[Vec<Cost>], total: Bytes) -> Result<Option
     match solver {
         _ if groups.iter().map(least).sum::<Bytes>() > total => Ok(None),
         WdSolver::Exact => Ok(divide_exact(groups, total)),
-        WdSolver::Ilp => divide_ilp(groups, total).map(Some).map_err(PlanError::IlpSolver),
+        WdSolver::Ilp => divide_ilp(groups, total).map(Some).map_err(|reason| {
+            PlanError::Refused(format!("cannot divide the total workspace: the ILP solver {reason}"))
+        }),
     }
 }
 
@@ -94,13 +96,16 @@ fn too_small(problem: &Problem<'_>, total: Bytes) -> PlanError {
     }
     let need = |&index: &usize| (least[index], Reverse(index));
     let neediest = of_kernel.iter().copied().max_by_key(need).unwrap_or_default();
-    PlanError::TotalInfeasible {
-        kernels: of_kernel.len(),
-        total,
-        smallest: of_kernel.iter().map(|&index| least[index]).sum(),
-        neediest: problem.distinct[neediest].kernel.to_string(),
-        needs: least[neediest],
-    }
+    let smallest: Bytes = of_kernel.iter().map(|&index| least[index]).sum();
+    let message = format!(
+        "{} kernels do not fit the total workspace of {} together: the smallest feasible total is {}, of which {} takes {}",
+        of_kernel.len(),
+        total.exact(),
+        smallest.exact(),
+        problem.distinct[neediest].kernel,
+        least[neediest].exact(),
+    );
+    PlanError::Infeasible { smallest, message }
 }
 
 /// What every kernel would get if the same total were divided, as well as it can be, without micro-batching. Kernels

@@ -38,9 +38,7 @@ fn check_arena(plan: &Plan) {
 /// What a refused limit should have been.
 fn smallest_feasible(plan: &Result<Plan, PlanError>) -> Option<Bytes> {
     match plan {
-        Err(PlanError::Infeasible { smallest, .. } | PlanError::TotalInfeasible { smallest, .. }) => {
-            Some(*smallest)
-        }
+        Err(PlanError::Infeasible { smallest, .. }) => Some(*smallest),
         _ => None,
     }
 }
@@ -193,7 +191,7 @@ proptest! {
         match plan_at(limit) {
             Ok(_) => prop_assert!(coverable),
             Err(error) => {
-                let uncovered = matches!(error, PlanError::NoAlgorithm { .. });
+                let uncovered = matches!(error, PlanError::NoAlgorithm(_));
                 prop_assert!(uncovered && plan_at(Bytes::MAX) == Err(error));
                 prop_assert!(!coverable || sizes != BatchSizePolicy::All);
             }

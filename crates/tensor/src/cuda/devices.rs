@@ -3,45 +3,10 @@
 use std::fmt;
 use thiserror::Error;
 
-/// Why no GPU can be used. Prints as one line for the user.
+/// Why no GPU can be used, in a line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Absent {
-    /// The program was built without the feature `cuda`.
-    #[error("this build has no CUDA: its feature `cuda` is off, and NVIDIA GPUs are not looked for")]
-    NotBuilt,
-    /// The driver's library is not installed.
-    #[error("no NVIDIA driver is installed (tried {tried})")]
-    NoDriver {
-        /// Names that were looked for.
-        tried: String,
-    },
-    /// The driver is there, but says that it cannot work.
-    #[error("the NVIDIA driver cannot be used: {reason}")]
-    DriverFailed {
-        /// Its words.
-        reason: String,
-    },
-    /// The driver works and has no GPU.
-    #[error("the NVIDIA driver found no GPU")]
-    NoDevice,
-    /// The driver is older than the libraries need.
-    #[error("the NVIDIA driver supports CUDA {found}, and CUDA {needed} is needed")]
-    TooOld {
-        /// What the driver supports.
-        found: CudaVersion,
-        /// What is needed.
-        needed: CudaVersion,
-    },
-    /// There is a GPU, but one of the libraries is not installed.
-    #[error("there is a GPU, but {library} is not installed (tried {tried})")]
-    NoLibrary {
-        /// The library.
-        library: &'static str,
-        /// Names that were looked for.
-        tried: String,
-    },
-}
+#[error("{0}")]
+pub struct Absent(pub(super) String);
 
 /// A version of CUDA, as the driver counts: 1000 times the major and 10 times the minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

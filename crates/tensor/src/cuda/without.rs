@@ -5,6 +5,9 @@ use crate::{Address, Element, Format, View, ViewMut};
 
 type Done = Result<(), CudaError>;
 
+const NOT_BUILT: &str =
+    "this build has no CUDA: its feature `cuda` is off, and NVIDIA GPUs are not looked for";
+
 fn none() -> ! {
     unreachable!("a build without CUDA opens no GPU")
 }
@@ -14,7 +17,7 @@ fn none() -> ! {
 /// # Errors
 /// Always.
 pub fn probe() -> Result<CudaDevices, Absent> {
-    Err(Absent::NotBuilt)
+    Err(Absent(NOT_BUILT.to_owned()))
 }
 
 impl CudaDevices {
@@ -23,7 +26,7 @@ impl CudaDevices {
     /// # Errors
     /// Always.
     pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
-        Err(CudaError::new(format!("opening GPU {ordinal}"), Absent::NotBuilt.to_string()))
+        Err(CudaError::new(format!("opening GPU {ordinal}"), NOT_BUILT))
     }
 }
 

@@ -176,6 +176,11 @@ impl Planning {
         Ok(plan)
     }
 
+    /// Its sources of measurements.
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// What is known.
     pub fn table(&self) -> &CostTable {
         &self.table

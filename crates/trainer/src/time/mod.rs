@@ -41,7 +41,7 @@ pub struct KernelTime {
 }
 
 /// Everything that `time` measures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TimeReport {
     /// The loss of the pass before the measurement.
     pub initial_loss: f64,
@@ -105,24 +105,25 @@ pub fn time(
     running.time_copies(true);
     timed(&mut running, 0)?;
     let initial_loss = running.loss(0)?;
-    let mut clock = Clock::new(running.nets()[0].graph().nodes.len());
+    let layers = vec![[0.0; 2]; running.nets()[0].graph().nodes.len()];
+    let mut clock = Clock { layers, ..Clock::default() };
     let mut before_last: Option<Marks> = None;
     for number in 1..=iterations as u64 {
         // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
         let marks = timed(&mut running, number)?;
         if let Some(last) = before_last.replace(marks) {
-            observe(clock.iterations_ms.len(), clock.add(last)?);
+            observe(clock.report.iterations_ms.len(), clock.add(last)?);
         }
     }
     if let Some(last) = before_last {
-        observe(clock.iterations_ms.len(), clock.add(last)?);
+        observe(clock.report.iterations_ms.len(), clock.add(last)?);
     }
     running.nets()[0].check()?;
     running.nets_mut()[0].time_kernels(false);
     running.time_copies(false);
     let replayed_ms = replayed(&mut running, iterations)?;
-    let mut report = report(&running, clock, initial_loss, replayed_ms);
-    report.gpu_bytes = device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
+    let gpu_bytes = device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
+    let report = TimeReport { initial_loss, replayed_ms, gpu_bytes, ..report(&running, clock) };
     let net = running.into_nets().pop().expect("one net is timed");
     Ok((report, net))
 }
@@ -165,26 +166,16 @@ fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetE
     marks.windows(2).map(|pair| Ok(pair[0].ms_until(&pair[1])?)).collect()
 }
 
-fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec<f64>) -> TimeReport {
-    let Clock {
-        layers,
-        kernels,
-        iterations_ms,
-        spans_ms,
-        copying_ms,
-        stall_ms,
-        forward_ms,
-        backward_ms,
-        update_ms,
-    } = clock;
-    let average = |total: f64| total / iterations_ms.len().max(1) as f64;
+/// What the `clock` has seen of `running`: sums become means.
+fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> TimeReport {
+    let average = |total_ms: f64| total_ms / report.iterations_ms.len().max(1) as f64;
     let net = &running.nets()[0];
     let nodes = &net.graph().nodes;
-    let layers = nodes.iter().zip(&layers).map(|(node, &[forward, backward])| LayerTime {
+    let layers = nodes.iter().zip(&layers).map(|(node, &[forward_ms, backward_ms])| LayerTime {
         name: node.name.clone(),
         type_name: node.type_name,
-        forward_ms: average(forward),
-        backward_ms: average(backward),
+        forward_ms: average(forward_ms),
+        backward_ms: average(backward_ms),
     });
     let kernels = running.plans()[0].kernels.iter().map(|planned| {
         let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
@@ -194,19 +185,13 @@ fn report(running: &Execution, clock: Clock, initial_loss: f64, replayed_ms: Vec
         KernelTime { layer: layer.clone(), op, planned_ms, measured_ms }
     });
     TimeReport {
-        initial_loss,
         layers: layers.collect(),
         fused_relus: net.fused_relus(),
         kernels: kernels.collect(),
-        forward_ms: average(forward_ms),
-        backward_ms: average(backward_ms),
-        update_ms: net.is_training().then(|| average(update_ms)),
-        replayed_ms,
-        spans_ms,
-        copying_ms,
-        stall_ms,
-        gpu_bytes: None,
-        iterations_ms,
+        forward_ms: average(report.forward_ms),
+        backward_ms: average(report.backward_ms),
+        update_ms: report.update_ms.map(average),
+        ..report
     }
 }
 

@@ -15,21 +15,23 @@ const OLDEST_DRIVER: CudaVersion = CudaVersion(12_000);
 pub fn probe() -> Result<CudaDevices, Absent> {
     // SAFETY: loading a library runs its initialisers; the NVIDIA driver's have no requirements of their loader.
     if !unsafe { sys::is_culib_present() } {
-        return Err(Absent::NoDriver { tried: tried("cuda") });
+        return Err(Absent(format!("no NVIDIA driver is installed (tried {})", tried("cuda"))));
     }
+    let no_device = || Absent("the NVIDIA driver found no GPU".to_owned());
     let failed = |error: DriverError| match error.0 {
-        sys::CUresult::CUDA_ERROR_NO_DEVICE => Absent::NoDevice,
-        _ => Absent::DriverFailed { reason: reason(error) },
+        sys::CUresult::CUDA_ERROR_NO_DEVICE => no_device(),
+        _ => Absent(format!("the NVIDIA driver cannot be used: {}", reason(error))),
     };
     result::init().map_err(failed)?;
     let cuda = driver_version().map_err(failed)?;
     if cuda < OLDEST_DRIVER {
-        return Err(Absent::TooOld { found: cuda, needed: OLDEST_DRIVER });
+        let needed = OLDEST_DRIVER;
+        return Err(Absent(format!("the NVIDIA driver supports CUDA {cuda}, and CUDA {needed} is needed")));
     }
     let count = usize::try_from(result::device::get_count().map_err(failed)?).unwrap_or(0);
     let devices = (0..count).map(describe).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     if devices.is_empty() {
-        return Err(Absent::NoDevice);
+        return Err(no_device());
     }
     // SAFETY: as above, for NVIDIA's other libraries.
     let libraries = unsafe {
@@ -40,7 +42,8 @@ pub fn probe() -> Result<CudaDevices, Absent> {
         ]
     };
     if let Some((library, file, _)) = libraries.into_iter().find(|(_, _, present)| !present) {
-        return Err(Absent::NoLibrary { library, tried: tried(file) });
+        let tried = tried(file);
+        return Err(Absent(format!("there is a GPU, but {library} is not installed (tried {tried})")));
     }
     Ok(CudaDevices { cuda, driver: kernel_module_version(), devices })
 }
