@@ -309,7 +309,7 @@ fn cuda_inner_products() {
             let Operand::Blob(_, w) = blob(&[e.w_len()], 4) else { unreachable!() };
             let reads =
                 [blob(&[n, inputs], 1), blob(&[n, outputs], 2), floats(outputs, 3), Operand::Floats(w)];
-            let scratch = inner_product::scratch(&e, ElementType::Bf16);
+            let scratch = inner_product::copied(&e, ElementType::Bf16);
             let scratch = Operand::Bytes(Space::all_of([scratch, Space::of::<u8>(1)]).bytes());
             let writes = [
                 blob(&[n, outputs], 5),
@@ -323,7 +323,7 @@ fn cuda_inner_products() {
                 let [x, dy, b, w] = *reads else { unreachable!() };
                 let [y, dx, dw, db, scratch] = writes else { unreachable!() };
                 inner_product::forward(device, &e, x, w, Some(b), true, y.reborrow(), scratch.reborrow());
-                inner_product::backward_data(device, &e, dy, w, dx.reborrow(), add, scratch.reborrow());
+                inner_product::backward_data(device, &e, dy, w, dx.reborrow(), add, scratch.as_view());
                 inner_product::backward_weights(device, &e, x, dy, dw.reborrow(), add);
                 inner_product::backward_bias(device, &e, dy, db.reborrow(), add);
             });

@@ -15,7 +15,8 @@ use cudnn_layers::{
 use tensor::{Accumulate, Device, Format, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
-/// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
+/// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second bottom, which a
+/// file cannot give it, is added to the result ([`join`](crate::net)).
 pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
@@ -66,10 +67,12 @@ impl Layer for BatchNorm {
         Ok(Declaration {
             params,
             always_propagates: true,
+            gradients: vec![true; bottoms.len()],
             needs_bottom: true,
+            unread_bottoms: bottoms.len() - 1,
             saved: batch_norm::saved(&extents),
             repeats_from_saved: true,
-            absorbs: Absorbed::Both,
+            absorbs: if bottoms.len() > 1 { Absorbed::BothBySign } else { Absorbed::Both },
             ..Declaration::one(x.clone())
         })
     }
