@@ -101,7 +101,8 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
     };
     row("copy", 2.0, &mut || copy::copy(device, x.as_view(), y.reborrow(), Replace));
     let mut forward = |added: bool, x: View<'_>, other: View<'_>, y: ViewMut<'_>, saved: ViewMut<'_>| {
-        let [mean, variance, factor] = [&mut mean, &mut variance, &mut factor].map(|state| state.reborrow());
+        let [mean, variance, mut factor] =
+            [&mut mean, &mut variance, &mut factor].map(|state| state.reborrow());
         let factor = factor.slice(0..1);
         let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
         batch_norm::forward(device, &norm, 1e-5, x, added.then_some(other), y, saved, running);
