@@ -214,7 +214,7 @@ on_every_device! {
                 assert_same_bits(&fused[..e.len()], &y);
                 assert_same_bits(&fused[e.len()..], rest);
                 let saved = &rest[..2 * axis];
-                let passes = |(&y, &dy): (&f32, &f32)| if relu && !(y > 0.0) { 0.0 } else { dy };
+                let passes = |(&y, &dy): (&f32, &f32)| if relu && y <= 0.0 { 0.0 } else { dy };
                 let passed: Vec<f32> = y.iter().zip(&dy).map(passes).collect();
                 let of_line = backward_once(on, &e, Statistics::Batch, [&x, &passed], saved, affine, false);
                 for start in [None, Some(0.5)] {

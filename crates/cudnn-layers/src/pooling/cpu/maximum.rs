@@ -59,7 +59,9 @@ pub(crate) fn forward(
 #[inline(always)]
 fn rectify(y: &mut [f32], mask: &mut [u8]) {
     let tap_size = mask.len() / y.len().max(1);
-    for (y, tap) in y.iter_mut().zip(mask.chunks_mut(tap_size.max(1))).filter(|(y, _)| !(**y > 0.0)) {
+    for (y, tap) in
+        y.iter_mut().zip(mask.chunks_mut(tap_size.max(1))).filter(|(y, _)| y.is_nan() || **y <= 0.0)
+    {
         *y = rectified(true, *y);
         tap.fill(u8::MAX);
     }
