@@ -99,7 +99,15 @@ impl TimeRun {
 
     fn summary(&self) -> String {
         let TimeReport {
-            layers, fused_relus, update_ms, replayed_ms, copying_ms, stall_ms, gpu_bytes, ..
+            layers,
+            fused_relus,
+            fused_sums,
+            update_ms,
+            replayed_ms,
+            copying_ms,
+            stall_ms,
+            gpu_bytes,
+            ..
         } = &self.measured;
         let layers_ms: f64 = layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
         let (planned, measured, both_ms) =
@@ -125,6 +133,9 @@ impl TimeRun {
             0 => {}
             1 => line("fused", "1 ReLU runs inside the layer before it".to_owned()),
             count => line("fused", format!("{count} ReLUs run inside the layer before them")),
+        }
+        if *fused_sums > 0 {
+            line("", format!("{fused_sums} sums are part of the batch normalisation before them"));
         }
         let with_update = update_ms.map_or("", |_| " with the update");
         update_ms.iter().for_each(|update_ms| line("update", format!("{update_ms:.1} ms")));

@@ -239,16 +239,34 @@ struct Extents {
     __device__ __forceinline__ u64 len() const { return outer * axis.divisor * inner.divisor; }
 };
 
-template <class Of, class Op>
+/// How many neighbouring channels a function is asked for: each gets its own factors.
+template <int W>
+struct Width {};
+
+/// The numbers of `W` channels from `channel` on; `none` for each if there are no `numbers`.
+template <int W>
+__device__ __forceinline__ Pack<W> of_channels(const float* numbers, u64 channel, float none = 0) {
+    Pack<W> all;
+    if (W % 4 == 0 && numbers && aligned<4>({numbers + channel})) {
+        for (int i = 0; i < W; i += 4) {
+            Pack<4> four = load<4>(numbers + channel + i);
+            for (int lane = 0; lane < 4 && i + lane < W; lane++) all.at[i + lane] = four.at[lane];
+        }
+        return all;
+    }
+    for (int lane = 0; lane < W; lane++) all.at[lane] = numbers ? numbers[channel + lane] : none;
+    return all;
+}
+
+template <class Of>
 struct EachChannel {
     const Extents& extents;
     Of of;
-    Op op;
 
     struct OfPack {
         const EachChannel& each;
         u64 pixel, channel;
-        decltype(each.of(u64())) factors;
+        decltype(each.of(u64(), Width<1>())) op;
 
         template <int INPUTS>
         __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) {
@@ -256,28 +274,44 @@ struct EachChannel {
             if (lane > 0 && ++pixel == each.extents.inner.divisor) {
                 pixel = 0;
                 channel = channel + 1 == each.extents.axis.divisor ? 0 : channel + 1;
-                factors = each.of(channel);
+                op = each.of(channel, Width<1>());
             }
-            return each.op(factors, x);
+            return op(0, x);
         }
     };
 
     __device__ __forceinline__ OfPack pack(u64 first) const {
         u64 plane = extents.inner.divide(first);
         u64 channel = extents.axis.remainder(plane);
-        return {*this, first - plane * extents.inner.divisor, channel, of(channel)};
+        return {*this, first - plane * extents.inner.divisor, channel, of(channel, Width<1>())};
     }
 };
+
+/// The last of the blocks that have one channel, or COLUMNS of them, to get here: it sees what the others wrote before. All
+/// threads of all blocks have to call it, once.
+__device__ inline bool is_last_part() {
+    // Zero when a launch begins, and again when it ends.
+    static __device__ u32 arrived[4096];
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(arrived + blockIdx.x, gridDim.y - 1) == gridDim.y - 1;
+    __syncthreads();
+    __threadfence();
+    return last;
+}
 
 // ---- Channels side by side -------------------------------------------------------------------------------------------
 //
 // In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs, and the
-// other threads of the block other rows. To be launched with THREADS threads, a block per COLUMNS channels in x and, in y,
-// the parts into which rows are cut. As in cuda_launches.rs.
-constexpr u32 COLUMNS = 256;
+// other threads of the block other rows. To be launched with a block per COLUMNS channels in x and, in y, the parts into which
+// rows are cut. As in cuda_launches.rs.
+constexpr u32 COLUMNS = 64;
+/// Threads of a block that sums.
+constexpr u32 SUM_THREADS = 512;
 
-/// `body(rows' first and step, first channel, whether it exists)` for each pack of `W` channels that a thread has, with the
-/// number of threads that share a row.
+/// `body(the number of threads that share a row, first channel of these, own first channel, whether it exists)` for each pack
+/// of `W` channels that a thread has.
 template <int W, class Body>
 __device__ __forceinline__ void each_column(const Extents& e, Body body) {
     u64 axis = e.axis.divisor, begin = u64(blockIdx.x) * COLUMNS, end = begin + COLUMNS < axis ? begin + COLUMNS : axis;
@@ -289,122 +323,144 @@ __device__ __forceinline__ void each_column(const Extents& e, Body body) {
     }
 }
 
-/// The rows of a block's part, as (first, one past the last).
-__device__ __forceinline__ ulonglong2 rows_of_part(const Extents& e) {
-    return make_ulonglong2(e.outer * blockIdx.y / gridDim.y, e.outer * (blockIdx.y + 1) / gridDim.y);
-}
-
-template <int W, int INPUTS, class Of, class Op>
-__device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e, Of of,
-                                            Op op) {
-    ulonglong2 rows = rows_of_part(e);
+template <int W, int INPUTS, class Of>
+__device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e, Of of) {
+    constexpr int STEPS = INPUTS == 1 ? 4 : 2;
+    u64 part = gridDim.y - 1 - blockIdx.y, last = e.outer * (part + 1) / gridDim.y;
     each_column<W>(e, [&](u32 lanes, u64, u64 channel, bool exists) {
-        decltype(of(channel)) factors[W];
-        for (int lane = 0; lane < W; lane++) factors[lane] = of(channel + lane);
-#pragma unroll 2
-        for (u64 row = rows.x + threadIdx.x / lanes; exists && row < rows.y; row += THREADS / lanes) {
-            u64 at = row * e.axis.divisor + channel;
-            Pack<W, real> in[INPUTS], out;
-            for (int input = 0; input < INPUTS; input++) in[input] = load<W>(from[input] + at);
-            if (add) out = load<W>(to + at);
+        if (!exists) return;
+        auto op = of(channel, Width<W>());
+        u32 step_rows = blockDim.x / lanes;
+        for (u64 row = e.outer * part / gridDim.y + threadIdx.x / lanes; row < last; row += STEPS * step_rows) {
+            Pack<W, real> in[INPUTS][STEPS], out[STEPS];
 #pragma unroll
-            for (int lane = 0; lane < W; lane++) {
-                float x[INPUTS];
-                for (int input = 0; input < INPUTS; input++) x[input] = in[input].at[lane];
-                float value = op(factors[lane], x);
-                out.at[lane] = add ? __fadd_rn(out.at[lane], value) : value;
+            for (int step = 0; step < STEPS; step++) {
+                u64 at = (row + step * step_rows) * e.axis.divisor + channel;
+                if (row + step * step_rows >= last) continue;
+#pragma unroll
+                for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at);
+                if (add) out[step] = load<W>(to + at);
             }
-            store<W>(to + at, out);
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+                if (row + step * step_rows >= last) continue;
+#pragma unroll
+                for (int lane = 0; lane < W; lane++) {
+                    float x[INPUTS];
+#pragma unroll
+                    for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+                    float value = op(lane, x);
+                    out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
+                }
+                store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
+            }
         }
     });
 }
 
-/// Calls `body` with an array of `of` of `W` channels.
-template <int W, class Of, class Body>
-__device__ __forceinline__ void with_each(Of of, u64 c, Body body) {
-    using One = decltype(of(c));
-    if constexpr (W == 8) {
-        One each[] = {of(c), of(c + 1), of(c + 2), of(c + 3), of(c + 4), of(c + 5), of(c + 6), of(c + 7)};
-        body(each);
-    } else if constexpr (W == 4) {
-        One each[] = {of(c), of(c + 1), of(c + 2), of(c + 3)};
-        body(each);
-    } else {
-        One each[] = {of(c)};
-        body(each);
+/// The sums of a thread's rows, of which the blocks take turns: single precision over a few rows, double precision over these.
+template <int W, int SUMS, bool WRITES, int INPUTS, class Terms>
+__device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real* to, const Extents& e, u32 lanes,
+                                         u64 channel, Terms terms, double (&sums)[W][SUMS]) {
+    constexpr int STEPS = 8 / INPUTS;
+    u64 step_rows = u64(blockDim.x / lanes) * gridDim.y;
+    for (u64 row = blockDim.x / lanes * blockIdx.y + threadIdx.x / lanes; row < e.outer; row += STEPS * step_rows) {
+        Pack<W, real> in[INPUTS][STEPS], out[STEPS];
+        bool there[STEPS];
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            there[step] = row + step * step_rows < e.outer;
+            if (!there[step]) continue;
+            u64 at = (row + step * step_rows) * e.axis.divisor + channel;
+#pragma unroll
+            for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at);
+        }
+#pragma unroll
+        for (int lane = 0; lane < W; lane++) {
+            float batch[SUMS] = {};
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+                float x[INPUTS];
+#pragma unroll
+                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+                if (there[step]) out[step].at[lane] = terms(lane, x, batch);
+            }
+            for (int sum = 0; sum < SUMS; sum++) sums[lane][sum] += batch[sum];
+        }
+#pragma unroll
+        for (int step = 0; step < STEPS && WRITES; step++) {
+            if (there[step]) store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
+        }
     }
 }
 
-/// As `sum_channels`: single precision over a few rows, double precision over these, over threads and over parts.
-template <int W, int SUMS, int INPUTS, class Terms, class Finish>
-__device__ __forceinline__ void sum_columns(const real* const (&from)[INPUTS], const Extents& e, double* partials,
-                                            Terms terms, Finish finish) {
-    constexpr int STEPS = BATCH<W>;
-    __shared__ double of_warps[THREADS / 32][32 * W][SUMS];
-    ulonglong2 rows = rows_of_part(e);
+/// Sums of each warp, or of each of its parts, per column.
+using ColumnSums = double[SUM_THREADS / 32][COLUMNS];
+__device__ inline ColumnSums& column_sums() {
+    __shared__ ColumnSums rows;
+    return rows;
+}
+
+/// As `sum_channels`.
+template <int W, int SUMS, bool WRITES, int INPUTS, class Of, class Finish>
+__device__ __forceinline__ void sum_columns(const real* const (&from)[INPUTS], real* to, const Extents& e, double* partials,
+                                            Of of, Finish finish) {
+    ColumnSums& rows = column_sums();
+    u64 axis = e.axis.divisor;
+    // The total of a column, for its thread, of what so many rows hold.
+    auto fold = [&](u32 count) {
+        double total = 0;
+        for (u32 row = 0; row < count && threadIdx.x < COLUMNS; row++) total += rows[row][threadIdx.x];
+        return total;
+    };
     each_column<W>(e, [&](u32 lanes, u64 base, u64 channel, bool exists) {
-        double sums[W][SUMS] = {};
-        with_each<W>(terms, channel, [&](decltype(terms(channel))(&each)[W]) {
-            for (u64 row = rows.x + threadIdx.x / lanes; exists && row < rows.y;) {
-                Pack<W, real> in[INPUTS][STEPS];
-                bool there[STEPS];
-#pragma unroll
-                for (int step = 0; step < STEPS; step++, row += THREADS / lanes) {
-                    there[step] = row < rows.y;
-                    if (!there[step]) continue;
-                    for (int input = 0; input < INPUTS; input++) {
-                        in[input][step] = load<W>(from[input] + row * e.axis.divisor + channel);
-                    }
-                }
-#pragma unroll
-                for (int lane = 0; lane < W; lane++) {
-                    float batch[SUMS] = {};
-#pragma unroll
-                    for (int step = 0; step < STEPS; step++) {
-                        float x[INPUTS];
-                        for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                        if (there[step]) each[lane](x, batch);
-                    }
-                    for (int sum = 0; sum < SUMS; sum++) sums[lane][sum] += batch[sum];
-                }
-            }
-        });
-        __syncthreads();  // the sums of the columns before have been read
-        for (int lane = 0; lane < W; lane++) {
-            for (int sum = 0; sum < SUMS; sum++) {
+        double sums[W][SUMS] = {}, all[SUMS];
+        if (exists) sum_rows<W, SUMS, WRITES>(from, to, e, lanes, channel, of(channel, Width<W>()), sums);
+        for (int sum = 0; sum < SUMS; sum++) {
+            __syncthreads();  // what was there has been read
+            for (int lane = 0; lane < W; lane++) {
                 double value = sums[lane][sum];
                 for (u32 distance = 16; distance >= lanes; distance /= 2) {
                     value += __shfl_xor_sync(0xffffffff, value, distance);
                 }
-                u32 column = threadIdx.x % lanes * W + lane;
-                if (threadIdx.x % 32 < lanes) of_warps[threadIdx.x / 32][column][sum] = value;
+                if (threadIdx.x % 32 < lanes) rows[threadIdx.x / 32][threadIdx.x % lanes * W + lane] = value;
             }
+            __syncthreads();
+            all[sum] = fold(blockDim.x / 32);
         }
-        __syncthreads();
-        u64 own = base + threadIdx.x, part = blockIdx.y, parts = gridDim.y;
-        u64 end = u64(blockIdx.x + 1) * COLUMNS;
-        if (threadIdx.x >= lanes * W || own >= e.axis.divisor || own >= end) return;
-        double all[SUMS] = {};
-        for (int warp = 0; warp < THREADS / 32; warp++) {
-            for (int sum = 0; sum < SUMS; sum++) all[sum] += of_warps[warp][threadIdx.x][sum];
-        }
-        if (parts == 1) return finish(own, all);
-        for (int sum = 0; sum < SUMS; sum++) partials[(own * parts + part) * SUMS + sum] = all[sum];
+        u64 own = base + threadIdx.x;
+        if (threadIdx.x >= lanes * W || own >= axis) return;
+        if (gridDim.y == 1) return finish(own, all);
+        for (int sum = 0; sum < SUMS; sum++) partials[(blockIdx.y * axis + own) * SUMS + sum] = all[sum];
     });
+    if (gridDim.y == 1 || !is_last_part()) return;
+    u64 own = u64(blockIdx.x) * COLUMNS + threadIdx.x % COLUMNS;
+    u32 slice = threadIdx.x / COLUMNS, slices = blockDim.x / COLUMNS;
+    double sums[SUMS] = {};
+    for (u32 part = slice; own < axis && part < gridDim.y; part += slices) {
+        for (int sum = 0; sum < SUMS; sum++) sums[sum] += __ldcg(partials + (part * axis + own) * SUMS + sum);
+    }
+    for (int sum = 0; sum < SUMS; sum++) {
+        __syncthreads();
+        rows[slice][threadIdx.x % COLUMNS] = sums[sum];
+        __syncthreads();
+        sums[sum] = fold(slices);
+    }
+    if (slice == 0 && own < axis) finish(own, sums);
 }
 
-/// `to[i] (+)= op(of(channel of i), the inputs' elements i)`. The last elements come first: where a kernel that reads the
+/// `to[i] (+)= of(channel of i)(the inputs' elements i)`. The last elements come first: where a kernel that reads the
 /// inputs from the beginning has just run, their ends are still in cache.
-template <int INPUTS, class Of, class Op>
+template <int INPUTS, class Of>
 __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
-                                             const Extents& extents, Of of, Op op) {
+                                             const Extents& extents, Of of) {
     if constexpr (CHANNELS_LAST) {
         if (extents.axis.divisor % PACK == 0 && aligned<PACK>(from) && aligned<PACK>({to})) {
-            return map_columns<PACK>(from, to, add, extents, of, op);
+            return map_columns<PACK>(from, to, add, extents, of);
         }
-        return map_columns<1>(from, to, add, extents, of, op);
+        return map_columns<1>(from, to, add, extents, of);
     }
-    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of, Op>{extents, of, op});
+    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of>{extents, of});
 }
 
 // ---- One channel -----------------------------------------------------------------------------------------------------
@@ -444,7 +500,7 @@ template <int W, int INPUTS, class Op>
 __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* const (&from)[INPUTS], real* to, bool add,
                                            Op op) {
     while (walk.more()) {
-        constexpr int STEPS = BATCH<W> / 2;  // outputs need registers, too
+        constexpr int STEPS = BATCH<W> / (INPUTS > 2 ? 4 : 2);  // outputs need registers, too
         Pack<W, real> in[INPUTS][STEPS], out[STEPS];
         u64 at[STEPS];
         bool there[STEPS];
@@ -466,7 +522,7 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
                 float x[INPUTS];
 #pragma unroll
                 for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                float value = op(x);
+                float value = op(0, x);
                 out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
             }
             store<W>(to + at[step], out[step]);
@@ -474,21 +530,23 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
     }
 }
 
-/// Adds up `terms(the inputs' elements, sums)` over this thread's elements: in single precision over a batch, in double
-/// precision over batches.
-template <int W, int INPUTS, int SUMS, class Terms>
-__device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* const (&from)[INPUTS],
+/// Adds up `terms(0, the inputs' elements, sums)` over this thread's elements, in single precision over a batch, in double
+/// precision over batches, and writes what it returns if that is wanted.
+template <int W, bool WRITES, int INPUTS, int SUMS, class Terms>
+__device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* const (&from)[INPUTS], real* to,
                                             double (&sums)[SUMS], Terms terms) {
-    constexpr int STEPS = BATCH<W>;
+    constexpr int STEPS = INPUTS > 2 ? BATCH<W> / 2 : BATCH<W>;
     while (walk.more()) {
-        Pack<W, real> in[INPUTS][STEPS];
+        Pack<W, real> in[INPUTS][STEPS], out;
+        u64 at[STEPS];
         bool there[STEPS];
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             there[step] = walk.more();
             if (there[step]) {
+                at[step] = walk.at();
 #pragma unroll
-                for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + walk.at());
+                for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at[step]);
                 walk.step();
             }
         }
@@ -500,8 +558,9 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
                 float x[INPUTS];
 #pragma unroll
                 for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                if (there[step]) terms(x, batch);
+                if (there[step]) out.at[lane] = terms(0, x, batch);
             }
+            if (WRITES && there[step]) store<W>(to + at[step], out);
         }
         for (int sum = 0; sum < SUMS; sum++) sums[sum] += batch[sum];
     }
@@ -513,7 +572,7 @@ __device__ __forceinline__ bool planes_aligned(const Extents& e, const real* con
     return e.inner.divisor % PACK == 0 && aligned<PACK>(blobs);
 }
 
-/// `to[i] (+)= op(the inputs' elements i)` over all elements of a channel, by one block.
+/// `to[i] (+)= op(0, the inputs' elements i)` over all elements of a channel, by one block.
 template <int INPUTS, class Op>
 __device__ __forceinline__ void channel_map(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e,
                                             u64 channel, Op op) {
@@ -525,50 +584,45 @@ __device__ __forceinline__ void channel_map(const real* const (&from)[INPUTS], r
 }
 
 /// The sums over the samples [first, last) of a channel, which every thread of the block gets.
-template <int INPUTS, int SUMS, class Terms>
-__device__ void channel_sums(const real* const (&from)[INPUTS], const Extents& e, u64 channel, u64 first, u64 last,
-                             double (&sums)[SUMS], Terms terms) {
+template <bool WRITES, int INPUTS, int SUMS, class Terms>
+__device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const Extents& e, u64 channel, u64 first,
+                             u64 last, double (&sums)[SUMS], Terms terms) {
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
-    if (planes_aligned(e, from)) {
-        thread_sums(ChannelWalk<PACK>(e, channel, first, last), from, sums, terms);
+    if (planes_aligned(e, from) && (!WRITES || aligned<PACK>({to}))) {
+        thread_sums<PACK, WRITES>(ChannelWalk<PACK>(e, channel, first, last), from, to, sums, terms);
     } else {
-        thread_sums(ChannelWalk<1>(e, channel, first, last), from, sums, terms);
+        thread_sums<1, WRITES>(ChannelWalk<1>(e, channel, first, last), from, to, sums, terms);
     }
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
 }
 
-/// Sums per channel: `finish(channel, sums)` is called by one thread for each. To be launched with THREADS threads, a block
-/// per channel in x and, in y, the parts into which samples are cut. Where there
-/// are several, this leaves SUMS doubles per channel and part in `partials`, and `finish_sums` has to follow.
-/// `terms(channel)` gives the function to be added up.
-template <int SUMS, int INPUTS, class Terms, class Finish>
-__device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], const Extents& e, double* partials,
-                                             Terms terms, Finish finish) {
+/// Sums per channel: `finish(channel, sums)` is called by one thread for each. `of(channel, width)` gives the function
+/// `terms(lane, inputs' elements, sums)` that adds an element's, and returns what goes to `to` if this WRITES. To be launched
+/// with a block per channel in x and, in y, the parts into which samples are cut, or, where channels lie side by side, with
+/// SUM_THREADS threads as above. Where there are several parts, each leaves SUMS doubles per channel in `partials`, and the
+/// last block to end adds them up, in their order.
+template <int SUMS, bool WRITES = false, int INPUTS, class Of, class Finish>
+__device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], real* to, const Extents& e,
+                                             double* partials, Of of, Finish finish) {
     if constexpr (CHANNELS_LAST) {
-        if (e.axis.divisor % PACK == 0 && aligned<PACK>(from)) {
-            return sum_columns<PACK, SUMS>(from, e, partials, terms, finish);
+        if (e.axis.divisor % PACK == 0 && aligned<PACK>(from) && (!WRITES || aligned<PACK>({to}))) {
+            return sum_columns<PACK, SUMS, WRITES>(from, to, e, partials, of, finish);
         }
-        return sum_columns<1, SUMS>(from, e, partials, terms, finish);
+        return sum_columns<1, SUMS, WRITES>(from, to, e, partials, of, finish);
     }
-    u64 part = blockIdx.y, parts = gridDim.y;
+    u64 part = blockIdx.y, parts = gridDim.y, channel = blockIdx.x;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
     double sums[SUMS];
-    u64 channel = blockIdx.x;
-    channel_sums(from, e, channel, first, last, sums, terms(channel));
-    if (threadIdx.x != 0) return;
-    if (parts == 1) return finish(channel, sums);
-    for (int sum = 0; sum < SUMS; sum++) partials[(channel * parts + part) * SUMS + sum] = sums[sum];
-}
-
-/// Adds up what `sum_channels` left: one warp per channel.
-template <int SUMS, class Finish>
-__device__ __forceinline__ void finish_sums(const double* partials, u32 parts, u64 channels, Finish finish) {
-    u64 channel = grid_start() / 32;
-    if (channel >= channels) return;
-    double sums[SUMS] = {};
-    for (u32 part = threadIdx.x % 32; part < parts; part += 32) {
-        for (int sum = 0; sum < SUMS; sum++) sums[sum] += partials[(channel * parts + part) * SUMS + sum];
+    channel_sums<WRITES>(from, to, e, channel, first, last, sums, of(channel, Width<1>()));
+    if (parts > 1) {
+        double* of_channel = partials + channel * parts * SUMS;
+        for (int sum = 0; sum < SUMS && threadIdx.x == 0; sum++) of_channel[part * SUMS + sum] = sums[sum];
+        if (!is_last_part() || threadIdx.x >= 32) return;
+        for (int sum = 0; sum < SUMS; sum++) {
+            double total = 0;
+            for (u32 i = threadIdx.x; i < parts; i += 32) total += __ldcg(of_channel + i * SUMS + sum);
+            sums[sum] = warp_sum(total);
+        }
     }
-    for (int sum = 0; sum < SUMS; sum++) sums[sum] = warp_sum(sums[sum]);
-    if (threadIdx.x % 32 == 0) finish(channel, sums);
+    if (threadIdx.x == 0) finish(channel, sums);
 }

@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, AxisOrder, ElementType, Gradient, View, ViewMut,
+    Accumulate, ElementType, Gradient, View, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -62,31 +62,46 @@ pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
     }
 }
 
-/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and, if their channels lie side by side, the grid of
-/// CUDA kernels that go through rows of them.
+/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and, if their channels lie side by side, the grids
+/// of CUDA kernels that go through rows of them.
 pub(crate) fn of_channels(
     cuda: &Cuda,
     blobs: &[Option<View<'_>>],
     extents: &AxisExtents,
-) -> (usize, Option<Grid>) {
+) -> (usize, Option<RowGrids>) {
     let place = of_type(blobs);
-    let side_by_side = blobs.iter().flatten().all(|blob| blob.format().layout == AxisOrder::Nhwc);
-    if !side_by_side || extents.inner != 1 {
-        return (place, None);
+    match extents.inner {
+        1 => (place + 1, Some(RowGrids::new(cuda.multiprocessors(), extents))),
+        _ => (place, None),
     }
-    (place + 1, Some(rows_grid(cuda.multiprocessors(), extents)))
 }
 
-/// `COLUMNS` of `common.cuh`.
-const COLUMNS: usize = 256;
+/// `COLUMNS` and `SUM_THREADS` of `common.cuh`.
+const COLUMNS: usize = 64;
+const SUM_THREADS: u32 = 512;
 
-/// A block for each of so many channels and parts of rows.
-fn rows_grid(multiprocessors: u32, extents: &AxisExtents) -> Grid {
-    let columns = extents.axis.div_ceil(COLUMNS).max(1);
-    let wanted = (BLOCKS * multiprocessors as usize).div_ceil(columns);
-    let parts = wanted.min(extents.len() / columns / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024));
-    let columns = u32::try_from(columns).expect("a GPU has fewer than 2^32 blocks");
-    Grid { blocks: [columns, parts as u32, 1], threads: THREADS }
+/// Grids of a block for each of so many channels and parts of rows.
+#[derive(Clone, Copy)]
+pub(crate) struct RowGrids {
+    /// Of sums: a large block per multiprocessor, so that there is little to add up at the end.
+    sums: Grid,
+    /// Of maps: enough to keep memory busy to the end, each large enough to make good for reading its channels' factors.
+    pub(crate) map: Grid,
+}
+
+impl RowGrids {
+    fn new(multiprocessors: u32, extents: &AxisExtents) -> Self {
+        let columns = extents.axis.div_ceil(COLUMNS).max(1);
+        let of_column = extents.len() / columns;
+        let grid = |blocks: usize, least: usize, threads| {
+            let parts = (blocks / columns).min(of_column / least).clamp(1, extents.outer.clamp(1, 1 << 15));
+            let columns = u32::try_from(columns).expect("a GPU has fewer than 2^32 blocks");
+            Grid { blocks: [columns, parts as u32, 1], threads }
+        };
+        let multiprocessors = multiprocessors as usize;
+        let blocks = (extents.len() / MAP_LEN).max(4 * multiprocessors);
+        Self { sums: grid(multiprocessors, BLOCK_LEN, SUM_THREADS), map: grid(blocks, TILE, THREADS) }
+    }
 }
 
 /// Where an operand begins, null for none.
@@ -176,8 +191,11 @@ impl Extents {
 
 /// Blocks per multiprocessor that are enough to keep memory busy to the end.
 const BLOCKS: usize = 16;
-/// Elements that are worth a block of their own.
+/// Elements that are worth a block of their own; and that make a block of a map, where there are many.
 const BLOCK_LEN: usize = 4096;
+const MAP_LEN: usize = 32 << 10;
+/// Channels, or groups of them, that may be cut: as many as `is_last_part` of `common.cuh` can count.
+const COUNTERS: u32 = 4096;
 
 /// Into how many parts `sum_channels` of `common.cuh` cuts the samples. It depends on the blob and the GPU's size only, and
 /// so do the sums. One part needs neither partial sums nor a second CUDA kernel.
@@ -187,40 +205,33 @@ fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
 }
 
 /// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, on the grid of `rows`
-/// if there is one, and then, if samples are cut, `finish(args.., const double* partials, u32 parts)`, which adds up the parts by `finish_sums`.
+/// if there is one.
 ///
 /// # Safety
-/// As [`Cuda::launch`], for both.
+/// As [`Cuda::launch`].
 ///
 /// # Panics
 /// If `scratch` has no room for the partial sums.
 pub(crate) unsafe fn launch_sums(
     cuda: &Cuda,
     source: &'static Source,
-    [sums, finish]: [&'static str; 2],
-    (extents, rows): (&AxisExtents, Option<Grid>),
+    sums: &'static str,
+    (extents, rows): (&AxisExtents, Option<RowGrids>),
     mut scratch: ViewMut<'_>,
     args: &[Arg<'_>],
 ) {
-    let parts = rows.map_or_else(|| parts(cuda.multiprocessors(), extents), |grid| grid.blocks[1]);
     let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
+    let blocks = || [channels, parts(cuda.multiprocessors(), extents), 1];
+    let grid = rows.map_or_else(|| Grid { blocks: blocks(), threads: THREADS }, |rows| rows.sums);
+    let [counters, parts, _] = grid.blocks;
     let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
     assert!(
-        partials * size_of::<f64>() <= scratch.byte_len(),
-        "scratch memory for {parts} parts of {extents:?}"
+        partials * size_of::<f64>() <= scratch.byte_len() && (parts == 1 || counters <= COUNTERS),
+        "scratch memory and counters for {parts} parts of {extents:?}"
     );
-    let mut args = args.to_vec();
-    args.push(Arg::Address(scratch.address::<u8>()));
-    let grid = rows.unwrap_or(Grid { blocks: [channels, parts, 1], threads: THREADS });
-    // SAFETY: as the caller promises.
+    let args = [args, &[Arg::Address(scratch.address::<u8>())]].concat();
+    // SAFETY: as the caller promises; the partial sums have their places.
     unsafe { cuda.launch(source, sums, grid, &args) };
-    if parts > 1 {
-        args.push(parts.into());
-        // A warp per channel.
-        let warps = Grid::line(channels.div_ceil(THREADS / 32), THREADS);
-        // SAFETY: as the caller promises; the partial sums are there.
-        unsafe { cuda.launch(source, finish, warps, &args) };
-    }
 }
 
 #[cfg(test)]
@@ -257,9 +268,14 @@ mod tests {
         assert_eq!(parts(100_000, 10, 1), 24);
         assert_eq!(parts(2, 1, 1 << 20), 2);
         assert_eq!(parts(0, 5, 0), 1);
-        let rows = |outer, axis| rows_grid(132, &AxisExtents { outer, axis, inner: 1 }).blocks;
-        assert_eq!(rows(256 * 56 * 56, 64), [1, 1024, 1]);
-        assert_eq!(rows(256 * 49, 2048), [8, 264, 1]);
-        assert_eq!(rows(3, 5), [1, 1, 1]);
+        let rows = |outer, axis| {
+            let RowGrids { sums, map } = RowGrids::new(132, &AxisExtents { outer, axis, inner: 1 });
+            [sums, map].map(|grid| [grid.blocks[0], grid.blocks[1]])
+        };
+        assert_eq!(rows(256 * 56 * 56, 64), [[1, 132], [1, 1568]]);
+        assert_eq!(rows(256 * 49, 2048), [[32, 4], [32, 24]]);
+        assert_eq!(rows(32 * 49, 512), [[8, 16], [8, 49]]);
+        assert_eq!(rows(3, 5), [[1, 1], [1, 1]]);
+        assert_eq!(rows(0, 5), [[1, 1], [1, 1]]);
     }
 }

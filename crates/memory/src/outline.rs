@@ -33,6 +33,9 @@ pub struct OutlineNode {
     pub backward: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
+    /// Of how many bottoms at the end it does not all the same.
+    #[serde(default)]
+    pub unread_bottoms: usize,
     /// Whether backward reads the tops' data.
     pub needs_top: bool,
     /// What forward keeps for backward.
@@ -116,6 +119,13 @@ impl Scratch {
             Scratch::Transient(_) => Bytes::ZERO,
             Scratch::Segment { offset, bytes } => offset + bytes,
         }
+    }
+}
+
+impl OutlineNode {
+    /// The bottoms whose data backward reads.
+    pub fn bottoms_read(&self) -> &[usize] {
+        &self.bottoms[..if self.needs_bottom { self.bottoms.len() - self.unread_bottoms } else { 0 }]
     }
 }
 

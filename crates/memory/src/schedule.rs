@@ -420,7 +420,7 @@ fn backward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, U
     let values = &outline.values;
     let id = node;
     let node = &outline.nodes[node];
-    let bottoms = node.bottoms.iter().filter(|_| node.needs_bottom);
+    let bottoms = node.bottoms_read().iter();
     let tops = node.tops.iter().filter(|_| node.needs_top);
     let mut uses: Vec<_> =
         bottoms.chain(tops).map(|&id| (Buffer::Data(values[id].root), Use::Read)).collect();

@@ -1,55 +1,87 @@
-// Batch normalisation. Where a channel fits the caches, one block does it in one launch, which reads memory once; larger
-// ones are summed by several blocks and then mapped.
+// Batch normalisation, alone or with the sum and the ReLU behind it. Where a channel fits the caches, one block does it in one
+// launch, which reads memory once; larger ones are summed by several blocks and then mapped.
 
 /// Threads of a block that does a whole channel.
 constexpr u32 CHANNEL_THREADS = 512;
 
-/// The line `y = a (x - mean) + b` of a channel.
-struct Line {
-    float mean, a, b;
+/// The lines `y = a (x - mean) + b` of some channels.
+template <int W>
+struct Lines {
+    Pack<W> mean, a, b;
     /// Rounded in the same way wherever it stands: backward has to find the sign that forward saw.
-    __device__ float operator()(float x) const { return __fmaf_rn(__fsub_rn(x, mean), a, b); }
+    __device__ __forceinline__ float operator()(int lane, float x) const {
+        return __fmaf_rn(__fsub_rn(x, mean.at[lane]), a.at[lane], b.at[lane]);
+    }
 };
 
 /// What the mini-batch's statistics add to a channel's gradient `dx = a dy + b (x - mean) + c`.
-struct Plane {
-    float b, c;
+template <int W>
+struct Planes {
+    Pack<W> b, c;
 };
 
-/// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null.
+/// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null; and `added`, which is added to the line's values,
+/// `y_seen`, whose sign a ReLU goes by that follows that sum, and `passed`, where what it lets pass of dy goes.
 struct Pass {
     Extents extents;
     const real* x;
     const float *gamma, *beta;
     float *mean, *inv_std;
+    const real* added;
     real* y;
     float *running_mean, *running_variance, *running_factor;
-    const real* dy;
-    real* dx;
+    const real *dy, *y_seen;
+    real *dx, *passed;
     float *dgamma, *dbeta;
-    Plane* planes;
+    float* planes;  // b of all channels, then c
     float epsilon, fraction;
     int relu, by_batch, add, add_gamma, add_beta;
 
     __device__ double count() const { return double(extents.outer * extents.inner.divisor); }
-    __device__ Line line(u64 channel, float mean, float inv_std) const {
-        return {mean, gamma ? __fmul_rn(gamma[channel], inv_std) : inv_std, beta ? beta[channel] : 0};
+    template <int W>
+    __device__ __forceinline__ Lines<W> lines(u64 channel, const Pack<W>& mean, const Pack<W>& inv_std) const {
+        Lines<W> lines{mean, of_channels<W>(gamma, channel, 1), of_channels<W>(beta, channel)};
+        for (int lane = 0; lane < W; lane++) lines.a.at[lane] = __fmul_rn(lines.a.at[lane], inv_std.at[lane]);
+        return lines;
+    }
+    template <int W>
+    __device__ __forceinline__ Lines<W> lines(u64 channel) const {
+        return lines(channel, of_channels<W>(mean, channel), of_channels<W>(inv_std, channel));
+    }
+};
+
+/// What adds up the first moments of some channels about one of their values: sums of squares about it lose no digits to a
+/// mean that is large against the deviation.
+template <int W>
+struct Moments {
+    Pack<W, real> pivot;
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[1], float (&sums)[2]) const {
+        float distance = in[0] - float(pivot.at[lane]);
+        sums[0] += distance;
+        sums[1] += distance * distance;
+        return 0;
+    }
+};
+
+template <int W>
+struct Normalised {
+    Lines<W> lines;
+    bool relu;
+    template <int INPUTS>
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
+        float value = lines(lane, in[0]);
+        return rectified(relu, INPUTS == 1 ? value : __fadd_rn(value, in[INPUTS - 1]));
     }
 };
 
 /// A forward pass in training.
 struct Training : Pass {
-    /// A value of the channel: sums of squares about it lose no digits to a mean that is large against the deviation.
-    __device__ float pivot(u64 channel) const { return x[channel * extents.inner.divisor]; }
-    __device__ auto terms(u64 channel) const {
-        return [pivot = pivot(channel)](const float (&in)[1], float (&sums)[2]) {
-            float distance = in[0] - pivot;
-            sums[0] += distance;
-            sums[1] += distance * distance;
-        };
+    template <int W>
+    __device__ Moments<W> moments(u64 channel) const {
+        return {load<W>(x + channel * extents.inner.divisor)};
     }
     __device__ float channel_mean(u64 channel, const double (&sums)[2]) const {
-        return float(pivot(channel) + sums[0] / count());
+        return float(float(x[channel * extents.inner.divisor]) + sums[0] / count());
     }
     /// The biased variance. Not fmax, which would make 0 of a NaN.
     __device__ float channel_variance(const double (&sums)[2]) const {
@@ -72,20 +104,34 @@ struct Training : Pass {
     }
 };
 
-extern "C" __global__ void statistics(const __grid_constant__ Training training, double* partials) {
-    sum_channels<2>({training.x}, training.extents, partials,
-                    [&](u64 channel) { return training.terms(channel); }, training);
+struct MomentsOf {
+    const Training& training;
+    template <int W>
+    __device__ __forceinline__ Moments<W> operator()(u64 channel, Width<W>) const {
+        return training.moments<W>(channel);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    statistics(const __grid_constant__ Training training, double* partials) {
+    sum_channels<2>({training.x}, nullptr, training.extents, partials, MomentsOf{training}, training);
 }
 
-extern "C" __global__ void statistics_finish(const __grid_constant__ Training training, const double* partials,
-                                             u32 parts) {
-    finish_sums<2>(partials, parts, training.extents.axis.divisor, training);
-}
+struct NormalisedOf {
+    const Training& training;
+    template <int W>
+    __device__ __forceinline__ Normalised<W> operator()(u64 channel, Width<W>) const {
+        return {training.lines<W>(channel), training.relu != 0};
+    }
+};
 
 extern "C" __global__ void normalise(const __grid_constant__ Training training) {
-    map_channels({training.x}, training.y, false, training.extents,
-                 [&](u64 channel) { return training.line(channel, training.mean[channel], training.inv_std[channel]); },
-                 [&](const Line& line, const float (&in)[1]) { return rectified(training.relu, line(in[0])); });
+    NormalisedOf of{training};
+    if (training.added) {
+        map_channels({training.x, training.added}, training.y, false, training.extents, of);
+    } else {
+        map_channels({training.x}, training.y, false, training.extents, of);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
@@ -93,13 +139,16 @@ extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
     const Extents& extents = training.extents;
     u64 channel = blockIdx.x;
     double sums[2];
-    channel_sums({training.x}, extents, channel, 0, extents.outer, sums, training.terms(channel));
+    channel_sums<false>({training.x}, nullptr, extents, channel, 0, extents.outer, sums, training.moments<1>(channel));
     float mean = training.channel_mean(channel, sums), variance = training.channel_variance(sums);
     if (threadIdx.x == 0) training.save(channel, mean, variance);
-    Line line = training.line(channel, mean, training.channel_inv_std(variance));
-    bool relu = training.relu;
-    channel_map({training.x}, training.y, false, extents, channel,
-                [=](const float (&in)[1]) { return rectified(relu, line(in[0])); });
+    Lines<1> lines = training.lines<1>(channel, {{mean}}, {{training.channel_inv_std(variance)}});
+    Normalised<1> op{lines, training.relu != 0};
+    if (training.added) {
+        channel_map({training.x, training.added}, training.y, false, extents, channel, op);
+    } else {
+        channel_map({training.x}, training.y, false, extents, channel, op);
+    }
 }
 
 /// Mean and inverse standard deviation that the running sums stand for; with a factor of 0 both sums count as 0.
@@ -111,41 +160,47 @@ extern "C" __global__ void running_statistics(const __grid_constant__ Training p
     pass.inv_std[channel] = pass.channel_inv_std(scale * pass.running_variance[channel]);
 }
 
-/// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU behind the line lets pass.
+/// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU lets pass, right behind the line or, if
+/// there is a third input, the output itself, by its sign.
+template <int W>
 struct Arriving {
-    Line line;
+    Lines<W> lines;
     bool relu;
-    __device__ float operator()(float x, float dy) const { return relu && !(line(x) > 0) ? 0 : dy; }
+    template <int INPUTS>
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
+        if (INPUTS == 3) return in[INPUTS - 1] > 0 ? in[1] : 0;
+        return relu && !(lines(lane, in[0]) > 0) ? 0 : in[1];
+    }
+    template <int INPUTS>
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS], float (&sums)[2]) const {
+        float dy = (*this)(lane, in);
+        sums[0] += dy;
+        sums[1] += dy * (in[0] - lines.mean.at[lane]);
+        return dy;
+    }
 };
 
+template <int W>
 struct Gradient {
-    Arriving arriving;
-    Plane plane;
-    __device__ float operator()(float x, float dy) const {
-        const Line& line = arriving.line;
-        return line.a * arriving(x, dy) + (plane.b * (x - line.mean) + plane.c);
+    Arriving<W> arriving;
+    Planes<W> planes;
+    template <int INPUTS>
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
+        float deviation = in[0] - arriving.lines.mean.at[lane];
+        return arriving.lines.a.at[lane] * arriving(lane, in) + (planes.b.at[lane] * deviation + planes.c.at[lane]);
     }
 };
 
 struct Backward : Pass {
-    __device__ auto terms(u64 channel) const {
-        return [arriving = arriving(channel)](const float (&in)[2], float (&sums)[2]) {
-            float dy = arriving(in[0], in[1]);
-            sums[0] += dy;
-            sums[1] += dy * (in[0] - arriving.line.mean);
-        };
+    template <int W>
+    __device__ __forceinline__ Arriving<W> arriving(u64 channel) const {
+        return {lines<W>(channel), relu != 0};
     }
-    __device__ Arriving arriving(u64 channel) const {
-        return {line(channel, mean[channel], inv_std[channel]), relu != 0};
-    }
-    __device__ Plane plane(u64 channel, const double (&sums)[2]) const {
-        if (!by_batch) return {0, 0};
-        double inverse = inv_std[channel], a = arriving(channel).line.a;
+    __device__ Planes<1> plane(u64 channel, const double (&sums)[2]) const {
+        if (!by_batch) return {};
+        double inverse = inv_std[channel], a = lines<1>(channel).a.at[0];
         double per_element = a / count();
-        return {float(-per_element * sums[1] * inverse * inverse), float(-per_element * sums[0])};
-    }
-    __device__ Gradient gradient(u64 channel, const Plane& plane) const {
-        return {arriving(channel), plane};
+        return {{{float(-per_element * sums[1] * inverse * inverse)}}, {{float(-per_element * sums[0])}}};
     }
     __device__ void save_gradients(u64 channel, const double (&sums)[2]) const {
         if (dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inv_std[channel]));
@@ -153,34 +208,73 @@ struct Backward : Pass {
     }
     __device__ void operator()(u64 channel, const double (&sums)[2]) const {
         save_gradients(channel, sums);
-        planes[channel] = plane(channel, sums);
+        Planes<1> of_channel = plane(channel, sums);
+        planes[channel] = of_channel.b.at[0];
+        planes[extents.axis.divisor + channel] = of_channel.c.at[0];
     }
 };
 
-extern "C" __global__ void backward_sums(const __grid_constant__ Backward backward, double* partials) {
-    sum_channels<2>({backward.x, backward.dy}, backward.extents, partials,
-                    [&](u64 channel) { return backward.terms(channel); }, backward);
+struct ArrivingOf {
+    const Backward& backward;
+    template <int W>
+    __device__ __forceinline__ Arriving<W> operator()(u64 channel, Width<W>) const {
+        return backward.arriving<W>(channel);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    backward_sums(const __grid_constant__ Backward backward, double* partials) {
+    ArrivingOf of{backward};
+    const real *x = backward.x, *dy = backward.dy;
+    if (backward.passed) {
+        sum_channels<2, true>({x, dy, backward.y_seen}, backward.passed, backward.extents, partials, of, backward);
+    } else if (backward.y_seen) {
+        sum_channels<2>({x, dy, backward.y_seen}, nullptr, backward.extents, partials, of, backward);
+    } else {
+        sum_channels<2>({x, dy}, nullptr, backward.extents, partials, of, backward);
+    }
 }
 
-extern "C" __global__ void backward_sums_finish(const __grid_constant__ Backward backward, const double* partials,
-                                                u32 parts) {
-    finish_sums<2>(partials, parts, backward.extents.axis.divisor, backward);
-}
+struct GradientOf {
+    const Backward& backward;
+    template <int W>
+    __device__ __forceinline__ Gradient<W> operator()(u64 channel, Width<W>) const {
+        const float *b = backward.planes, *c = b + backward.extents.axis.divisor;
+        return {backward.arriving<W>(channel), {of_channels<W>(b, channel), of_channels<W>(c, channel)}};
+    }
+};
 
+/// What has passed the ReLU need not be found again.
 extern "C" __global__ void backward_map(const __grid_constant__ Backward backward) {
-    map_channels({backward.x, backward.dy}, backward.dx, backward.add, backward.extents,
-                 [&](u64 channel) { return backward.gradient(channel, backward.planes[channel]); },
-                 [](const Gradient& gradient, const float (&in)[2]) { return gradient(in[0], in[1]); });
+    GradientOf of{backward};
+    const real *x = backward.x, *dy = backward.passed ? backward.passed : backward.dy;
+    if (backward.y_seen && !backward.passed) {
+        map_channels({x, dy, backward.y_seen}, backward.dx, backward.add, backward.extents, of);
+    } else {
+        map_channels({x, dy}, backward.dx, backward.add, backward.extents, of);
+    }
+}
+
+template <bool WRITES, int INPUTS>
+__device__ __forceinline__ void backward_channel(const Backward& backward, const real* const (&from)[INPUTS]) {
+    const Extents& extents = backward.extents;
+    u64 channel = blockIdx.x;
+    double sums[2];
+    Arriving<1> arriving = backward.arriving<1>(channel);
+    channel_sums<WRITES>(from, backward.passed, extents, channel, 0, extents.outer, sums, arriving);
+    if (threadIdx.x == 0) backward.save_gradients(channel, sums);
+    Gradient<1> op{arriving, backward.plane(channel, sums)};
+    channel_map(from, backward.dx, backward.add, extents, channel, op);
 }
 
 extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
     backward_by_channel(const __grid_constant__ Backward backward) {
-    const Extents& extents = backward.extents;
-    u64 channel = blockIdx.x;
-    double sums[2];
-    channel_sums({backward.x, backward.dy}, extents, channel, 0, extents.outer, sums, backward.terms(channel));
-    if (threadIdx.x == 0) backward.save_gradients(channel, sums);
-    Gradient gradient = backward.gradient(channel, backward.plane(channel, sums));
-    channel_map({backward.x, backward.dy}, backward.dx, backward.add, extents, channel,
-                [=](const float (&in)[2]) { return gradient(in[0], in[1]); });
+    const real *x = backward.x, *dy = backward.dy;
+    if (backward.passed) {
+        backward_channel<true>(backward, {x, dy, backward.y_seen});
+    } else if (backward.y_seen) {
+        backward_channel<false>(backward, {x, dy, backward.y_seen});
+    } else {
+        backward_channel<false>(backward, {x, dy});
+    }
 }

@@ -12,7 +12,7 @@ pub(super) fn forward(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
     epsilon: f32,
-    x: &[f32],
+    (x, added): (&[f32], Option<&[f32]>),
     y: &mut [f32],
     [mean, inv_std]: [&mut [f32]; 2],
     running: RunningSums<'_>,
@@ -20,13 +20,13 @@ pub(super) fn forward(
     match norm.statistics {
         Statistics::Batch => {
             let variance = &mut *inv_std;
-            normalise_by_batch(cpu, norm, epsilon, x, y, [mean, variance]);
+            normalise_by_batch(cpu, norm, epsilon, (x, added), y, [mean, variance]);
             update_running(&norm.extents, mean, variance, running);
             inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
         }
         Statistics::Running => {
             running_statistics(running, epsilon, [mean, inv_std]);
-            normalise(cpu, norm, x, y, [mean, inv_std]);
+            normalise(cpu, norm, (x, added), y, [mean, inv_std]);
         }
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn forward(
 pub(super) fn normalise(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
-    x: &[f32],
+    (x, added): (&[f32], Option<&[f32]>),
     y: &mut [f32],
     [mean, inv_std]: [&[f32]; 2],
 ) {
@@ -45,7 +45,8 @@ pub(super) fn normalise(
         y,
         #[inline(always)]
         |channel, range, y| {
-            Line::new(norm, channel, mean[channel], inv_std[channel]).apply(norm.relu, &x[range], y);
+            let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
+            line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y);
         },
     );
 }
@@ -55,7 +56,7 @@ fn normalise_by_batch(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
     epsilon: f32,
-    x: &[f32],
+    (x, added): (&[f32], Option<&[f32]>),
     y: &mut [f32],
     [mean, variance]: [&mut [f32]; 2],
 ) {
@@ -72,7 +73,8 @@ fn normalise_by_batch(
             put_if_any(Accumulate::Replace, to_variance, variance);
             let line = Line::new(norm, channel, mean, inverse_deviation(variance, epsilon));
             for sample in 0..extents.outer {
-                line.apply(norm.relu, &x[extents.plane(sample, channel)], y.row(sample));
+                let range = extents.plane(sample, channel);
+                line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y.row(sample));
             }
         },
     );
@@ -104,8 +106,14 @@ impl Line {
     }
 
     #[inline(always)]
-    fn apply(self, relu: bool, x: &[f32], y: &mut [f32]) {
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = rectified(relu, self.at(x)));
+    fn apply(self, relu: bool, x: &[f32], added: Option<&[f32]>, y: &mut [f32]) {
+        let elements = y.iter_mut().zip(x);
+        match added {
+            None => elements.for_each(|(y, &x)| *y = rectified(relu, self.at(x))),
+            Some(added) => {
+                elements.zip(added).for_each(|((y, &x), added)| *y = rectified(relu, self.at(x) + added));
+            }
+        }
     }
 }
 
@@ -121,6 +129,19 @@ impl Terms<2, 2> for Line {
     #[inline(always)]
     fn neutral(self) -> [f32; 2] {
         [self.mean, 0.0]
+    }
+}
+
+/// [`WithDeviation`] of what a ReLU that left these outputs lets pass of the gradient.
+impl Terms<3, 2> for Line {
+    #[inline(always)]
+    fn of<L: Lanes>(self, lanes: L, [x, dy, y]: [L::V; 3]) -> [L::V; 2] {
+        let dy = lanes.where_positive(y, dy);
+        [lanes.mul(dy, lanes.sub(x, lanes.splat(self.mean))), dy]
+    }
+    #[inline(always)]
+    fn neutral(self) -> [f32; 3] {
+        [self.mean, 0.0, 0.0]
     }
 }
 
@@ -161,7 +182,7 @@ fn running_statistics(mut running: RunningSums<'_>, epsilon: f32, [mean, inv_std
 pub(super) fn backward(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
-    [x, dy]: [&[f32]; 2],
+    ([x, dy], y): ([&[f32]; 2], Option<&[f32]>),
     [mean, inv_std]: [&[f32]; 2],
     dx: &mut [f32],
     accumulate: Accumulate,
@@ -177,9 +198,10 @@ pub(super) fn backward(
         #[inline(always)]
         |channel, mut dx, [dgamma, dbeta]| {
             let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
-            let [by_x, by_one] = match norm.relu {
-                true => channel_sums(extents, channel, [x, dy], line),
-                false => channel_sums(extents, channel, [x, dy], WithDeviation { mean: line.mean }),
+            let [by_x, by_one] = match (norm.relu, y) {
+                (true, Some(y)) => channel_sums(extents, channel, [x, dy, y], line),
+                (true, None) => channel_sums(extents, channel, [x, dy], line),
+                (false, _) => channel_sums(extents, channel, [x, dy], WithDeviation { mean: line.mean }),
             };
             let by_xhat = by_x * f64::from(inv_std[channel]);
             put_if_any(gamma, dgamma, by_xhat as f32);
@@ -187,10 +209,12 @@ pub(super) fn backward(
             let gradient = Gradient::new(norm, line, inv_std[channel], [by_xhat, by_one]);
             for sample in 0..extents.outer {
                 let range = extents.plane(sample, channel);
-                let (operands, dx) = ([&x[range.clone()], &dy[range]], dx.row(sample));
-                match norm.relu {
-                    true => gradient.apply(operands, dx, accumulate, |x| line.at(x) > 0.0),
-                    false => gradient.apply(operands, dx, accumulate, |_| true),
+                let operands = [x, dy, y.unwrap_or(x)].map(|operand| &operand[range.clone()]);
+                let dx = dx.row(sample);
+                match (norm.relu, y) {
+                    (true, Some(_)) => gradient.apply(operands, dx, accumulate, |_, y| y > 0.0),
+                    (true, None) => gradient.apply(operands, dx, accumulate, |x, _| line.at(x) > 0.0),
+                    (false, _) => gradient.apply(operands, dx, accumulate, |_, _| true),
                 }
             }
         },
@@ -216,18 +240,18 @@ impl Gradient {
         Self { line, b, c: (-per_element * by_one) as f32 }
     }
 
-    /// `passes(x)` says whether the gradient arrives at all.
+    /// `passes(x, y)` says whether the gradient arrives at all.
     #[inline(always)]
     fn apply(
         &self,
-        [x, dy]: [&[f32]; 2],
+        [x, dy, y]: [&[f32]; 3],
         dx: &mut [f32],
         accumulate: Accumulate,
-        passes: impl Fn(f32) -> bool,
+        passes: impl Fn(f32, f32) -> bool,
     ) {
         let &Self { line: Line { mean, a, .. }, b, c } = self;
-        for ((dx, &x), &dy) in dx.iter_mut().zip(x).zip(dy) {
-            let dy = if passes(x) { dy } else { 0.0 };
+        for (((dx, &x), &dy), &y) in dx.iter_mut().zip(x).zip(dy).zip(y) {
+            let dy = if passes(x, y) { dy } else { 0.0 };
             put(accumulate, dx, a * dy + (b * (x - mean) + c));
         }
     }

@@ -3,7 +3,10 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cuda_launches::{Extents, add, destination, launch, launch_sums, of_channels, sources, threads, tiles},
+    cuda_launches::{
+        Extents, RowGrids, add, destination, launch, launch_sums, numbers, of_channels, sources, threads,
+        tiles,
+    },
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
@@ -27,6 +30,11 @@ fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
     (small && (alone || extents.axis >= CHANNELS)).then(|| Grid::line(extents.axis as u32, CHANNEL_THREADS))
 }
 
+/// The grid of a map over the blob.
+fn map_grid((extents, rows): (&AxisExtents, Option<RowGrids>)) -> Grid {
+    rows.map_or_else(|| tiles(extents.len()), |rows| rows.map)
+}
+
 /// `Pass` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
@@ -37,10 +45,13 @@ struct Pass {
     beta: u64,
     mean: u64,
     inv_std: u64,
+    added: u64,
     y: u64,
     running: [u64; 3],
     dy: u64,
+    y_seen: u64,
     dx: u64,
+    passed: u64,
     gradients: [u64; 2],
     planes: u64,
     epsilon: f32,
@@ -74,9 +85,9 @@ impl Pass {
     unsafe fn launch(
         mut self,
         cuda: &Cuda,
-        (place, rows): (usize, Option<Grid>),
+        (place, rows): (usize, Option<RowGrids>),
         extents: &AxisExtents,
-        [by_channel, sums, finish, map]: [&'static str; 4],
+        [by_channel, sums, map]: [&'static str; 3],
     ) {
         if let Some(grid) = channel_grid(extents) {
             // SAFETY: `by_channel(Pass pass)`, and as the caller promises.
@@ -85,18 +96,12 @@ impl Pass {
         cuda.scratch(|mut scratch| {
             // The planes of all channels, two elements each, and partial sums behind them.
             self.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
-            // SAFETY: `sums(Pass pass, double* partials)`, `finish(Pass pass, const double* partials, u32 parts)` and
-            // `map(Pass pass)`, and as the caller promises; the scratch memory has room for the planes.
+            // SAFETY: `sums(Pass pass, double* partials)` and `map(Pass pass)`, and as the caller promises; the scratch
+            // memory has room for the planes.
             unsafe {
-                launch_sums(
-                    cuda,
-                    &SOURCES[place],
-                    [sums, finish],
-                    (extents, rows),
-                    scratch,
-                    &[Arg::from(&self)],
-                );
-                launch!(cuda, place, map, rows.unwrap_or(tiles(extents.len())), [&self]);
+                let (extents, args) = ((extents, rows), [Arg::from(&self)]);
+                launch_sums(cuda, &SOURCES[place], sums, extents, scratch, &args);
+                launch!(cuda, place, map, map_grid(extents), [&self]);
             }
         });
     }
@@ -106,14 +111,15 @@ pub(super) fn forward(
     cuda: &Cuda,
     norm: &BatchNorm<'_>,
     epsilon: f32,
-    x: View<'_>,
+    (x, added): (View<'_>, Option<View<'_>>),
     y: ViewMut<'_>,
     [mut mean, mut inv_std]: [ViewMut<'_>; 2],
     mut running: RunningSums<'_>,
 ) {
     let extents = &norm.extents;
-    let (place, rows) = of_channels(cuda, &[Some(x), Some(y.as_view())], extents);
+    let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], extents);
     let pass = Pass {
+        added: numbers(added),
         y: y.numbers(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
@@ -126,7 +132,7 @@ pub(super) fn forward(
     match norm.statistics {
         Statistics::Batch if extents.is_empty() => {}
         Statistics::Batch => {
-            let names = ["forward_by_channel", "statistics", "statistics_finish", "normalise"];
+            let names = ["forward_by_channel", "statistics", "normalise"];
             // SAFETY: these are those of forward, and the contract has checked the lengths of all views above.
             unsafe { pass.launch(cuda, (place, rows), extents, names) };
         }
@@ -134,7 +140,7 @@ pub(super) fn forward(
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
             unsafe {
                 launch!(cuda, place, "running_statistics", threads(extents.axis), [&pass]);
-                launch!(cuda, place, "normalise", rows.unwrap_or(tiles(extents.len())), [&pass]);
+                launch!(cuda, place, "normalise", map_grid((extents, rows)), [&pass]);
             }
         }
     }
@@ -144,19 +150,20 @@ pub(super) fn forward(
 pub(super) fn normalise(
     cuda: &Cuda,
     norm: &BatchNorm<'_>,
-    x: View<'_>,
+    (x, added): (View<'_>, Option<View<'_>>),
     y: ViewMut<'_>,
     [mean, inv_std]: [View<'_>; 2],
 ) {
-    let (place, rows) = of_channels(cuda, &[Some(x), Some(y.as_view())], &norm.extents);
+    let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], &norm.extents);
     let pass = Pass {
+        added: numbers(added),
         y: y.numbers(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
         ..Pass::new(norm, x)
     };
     // SAFETY: `normalise(Pass pass)`; the contract has checked the lengths of all views above.
-    unsafe { launch!(cuda, place, "normalise", rows.unwrap_or(tiles(norm.extents.len())), [&pass]) };
+    unsafe { launch!(cuda, place, "normalise", map_grid((&norm.extents, rows)), [&pass]) };
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -166,8 +173,8 @@ pub(super) fn backward(
     x: View<'_>,
     [mean, inv_std]: [View<'_>; 2],
     dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    (y, passed): (Option<View<'_>>, Option<ViewMut<'_>>),
+    (dx, accumulate): (ViewMut<'_>, Accumulate),
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
@@ -175,14 +182,17 @@ pub(super) fn backward(
         dy: dy.numbers(),
         mean: mean.address::<f32>(),
         inv_std: inv_std.address::<f32>(),
+        y_seen: numbers(y),
         dx: dx.numbers(),
+        passed: numbers(passed.as_ref().map(ViewMut::as_view)),
         gradients: [gamma.0, beta.0],
         add: add(accumulate),
         add_gradients: [gamma.1, beta.1],
         ..Pass::new(norm, x)
     };
-    let kernels = of_channels(cuda, &[Some(x), Some(dy), Some(dx.as_view())], &norm.extents);
-    let names = ["backward_by_channel", "backward_sums", "backward_sums_finish", "backward_map"];
+    let blobs = [Some(x), Some(dy), y, passed.as_ref().map(ViewMut::as_view), Some(dx.as_view())];
+    let kernels = of_channels(cuda, &blobs, &norm.extents);
+    let names = ["backward_by_channel", "backward_sums", "backward_map"];
     // SAFETY: these are those of backward, and the contract has checked the lengths of all views above.
     unsafe { pass.launch(cuda, kernels, &norm.extents, names) };
 }

@@ -12,6 +12,9 @@
 //! A ReLU that follows can be part of both passes: `y = max(gamma xhat + beta, 0)`. Backward finds the sign of `y` again
 //! from `x`, by the same operations, so that neither `y` nor a pass over its gradient is needed.
 //!
+//! So can the sum with another blob before it: `y = max(gamma xhat + beta + added, 0)`, the end of a residual network's block.
+//! Then backward sees the sign in `y` itself.
+//!
 //! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes; on
 //! a GPU the same holds for channels that fit.
 
@@ -22,8 +25,12 @@ mod tests;
 
 pub use crate::scale::{Affine, AffineGradients};
 
-use crate::AxisExtents;
-use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
+use crate::{
+    AxisExtents,
+    activation::{self, Activation},
+    copy,
+};
+use tensor::{Accumulate, Device, Format, Gradient, Space, View, ViewMut};
 
 /// What forward and backward have in common.
 #[derive(Clone, Copy, Debug)]
@@ -60,36 +67,62 @@ pub struct RunningSums<'a> {
     pub moving_average_fraction: f32,
 }
 
+/// What backward needs to know if forward added another blob.
+#[derive(Debug)]
+pub struct Added<'a> {
+    /// The output, if a ReLU is part of the passes.
+    pub y: Option<View<'a>>,
+    /// Where the other blob's gradient goes, if it is wanted.
+    pub gradient: Option<Gradient<'a>>,
+}
+
+impl<'a> Added<'a> {
+    /// Gives the other blob its gradient, unless the pass that sums channels will: then returns where it goes.
+    fn pass_on(self, device: &Device, dy: View<'_>) -> Option<ViewMut<'a>> {
+        let Gradient { diff, accumulate } = self.gradient?;
+        match (self.y, device, accumulate) {
+            (None, ..) => copy::copy(device, dy, diff, accumulate),
+            (Some(_), Device::Cuda(_), Accumulate::Replace) => return Some(diff),
+            (Some(y), ..) => activation::backward(device, Activation::RELU, y, Some(dy), diff, accumulate),
+        }
+        None
+    }
+}
+
 /// What forward saves for backward: the mean that was subtracted and one over the standard deviation, an element per channel
 /// each.
 pub fn saved(extents: &AxisExtents) -> Space {
     Space::all_of([Space::of::<f32>(extents.axis); 2])
 }
 
-/// Normalises `x` to `y`, saves the statistics ([`saved`]), and updates the running ones with those of a mini-batch.
+/// Normalises `x` to `y`, with `added` on top of it if there is one, saves the statistics ([`saved`]), and updates the running
+/// ones with those of a mini-batch.
 ///
 /// # Panics
 /// If a length does not match the extents or less can be saved than [`saved`] says, as in [`backward`].
+#[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &Device,
     norm: &BatchNorm<'_>,
     epsilon: f32,
     x: View<'_>,
+    added: Option<View<'_>>,
     mut y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
     running: RunningSums<'_>,
 ) {
     let (len, channels) = (norm.extents.len(), norm.extents.axis);
-    assert_eq!((x.len(), y.len()), (len, len), "lengths of x and y");
+    assert_eq!([x, added.unwrap_or(x), y.as_view()].map(|view| view.len()), [len; 3], "lengths of x and y");
     let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
     assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
     norm.affine.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     match device {
         Device::Cpu(cpu) => {
-            cpu::forward(cpu, norm, epsilon, x.host(), y.host(), saved.map(ViewMut::into_host), running);
+            let inputs = (x.host(), added.map(|added| added.host()));
+            cpu::forward(cpu, norm, epsilon, inputs, y.host(), saved.map(ViewMut::into_host), running);
         }
-        Device::Cuda(cuda) => cuda::forward(cuda, norm, epsilon, x, y, saved, running),
+        Device::Cuda(cuda) => cuda::forward(cuda, norm, epsilon, (x, added), y, saved, running),
     }
 }
 
@@ -97,19 +130,29 @@ pub fn forward(
 ///
 /// # Panics
 /// As there.
-pub fn repeat(device: &Device, norm: &BatchNorm<'_>, x: View<'_>, mut y: ViewMut<'_>, mut saved: View<'_>) {
+pub fn repeat(
+    device: &Device,
+    norm: &BatchNorm<'_>,
+    x: View<'_>,
+    added: Option<View<'_>>,
+    mut y: ViewMut<'_>,
+    mut saved: View<'_>,
+) {
     let (len, channels) = (norm.extents.len(), norm.extents.axis);
-    assert_eq!((x.len(), y.len()), (len, len), "lengths of x and y");
+    assert_eq!([x, added.unwrap_or(x), y.as_view()].map(|view| view.len()), [len; 3], "lengths of x and y");
     norm.affine.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     match device {
-        Device::Cpu(cpu) => cpu::normalise(cpu, norm, x.host(), y.host(), saved.map(|saved| saved.host())),
-        Device::Cuda(cuda) => cuda::normalise(cuda, norm, x, y, saved),
+        Device::Cpu(cpu) => {
+            let inputs = (x.host(), added.map(|added| added.host()));
+            cpu::normalise(cpu, norm, inputs, y.host(), saved.map(|saved| saved.host()));
+        }
+        Device::Cuda(cuda) => cuda::normalise(cuda, norm, (x, added), y, saved),
     }
 }
 
 /// `dx (+)= ...` (see the module), `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`. Through a ReLU, only the `dy`
-/// where `y > 0` count.
+/// where `y > 0` count; these are also the gradient of what was `added`.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &Device,
@@ -120,17 +163,26 @@ pub fn backward(
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
     gradients: AffineGradients<'_>,
+    added: Option<Added<'_>>,
 ) {
     let (len, channels) = (norm.extents.len(), norm.extents.axis);
     assert_eq!((x.len(), dy.len(), dx.len()), (len, len, len), "lengths of x, dy and dx");
+    let y = added.as_ref().and_then(|added| added.y);
+    assert!(added.is_none() || y.is_some() == norm.relu, "y is seen where there is a ReLU");
+    let passed = added.and_then(|added| added.pass_on(device, dy));
+    let others = [y, passed.as_ref().map(ViewMut::as_view)];
+    others.iter().flatten().for_each(|other| assert_eq!(other.len(), len, "lengths of y and what was added"));
     norm.affine.check(channels);
     gradients.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     match device {
         Device::Cpu(cpu) => {
             let saved = saved.map(|saved| saved.host());
-            cpu::backward(cpu, norm, [x.host(), dy.host()], saved, dx.host(), accumulate, gradients);
+            let operands = ([x.host(), dy.host()], y.map(|y| y.host()));
+            cpu::backward(cpu, norm, operands, saved, dx.host(), accumulate, gradients);
         }
-        Device::Cuda(cuda) => cuda::backward(cuda, norm, x, saved, dy, dx, accumulate, gradients),
+        Device::Cuda(cuda) => {
+            cuda::backward(cuda, norm, x, saved, dy, (y, passed), (dx, accumulate), gradients);
+        }
     }
 }

@@ -77,7 +77,7 @@ on_every_device! {
             let unset = vec![f32::NAN; e.len()];
             let again = on.run_in_place([&x[..], saved, &gamma, &beta], &unset, |device, [x, saved, gamma, beta], y| {
                 let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
-                repeat(device, &norm(&e, Statistics::Batch, affine, relu), x, y, saved);
+                repeat(device, &norm(&e, Statistics::Batch, affine, relu), x, None, y, saved);
             });
             assert_same_bits(&again, y);
         }
@@ -159,7 +159,7 @@ on_every_device! {
             let out = on.run([&x, &dy, &saved], e.len(), |device, [x, dy, saved], dx| {
                 let norm = norm(&e, Statistics::Batch, Affine::default(), false);
                 let (replace, none) = (Accumulate::Replace, AffineGradients::default());
-                backward(device, &norm, x, saved, dy, dx, replace, none);
+                backward(device, &norm, x, saved, dy, dx, replace, none, None);
             });
             let expected = formula(&e, [&x, &dy], &moments, &vec![1.0; axis]);
             assert_close(&out, &expected[..e.len()], 1e-5, "dx");
@@ -198,6 +198,39 @@ on_every_device! {
         }
     }
 
+    /// What passes the ReLU is the gradient of the other summand, and arrives at the line.
+    fn a_fused_sum_and_its_relu_are_those_that_follow(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let e = AxisExtents { outer, axis, inner };
+            let [x, dy, added] = [1, 2, 5].map(|seed| random(e.len(), seed));
+            let (gamma, beta) = (random(axis, 3), random(axis, 4));
+            let affine = [&gamma[..], &beta];
+            let apart = train(on, &e, &x, Some(affine), false);
+            let (apart, rest) = apart.split_at(e.len());
+            let sum: Vec<f32> = apart.iter().zip(&added).map(|(y, added)| y + added).collect();
+            for relu in [false, true] {
+                let y = if relu { rectified(&sum) } else { sum.clone() };
+                let fused = train_with(on, &e, &x, Some(affine), relu, &added);
+                assert_same_bits(&fused[..e.len()], &y);
+                assert_same_bits(&fused[e.len()..], rest);
+                let saved = &rest[..2 * axis];
+                let passes = |(&y, &dy): (&f32, &f32)| if relu && y <= 0.0 { 0.0 } else { dy };
+                let passed: Vec<f32> = y.iter().zip(&dy).map(passes).collect();
+                let of_line = backward_once(on, &e, Statistics::Batch, [&x, &passed], saved, affine, false);
+                for start in [None, Some(0.5)] {
+                    let out = backward_of_sum(on, &e, [&x, &dy, &y], saved, affine, relu, start);
+                    let (of_added, found) = out.split_at(e.len());
+                    let old = start.unwrap_or(0.0);
+                    let expected: Vec<f64> = passed.iter().map(|dy| f64::from(old + dy)).collect();
+                    assert_close(of_added, &expected, FEW_ROUNDINGS, "gradient of what was added");
+                    assert_close(found, &wide(&of_line), 1e-5, "gradients of the line");
+                }
+                let out = backward_of_sum(on, &e, [&x, &dy, &y], saved, affine, relu, Some(f32::NAN));
+                assert_close(&out[e.len()..], &wide(&of_line), 1e-5, "gradients of the line alone");
+            }
+        }
+    }
+
     fn a_relu_is_fused_with_running_statistics_too(on: &TestDevice) {
         for [outer, axis, inner] in EXTENTS {
             let e = AxisExtents { outer, axis, inner };
@@ -222,11 +255,24 @@ fn assert_close_or_nan(found: &[f32], expected: &[f32]) {
 
 /// `y`, what is saved, and the running sums, all of which were 2 before.
 fn train(on: &TestDevice, e: &AxisExtents, x: &[f32], affine: Option<[&[f32]; 2]>, relu: bool) -> Vec<f32> {
+    train_with(on, e, x, affine, relu, &[])
+}
+
+/// The same with what is added, if it is not empty.
+fn train_with(
+    on: &TestDevice,
+    e: &AxisExtents,
+    x: &[f32],
+    affine: Option<[&[f32]; 2]>,
+    relu: bool,
+    added: &[f32],
+) -> Vec<f32> {
     let start = vec![2.0; e.len() + 4 * e.axis + 1];
     let [gamma, beta] = affine.unwrap_or([&[], &[]]);
-    on.run_in_place([x, gamma, beta], &start, |device, [x, gamma, beta], out| {
+    on.run_in_place([x, gamma, beta, added], &start, |device, [x, gamma, beta, added], out| {
         let affine = affine.map_or(Affine::default(), |_| Affine { gamma: Some(gamma), beta: Some(beta) });
-        run_forward(device, &norm(e, Statistics::Batch, affine, relu), x, out);
+        let added = (!added.is_empty()).then_some(added);
+        run_forward(device, &norm(e, Statistics::Batch, affine, relu), x, added, out);
     })
 }
 
@@ -247,7 +293,7 @@ fn infer(
         &[unset, running.clone()].concat(),
         |device, [x, gammas], out| {
             let affine = Affine { gamma: gamma.map(|_| gammas), beta: None };
-            run_forward(device, &norm(e, Statistics::Running, affine, relu), x, out);
+            run_forward(device, &norm(e, Statistics::Running, affine, relu), x, None, out);
         },
     );
     assert_same_bits(&out.split_off(e.len() + 2 * e.axis), &running);
@@ -259,14 +305,20 @@ fn norm<'a>(e: &AxisExtents, statistics: Statistics, affine: Affine<'a>, relu: b
 }
 
 /// Forward with `y`, what is saved and the running sums one after the other.
-fn run_forward(device: &Device, norm: &BatchNorm<'_>, x: View<'_>, out: ViewMut<'_>) {
+fn run_forward(
+    device: &Device,
+    norm: &BatchNorm<'_>,
+    x: View<'_>,
+    added: Option<View<'_>>,
+    out: ViewMut<'_>,
+) {
     let axis = norm.extents.axis;
     let (y, rest) = out.split_at(norm.extents.len());
     let (saved, rest) = rest.split_at(2 * axis);
     let (mean, rest) = rest.split_at(axis);
     let (variance, factor) = rest.split_at(axis);
     let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
-    forward(device, norm, EPSILON, x, y, saved, running);
+    forward(device, norm, EPSILON, x, added, y, saved, running);
 }
 
 /// What forward saves of a batch with these moments.
@@ -293,7 +345,7 @@ fn gradients(
         let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
         let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
         let gradients = AffineGradients { gamma, beta };
-        backward(device, &norm(e, statistics, affine, relu), x, saved, dy, dx, accumulate, gradients);
+        backward(device, &norm(e, statistics, affine, relu), x, saved, dy, dx, accumulate, gradients, None);
     })
 }
 
@@ -317,8 +369,39 @@ fn backward_once(
         let [gamma, beta] = [gamma, beta].map(|view| has_affine.then_some(view));
         let norm = norm(e, statistics, Affine { gamma, beta }, relu);
         let [gamma, beta] = [dgamma, dbeta].map(|diff| has_affine.then_some(Gradient { diff, accumulate }));
-        backward(device, &norm, x, saved, dy, dx, accumulate, AffineGradients { gamma, beta });
+        backward(device, &norm, x, saved, dy, dx, accumulate, AffineGradients { gamma, beta }, None);
     })
+}
+
+/// The gradient of what was added, which is to be added to `start`, replaced, or, if `start` is NaN, left alone; and behind it
+/// what [`backward_once`] gives.
+fn backward_of_sum(
+    on: &TestDevice,
+    e: &AxisExtents,
+    [x, dy, y]: [&[f32]; 3],
+    saved: &[f32],
+    [gamma, beta]: [&[f32]; 2],
+    relu: bool,
+    start: Option<f32>,
+) -> Vec<f32> {
+    let old = [vec![start.unwrap_or(f32::NAN); e.len()], vec![1.0; e.len() + 2 * e.axis]].concat();
+    let wanted = !start.is_some_and(f32::is_nan);
+    let to_added = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
+    let out = on.run_in_place([x, dy, y, saved, gamma, beta], &old, |device, inputs, out| {
+        let [x, dy, y, saved, gamma, beta] = inputs;
+        let (of_added, rest) = out.split_at(e.len());
+        let (dx, rest) = rest.split_at(e.len());
+        let (dgamma, dbeta) = rest.split_at(e.axis);
+        let accumulate = Accumulate::Add;
+        let norm = norm(e, Statistics::Batch, Affine { gamma: Some(gamma), beta: Some(beta) }, relu);
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
+        let gradient = wanted.then_some(Gradient { diff: of_added, accumulate: to_added });
+        let (gradients, added) =
+            (AffineGradients { gamma, beta }, Some(Added { y: relu.then_some(y), gradient }));
+        backward(device, &norm, x, saved, dy, dx, accumulate, gradients, added);
+    });
+    assert_eq!(wanted, !out[0].is_nan());
+    out
 }
 
 /// The same by the formula of the module, in double precision.

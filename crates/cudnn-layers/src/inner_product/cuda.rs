@@ -5,7 +5,7 @@ use crate::{
     blas::{Factor, product},
     copy::convert,
 };
-use tensor::{Accumulate, Device, ElementType, Format, View, ViewMut, cuda::Cuda};
+use tensor::{Accumulate, Device, Format, View, ViewMut, cuda::Cuda};
 
 pub(super) fn forward(
     cuda: &Cuda,
@@ -13,23 +13,21 @@ pub(super) fn forward(
     x: View<'_>,
     w: View<'_>,
     y: ViewMut<'_>,
-    mut scratch: ViewMut<'_>,
+    mut copied: ViewMut<'_>,
 ) {
-    let w = of_type(cuda, x.format().dtype, w, &mut scratch);
-    let (x, w) = (factor(x, false), factor(w, !e.transpose));
+    let format = Format { dtype: x.format().dtype, ..Format::default() };
+    if w.format().dtype != format.dtype {
+        let copy = copied.reborrow().take(format, w.len());
+        convert(&Device::Cuda(cuda.clone()), &[w.len()], w, copy, Accumulate::Replace);
+    }
+    let (x, w) = (factor(x, false), factor(of_type(x, w, copied.as_view()), !e.transpose));
     product(cuda, [e.n, e.outputs, e.inputs], x, w, y, Accumulate::Replace);
 }
 
-/// The weights as the products want them beside blobs of type `dtype`: in BF16 a copy.
-fn of_type<'a>(cuda: &Cuda, dtype: ElementType, w: View<'a>, scratch: &'a mut ViewMut<'_>) -> View<'a> {
-    if w.format().dtype == dtype {
-        return w;
-    }
-    let len = w.len();
-    let device = Device::Cuda(cuda.clone());
-    let mut whole = scratch.reborrow();
-    convert(&device, &[len], w, whole.take(Format { dtype, ..Format::default() }, len), Accumulate::Replace);
-    scratch.as_view().take(Format { dtype, ..Format::default() }, len)
+/// The weights as the products want them beside blobs of this type: in BF16 the copy.
+fn of_type<'a>(blob: View<'_>, w: View<'a>, mut copied: View<'a>) -> View<'a> {
+    let format = Format { dtype: blob.format().dtype, ..Format::default() };
+    if w.format().dtype == format.dtype { w } else { copied.take(format, w.len()) }
 }
 
 pub(super) fn backward_data(
@@ -39,10 +37,9 @@ pub(super) fn backward_data(
     w: View<'_>,
     dx: ViewMut<'_>,
     accumulate: Accumulate,
-    mut scratch: ViewMut<'_>,
+    copied: View<'_>,
 ) {
-    let w = of_type(cuda, dy.format().dtype, w, &mut scratch);
-    let (dy, w) = (factor(dy, false), factor(w, e.transpose));
+    let (dy, w) = (factor(dy, false), factor(of_type(dy, w, copied), e.transpose));
     product(cuda, [e.n, e.inputs, e.outputs], dy, w, dx, accumulate);
 }
 

@@ -5,7 +5,7 @@
 //! weights for `dx`.
 //!
 //! Weights, bias and their gradients are in single precision. For blobs in BF16 the products read a copy of the weights in
-//! BF16, which lies in [`scratch`].
+//! BF16, which forward makes for both ([`copied`]).
 //!
 //! With the mini-batch of a small machine the weights are by far the largest operand and every one of them is used `n`
 //! times, so the products with them stream them once, at the speed of memory, without packing.
@@ -56,8 +56,8 @@ impl InnerProduct {
     }
 }
 
-/// The scratch of [`forward`] and of [`backward_data`] for blobs of this type.
-pub fn scratch(extents: &InnerProduct, dtype: ElementType) -> Space {
+/// The copy of the weights that [`forward`] makes, and [`backward_data`] reads, for blobs of this type.
+pub fn copied(extents: &InnerProduct, dtype: ElementType) -> Space {
     match dtype {
         ElementType::Bf16 => Space::aligned(Format::BF16.dtype.bytes() * extents.w_len()),
         _ => Space::NONE,
@@ -77,12 +77,12 @@ pub fn forward(
     b: Option<View<'_>>,
     relu: bool,
     mut y: ViewMut<'_>,
-    scratch: ViewMut<'_>,
+    copied: ViewMut<'_>,
 ) {
     extents.check(x.len(), w.len(), y.len());
     match device {
         Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), w.host(), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow(), scratch),
+        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow(), copied),
     }
     assert!(b.is_some() || !relu, "a ReLU is fused with the bias, which is missing");
     if let Some(b) = b {
@@ -90,7 +90,7 @@ pub fn forward(
     }
 }
 
-/// `dx (+)= dy w`.
+/// `dx (+)= dy w`, after a forward pass with these weights.
 pub fn backward_data(
     device: &Device,
     extents: &InnerProduct,
@@ -98,12 +98,12 @@ pub fn backward_data(
     w: View<'_>,
     mut dx: ViewMut<'_>,
     accumulate: Accumulate,
-    scratch: ViewMut<'_>,
+    copied: View<'_>,
 ) {
     extents.check(dx.len(), w.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy.host(), w.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, accumulate, scratch),
+        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, accumulate, copied),
     }
 }
 

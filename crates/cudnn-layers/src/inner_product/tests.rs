@@ -42,7 +42,7 @@ on_every_device! {
                 });
                 assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
                 let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx, accumulate| {
-                    backward_data(device, &e, dy, w, dx, accumulate, ViewMut::from(&mut Vec::<u8>::new()));
+                    backward_data(device, &e, dy, w, dx, accumulate, ViewMut::from(&mut Vec::<u8>::new()).as_view());
                 });
                 assert_close(&out, &dx, sum_tolerance(outputs), &format!("dx of {e:?}"));
                 let out = on.run_accumulating([&x, &dy], dw.len(), |device, [x, dy], dw, accumulate| {

@@ -10,8 +10,8 @@ use tensor::{
 
 sources!("pooling.cu");
 
-/// `PIXELS` of `pooling.cu`.
-const PIXELS: usize = 8;
+/// `PIXELS` of `pooling.cu`, for single channels and for packs of them.
+const PIXELS: [usize; 2] = [8, 2];
 
 /// Elements and threads of a launch stay below this, so that 32 bits count them.
 const LARGEST: usize = 1 << 30;
@@ -20,6 +20,7 @@ pub(super) fn forward_max(
     cuda: &Cuda,
     g: &PoolGeometry,
     x: View<'_>,
+    relu: bool,
     y: ViewMut<'_>,
     mut mask: Option<ViewMut<'_>>,
 ) {
@@ -27,9 +28,10 @@ pub(super) fn forward_max(
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
     let [image, out, winners] = plane_bytes(g, x);
     let operands = [(x.numbers(), image), (y.numbers(), out), (mask, winners)];
+    let launch = Launch { relu, ..Launch::new(g, [x, y.as_view()]) };
     // SAFETY: `(Planes g, const real* x, real* y, Tap* mask)`, where the mask may be null; the contract has checked the
     // lengths.
-    unsafe { launch(cuda, (g, [x, y.as_view()]), function, [g.out_h(), g.out_w()], operands, None) };
+    unsafe { launch.over(cuda, function, [g.out_h(), g.out_w()], operands, None) };
 }
 
 pub(super) fn backward_max(
@@ -40,7 +42,10 @@ pub(super) fn backward_max(
     dx: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let strips = (g.h + g.pad[0]).div_ceil(PIXELS);
+    let [image, out, winners] = plane_bytes(g, dx.as_view());
+    let operands = [(mask.address::<u8>(), winners), (dy.numbers(), out), (dx.numbers(), image)];
+    let launch = Launch::new(g, [dx.as_view(), dy]);
+    let strips = (g.h + g.pad[0]).div_ceil(PIXELS[usize::from(launch.pack(&operands) > 1)]);
     let (function, rows) = match (g.window, g.stride) {
         ([2, 2], [2, 2]) => ("max_pool_backward_2_2", strips),
         ([3, 3], [2, 2]) => ("max_pool_backward_3_2", strips),
@@ -48,20 +53,17 @@ pub(super) fn backward_max(
         _ if tap_size(g) == 1 => ("max_pool_backward_u8", g.h),
         _ => ("max_pool_backward_u32", g.h),
     };
-    let [image, out, winners] = plane_bytes(g, dx.as_view());
-    let operands = [(mask.address::<u8>(), winners), (dy.numbers(), out), (dx.numbers(), image)];
     // SAFETY: `(Planes g, const Tap* mask, const real* dy, real* dx, int add)`; the contract has checked the lengths. Tap
     // numbers are only compared, never used as offsets.
-    unsafe { launch(cuda, (g, [dx.as_view(), dy]), function, [rows, g.w], operands, Some(accumulate)) };
+    unsafe { launch.over(cuda, function, [rows, g.w], operands, Some(accumulate)) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
     let [image, out, _] = plane_bytes(g, x);
     let operands = [(x.numbers(), image), (y.numbers(), out)];
+    let launch = Launch::new(g, [x, y.as_view()]);
     // SAFETY: `(Planes g, const real* x, real* y)`; the contract has checked the lengths.
-    unsafe {
-        launch(cuda, (g, [x, y.as_view()]), "average_pool_forward", [g.out_h(), g.out_w()], operands, None)
-    };
+    unsafe { launch.over(cuda, "average_pool_forward", [g.out_h(), g.out_w()], operands, None) };
 }
 
 pub(super) fn backward_average(
@@ -73,10 +75,9 @@ pub(super) fn backward_average(
 ) {
     let [image, out, _] = plane_bytes(g, dx.as_view());
     let operands = [(dy.numbers(), out), (dx.numbers(), image)];
+    let launch = Launch::new(g, [dx.as_view(), dy]);
     // SAFETY: `(Planes g, const real* dy, real* dx, int add)`; the contract has checked the lengths.
-    unsafe {
-        launch(cuda, (g, [dx.as_view(), dy]), "average_pool_backward", [g.h, g.w], operands, Some(accumulate))
-    };
+    unsafe { launch.over(cuda, "average_pool_backward", [g.h, g.w], operands, Some(accumulate)) };
 }
 
 /// Channels that lie side by side in a plane: in NHWC all. The image says so; outputs of one pixel lie alike in both orders.
@@ -91,40 +92,68 @@ fn plane_bytes(g: &PoolGeometry, image: View<'_>) -> [usize; 3] {
     [pixels * size, outputs * size, outputs * tap_size(g)]
 }
 
-/// Launches `function` with a thread for each of so many rows and columns of every plane (in NHWC: of every channel of
-/// every sample), for as many planes at a time as 32-bit arithmetic allows. The `blobs` are image and outputs. The operands
-/// are addresses, 0 for none, and bytes of a plane.
-///
-/// # Safety
-/// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
-/// as many planes as `g`, and those that are written are exclusively ours.
-///
-/// # Panics
-/// If a single plane is too large for that.
-unsafe fn launch<const OPERANDS: usize>(
-    cuda: &Cuda,
-    (g, blobs): (&PoolGeometry, [View<'_>; 2]),
-    function: &'static str,
-    [rows, columns]: [usize; 2],
-    operands: [(u64, usize); OPERANDS],
-    accumulate: Option<Accumulate>,
-) {
-    let channels = channels(g, blobs[0]);
-    let order = usize::from(blobs[0].format().layout == AxisOrder::Nhwc);
-    let (source, columns) = (&SOURCES[of_type(&blobs.map(Some)) + order], columns * channels);
-    let elements = (g.h * g.w).max(g.out_h() * g.out_w()) * channels;
-    assert!(elements < LARGEST, "a plane of {elements} elements is more than pooling on a GPU can take");
-    let (all, step) = (g.n * g.c / channels.max(1), LARGEST / elements.max(1));
-    for first in (0..all).step_by(step) {
-        let planes = step.min(all - first);
-        let fields = Planes::new(g, planes, [rows, columns, channels]);
-        let mut args = vec![Arg::from(&fields)];
-        let offset =
-            |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
-        args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
-        args.extend(accumulate.map(|accumulate| Arg::from(add(accumulate))));
-        // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes` planes only.
-        unsafe { cuda.launch(source, function, threads(planes * rows * columns), &args) };
+/// What is common to the launches of one operation, of this image and these outputs.
+struct Launch<'a> {
+    g: &'a PoolGeometry,
+    blobs: [View<'a>; 2],
+    relu: bool,
+}
+
+impl<'a> Launch<'a> {
+    fn new(g: &'a PoolGeometry, blobs: [View<'a>; 2]) -> Self {
+        Self { g, blobs, relu: false }
+    }
+
+    /// How many planes are done at a time, so that 32 bits count their elements.
+    ///
+    /// # Panics
+    /// If a single plane is too large for that.
+    fn planes_at_once(&self) -> usize {
+        let g = self.g;
+        let elements = (g.h * g.w).max(g.out_h() * g.out_w()) * channels(g, self.blobs[0]);
+        assert!(elements < LARGEST, "a plane of {elements} elements is more than pooling on a GPU can take");
+        LARGEST / elements.max(1)
+    }
+
+    /// Channels that a thread has: those that 16 bytes hold, where there is nothing but whole packs of them.
+    fn pack<const OPERANDS: usize>(&self, operands: &[(u64, usize); OPERANDS]) -> usize {
+        let (channels, pack) = (channels(self.g, self.blobs[0]), 16 / self.blobs[0].format().dtype.bytes());
+        let at_once = self.g.n <= self.planes_at_once();
+        let aligned = operands.iter().all(|(address, _)| address.is_multiple_of(32));
+        if channels > 1 && channels.is_multiple_of(pack) && at_once && aligned { pack } else { 1 }
+    }
+
+    /// Launches `function` with a thread for each of so many rows and columns of every plane (in NHWC: of every channel of
+    /// every sample, or pack of them), for as many planes at a time as 32-bit arithmetic allows. The operands are addresses, 0
+    /// for none, and bytes of a plane.
+    ///
+    /// # Safety
+    /// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
+    /// as many planes as `g`, and those that are written are exclusively ours.
+    unsafe fn over<const OPERANDS: usize>(
+        &self,
+        cuda: &Cuda,
+        function: &'static str,
+        [rows, columns]: [usize; 2],
+        operands: [(u64, usize); OPERANDS],
+        accumulate: Option<Accumulate>,
+    ) {
+        let (g, channels, pack) = (self.g, channels(self.g, self.blobs[0]), self.pack(&operands));
+        let order = usize::from(self.blobs[0].format().layout == AxisOrder::Nhwc);
+        let source = &SOURCES[of_type(&self.blobs.map(Some)) + order];
+        let (packs, all, step) = (channels / pack, g.n * g.c / channels.max(1), self.planes_at_once());
+        for first in (0..all).step_by(step) {
+            let planes = step.min(all - first);
+            let of_launch = Planes::new(g, planes, [rows, columns * packs, packs]);
+            let fields = Planes { relu: i32::from(self.relu), packs: i32::from(pack > 1), ..of_launch };
+            let mut args = vec![Arg::from(&fields)];
+            let offset =
+                |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
+            args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
+            args.extend(accumulate.map(|accumulate| Arg::from(add(accumulate))));
+            // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes` planes only.
+            unsafe { cuda.launch(source, function, threads(planes * rows * columns * packs), &args) };
+        }
     }
 }
 
@@ -138,6 +167,8 @@ struct Planes {
     window: [i32; 2],
     stride: [i32; 2],
     pad: [i32; 2],
+    relu: i32,
+    packs: i32,
     padding: u32,
     columns: Divisor,
     rows: Divisor,
@@ -156,6 +187,8 @@ impl Planes {
             window: pair(g.window),
             stride: pair(g.stride),
             pad: pair(g.pad),
+            relu: 0,
+            packs: 0,
             padding: 0,
             columns: divisor(columns),
             rows: divisor(rows),

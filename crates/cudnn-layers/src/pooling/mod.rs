@@ -2,7 +2,8 @@
 //!
 //! * Maximum: padding never wins. Forward saves which tap of the window won (the first of several equal ones in row-major
 //!   order); backward sends `dy` there. A NaN wins, of several the last one. A window of nothing but negative infinity has
-//!   no winner and passes no gradient.
+//!   no winner and passes no gradient. With a ReLU behind, a maximum that it makes 0 has no winner either: backward needs
+//!   neither a pass through it nor its output.
 //! * Average: the sum divided by the number of pixels of the window inside the image *and its padding*, as in Caffe on a
 //!   CPU: a window hanging over the padded edge divides by less. Backward spreads `dy` likewise and needs no data.
 //!
@@ -29,7 +30,7 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
     if geometry.window[0] * geometry.window[1] < 256 { 1 } else { 4 }
 }
 
-/// `y = maximum over windows of x`; `winners` gets what [`mask`] says. It may be left out where no backward pass follows.
+/// `y = maximum over windows of x`, with `relu` rectified; `winners` gets what [`mask`] says. It may be left out where no backward pass follows.
 ///
 /// # Panics
 /// If a length does not match the geometry, as in all functions of this module.
@@ -37,6 +38,7 @@ pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,
     x: View<'_>,
+    relu: bool,
     mut y: ViewMut<'_>,
     winners: Option<ViewMut<'_>>,
 ) {
@@ -44,9 +46,9 @@ pub fn forward_max(
     let winners = winners.map(|mut winners| winners.take(Format::U8, mask(geometry).bytes()));
     match device {
         Device::Cpu(cpu) => {
-            cpu::maximum::forward(cpu, geometry, x.host(), y.host(), winners.map(ViewMut::into_host));
+            cpu::maximum::forward(cpu, geometry, x.host(), relu, y.host(), winners.map(ViewMut::into_host));
         }
-        Device::Cuda(cuda) => cuda::forward_max(cuda, geometry, x, y, winners),
+        Device::Cuda(cuda) => cuda::forward_max(cuda, geometry, x, relu, y, winners),
     }
 }
 

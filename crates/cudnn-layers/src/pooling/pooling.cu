@@ -2,7 +2,7 @@
 // column, and looks through the windows over it. So every element is written once, by one thread, in a fixed order.
 //
 // A launch has less than 2^30 elements; the host divides larger tensors by planes. In NHWC a plane is a sample, whose columns
-// are of all channels: neighbouring threads have neighbouring channels.
+// are of all channels: neighbouring threads have neighbouring channels, or neighbouring packs of them.
 
 using u8 = unsigned char;
 
@@ -10,11 +10,14 @@ using u8 = unsigned char;
 struct Planes {
     int planes, h, w, out_h, out_w;
     int window_h, window_w, stride_h, stride_w, pad_h, pad_w;
+    int relu;  // maxima are rectified
+    int packs;  // a thread has a pack of channels
     Divisor columns, rows, vertical, horizontal;  // the last two by the strides
-    Divisor channels;                             // that lie side by side: 1 in NCHW
+    Divisor channels;  // or packs of them that lie side by side: 1 in NCHW
 };
 
-/// The place of a thread: element `column` of row `row` of `plane`, where rows and columns are as in `Planes`, and its channel.
+/// The place of a thread: `W` channels of element `column` of row `row` of `plane`, where rows and columns are as in `Planes`.
+template <int W>
 struct Place {
     int plane, row, column, channel = 0, channels = 1;
     bool exists;
@@ -26,48 +29,63 @@ struct Place {
         row = line - plane * u32(g.rows.divisor);
         exists = plane < g.planes;
         if constexpr (CHANNELS_LAST) {
-            int pixel = g.channels.divide(column);
-            channels = int(g.channels.divisor);
-            channel = column - pixel * channels;
+            int pixel = g.channels.divide(column), packs = int(g.channels.divisor);
+            channels = packs * W;
+            channel = (column - pixel * packs) * W;
             column = pixel;
         }
     }
 
-    /// The first element of this channel in this plane, of so many pixels.
+    /// The first element of these channels in this plane, of so many pixels.
     __device__ __forceinline__ int first(int pixels) const { return plane * (pixels * channels) + channel; }
     /// How far element number `pixel` of the plane lies from there.
     __device__ __forceinline__ int at(int pixel) const { return CHANNELS_LAST ? pixel * channels : pixel; }
 };
 
 /// Calls `body(tap, pixel)` for the pixels under the window of an output in row-major order.
-template <class Body>
-__device__ __forceinline__ void each_pixel(const Planes& g, const Place& out, const real* x, Body body) {
+template <int W, class Body>
+__device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out, const real* x, Body body) {
     int top = out.row * g.stride_h - g.pad_h, left = out.column * g.stride_w - g.pad_w;
     int r_end = min(g.window_h, g.h - top), s_end = min(g.window_w, g.w - left);
     x += out.first(g.h * g.w);
     for (int r = max(0, -top); r < r_end; r++) {
         for (int s = max(0, -left); s < s_end; s++) {
-            body(r * g.window_w + s, x[out.at((top + r) * g.w + left + s)]);
+            body(r * g.window_w + s, load<W>(x + out.at((top + r) * g.w + left + s)));
         }
     }
 }
 
-/// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `mask` may be null.
-template <class Tap>
+/// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `mask` may be null. Where a ReLU makes 0 of the
+/// output, it would stop the gradient: then no pixel has won.
+template <int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, real* __restrict__ y,
                                             Tap* __restrict__ mask) {
-    Place out(g);
+    Place<W> out(g);
     if (!out.exists) return;
-    float best = -__int_as_float(0x7f800000);  // negative infinity
-    u32 winner = 0xffffffff;  // no pixel won
-    each_pixel(g, out, x, [&](int tap, float pixel) {
-        bool wins = pixel > best || pixel != pixel;
-        best = wins ? pixel : best;
-        winner = wins ? tap : winner;
+    float best[W];
+    u32 winner[W];
+    for (int lane = 0; lane < W; lane++) {
+        best[lane] = -__int_as_float(0x7f800000);  // negative infinity
+        winner[lane] = 0xffffffff;  // no pixel won
+    }
+    each_pixel(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
+#pragma unroll
+        for (int lane = 0; lane < W; lane++) {
+            float value = pixel.at[lane];
+            bool wins = value > best[lane] || value != value;
+            best[lane] = wins ? value : best[lane];
+            winner[lane] = wins ? tap : winner[lane];
+        }
     });
+    Pack<W, real> maxima;
+    Pack<W, Tap> winners;
+    for (int lane = 0; lane < W; lane++) {
+        maxima.at[lane] = rectified(g.relu, best[lane]);
+        winners.at[lane] = Tap(g.relu && !(best[lane] > 0) ? 0xffffffff : winner[lane]);
+    }
     int output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
-    y[output] = best;
-    if (mask) mask[output] = Tap(winner);
+    store<W>(y + output, maxima);
+    if (mask) store<W>(mask + output, winners);
 }
 
 /// Pixels of window `index` along one axis, padding included.
@@ -82,53 +100,69 @@ __device__ __forceinline__ float size(const Planes& g, int p, int q) {
     return float(height * extent(q, g.stride_w, g.window_w, g.w, g.pad_w));
 }
 
-/// Adds up `share(p, q)` over the windows that see a pixel, and puts the sum there.
-template <class Share>
-__device__ __forceinline__ void gather(const Planes& g, const Place& pixel, real* dx, bool add, Share share) {
+/// Puts `sums` to pixel (row, column) of the image, or adds them.
+template <int W>
+__device__ __forceinline__ void put_pixel(const Planes& g, const Place<W>& place, int row, real* dx, bool add,
+                                          const float (&sums)[W]) {
+    dx += place.first(g.h * g.w) + place.at(row * g.w + place.column);
+    Pack<W, real> pixel;
+    if (add) pixel = load<W>(dx);
+    for (int lane = 0; lane < W; lane++) put(add, &pixel.at[lane], sums[lane]);
+    store<W>(dx, pixel);
+}
+
+/// Has `share(p, q, sums)` add to the sums of a pixel for the windows that see it, and puts these there.
+template <int W, class Share>
+__device__ __forceinline__ void gather(const Planes& g, const Place<W>& pixel, real* dx, bool add, Share share) {
     int row = pixel.row + g.pad_h, column = pixel.column + g.pad_w;
     int p = row < g.window_h ? 0 : int(g.vertical.divide(row - g.window_h)) + 1;
     int p_end = min(int(g.vertical.divide(row)) + 1, g.out_h);
     int first_q = column < g.window_w ? 0 : int(g.horizontal.divide(column - g.window_w)) + 1;
     int q_end = min(int(g.horizontal.divide(column)) + 1, g.out_w);
-    float sum = 0;
+    float sums[W] = {};
     for (; p < p_end; p++) {
-        for (int q = first_q; q < q_end; q++) sum += share(p, q);
+        for (int q = first_q; q < q_end; q++) share(p, q, sums);
     }
-    put(add, dx + pixel.first(g.h * g.w) + pixel.at(pixel.row * g.w + pixel.column), sum);
+    put_pixel(g, pixel, pixel.row, dx, add, sums);
 }
 
-template <class Tap>
+template <int W, class Tap>
 __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restrict__ mask,
                                              const real* __restrict__ dy, real* __restrict__ dx, bool add) {
-    Place pixel(g);
+    Place<W> pixel(g);
     if (!pixel.exists) return;
     mask += pixel.first(g.out_h * g.out_w);
     dy += pixel.first(g.out_h * g.out_w);
-    gather(g, pixel, dx, add, [&](int p, int q) {
+    gather(g, pixel, dx, add, [&](int p, int q, float(&sums)[W]) {
         int r = pixel.row + g.pad_h - p * g.stride_h, s = pixel.column + g.pad_w - q * g.stride_w;
         int at = pixel.at(p * g.out_w + q);
-        return mask[at] == u32(r * g.window_w + s) ? dy[at] : 0.0f;  // a whole 0 would make a bf16 whole, too
+        auto winners = load<W>(mask + at);
+        auto gradients = load<W>(dy + at);
+        for (int lane = 0; lane < W; lane++) {
+            if (winners.at[lane] == u32(r * g.window_w + s)) sums[lane] += gradients.at[lane];
+        }
     });
 }
 
 /// Pixels that a thread has in `max_backward_strip`, one below the other. Strips begin at multiples of this in the padded image,
 /// so that the windows over each of them are known to the compiler.
-constexpr int PIXELS = 8;
+template <int W>
+constexpr int PIXELS = W == 1 ? 8 : 2;
 
-template <int WINDOW, int STRIDE>
+template <int WINDOW, int STRIDE, int W>
 __device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __restrict__ mask,
                                                    const real* __restrict__ dy, real* __restrict__ dx, bool add) {
-    static_assert(PIXELS % STRIDE == 0, "every strip begins at the first row of a window");
-    Place place(g);
+    static_assert(PIXELS<W> % STRIDE == 0, "every strip begins at the first row of a window");
+    Place<W> place(g);
     if (!place.exists) return;
     // Windows over a pixel along an axis, but for the nearest; as many begin above the strip.
     constexpr int MORE = (WINDOW - 1) / STRIDE;
-    int column = place.column + g.pad_w, top = place.row * (PIXELS / STRIDE);
+    int column = place.column + g.pad_w, top = place.row * (PIXELS<W> / STRIDE);
     mask += place.first(g.out_h * g.out_w);
     dy += place.first(g.out_h * g.out_w);
-    float sums[PIXELS] = {};
+    float sums[PIXELS<W>][W] = {};
 #pragma unroll
-    for (int i = -MORE; i < PIXELS / STRIDE; i++) {
+    for (int i = -MORE; i < PIXELS<W> / STRIDE; i++) {
 #pragma unroll
         for (int j = MORE; j >= 0; j--) {
             int p = top + i, q = column / STRIDE - j;
@@ -136,64 +170,76 @@ __device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __
             int tap = column % STRIDE + j * STRIDE;
             bool exists = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w) && tap < WINDOW;
             int output = exists ? place.at(p * g.out_w + q) : 0;
-            int winner = exists ? mask[output] - tap : -1;
-            float gradient = dy[output];
+            auto winners = load<W>(mask + output);
+            auto gradients = load<W>(dy + output);
 #pragma unroll
-            for (int r = 0; r < WINDOW; r++) {
-                int pixel = i * STRIDE + r;
-                if (pixel >= 0 && pixel < PIXELS && winner == r * WINDOW) sums[pixel] += gradient;
+            for (int lane = 0; lane < W; lane++) {
+                int winner = exists ? winners.at[lane] - tap : -1;
+#pragma unroll
+                for (int r = 0; r < WINDOW; r++) {
+                    int pixel = i * STRIDE + r;
+                    if (pixel >= 0 && pixel < PIXELS<W> && winner == r * WINDOW) {
+                        sums[pixel][lane] += gradients.at[lane];
+                    }
+                }
             }
         }
     }
 #pragma unroll
-    for (int pixel = 0; pixel < PIXELS; pixel++) {
-        int row = place.row * PIXELS + pixel - g.pad_h;
-        if (u32(row) < u32(g.h)) {
-            put(add, dx + place.first(g.h * g.w) + place.at(row * g.w + place.column), sums[pixel]);
-        }
+    for (int pixel = 0; pixel < PIXELS<W>; pixel++) {
+        int row = place.row * PIXELS<W> + pixel - g.pad_h;
+        if (u32(row) < u32(g.h)) put_pixel(g, place, row, dx, add, sums[pixel]);
     }
 }
 
-extern "C" {
-
-__global__ void max_pool_forward_u8(Planes g, const real* x, real* y, u8* mask) { max_forward(g, x, y, mask); }
-
-/// For windows of 256 taps and more, whose numbers do not fit a byte.
-__global__ void max_pool_forward_u32(Planes g, const real* x, real* y, u32* mask) { max_forward(g, x, y, mask); }
-
-__global__ void max_pool_backward_2_2(Planes g, const u8* mask, const real* dy, real* dx, int add) {
-    max_backward_strip<2, 2>(g, mask, dy, dx, add);
-}
-
-__global__ void max_pool_backward_3_2(Planes g, const u8* mask, const real* dy, real* dx, int add) {
-    max_backward_strip<3, 2>(g, mask, dy, dx, add);
-}
-
-__global__ void max_pool_backward_3_1(Planes g, const u8* mask, const real* dy, real* dx, int add) {
-    max_backward_strip<3, 1>(g, mask, dy, dx, add);
-}
-
-__global__ void max_pool_backward_u8(Planes g, const u8* mask, const real* dy, real* dx, int add) {
-    max_backward(g, mask, dy, dx, add);
-}
-
-__global__ void max_pool_backward_u32(Planes g, const u32* mask, const real* dy, real* dx, int add) {
-    max_backward(g, mask, dy, dx, add);
-}
-
-__global__ void average_pool_forward(Planes g, const real* __restrict__ x, real* __restrict__ y) {
-    Place out(g);
+template <int W>
+__device__ __forceinline__ void average_forward(const Planes& g, const real* __restrict__ x, real* __restrict__ y) {
+    Place<W> out(g);
     if (!out.exists) return;
-    float sum = 0;
-    each_pixel(g, out, x, [&](int, float pixel) { sum += pixel; });
-    y[out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column)] = sum / size(g, out.row, out.column);
+    float sums[W] = {};
+    each_pixel(g, out, x, [&](int, const Pack<W, real>& pixel) {
+        for (int lane = 0; lane < W; lane++) sums[lane] += pixel.at[lane];
+    });
+    Pack<W, real> means;
+    for (int lane = 0; lane < W; lane++) means.at[lane] = sums[lane] / size(g, out.row, out.column);
+    store<W>(y + out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column), means);
 }
 
-__global__ void average_pool_backward(Planes g, const real* __restrict__ dy, real* __restrict__ dx, int add) {
-    Place pixel(g);
+template <int W>
+__device__ __forceinline__ void average_backward(const Planes& g, const real* __restrict__ dy, real* __restrict__ dx,
+                                                 bool add) {
+    Place<W> pixel(g);
     if (!pixel.exists) return;
     dy += pixel.first(g.out_h * g.out_w);
-    gather(g, pixel, dx, add, [&](int p, int q) { return dy[pixel.at(p * g.out_w + q)] / size(g, p, q); });
+    gather(g, pixel, dx, add, [&](int p, int q, float(&sums)[W]) {
+        auto gradients = load<W>(dy + pixel.at(p * g.out_w + q));
+        for (int lane = 0; lane < W; lane++) sums[lane] += gradients.at[lane] / size(g, p, q);
+    });
 }
 
-}  // extern "C"
+/// A kernel that does this, with a pack of `W` channels or a single one.
+#define POOLING(name, parameters, ...)                                                                                 \
+    extern "C" __global__ void name parameters {                                                                       \
+        if (CHANNELS_LAST && g.packs) {                                                                                \
+            constexpr int W = CHANNELS_LAST ? PACK : 1;                                                                \
+            __VA_ARGS__;                                                                                               \
+        } else {                                                                                                       \
+            constexpr int W = 1;                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+    }
+#define MAX_FORWARD(name, Tap)                                                                                         \
+    POOLING(name, (Planes g, const real* x, real* y, Tap* mask), max_forward<W>(g, x, y, mask))
+#define MAX_BACKWARD(name, Tap, ...)                                                                                   \
+    POOLING(name, (Planes g, const Tap* mask, const real* dy, real* dx, int add), __VA_ARGS__(g, mask, dy, dx, add))
+
+MAX_FORWARD(max_pool_forward_u8, u8)
+/// For windows of 256 taps and more, whose numbers do not fit a byte.
+MAX_FORWARD(max_pool_forward_u32, u32)
+MAX_BACKWARD(max_pool_backward_2_2, u8, max_backward_strip<2, 2, W>)
+MAX_BACKWARD(max_pool_backward_3_2, u8, max_backward_strip<3, 2, W>)
+MAX_BACKWARD(max_pool_backward_3_1, u8, max_backward_strip<3, 1, W>)
+MAX_BACKWARD(max_pool_backward_u8, u8, max_backward<W>)
+MAX_BACKWARD(max_pool_backward_u32, u32, max_backward<W>)
+POOLING(average_pool_forward, (Planes g, const real* x, real* y), average_forward<W>(g, x, y))
+POOLING(average_pool_backward, (Planes g, const real* dy, real* dx, int add), average_backward<W>(g, dy, dx, add))

@@ -1,7 +1,7 @@
 //! Both poolings against plain loops over fixed and random geometries, ties and special values included.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, TestDevice, on_every_device};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, on_every_device, rectified};
 use rand::RngExt;
 use tensor::{
     Rounding,
@@ -101,10 +101,10 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// `y` and the winners, whose bytes end within an element.
-fn forward_with_mask(on: &TestDevice, g: &PoolGeometry, x: &[f32]) -> [Vec<f32>; 2] {
+fn forward_with_mask(on: &TestDevice, g: &PoolGeometry, x: &[f32], relu: bool) -> [Vec<f32>; 2] {
     let mut y = on.run([x], g.y_len() + mask(g).bytes().div_ceil(4), |device, [x], out| {
         let (y, winners) = out.split_at(g.y_len());
-        forward_max(device, g, x, y, Some(winners));
+        forward_max(device, g, x, relu, y, Some(winners));
     });
     let winners = y.split_off(g.y_len());
     [y, winners]
@@ -120,9 +120,9 @@ on_every_device! {
                 expected.push(best.map_or(f32::NEG_INFINITY, |best| x[best]));
                 best.iter().for_each(|&best| gradient[best] += f64::from(dy));
             }
-            let y = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, y, None));
+            let y = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, false, y, None));
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
-            let [y, winners] = forward_with_mask(on, &g, &x);
+            let [y, winners] = forward_with_mask(on, &g, &x, false);
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
             let dx = on.run_accumulating([&winners, &dy], x.len(), |device, [winners, dy], dx, accumulate| {
                 backward_max(device, &g, winners, dy, dx, accumulate);
@@ -131,11 +131,30 @@ on_every_device! {
         }
     }
 
+    fn a_fused_relu_is_the_relu_that_follows(on: &TestDevice) {
+        for (g, special) in geometries().into_iter().flat_map(|g| [(g, false), (g, true)]) {
+            let (x, dy) = (image(&g, special), random(g.y_len(), 2));
+            let [apart, winners] = forward_with_mask(on, &g, &x, false);
+            let [fused, fused_winners] = forward_with_mask(on, &g, &x, true);
+            assert_eq!(bits(&fused), bits(&rectified(&apart)), "{g:?}");
+            let without = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, true, y, None));
+            assert_eq!(bits(&without), bits(&fused), "{g:?}");
+            let passed: Vec<f32> =
+                apart.iter().zip(&dy).map(|(&y, &dy)| if y > 0.0 { dy } else { 0.0 }).collect();
+            let [dx, expected] = [(&fused_winners, &dy), (&winners, &passed)].map(|(winners, dy)| {
+                on.run([winners, dy], x.len(), |device, [winners, dy], dx| {
+                    backward_max(device, &g, winners, dy, dx, Accumulate::Replace);
+                })
+            });
+            assert_eq!(dx, expected, "{g:?}");
+        }
+    }
+
     fn masks_are_the_same_on_every_device(on: &TestDevice) {
         for g in geometries() {
             let x = image(&g, true);
-            let [_, winners] = forward_with_mask(on, &g, &x);
-            let [_, expected] = forward_with_mask(&TestDevice::Cpu, &g, &x);
+            let [_, winners] = forward_with_mask(on, &g, &x, false);
+            let [_, expected] = forward_with_mask(&TestDevice::Cpu, &g, &x, false);
             assert_eq!(bits(&winners), bits(&expected), "{g:?}");
         }
     }
@@ -162,7 +181,7 @@ on_every_device! {
         let g = pool([1, 1, 2, 4], [2, 2], [2, 2], [0, 0]);
         let inf = f32::NEG_INFINITY;
         let x = [1.0, f32::NAN, inf, inf, 5.0, 2.0, inf, inf];
-        let [y, winners] = forward_with_mask(on, &g, &x);
+        let [y, winners] = forward_with_mask(on, &g, &x, false);
         assert!(y[0].is_nan() && y[1] == inf);
         let dx = on.run([&winners, &[1.0, 1.0]], 8, |device, [winners, dy], dx| {
             backward_max(device, &g, winners, dy, dx, Accumulate::Replace);

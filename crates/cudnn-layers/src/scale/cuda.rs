@@ -22,7 +22,8 @@ pub(super) fn forward(
     y: ViewMut<'_>,
 ) {
     let (place, rows) = of_channels(cuda, &[x, Some(y.as_view())], extents);
-    let (grid, extents, relu) = (rows.unwrap_or(tiles(y.len())), Extents::new(extents), i32::from(relu));
+    let (grid, extents, relu) =
+        (rows.map_or_else(|| tiles(y.len()), |rows| rows.map), Extents::new(extents), i32::from(relu));
     let (from, to) = (numbers(x), y.numbers());
     let Affine { gamma, beta } = *affine;
     // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y)`;
@@ -39,7 +40,8 @@ pub(super) fn backward(
     accumulate: Accumulate,
 ) {
     let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.as_view())], extents);
-    let (grid, extents, add) = (rows.unwrap_or(tiles(dx.len())), Extents::new(extents), add(accumulate));
+    let (grid, extents, add) =
+        (rows.map_or_else(|| tiles(dx.len()), |rows| rows.map), Extents::new(extents), add(accumulate));
     let (from, to) = (dy.numbers(), dx.numbers());
     // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
@@ -63,15 +65,14 @@ pub(super) fn backward_affine(
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
     let gradients = Gradients { addresses: [gamma.0, beta.0], add: [gamma.1, beta.1] };
-    let sums = if x.is_some() { "scale_backward_affine" } else { "bias_backward" };
     let device_extents = Extents::new(extents);
     let args = [Arg::from(&device_extents), numbers(x).into(), dy.numbers().into(), Arg::from(&gradients)];
     let (place, rows) = of_channels(cuda, &[x, Some(dy)], extents);
-    let (names, extents) = ([sums, "scale_backward_finish"], (extents, rows));
     cuda.scratch(|scratch| {
-        // SAFETY: `sums(Extents extents, const real* x, const real* dy, Gradients gradients, double* partials)` and
-        // `scale_backward_finish(.., u32 parts)`, which add up two sums for each channel; the contract has checked the
-        // lengths.
-        unsafe { launch_sums(cuda, &SOURCES[place], names, extents, scratch, &args) };
+        // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients, double*
+        // partials)`, which adds up two sums for each channel, where x may be null; the contract has checked the lengths.
+        unsafe {
+            launch_sums(cuda, &SOURCES[place], "scale_backward_affine", (extents, rows), scratch, &args)
+        };
     });
 }

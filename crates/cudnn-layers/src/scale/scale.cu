@@ -1,22 +1,31 @@
 // A factor, a bias, or both per channel.
 
-struct Affine {
-    float gamma, beta;
+template <int W>
+struct Factors {
+    Pack<W> gamma, beta;
+    bool relu;
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[1]) const {
+        return rectified(relu, gamma.at[lane] * in[0] + beta.at[lane]);
+    }
+};
+
+struct FactorsOf {
+    const float *gamma, *beta;
+    int relu;
+    template <int W>
+    __device__ __forceinline__ Factors<W> operator()(u64 channel, Width<W>) const {
+        return {of_channels<W>(gamma, channel, 1), of_channels<W>(beta, channel), relu != 0};
+    }
 };
 
 /// `gamma` and `beta` may be null: none; `x` may be null: in place.
 extern "C" __global__ void scale_forward(Extents extents, const float* gamma, const float* beta, int relu,
                                          const real* x, real* y) {
-    map_channels({x ? x : y}, y, false, extents,
-                 [=](u64 channel) { return Affine{gamma ? gamma[channel] : 1, beta ? beta[channel] : 0}; },
-                 [=](const Affine& affine, const float (&in)[1]) {
-                     return rectified(relu, affine.gamma * in[0] + affine.beta);
-                 });
+    map_channels({x ? x : y}, y, false, extents, FactorsOf{gamma, beta, relu});
 }
 
 extern "C" __global__ void scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add) {
-    map_channels({dy}, dx, add, extents, [=](u64 channel) { return gamma[channel]; },
-                 [](float gamma, const float (&in)[1]) { return gamma * in[0]; });
+    map_channels({dy}, dx, add, extents, FactorsOf{gamma, nullptr, 0});
 }
 
 /// Where the sums of a channel go: as cuda.rs fills it. Either may be null.
@@ -29,25 +38,26 @@ struct Gradients {
     }
 };
 
-extern "C" __global__ void scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients,
-                                                 double* partials) {
-    auto terms = [](u64) {
-        return [](const float (&in)[2], float (&sums)[2]) {
-            sums[0] += in[1] * in[0];
-            sums[1] += in[1];
-        };
-    };
-    sum_channels<2>({x, dy}, extents, partials, terms, gradients);
-}
+/// The same for every channel.
+struct Terms {
+    template <int W>
+    __device__ __forceinline__ Terms operator()(u64, Width<W>) const {
+        return *this;
+    }
+    /// Of `x`, if there is a factor, and `dy`.
+    template <int INPUTS>
+    __device__ __forceinline__ float operator()(int, const float (&in)[INPUTS], float (&sums)[2]) const {
+        if (INPUTS == 2) sums[0] += in[INPUTS - 1] * in[0];
+        sums[1] += in[INPUTS - 1];
+        return 0;
+    }
+};
 
-/// Without a factor, and so without `x`.
-extern "C" __global__ void bias_backward(Extents extents, const real*, const real* dy, Gradients gradients,
-                                         double* partials) {
-    auto terms = [](u64) { return [](const float (&in)[1], float (&sums)[2]) { sums[1] += in[0]; }; };
-    sum_channels<2>({dy}, extents, partials, terms, gradients);
-}
-
-extern "C" __global__ void scale_backward_finish(Extents extents, const real*, const real*, Gradients gradients,
-                                                 const double* partials, u32 parts) {
-    finish_sums<2>(partials, parts, extents.axis.divisor, gradients);
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients, double* partials) {
+    if (x) {
+        sum_channels<2>({x, dy}, nullptr, extents, partials, Terms{}, gradients);
+    } else {
+        sum_channels<2>({dy}, nullptr, extents, partials, Terms{}, gradients);
+    }
 }

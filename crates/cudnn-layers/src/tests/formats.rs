@@ -5,7 +5,7 @@ use super::operands::{BOTH, Operand, SHAPES, blob, channels, check, check_in, fl
 use crate::{
     AxisExtents,
     activation::{self, Activation},
-    batch_norm::{self, BatchNorm, RunningSums, Statistics},
+    batch_norm::{self, Added, BatchNorm, RunningSums, Statistics},
     copy::{self, Columns},
     dropout::{self, Dropout},
     eltwise::{self, Combination},
@@ -118,7 +118,7 @@ fn cuda_batch_norms() {
     {
         let c = dims[1];
         let saved = Operand::Bytes(batch_norm::saved(&channels(&dims, Format::F32)).bytes());
-        let reads = [blob(&dims, 1), blob(&dims, 2), floats(c, 3), floats(c, 4)];
+        let reads = [blob(&dims, 1), blob(&dims, 2), floats(c, 3), floats(c, 4), blob(&dims, 11)];
         let positive = Operand::Floats(vec![1.5; c]);
         let writes = [
             blob(&dims, 5),
@@ -130,21 +130,33 @@ fn cuda_batch_norms() {
             Operand::Floats(vec![2.0]),
             floats(c, 9),
             floats(c, 10),
+            blob(&dims, 12),
         ];
-        check(&format!("{statistics:?} {dims:?}"), [&reads, &writes], |device, format, reads, writes| {
-            let extents = channels(&dims, format);
-            let [x, dy, gamma, beta] = *reads else { unreachable!() };
-            let [y, again, dx, saved, mean, variance, factor, dgamma, dbeta] = writes else { unreachable!() };
-            let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
-            let norm = BatchNorm { extents, statistics, affine, relu: true };
-            let [mean, variance, factor] = [mean, variance, factor].map(|view| view.reborrow());
-            let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
-            batch_norm::forward(device, &norm, 1e-3, x, y.reborrow(), saved.reborrow(), running);
-            batch_norm::repeat(device, &norm, x, again.reborrow(), saved.as_view());
-            let gradients = AffineGradients { gamma: gradient(dgamma), beta: gradient(dbeta) };
-            let (saved, add) = (saved.as_view(), Accumulate::Add);
-            batch_norm::backward(device, &norm, x, saved, dy, dx.reborrow(), add, gradients);
-        });
+        let check_norm = |relu: bool, sum: bool| {
+            let what = format!("{statistics:?} {dims:?}, a ReLU: {relu}, a sum: {sum}");
+            check(&what, [&reads, &writes], |device, format, reads, writes| {
+                let extents = channels(&dims, format);
+                let [x, dy, gamma, beta, added] = *reads else { unreachable!() };
+                let [y, again, dx, saved, mean, variance, factor, dgamma, dbeta, of_added] = writes else {
+                    unreachable!()
+                };
+                let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
+                let norm = BatchNorm { extents, statistics, affine, relu };
+                let [mean, variance, factor] = [mean, variance, factor].map(|view| view.reborrow());
+                let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
+                let other = sum.then_some(added);
+                batch_norm::forward(device, &norm, 1e-3, x, other, y.reborrow(), saved.reborrow(), running);
+                batch_norm::repeat(device, &norm, x, other, again.reborrow(), saved.as_view());
+                let gradients = AffineGradients { gamma: gradient(dgamma), beta: gradient(dbeta) };
+                let (diff, accumulate) = (of_added.reborrow(), Accumulate::Replace);
+                // Signs are those of an operand: two devices may round a sum to either side of 0.
+                let gradient = Some(Gradient { diff, accumulate });
+                let other = sum.then_some(Added { y: relu.then_some(added), gradient });
+                let (saved, add) = (saved.as_view(), Accumulate::Add);
+                batch_norm::backward(device, &norm, x, saved, dy, dx.reborrow(), add, gradients, other);
+            });
+        };
+        [(true, false), (true, true), (false, true)].iter().for_each(|&(relu, sum)| check_norm(relu, sum));
     }
 }
 
@@ -171,9 +183,10 @@ fn cuda_poolings() {
         let reads = [blob(&image, 1), blob(&outputs, 2)];
         let mask = Operand::Bytes(pooling::mask(&g).bytes());
         let writes = [blob(&outputs, 3), blob(&outputs, 4), blob(&image, 5), blob(&image, 6), mask];
+        let relu = c % 2 == 0;
         check(&format!("{g:?}"), [&reads, &writes], |device, _, reads, writes| {
             let [largest, mean, dx, of_mean, mask] = writes else { unreachable!() };
-            pooling::forward_max(device, &g, reads[0], largest.reborrow(), Some(mask.reborrow()));
+            pooling::forward_max(device, &g, reads[0], relu, largest.reborrow(), Some(mask.reborrow()));
             pooling::backward_max(device, &g, mask.as_view(), reads[1], dx.reborrow(), Accumulate::Add);
             pooling::forward_average(device, &g, reads[0], mean.reborrow());
             pooling::backward_average(device, &g, reads[1], of_mean.reborrow(), Accumulate::Add);
@@ -296,7 +309,7 @@ fn cuda_inner_products() {
             let Operand::Blob(_, w) = blob(&[e.w_len()], 4) else { unreachable!() };
             let reads =
                 [blob(&[n, inputs], 1), blob(&[n, outputs], 2), floats(outputs, 3), Operand::Floats(w)];
-            let scratch = inner_product::scratch(&e, ElementType::Bf16);
+            let scratch = inner_product::copied(&e, ElementType::Bf16);
             let scratch = Operand::Bytes(Space::all_of([scratch, Space::of::<u8>(1)]).bytes());
             let writes = [
                 blob(&[n, outputs], 5),
@@ -310,7 +323,7 @@ fn cuda_inner_products() {
                 let [x, dy, b, w] = *reads else { unreachable!() };
                 let [y, dx, dw, db, scratch] = writes else { unreachable!() };
                 inner_product::forward(device, &e, x, w, Some(b), true, y.reborrow(), scratch.reborrow());
-                inner_product::backward_data(device, &e, dy, w, dx.reborrow(), add, scratch.reborrow());
+                inner_product::backward_data(device, &e, dy, w, dx.reborrow(), add, scratch.as_view());
                 inner_product::backward_weights(device, &e, x, dy, dw.reborrow(), add);
                 inner_product::backward_bias(device, &e, dy, db.reborrow(), add);
             });

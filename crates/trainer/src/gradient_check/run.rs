@@ -199,7 +199,8 @@ impl Subject<'_> {
             _ => Space::NONE,
         };
         let mut blobs = Blobs::default();
-        let bottoms = blobs.reads(if self.declaration.needs_bottom { &self.bottoms[..] } else { &[] });
+        let read = self.declaration.bottoms_read(self.bottoms.len());
+        let bottoms = blobs.reads(&self.bottoms[..read]);
         let tops = blobs.reads(&self.declared_tops(forwarded));
         blobs.reads(given.iter().flatten());
         let bottom_diffs = blobs.writes(bottom_diffs);

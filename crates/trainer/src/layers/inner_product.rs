@@ -37,7 +37,7 @@ impl Layer for InnerProductLayer {
                 .chain(p.bias_term.then(|| blob(&[outputs], p.bias_filler)))
                 .collect(),
             needs_bottom: true,
-            scratch: [inner_product::scratch(&self.extents, x.format().dtype); 2],
+            saved: inner_product::copied(&self.extents, x.format().dtype),
             // With the bias.
             absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::one(x.with_dims(&top))
@@ -47,7 +47,7 @@ impl Layer for InnerProductLayer {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let b = io.params.get(1).copied();
         let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
-        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y, io.scratch);
+        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y, io.saved);
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl Layer for InnerProductLayer {
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {
             let (w, Gradient { diff: dx, accumulate }) = (io.params[0], dx);
-            inner_product::backward_data(device, &extents, dy, w, dx, accumulate, io.scratch);
+            inner_product::backward_data(device, &extents, dy, w, dx, accumulate, io.saved);
         }
         Ok(())
     }

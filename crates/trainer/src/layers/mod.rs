@@ -45,6 +45,8 @@ pub struct Declaration {
     pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
+    /// Of how many bottoms at the end it does not all the same.
+    pub unread_bottoms: usize,
     /// What backward wants to know of the tops' data.
     pub needs_top: Need,
     /// What is kept from the forward to the backward pass.
@@ -153,7 +155,7 @@ pub struct Forward<'a> {
 pub struct Backward<'a> {
     /// As in [`Forward`].
     pub iteration: View<'a>,
-    /// Bottoms' data, if the layer declared that it needs them.
+    /// Bottoms' data, those that the layer declared that it needs.
     pub bottoms: Vec<View<'a>>,
     /// Tops' data, if the layer declared that it needs them.
     pub tops: Vec<View<'a>>,
@@ -195,6 +197,22 @@ pub enum Absorbed {
     Forward,
     /// Both passes: moreover, backward treats its top's gradient as the ReLU would have.
     Both,
+    /// The same, for which backward has to see the sign of its top.
+    BothBySign,
+}
+
+impl Absorbed {
+    /// Whether the backward pass is among what it takes over.
+    pub fn is_backward(self) -> bool {
+        matches!(self, Self::Both | Self::BothBySign)
+    }
+}
+
+impl Declaration {
+    /// How many of so many bottoms backward reads, from the first on.
+    pub fn bottoms_read(&self, bottoms: usize) -> usize {
+        if self.needs_bottom { bottoms - self.unread_bottoms } else { 0 }
+    }
 }
 
 /// One layer of a net.

@@ -9,13 +9,14 @@ use crate::{
 };
 use cudnn_layers::{
     AxisExtents,
-    batch_norm::{self, RunningSums, Statistics},
+    batch_norm::{self, Added, RunningSums, Statistics},
     scale::{self, Affine, AffineGradients},
 };
 use tensor::{Accumulate, Device, Format, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
-/// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved.
+/// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second bottom, which a
+/// file cannot give it, is added to the result ([`join`](crate::net)).
 pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
@@ -46,6 +47,9 @@ impl Layer for BatchNorm {
         if x.rank() < 2 {
             return Err(format!("batch normalisation needs channels, which a blob of shape {x} lacks"));
         }
+        if let Some(added) = bottoms.get(1).filter(|added| *added != x) {
+            return Err(format!("a blob of shape {added} cannot be added to one of {x}"));
+        }
         let extents = AxisExtents::new(x, 1);
         if self.statistics == Statistics::Batch && extents.per_index() < 2 {
             return Err("one value per channel has no variance; use a larger mini-batch".to_owned());
@@ -63,19 +67,21 @@ impl Layer for BatchNorm {
         Ok(Declaration {
             params,
             always_propagates: true,
+            gradients: vec![true; bottoms.len()],
             needs_bottom: true,
+            unread_bottoms: bottoms.len() - 1,
             saved: batch_norm::saved(&extents),
             repeats_from_saved: true,
-            absorbs: Absorbed::Both,
+            absorbs: if bottoms.len() > 1 { Absorbed::BothBySign } else { Absorbed::Both },
             ..Declaration::one(x.clone())
         })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let norm = self.norm(&io.params, io.rectify);
-        let x = io.bottoms[0];
+        let (x, added) = (io.bottoms[0], io.bottoms.get(1).copied());
         if io.repeat {
-            batch_norm::repeat(device, &norm, x, io.tops.remove(0), io.saved.as_view());
+            batch_norm::repeat(device, &norm, x, added, io.tops.remove(0), io.saved.as_view());
             return Ok(());
         }
         let mut state = io.state.into_iter();
@@ -86,7 +92,7 @@ impl Layer for BatchNorm {
             factor: blob(),
             moving_average_fraction: self.params.moving_average_fraction,
         };
-        batch_norm::forward(device, &norm, self.params.eps, x, io.tops.remove(0), io.saved, running);
+        batch_norm::forward(device, &norm, self.params.eps, x, added, io.tops.remove(0), io.saved, running);
         Ok(())
     }
 
@@ -98,7 +104,9 @@ impl Layer for BatchNorm {
             accumulate: Accumulate::Replace,
         });
         let norm = self.norm(&io.params, io.rectify);
-        batch_norm::backward(device, &norm, x, io.saved, dy, dx.diff, dx.accumulate, gradients);
+        let y = io.tops.first().copied();
+        let added = io.bottom_diffs.pop().map(|gradient| Added { y, gradient });
+        batch_norm::backward(device, &norm, x, io.saved, dy, dx.diff, dx.accumulate, gradients, added);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! `Pooling`.
 
-use super::{Backward, Declaration, Declared, Forward, Layer, images};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, images};
 use crate::{
     error::BoxError,
     spec::{PoolingMethod, PoolingParams, PoolingWindow},
@@ -31,19 +31,17 @@ impl Layer for Pooling {
         let geometry = PoolGeometry { n, c, h, w, window, pad, stride, rounding };
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.extents = Some(g);
-        Ok(Declaration {
-            saved: match self.params.method {
-                PoolingMethod::Max => pooling::mask(&g),
-                PoolingMethod::Average => Space::NONE,
-            },
-            ..Declaration::one(x.with_dims(&[n, c, g.out_h(), g.out_w()]))
-        })
+        let (saved, absorbs) = match self.params.method {
+            PoolingMethod::Max => (pooling::mask(&g), Absorbed::Both),
+            PoolingMethod::Average => (Space::NONE, Absorbed::No),
+        };
+        Ok(Declaration { saved, absorbs, ..Declaration::one(x.with_dims(&[n, c, g.out_h(), g.out_w()])) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (g, x, y) = (self.geometry(), io.bottoms[0], io.tops.remove(0));
         match self.params.method {
-            PoolingMethod::Max => pooling::forward_max(device, &g, x, y, Some(io.saved)),
+            PoolingMethod::Max => pooling::forward_max(device, &g, x, io.rectify, y, Some(io.saved)),
             PoolingMethod::Average => pooling::forward_average(device, &g, x, y),
         }
         Ok(())

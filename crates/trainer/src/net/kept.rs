@@ -13,8 +13,13 @@ impl Net {
     /// [`Execution::blob`](crate::Execution::blob). To be asked for before the net is laid out.
     ///
     /// # Errors
-    /// There is no blob of this name.
+    /// There is no blob of this name, or training does without it: a sum or a ReLU is part of another layer.
     pub fn keep_blob(&mut self, name: &str) -> Result<(), NetError> {
+        if self.gone.iter().any(|gone| gone == name) {
+            let message =
+                format!("blob '{name}' is not computed in training, where it is an inner part of a layer");
+            return Err(NetError::Net { net: self.name.clone(), message });
+        }
         self.kept.push(self.blob(name)?);
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::{
     data::DataSummary,
     error::NetError,
     layers::{self, Absorbed, BuildOptions, DataLayer, Need, Role},
-    spec::{NetSpec, Phase},
+    spec::{LayerKind, NetSpec, Phase},
 };
 use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node, Param, Value};
@@ -41,6 +41,8 @@ pub struct Net {
     histories: usize,
     /// Values that are read after an iteration, besides its outputs.
     kept: Vec<graph::ValueId>,
+    /// Blobs of the file that training does without.
+    gone: Vec<String>,
 }
 
 /// The kernels of a plan, by layer and operation.
@@ -54,7 +56,8 @@ impl Net {
     /// # Errors
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
-        let spec = &split::separate(spec);
+        let separate = split::separate(spec);
+        let (spec, gone) = &if training { fusion::join(separate) } else { (separate, Vec::new()) };
         let layers = (spec.layers.iter())
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
@@ -72,6 +75,7 @@ impl Net {
             training,
             histories: 1,
             kept: Vec::new(),
+            gone: gone.clone(),
         })
     }
 
@@ -103,6 +107,12 @@ impl Net {
     /// ReLUs that run, in part or completely, inside the layer before them.
     pub fn fused_relus(&self) -> usize {
         self.graph.nodes.iter().filter(|node| node.absorbed != Absorbed::No).count()
+    }
+
+    /// Sums that are part of the batch normalisation of a summand.
+    pub fn fused_sums(&self) -> usize {
+        let is_sum = |node: &&Node| matches!(node.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
+        self.graph.nodes.iter().filter(is_sum).count()
     }
 
     /// Bytes that the layers hold in host memory outside the arena.
@@ -256,6 +266,7 @@ impl Net {
             propagates: node.propagates.iter().map(Option::is_some).collect(),
             backward: node.backward,
             needs_bottom: node.declaration.needs_bottom,
+            unread_bottoms: node.declaration.unread_bottoms,
             needs_top: node.declaration.needs_top != Need::Nothing,
             saved: bytes(node.declaration.saved),
             repeats_from_saved: node.declaration.repeats_from_saved,

@@ -139,7 +139,7 @@ impl Requests<'_> {
         let absorbed = self.net.graph.nodes[self.node].absorbed;
         match pass {
             Pass::Forward { .. } => absorbed != Absorbed::No || self.net.filled[self.node],
-            Pass::Backward => absorbed == Absorbed::Both,
+            Pass::Backward => absorbed.is_backward(),
         }
     }
 
@@ -184,7 +184,7 @@ impl Requests<'_> {
         let Requests { net, layout, arena, node: index, at } = self;
         let graph = &net.graph;
         let node = &graph.nodes[index];
-        let bottoms = if node.declaration.needs_bottom { &node.bottoms[..] } else { &[] };
+        let bottoms = &node.bottoms[..node.declaration.bottoms_read(node.bottoms.len())];
         let tops = if node.declaration.needs_top != Need::Nothing { &node.tops[..] } else { &[] };
         let (learned, state) = net.learned_and_state(node);
         let top_diffs = if node.in_place { &[] } else { &node.tops[..] };

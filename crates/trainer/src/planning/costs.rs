@@ -112,7 +112,7 @@ fn estimated(outline: &Outline, rates: Rates) -> LayerTimes {
     let ms = |bytes: u64| bytes as f64 / rates.memory;
     let passes = outline.nodes.iter().map(|node| {
         let (bottoms, tops) = (bytes(&node.bottoms), bytes(&node.tops));
-        let seen = bottoms * u64::from(node.needs_bottom) + tops * u64::from(node.needs_top);
+        let seen = bytes(node.bottoms_read()) + tops * u64::from(node.needs_top);
         // Data come from the host before everything else.
         let once = bottoms + tops;
         let moved = if node.bottoms.is_empty() { [0; 3] } else { [once, once + seen, once] };

@@ -51,6 +51,8 @@ pub struct TimeReport {
     pub layers: Vec<LayerTime>,
     /// ReLUs fused into the previous layer; their time is counted there.
     pub fused_relus: usize,
+    /// Sums that are part of the batch normalisation of a summand.
+    pub fused_sums: usize,
     /// Kernels in the order of the plan.
     pub kernels: Vec<KernelTime>,
     /// Average forward pass in milliseconds.
@@ -187,6 +189,7 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
     TimeReport {
         layers: layers.collect(),
         fused_relus: net.fused_relus(),
+        fused_sums: net.fused_sums(),
         kernels: kernels.collect(),
         forward_ms: average(report.forward_ms),
         backward_ms: average(report.backward_ms),

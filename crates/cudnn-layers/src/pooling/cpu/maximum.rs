@@ -6,7 +6,7 @@
 
 use super::{for_each_plane, pixels, plane_lens};
 use crate::{
-    cpu_loops::{for_each_run_with, items_per_task},
+    cpu_loops::{for_each_run_with, items_per_task, rectified},
     pooling::tap_size,
 };
 use tensor::{
@@ -21,7 +21,14 @@ const ROOM: usize = 6144;
 /// The most taps of a window whose runs are kept in a list.
 const MOST_TAPS: usize = 255;
 
-pub(crate) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: Option<&mut [u8]>) {
+pub(crate) fn forward(
+    cpu: &Cpu,
+    g: &PoolGeometry,
+    x: &[f32],
+    relu: bool,
+    y: &mut [f32],
+    mask: Option<&mut [u8]>,
+) {
     let [image, outputs] = plane_lens(g);
     let mask = mask.unwrap_or_default();
     let mask_len = if mask.is_empty() { 0 } else { outputs * tap_size(g) };
@@ -40,9 +47,27 @@ pub(crate) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32], mas
                     Some(phases) => dispatch(Maxima { g, phases, x, y, mask }),
                     None => forward_directly(g, x, y, mask),
                 }
+                if relu {
+                    rectify(y, mask);
+                }
             }
         },
     );
+}
+
+/// Passes the maxima of a plane through a ReLU: what it makes 0 has no winner.
+#[inline(always)]
+fn rectify(y: &mut [f32], mask: &mut [u8]) {
+    let tap_size = mask.len() / y.len().max(1);
+    for (y, tap) in
+        y.iter_mut().zip(mask.chunks_mut(tap_size.max(1))).filter(|(y, _)| y.is_nan() || **y <= 0.0)
+    {
+        *y = rectified(true, *y);
+        tap.fill(u8::MAX);
+    }
+    if tap_size == 0 {
+        y.iter_mut().for_each(|y| *y = rectified(true, *y));
+    }
 }
 
 /// Saves the winners of the outputs from `first` on, if they are wanted: `tap_size` bytes each.

@@ -2,9 +2,13 @@
 
 use super::{DATA, conv, head, ip, layer};
 use crate::{
-    net::RunLayout,
+    layers::BuildOptions,
+    net::{Net, RunLayout},
+    spec::{NetSpec, Phase},
     testing::{Running, build},
 };
+use std::{collections::BTreeMap, path::Path};
+use tensor::Device;
 
 /// A layer `bn` with these fields.
 fn norm(fields: &str) -> String {
@@ -26,25 +30,31 @@ fn same_apart(name: &str, before: &str, blob: &str, after: &str, fused: bool) {
             .replace(&format!("bottom: '{blob}'"), "bottom: 'apart'")
             .replace(&format!("top: '{blob}'"), "top: 'apart'")
     );
-    let run = |text: &str| {
-        let mut running = Running::new(text);
-        let losses: Vec<f64> = (0..3).map(|number| running.iterate(number)).collect();
-        // As bits: a gradient that nobody computes stays the NaN that it was.
-        let gradients = running.gradients().into_iter().map(|(name, values)| {
-            let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-            (name, bits)
-        });
-        (running.net().fused_relus(), losses, gradients.collect::<Vec<_>>())
-    };
     let (in_place, apart) = (run(&in_place), run(&apart));
     assert_eq!((in_place.0, apart.0), (usize::from(fused), 0), "{name}");
-    assert!(in_place.1.iter().all(|loss| loss.is_finite()), "{name}");
-    assert_eq!(in_place.1, apart.1, "{name}");
-    assert!(
-        in_place.2.iter().any(|(_, gradient)| gradient.iter().any(|&bits| f32::from_bits(bits) != 0.0)),
-        "{name}"
-    );
-    assert_eq!(in_place.2, apart.2, "{name}");
+    assert_same(name, &in_place, &apart);
+}
+
+/// ReLUs that are fused; losses and gradients of three iterations.
+type Outcome = (usize, Vec<f64>, BTreeMap<String, Vec<u32>>);
+
+fn run(text: &str) -> Outcome {
+    let mut running = Running::new(text);
+    let losses: Vec<f64> = (0..3).map(|number| running.iterate(number)).collect();
+    // As bits: a gradient that nobody computes stays the NaN that it was.
+    let gradients = running.gradients().into_iter().map(|(name, values)| {
+        let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
+        (name, bits)
+    });
+    (running.net().fused_relus(), losses, gradients.collect())
+}
+
+fn assert_same(name: &str, fused: &Outcome, apart: &Outcome) {
+    assert!(fused.1.iter().all(|loss| loss.is_finite()), "{name}");
+    assert_eq!(fused.1, apart.1, "{name}");
+    let is_something = |gradient: &Vec<u32>| gradient.iter().any(|&bits| f32::from_bits(bits) != 0.0);
+    assert!(fused.2.values().any(is_something), "{name}");
+    assert_eq!(fused.2, apart.2, "{name}");
 }
 
 #[test]
@@ -126,4 +136,149 @@ fn an_absorbed_relu_does_not_keep_its_top() {
     };
     let bytes = |text: &str| RunLayout::new(&[&build(text).unwrap()], false).report.nets[0].lower_bound;
     assert!(bytes(&text("0")) < bytes(&text("0.5")));
+}
+
+/// A layer that leaves its bottom as it is: what stands between is not fused.
+fn same(bottom: &str, top: &str) -> String {
+    layer("Power", &format!("{top}_of"), bottom, top)
+}
+
+fn sum(bottoms: [&str; 2], fields: &str) -> String {
+    let [a, b] = bottoms;
+    format!("layer {{ name: 'sum' type: 'Eltwise' bottom: '{a}' bottom: '{b}' top: 'sum' {fields} }}\n")
+}
+
+fn layers(text: &str) -> usize {
+    build(text).unwrap().graph().nodes.len()
+}
+
+/// The results are those of a sum of its own; the blob between is no more.
+#[test]
+fn a_batch_normalisation_does_the_sum_that_alone_reads_it() {
+    let relu = layer("ReLU", "relu", "sum", "sum");
+    let dropout = format!("{relu}{}", layer("Dropout", "drop", "sum", "sum"));
+    let apart = layer("ReLU", "relu", "sum", "apart");
+    let frozen = "param { lr_mult: 0 } param { lr_mult: 0 } param { lr_mult: 0 } param { lr_mult: 0 }";
+    let fields = [
+        AFFINE.to_owned(),
+        "batch_norm_param { eps: 0.01 }".to_owned(),
+        "batch_norm_param { use_global_stats: true scale_bias: true eps: 1 }".to_owned(),
+        format!("{frozen} {AFFINE}"),
+        format!("propagate_down: false {AFFINE}"),
+    ];
+    // The other summand has a reader of its own, or is only there for the sum.
+    let first = format!("{DATA}{}", conv("other", "data"));
+    for (below, fields) in ["other", "data"].iter().flat_map(|below| fields.iter().map(move |f| (below, f))) {
+        for (behind, last) in [("", "sum"), (&relu, "sum"), (&dropout, "sum"), (&apart, "apart")] {
+            for bottoms in [["bn", "other"], ["other", "bn"]] {
+                let before = format!("{first}{}{}", conv("conv", below), norm(fields));
+                let text = |between: &str, bottoms| {
+                    format!("{before}{between}{}{behind}{}", sum(bottoms, ""), head(last))
+                };
+                let fused = text("", bottoms);
+                let apart =
+                    text(&same("bn", "same"), bottoms.map(|blob| if blob == "bn" { "same" } else { blob }));
+                assert_eq!(layers(&fused) + 2, layers(&apart), "{fused}");
+                assert_same(&fused, &run(&fused), &run(&apart));
+            }
+        }
+    }
+}
+
+#[test]
+fn two_normalised_summands_and_a_block_behind_another() {
+    let relu = layer("ReLU", "relu", "sum", "sum");
+    let second = norm(AFFINE).replace("'bn'", "'bn2'").replace("'conv'", "'conv2'");
+    let text = |between: &str, bottoms| {
+        let convs =
+            format!("{DATA}{}{}{}{second}", conv("conv", "data"), norm(AFFINE), conv("conv2", "data"));
+        let next = format!(
+            "{}{}",
+            conv("conv3", "sum"),
+            norm(AFFINE).replace("'bn'", "'bn3'").replace("'conv'", "'conv3'")
+        );
+        let tail = "layer { name: 'sum2' type: 'Eltwise' bottom: 'sum' bottom: 'bn3' top: 'sum2' }\n";
+        format!(
+            "{convs}{between}{}{relu}{next}{tail}{}",
+            sum(bottoms, "eltwise_param { coeff: 1 coeff: 1 }"),
+            head("sum2")
+        )
+    };
+    let fused = text("", ["bn", "bn2"]);
+    let apart = text(&format!("{}{}", same("bn", "same"), same("bn2", "same2")), ["same", "same2"]);
+    assert_eq!(layers(&fused) + 3, layers(&apart));
+    assert_same("two", &run(&fused), &run(&apart));
+}
+
+#[test]
+fn not_every_sum_is_part_of_a_batch_normalisation() {
+    let first = format!("{DATA}{}{}{}", conv("other", "data"), conv("conv", "data"), norm(AFFINE));
+    let count = |before: &str, sum: &str, last: &str| layers(&format!("{before}{sum}{}", head(last)));
+    let all = count(&first, &sum(["bn", "other"], "eltwise_param { coeff: 1 coeff: 0.5 }"), "sum");
+    assert_eq!(count(&first, &sum(["bn", "other"], ""), "sum"), all - 1);
+    for fields in
+        ["eltwise_param { operation: MAX }", "propagate_down: true propagate_down: false", "loss_weight: 1"]
+    {
+        let objective = usize::from(fields.starts_with("loss"));
+        assert_eq!(count(&first, &sum(["bn", "other"], fields), "sum"), all + objective, "{fields}");
+    }
+    let three = sum(["bn", "other"], "bottom: 'conv'");
+    assert_eq!(count(&first, &three, "sum"), all, "three summands");
+    let twice = format!("{first}{}", layer("ReLU", "relu", "bn", "bn"));
+    assert_eq!(count(&twice, &sum(["bn", "other"], ""), "sum"), all + 1, "a ReLU in place between");
+    let read = format!("{first}{}", conv("reader", "bn"));
+    assert_eq!(count(&read, &sum(["bn", "reader"], ""), "sum"), all + 1, "two readers");
+    let written = format!("{first}{}", layer("TanH", "tanh", "conv", "conv"));
+    assert_eq!(count(&written, &sum(["bn", "other"], ""), "sum"), all + 1, "written again below");
+    let text = format!("{first}{}{}", sum(["bn", "other"], ""), head("sum"));
+    let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap().for_phase(Phase::Train);
+    let options = BuildOptions { device: Device::cpu(), seed: 1, synthetic: None };
+    let without_gradients = Net::new(&spec, &options, false).unwrap();
+    assert_eq!(without_gradients.graph().nodes.len(), all, "not for training");
+}
+
+#[test]
+fn a_maximum_pooling_does_the_relu_on_either_side() {
+    let pool = |bottom: &str, top: &str| {
+        let pool = layer("Pooling", "pool", bottom, top);
+        pool.replace(" }\n", " pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 } }\n")
+    };
+    for before in [
+        format!("{DATA}{}", conv("conv", "data")),
+        format!(
+            "{DATA}{}{}",
+            conv("in", "data"),
+            norm(AFFINE).replace("'conv'", "'in'").replace("top: 'bn'", "top: 'conv'")
+        ),
+    ] {
+        let behind = format!("{}{}", pool("conv", "pool"), head("pool"));
+        same_apart("before", &before, "conv", &behind, true);
+        same_apart("behind", &format!("{before}{}", pool("conv", "pool")), "pool", &head("pool"), true);
+    }
+}
+
+#[test]
+fn blobs_that_training_does_without_cannot_be_kept() {
+    let pool = layer("Pooling", "pool", "sum", "pool")
+        .replace(" }\n", " pooling_param { kernel_size: 2 stride: 2 } }\n");
+    let first = format!("{DATA}{}{}{}", conv("other", "data"), conv("conv", "data"), norm(AFFINE));
+    let relu = layer("ReLU", "relu", "sum", "sum");
+    let mut net = build(&format!("{first}{}{relu}{pool}{}", sum(["bn", "other"], ""), head("pool"))).unwrap();
+    for (blob, is_there) in [("conv", true), ("other", true), ("bn", false), ("sum", false), ("pool", true)] {
+        let kept = net.keep_blob(blob);
+        assert_eq!(kept.is_ok(), is_there, "{blob}: {kept:?}");
+    }
+}
+
+/// What lies before the pooling is read by nobody but it.
+#[test]
+fn a_relu_behind_its_pooling_keeps_no_large_blob() {
+    let bytes = |text: &str| RunLayout::new(&[&build(text).unwrap()], false).report.nets[0].lower_bound;
+    let text = |window: &str| {
+        let pool = format!("pooling_param {{ pool: {window} kernel_size: 2 stride: 2 }} }}\n");
+        let pool = layer("Pooling", "pool", "conv", "pool").replace("}\n", &pool);
+        let relu = layer("ReLU", "relu", "conv", "conv");
+        format!("{DATA}{}{relu}{pool}{}", conv("conv", "data"), head("pool"))
+    };
+    assert!(bytes(&text("MAX")) <= bytes(&text("AVE")));
 }
