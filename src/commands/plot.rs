@@ -1,6 +1,6 @@
 //! `microbatch plot`: learning curves.
 
-use super::draw::write;
+use super::draw::write_drawing;
 use crate::Error;
 use figures::study::{LearningCurve, learning_curves};
 use serde_json::Value;
@@ -23,9 +23,7 @@ pub(super) fn plot(logs: &[PathBuf], out: &Path) -> Result<(), Error> {
         }
         curves.extend(of_log);
     }
-    let figure = learning_curves(&curves);
-    let is_svg = out.extension().is_some_and(|ending| ending == "svg");
-    write(out, if is_svg { figure.svg().into_bytes() } else { figure.png() })
+    write_drawing(out, &learning_curves(&curves))
 }
 
 /// The curves of a log, whose names begin with `prefix`; the number of a line that is not read.
