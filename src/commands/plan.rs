@@ -152,12 +152,8 @@ fn plan_shapes(
         shapes.convolutions, shapes.source, shapes.kernels
     ))?;
     let (device, recorded) = (origin.report(), origin.recorded.clone().map(Box::new));
-    if let Some(device) = &device {
-        console.text(format!("  device      {device}"))?;
-    }
-    if let Some(recorded) = &recorded {
-        console.text(recorded)?;
-    }
+    device.iter().try_for_each(|device| console.text(format!("  device      {device}")))?;
+    recorded.iter().try_for_each(|recorded| console.text(recorded))?;
     let notes: Vec<String> = args.planning.limit_note(&options, scaled_to).into_iter().collect();
     notes.iter().try_for_each(|note| console.text(format!("  note        {note}")))?;
     origin.profile(&kernels, &options, console)?;
@@ -229,7 +225,7 @@ fn report(
         profiling: origin.profiling.clone(),
         estimate: origin.estimate,
         planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
-        plan: PlanReport::new(plan, &[]).predicted(origin.recorded.is_some()),
+        plan: PlanReport { prediction: origin.recorded.is_some(), ..PlanReport::new(plan, &[]) },
         // With a budget it is about that: no one limit is behind the plan.
         explanation: match &budget {
             Some(budget) => explanation.map(|explanation| explanation.in_budget(budget)),
@@ -253,14 +249,7 @@ fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
         }
     }
     console.text(format!("\n{}", report.plan))?;
-    if let Some(budget) = &report.budget {
-        console.text(format!("\n{budget}"))?;
-    }
-    if let Some(schedule) = &report.schedule {
-        console.text(format!("\n{schedule}"))?;
-    }
-    match &report.explanation {
-        Some(explanation) => console.text(format!("\n{explanation}")),
-        None => Ok(()),
-    }
+    report.budget.iter().try_for_each(|budget| console.text(format!("\n{budget}")))?;
+    report.schedule.iter().try_for_each(|schedule| console.text(format!("\n{schedule}")))?;
+    report.explanation.iter().try_for_each(|explanation| console.text(format!("\n{explanation}")))
 }

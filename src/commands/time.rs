@@ -61,9 +61,7 @@ pub(crate) fn time(args: &TimeArgs, notes: &[String]) -> Result<(), Error> {
         [undivided, chosen] => Some(undivided.compare(chosen)),
         _ => None,
     };
-    if let Some(comparison) = &comparison {
-        console.text(format!("\n{comparison}"))?;
-    }
+    comparison.iter().try_for_each(|comparison| console.text(format!("\n{comparison}")))?;
     if let Some(run) = runs.last() {
         plot(args.plot.as_ref(), &run.plan, header.words(), &mut console)?;
     }

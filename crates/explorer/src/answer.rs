@@ -39,7 +39,7 @@ pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result
     let Prepared { study, options, estimated, error, .. } = prepared;
     let curves = curves(prepared, question)?;
     let chosen = planned(prepared, question, &curves)?;
-    let report = PlanReport::new(&chosen, &[]).predicted(true);
+    let report = PlanReport { prediction: true, ..PlanReport::new(&chosen, &[]) };
     let mini_batch = format!("{}, mini-batch {}, {}", study.title, question.mini_batch, question.math);
     let device = &study.table.device;
     let source = format!("Predicted from measurements recorded on {}, {}", device.name, device.date);

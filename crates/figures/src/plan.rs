@@ -92,12 +92,6 @@ impl PlanReport {
         }
     }
 
-    /// The same as a prediction, if it is one.
-    #[must_use]
-    pub fn predicted(self, prediction: bool) -> Self {
-        Self { prediction, ..self }
-    }
-
     /// The policies in a line.
     pub fn policies(&self) -> String {
         let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, .. } = &self.options;

@@ -39,7 +39,7 @@ fn plan(limit: Bytes) -> (Plan, CostTable) {
 #[test]
 fn a_plan_is_runs_and_numbers_for_machines_and_a_table_for_people() {
     let (plan, _) = plan(Bytes::mib(4));
-    let report = PlanReport::new(&plan, &[12.0]).predicted(true);
+    let report = PlanReport { prediction: true, ..PlanReport::new(&plan, &[12.0]) };
     let json = serde_json::to_value(&report).unwrap();
     let kernel = &json["kernels"][0];
     assert_eq!(

@@ -46,35 +46,30 @@ pub(crate) fn destroyed(descriptor: Raw) {
 ///
 /// # Safety
 /// Both descriptors are alive.
-pub(crate) unsafe fn configured(plan: Raw, config: Raw) {
+pub(crate) unsafe fn configured(plan: Raw, config: Raw) -> Option<()> {
     /// `CUDNN_BACKEND_ENGINE_DESCRIPTOR`.
     const KIND: c_int = 2;
-    let (mut notes, mut count) = ([0 as c_int; 16], 0i64);
-    let Some(mut engine) = Descriptor::new(KIND) else { return };
+    let (mut engine, mut notes) = (Descriptor::new(KIND)?, [0 as c_int; 16]);
     // SAFETY: the caller's promise; our descriptor is filled and read, and the array is as long as said.
     unsafe {
-        let is_read = get(config, graph::CONFIG_ENGINE, graph::DESCRIPTOR, (1, &mut count), &mut engine.0)
-            && get(engine.0, graph::ENGINE_NOTES, graph::NOTE, (16, &mut count), &mut notes);
-        if is_read {
-            graph::set(plan, graph::ENGINE_NOTES, graph::NOTE, count.min(16), notes.as_ptr().cast());
-        }
+        get(config, graph::CONFIG_ENGINE, graph::DESCRIPTOR, 1, &mut engine.0)?;
+        let count = get(engine.0, graph::ENGINE_NOTES, graph::NOTE, 16, &mut notes)?;
+        graph::set(plan, graph::ENGINE_NOTES, graph::NOTE, count.min(16), notes.as_ptr().cast());
     }
+    Some(())
 }
 
-/// Reads an attribute: at most `most` elements, of which there are `count` then.
+/// Reads at most so many elements of an attribute, and says how many it has.
 ///
 /// # Safety
 /// The descriptor is alive, and there is room for as many elements of this type.
-unsafe fn get<T>(
-    from: Raw,
-    name: c_int,
-    kind: c_int,
-    (most, count): (i64, &mut i64),
-    values: &mut T,
-) -> bool {
-    let (count, values) = (&raw mut *count, (&raw mut *values).cast::<c_void>());
+unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut T) -> Option<i64> {
+    let (mut count, values) = (0i64, (&raw mut *values).cast::<c_void>());
     // SAFETY: the caller's promise.
-    unsafe { call!(cudnn, "cudnnBackendGetAttribute", (from, name, kind, most, count, values)) == SUCCESS }
+    let status = unsafe {
+        call!(cudnn, "cudnnBackendGetAttribute", (from, name, of_type, most, &raw mut count, values))
+    };
+    (status == SUCCESS).then_some(count)
 }
 
 /// A descriptor of cuDNN's backend, ours while it lives.
@@ -150,8 +145,8 @@ impl Replaced {
     unsafe fn new(plan: Raw, convolution: LoneConvolution) -> Option<Self> {
         let (mut own_bytes, mut limits) = (0i64, Settings::get().limits(None));
         // SAFETY: the caller's promise.
-        let is_read = unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, (1, &mut 0), &mut own_bytes) };
-        let own_bytes = usize::try_from(own_bytes).ok().filter(|_| is_read)?;
+        unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
+        let own_bytes = usize::try_from(own_bytes).ok()?;
         limits.plan = convolution.told.map_or(limits.plan, |told| limits.plan.min(told as usize));
         let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
         // SAFETY: the caller's promise; the plan will have the descriptors.

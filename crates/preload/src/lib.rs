@@ -181,9 +181,8 @@ export! {
         if status == SUCCESS && !values.is_null() {
             taken_over(|| {
                 graph::set(descriptor, name, element, count, values);
-                if (name, count) == (graph::PLAN_CONFIG, 1) {
-                    engine::configured(descriptor, values.cast::<Raw>().read());
-                }
+                let config = || values.cast::<Raw>().read();
+                ((name, count) == (graph::PLAN_CONFIG, 1)).then(|| engine::configured(descriptor, config()));
             });
         }
         status

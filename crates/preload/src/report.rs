@@ -7,6 +7,7 @@ use std::{
     fs,
     io::{self, Write},
     path::PathBuf,
+    process,
     sync::OnceLock,
 };
 
@@ -20,9 +21,10 @@ type Lines = fn() -> Vec<Value>;
 /// Writes what `lines` returns when the process ends: objects with the keys above, as JSON if the file's name says so, or
 /// else as a paragraph for each. A dash is standard error.
 pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
-    static AT_EXIT: OnceLock<(PathBuf, Lines)> = OnceLock::new();
+    static AT_EXIT: OnceLock<(PathBuf, Lines, u32)> = OnceLock::new();
     extern "C" fn write() {
-        let Some((path, lines)) = AT_EXIT.get() else { return };
+        // A process that was forked off has nothing of its own to say.
+        let Some((path, lines, _)) = AT_EXIT.get().filter(|of| of.2 == process::id()) else { return };
         let text = match path.extension().is_some_and(|extension| extension == "json") {
             true => format!("{:#}\n", Value::from(lines())),
             false => lines().iter().map(paragraph).collect(),
@@ -35,7 +37,7 @@ pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
             warn(&format!("cannot write the report {}: {error}", path.display()));
         }
     }
-    if AT_EXIT.set((path, lines)).is_ok() {
+    if AT_EXIT.set((path, lines, process::id())).is_ok() {
         // SAFETY: the function stays where it is: this library is never unloaded, and it takes nothing that may be gone.
         unsafe { libc::atexit(write) };
     }

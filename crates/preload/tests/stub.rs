@@ -228,6 +228,9 @@ fn the_report_says_what_each_convolution_got_and_why() {
     });
     assert_eq!(*line, expected);
 
+    let said = stub.passes("forked", &[FOUR_MIB, ("MICROBATCH_REPORT", "-")]);
+    assert_eq!(said.matches("16x3x2x2").count(), 2, "one paragraph with x and y: {said}");
+
     // Of a graph's engines the fastest, in each arithmetic.
     let variables = [FOUR_MIB, ("MICROBATCH_REPORT", "graphs.json")];
     assert_eq!(stub.program_passes("./graphs.so", "capture", &variables), "");

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 typedef struct { int algorithm, status; float time_ms; size_t memory; int determinism, math, reserved[3]; } Answer;
 
@@ -185,6 +187,15 @@ static void worth(void) {
     CHECK(stub_all_calls() == calls + 1);
 }
 
+// Ends twice: in a process that was forked off, and in this one.
+static void forked(void) {
+    Conv c = make(FORWARD, 16, FLOAT, NCHW);
+    int found, status = -1;
+    ask(&c, GET, 8, 0, &found);
+    if (fork() == 0) exit(0);
+    CHECK(wait(&status) > 0 && status == 0);
+}
+
 static void limits(const char *mebibytes) {
     Conv c = make(BACKWARD_FILTER, 16, FLOAT, NCHW);
     int found, how[3] = {GET, FIND, FIND_EX};
@@ -289,6 +300,7 @@ int run(const char *scenario) {
     if (!strcmp(scenario, "foreign")) foreign();
     if (!strcmp(scenario, "worth")) worth();
     if (!strncmp(scenario, "limits", 6)) limits(scenario + 6);
+    if (!strcmp(scenario, "forked")) forked();
     if (!strcmp(scenario, "capture")) capture();
     if (!strcmp(scenario, "threads")) threads();
     if (!strcmp(scenario, "unaligned")) unaligned();
