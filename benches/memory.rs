@@ -3,13 +3,15 @@
 //! ```text
 //! cargo bench --bench memory -- tables --device cuda:0 --out tables.md --seconds 450 --row-seconds 60
 //! cargo bench --bench memory -- tables --device h200 --out tables.md
+//! cargo bench --bench memory -- aims --device h200
 //! cargo bench --bench memory -- soak --device cuda:0 --batch 32 --iterations 2000
 //! ```
 //!
 //! Every row is a run of the command in a process of its own, with a time limit: no row takes another's memory or time, and
 //! one that fails says why in its place. Rows are written as they are known. On a GPU they are measured (`time`), with a
 //! recorded device they are planned (`plan`). They stand in the order of the papers, and what the time does not suffice for is
-//! missing at the end; `vdnn` or `accudnn` makes one of the tables.
+//! missing at the end; `vdnn`, `accudnn` or `aims` makes one of the tables. The last says how much slower plans in parts of the
+//! memory are, and how much slower any plan is, by its bound.
 
 use serde_json::Value;
 use std::{
@@ -67,6 +69,17 @@ const ACCUDNN: [(&str, [usize; 2], [usize; 2], f64); 7] = [
     ("resnet152", [54, 24], [13, 19], 3.0),
 ];
 
+/// What a part of the memory is to cost at most: a net, its mini-batch and arithmetic, the part of what keeping everything takes
+/// (or bytes, if more than 1), and percents of the time.
+const AIMS: [(&str, usize, &str, f64, f64); 6] = [
+    ("resnet50", 256, "fp32", 0.5, 4.0),
+    ("resnet50", 256, "fp32", 0.33, 10.0),
+    ("resnet50", 256, "tf32", 0.5, 8.0),
+    ("resnet50", 256, "tf32", 0.33, 15.0),
+    ("resnet50", 184, "fp32", 4.99e9, 10.0),
+    ("vgg16", 256, "fp32", 0.7, 2.0),
+];
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
@@ -96,7 +109,7 @@ impl Bench {
     fn new() -> Outcome<Self> {
         // Cargo adds `--bench`.
         let mut words = env::args().skip(1).filter(|word| word != "--bench");
-        let what = words.next().ok_or("say tables, vdnn, accudnn or soak")?;
+        let what = words.next().ok_or("say tables, vdnn, accudnn, aims or soak")?;
         let mut options = HashMap::from([("what".to_owned(), what)]);
         while let Some(name) = words.next() {
             let value = words.next().ok_or_else(|| format!("{name} wants a value"))?;
@@ -109,11 +122,12 @@ impl Bench {
 
     fn run(&mut self) -> Outcome<()> {
         match self.text("what", "").as_str() {
-            "tables" => self.vdnn().and_then(|()| self.accudnn()),
+            "tables" => self.vdnn().and_then(|()| self.accudnn()).and_then(|()| self.aims()),
+            "aims" => self.aims(),
             "vdnn" => self.vdnn(),
             "accudnn" => self.accudnn(),
             "soak" => self.soak(),
-            what => Err(format!("{what} is not tables, vdnn, accudnn or soak").into()),
+            what => Err(format!("{what} is not tables, vdnn, accudnn, aims or soak").into()),
         }
     }
 
@@ -205,8 +219,9 @@ impl Bench {
         Ok(file.display().to_string())
     }
 
-    /// Milliseconds of an iteration, and the most and the mean of the bytes that it takes on the device.
-    fn row(&self, net: &str, batch: usize, policy: &str, budget: &str) -> Outcome<[f64; 3]> {
+    /// Milliseconds of an iteration, the most and the mean of the bytes that it takes on the device, and the milliseconds of an
+    /// iteration in any memory and of the fastest that may be in this one.
+    fn row(&self, net: &str, batch: usize, policy: &str, budget: &str) -> Outcome<[f64; 5]> {
         let device = self.text("device", "h200");
         let base = format!(
             "--model {} --batch {batch} --device {device} --memory-policy {policy} --device-memory {budget} --math {} --json",
@@ -229,7 +244,10 @@ impl Bench {
             "" => schedule["planned_ms"].as_f64(),
             _ => ["/replayed_ms", "/iterations_ms"].into_iter().find_map(|path| median(&at(path))),
         };
-        Ok([ms.ok_or("no time in the report")?, arena, mean(&schedule["actions"]).unwrap_or(arena)])
+        let [unlimited_ms, bound_ms] =
+            ["unlimited_ms", "bound_ms"].map(|name| schedule[name].as_f64().unwrap_or_default());
+        let mean = mean(&schedule["actions"]).unwrap_or(arena);
+        Ok([ms.ok_or("no time in the report")?, arena, mean, unlimited_ms, bound_ms])
     }
 
     /// The same where everything stays on the device.
@@ -237,7 +255,7 @@ impl Bench {
         let key = (net.to_owned(), batch);
         if !self.bases.contains_key(&key) {
             let row = self.row(net, batch, "joint", EVERYTHING);
-            self.bases.insert(key.clone(), row.as_ref().ok().map(|&[ms, most, _]| [ms, most]));
+            self.bases.insert(key.clone(), row.as_ref().ok().map(|&[ms, most, ..]| [ms, most]));
             row?;
         }
         self.bases[&key].ok_or_else(|| "what it is compared with is not known".into())
@@ -262,7 +280,7 @@ impl Bench {
             let Ok([base_ms, base_bytes]) = base else { continue };
             for (policy, budget) in POLICIES {
                 let cells = match self.row(net, batch, policy, budget) {
-                    Ok([ms, most, mean]) => {
+                    Ok([ms, most, mean, ..]) => {
                         let part = |now: f64, before: f64| 100.0 * (now / before - 1.0);
                         let (slower, less, mean) =
                             (part(ms, base_ms), part(most, base_bytes), part(mean, base_bytes));
@@ -289,7 +307,7 @@ impl Bench {
                 let base = self.base(net, size).map(|[ms, _]| 1e3 * size as f64 / ms);
                 let keeping = base.map_or_else(|error| error.to_string(), |speed| format!("{speed:.0}"));
                 let cells = match self.row(net, size, policy, TITAN_X) {
-                    Ok([ms, most, _]) => {
+                    Ok([ms, most, ..]) => {
                         format!("{:.0} | {keeping} | {:.2}", 1e3 * size as f64 / ms, most / GIB)
                     }
                     Err(error) => format!("{error} | {keeping} |"),
@@ -302,21 +320,59 @@ impl Bench {
         Ok(())
     }
 
+    /// What parts of the memory cost, planned or measured, what they were to cost, and what they cost at least.
+    fn aims(&mut self) -> Outcome<()> {
+        self.say(&format!(
+            "\nParts of the memory that keeping everything takes, on {}\n",
+            self.text("device", "h200")
+        ))?;
+        self.say("| net | mini-batch | arithmetic | GiB | of | ms | slower | aim | at least | |")?;
+        self.say("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
+        for (net, batch, math, part, aim) in AIMS {
+            self.options.insert("math".to_owned(), math.to_owned());
+            let row = self.row(net, batch, "joint", EVERYTHING).and_then(|[ms, most, ..]| {
+                let budget = if part > 1.0 { part } else { part * most };
+                Ok((ms, most, budget, self.row(net, batch, "joint", &(budget as u64).to_string())?))
+            });
+            let cells = match row {
+                Ok((base_ms, most, budget, [ms, _, _, unlimited_ms, bound_ms])) => {
+                    let [slower, least] =
+                        [ms / base_ms, bound_ms / unlimited_ms].map(|times| 100.0 * (times - 1.0));
+                    let verdict = match () {
+                        () if slower <= aim => "reached",
+                        () if least > aim => "out of reach",
+                        () => "open",
+                    };
+                    format!(
+                        "{:.2} | {:.2} | {ms:.1} | {slower:+.1} % | {aim:+.0} % | {least:+.1} % | {verdict}",
+                        budget / GIB,
+                        most / GIB
+                    )
+                }
+                Err(error) => format!("{error} | | | | {aim:+.0} % | |"),
+            };
+            self.say(&format!("| {net} | {batch} | {math} | {cells} |"))?;
+        }
+        Ok(())
+    }
+
     /// Trains ResNet-50 twice, keeping everything and in half of that memory: losses alike, memory flat.
     fn soak(&mut self) -> Outcome<()> {
         let (batch, iterations) =
             (self.number("batch", 32.0)? as usize, self.number("iterations", 2000.0)? as usize);
         let (model, device) = (self.text("model", "resnet50"), self.text("device", "cuda:0"));
-        let synthetic = self.text("images", "3x224x224");
-        let [_, most, _] = self.row(&model, batch, "joint", EVERYTHING)?;
+        // A solver of one's own brings its images.
+        let solver = self.text("solver", &model);
+        let images = if solver == model { "--synthetic=3x224x224" } else { "" };
+        let [_, most, ..] = self.row(&model, batch, "joint", EVERYTHING)?;
         let part = self.number("part", 0.5)?;
         let mut curves = Vec::new();
         for (policy, budget) in
             [("keep", EVERYTHING.to_owned()), ("joint", format!("{}", (most * part) as u64))]
         {
             let train = format!(
-                "train --solver {model} --batch {batch} --max-iter {iterations} --device {device} --synthetic={synthetic} \
-                 --no-test --no-snapshot --policy adaptive --memory-policy {policy} --device-memory {budget} --database {} --json",
+                "train --solver {solver} --batch {batch} --max-iter {iterations} --device {device} {images} --no-test \
+                 --no-snapshot --policy adaptive --memory-policy {policy} --device-memory {budget} --database {} --json",
                 self.folder.path().display()
             );
             let (mut seen, mut last) = (Vec::new(), Instant::now());

@@ -64,17 +64,22 @@ impl MemoryPolicy {
     }
 }
 
+/// How they are spelt; of vDNN's the first is what its name alone means.
+const SPELLINGS: [(&str, MemoryPolicy); 8] = [
+    ("keep", MemoryPolicy::Keep),
+    ("vdnn-all:p", MemoryPolicy::VdnnAll(Algorithms::Fastest)),
+    ("vdnn-all:m", MemoryPolicy::VdnnAll(Algorithms::LeastMemory)),
+    ("vdnn-conv:p", MemoryPolicy::VdnnConv(Algorithms::Fastest)),
+    ("vdnn-conv:m", MemoryPolicy::VdnnConv(Algorithms::LeastMemory)),
+    ("vdnn-dyn", MemoryPolicy::VdnnDyn),
+    ("accudnn", MemoryPolicy::Accudnn),
+    ("joint", MemoryPolicy::Joint),
+];
+
 impl fmt::Display for MemoryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let letter = |kernels: &Algorithms| if *kernels == Algorithms::Fastest { 'p' } else { 'm' };
-        match self {
-            Self::Keep => f.write_str("keep"),
-            Self::VdnnAll(kernels) => write!(f, "vdnn-all:{}", letter(kernels)),
-            Self::VdnnConv(kernels) => write!(f, "vdnn-conv:{}", letter(kernels)),
-            Self::VdnnDyn => f.write_str("vdnn-dyn"),
-            Self::Accudnn => f.write_str("accudnn"),
-            Self::Joint => f.write_str("joint"),
-        }
+        let spelling = SPELLINGS.iter().find(|(_, policy)| policy == self);
+        f.write_str(spelling.map_or("vdnn", |(name, _)| name))
     }
 }
 
@@ -82,21 +87,8 @@ impl FromStr for MemoryPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, letter) = text.split_once(':').map_or((text, None), |(name, letter)| (name, Some(letter)));
-        let kernels = match letter {
-            None | Some("p") => Some(Algorithms::Fastest),
-            Some("m") => Some(Algorithms::LeastMemory),
-            Some(_) => None,
-        };
-        match (name, kernels, letter) {
-            ("vdnn-all", Some(kernels), _) => Ok(Self::VdnnAll(kernels)),
-            ("vdnn-conv", Some(kernels), _) => Ok(Self::VdnnConv(kernels)),
-            ("keep", _, None) => Ok(Self::Keep),
-            ("vdnn-dyn", _, None) => Ok(Self::VdnnDyn),
-            ("accudnn", _, None) => Ok(Self::Accudnn),
-            ("joint", _, None) => Ok(Self::Joint),
-            _ => Err(format!("choose {}", Self::NAMES)),
-        }
+        let found = SPELLINGS.iter().find(|(name, _)| *name == text || name.strip_suffix(":p") == Some(text));
+        found.map(|&(_, policy)| policy).ok_or_else(|| format!("choose {}", Self::NAMES))
     }
 }
 

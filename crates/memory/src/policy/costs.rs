@@ -37,11 +37,6 @@ pub struct PassCosts {
 }
 
 impl PassCosts {
-    /// A pass without convolutions.
-    pub fn fixed(fixed_ms: f64) -> Self {
-        Self { fixed_ms, front: Vec::new() }
-    }
-
     /// A pass whose kernels run one after the other in one workspace: each takes its fastest configuration that fits.
     /// `fronts` are those of the kernels.
     pub fn of_kernels(fixed_ms: f64, fronts: &[Vec<Cost>]) -> Self {

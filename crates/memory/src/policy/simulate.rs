@@ -3,7 +3,7 @@
 use super::costs::Costs;
 use crate::{
     outline::Outline,
-    schedule::{Action, Place, Schedule, StreamKind},
+    schedule::{Place, Schedule, StreamKind},
 };
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
@@ -21,22 +21,6 @@ pub struct Timeline {
     pub copying_ms: [f64; 2],
     /// What is alive on the device at each action, of what comes and goes in an iteration.
     pub alive: Vec<Bytes>,
-}
-
-impl Timeline {
-    /// The most that is alive, and the mean over the time of an iteration.
-    pub fn memory(&self, actions: &[Action]) -> [Bytes; 2] {
-        let (mut sum, mut before_ms) = (0.0, 0.0);
-        let computing = actions.iter().zip(&self.spans_ms).zip(&self.alive);
-        for ((_, [_, end_ms]), alive) in
-            computing.filter(|((action, _), _)| action.stream() == StreamKind::Compute)
-        {
-            sum += alive.0 as f64 * (end_ms - before_ms);
-            before_ms = *end_ms;
-        }
-        let mean = if before_ms > 0.0 { sum / before_ms } else { 0.0 };
-        [self.alive.iter().copied().max().unwrap_or_default(), Bytes(mean as u64)]
-    }
 }
 
 /// Runs `schedule` on paper: the actions of a stream one after the other, each after those that it waits for. `workspace` is

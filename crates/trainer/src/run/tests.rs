@@ -20,7 +20,7 @@ use memory::{
 };
 use planner::{BatchSizePolicy, Bytes, WorkspacePolicy};
 use std::collections::HashMap;
-use tensor::{Accumulate, Cpu, Device};
+use tensor::{Accumulate, Cpu, Device, cuda::CudaError};
 
 /// Data that differ from one iteration to the next, batch norm and dropout, neither of them in place.
 const NET: &str = "
@@ -259,6 +259,36 @@ fn nets() -> [String; 3] {
     let large = DATA.replace("dim: 6 dim: 6", "dim: 16 dim: 16");
     let blocks: String = (0..4).map(block).collect();
     [NET.to_owned(), everything(), [large, conv("block0", "data"), blocks, head("block4")].concat()]
+}
+
+/// The iteration ends with a sentence and before the update: what has been learnt is as it was, and can still be saved.
+#[test]
+fn a_copy_that_fails_changes_no_parameter() {
+    let is_copy: [fn(&Action) -> bool; 2] =
+        [|action| matches!(action, Action::Offload(_)), |action| matches!(action, Action::Prefetch(_))];
+    for is_copy in is_copy {
+        let mut running = running(&Device::Cpu(Cpu::new(2)), moved);
+        let learnt = |running: &Running| {
+            let params = running.0.layout().nets[0].params.iter().filter(|spans| spans.diff.is_some());
+            let spans = params.flat_map(|spans| [Some(spans.data), spans.history]).flatten();
+            let values = spans.flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
+            values.map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let mut batches = batches();
+        for batch in batches.by_ref().take(2) {
+            running.0.iterate(0, batch).unwrap();
+        }
+        let before = learnt(&running);
+        let mut copies = 0;
+        let mut observer = |action: Action| {
+            copies += usize::from(is_copy(&action));
+            if copies == 2 { Err(CudaError::new("copying a buffer", "the link is down")) } else { Ok(()) }
+        };
+        let last = batches.nth(1).unwrap();
+        let failed = running.0.iterate(0, MiniBatch { observer: Some(&mut observer), ..last });
+        assert_eq!(failed.unwrap_err().to_string(), "copying a buffer failed: the link is down");
+        assert_eq!(learnt(&running), before);
+    }
 }
 
 /// Passes that take as long as their operands are large, with copies so much faster or slower; kernels have the workspace of
