@@ -92,7 +92,7 @@ def main():
             rows.append(row(f"{sizes}, {workspace.upper()}", lines, reference))
             print(rows[-1], flush=True)
     head = "| policies | kernels, planned ms | step ms | seconds | last loss | losses apart, at most | test accuracy |\n|" + " --- |" * 7
-    about = f"{args.iterations} iterations, mini-batch {args.batch}, {args.limit} for each kernel (WR) or for all (WD, WS), {lines[0]['run']['device']}"
+    about = f"{args.iterations} iterations, mini-batch {args.batch}, {args.limit} for each kernel (WR) or for all (WD, WS), {lines[0]['run']['device']['name']}"
     (args.out / "README.md").write_text("\n".join([about, "", head, *rows]) + "\n")
     logs = [args.out / f"{sizes}-{workspace}.jsonl" for sizes in SIZES for workspace in WORKSPACES]
     for drawing in ["svg", "png"]:
