@@ -6,11 +6,8 @@
 //! whose time and workspace are affine in the micro-batch size with 2 % noise. Every number is the median of
 //! many runs.
 
-use std::hint::black_box;
-use std::io::Read;
-use std::time::Instant;
-
 use planner::*;
+use std::{hint::black_box, io::Read, time::Instant};
 
 /// Multiply-adds per sample in millions and output values per sample in thousands, about as in AlexNet.
 const ALEXNET: [(f64, f64); 5] = [(70.0, 194.0), (224.0, 140.0), (112.0, 65.0), (149.0, 43.0), (100.0, 43.0)];

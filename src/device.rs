@@ -18,20 +18,19 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Forma
         ("auto", None) if is_gpu(name, threads) => on_gpu(0)?,
         _ => Device::Cpu(Cpu::try_new(threads.map(check_threads).transpose()?)?),
     };
-    match device {
-        Device::Cuda(_) if threads.is_some() => {
+    let of_a_gpu = [
+        (tf32, "--math tf32", "fp32"),
+        (format.dtype != ElementType::F32, "--dtype bf16", "fp32"),
+        (format.layout != AxisOrder::Nchw, "--layout nhwc", "nchw"),
+    ];
+    match (&device, of_a_gpu.into_iter().find(|(is_given, ..)| *is_given)) {
+        (Device::Cuda(_), _) if threads.is_some() => {
             Err(Error::Usage(format!("--threads has no effect on --device {name}")))
         }
-        Device::Cpu(_) if tf32 => {
-            Err(Error::Usage("--math tf32 needs a GPU; a CPU has fp32 only".to_owned()))
+        (Device::Cpu(_), Some((_, option, own))) => {
+            Err(Error::Usage(format!("{option} needs a GPU; a CPU has {own} only")))
         }
-        Device::Cpu(_) if format.dtype != ElementType::F32 => {
-            Err(Error::Usage("--dtype bf16 needs a GPU; a CPU has fp32 only".to_owned()))
-        }
-        Device::Cpu(_) if format.layout != AxisOrder::Nchw => {
-            Err(Error::Usage("--layout nhwc needs a GPU; a CPU has nchw only".to_owned()))
-        }
-        device => Ok(device),
+        _ => Ok(device),
     }
 }
 

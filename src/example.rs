@@ -3,7 +3,7 @@
 use crate::{
     Error,
     args::{Batch, ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs},
-    commands::{self, Notes},
+    commands,
     console::tell_panics_in_a_sentence,
     finish, refuse,
 };
@@ -55,7 +55,7 @@ impl Example {
                 let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
                 commands::time(&args, &notes)
             }
-            ExampleCommand::Plan(args) if args.shapes.is_given() => commands::plan(&args, &Notes::default()),
+            ExampleCommand::Plan(args) if args.shapes.is_given() => commands::plan(&args, &[]),
             ExampleCommand::Plan(mut args) => {
                 let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
                 commands::plan(&args, &notes)
@@ -76,13 +76,18 @@ impl Example {
             "{iterations} iterations on synthetic images, untested; `microbatch train --solver {}` trains on real ones",
             self.name
         ));
-        commands::train(&args, &Notes(notes))
+        commands::train(&args, &notes)
     }
 
-    fn defaults(self, model: &mut Option<PathBuf>, batch: &mut Option<Batch>, run: &mut RunArgs) -> Notes {
+    fn defaults(
+        self,
+        model: &mut Option<PathBuf>,
+        batch: &mut Option<Batch>,
+        run: &mut RunArgs,
+    ) -> Vec<String> {
         model.get_or_insert_with(|| self.name.into());
         run.synthetic.get_or_insert(ImageShape(None));
-        Notes(self.batch(batch, run))
+        self.batch(batch, run)
     }
 
     /// Chooses the mini-batch for a CPU if the user has not, and says so. A GPU gets that of the file.
@@ -118,7 +123,7 @@ mod tests {
             let cli = ExampleCli::try_parse_from(["resnet18", "plan", "--device", device]).unwrap();
             let ExampleCommand::Plan(mut args) = cli.command else { unreachable!("plan was asked for") };
             let notes = example.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
-            (args.net.batch, notes.0.len())
+            (args.net.batch, notes.len())
         };
         assert_eq!(chosen("cpu"), (Some(Batch::Samples(16)), 1));
         let tables =

@@ -13,8 +13,8 @@
 //!     └────────► figures ───────────────────► planner
 //! ```
 //!
-//! What is here itself is the command: [`args`] (what the user typed, checked), [`commands`] (what is done),
-//! [`report`] (what is printed of runs; of plans it is in [`figures`]), [`shapes`] (convolutions without a net), [`example`] (the same for one
+//! What is here itself is the command: [`args`] (what the user typed, checked), `commands` (what is done),
+//! `report` (what is printed of runs; of plans it is in [`figures`]), [`shapes`] (convolutions without a net), [`example`] (the same for one
 //! model of `models/`).
 //!
 //! # Glossary

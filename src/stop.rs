@@ -41,9 +41,9 @@ fn register() -> io::Result<Stop> {
             continue;
         }
         // In this order: the first signal still finds the flag as it was.
-        flag::register_conditional_default(signal, Arc::clone(stop.unheard()))?;
-        flag::register(signal, Arc::clone(stop.unheard()))?;
-        flag::register_usize(signal, Arc::clone(stop.signal_number()), signal as usize)?;
+        flag::register_conditional_default(signal, Arc::clone(&stop.unheard))?;
+        flag::register(signal, Arc::clone(&stop.unheard))?;
+        flag::register_usize(signal, Arc::clone(&stop.number), signal as usize)?;
     }
     Ok(stop)
 }

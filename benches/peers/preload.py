@@ -4,10 +4,12 @@
     cargo build --release -p microbatch-preload
     python benches/peers/preload.py --model alexnet --batch 256 --cap 64
     python benches/peers/preload.py --model resnet18 --batch 128 --math tf32 --layout nhwc
+    python benches/peers/preload.py --model vgg16 --path graphs --cap 256
 
 A step is forward, backward and SGD with momentum on made-up images that stay on the GPU, with `cudnn.benchmark` and without
-dropout. PyTorch runs its legacy path to cuDNN (`TORCH_CUDNN_V8_API_DISABLED=1`), each side in processes of its own, with the
-workspace of convolutions capped at `--cap` MiB (`CUDNN_CONV_WSCAP_DBG`; 0: not at all). One line for each side: median and
+dropout. Each side runs in processes of its own. `--path legacy` is PyTorch's legacy path to cuDNN
+(`TORCH_CUDNN_V8_API_DISABLED=1`), where the workspace of convolutions is capped at `--cap` MiB (`CUDNN_CONV_WSCAP_DBG`; 0: not
+at all); `--path graphs`, its default one, knows no cap, so that there `--cap` limits our plans only. One line for each side: median and
 least step, first step (which measures), memory; then the gain and how far the losses of the first steps are apart, beside how
 far two runs without the library are, of which one chooses other algorithms (Get in the place of Find, or the other way round).
 `--report` prints what every convolution got.
@@ -34,6 +36,7 @@ def parse_arguments():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--math", choices=["fp32", "tf32", "bf16"], default="fp32")
     parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nchw")
+    parser.add_argument("--path", choices=["legacy", "graphs"], default="legacy")
     parser.add_argument("--cap", type=int, default=64, help="MiB of workspace per convolution; 0 for no cap")
     parser.add_argument("--no-benchmark", action="store_true", help="cuDNN's heuristics (Get) instead of measuring (Find)")
     parser.add_argument("--steps", type=int, default=20, help="timed steps of each side in each round")
@@ -110,9 +113,13 @@ def child(arguments):
 
 
 def run(arguments, is_preloaded, report, algorithms="same"):
-    environment = os.environ | {"TORCH_CUDNN_V8_API_DISABLED": "1"}
-    if arguments.cap:
+    environment = dict(os.environ)
+    if arguments.path == "legacy":
+        environment["TORCH_CUDNN_V8_API_DISABLED"] = "1"
+    if arguments.cap and arguments.path == "legacy":
         environment["CUDNN_CONV_WSCAP_DBG"] = str(arguments.cap)
+    if arguments.cap and arguments.path == "graphs" and is_preloaded:
+        environment["UCUDNN_DEFAULT_WORKSPACE_LIMIT"] = f"{arguments.cap}MiB"
     if is_preloaded:
         environment |= {"LD_PRELOAD": str(arguments.library.resolve()), "MICROBATCH_REPORT": str(report)}
     command = [sys.executable, __file__, "--child", algorithms, *sys.argv[1:]]
@@ -143,7 +150,7 @@ def main():
                 runs[is_preloaded].append(run(arguments, is_preloaded, report))
         got = report.read_text() if report.exists() else ""
         other = run(arguments, False, report, "other")["losses"]
-    settings = f"{arguments.model} {arguments.batch} {arguments.math} {arguments.layout}, cap {arguments.cap} MiB"
+    settings = f"{arguments.model} {arguments.batch} {arguments.math} {arguments.layout}, {arguments.path}, cap {arguments.cap} MiB"
     print(f"{settings}, {'Get' if arguments.no_benchmark else 'Find'}; {runs[False][0]['about']}")
     medians = {}
     for is_preloaded, ours in runs.items():

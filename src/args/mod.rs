@@ -5,6 +5,7 @@ mod environment;
 mod examples;
 mod measuring;
 mod planning;
+mod preload;
 mod training;
 mod values;
 
@@ -12,6 +13,7 @@ pub use data::{DataCommand, InitArgs, RenderArgs};
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::{PlanningArgs, default_limit};
+pub use preload::PreloadArgs;
 pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
 pub use values::{Batch, ImageShape};
 
@@ -85,6 +87,8 @@ pub enum Command {
     /// Write a net with its weights for PyTorch or ONNX Runtime
     #[command(after_help = examples::EXPORT)]
     Export(ExportArgs),
+    /// Run another program with its convolutions in micro-batches, as in microbatch run -- python train.py
+    Run(PreloadArgs),
     /// List the devices that nets can run on
     Devices {
         /// Print one JSON object and nothing else

@@ -4,10 +4,8 @@ use super::{
     budget::{Goal, too_small},
     origin::{Origin, in_math},
 };
-use crate::{
-    Error,
-    report::{BatchPoint, BatchReport},
-};
+use crate::Error;
+use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;
 use planner::{Bytes, PlanOptions};
 use std::collections::BTreeSet;
@@ -50,7 +48,7 @@ impl BatchSearch {
 
     fn fits(&self, samples: usize) -> bool {
         // What no memory holds does not fit either.
-        samples <= MOST && self.floor(samples).is_ok_and(|(floor, _)| floor <= self.goal.budget)
+        self.floor(samples).is_ok_and(|(floor, _)| floor <= self.goal.budget)
     }
 
     /// The largest mini-batch.
@@ -59,24 +57,13 @@ impl BatchSearch {
         if one > budget {
             return Err(too_small(budget, one, &format!("layer '{layer}'")));
         }
-        // Buffers grow with the samples: a line through two points leads close to the end, and halves from there.
-        let mut some = self.spec.mini_batch().unwrap_or(1).clamp(2, MOST);
-        let floor = self.floor(some).or_else(|_| {
-            some = 2;
-            self.floor(some)
-        });
-        let slope = floor?.0.saturating_sub(one).0.max(1) as f64 / (some - 1) as f64;
-        let guess = 1 + (budget.saturating_sub(one).0 as f64 / slope) as usize;
-        let (mut fitting, mut step) = (1, guess.clamp(2, MOST) - 1);
-        if !self.fits(1 + step) {
-            step = step.div_ceil(2);
-        }
-        while step > 0 {
-            match self.fits(fitting + step) {
-                true if fitting > 1 => fitting += step,
-                true => (fitting, step) = (fitting + step, step.div_ceil(16)),
-                false if step == 1 => break,
-                false => step = step.div_ceil(2),
+        // Buffers grow with the samples: half of what is in doubt is settled by each try.
+        let (mut fitting, mut too_many) = (1, MOST + 1);
+        while too_many - fitting > 1 {
+            let middle = fitting.midpoint(too_many);
+            match self.fits(middle) {
+                true => fitting = middle,
+                false => too_many = middle,
             }
         }
         Ok(fitting)

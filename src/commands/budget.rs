@@ -2,10 +2,8 @@
 //! feature maps leave the device.
 
 use super::origin::Origin;
-use crate::{
-    Error,
-    report::{BudgetReport, ScheduleReport},
-};
+use crate::Error;
+use figures::{BudgetReport, ScheduleReport};
 use memory::{
     Action, ArenaLayout, Outline, Room,
     policy::{BelowFloor, MemoryPolicy},

@@ -20,9 +20,14 @@ pub(super) fn plot(
 ) -> Result<(), Error> {
     let Some(file) = file else { return Ok(()) };
     let figure = plan_figure(plan, &subject, &source);
-    let is_svg = file.extension().is_some_and(|ending| ending == "svg");
-    write(file, if is_svg { figure.svg().into_bytes() } else { figure.png() })?;
+    write_drawing(file, &figure)?;
     console.text(format!("  drawn       {}", file.display()))
+}
+
+/// Writes a drawing alone, as SVG or PNG by the name of the file.
+pub(super) fn write_drawing(file: &Path, figure: &Figure) -> Result<(), Error> {
+    let is_svg = file.extension().is_some_and(|ending| ending == "svg");
+    write(file, if is_svg { figure.svg().into_bytes() } else { figure.png() })
 }
 
 /// Writes a figure's numbers and, unless these are wanted alone, its drawings into `folder`.

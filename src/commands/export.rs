@@ -37,8 +37,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         Target::Onnx => {
             let file = export::onnx(&net, &values)?;
             let written = write_atomically(&args.out, |out| out.write_all(&file));
-            let path = args.out.clone();
-            written.map_err(|source| SnapshotError::File { action: "cannot write", path, source })?;
+            written.map_err(SnapshotError::file("cannot write", &args.out))?;
         }
     }
     console.text(format!("Wrote {} with {} parameters", args.out.display(), net.learned()))

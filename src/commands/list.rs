@@ -3,10 +3,9 @@
 use crate::{
     Console, Error,
     args::PlanArgs,
-    report::Recorded,
     tables::{RecordedDevice, SHIPPED},
 };
-use figures::Table;
+use figures::{Recorded, Table};
 use planner::{KernelId, Measurement};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

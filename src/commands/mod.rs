@@ -15,6 +15,7 @@ mod plot;
 mod predict;
 mod profile;
 mod render;
+mod run;
 mod setup;
 mod shell;
 mod test;
@@ -26,7 +27,6 @@ pub(crate) use devices::devices;
 pub(crate) use figures::figures;
 pub(crate) use plan::plan;
 pub(crate) use profile::profile;
-pub(crate) use setup::Notes;
 pub(crate) use test::test;
 pub(crate) use time::time;
 pub(crate) use train::train;
@@ -34,25 +34,27 @@ pub(crate) use train::train;
 use crate::{
     Error,
     args::{Command, DataCommand, Family},
-    report::{ActionSpan, trace},
+    report::trace,
 };
+use ::figures::ActionSpan;
 use std::path::Path;
 
 /// Does what the command line says.
 pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
-        Command::Time(args) => time(&args, &Notes::default()),
-        Command::Train(args) => train(&args, &Notes::default()),
+        Command::Time(args) => time(&args, &[]),
+        Command::Train(args) => train(&args, &[]),
         Command::Test(args) => test(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Plot { logs, out, seconds } => plot::plot(&logs, &out, seconds),
-        Command::Plan(args) => plan(&args, &Notes::default()),
+        Command::Plan(args) => plan(&args, &[]),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),
         Command::Export(args) => export::export(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Init(args) => init::init(&args),
         Command::Data { command: DataCommand::Render(args) } => render::render(&args),
+        Command::Run(args) => run::run(&args),
         Command::Devices { json } => devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),

@@ -5,11 +5,12 @@ use crate::{
     args::{MeasuringArgs, PlanningArgs, RunArgs},
     device::DeviceReport,
     progress::{self, ProfileBar},
-    report::{EstimateReport, ProfilingReport, Recorded, shown},
+    report::shown,
     stop::stop,
     tables::{RecordedDevice, is_of_gpu},
 };
 use cudnn_layers::conv::{ProfileOptions, geometry, kernel_id};
+use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Dtype, Estimator, Kernel, Math, Plan, PlanError, PlanOptions,
     WdSolver, WorkspacePolicy,

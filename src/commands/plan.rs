@@ -1,7 +1,6 @@
 //! `microbatch plan`.
 
 use super::{
-    Notes,
     draw::plot,
     list::list,
     origin::{Origin, in_format},
@@ -10,15 +9,16 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, PlanArgs, ShapeArgs, required},
+    args::{NetArgs, PlanArgs, ShapeArgs, required},
     device::DeviceReport,
-    report::{
-        BatchReport, BudgetReport, EstimateReport, ExplainReport, Header, MemoryEstimate, PlanReport,
-        ProfilingReport, Recorded, ScheduleReport, ShapesReport, layer_table, measured_on,
-    },
+    report::{Header, ShapesReport, measured_on},
     shapes::{ShapeSpec, read_csv},
 };
 use cudnn_layers::conv::{geometry, operand_lens};
+use figures::{
+    BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
+    Recorded, ScheduleReport, layer_table,
+};
 use memory::{LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Plan};
 use serde::Serialize;
@@ -77,7 +77,7 @@ impl Subject {
 
 /// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans other
 /// convolutions, or from a recorded table.
-pub(crate) fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     if args.list {
         return list(args, &mut console);
@@ -90,18 +90,10 @@ pub(crate) fn plan(args: &PlanArgs, notes: &Notes) -> Result<(), Error> {
     }
 }
 
-fn plan_net(args: &PlanArgs, notes: &Notes, console: &mut Console) -> Result<(), Error> {
-    let request = Request {
-        command: "plan",
-        model: required(&args.net.model, "--model")?,
-        phase: args.net.phase,
-        batch: args.net.batch,
-        planning: &args.planning,
-        run: &args.run,
-        seed: DEFAULT_SEED,
-        notes,
-    };
-    let (mut session, header) = Session::open(&request, console)?;
+fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<(), Error> {
+    let NetArgs { phase, batch, .. } = args.net;
+    let request = Request { phase, batch, notes, ..Request::new("plan", &args.planning, &args.run) };
+    let (mut session, header) = Session::open(required(&args.net.model, "--model")?, &request, console)?;
     session.profile(&[], console)?;
     let planned = session.plan(RecordedPlans::default())?;
     let batches = session.batches.take();

@@ -1,6 +1,6 @@
 //! `microbatch plot`: learning curves.
 
-use super::draw::write;
+use super::draw::write_drawing;
 use crate::Error;
 use figures::study::{LearningCurve, learning_curves};
 use serde_json::Value;
@@ -23,9 +23,8 @@ pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Er
         }
         curves.extend(of_log);
     }
-    let figure = learning_curves(&curves, if seconds { "seconds of training" } else { "iteration" });
-    let is_svg = out.extension().is_some_and(|ending| ending == "svg");
-    write(out, if is_svg { figure.svg().into_bytes() } else { figure.png() })
+    let place = if seconds { "seconds of training" } else { "iteration" };
+    write_drawing(out, &learning_curves(&curves, place))
 }
 
 /// The curves of a log, whose names begin with `prefix`; the number of a line that is not read.

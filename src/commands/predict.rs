@@ -1,9 +1,6 @@
 //! `microbatch predict`.
 
-use super::{
-    Notes,
-    setup::{Recorded, Request, Session},
-};
+use super::setup::{Recorded, Request, Session};
 use crate::{
     Console, Error,
     args::{Batch, DEFAULT_SEED, PredictArgs},
@@ -18,7 +15,11 @@ use std::{
     process,
 };
 use trainer::{
-    data::source_shape, files::write_atomically, snapshot::Weights, solver::best_classes, spec::Phase,
+    data::{is_image, source_shape},
+    files::write_atomically,
+    snapshot::Weights,
+    solver::best_classes,
+    spec::Phase,
 };
 
 #[derive(Serialize)]
@@ -67,16 +68,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
     let (spec, scores) = predicting.map_err(refused)?;
-    let request = Request {
-        command: "predict",
-        model: &args.trained.model,
-        phase: Phase::Test,
-        batch: Some(Batch::Samples(batch)),
-        planning: &args.planning,
-        run: &args.run,
-        seed: DEFAULT_SEED,
-        notes: &Notes::default(),
-    };
+    let request =
+        Request { batch: Some(Batch::Samples(batch)), ..Request::new("predict", &args.planning, &args.run) };
     let (mut session, header) = Session::of(&request, spec, &mut console)?;
     session.nets[0].keep_blob(&scores)?;
     weights.copied(&session.nets[0])?.complete()?;
@@ -117,10 +110,6 @@ fn line(Prediction { image, classes }: &Prediction) -> String {
 
 /// The images that are named, and those in folders that are, by name.
 fn images(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
-    let is_image = |path: &PathBuf| {
-        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        ["jpg", "jpeg", "png"].iter().any(|known| ending == *known)
-    };
     let mut images = Vec::new();
     for path in given {
         if !path.is_dir() {
@@ -129,7 +118,8 @@ fn images(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
         }
         let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
         let entries = fs::read_dir(path).map_err(|error| refused(error.to_string()))?;
-        let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_image).collect();
+        let mut inside: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| is_image(path)).collect();
         if inside.is_empty() {
             return Err(refused("it holds no JPEG or PNG files".to_owned()));
         }

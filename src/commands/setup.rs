@@ -7,13 +7,12 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{Batch, PlanningArgs, RunArgs},
+    args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs},
     models::load_net,
     progress,
-    report::{
-        BatchReport, BudgetReport, GpuMemory, Header, MemoryEstimate, NetReport, PlanReport, ScheduleReport,
-    },
+    report::{Header, NetReport},
 };
+use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
 use memory::{Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use std::path::Path;
@@ -27,10 +26,6 @@ use trainer::{
     prototxt::{Warning, collapsed},
     spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
-
-/// Defaults that were chosen, one sentence each, for the header.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Notes(pub Vec<String>);
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {
@@ -73,22 +68,33 @@ pub(super) struct Recorded {
     schedules: Option<ScheduleRecord>,
 }
 
-/// Which net, and what is done with it.
+/// What is done with a net.
 pub(super) struct Request<'a> {
     pub(super) command: &'static str,
-    pub(super) model: &'a Path,
     pub(super) phase: Phase,
     pub(super) batch: Option<Batch>,
     pub(super) planning: &'a PlanningArgs,
     pub(super) run: &'a RunArgs,
     pub(super) seed: u64,
-    pub(super) notes: &'a Notes,
+    /// Defaults that were chosen, one sentence each, for the header.
+    pub(super) notes: &'a [String],
+}
+
+impl<'a> Request<'a> {
+    /// A test of the net with its own mini-batch.
+    pub(super) fn new(command: &'static str, planning: &'a PlanningArgs, run: &'a RunArgs) -> Self {
+        Self { command, phase: Phase::Test, batch: None, planning, run, seed: DEFAULT_SEED, notes: &[] }
+    }
 }
 
 impl Session {
-    /// Reads and builds the net that `request` asks for, and prints the header.
-    pub(super) fn open(request: &Request<'_>, console: &mut Console) -> Result<(Self, Header), Error> {
-        Self::of(request, load_net(request.model)?.for_phase(request.phase), console)
+    /// Reads and builds the net that `model` names, and prints the header.
+    pub(super) fn open(
+        model: &Path,
+        request: &Request<'_>,
+        console: &mut Console,
+    ) -> Result<(Self, Header), Error> {
+        Self::of(request, load_net(model)?.for_phase(request.phase), console)
     }
 
     /// The same for a net that is read already, and may differ from its file.
@@ -125,7 +131,7 @@ impl Session {
             recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.0.iter().cloned().chain(limit).collect(),
+            notes: request.notes.iter().cloned().chain(limit).collect(),
         };
         let updates = request.phase == Phase::Train;
         let session = Self::new(origin, (at_start, options), request.planning, vec![net], updates)?;

@@ -1,17 +1,15 @@
 //! `microbatch test`.
 
-use super::{
-    Notes,
-    setup::{Recorded, Request, Session, announce},
-};
+use super::setup::{Recorded, Request, Session, announce};
 use crate::{
     Console, Error,
     args::{Batch, TestArgs},
     models::load_net,
     progress,
-    report::{BudgetReport, Header, MemoryEstimate, PlanReport, confusion_table, output_lines, six_digits},
+    report::{Header, confusion_table, output_lines},
     stop::{exit_code, stop},
 };
+use figures::{BudgetReport, MemoryEstimate, PlanReport, six_digits};
 use serde::Serialize;
 use trainer::{
     Execution, Net,
@@ -40,16 +38,8 @@ pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
     let weights = Weights::load(&args.trained.weights)?;
-    let request = Request {
-        command: "test",
-        model: &args.trained.model,
-        phase: Phase::Test,
-        batch: args.batch.map(Batch::Samples),
-        planning: &args.planning,
-        run: &args.run,
-        seed: args.seed,
-        notes: &Notes::default(),
-    };
+    let batch = args.batch.map(Batch::Samples);
+    let request = Request { batch, seed: args.seed, ..Request::new("test", &args.planning, &args.run) };
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let classified = args.confusion.then(|| classified(&spec)).transpose()?;
     let (mut session, header) = Session::of(&request, spec, &mut console)?;

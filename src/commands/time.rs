@@ -1,17 +1,17 @@
 //! `microbatch time`.
 
 use super::{
-    Notes,
     draw::plot,
     setup::{Recorded, Request, Session, announce},
     write_trace,
 };
 use crate::{
     Console, Error,
-    args::{TimeArgs, required},
+    args::{NetArgs, TimeArgs, required},
     progress,
-    report::{ActionSpan, BatchReport, Comparison, Header, ProfilingReport, TimeRun},
+    report::{Header, TimeRun},
 };
+use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;
 use trainer::{NetRun, time};
@@ -30,19 +30,12 @@ struct Report {
 }
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
-pub(crate) fn time(args: &TimeArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn time(args: &TimeArgs, notes: &[String]) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
-    let request = Request {
-        command: "time",
-        model: required(&args.net.model, "--model")?,
-        phase: args.net.phase,
-        batch: args.net.batch,
-        planning: &args.planning,
-        run: &args.run,
-        seed: args.seed,
-        notes,
-    };
-    let (mut session, header) = Session::open(&request, &mut console)?;
+    let TimeArgs { net, planning, run, seed, .. } = args;
+    let NetArgs { phase, batch, .. } = *net;
+    let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
+    let (mut session, header) = Session::open(required(&net.model, "--model")?, &request, &mut console)?;
     let chosen = session.options.batch_size_policy;
     let policies = match (args.compare, chosen) {
         (false, _) => vec![chosen],

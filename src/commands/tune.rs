@@ -1,7 +1,6 @@
 //! `microbatch tune`: AccUDNN's largest mini-batch in a budget of memory, and its learning rate.
 
 use super::{
-    Notes,
     batch::BatchSearch,
     budget::Goal,
     origin::{Origin, in_math},
@@ -133,17 +132,9 @@ fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     let planning = PlanningArgs { memory_policy: Some(MemoryPolicy::Accudnn), ..planning.clone() };
     let mut console = Console::new(run.json);
-    let request = Request {
-        command: "tune",
-        model: required(&net.model, "--model")?,
-        phase: Phase::Train,
-        batch: Some(Batch::Samples(mini_batch as usize)),
-        planning: &planning,
-        run,
-        seed: *seed,
-        notes: &Notes::default(),
-    };
-    let (mut session, header) = Session::open(&request, &mut console)?;
+    let (phase, batch) = (Phase::Train, Some(Batch::Samples(mini_batch as usize)));
+    let request = Request { phase, batch, seed: *seed, ..Request::new("tune", &planning, run) };
+    let (mut session, header) = Session::open(required(&net.model, "--model")?, &request, &mut console)?;
     session.profile(&[], &mut console)?;
     let run = timed(&mut session, mini_batch as usize, &args.time, &mut console)?;
     Ok((header, run.images_per_s))

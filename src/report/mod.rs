@@ -6,10 +6,6 @@ mod time;
 mod trace;
 mod train;
 
-pub(crate) use figures::{
-    ActionSpan, BatchPoint, BatchReport, BudgetReport, Comparison, EstimateReport, ExplainReport, GpuMemory,
-    MemoryEstimate, PlanReport, ProfilingReport, Recorded, ScheduleReport, layer_table, six_digits,
-};
 pub(crate) use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
 pub(crate) use time::TimeRun;
 pub(crate) use trace::trace;

@@ -7,7 +7,7 @@ use figures::{
 use memory::LayerMemory;
 use planner::{Bytes, Plan};
 use serde::Serialize;
-use trainer::time::TimeReport;
+use trainer::time::{TimeReport, median};
 
 /// One net timed under one plan.
 #[derive(Clone, Debug, Serialize)]
@@ -189,10 +189,4 @@ impl TimeRun {
         let arenas = [self, chosen].map(|run| run.memory.report.arena);
         Comparison::new([&self.plan, &chosen.plan], totals, arenas)
     }
-}
-
-fn median(times: &[f64]) -> Option<f64> {
-    let mut times = times.to_vec();
-    times.sort_unstable_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
 }

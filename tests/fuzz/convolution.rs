@@ -1,17 +1,15 @@
 //! Every algorithm on one convolution.
 
-use std::sync::LazyLock;
-
+use crate::{
+    harness::{Accepted, Input, Random, Verdict, refuse},
+    mutate::pick,
+};
 use microbatch::{
     cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, Runner, kernel_id, operand_lens},
     planner::{Bytes, Configuration, Measurement, Run},
     tensor::{Accumulate, ConvGeometry, Cpu, Device, Format, View, ViewMut, testing},
 };
-
-use crate::{
-    harness::{Accepted, Input, Random, Verdict, refuse},
-    mutate::pick,
-};
+use std::sync::LazyLock;
 
 /// What is run takes at most so many operations and elements.
 pub(crate) const MOST_FLOPS: f64 = 1e7;

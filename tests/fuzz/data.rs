@@ -1,11 +1,9 @@
 //! Data sets: IDX, CIFAR-10, images and lists of them, mean images.
 
-use std::{
-    fs,
-    io::{Cursor, Write},
-    sync::Arc,
+use crate::{
+    harness::{Accepted, Input, Random, Verdict, fuzz},
+    mutate::{Corpus, below, extreme, one_in, pick},
 };
-
 use flate2::{Compression, Crc, write::GzEncoder};
 use microbatch::trainer::{
     data::{
@@ -14,10 +12,10 @@ use microbatch::trainer::{
     spec::{ColorJitter, Mean, TransformParams},
 };
 use png::{BitDepth, ColorType};
-
-use crate::{
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extreme, one_in, pick},
+use std::{
+    fs,
+    io::{Cursor, Write},
+    sync::Arc,
 };
 
 /// Most elements of a mini-batch that is made here.

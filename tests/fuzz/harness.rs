@@ -3,6 +3,9 @@
 //! Input number i is a function of (seed, i). Before it is used it is written to a file, for surfaces that read files, and so
 //! that it survives whatever happens: a fault that ends the process leaves it there.
 
+use crate::counting::{Usage, measured};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use std::{
     collections::BTreeMap,
     env, error, fmt, fs,
@@ -14,11 +17,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
-
-use crate::counting::{Usage, measured};
 
 /// Where inputs and what is done with them come from.
 pub(crate) type Random = ChaCha8Rng;

@@ -1,7 +1,9 @@
 //! Cost tables, and the database made of them.
 
-use std::fs;
-
+use crate::{
+    harness::{Accepted, Random, Verdict, fuzz},
+    mutate::{Corpus, below, extreme, one_in, pick},
+};
 use microbatch::{
     planner::{
         BatchSizePolicy, Bytes, CostTable, Fronts, Kernel, KernelId, PlanOptions, WorkspacePolicy, coverage,
@@ -9,11 +11,7 @@ use microbatch::{
     },
     trainer::database::{Database, folder_name},
 };
-
-use crate::{
-    harness::{Accepted, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extreme, one_in, pick},
-};
+use std::fs;
 
 const TABLES: [&str; 2] = [
     include_str!("../../data/profiles/nvidia-h200/alexnet-256-powerOfTwo.jsonl"),

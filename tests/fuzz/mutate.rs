@@ -1,10 +1,8 @@
 //! Inputs that are nearly good: seeds, damaged in ways that keep most of their structure.
 
-use std::ops::Range;
-
-use rand::{Rng, RngExt};
-
 use crate::harness::Random;
+use rand::{Rng, RngExt};
+use std::ops::Range;
 
 /// Numbers around the ends of types and ranges, and some that are none.
 const EXTREMES: [&str; 44] = [

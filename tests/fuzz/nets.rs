@@ -1,7 +1,10 @@
 //! Nets: read, built, planned and laid out, and run if they are small.
 
-use std::{fmt::Write, path::Path};
-
+use crate::{
+    convolution::{MOST_ELEMENTS, MOST_FLOPS, device},
+    harness::{Accepted, Input, Random, Verdict, fuzz},
+    mutate::{Corpus, below, extent, extreme, one_in, pick},
+};
 use microbatch::{
     cudnn_layers::conv::{ConvBackend, geometry},
     memory::Room,
@@ -21,12 +24,7 @@ use microbatch::{
     },
 };
 use rand::RngExt;
-
-use crate::{
-    convolution::{MOST_ELEMENTS, MOST_FLOPS, device},
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extent, extreme, one_in, pick},
-};
+use std::{fmt::Write, path::Path};
 
 /// The notation's rarer forms.
 const NOTATION: &str = "# a net\nname: \"n\\x41\\101\" 'et'; input: 'data', input_dim: [0x2, 03, 4, 5]

@@ -1,12 +1,11 @@
 //! Command lines.
 
-use clap::{CommandFactory, Parser};
-use microbatch::args::{Cli, Command, Environment, PlanningArgs};
-
 use crate::{
     harness::{Accepted, Input, Random, Verdict, fuzz},
     mutate::{Corpus, below, extreme, one_in, pick},
 };
+use clap::{CommandFactory, Parser};
+use microbatch::args::{Cli, Command, Environment, PlanningArgs};
 
 const VALUES: [&str; 41] = [
     "",

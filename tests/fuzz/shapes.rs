@@ -1,14 +1,13 @@
 //! Convolutions as a user types them, and lists of them.
 
-use microbatch::{
-    cudnn_layers::conv::geometry,
-    shapes::{ShapeSpec, parse_shape, read_csv},
-};
-
 use crate::{
     convolution,
     harness::{Accepted, Input, Random, Verdict, fuzz},
     mutate::{Corpus, extent, one_in, pick},
+};
+use microbatch::{
+    cudnn_layers::conv::geometry,
+    shapes::{ShapeSpec, parse_shape, read_csv},
 };
 
 const SHAPES: [&str; 4] = [

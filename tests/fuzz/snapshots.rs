@@ -1,7 +1,12 @@
 //! Weights and solver states.
 
-use std::{cell::RefCell, fs, path::Path};
-
+use crate::{
+    convolution::device,
+    data::{idx_images, idx_labels},
+    harness::{Accepted, Random, fuzz},
+    mutate::{Corpus, one_in},
+    solvers::prepare,
+};
 use microbatch::{
     tensor::Device,
     trainer::{
@@ -12,16 +17,9 @@ use microbatch::{
         spec::SolverSpec,
     },
 };
-use tempfile::TempDir;
-
-use crate::{
-    convolution::device,
-    data::{idx_images, idx_labels},
-    harness::{Accepted, Random, fuzz},
-    mutate::{Corpus, one_in},
-    solvers::prepare,
-};
 use rand::SeedableRng;
+use std::{cell::RefCell, fs, path::Path};
+use tempfile::TempDir;
 
 const NET: &str = "name: 'net'
 layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'images' batch_size: 2 } }

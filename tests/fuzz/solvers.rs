@@ -1,7 +1,11 @@
 //! Solvers: read, prepared, and two steps and a test done if their nets are small.
 
-use std::{path::Path, time::Duration};
-
+use crate::{
+    convolution::device,
+    harness::{Accepted, Input, Random, Verdict, fuzz},
+    mutate::{Corpus, below, extent, extreme, one_in, pick},
+    nets::{build_options, from_file, is_small, net},
+};
 use microbatch::{
     cudnn_layers::conv::ProfileOptions,
     planner::{Bytes, PlanOptions},
@@ -12,13 +16,7 @@ use microbatch::{
         spec::{NetSource, NetState, SolverSpec},
     },
 };
-
-use crate::{
-    convolution::device,
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extent, extreme, one_in, pick},
-    nets::{build_options, from_file, is_small, net},
-};
+use std::{path::Path, time::Duration};
 
 const SOLVERS: [&str; 3] = [
     include_str!("../../models/lenet/solver.prototxt"),

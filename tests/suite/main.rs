@@ -15,6 +15,7 @@ mod metrics;
 mod own_images;
 mod plan;
 mod recorded;
+mod run_command;
 mod shell;
 mod test_command;
 mod time;

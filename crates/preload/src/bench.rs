@@ -5,12 +5,11 @@ use crate::{
     cudnn::{Raw, SUCCESS},
     driver::{Clock, Memory},
     plan::{Pieces, Plan, algorithms},
-    signature::Signature,
+    signature::{Signature, is_deterministic},
 };
 use planner::{Algorithm, Bytes, ConvOp, Measurement};
 use std::{
     collections::BTreeSet,
-    ptr::null_mut,
     sync::OnceLock,
     time::{Duration, Instant},
 };
@@ -48,19 +47,15 @@ pub(crate) fn measure(
     let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
     let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
     let bytes = if given.is_some() { [0; 3] } else { signature.bytes() };
-    let memory: Vec<Memory> = bytes.into_iter().map_while(Memory::new).collect();
-    let [a, b, c] = &memory[..] else {
-        return Err("the GPU has no room for operands to measure with".into());
-    };
-    let ours = Given { operands: [a, b, c].map(|memory| memory.address), workspace: (null_mut(), 0) };
-    let given = given.unwrap_or(ours);
+    let ours = Ours::new(bytes, 0).ok_or("the GPU has no room for operands to measure with")?;
+    let given = given.unwrap_or(ours.given());
     let pieces = Pieces::new(signature, sizes).ok_or("cuDNN makes no descriptors")?;
     let mut bench = Bench { call, pieces: &pieces, clock, given, ceiling, scratch: None, calls: 0 };
     let (mut rows, mut lost) = (Vec::new(), BTreeSet::new());
     for &size in sizes {
         let of_size = rows.len();
         for (number, name) in algorithms(call.op).enumerate() {
-            if lost.contains(&number) {
+            if lost.contains(&number) || !pieces.signature.allows(name) {
                 continue;
             }
             let Some(row) = bench.trial(&name.into(), size, &rows[of_size..]) else { continue };
@@ -74,6 +69,45 @@ pub(crate) fn measure(
     }
     drop(bench);
     Plan::new(pieces, rows, ceiling).ok_or_else(|| "no algorithm could be measured".to_owned())
+}
+
+/// Milliseconds that an engine of cuDNN takes for the whole convolution in so many bytes of workspace, on memory of our own;
+/// nothing if there is no room, or it does not run. `launch` launches it. If it takes much longer than `rival_ms`, it is timed
+/// once.
+pub(crate) fn engine_ms(
+    call: &Call,
+    signature: &Signature,
+    workspace_bytes: usize,
+    rival_ms: f64,
+    mut launch: impl FnMut(&Given) -> bool,
+) -> Option<f64> {
+    let (clock, ours) = (Clock::new(call.stream())?, Ours::new(signature.bytes(), workspace_bytes)?);
+    let mut time_ms = |calls: u32| {
+        let ms = clock.time_ms(|| (0..calls).all(|_| launch(&ours.given())))?;
+        Some(ms / f64::from(calls))
+    };
+    time_ms(1)?;
+    let once = time_ms(1)?;
+    if once > HOPELESS * rival_ms { Some(once) } else { Some(once.min(time_ms(repeats(once))?)) }
+}
+
+/// How often a call is repeated that takes so long.
+fn repeats(ms: f64) -> u32 {
+    (AT_LEAST_MS / ms).clamp(2.0, MOST_CALLS).ceil() as u32
+}
+
+/// Operands of our own, and a workspace.
+struct Ours(Vec<Memory>);
+
+impl Ours {
+    fn new([a, b, c]: [usize; 3], workspace: usize) -> Option<Self> {
+        [a, b, c, workspace].into_iter().map(Memory::new).collect::<Option<_>>().map(Self)
+    }
+
+    fn given(&self) -> Given {
+        let at = |place: usize| self.0[place].address;
+        Given { operands: [at(0), at(1), at(2)], workspace: (at(3), self.0[3].len) }
+    }
 }
 
 struct Bench<'b> {
@@ -101,8 +135,7 @@ impl Bench<'_> {
             shared_ms: 0.0,
             workspace: Bytes(bytes as u64),
             max_error: 0.0,
-            // These two sum by atomic additions.
-            deterministic: !matches!(algorithm.as_str(), "ALGO_0" | "ALGO_3"),
+            deterministic: is_deterministic(algorithm.as_str()),
         };
         let mut time_ms = |calls| self.time_ms(algorithm, size, workspace, calls);
         // The first call loads the algorithm's code.
@@ -114,8 +147,7 @@ impl Bench<'_> {
         if lag(&once, rows) > HOPELESS {
             return Some(once);
         }
-        let calls = (AT_LEAST_MS / once.time_ms).clamp(2.0, MOST_CALLS).ceil();
-        Some(row(once.time_ms.min(time_ms(calls as u32)?)))
+        Some(row(once.time_ms.min(time_ms(repeats(once.time_ms))?)))
     }
 
     /// So many bytes of workspace, the caller's if that is large enough; nothing if there is no room.

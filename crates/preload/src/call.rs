@@ -5,6 +5,7 @@ use planner::ConvOp;
 use std::{ffi::c_int, ptr::null_mut};
 
 /// The handle and the descriptors that every function of a convolution takes.
+#[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) op: ConvOp,
     handle: Raw,
@@ -36,6 +37,11 @@ impl Call {
         Self { op, handle, descriptors, convolution }
     }
 
+    /// The same call with these descriptors, which are used as long as the value.
+    pub(crate) fn of(self, descriptors: [Raw; 3], convolution: Raw) -> Self {
+        Self { descriptors, convolution, ..self }
+    }
+
     /// The stream that the handle works in.
     pub(crate) fn stream(&self) -> Raw {
         let mut stream: Raw = null_mut();
@@ -44,9 +50,10 @@ impl Call {
         stream
     }
 
-    /// Bytes of workspace that an algorithm needs for operands with these descriptors, if it applies.
-    pub(crate) fn workspace_bytes(&self, [a, b, c]: [Raw; 3], algorithm: c_int) -> Option<usize> {
-        let (h, conv, mut bytes) = (self.handle, self.convolution, 0usize);
+    /// Bytes of workspace that an algorithm needs, if it applies.
+    pub(crate) fn workspace_bytes(&self, algorithm: c_int) -> Option<usize> {
+        let Self { handle: h, descriptors: [a, b, c], convolution: conv, .. } = *self;
+        let mut bytes = 0usize;
         // SAFETY: all descriptors are alive, the caller's or ours; a size is written to.
         let status = unsafe {
             call_of!(self.op, "cudnnGetConvolution" "WorkspaceSize", (h, a, b, conv, c, algorithm, &mut bytes))
@@ -54,9 +61,9 @@ impl Call {
         (status == SUCCESS).then_some(bytes)
     }
 
-    /// Launches a convolution of operands with these descriptors, the caller's or those of some of its samples.
-    pub(crate) fn launch(&self, [a, b, c]: [Raw; 3], algorithm: c_int, arguments: &Arguments) -> Status {
-        let Self { op, handle: h, convolution: conv, .. } = *self;
+    /// Launches the convolution.
+    pub(crate) fn launch(&self, algorithm: c_int, arguments: &Arguments) -> Status {
+        let Self { op, handle: h, descriptors: [a, b, c], convolution: conv } = *self;
         let Arguments { scalars: [alpha, beta], operands: [pa, pb, pc], workspace: (ws, len), epilogue } =
             *arguments;
         // SAFETY: `new`'s promise; a micro-batch lies within the operands, as its samples are some of theirs. cuDNN checks
@@ -87,9 +94,9 @@ impl Call {
     /// the workspace.
     pub(crate) fn launch_default(&self, arguments: &Arguments) -> Status {
         let launches = |&algorithm: &c_int| {
-            let needed = self.workspace_bytes(self.descriptors, algorithm);
+            let needed = self.workspace_bytes(algorithm);
             needed.is_some_and(|bytes| bytes <= arguments.workspace.1)
-                && self.launch(self.descriptors, algorithm, arguments) == SUCCESS
+                && self.launch(algorithm, arguments) == SUCCESS
         };
         if Self::DEFAULTS.iter().any(launches) { SUCCESS } else { NOT_SUPPORTED }
     }

@@ -15,7 +15,7 @@ pub(crate) const NOT_SUPPORTED: Status = 3000;
 
 /// One answer of Find or Get: `cudnnConvolutionFwdAlgoPerf_t`, and the same for the other operations.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct AlgorithmPerformance {
     pub(crate) algorithm: c_int,
     pub(crate) status: Status,

@@ -1,13 +1,17 @@
 //! Micro-batching under other frameworks.
 //!
-//! Preloaded (`LD_PRELOAD=libmicrobatch_cudnn.so`), this library stands before the convolutions of cuDNN's legacy API.
+//! Preloaded (`LD_PRELOAD=libmicrobatch_cudnn.so`), this library stands before the convolutions of cuDNN's legacy API, and
+//! before the operation graphs that are one convolution.
+//!
 //! Find and Get answer with one *virtual algorithm* before cuDNN's own, wherever dividing the mini-batch is faster than what
 //! cuDNN would do in the same workspace; its workspace is what the plan needs. When the caller runs it, the plan's
-//! micro-batches are launched on the caller's handle and operands. Whatever else is asked of cuDNN, and every algorithm of
+//! micro-batches are launched on the caller's handle and operands. An execution plan of a graph stays the caller's, but where
+//! a plan of ours is faster than its engine, it says what workspace ours needs, and runs ours. Whatever else is asked of cuDNN, and every algorithm of
 //! its own, is passed through untouched.
 //!
 //! ```text
-//! lib (exported functions) ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
+//! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
+//!                                 └─────► graph ─────────────────────────────┘
 //! ```
 //!
 //! Which functions, which variables and what is left alone: `docs/preload.md`.
@@ -16,6 +20,8 @@ mod bench;
 mod call;
 mod cudnn;
 mod driver;
+mod engine;
+mod graph;
 mod plan;
 mod report;
 mod settings;
@@ -27,8 +33,8 @@ use bench::Given;
 use call::{Arguments, Call};
 use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
-use std::ffi::c_int;
-use takeover::VIRTUAL;
+use std::{ffi::c_int, slice};
+use takeover::{VIRTUAL, taken_over};
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
 macro_rules! kind {
@@ -51,7 +57,9 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($parameter: kind!($($kind)?)),*) -> c_int {
             // SAFETY: our caller's promises are those that cuDNN asks for, and all that is asked for here.
             unsafe {
-                let $real = || call!(cudnn, stringify!($name), ($($parameter),*));
+                let own = || call!(cudnn, stringify!($name), ($($parameter),*));
+                // What cuDNN calls of itself is its own affair.
+                let $real = || taken_over(own).unwrap_or_else(own);
                 $body
             }
         }
@@ -143,5 +151,81 @@ export! {
         let (scalars, operands, workspace) = ([alpha, beta], [pa, pb, pc], (ws, len));
         let arguments = Arguments { scalars, operands, workspace, epilogue: Some([z, pz, bias, pbias, activation]) };
         takeover::run(&Call::new(ConvOp::Forward, h, [a, b, c], conv), arguments)
+    }
+}
+
+export! {
+    /// Makes a descriptor of an operation graph, of what it consists of, or of what runs it.
+    cudnnBackendCreateDescriptor(kind: c_int, made: *mut Raw) as real {
+        let status = real();
+        if status == SUCCESS {
+            taken_over(|| graph::created(*made, kind));
+        }
+        status
+    }
+}
+
+export! {
+    /// Destroys a descriptor.
+    cudnnBackendDestroyDescriptor(descriptor) as real {
+        // Before its address can be that of another one.
+        taken_over(|| (graph::destroyed(descriptor), engine::destroyed(descriptor)));
+        real()
+    }
+}
+
+export! {
+    /// Sets an attribute of a descriptor.
+    cudnnBackendSetAttribute(descriptor, name: c_int, element: c_int, count: i64, values) as real {
+        let status = real();
+        if status == SUCCESS && !values.is_null() {
+            taken_over(|| {
+                graph::set(descriptor, name, element, count, values);
+                if (name, count) == (graph::PLAN_CONFIG, 1) {
+                    engine::configured(descriptor, values.cast::<Raw>().read());
+                }
+            });
+        }
+        status
+    }
+}
+
+export! {
+    /// Checks what is set, and makes it final.
+    cudnnBackendFinalize(descriptor) as real {
+        let status = real();
+        if status == SUCCESS {
+            taken_over(|| engine::finalised(descriptor));
+        }
+        status
+    }
+}
+
+export! {
+    /// Reads an attribute of a descriptor.
+    cudnnBackendGetAttribute(descriptor, name: c_int, element: c_int, most: i64, count: *mut i64, values) as real {
+        let status = real();
+        let filled = if count.is_null() { most } else { most.min(*count) };
+        if status == SUCCESS && !values.is_null() && filled > 0 {
+            taken_over(|| match name {
+                graph::PLAN_WORKSPACE => {
+                    let ours = engine::replaced(descriptor).map(|ours| ours.workspace);
+                    ours.into_iter().for_each(|bytes| values.cast::<i64>().write(bytes as i64));
+                }
+                graph::CONFIG_WORKSPACE => graph::set(descriptor, name, element, 1, values),
+                graph::RESULTS => {
+                    graph::suggested(descriptor, slice::from_raw_parts(values.cast(), filled as usize));
+                }
+                _ => {}
+            });
+        }
+        status
+    }
+}
+
+export! {
+    /// Runs a plan.
+    cudnnBackendExecute(h, plan, pack) as real {
+        taken_over(|| engine::execute(h, plan, pack)).flatten().unwrap_or_else(real)
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     call::{Arguments, Call},
     cudnn::{NOT_SUPPORTED, SUCCESS, Status},
-    signature::{Signature, Tensors},
+    signature::{Descriptors, Signature},
 };
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::{
@@ -27,15 +27,15 @@ pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
 /// A convolution with descriptors of its micro-batches, by their size.
 pub(crate) struct Pieces {
     pub(crate) signature: Signature,
-    tensors: BTreeMap<u32, Tensors>,
+    descriptors: BTreeMap<u32, Descriptors>,
 }
 
 impl Pieces {
     /// For micro-batches of these sizes; nothing if cuDNN makes no descriptors.
     pub(crate) fn new(signature: Signature, sizes: &[u32]) -> Option<Self> {
-        let tensors =
-            sizes.iter().map(|&size| Some((size, signature.tensors(size)?))).collect::<Option<_>>()?;
-        Some(Self { signature, tensors })
+        let descriptors =
+            sizes.iter().map(|&size| Some((size, signature.descriptors(size)?))).collect::<Option<_>>()?;
+        Some(Self { signature, descriptors })
     }
 
     /// cuDNN's number of an algorithm.
@@ -45,9 +45,14 @@ impl Pieces {
             .map(|number| number as c_int)
     }
 
+    /// The part of `call` that `size` samples are.
+    pub(crate) fn part(&self, call: &Call, size: u32) -> Option<Call> {
+        self.descriptors.get(&size).map(|own| call.of(own.operands, own.convolution))
+    }
+
     /// Bytes of workspace that an algorithm needs for `size` samples, if it applies.
     pub(crate) fn workspace_bytes(&self, call: &Call, algorithm: &Algorithm, size: u32) -> Option<usize> {
-        call.workspace_bytes(self.tensors.get(&size)?.or(call.descriptors), self.number(algorithm)?)
+        self.part(call, size)?.workspace_bytes(self.number(algorithm)?)
     }
 
     /// Launches `size` samples from `first` on. `whole` are the arguments of the whole convolution.
@@ -58,19 +63,18 @@ impl Pieces {
         (size, first): (u32, u32),
         whole: &Arguments,
     ) -> Status {
-        let Some((tensors, number)) = self.tensors.get(&size).zip(self.number(algorithm)) else {
+        let Some((part, number)) = self.part(call, size).zip(self.number(algorithm)) else {
             return NOT_SUPPORTED;
         };
-        let (descriptors, offsets, mut arguments) =
-            (tensors.or(call.descriptors), self.signature.offsets(first), *whole);
+        let (offsets, mut arguments) = (self.signature.offsets(first), *whole);
         for (operand, offset) in arguments.operands.iter_mut().zip(offsets) {
             *operand = operand.wrapping_byte_add(offset);
         }
         if let Some([z, pz, ..]) = &mut arguments.epilogue {
             // z is as y, and often is y.
-            (*z, *pz) = (descriptors[2], pz.wrapping_byte_add(offsets[2]));
+            (*z, *pz) = (part.descriptors[2], pz.wrapping_byte_add(offsets[2]));
         }
-        call.launch(descriptors, number, &arguments)
+        part.launch(number, &arguments)
     }
 }
 

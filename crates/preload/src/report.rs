@@ -3,7 +3,12 @@
 use crate::warning::warn;
 use planner::Bytes;
 use serde_json::Value;
-use std::{fs, path::PathBuf, sync::OnceLock};
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    sync::OnceLock,
+};
 
 /// What the report says of a convolution, in this order.
 const KEYS: [&str; 9] =
@@ -13,7 +18,7 @@ const KEYS: [&str; 9] =
 type Lines = fn() -> Vec<Value>;
 
 /// Writes what `lines` returns when the process ends: objects with the keys above, as JSON if the file's name says so, or
-/// else as a paragraph for each.
+/// else as a paragraph for each. A dash is standard error.
 pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
     static AT_EXIT: OnceLock<(PathBuf, Lines)> = OnceLock::new();
     extern "C" fn write() {
@@ -22,7 +27,11 @@ pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
             true => format!("{:#}\n", Value::from(lines())),
             false => lines().iter().map(paragraph).collect(),
         };
-        if let Err(error) = fs::write(path, text) {
+        let written = match path.as_os_str() == "-" {
+            true => io::stderr().write_all(text.as_bytes()),
+            false => fs::write(path, text),
+        };
+        if let Err(error) = written {
             warn(&format!("cannot write the report {}: {error}", path.display()));
         }
     }

@@ -5,21 +5,26 @@ use crate::{
     cudnn::{Raw, SUCCESS, call},
 };
 use planner::ConvOp;
-use std::{array::from_fn, ffi::c_int, fmt, ptr::null_mut};
+use std::{array::from_fn, ffi::c_int, fmt, mem::replace, ptr::null_mut};
 
 /// Bytes and names of the element types (`cudnnDataType_t`) that micro-batches are made of; others are passed through.
 const DTYPES: [(c_int, usize, &str); 4] = [(0, 4, "FP32"), (1, 8, "FP64"), (2, 2, "FP16"), (9, 2, "BF16")];
 
+/// Arithmetic without tensor cores (`CUDNN_FMA_MATH`).
+const FMA: c_int = 3;
+/// Arithmetic of tensor cores, for 16-bit types (`CUDNN_TENSOR_OP_MATH`).
+const TENSOR_CORES: c_int = 1;
+
 /// Micro-batches begin at multiples of as many bytes as the widest loads of cuDNN's CUDA kernels have.
-const ALIGNMENT: usize = 16;
+pub(crate) const ALIGNMENT: usize = 16;
 
 /// Most axes of a tensor (`CUDNN_DIM_MAX`).
 const AXES: usize = 8;
-type Numbers = [c_int; AXES];
+pub(crate) type Numbers = [c_int; AXES];
 
 /// An operand: how it lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Operand {
+pub(crate) struct Operand {
     dtype: c_int,
     rank: c_int,
     dims: Numbers,
@@ -46,18 +51,34 @@ impl Operand {
                 }
             }
         };
-        let is_regular = || {
-            matches!(read.rank, 4 | 5)
-                && read.dims().iter().all(|&extent| extent > 0)
-                && read.strides.iter().all(|&stride| stride >= 0)
-                && (is_filter || read.strides[0] > 0)
-                && DTYPES.iter().any(|known| known.0 == read.dtype)
-        };
-        (status == SUCCESS && is_regular()).then_some(read)
+        (status == SUCCESS && read.is_regular()).then_some(read)
+    }
+
+    /// What an operation graph says of a tensor, if that can be counted with.
+    pub(crate) fn new(dtype: i64, dims: &[i64], strides: &[i64], is_filter: bool) -> Option<Self> {
+        if dims.len() < 2 || dims.len() != strides.len() {
+            return None;
+        }
+        let strides = if is_filter { numbers(&[order(dims, strides)?])? } else { numbers(strides)? };
+        let (dtype, rank) = (dtype as c_int, dims.len() as c_int);
+        Some(Self { dtype, rank, dims: numbers(dims)?, strides, is_filter }).filter(Self::is_regular)
+    }
+
+    fn is_regular(&self) -> bool {
+        matches!(self.rank, 4 | 5)
+            && self.dims().iter().all(|&extent| extent > 0)
+            && self.strides.iter().all(|&stride| stride >= 0)
+            && (self.is_filter || self.strides[0] > 0)
+            && DTYPES.iter().any(|known| known.0 == self.dtype)
     }
 
     fn dims(&self) -> &[c_int] {
         &self.dims[..self.rank as usize]
+    }
+
+    /// Axes beside samples and channels.
+    pub(crate) fn axes(&self) -> usize {
+        self.rank as usize - 2
     }
 
     fn dtype(&self) -> (usize, &'static str) {
@@ -83,6 +104,37 @@ impl Operand {
     }
 }
 
+/// The numbers of an attribute in as many places as cuDNN's functions take; nothing if they are too many or too large.
+pub(crate) fn numbers(list: &[i64]) -> Option<Numbers> {
+    let mut numbers = Numbers::default();
+    for (place, &number) in list.iter().enumerate() {
+        *numbers.get_mut(place)? = number.try_into().ok()?;
+    }
+    Some(numbers)
+}
+
+/// The order of a packed filter's axes, as cuDNN counts it: channels before the rows (0) or behind the columns (1).
+fn order(dims: &[i64], strides: &[i64]) -> Option<i64> {
+    let is_packed = |&order: &i64| {
+        let (mut axes, mut packed): (Vec<_>, i64) = ((0..dims.len()).collect(), 1);
+        axes[1..].rotate_left(order as usize);
+        axes.into_iter().rev().all(|axis: usize| {
+            let next = packed.saturating_mul(dims[axis]);
+            replace(&mut packed, next) == strides[axis]
+        })
+    };
+    [0, 1].into_iter().find(is_packed)
+}
+
+/// The place of the filter among the operands of cuDNN's function.
+pub(crate) fn filter_of(op: ConvOp) -> usize {
+    match op {
+        ConvOp::Forward => 1,
+        ConvOp::BackwardData => 0,
+        ConvOp::BackwardFilter => 2,
+    }
+}
+
 /// All that a convolution's speed, workspace and slices depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signature {
@@ -97,45 +149,60 @@ pub(crate) struct Signature {
     pub(crate) math: c_int,
     /// Convolution or cross-correlation, and the type of sums.
     modes: [c_int; 2],
+    /// Whether only algorithms will do whose results are always the same.
+    pub(crate) is_deterministic: bool,
 }
 
 impl Signature {
-    /// What the caller's descriptors say; nothing if it is not a convolution of 2 or 3 axes, of at least two samples in a
-    /// type that we know.
+    /// What the caller's descriptors say, if that is one that we divide.
     pub(crate) fn read(device: c_int, call: &Call) -> Option<Self> {
-        let filter = match call.op {
-            ConvOp::Forward => 1,
-            ConvOp::BackwardData => 0,
-            ConvOp::BackwardFilter => 2,
-        };
+        let filter = filter_of(call.op);
         let read = |place| Operand::read(call.descriptors[place], place == filter);
         let operands = [read(0)?, read(1)?, read(2)?];
-        let [x, y, w] = [(filter + 1) % 3, (filter + 2) % 3, filter].map(|place| &operands[place]);
-        let can_be_divided = x.dims[0] > 1 && x.dims[0] == y.dims[0] && x.rank == y.rank && x.rank == w.rank;
         let (mut geometry, mut modes, mut groups, mut math) = ([Numbers::default(); 3], [0; 2], 0, 0);
         let ([pad, stride, dilation], [mode, sums]) =
             (geometry.each_mut().map(|at| at.as_mut_ptr()), modes.each_mut());
-        let (conv, axes, mut found) = (call.convolution, x.rank - 2, 0);
+        let (conv, axes, mut found) = (call.convolution, operands[0].rank - 2, 0);
         // SAFETY: the descriptor is set; the arrays have at least as many elements as are asked for.
-        let is_read = can_be_divided
-            && unsafe {
-                call!(
-                    cudnn,
-                    "cudnnGetConvolutionNdDescriptor",
-                    (conv, axes, &mut found, pad, stride, dilation, mode, sums)
-                ) == SUCCESS
-                    && call!(cudnn, "cudnnGetConvolutionGroupCount", (conv, &mut groups)) == SUCCESS
-                    && call!(cudnn, "cudnnGetConvolutionMathType", (conv, &mut math)) == SUCCESS
-            };
-        (is_read && found == axes).then_some(Self {
-            device,
-            op: call.op,
-            operands,
-            geometry,
-            groups,
-            math,
-            modes,
-        })
+        let is_read = unsafe {
+            call!(
+                cudnn,
+                "cudnnGetConvolutionNdDescriptor",
+                (conv, axes, &mut found, pad, stride, dilation, mode, sums)
+            ) == SUCCESS
+                && call!(cudnn, "cudnnGetConvolutionGroupCount", (conv, &mut groups)) == SUCCESS
+                && call!(cudnn, "cudnnGetConvolutionMathType", (conv, &mut math)) == SUCCESS
+        };
+        let made =
+            Self { device, op: call.op, operands, geometry, groups, math, modes, is_deterministic: false };
+        made.checked().filter(|_| is_read && found == axes)
+    }
+
+    /// What an operation graph says of a convolution, of one that is to have the same result every time. Whoever chose an
+    /// engine with tensor cores allows them; of other engines that is not known.
+    pub(crate) fn of_graph(
+        device: c_int,
+        op: ConvOp,
+        operands: [Operand; 3],
+        geometry: [Numbers; 3],
+        (modes, has_tensor_cores): ([c_int; 2], bool),
+    ) -> Option<Self> {
+        let (x, w) = (&operands[if op == ConvOp::BackwardData { 2 } else { 0 }], &operands[filter_of(op)]);
+        let math = match (x.dtype().0, has_tensor_cores) {
+            (4, false) => FMA,
+            (2, _) => TENSOR_CORES,
+            _ => 0,
+        };
+        let groups = x.dims[1] / w.dims[1];
+        Self { device, op, operands, geometry, groups, math, modes, is_deterministic: true }.checked()
+    }
+
+    /// This, if it is a convolution of 2 or 3 axes, of at least two samples in a type that we know.
+    fn checked(self) -> Option<Self> {
+        let filter = filter_of(self.op);
+        let [a, b, w] = [(filter + 1) % 3, (filter + 2) % 3, filter].map(|place| &self.operands[place]);
+        let can_be_divided = a.dims[0] > 1 && a.dims[0] == b.dims[0] && a.rank == b.rank && a.rank == w.rank;
+        can_be_divided.then_some(self)
     }
 
     pub(crate) fn mini_batch(&self) -> u32 {
@@ -178,25 +245,57 @@ impl Signature {
         }
     }
 
+    /// Whether the convolution may be run with this algorithm.
+    pub(crate) fn allows(&self, algorithm: &str) -> bool {
+        !self.is_deterministic || is_deterministic(algorithm)
+    }
+
     /// Descriptors of `samples` samples, in the caller's strides.
-    pub(crate) fn tensors(&self, samples: u32) -> Option<Tensors> {
-        let mut tensors = Tensors([null_mut(); 3]);
-        for (operand, raw) in
-            self.operands.iter().zip(&mut tensors.0).filter(|(operand, _)| !operand.is_filter)
-        {
-            let Operand { dtype, rank, mut dims, strides, .. } = *operand;
-            dims[0] = samples as c_int;
-            let (dims, strides) = (dims.as_ptr(), strides.as_ptr());
+    pub(crate) fn descriptors(&self, samples: u32) -> Option<Descriptors> {
+        let mut made =
+            Descriptors { operands: [null_mut(); 3], convolution: null_mut(), filter: filter_of(self.op) };
+        for (operand, raw) in self.operands.iter().zip(&mut made.operands) {
+            let Operand { dtype, rank, mut dims, strides, is_filter } = *operand;
+            dims[0] = if is_filter { dims[0] } else { samples as c_int };
+            let (dims, order, strides, raw) = (dims.as_ptr(), strides[0], strides.as_ptr(), &raw mut *raw);
             // SAFETY: the address of a descriptor is written to, which then is set; the arrays have `rank` elements.
             let is_set = unsafe {
-                call!(cudnn, "cudnnCreateTensorDescriptor", (&raw mut *raw)) == SUCCESS
-                    && call!(cudnn, "cudnnSetTensorNdDescriptor", (*raw, dtype, rank, dims, strides))
-                        == SUCCESS
+                match is_filter {
+                    true => {
+                        call!(cudnn, "cudnnCreateFilterDescriptor", (raw)) == SUCCESS
+                            && call!(cudnn, "cudnnSetFilterNdDescriptor", (*raw, dtype, order, rank, dims))
+                                == SUCCESS
+                    }
+                    false => {
+                        call!(cudnn, "cudnnCreateTensorDescriptor", (raw)) == SUCCESS
+                            && call!(cudnn, "cudnnSetTensorNdDescriptor", (*raw, dtype, rank, dims, strides))
+                                == SUCCESS
+                    }
+                }
             };
             is_set.then_some(())?;
         }
-        Some(tensors)
+        let ([pad, stride, dilation], [mode, sums]) =
+            (self.geometry.each_ref().map(|numbers| numbers.as_ptr()), self.modes);
+        let (conv, axes) = (&raw mut made.convolution, self.operands[0].rank - 2);
+        // SAFETY: as above.
+        let is_set = unsafe {
+            call!(cudnn, "cudnnCreateConvolutionDescriptor", (conv)) == SUCCESS
+                && call!(
+                    cudnn,
+                    "cudnnSetConvolutionNdDescriptor",
+                    (*conv, axes, pad, stride, dilation, mode, sums)
+                ) == SUCCESS
+                && call!(cudnn, "cudnnSetConvolutionGroupCount", (*conv, self.groups)) == SUCCESS
+                && call!(cudnn, "cudnnSetConvolutionMathType", (*conv, self.math)) == SUCCESS
+        };
+        is_set.then_some(made)
     }
+}
+
+/// Whether an algorithm of any operation sums in the same order every time: these two add atomically.
+pub(crate) fn is_deterministic(algorithm: &str) -> bool {
+    !matches!(algorithm, "ALGO_0" | "ALGO_3")
 }
 
 impl fmt::Display for Signature {
@@ -205,8 +304,11 @@ impl fmt::Display for Signature {
         let list = |values: &[c_int]| values.iter().map(c_int::to_string).collect::<Vec<_>>().join("x");
         let [a, b, c] = self.operands.each_ref().map(|operand| list(operand.dims()));
         let [pad, stride, dilation] = &self.geometry;
-        let axes = self.operands[0].rank as usize - 2;
-        write!(f, "cuda:{} {} {a}, {b} -> {c} {}", self.device, self.op, self.operands[0].dtype().1)?;
+        let axes = self.operands[0].axes();
+        // cuDNN's arithmetic in FP32 may be that of tensor cores, unless it is forbidden.
+        let dtype =
+            if self.operands[0].dtype == 0 && self.math != FMA { "TF32" } else { self.operands[0].dtype().1 };
+        write!(f, "cuda:{} {} {a}, {b} -> {c} {dtype}", self.device, self.op)?;
         for (name, values, neutral) in [("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)] {
             let values = &values[..axes];
             if values.iter().any(|&value| value != neutral) {
@@ -217,26 +319,31 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Descriptors of a micro-batch's tensors, which die with the value; null for the filter.
-pub(crate) struct Tensors([Raw; 3]);
-
-// SAFETY: descriptors are set once, in `Signature::tensors`, and only read from then on; they belong to no thread.
-unsafe impl Send for Tensors {}
-// SAFETY: as above.
-unsafe impl Sync for Tensors {}
-
-impl Tensors {
-    /// These, and for the filter the caller's, for calls of cuDNN during the life of both.
-    pub(crate) fn or(&self, descriptors: [Raw; 3]) -> [Raw; 3] {
-        from_fn(|place| if self.0[place].is_null() { descriptors[place] } else { self.0[place] })
-    }
+/// Descriptors of a micro-batch, which die with the value.
+pub(crate) struct Descriptors {
+    pub(crate) operands: [Raw; 3],
+    pub(crate) convolution: Raw,
+    /// The place of the filter among the operands.
+    filter: usize,
 }
 
-impl Drop for Tensors {
+// SAFETY: descriptors are set once, in `Signature::descriptors`, and only read from then on; they belong to no thread.
+unsafe impl Send for Descriptors {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptors {}
+
+impl Drop for Descriptors {
     fn drop(&mut self) {
-        for raw in self.0.into_iter().filter(|raw| !raw.is_null()) {
-            // SAFETY: created in `Signature::tensors` and not used again.
-            unsafe { call!(cudnn, "cudnnDestroyTensorDescriptor", (raw)) };
+        let all = self.operands.into_iter().chain([self.convolution]).enumerate();
+        for (place, raw) in all.filter(|(_, raw)| !raw.is_null()) {
+            // SAFETY: created in `Signature::descriptors` and not used again.
+            unsafe {
+                match place {
+                    3 => call!(cudnn, "cudnnDestroyConvolutionDescriptor", (raw)),
+                    _ if place == self.filter => call!(cudnn, "cudnnDestroyFilterDescriptor", (raw)),
+                    _ => call!(cudnn, "cudnnDestroyTensorDescriptor", (raw)),
+                }
+            };
         }
     }
 }

@@ -19,15 +19,17 @@ impl Stub {
     }
 
     fn compile_all(&self) {
-        let library = |name: &str, source, needs: &[&str]| {
+        let library = |name: &str, sources: &[&str], needs: &[&str]| {
             let soname = format!("-Wl,-soname,{name}");
-            self.compile(name, &["-shared", "-fPIC", "-pthread", source, &soname], needs);
+            self.compile(name, &[&["-shared", "-fPIC", "-pthread", &soname], sources].concat(), needs);
         };
-        library("libcuda.so.1", "cuda.c", &[]);
-        library("libcudnn.so.9", "cudnn.c", &["libcuda.so.1"]);
-        library("program.so", "program.c", &["libcudnn.so.9", "libcuda.so.1"]);
-        library("libcudnn.so.8", "cudnn.c", &["libcuda.so.1"]);
-        library("older.so", "program.c", &["libcudnn.so.8", "libcuda.so.1"]);
+        library("libcuda.so.1", &["cuda.c"], &[]);
+        library("libcudnn.so.9", &["cudnn.c", "graph.c"], &["libcuda.so.1"]);
+        library("program.so", &["program.c"], &["libcudnn.so.9", "libcuda.so.1"]);
+        library("graphs.so", &["graphs.c"], &["libcudnn.so.9", "libcuda.so.1"]);
+        library("libcudnn.so.8", &["cudnn.c", "graph.c"], &["libcuda.so.1"]);
+        library("older.so", &["program.c"], &["libcudnn.so.8", "libcuda.so.1"]);
+        library("older_graphs.so", &["graphs.c"], &["libcudnn.so.8", "libcuda.so.1"]);
         self.compile("main", &["main.c", "-ldl"], &[]);
         let ours = library_path();
         self.compile("alone", &["alone.c", ours.to_str().expect("a path in UTF-8")], &[]);
@@ -161,6 +163,49 @@ fn an_older_cudnn_is_passed_through_with_one_warning() {
     assert_eq!(said, "microbatch: this is not cuDNN 9: all calls are passed through\n");
 }
 
+/// A scenario of operation graphs that is passed in silence.
+fn graphs_pass(scenario: &str, variables: &[(&str, &str)]) {
+    assert_eq!(Stub::new().program_passes("./graphs.so", scenario, variables), "");
+}
+
+#[test]
+fn plans_of_graphs_run_ours_in_the_workspace_that_they_say() {
+    graphs_pass("divided", &[FOUR_MIB]);
+}
+
+#[test]
+fn the_engine_of_a_graph_stands_where_it_is_as_good() {
+    graphs_pass("worth", &[]);
+}
+
+#[test]
+fn graphs_that_are_more_than_a_convolution_are_passed_through() {
+    graphs_pass("foreign", &[FOUR_MIB]);
+}
+
+#[test]
+fn plans_of_graphs_run_in_captures_and_none_is_measured_there() {
+    graphs_pass("capture", &[FOUR_MIB]);
+}
+
+#[test]
+fn a_plan_of_a_graph_writes_nowhere_if_it_is_not_given_what_it_asked_for() {
+    graphs_pass("careless", &[FOUR_MIB]);
+}
+
+#[test]
+fn graphs_of_several_threads_do_not_meet() {
+    graphs_pass("threads", &[FOUR_MIB]);
+}
+
+#[test]
+fn graphs_are_passed_through_without_room_and_by_an_older_cudnn() {
+    let said = Stub::new().program_passes("./graphs.so", "untouched", &[FOUR_MIB, ("STUB_MEMORY", "100")]);
+    assert_eq!(said.matches("has no room").count(), 1, "{said}");
+    let said = Stub::new().program_passes("./older_graphs.so", "untouched", &[FOUR_MIB]);
+    assert_eq!(said, "microbatch: this is not cuDNN 9: all calls are passed through\n");
+}
+
 #[test]
 fn without_cudnn_calls_say_that_it_is_not_there() {
     let output = Stub::new().preloaded("alone", &[], &[]);
@@ -182,6 +227,20 @@ fn the_report_says_what_each_convolution_got_and_why() {
         "why": "16 FFT_TILING would take 1.7000 ms, but 16 MiB",
     });
     assert_eq!(*line, expected);
+
+    // Of a graph's engines the fastest, in each arithmetic.
+    let variables = [FOUR_MIB, ("MICROBATCH_REPORT", "graphs.json")];
+    assert_eq!(stub.program_passes("./graphs.so", "capture", &variables), "");
+    let text = fs::read_to_string(stub.path("graphs.json")).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let lines = report.as_array().expect("a list").iter();
+    let said: Vec<_> =
+        lines.map(|line| [&line["convolution"], &line["own"], &line["own_ms"], &line["calls"]]).collect();
+    let geometry = "cuda:0 BackwardData 3x3x1x1, 16x3x2x2 -> 16x3x2x2";
+    let line = |dtype: &str, ms: f64, calls| {
+        serde_json::json!([format!("{geometry} {dtype}"), "an engine", ms, calls])
+    };
+    assert_eq!(serde_json::json!(said), serde_json::json!([line("FP32", 16.0, 1), line("TF32", 1.7, 0)]));
 
     stub.passes("divided", &[("MICROBATCH_REPORT", "report.txt")]);
     let text = fs::read_to_string(stub.path("report.txt")).expect("a report");

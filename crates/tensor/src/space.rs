@@ -9,7 +9,7 @@ pub const ALIGNMENT: usize = 256;
 /// How much memory something will need, and at which addresses: what a layer saves, the scratch of a step.
 ///
 /// What is needed together is added up by [`Space::all_of`] and cut out of the view in the same order, by
-/// [`View::take`](crate::View::take); what is needed one after the other is [`Space::any_of`].
+/// [`View::take`](crate::View::take).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     bytes: usize,
@@ -47,14 +47,6 @@ impl Space {
             align: all.align.max(part.align),
         })
     }
-
-    /// Any one of the parts at a time.
-    pub fn any_of(parts: impl IntoIterator<Item = Space>) -> Self {
-        parts.into_iter().fold(Self::NONE, |any, part| Self {
-            bytes: any.bytes.max(part.bytes),
-            align: any.align.max(part.align),
-        })
-    }
 }
 
 impl Default for Space {
@@ -69,9 +61,9 @@ mod tests {
     use crate::{Format, View};
 
     #[test]
-    fn parts_lie_side_by_side_where_they_suit_or_in_one_place() {
+    fn parts_lie_side_by_side_where_they_suit() {
         let parts = [Space::of::<u8>(3), Space::elements(ElementType::F32, 2), Space::aligned(5)];
-        assert_eq!([Space::all_of(parts).bytes(), Space::any_of(parts).bytes()], [261, 8]);
+        assert_eq!(Space::all_of(parts).bytes(), 261);
         assert_eq!(Space::all_of([]), Space::NONE);
     }
 

@@ -17,14 +17,14 @@ pub enum HostBuffer {
 }
 
 impl HostBuffer {
-    /// `len` bytes, all 0.
+    /// `len` bytes, all 0, for `device` or, by default, the processor.
     ///
     /// # Errors
     /// The system does not give, or lock, that much memory.
-    pub fn new(device: &Device, len: usize) -> Result<Self, MemoryError> {
+    pub fn new(device: Option<&Device>, len: usize) -> Result<Self, MemoryError> {
         Ok(match device {
-            Device::Cpu(_) => Self::Plain(Arena::new(len)?),
-            Device::Cuda(cuda) => Self::Pinned(Pinned::new(cuda.stream(), len)?),
+            Some(Device::Cuda(cuda)) => Self::Pinned(Pinned::new(cuda.stream(), len)?),
+            _ => Self::Plain(Arena::new(len)?),
         })
     }
 

@@ -11,14 +11,15 @@ use std::sync::{
 /// nothing listens, and at the second request.
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// The number of the signal; 0 if there was none.
-    signal: Arc<AtomicUsize>,
-    unheard: Arc<AtomicBool>,
+    /// The number of the signal, where a handler puts it; 0 if there was none.
+    pub number: Arc<AtomicUsize>,
+    /// Whether a signal would not be heard, and should end the process; a handler sets it once one has come.
+    pub unheard: Arc<AtomicBool>,
 }
 
 impl Default for Stop {
     fn default() -> Self {
-        Self { signal: Arc::default(), unheard: Arc::new(AtomicBool::new(true)) }
+        Self { number: Arc::default(), unheard: Arc::new(AtomicBool::new(true)) }
     }
 }
 
@@ -36,17 +37,7 @@ impl Stop {
 
     /// The signal that asked for it, if one has come.
     pub fn signal(&self) -> Option<usize> {
-        Some(self.signal.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
-    }
-
-    /// Where a signal handler puts the number of its signal.
-    pub fn signal_number(&self) -> &Arc<AtomicUsize> {
-        &self.signal
-    }
-
-    /// Whether a signal would not be heard, and should end the process; a handler sets it once one has come.
-    pub fn unheard(&self) -> &Arc<AtomicBool> {
-        &self.unheard
+        Some(self.number.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
     }
 }
 

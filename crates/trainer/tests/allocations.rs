@@ -2,11 +2,10 @@
 
 mod counting;
 
-use std::{path::Path, sync::Mutex, time::Duration};
-
 use counting::measured;
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
+use std::{path::Path, sync::Mutex, time::Duration};
 use tensor::{Cpu, Device};
 use trainer::{NetRun, Solver, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec};
 

@@ -1,7 +1,6 @@
 //! Every net and solver under `models/`: they load in both phases without a warning, and are what their names say.
 
 use std::path::{Path, PathBuf};
-
 use trainer::spec::{LayerKind, NetSpec, Phase, SolverSpec};
 
 /// With the mini-batch of each in training, and the images of its test.

@@ -5,16 +5,14 @@ mod prepare;
 mod progress;
 mod tensorboard;
 
-use super::Notes;
 use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    report::{
-        BudgetReport, Header, MemoryEstimate, PlanReport, ScheduleReport, StepLine, TestLines, TrainSummary,
-    },
+    report::{Header, StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
+use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
@@ -71,7 +69,7 @@ struct Training<'a> {
 /// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
 /// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
 /// more, or writing is what failed.
-pub(crate) fn train(args: &TrainArgs, notes: &Notes) -> Result<(), Error> {
+pub(crate) fn train(args: &TrainArgs, notes: &[String]) -> Result<(), Error> {
     let at_start = host::resident();
     let mut console = Console::new(args.run.json);
     let stop = stop()?;

@@ -5,7 +5,6 @@ use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
-        Notes,
         origin::Origin,
         setup::{Planned, Session, announce, scaled_to, synthetic, warn},
     },
@@ -46,7 +45,7 @@ pub(super) struct Prepared {
 /// Reads the solver, makes sure of the place for its snapshots, builds its nets, prints the header, plans and begins.
 pub(super) fn prepare(
     args: &TrainArgs,
-    notes: &Notes,
+    notes: &[String],
     at_start: Option<Bytes>,
     console: &mut Console,
 ) -> Result<Prepared, Error> {
@@ -72,7 +71,7 @@ pub(super) fn prepare(
     let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.as_ref());
     let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
     let options = args.planning.options(scaled_to, before)?;
-    let mut notes = notes.0.clone();
+    let mut notes = notes.to_vec();
     if args.resume && snapshot.is_none() {
         let prefix = spec.snapshot.prefix.display();
         notes.push(format!("there is no snapshot {prefix}_iter_N to resume from: this training begins"));

@@ -62,7 +62,8 @@ impl<'a> Candidates<'a> {
             let group = group.ok_or_else(|| {
                 let sizes = measured_sizes(measured.into_iter().flat_map(|sizes| sizes.keys().copied()).collect());
                 PlanError::NotMeasured(format!(
-                    "{kernel} was not measured at micro-batch {size}, which the {policy} policy needs for mini-batch {}; {sizes}",
+                    "{kernel} was not measured at micro-batch {size}, which the {policy} policy needs for mini-batch {}; \
+                     {sizes}",
                     kernel.mini_batch
                 ))
             })?;

@@ -1,8 +1,7 @@
 //! The adaptive batch-size policy against `all`.
 
-use planner::*;
-
 use crate::synthetic::*;
+use planner::*;
 
 /// How costs deviate from a straight line.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,7 @@
 //! The dynamic programme against every configuration there is, and against the paper's own recurrence.
 
-use planner::*;
-
 use crate::synthetic::*;
+use planner::*;
 
 /// Random measurements of which some algorithms share. Times are multiples of a quarter: sums are exact.
 pub(crate) fn sharing_micros(random: &mut Random, mini_batch: u32) -> Vec<Measurement> {

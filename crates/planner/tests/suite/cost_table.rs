@@ -1,8 +1,7 @@
 //! Profiling, and cost tables as text.
 
-use planner::*;
-
 use crate::synthetic::*;
+use planner::*;
 
 /// Notes what it is asked for.
 #[derive(Default)]

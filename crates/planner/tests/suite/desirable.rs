@@ -1,8 +1,7 @@
 //! Desirable sets against all-pairs dominance.
 
-use planner::*;
-
 use crate::synthetic::*;
+use planner::*;
 
 fn point(time_ms: f64, workspace: u64) -> Configuration {
     Configuration::undivided(Measurement {

@@ -1,9 +1,8 @@
 //! Curves and prices against plans.
 
+use crate::synthetic::*;
 use planner::*;
 use proptest::prelude::*;
-
-use crate::synthetic::*;
 
 fn fronts((kernels, table): &(Vec<Kernel>, CostTable)) -> Fronts {
     let options = options(BatchSizePolicy::All, WorkspacePolicy::Wr, Bytes(0));

@@ -1,10 +1,8 @@
 //! Broken cost tables: whatever they contain, they are refused or planned with, and nothing panics.
 
-use planner::*;
-use proptest::collection::vec;
-use proptest::prelude::*;
-
 use crate::synthetic::*;
+use planner::*;
+use proptest::{collection::vec, prelude::*};
 
 fn text(seed: u64) -> String {
     random_net(seed, 4, 6).1.to_json_lines()

@@ -1,8 +1,7 @@
 //! Affine costs, whose answers can be written down.
 
-use planner::*;
-
 use crate::synthetic::*;
+use planner::*;
 
 /// One algorithm with a cost per call and workspace per sample: as few calls as the limit allows are best.
 fn one_algorithm() -> Affine {

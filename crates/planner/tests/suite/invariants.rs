@@ -1,9 +1,8 @@
 //! What every plan must fulfil, on random tables.
 
+use crate::synthetic::*;
 use planner::*;
 use proptest::prelude::*;
-
-use crate::synthetic::*;
 
 const LIMITS: std::ops::Range<u64> = 0..200_000;
 

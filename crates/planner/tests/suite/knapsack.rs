@@ -1,9 +1,10 @@
 //! Division by the exact method and by the ILP: against enumeration, a table over all capacities, and each other.
 
+use crate::{
+    recorded::{recorded_kernels, recorded_tables},
+    synthetic::*,
+};
 use planner::*;
-
-use crate::recorded::{recorded_kernels, recorded_tables};
-use crate::synthetic::*;
 
 /// Like the desirable sets of real kernels: time falls convexly with workspace, with noise, from a random
 /// time without workspace.

@@ -1,8 +1,7 @@
 //! Repeating what a plan rests on.
 
-use planner::*;
-
 use crate::synthetic::*;
+use planner::*;
 
 /// A device whose calls are now and then slowed down by others.
 struct Busy {

@@ -1,8 +1,7 @@
 //! Options, errors and the form of a plan.
 
-use planner::*;
-
 use crate::synthetic::*;
+use planner::*;
 
 fn two_layers() -> (Vec<Kernel>, CostTable) {
     let kernels = vec![kernel(64, 128), kernel(192, 256)];

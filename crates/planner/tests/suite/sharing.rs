@@ -1,9 +1,7 @@
 //! Algorithms that do part of their work once for all micro-batches: exact in every policy.
 
+use crate::{brute_force::*, synthetic::*};
 use planner::*;
-
-use crate::brute_force::*;
-use crate::synthetic::*;
 
 #[test]
 fn every_workspace_policy_is_exact() {

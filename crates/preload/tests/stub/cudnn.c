@@ -13,13 +13,12 @@
 enum { SUCCESS = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000, FLOAT = 0, DOUBLE = 1 };
 #define MIB ((size_t)1 << 20)
 
-typedef struct { int dtype, rank, dims[8], strides[8]; } Tensor;
 typedef struct { int dtype, format, rank, dims[8]; } Filter;
 typedef struct { int axes, pad[8], stride[8], dilation[8], mode, compute, groups, math; } Convolution;
 typedef struct { int algorithm, status; float time_ms; size_t memory; int determinism, math, reserved[3]; } Answer;
 
 static const int tiling[3] = {5, 3, 6};
-int stub_calls[3][16][65];
+int stub_calls[3][16][65], stub_math;
 
 int stub_all_calls(void) {
     int all = 0;
@@ -102,49 +101,62 @@ static int workspace(int op, const Tensor *t, int algorithm, size_t *bytes) {
 }
 
 // Accounts for a call: what it takes, and its workspace.
-static int launch(int op, const Tensor *t, int algorithm, void *scratch, size_t len) {
+static int launch(int op, const Tensor *t, const Convolution *c, int algorithm, void *scratch, size_t len) {
     size_t needed;
     if (algorithm < 0 || algorithm >= 8) return BAD_PARAM;
     int status = workspace(op, t, algorithm, &needed);
     if (status || needed > len) return status ? status : BAD_PARAM;
     if (needed) memset(scratch, 0xab, needed);
+    stub_math = c->math;
     stub_clock_ms += algorithm == 0 ? t->dims[0] : 0.1 + 0.1 * t->dims[0];
     __atomic_add_fetch(&stub_calls[op][algorithm][t->dims[0]], 1, __ATOMIC_SEQ_CST);
     return SUCCESS;
 }
 
-// out = alpha in w + beta z + bias
-static int map(int op, const void *alpha, const Tensor *ti, const void *in, const void *w, int algorithm, void *scratch,
-               size_t len, const void *beta, const Tensor *tz, const void *z, const void *bias, const Tensor *to, void *out) {
-    int status = launch(op, ti, algorithm, scratch, len), d = ti->dtype;
-    double a = scalar(d, alpha), b = scalar(d, beta), c = bias ? load(d, bias, 0) : 0;
-    for (size_t i = 0; !status && i < elements(ti) && (d == FLOAT || d == DOUBLE); i++) {
-        double before = b == 0 ? 0 : b * load(d, z, place(tz, i));
-        store(d, out, place(to, i), a * load(d, in, place(ti, i)) * load(d, w, 0) + before + c);
+void stub_map(double alpha, const Tensor *ti, const void *in, const void *w, double beta, const Tensor *tz, const void *z,
+              double bias, const Tensor *to, void *out) {
+    int d = ti->dtype;
+    for (size_t i = 0; i < elements(ti) && (d == FLOAT || d == DOUBLE); i++) {
+        double before = beta == 0 ? 0 : beta * load(d, z, place(tz, i));
+        store(d, out, place(to, i), alpha * load(d, in, place(ti, i)) * load(d, w, 0) + before + bias);
     }
-    return status;
+}
+
+void stub_sum(double alpha, const Tensor *tx, const void *x, const Tensor *ty, const void *dy, double beta, void *dw) {
+    int d = tx->dtype;
+    if (d != FLOAT && d != DOUBLE) return;
+    double sum = 0;
+    for (size_t i = 0; i < elements(tx); i++) sum += load(d, x, place(tx, i)) * load(d, dy, place(ty, i));
+    store(d, dw, 0, alpha * sum + (beta == 0 ? 0 : beta * load(d, dw, 0)));
+}
+
+static int map(int op, const void *alpha, const Tensor *ti, const void *in, const void *w, const Convolution *c,
+               int algorithm, void *scratch, size_t len, const void *beta, const Tensor *tz, const void *z,
+               const void *bias, const Tensor *to, void *out) {
+    int status = launch(op, ti, c, algorithm, scratch, len), d = ti->dtype;
+    if (status) return status;
+    stub_map(scalar(d, alpha), ti, in, w, scalar(d, beta), tz, z, bias ? load(d, bias, 0) : 0, to, out);
+    return SUCCESS;
 }
 
 int cudnnConvolutionForward(void *h, const void *alpha, Tensor *tx, void *x, Filter *fw, void *w, Convolution *c,
                             int algorithm, void *scratch, size_t len, const void *beta, Tensor *ty, void *y) {
-    return map(FORWARD, alpha, tx, x, w, algorithm, scratch, len, beta, ty, y, 0, ty, y);
+    return map(FORWARD, alpha, tx, x, w, c, algorithm, scratch, len, beta, ty, y, 0, ty, y);
 }
 int cudnnConvolutionBackwardData(void *h, const void *alpha, Filter *fw, void *w, Tensor *ty, void *dy, Convolution *c,
                                  int algorithm, void *scratch, size_t len, const void *beta, Tensor *tx, void *dx) {
-    return map(BACKWARD_DATA, alpha, ty, dy, w, algorithm, scratch, len, beta, tx, dx, 0, tx, dx);
+    return map(BACKWARD_DATA, alpha, ty, dy, w, c, algorithm, scratch, len, beta, tx, dx, 0, tx, dx);
 }
 int cudnnConvolutionBiasActivationForward(void *h, const void *alpha, Tensor *tx, void *x, Filter *fw, void *w,
                                           Convolution *c, int algorithm, void *scratch, size_t len, const void *beta,
                                           Tensor *tz, void *z, Tensor *tb, void *bias, void *activation, Tensor *ty, void *y) {
-    return map(FORWARD, alpha, tx, x, w, algorithm, scratch, len, beta, tz, z, bias, ty, y);
+    return map(FORWARD, alpha, tx, x, w, c, algorithm, scratch, len, beta, tz, z, bias, ty, y);
 }
 int cudnnConvolutionBackwardFilter(void *h, const void *alpha, Tensor *tx, void *x, Tensor *ty, void *dy, Convolution *c,
                                    int algorithm, void *scratch, size_t len, const void *beta, Filter *fw, void *dw) {
-    int status = launch(BACKWARD_FILTER, tx, algorithm, scratch, len), d = tx->dtype;
-    if (status || (d != FLOAT && d != DOUBLE)) return status;
-    double sum = 0, b = scalar(d, beta);
-    for (size_t i = 0; i < elements(tx); i++) sum += load(d, x, place(tx, i)) * load(d, dy, place(ty, i));
-    store(d, dw, 0, scalar(d, alpha) * sum + (b == 0 ? 0 : b * load(d, dw, 0)));
+    int status = launch(BACKWARD_FILTER, tx, c, algorithm, scratch, len), d = tx->dtype;
+    if (status) return status;
+    stub_sum(scalar(d, alpha), tx, x, ty, dy, scalar(d, beta), dw);
     return SUCCESS;
 }
 

@@ -13,3 +13,14 @@ extern int stub_allocations, stub_events, stub_waits;
 // Of cuDNN: how often convolutions of so many samples (at most 64) ran with an algorithm.
 extern int stub_calls[3][16][65];
 int stub_all_calls(void);
+// The arithmetic of the last one (`cudnnMathType_t`).
+extern int stub_math;
+
+// Of its operation graphs: how often an engine ran them.
+extern int stub_engines[3];
+
+typedef struct { int dtype, rank, dims[8], strides[8]; } Tensor;
+// out = alpha in w + beta z + bias, or, of a gradient of the filter, the sum of products. Takes no time.
+void stub_map(double alpha, const Tensor *ti, const void *in, const void *w, double beta, const Tensor *tz, const void *z,
+              double bias, const Tensor *to, void *out);
+void stub_sum(double alpha, const Tensor *tx, const void *x, const Tensor *ty, const void *dy, double beta, void *dw);

@@ -57,13 +57,7 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub(super) fn new(source: &BatchSource, device: Option<&Device>) -> Result<Self, DataError> {
-        let new = |len: usize| -> Result<HostBuffer, DataError> {
-            let bytes = len * size_of::<f32>();
-            Ok(match device {
-                Some(device) => HostBuffer::new(device, bytes)?,
-                None => HostBuffer::Plain(tensor::Arena::new(bytes)?),
-            })
-        };
+        let new = |len: usize| HostBuffer::new(device, len * size_of::<f32>());
         Ok(Self { data: new(source.data_len())?, labels: new(source.options.mini_batch)? })
     }
 

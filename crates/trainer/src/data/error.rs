@@ -1,24 +1,12 @@
 //! What can be wrong with data: one clear sentence each, with the file, the line or the value in it.
 
-use std::{
-    fmt::Display,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Display, io, path::Path};
 
 /// Why a data set cannot be opened, read or fed to a net.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// A file or folder is missing or not readable, or a gzip stream in it is damaged or cut short.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system, or the decompressor, says.
-        source: io::Error,
-    },
-    /// A file, a sample or settings that do not do, in a sentence.
+    /// A file that cannot be read or does not do, a sample, or settings, in a sentence.
     #[error("{0}")]
     Invalid(String),
     /// The system refuses a background thread.
@@ -30,8 +18,9 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// A file or folder is missing or not readable, or a gzip stream in it is damaged or cut short.
     pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Read { path: path.to_owned(), source }
+        move |source| Self::Invalid(format!("cannot read {}: {source}", path.display()))
     }
 
     /// `reason` is wrong at `place`: a file, a line of one, or a sample ([`Dataset::place`](super::Dataset::place)).

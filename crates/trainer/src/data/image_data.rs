@@ -175,13 +175,16 @@ fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Ent
     Ok(Entry { path: root.join(path.trim_end()), label, line: number })
 }
 
+/// Whether a file is named like an image.
+pub fn is_image(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+    ["jpg", "jpeg", "png"].iter().any(|known| ending == *known)
+}
+
 fn check_extension(path: &Path) -> Result<(), DataError> {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    match extension.as_deref() {
-        Some("jpg" | "jpeg" | "png") if !path.is_dir() => Ok(()),
-        _ => {
-            let reason = "is not named like an image (.jpg, .jpeg, .png); move it out of its class folder";
-            Err(DataError::at(path.display(), reason))
-        }
+    if is_image(path) && !path.is_dir() {
+        return Ok(());
     }
+    let reason = "is not named like an image (.jpg, .jpeg, .png); move it out of its class folder";
+    Err(DataError::at(path.display(), reason))
 }

@@ -40,7 +40,7 @@ pub use cifar::Cifar10;
 pub use decode::Decoding;
 pub use error::DataError;
 pub use idx::Idx;
-pub use image_data::ImageData;
+pub use image_data::{ImageData, is_image};
 pub use loader::Loader;
 pub use mean_file::read_mean;
 pub use open::{open_source, source_shape};

@@ -79,8 +79,7 @@ impl Transform {
     /// Bytes that transforming images of `shape` takes beside the sample and the result.
     pub fn scratch_bytes(&self, [channels, height, width]: [usize; 3]) -> u64 {
         let bytes = |[height, width]: [usize; 2]| (channels as u64) * (height as u64) * (width as u64);
-        let [_, out_height, out_width] = self.out_shape;
-        let out = [out_height, out_width];
+        let out = self.out_size();
         let to = if self.min_area().is_some() { out } else { resized(&self.params, [height, width]) };
         let resizing = if to == [height, width] { 0 } else { bytes(to) + bytes([to[0], width]) };
         resizing + if self.changes_pixels() { 2 * bytes(out) } else { 0 }
@@ -128,9 +127,8 @@ impl Transform {
     ) -> Result<Pixels<'a>, String> {
         let [channels, height, width] = sample.shape;
         let image = Pixels { bytes: &sample.pixels, size: [height, width], channels };
-        let [_, out_height, out_width] = self.out_shape;
         let (region, to) = match self.min_area() {
-            Some(area) => (region(rng, image.size, area, self.params.max_aspect), [out_height, out_width]),
+            Some(area) => (region(rng, image.size, area, self.params.max_aspect), self.out_size()),
             None => (Region::whole(image.size), resized(&self.params, image.size)),
         };
         if to == image.size && region == Region::whole(to) {
@@ -223,6 +221,11 @@ impl Transform {
         self.params.min_area.filter(|_| self.phase == Phase::Train)
     }
 
+    /// Height and width of every transformed image.
+    fn out_size(&self) -> [usize; 2] {
+        [self.out_shape[1], self.out_shape[2]]
+    }
+
     fn has_mean_image(&self) -> bool {
         matches!(self.params.mean, Mean::File(_))
     }
@@ -251,12 +254,12 @@ impl Transform {
 
     /// Where the output lies in an image of `size`.
     fn window(&self, size: [usize; 2], rng: &mut ChaCha8Rng) -> Region {
-        let [_, out_height, out_width] = self.out_shape;
-        let middle = Region::centre(size, [out_height, out_width]);
+        let out = self.out_size();
+        let middle = Region::centre(size, out);
         if self.phase == Phase::Test {
             return middle;
         }
-        let [top, left] = [size[0] - out_height, size[1] - out_width].map(|room| below(rng, room + 1));
+        let [top, left] = [size[0] - out[0], size[1] - out[1]].map(|room| below(rng, room + 1));
         Region { top, left, ..middle }
     }
 }

@@ -1,6 +1,6 @@
 //! `Convolution`: the layer that this project is about. Its kernels run as the plan says.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, images};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
     AxisExtents, bias,
@@ -69,29 +69,22 @@ impl ConvolutionLayer {
 impl Layer for ConvolutionLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
-        if x.rank() != 4 {
-            return Err(format!("a convolution reads images (N, C, H, W), not a blob of shape {x}"));
-        }
+        let x = images("a convolution", x)?;
         let [kernel, pad, stride, dilation] =
             [p.kernel, p.pad, p.stride, p.dilation].map(|extents| [extents.h, extents.w]);
-        let geometry = ConvGeometry::new([x.n(), x.c(), x.h(), x.w()], p.num_output, kernel);
+        let geometry = ConvGeometry::new(x, p.num_output, kernel);
         let geometry = geometry.pad(pad).stride(stride).dilation(dilation).groups(p.group);
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.geometry = Some(g);
-        let filter = ParamDeclaration {
-            shape: TensorType::f32(&[g.k, g.c / g.groups, g.r, g.s]),
-            filler: p.weight_filler,
-            learned: true,
-        };
-        let bias = ParamDeclaration { shape: TensorType::f32(&[g.k]), filler: p.bias_filler, learned: true };
+        let blob = |dims: &[usize], filler| ParamDeclaration::learned(TensorType::f32(dims), filler);
+        let filter = blob(&[g.k, g.c / g.groups, g.r, g.s], p.weight_filler);
+        let bias = p.bias_term.then(|| blob(&[g.k], p.bias_filler));
         Ok(Declaration {
-            tops: vec![TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format)],
-            params: std::iter::once(filter).chain(p.bias_term.then_some(bias)).collect(),
-            gradients: vec![true],
+            params: std::iter::once(filter).chain(bias).collect(),
             needs_bottom: true,
             // With the bias.
             absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
-            ..Declaration::default()
+            ..Declaration::one(TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format))
         })
     }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::{BoxError, NetError},
-    spec::{LayerKind, LayerSpec, NetSpec, layer_types},
+    spec::{Filler, LayerKind, LayerSpec, NetSpec, layer_types},
 };
 use cudnn_layers::activation::Activation;
 

@@ -1,6 +1,6 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
-use super::{BuildOptions, Declaration, Layer, SyntheticData};
+use super::{BuildOptions, Declaration, Layer, Place, SyntheticData};
 use crate::{
     data::{
         DataError, DataSummary, Dataset, Decoding, ImageData, Loader, LoaderOptions, Synthetic, open_source,
@@ -8,10 +8,7 @@ use crate::{
     },
     error::BoxError,
     fill::fill,
-    spec::{
-        DataParams, DummyDataParams, Filler, ImageDataParams, InputParams, LayerSpec, Mean, NetSpec,
-        TransformParams, of_top,
-    },
+    spec::{DataParams, Filler, ImageDataParams, LayerSpec, Mean, NetSpec, TransformParams, of_top},
 };
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
@@ -212,24 +209,13 @@ pub(super) struct FilledData {
 }
 
 impl FilledData {
-    pub(super) fn dummy(layer: &LayerSpec, params: &DummyDataParams, seed: u64) -> Self {
-        let top =
-            |top| (TensorType::f32(of_top(&params.shapes, top).as_slice()), *of_top(&params.fillers, top));
-        let tops: Vec<_> = (0..layer.tops.len()).map(top).collect();
-        let constant = tops.iter().all(|(_, filler)| matches!(filler, Filler::Constant { .. }));
-        Self { constant, ..Self::constant(layer, tops, seed) }
-    }
-
-    /// What an `Input` holds until a program writes to it: numbers between -1 and 1, made once.
-    pub(super) fn input(layer: &LayerSpec, params: &InputParams, seed: u64) -> Self {
-        let filler = Filler::Uniform { min: -1.0, max: 1.0 };
-        let top = |top| (TensorType::f32(of_top(&params.shapes, top).as_slice()), filler);
-        Self::constant(layer, (0..layer.tops.len()).map(top).collect(), seed)
-    }
-
-    fn constant(layer: &LayerSpec, tops: Vec<(TensorType, Filler)>, seed: u64) -> Self {
+    /// Of `fillers`, one for each top or for all; of an `Input` numbers that are made once, until a program writes others there.
+    pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
+        let top = |top| (TensorType::f32(of_top(shapes, top)), *of_top(fillers, top));
+        let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();
+        let constant = is_input || tops.iter().all(|(_, filler)| matches!(filler, Filler::Constant { .. }));
         let staging = tops.iter().map(|_| Staging::default()).collect();
-        Self { name: layer.name.clone(), tops, constant: true, seed, staging }
+        Self { name: place.layer.name.clone(), tops, constant, seed: place.options.seed, staging }
     }
 }
 

@@ -128,8 +128,8 @@ struct Interrupted(Stop);
 impl Profiler for Interrupted {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         if request.micro_batch == 2 {
-            assert!(!self.0.unheard().load(Ordering::SeqCst), "a signal is heard now");
-            self.0.signal_number().store(15, Ordering::SeqCst);
+            assert!(!self.0.unheard.load(Ordering::SeqCst), "a signal is heard now");
+            self.0.number.store(15, Ordering::SeqCst);
         }
         Ok(vec![Measurement {
             algorithm: "GEMM".into(),
@@ -161,7 +161,7 @@ fn measuring_that_is_stopped_keeps_what_was_measured() {
             .unwrap_err();
         assert!(matches!(error, NetError::Stopped { kept } if kept == expected), "{error}");
         assert_eq!(planning.table().len(), 2);
-        assert!(stop.unheard().load(Ordering::SeqCst), "nobody listens any more");
+        assert!(stop.unheard.load(Ordering::SeqCst), "nobody listens any more");
     }
     assert_eq!(database.read(&device).unwrap().table.len(), 2);
 }

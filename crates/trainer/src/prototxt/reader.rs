@@ -34,6 +34,11 @@ pub(crate) fn interpret<T>(
     Ok((found, warnings))
 }
 
+/// What `read` makes of a message that says nothing, in which every field has a default.
+pub(crate) fn defaults<T>(read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> T {
+    interpret(Path::new(""), &Message::default(), "", read).expect("there are defaults").0
+}
+
 /// A type that fields can be read as.
 pub(crate) trait FromField: Sized {
     /// What `reader`'s field `name` says, if there is one.
@@ -250,14 +255,7 @@ impl<'s> Reader<'s> {
 
     /// The message in the field `name`; empty where the field is absent, so that its defaults apply.
     pub(crate) fn message(&mut self, name: &str) -> Result<Reader<'s>> {
-        Ok(self.optional_message(name)?.unwrap_or_else(|| Reader {
-            source: self.source,
-            fields: &[],
-            line: self.line,
-            owner: self.owner.clone(),
-            path: format!("{}{name}.", self.path),
-            known: Vec::new(),
-        }))
+        Ok(self.optional_message(name)?.unwrap_or_else(|| self.inside(name, &[], self.line)))
     }
 
     pub(crate) fn optional_message(&mut self, name: &str) -> Result<Option<Reader<'s>>> {
@@ -340,9 +338,12 @@ impl<'s> Reader<'s> {
         let FieldValue::Message(message) = &field.value else {
             return Err(self.unexpected(field, "a message in { }"));
         };
-        let mut reader = Reader::new(self.source, message, self.owner.clone());
-        reader.path = format!("{}{}.", self.path, field.name);
-        Ok(reader)
+        Ok(self.inside(&field.name, &message.fields, message.line))
+    }
+
+    fn inside(&self, name: &str, fields: &'s [Field], line: usize) -> Reader<'s> {
+        let (owner, path) = (self.owner.clone(), format!("{}{name}.", self.path));
+        Reader { source: self.source, fields, line, owner, path, known: vec![false; fields.len()] }
     }
 }
 

@@ -62,14 +62,13 @@ fn parse(text: &str) -> Result<Vec<ShapeSpec>, (usize, String)> {
         }
         let at = |reason: String| (line, reason);
         let cells = cells(text).map_err(at)?;
-        let columns = match header.take() {
-            Some(columns) => columns,
-            None => header_of(&cells).map_err(at)?,
-        };
-        if !columns.iter().eq(cells.iter().map(known)) {
-            shapes.push(shape(&cells, &columns, line).map_err(at)?);
+        if header.is_none() {
+            header = Some(header_of(&cells).map_err(at)?);
         }
-        header = Some(columns);
+        let columns = header.as_ref().expect("the first line has told");
+        if !columns.iter().eq(cells.iter().map(known)) {
+            shapes.push(shape(&cells, columns, line).map_err(at)?);
+        }
     }
     Ok(shapes)
 }

@@ -25,16 +25,12 @@ impl SnapshotPlace {
     /// that have died there left half written, and keeps the prefix for this process.
     ///
     /// # Errors
-    /// [`SnapshotError::File`] if no snapshot could be written, [`SnapshotError::Refused`] if another training writes there.
+    /// [`SnapshotError::Refused`] if no snapshot could be written, or another training writes there.
     pub fn open(prefix: &Path, last: u64) -> Result<Self, SnapshotError> {
         let longest = state_path(prefix, last);
-        let error = |source| SnapshotError::File {
-            action: "no snapshot can be written as",
-            path: longest.clone(),
-            source,
-        };
+        let error = SnapshotError::file("no snapshot can be written as", &longest);
         let (folder, stem) = folder_and_stem(prefix);
-        fs::create_dir_all(&folder).map_err(error)?;
+        fs::create_dir_all(&folder).map_err(&error)?;
         try_writing(&longest).map_err(error)?;
         let (claim, doubt) = match claim(&folder.join(format!(".{stem}.lock"))) {
             Claimed::Ours(claim) => (Some(claim), None),
@@ -81,13 +77,11 @@ impl SnapshotPlace {
     /// Removes the snapshot of an iteration.
     ///
     /// # Errors
-    /// [`SnapshotError::File`].
+    /// [`SnapshotError::Refused`].
     pub fn remove(&self, iteration: u64) -> Result<(), SnapshotError> {
         // The state first: what is without one is no snapshot.
         for path in [state_path(&self.prefix, iteration), weights_path(&self.prefix, iteration)] {
-            let removed = fs::remove_file(&path);
-            let action = "cannot remove the snapshot";
-            removed.map_err(|source| SnapshotError::File { action, path, source })?;
+            fs::remove_file(&path).map_err(SnapshotError::file("cannot remove the snapshot", &path))?;
         }
         Ok(())
     }

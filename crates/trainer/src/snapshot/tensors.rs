@@ -43,9 +43,7 @@ pub fn save_tensors(
         file.write_all(&header)?;
         tensors.iter().try_for_each(|(_, _, data)| file.write_all(bytemuck::cast_slice(data)))
     });
-    let error =
-        |source| SnapshotError::File { action: "cannot write the snapshot", path: path.to_owned(), source };
-    written.map(|()| crc.sum()).map_err(error)
+    written.map(|()| crc.sum()).map_err(SnapshotError::file("cannot write the snapshot", path))
 }
 
 fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
@@ -101,9 +99,7 @@ pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
 
 /// The bytes of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, SnapshotError> {
-    let error =
-        |source| SnapshotError::File { action: "cannot read the snapshot", path: path.to_owned(), source };
-    read_regular(path).map_err(error)
+    read_regular(path).map_err(SnapshotError::file("cannot read the snapshot", path))
 }
 
 /// Whether a file of this content is a safetensors file, or the beginning of one.

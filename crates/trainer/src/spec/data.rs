@@ -1,7 +1,7 @@
 //! The layers that bring data into a net.
 
 use super::{Filler, HeightWidth, params::params};
-use crate::prototxt::{Reader, Result, choices};
+use crate::prototxt::{Reader, Result, choices, defaults};
 use std::path::PathBuf;
 
 params! {
@@ -92,21 +92,10 @@ params! {
 impl Default for TransformParams {
     /// Nothing is done.
     fn default() -> Self {
-        Self {
-            resize: None,
-            shorter_side: None,
-            new_size: None,
-            crop_size: None,
-            mirror: false,
-            mean: Mean::Zero,
-            scale: 1.0,
-            std: Vec::new(),
-            min_area: None,
-            max_aspect: 4.0 / 3.0,
-            mirror_vertically: false,
-            rotation: 0.0,
-            color_jitter: ColorJitter::default(),
-        }
+        defaults(|layer| {
+            let mut old = layer.message("")?;
+            Self::read(layer, &mut old)
+        })
     }
 }
 

@@ -14,9 +14,9 @@ use std::ops::RangeInclusive;
 macro_rules! layer_types {
     ($then:ident) => { $then! { place;
         Input(params: InputParams), 0..=0, 1..=MANY =>
-            Plain(FilledData::input(place.layer, params, place.options.seed)); "Blobs that the program fills"
+            Plain(FilledData::new(place, &params.shapes, &[Filler::Uniform { min: -1.0, max: 1.0 }], true)); "Blobs that the program fills"
         DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
-            Plain(FilledData::dummy(place.layer, params, place.options.seed)); "Blobs with synthetic contents"
+            Plain(FilledData::new(place, &params.shapes, &params.fillers, false)); "Blobs with synthetic contents"
         ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
             Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
         Data(params: DataParams), 0..=0, 1..=2 =>

@@ -1,7 +1,7 @@
 //! What every layer has, whatever its type.
 
 use super::{LayerKind, NetState, StateRule, params::params};
-use crate::prototxt::{FieldValue, Location, Message, Reader, Result, SourceFile};
+use crate::prototxt::{FieldValue, Location, Message, Reader, Result, SourceFile, defaults};
 use std::ops::RangeInclusive;
 
 params! {
@@ -35,7 +35,7 @@ params! {
 
 impl Default for ParamSpec {
     fn default() -> Self {
-        Self { name: None, lr_mult: 1.0, decay_mult: 1.0 }
+        defaults(Self::read)
     }
 }
 

@@ -180,8 +180,8 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
     let kernels = running.plans()[0].kernels.iter().map(|planned| {
         let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
         let node = nodes.iter().position(|node| node.name == *layer);
-        let times = node.and_then(|node| kernels.get(&(node, op))).cloned().unwrap_or_default();
-        let (planned_ms, measured_ms) = (planned.time_ms(), median(times));
+        let measured_ms = node.and_then(|node| median(kernels.get(&(node, op))?)).unwrap_or(0.0);
+        let planned_ms = planned.time_ms();
         KernelTime { layer: layer.clone(), op, planned_ms, measured_ms }
     });
     TimeReport {
@@ -195,7 +195,9 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
     }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
+/// The median of times, if there are any.
+pub fn median(times: &[f64]) -> Option<f64> {
+    let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
+    times.get(times.len() / 2).copied()
 }

@@ -2,11 +2,11 @@
 
 use crate::cuda::CudaError;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 /// A queue of work, done in the order in which it was launched. Clones share it; it lives as long as any of them. A GPU has
 /// one for all that it computes, and others, if any, for copies ([`Cuda::new_stream`](super::Cuda::new_stream)).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Stream(Arc<CudaStream>);
 
 impl Stream {
@@ -64,13 +64,8 @@ impl Stream {
     }
 }
 
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stream(GPU {})", self.context().ordinal())
-    }
-}
-
 /// A point in a stream that the host and other streams can wait for, and whose time can be read afterwards.
+#[derive(Debug)]
 pub struct Event {
     event: CudaEvent,
     stream: Stream,
@@ -99,11 +94,5 @@ impl Event {
     /// Work before one of them failed, or one was never recorded.
     pub fn elapsed_ms(&self, end: &Event) -> Result<f64, CudaError> {
         self.event.elapsed_ms(&end.event).map(f64::from).map_err(CudaError::driver("timing work on the GPU"))
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Event")
     }
 }

@@ -1,7 +1,8 @@
 //! A training that goes on from a snapshot is the training that was never interrupted.
 
-use super::Prepared;
-use super::{Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on};
+use super::{
+    Prepared, Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on,
+};
 use crate::{
     snapshot::{SolverState, Weights, load_solver_state, state_path},
     solver::{Changes, TestOutput},
@@ -241,7 +242,7 @@ fn a_solver_state_is_not_taken_for_weights() {
 
 fn asked() -> Stop {
     let stop = Stop::default();
-    stop.signal_number().store(15, Ordering::SeqCst);
+    stop.number.store(15, Ordering::SeqCst);
     stop
 }
 

@@ -1,0 +1,182 @@
+//! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
+
+use crate::{
+    bench::{Given, engine_ms},
+    call::{Arguments, Call},
+    cudnn::{AlgorithmPerformance, Raw, SUCCESS, Status, call, is_known},
+    driver::{current_device, is_recording},
+    graph::{self, LoneConvolution},
+    plan::Plan,
+    settings::Settings,
+    takeover::{ENGINE, Question, turn},
+};
+use std::{
+    collections::HashMap,
+    ffi::{c_int, c_void},
+    ptr::null_mut,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+/// A plan of cuDNN that ours stands for.
+pub(crate) struct Replaced {
+    convolution: LoneConvolution,
+    plan: Arc<Plan>,
+    /// Bytes of workspace that the caller is told to give: enough for cuDNN's own plan, too.
+    pub(crate) workspace: usize,
+}
+
+/// By the address of cuDNN's descriptor.
+static REPLACED: LazyLock<Mutex<HashMap<usize, Arc<Replaced>>>> = LazyLock::new(Default::default);
+
+fn all_replaced() -> MutexGuard<'static, HashMap<usize, Arc<Replaced>>> {
+    REPLACED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What stands for a plan, if anything does.
+pub(crate) fn replaced(plan: Raw) -> Option<Arc<Replaced>> {
+    all_replaced().get(&(plan as usize)).cloned()
+}
+
+/// A descriptor is to be destroyed.
+pub(crate) fn destroyed(descriptor: Raw) {
+    all_replaced().remove(&(descriptor as usize));
+}
+
+/// A plan has got the configuration of an engine: what the engine is, is asked while both are alive.
+///
+/// # Safety
+/// Both descriptors are alive.
+pub(crate) unsafe fn configured(plan: Raw, config: Raw) {
+    /// `CUDNN_BACKEND_ENGINE_DESCRIPTOR`.
+    const KIND: c_int = 2;
+    let (mut notes, mut count) = ([0 as c_int; 16], 0i64);
+    let Some(mut engine) = Descriptor::new(KIND) else { return };
+    // SAFETY: the caller's promise; our descriptor is filled and read, and the array is as long as said.
+    unsafe {
+        let is_read = get(config, graph::CONFIG_ENGINE, graph::DESCRIPTOR, (1, &mut count), &mut engine.0)
+            && get(engine.0, graph::ENGINE_NOTES, graph::NOTE, (16, &mut count), &mut notes);
+        if is_read {
+            graph::set(plan, graph::ENGINE_NOTES, graph::NOTE, count.min(16), notes.as_ptr().cast());
+        }
+    }
+}
+
+/// Reads an attribute: at most `most` elements, of which there are `count` then.
+///
+/// # Safety
+/// The descriptor is alive, and there is room for as many elements of this type.
+unsafe fn get<T>(
+    from: Raw,
+    name: c_int,
+    kind: c_int,
+    (most, count): (i64, &mut i64),
+    values: &mut T,
+) -> bool {
+    let (count, values) = (&raw mut *count, (&raw mut *values).cast::<c_void>());
+    // SAFETY: the caller's promise.
+    unsafe { call!(cudnn, "cudnnBackendGetAttribute", (from, name, kind, most, count, values)) == SUCCESS }
+}
+
+/// A descriptor of cuDNN's backend, ours while it lives.
+struct Descriptor(Raw);
+
+impl Descriptor {
+    fn new(kind: c_int) -> Option<Self> {
+        let mut made = null_mut();
+        // SAFETY: the address of a descriptor is written to.
+        let status = unsafe { call!(cudnn, "cudnnBackendCreateDescriptor", (kind, &raw mut made)) };
+        (status == SUCCESS).then_some(Self(made))
+    }
+
+    /// A variant pack with the operands of a convolution and a workspace.
+    fn pack(convolution: &LoneConvolution, given: &Given) -> Option<Self> {
+        /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
+        const PACK: c_int = 16;
+        let (made, addresses) = (Self::new(PACK)?, given.operands.as_ptr().cast::<c_void>());
+        let (pack, ids, workspace) =
+            (made.0, convolution.ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
+        let set = |name: c_int, kind: c_int, count: i64, values: *const c_void| {
+            // SAFETY: the descriptor is ours and not finalised yet; there are as many values of this type.
+            unsafe { call!(cudnn, "cudnnBackendSetAttribute", (pack, name, kind, count, values)) == SUCCESS }
+        };
+        let is_set = set(graph::PACK_IDS, graph::INT64, 3, ids)
+            && set(graph::PACK_ADDRESSES, graph::ADDRESS, 3, addresses)
+            && set(graph::PACK_WORKSPACE, graph::ADDRESS, 1, workspace);
+        // SAFETY: the descriptor is ours.
+        (is_set && unsafe { call!(cudnn, "cudnnBackendFinalize", (pack)) } == SUCCESS).then_some(made)
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: made in `new` and not used again.
+        unsafe { call!(cudnn, "cudnnBackendDestroyDescriptor", (self.0)) };
+    }
+}
+
+/// A descriptor has been finalised: if it is a plan, ours stands for it from now on, if that is faster.
+///
+/// # Safety
+/// The descriptor is alive, and so is the handle that it or its graph was made with.
+pub(crate) unsafe fn finalised(plan: Raw) {
+    let lone = |device| graph::lone_convolution(plan, device).filter(|_| is_known());
+    // SAFETY: the caller's promise.
+    let replaced = current_device().and_then(lone).and_then(|lone| unsafe { Replaced::new(plan, lone) });
+    if let Some(replaced) = replaced {
+        all_replaced().insert(plan as usize, Arc::new(replaced));
+    }
+}
+
+/// Runs our plan in the place of cuDNN's; nothing if cuDNN's is to run.
+///
+/// # Safety
+/// As cuDNN asks of its caller.
+pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status> {
+    let replaced = replaced(plan)?;
+    let signature = &replaced.convolution.signature;
+    let (operands, workspace) = graph::addresses(pack, &replaced.convolution.ids)?;
+    let workspace = (workspace, if workspace.is_null() { 0 } else { replaced.workspace });
+    let arguments = Arguments { scalars: signature.scalars(), operands, workspace, epilogue: None };
+    // SAFETY: the caller's promise; the plan has the descriptors.
+    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
+    replaced.plan.run(&call, arguments)
+}
+
+impl Replaced {
+    /// What stands for a plan; nothing if that is not faster, or there is no telling.
+    ///
+    /// # Safety
+    /// As [`finalised`].
+    unsafe fn new(plan: Raw, convolution: LoneConvolution) -> Option<Self> {
+        let (mut own_bytes, mut limits) = (0i64, Settings::get().limits(None));
+        // SAFETY: the caller's promise.
+        let is_read = unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, (1, &mut 0), &mut own_bytes) };
+        let own_bytes = usize::try_from(own_bytes).ok().filter(|_| is_read)?;
+        limits.plan = convolution.told.map_or(limits.plan, |told| limits.plan.min(told as usize));
+        let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
+        // SAFETY: the caller's promise; the plan will have the descriptors.
+        let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
+        if is_recording(call.stream()) {
+            return None;
+        }
+        let mut question = Question { call: &call, signature, limits, own: None };
+        let planned = question.plan(None)?;
+        if let Some(rival) = planned.as_ref().ok().and_then(|planned| planned.within(limits.plan)) {
+            let mut pack = None;
+            let launch = |given: &Given| {
+                pack = pack.take().or_else(|| Descriptor::pack(&convolution, given));
+                // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
+                pack.as_ref().is_some_and(|Descriptor(pack)| unsafe {
+                    call!(cudnn, "cudnnBackendExecute", (handle, plan, *pack)) == SUCCESS
+                })
+            };
+            let _turn = turn();
+            let ms = engine_ms(&call, &question.signature, own_bytes, rival.time_ms(), launch)?;
+            let (algorithm, time_ms, math) = (ENGINE, ms as f32, question.signature.math);
+            let unknown = AlgorithmPerformance::default();
+            question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });
+        }
+        let workspace = question.answer(None)?.memory.max(own_bytes);
+        Some(Self { convolution, plan: planned.ok()?, workspace })
+    }
+}
