@@ -75,10 +75,10 @@ pub(crate) use {call, call_of, inferred};
 /// The address of a function of cuDNN. Frameworks load it for themselves alone (`RTLD_LOCAL`), where `RTLD_NEXT` does not
 /// look, so first the library is asked for by name; nothing is loaded that was not.
 pub(crate) fn cudnn(name: &str) -> Option<usize> {
-    let mut libraries = [loaded("libcudnn.so.9"), loaded("libcudnn.so.8"), libc::RTLD_NEXT].into_iter();
-    let found = libraries.find_map(|library| symbol(library, name));
+    let versions = [9, 8, 10, 11].into_iter().map(|version| loaded(&format!("libcudnn.so.{version}")));
+    let found = versions.chain([libc::RTLD_NEXT]).find_map(|library| symbol(library, name));
     if found.is_none() {
-        warn("no cuDNN is loaded in this process: its convolutions cannot run");
+        warn(&format!("no cuDNN is loaded in this process that has {name}"));
     }
     found
 }

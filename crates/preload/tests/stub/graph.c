@@ -1,9 +1,9 @@
 // The operation graphs of libcudnn.so.9 without a GPU. A graph runs if it is one of the stub's convolutions, or a forward one
 // with a pointwise operation that adds one to its result. There are three engines:
 //
-//     0    1 ms a sample                 no workspace
-//     1    0.5 ms a sample               no workspace                     may use tensor cores
-//     2    0.1 ms and 0.1 ms a sample    1 MiB a sample, which it fills   may use tensor cores, sums in any order
+//     0    1 ms a sample                 no workspace, which all of them fill
+//     1    0.5 ms a sample               half a MiB a sample              may use tensor cores
+//     2    0.1 ms and 0.1 ms a sample    1 MiB a sample                   may use tensor cores, sums in any order
 #include "stub.h"
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static size_t workspace(const Node *engine) {
     const Node *operation = operation_of(engine);
     int count;
     long *dims = values(part(operation, operands[operation->kind - 10][0], 0), 902, &count);
-    return number(engine, 1301) == 2 ? dims[0] * MIB : 0;
+    return dims[0] * MIB * number(engine, 1301) / 2;
 }
 
 int cudnnBackendCreateDescriptor(int kind, Node **made) {

@@ -211,7 +211,7 @@ pub(super) struct FilledData {
 impl FilledData {
     /// Of `fillers`, one for each top or for all; of an `Input` numbers that are made once, until a program writes others there.
     pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
-        let top = |top| (TensorType::f32(of_top(shapes, top)), *of_top(fillers, top));
+        let top = |top| (TensorType::f32(of_top::<Vec<usize>>(shapes, top)), *of_top(fillers, top));
         let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();
         let constant = is_input || tops.iter().all(|(_, filler)| matches!(filler, Filler::Constant { .. }));
         let staging = tops.iter().map(|_| Staging::default()).collect();
