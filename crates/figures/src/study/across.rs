@@ -45,7 +45,7 @@ pub fn accuracy(studies: &[Study]) -> Option<Figure> {
     let first = studies.first()?;
     let classes = CLASSES.map(|class| format!("{class:e}"));
     let names = Axis::names("largest error allowed, in parts of the largest output", classes);
-    let x = Axis { range: [-0.2, CLASSES.len() as f64 - 1.0], grid: true, ..names };
+    let x = Axis { range: [-0.2, CLASSES.len() as f64 - 0.8], grid: true, ..names };
     let panel = |(marks, math): (Vec<Drawn>, Math)| {
         let y = Axis::from_zero(&format!("gain of {math} over undivided FP32, both within {USUAL}"), most);
         (!marks.is_empty()).then(|| Panel::new(x.clone(), y, marks, 180.0))
