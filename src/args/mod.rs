@@ -72,6 +72,9 @@ pub enum Command {
         /// The drawing: .svg or .png
         #[arg(long, value_name = "FILE", value_parser = drawing)]
         out: PathBuf,
+        /// Over the seconds that iterations took, instead of their number
+        #[arg(long)]
+        seconds: bool,
     },
     /// Plan the convolutions of a net, or any others, without running them
     #[command(after_help = examples::PLAN)]

@@ -47,7 +47,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Train(args) => train(&args, &[]),
         Command::Test(args) => test(&args),
         Command::Predict(args) => predict::predict(&args),
-        Command::Plot { logs, out } => plot::plot(&logs, &out),
+        Command::Plot { logs, out, seconds } => plot::plot(&logs, &out, seconds),
         Command::Plan(args) => plan(&args, &[]),
         Command::Profile(args) => profile(&args),
         Command::Figures(args) => figures(&args),

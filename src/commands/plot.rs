@@ -9,45 +9,54 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Draws what trainings displayed and tested, by iteration, from their logs.
-pub(super) fn plot(logs: &[PathBuf], out: &Path) -> Result<(), Error> {
+/// Draws what trainings displayed and tested, by iteration or by the `seconds` of iterations, from their logs.
+pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Error> {
     let mut curves = Vec::new();
     for log in logs {
         let refused = |reason: String| Error::Refused(format!("cannot plot {}: {reason}", log.display()));
         let text = fs::read_to_string(log).map_err(|error| refused(error.to_string()))?;
         let name = log.file_stem().unwrap_or_default().to_string_lossy();
-        let of_log = curves_of(&text, if logs.len() > 1 { &name } else { "" });
+        let of_log = curves_of(&text, if logs.len() > 1 { &name } else { "" }, seconds);
         let of_log = of_log.map_err(|line| refused(format!("line {line} is no line of a log")))?;
         if of_log.is_empty() {
             return Err(refused("nothing was displayed or tested yet".to_owned()));
         }
         curves.extend(of_log);
     }
-    write_drawing(out, &learning_curves(&curves))
+    let place = if seconds { "seconds of training" } else { "iteration" };
+    write_drawing(out, &learning_curves(&curves, place))
 }
 
 /// The curves of a log, whose names begin with `prefix`; the number of a line that is not read.
-fn curves_of(text: &str, prefix: &str) -> Result<Vec<LearningCurve>, usize> {
+fn curves_of(text: &str, prefix: &str, seconds: bool) -> Result<Vec<LearningCurve>, usize> {
+    // Each run counts its own seconds.
+    let (mut earlier, mut last) = (0.0, 0.0);
     let mut curves: Vec<LearningCurve> = Vec::new();
     // The last line may be on its way to the disk.
     let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     for (number, line) in lines.enumerate() {
         let line: Value = serde_json::from_str(line).map_err(|_| number + 1)?;
         let Some(iteration) = line["iteration"].as_f64() else { return Err(number + 1) };
+        let place = if seconds { line["seconds"].as_f64().map(|run| earlier + run) } else { Some(iteration) };
         let mut add = |name: String, is_loss: bool, value: &Value| {
             let name = [prefix, &name].join(" ").trim_start().to_owned();
             // A loss that is no number is null.
-            let Some(value) = value.as_f64() else { return };
+            let (Some(place), Some(value)) = (place, value.as_f64()) else { return };
             match curves.iter_mut().find(|curve| curve.name == name) {
-                Some(curve) => curve.points.push([iteration, value]),
-                None => curves.push(LearningCurve { name, is_loss, points: vec![[iteration, value]] }),
+                Some(curve) => curve.points.push([place, value]),
+                None => curves.push(LearningCurve { name, is_loss, points: vec![[place, value]] }),
             }
         };
         let phase = match line["kind"].as_str() {
             Some("display") => "train".to_owned(),
             Some("test") => format!("test {}", line["net"]).replace(" 0", ""),
+            Some("manifest") => {
+                earlier = last;
+                continue;
+            }
             _ => continue,
         };
+        last = place.unwrap_or(last);
         add(format!("{phase} loss"), true, &line["smoothed_loss"]);
         for output in line["outputs"].as_array().into_iter().flatten() {
             if let [value] = &output["values"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -62,6 +71,24 @@ fn curves_of(text: &str, prefix: &str) -> Result<Vec<LearningCurve>, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_go_on_where_a_training_was_resumed() {
+        let run = |seconds: [f64; 2]| {
+            let line = |(at, seconds): (usize, &f64)| {
+                format!(
+                    "{{\"kind\":\"display\",\"iteration\":{at},\"seconds\":{seconds},\"smoothed_loss\":1}}\n"
+                )
+            };
+            let lines: Vec<String> = seconds.iter().enumerate().map(line).collect();
+            let lines = lines.join("{\"kind\":\"snapshot\",\"iteration\":1}\n");
+            format!("{{\"kind\":\"manifest\",\"iteration\":0}}\n{lines}")
+        };
+        let log = run([0.5, 2.0]) + &run([0.25, 1.0]);
+        let curves = curves_of(&log, "", true).unwrap();
+        let seconds: Vec<f64> = curves[0].points.iter().map(|point| point[0]).collect();
+        assert_eq!(seconds, [0.5, 2.0, 2.25, 3.0]);
+    }
 
     #[test]
     fn curves_are_those_of_the_log() {
@@ -82,7 +109,7 @@ mod tests {
             curve("a test loss", true, &[[0.0, 2.3]]),
             curve("a train loss", true, &[[0.0, 2.5], [20.0, 1.5]]),
         ];
-        assert_eq!(curves_of(text, "a").unwrap(), expected);
-        assert_eq!(curves_of("{\"kind\":\"x\"}\n", ""), Err(1));
+        assert_eq!(curves_of(text, "a", false).unwrap(), expected);
+        assert_eq!(curves_of("{\"kind\":\"x\"}\n", "", false), Err(1));
     }
 }

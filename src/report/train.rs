@@ -14,6 +14,8 @@ pub(crate) struct StepLine {
     pub(crate) step: StepReport,
     /// Samples a second since the last such line.
     pub(crate) images_per_s: f64,
+    /// Seconds that the iterations of this run have taken so far.
+    pub(crate) seconds: f64,
     /// How often the data have been seen by then, if they are a data set.
     pub(crate) epoch: Option<f64>,
     /// What the net says besides its loss, such as an accuracy.
@@ -36,6 +38,8 @@ impl fmt::Display for StepLine {
 pub(crate) struct TestLines {
     /// Iterations done.
     pub(crate) iteration: u64,
+    /// As in [`StepLine`].
+    pub(crate) seconds: f64,
     /// The test net.
     pub(crate) net: usize,
     /// Its outputs.

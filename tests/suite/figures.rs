@@ -77,6 +77,13 @@ fn the_figures_have_the_shape_of_the_papers() {
     let sets = rows("programme");
     let largest = sets.iter().map(|row| row["largest_desirable_set"].as_u64().unwrap()).max().unwrap();
     assert!((50..200).contains(&largest), "the papers' largest desirable set has 68 points, this {largest}");
+    let measuring = |policy: &str| {
+        let row = sets.iter().find(|row| row["net"] == "AlexNet" && row["policy"] == policy).unwrap();
+        row["measuring_s"].as_f64().unwrap()
+    };
+    // All sizes up to 256 have 64 times as many samples as the powers of two.
+    let ratio = measuring("all") / measuring("powerOfTwo");
+    assert!((32.0..96.0).contains(&ratio), "all sizes take {ratio} times as long as powers of two");
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn facts(folder: &Folder, log: &str) -> Vec<Value> {
     let mut lines = lines(folder, log);
     lines.retain(|line| line["kind"] != "manifest");
     lines.iter_mut().for_each(|line| line["images_per_s"] = Value::Null);
+    lines.iter_mut().for_each(|line| line["seconds"] = Value::Null);
     lines
 }
 
@@ -124,6 +125,8 @@ fn logs_are_drawn() {
     for name in ["a train loss", "b train loss", "a test loss", "b test accuracy"] {
         assert!(svg.contains(name), "there is no {name}");
     }
+    folder.succeed("plot a.jsonl --seconds --out seconds.svg");
+    assert!(text(&folder.read("seconds.svg")).contains("seconds of training"));
     folder.succeed("plot a.jsonl --out curves.png");
     assert!(folder.read("curves.png").starts_with(b"\x89PNG"));
     folder.write("empty.jsonl", "");

@@ -176,7 +176,8 @@ impl Training<'_> {
         };
         self.meter.show(&step, epoch, &outputs);
         if is_displayed {
-            let line = StepLine { step, images_per_s: self.meter.images_per_s(), epoch, outputs };
+            let (images_per_s, seconds) = (self.meter.images_per_s(), self.meter.seconds_of_iterations());
+            let line = StepLine { step, images_per_s, seconds, epoch, outputs };
             self.say(&line)?;
             self.metrics.step(&line)?;
             self.report.steps.push(line);
@@ -246,7 +247,8 @@ impl Training<'_> {
         for net in 0..self.solver.spec().tests.len() {
             let (solver, stop) = (&mut self.solver, &self.stop);
             let Some(outputs) = self.meter.pause(|| solver.test_unless(net, stop))? else { return Ok(false) };
-            let lines = TestLines { iteration: self.solver.iteration(), net, outputs };
+            let (iteration, seconds) = (self.solver.iteration(), self.meter.seconds_of_iterations());
+            let lines = TestLines { iteration, seconds, net, outputs };
             self.say(&lines)?;
             self.metrics.test(&lines)?;
             self.explain(&lines);

@@ -71,6 +71,11 @@ impl Meter {
         if time.is_zero() { 0.0 } else { images / time.as_secs_f64() }
     }
 
+    /// Seconds of all iterations, without tests and output.
+    pub(super) fn seconds_of_iterations(&self) -> f64 {
+        self.all.1.as_secs_f64()
+    }
+
     /// Seconds since the start, tests and all.
     pub(super) fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()

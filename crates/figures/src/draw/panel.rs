@@ -17,8 +17,10 @@ const SMALL: f64 = 11.0;
 const EDGE: f64 = 12.0;
 /// Room between a line and its words.
 const GAP: f64 = 6.0;
+/// From a line's end to its name, a piece in its colour.
+const LEAD: f64 = 14.0;
 /// From one line of text to the next.
-const LEADING: f64 = 15.0;
+pub(crate) const LEADING: f64 = 15.0;
 /// From a panel's lower ticks to what follows.
 const BELOW: f64 = 16.0;
 
@@ -60,7 +62,7 @@ impl Figure {
         let names = names.flatten().fold(0.0, f64::max);
         // What stands under the right corner needs half of its width there.
         let corner = self.panels.iter().map(|panel| panel.last_tick() / 2.0).fold(0.0, f64::max);
-        let right = self.width - EDGE - corner.max(if names > 0.0 { names + GAP } else { 0.0 });
+        let right = self.width - EDGE - corner.max(if names > 0.0 { LEAD + GAP + names } else { 0.0 });
         for panel in &self.panels {
             let first = top + panel.above();
             let area = Area { panel, left, right, top: first, bottom: first + panel.height };
@@ -257,8 +259,10 @@ impl Area<'_> {
         }
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
         let heights = spread(names.iter().map(|name| name.0).collect(), [self.top, self.bottom]);
-        for ((_, name, tone), height) in names.iter().zip(heights) {
-            canvas.text(name, [self.right + GAP, height], TEXT, *tone, Side::Right);
+        for ((end, name, tone), height) in names.iter().zip(heights) {
+            // Not every colour can be read as a text.
+            canvas.line(&[[self.right, *end], [self.right + LEAD, height]], *tone, 2.0);
+            canvas.text(name, [self.right + LEAD + GAP, height], TEXT, Tone::Ink, Side::Right);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Study, USUAL, gain};
 use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
-use planner::{BatchSizePolicy, Kernel, PlanOptions};
+use planner::{BatchSizePolicy, Kernel, Math, PlanOptions};
 
 /// Accuracy classes of algorithms: what the largest error may be, in parts of the largest output.
 const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
@@ -11,12 +11,13 @@ const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
 /// net in several arithmetics are told apart.
 pub fn accuracy(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net math max_error time_ms gain");
-    let (mut marks, mut most) = (Vec::new(), 1.0_f64);
+    let (mut marks, mut most) = ([Vec::new(), Vec::new()], 1.0_f64);
     let mut sentences = Vec::new();
-    for (place, study) in studies.iter().enumerate() {
-        let fp32 = studies
-            .iter()
-            .find(|other| other.title == study.title && other.mini_batch() == study.mini_batch())?;
+    for study in studies {
+        // A net has one colour in all arithmetics.
+        let of_net = |other: &Study| other.title == study.title && other.mini_batch() == study.mini_batch();
+        let place = studies.iter().position(of_net)?;
+        let fp32 = &studies[place];
         let undivided_ms = fp32.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms;
         let gains = CLASSES.map(|class| {
             let options = PlanOptions {
@@ -28,7 +29,7 @@ pub fn accuracy(studies: &[Study]) -> Option<Figure> {
             let planned = planner::plan(&study.kernels, &study.table, &options).ok();
             planned.map(|plan| (plan.time_ms, undivided_ms / plan.time_ms))
         });
-        let label = format!("{} {}", study.title, study.math());
+        let label = format!("{} {}", study.title, study.mini_batch());
         let mut points = Vec::new();
         for (place, (class, found)) in std::iter::zip(CLASSES, gains).enumerate() {
             let Some((time_ms, gain)) = found else { continue };
@@ -37,56 +38,71 @@ pub fn accuracy(studies: &[Study]) -> Option<Figure> {
             points.push([place as f64, gain]);
         }
         let (strict, loose) = (points.first()?[1], points.last()?[1]);
-        sentences.push(format!("{label} {strict:.2}x to {loose:.2}x"));
-        marks.push(Drawn::new(Form::Line, points, Tone::of(place)).named(label));
+        sentences.push(format!("{label} {} {strict:.2}x to {loose:.2}x", study.math()));
+        let line = Drawn::new(Form::Line, points, Tone::of(place)).named(label);
+        marks[usize::from(study.math() != Math::Fp32)].push(line);
     }
     let first = studies.first()?;
     let classes = CLASSES.map(|class| format!("{class:e}"));
     let names = Axis::names("largest error allowed, in parts of the largest output", classes);
     let x = Axis { range: [-0.2, CLASSES.len() as f64 - 0.8], grid: true, ..names };
-    let y = Axis::from_zero(&format!("gain over undivided FP32, both within {USUAL}"), most);
-    let panel = Panel::new(x, y, marks, 240.0);
+    let panel = |(marks, math): (Vec<Drawn>, Math)| {
+        let y = Axis::from_zero(&format!("gain of {math} over undivided FP32, both within {USUAL}"), most);
+        (!marks.is_empty()).then(|| Panel::new(x.clone(), y, marks, 180.0))
+    };
+    let panels = marks.into_iter().zip([Math::Fp32, Math::Tf32]).filter_map(panel).collect();
     let caption = format!(
         "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels, from the strictest class \
          to any: {}.",
         sentences.join(", ")
     );
     let title = format!("What accuracy costs: {}", first.device());
-    let figure = first.figure("", [title, caption], vec![panel], data);
+    let figure = first.figure("", [title, caption], panels, data);
     Some(Figure { name: "accuracy".to_owned(), ..figure })
 }
 
-/// How large the papers' ILP is: its binary variables, and the largest desirable set.
+/// What optimising takes: to measure, and how large the papers' ILP is, its binary variables and the largest desirable set.
 pub fn programme(studies: &[Study]) -> Option<Figure> {
-    let mut data = Data::new("net policy kernels binaries largest_desirable_set");
-    let (mut marks, mut names, mut most, mut sentences) = (Vec::new(), Vec::new(), 1, Vec::new());
+    let mut data = Data::new("net mini_batch policy measuring_s kernels binaries largest_desirable_set");
+    let (mut names, mut sentences, mut panels) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let mut most = [0.0_f64; 2];
     for study in studies {
         for &policy in study.policies() {
             let fronts = study.fronts(&study.kernels, policy)?;
             let sizes: Vec<usize> = fronts.iter().map(|(_, set)| set.iter().count()).collect();
             let (binaries, largest) = (sizes.iter().sum::<usize>(), sizes.iter().copied().max()?);
-            let (place, end) = (names.len() as f64, binaries as f64);
-            row!(data; study.title.as_str(), policy.to_string(), sizes.len(), binaries, largest);
-            names.push(format!("{} {policy}", study.title));
-            marks.push(Drawn::across(place, end, super::tone(policy)));
-            marks.push(Drawn::text(Form::Note, [end, place], format!("{binaries} ({largest})")));
-            most = most.max(binaries);
+            let (net, measuring_s) = (study.title.as_str(), study.measuring_s(policy));
+            row!(data; net, study.mini_batch(), policy.to_string(), measuring_s, sizes.len(), binaries, largest);
+            let place = names.len() as f64;
+            names.push(format!("{net} {} {policy}", study.mini_batch()));
+            let texts = [format!("{measuring_s:.2}"), format!("{binaries} ({largest})")];
+            for (at, (end, text)) in [measuring_s, binaries as f64].into_iter().zip(texts).enumerate() {
+                panels[at].push(Drawn::across(place, end, super::tone(policy)));
+                panels[at].push(Drawn::text(Form::Note, [end, place], text));
+                most[at] = most[at].max(end);
+            }
             if policy == study.finest {
-                sentences.push(format!("{} {binaries} for {} kernels", study.title, sizes.len()));
+                let kernels = sizes.len();
+                sentences.push(format!("{net} {measuring_s:.2} s and {binaries} for {kernels} kernels"));
             }
         }
     }
     let first = studies.first()?;
-    let height = 23.0 * names.len() as f64;
-    let x = Axis::from_zero("binary variables (largest desirable set)", most as f64 * 1.2);
-    let panel = Panel::new(x, Axis::names("", names).reversed(), marks, height);
+    let height = 19.0 * names.len() as f64;
+    let titles = ["seconds to run every algorithm once", "binary variables (largest desirable set)"];
+    let panel = |((marks, title), most): ((Vec<Drawn>, &str), f64)| {
+        let x = Axis::from_zero(title, most * 1.2);
+        Panel::new(x, Axis::names("", names.clone()).reversed(), marks, height)
+    };
+    let panels = panels.into_iter().zip(titles).zip(most).map(panel).collect();
     let caption = format!(
-        "Binary variables of the 0-1 ILP that divides a total among all kernels, without a limit on any of them: {}. What no \
-         division can use was taken out before: a kernel counts with its desirable set alone.",
+        "Nearly all of the time to optimise goes into measuring: above, in how many seconds every algorithm runs once at every \
+         size, which a profile repeats. Below, binary variables of the 0-1 ILP that divides a total among all kernels, without \
+         a limit on any of them. {}. What no division can use was taken out before: a kernel counts with its desirable set alone.",
         sentences.join(", ")
     );
-    let title = format!("Size of the integer programme: {}", first.device());
-    let figure = first.figure("", [title, caption], vec![panel], data);
+    let title = format!("Time to optimise, and size of the integer programme: {}", first.device());
+    let figure = first.figure("", [title, caption], panels, data);
     Some(Figure { name: "programme".to_owned(), ..figure })
 }
 

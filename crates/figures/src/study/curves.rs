@@ -1,6 +1,6 @@
 //! Learning curves.
 
-use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::draw::{Axis, Data, Drawn, Figure, Form, LEADING, Panel, Tone, row};
 
 /// A number that a training says again and again.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,28 +9,31 @@ pub struct LearningCurve {
     pub name: String,
     /// Whether it is a loss; all others, accuracies and the like, are drawn together.
     pub is_loss: bool,
-    /// Iterations and values.
+    /// Places, such as iterations, and values.
     pub points: Vec<[f64; 2]>,
 }
 
-/// Losses above, and everything else below, over iterations.
-pub fn learning_curves(curves: &[LearningCurve]) -> Figure {
-    let mut data = Data::new("curve iteration value");
+/// Losses above, and everything else below, over what `place` says.
+pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
+    let mut data = Data::new(&format!("curve {} value", place.replace(' ', "_")));
     for curve in curves {
-        curve.points.iter().for_each(|&[iteration, value]| row!(data; curve.name.as_str(), iteration, value));
+        curve.points.iter().for_each(|&[place, value]| row!(data; curve.name.as_str(), place, value));
     }
-    let last = curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).fold(1.0, f64::max);
+    let last =
+        curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).fold(f64::MIN_POSITIVE, f64::max);
     let panel = |title: &str, is_loss: bool| {
         let of_kind = || curves.iter().filter(move |curve| curve.is_loss == is_loss).enumerate();
         let values = || of_kind().flat_map(|(_, curve)| &curve.points).map(|point| point[1]);
         values().next()?;
         let most = values().filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
-        let line = |(place, curve): (usize, &LearningCurve)| {
-            Drawn::new(Form::Line, curve.points.clone(), Tone::of(place))
+        let line = |(at, curve): (usize, &LearningCurve)| {
+            // What was said once makes no line.
+            let form = if curve.points.len() > 1 { Form::Line } else { Form::Dot };
+            Drawn::new(form, curve.points.clone(), Tone::of(at)).named(curve.name.as_str())
         };
-        let key = of_kind().map(|(place, curve)| (Tone::of(place), curve.name.as_str()));
-        let (x, y) = (Axis::from_zero("iteration", last), Axis::from_zero(title, most));
-        Some(Panel::new(x, y, of_kind().map(line).collect(), 220.0).with_key(key))
+        let (x, y) = (Axis::from_zero(place, last), Axis::from_zero(title, most));
+        let height = (LEADING * of_kind().count() as f64).max(220.0);
+        Some(Panel::new(x, y, of_kind().map(line).collect(), height))
     };
     Figure {
         name: "learning".to_owned(),
@@ -54,10 +57,18 @@ mod tests {
             is_loss,
             points: vec![[0.0, 2.0], [10.0, 1.0]],
         };
-        let both = learning_curves(&[curve("train loss", true), curve("test accuracy", false)]);
+        let both = learning_curves(&[curve("train loss", true), curve("test accuracy", false)], "iteration");
         assert_eq!((both.panels.len(), both.data.rows.len()), (2, 4));
         let svg = both.svg();
         assert!(["train loss", "test accuracy", "iteration"].iter().all(|text| svg.contains(text)), "{svg}");
-        assert_eq!(learning_curves(&[curve("loss", true)]).panels.len(), 1);
+        assert_eq!(learning_curves(&[curve("loss", true)], "iteration").panels.len(), 1);
+    }
+
+    #[test]
+    fn what_was_said_once_is_a_dot_with_its_name() {
+        let points = vec![[0.0, 0.5]];
+        let once = LearningCurve { name: "test accuracy".to_owned(), is_loss: false, points };
+        let svg = learning_curves(&[once], "iteration").svg();
+        assert!(svg.contains("<circle") && svg.contains("test accuracy"), "{svg}");
     }
 }

@@ -146,6 +146,15 @@ impl Study {
         self.plan(policy, WorkspacePolicy::Wr, limit)
     }
 
+    /// Seconds in which all algorithms of all kernels run once at every size of a policy, identical kernels once: what
+    /// measuring them takes at least.
+    pub(crate) fn measuring_s(&self, policy: BatchSizePolicy) -> f64 {
+        let nothing = CostTable::new(self.table.device.clone());
+        let measured = nothing.missing(&self.kernels, policy).into_iter();
+        let measured = measured.filter_map(|(kernel, size)| self.table.measurements(&kernel.id, size));
+        measured.flatten().map(|one| one.time_ms).sum::<f64>() / 1e3
+    }
+
     /// The desirable sets of some kernels.
     pub(crate) fn fronts(&self, kernels: &[Kernel], batch_size_policy: BatchSizePolicy) -> Option<Fronts> {
         let options = PlanOptions { batch_size_policy, ..PlanOptions::default() };
