@@ -15,33 +15,33 @@ pub struct Placement {
 /// Buffers are placed so often, in orders that follow from what was in the way, for each so many of them.
 const ROUNDS: (usize, usize) = (16, 6_000);
 
-/// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all others.
+/// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all others,
+/// whose places do not depend on them.
 ///
-/// Largest first, of equal ones the earliest first, each at the lowest offset where it fits between those already placed:
-/// simple, deterministic, and on the nets of `models/` at most a few percent above [`lower_bound`] (the optimum is NP-hard;
-/// Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly. What ends above the bound then comes
-/// earlier, in half of its place in the order, and all are placed again; the smallest placement counts.
+/// Largest first, of equal ones the earliest first, each at the lowest offset where it fits between those already placed
+/// (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy by size"); buffers of one size it places perfectly. What ends above
+/// [`lower_bound`] then comes earlier, in half of its place in the order, and all are placed again; the smallest counts.
 pub fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool) -> Placement {
     let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
-    order.sort_by_key(|&index| {
-        let Residence { bytes, first, .. } = buffers[index];
-        (goes_last(index), std::cmp::Reverse(bytes.0), first, index)
-    });
-    let (mut best, least) = (place_in(&order, buffers), lower_bound(buffers));
-    let mut now = best.clone();
-    for _ in 1..ROUNDS.0.min(ROUNDS.1 / order.len().max(1)) {
-        if best.len <= least {
+    order.sort_by_key(|&index| (std::cmp::Reverse(buffers[index].bytes.0), buffers[index].first, index));
+    let (last, mut order): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&index| goes_last(index));
+    let least = lower_bound(&order.iter().map(|&index| buffers[index]).collect::<Vec<_>>());
+    let mut best = (u64::MAX, Vec::new());
+    for _ in 0..ROUNDS.0.min(ROUNDS.1 / order.len().max(1)).max(1) {
+        let now = place_in(&order, buffers);
+        if now.len < best.0 {
+            best = (now.len, order.clone());
+        }
+        if now.len <= least {
             break;
         }
         let sticks_out = |index: usize| now.offsets[index] + buffers[index].bytes.0 > least;
         let mut ranked: Vec<(usize, usize)> = order.into_iter().enumerate().collect();
-        let rank = |rank: usize, index: usize| if sticks_out(index) { rank / 2 } else { rank };
-        ranked.sort_by_key(|&(at, index)| (goes_last(index), rank(at, index)));
+        ranked.sort_by_key(|&(rank, index)| if sticks_out(index) { rank / 2 } else { rank });
         order = ranked.into_iter().map(|(_, index)| index).collect();
-        now = place_in(&order, buffers);
-        best = if now.len < best.len { now.clone() } else { best };
     }
-    best
+    best.1.extend(last);
+    place_in(&best.1, buffers)
 }
 
 /// Places buffers in `order`, each at the lowest offset where it fits.
@@ -214,11 +214,12 @@ mod tests {
                     buffer(rng.random_range(0..20u64) * 50, first, rng.random_range(first..steps))
                 })
                 .collect();
-            let placement = place(&buffers, |index| index % 3 == 1);
-            let mut order: Vec<usize> = (0..buffers.len()).collect();
-            order.sort_by_key(|&index| {
-                (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0), buffers[index].first, index)
-            });
+            let mut order: Vec<usize> =
+                (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
+            order.sort_by_key(|&index| (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0)));
+            let placement = place_in(&order, &buffers);
+            let chosen = place(&buffers, |index| index % 3 == 1);
+            assert!(chosen.len >= lower_bound(&buffers));
             let end =
                 |index: usize| placement.offsets[index] + buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
             for (done, &index) in order.iter().enumerate() {
