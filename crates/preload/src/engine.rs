@@ -146,8 +146,9 @@ impl Replaced {
         let (mut own_bytes, mut limits) = (0i64, Settings::get().limits(None));
         // SAFETY: the caller's promise.
         unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
-        let own_bytes = usize::try_from(own_bytes).ok()?;
         limits.plan = convolution.told.map_or(limits.plan, |told| limits.plan.min(told as usize));
+        // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
+        let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limits.plan)?;
         let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
         // SAFETY: the caller's promise; the plan will have the descriptors.
         let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
