@@ -15,7 +15,7 @@ use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Reque
 use rand::RngExt;
 use std::collections::BTreeMap;
 use tensor::{
-    ALIGNMENT, Accumulate, Address, Arena, AxisOrder, ConvGeometry, Device, Format, Span, View, ViewMut,
+    ALIGNMENT, Accumulate, Arena, AxisOrder, ConvGeometry, Device, Format, Span, View, ViewMut,
     cuda::{Cuda, CudaError, probe},
     testing::{distance_tolerance, max_error, random, sum_tolerance},
 };
