@@ -216,11 +216,8 @@ fn not_every_sum_is_part_of_a_batch_normalisation() {
     let count = |before: &str, sum: &str, last: &str| layers(&format!("{before}{sum}{}", head(last)));
     let all = count(&first, &sum(["bn", "other"], "eltwise_param { coeff: 1 coeff: 0.5 }"), "sum");
     assert_eq!(count(&first, &sum(["bn", "other"], ""), "sum"), all - 1);
-    for fields in
-        ["eltwise_param { operation: MAX }", "propagate_down: true propagate_down: false", "loss_weight: 1"]
-    {
-        let objective = usize::from(fields.starts_with("loss"));
-        assert_eq!(count(&first, &sum(["bn", "other"], fields), "sum"), all + objective, "{fields}");
+    for fields in ["eltwise_param { operation: MAX }", "propagate_down: true propagate_down: false"] {
+        assert_eq!(count(&first, &sum(["bn", "other"], fields), "sum"), all, "{fields}");
     }
     let three = sum(["bn", "other"], "bottom: 'conv'");
     assert_eq!(count(&first, &three, "sum"), all, "three summands");
