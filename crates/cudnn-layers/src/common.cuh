@@ -247,14 +247,16 @@ struct Width {};
 template <int W>
 __device__ __forceinline__ Pack<W> of_channels(const float* numbers, u64 channel, float none = 0) {
     Pack<W> all;
-    if (W % 4 == 0 && numbers && aligned<4>({numbers + channel})) {
+    if (!numbers) {
+        for (int lane = 0; lane < W; lane++) all.at[lane] = none;
+    } else if (W % 4 == 0 && aligned<4>({numbers + channel})) {
         for (int i = 0; i < W; i += 4) {
             Pack<4> four = load<4>(numbers + channel + i);
             for (int lane = 0; lane < 4 && i + lane < W; lane++) all.at[i + lane] = four.at[lane];
         }
-        return all;
+    } else {
+        for (int lane = 0; lane < W; lane++) all.at[lane] = numbers[channel + lane];
     }
-    for (int lane = 0; lane < W; lane++) all.at[lane] = numbers ? numbers[channel + lane] : none;
     return all;
 }
 
@@ -358,39 +360,47 @@ __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], r
     });
 }
 
-/// The sums of a thread's rows, of which the blocks take turns: single precision over a few rows, double precision over these.
+/// Adds up `STEPS` rows from `row` on: single precision over these, double precision over calls.
+template <int STEPS, int W, int SUMS, bool WRITES, int INPUTS, class Terms>
+__device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], real* to, const Extents& e, u64 row,
+                                          u64 step_rows, u64 channel, Terms terms, double (&sums)[W][SUMS]) {
+    Pack<W, real> in[INPUTS][STEPS], out[STEPS];
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        u64 at = (row + step * step_rows) * e.axis.divisor + channel;
+#pragma unroll
+        for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at);
+    }
+#pragma unroll
+    for (int lane = 0; lane < W; lane++) {
+        float batch[SUMS] = {};
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            float x[INPUTS];
+#pragma unroll
+            for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+            out[step].at[lane] = terms(lane, x, batch);
+        }
+        for (int sum = 0; sum < SUMS; sum++) sums[lane][sum] += batch[sum];
+    }
+#pragma unroll
+    for (int step = 0; step < STEPS && WRITES; step++) {
+        store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
+    }
+}
+
+/// The sums of a thread's rows, of which the blocks take turns.
 template <int W, int SUMS, bool WRITES, int INPUTS, class Terms>
 __device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real* to, const Extents& e, u32 lanes,
                                          u64 channel, Terms terms, double (&sums)[W][SUMS]) {
     constexpr int STEPS = 8 / INPUTS;
     u64 step_rows = u64(blockDim.x / lanes) * gridDim.y;
-    for (u64 row = blockDim.x / lanes * blockIdx.y + threadIdx.x / lanes; row < e.outer; row += STEPS * step_rows) {
-        Pack<W, real> in[INPUTS][STEPS], out[STEPS];
-        bool there[STEPS];
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            there[step] = row + step * step_rows < e.outer;
-            if (!there[step]) continue;
-            u64 at = (row + step * step_rows) * e.axis.divisor + channel;
-#pragma unroll
-            for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at);
-        }
-#pragma unroll
-        for (int lane = 0; lane < W; lane++) {
-            float batch[SUMS] = {};
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
-                float x[INPUTS];
-#pragma unroll
-                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                if (there[step]) out[step].at[lane] = terms(lane, x, batch);
-            }
-            for (int sum = 0; sum < SUMS; sum++) sums[lane][sum] += batch[sum];
-        }
-#pragma unroll
-        for (int step = 0; step < STEPS && WRITES; step++) {
-            if (there[step]) store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
-        }
+    u64 row = blockDim.x / lanes * blockIdx.y + threadIdx.x / lanes;
+    for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
+        sum_batch<STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+    }
+    for (; row < e.outer; row += step_rows) {
+        sum_batch<1, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
     }
 }
 

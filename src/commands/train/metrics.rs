@@ -1,6 +1,6 @@
 //! What a training writes for machines while it runs: a log of JSON lines, and TensorBoard's files.
 
-use super::{Report, tensorboard::Board};
+use super::{report::Report, tensorboard::Board};
 use crate::{
     Error,
     args::TrainArgs,

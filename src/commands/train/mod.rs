@@ -3,6 +3,7 @@
 mod metrics;
 mod prepare;
 mod progress;
+mod report;
 mod tensorboard;
 
 use super::ranks::on_each;
@@ -24,22 +25,6 @@ use trainer::{
     snapshot::{CopiedWeights, SnapshotPlace},
     solver::{MovingAverages, StepReport, TestOutput},
 };
-
-#[derive(Serialize)]
-struct Report {
-    #[serde(flatten)]
-    header: Header,
-    /// With `--weights`, what was taken of them.
-    weights: Option<CopiedWeights>,
-    memory: MemoryEstimate,
-    plan: PlanReport,
-    budget: Option<BudgetReport>,
-    schedule: Option<ScheduleReport>,
-    steps: Vec<StepLine>,
-    tests: Vec<TestLines>,
-    /// At its end.
-    summary: Option<TrainSummary>,
-}
 
 /// A training under way, and what it has said.
 struct Training<'a> {

@@ -1,6 +1,6 @@
 //! From the command line to a training that is ready to begin.
 
-use super::Report;
+use super::report::Report;
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},

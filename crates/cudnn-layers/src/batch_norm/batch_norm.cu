@@ -160,7 +160,7 @@ extern "C" __global__ void running_statistics(const __grid_constant__ Training p
     pass.inv_std[channel] = pass.channel_inv_std(scale * pass.running_variance[channel]);
 }
 
-/// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU lets pass, right behind the line or, if
+/// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU right behind the line lets pass, or, if
 /// there is a third input, the output itself, by its sign.
 template <int W>
 struct Arriving {
@@ -169,7 +169,7 @@ struct Arriving {
     template <int INPUTS>
     __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
         if (INPUTS == 3) return in[INPUTS - 1] > 0 ? in[1] : 0;
-        return relu && !(lines(lane, in[0]) > 0) ? 0 : in[1];
+        return relu & !(lines(lane, in[0]) > 0) ? 0 : in[1];  // without a branch for each element
     }
     template <int INPUTS>
     __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS], float (&sums)[2]) const {
@@ -194,7 +194,7 @@ struct Gradient {
 struct Backward : Pass {
     template <int W>
     __device__ __forceinline__ Arriving<W> arriving(u64 channel) const {
-        return {lines<W>(channel), relu != 0};
+        return {lines<W>(channel), relu && !y_seen};
     }
     __device__ Planes<1> plane(u64 channel, const double (&sums)[2]) const {
         if (!by_batch) return {};

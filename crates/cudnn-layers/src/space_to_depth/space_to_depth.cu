@@ -18,8 +18,9 @@ extern "C" __global__ void image_to_depth(Depth e, u64 len, const real* x, real*
     Pack<PACK, real> pack;
 #pragma unroll
     for (int lane = 0; lane < PACK; lane++) {
-        bool inside = i < e.down && row < e.h && start + at < e.w * e.c;
-        pack.at[lane] = inside ? float(x[(u64(sample) * e.h + row) * e.w * e.c + start + at]) : 0.0f;
+        u32 column = start + at;
+        bool inside = i < e.down && row < e.h && column < e.w * e.c;
+        pack.at[lane] = inside ? float(x[(u64(sample) * e.h + row) * e.w * e.c + column]) : 0.0f;
         if (++at == run) at = 0, i++, row++;
     }
     store<PACK>(to + u64(number) * PACK, pack);

@@ -90,7 +90,7 @@ impl Launched {
             Arc::new(Members { share: *share, links: links.map_err(failed)?, state: Mutex::default() });
         for link in 0..members.links.len() {
             let (thread, members) = (thread::Builder::new().name("rank".to_owned()), members.clone());
-            thread.spawn(move || members.links[link].listen(&members)).map_err(failed)?;
+            thread.spawn(move || members.listen(&members.links[link])).map_err(failed)?;
         }
         Ok(Group(Some(Arc::new(Handle(members)))))
     }

@@ -2,7 +2,6 @@
 //!
 //! A frame is a byte for its kind, eight for its length, and so many bytes. Both sides say every second that they live.
 
-use super::{Members, RankError};
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
@@ -70,28 +69,26 @@ impl Link {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Passes messages on until a rank fails or all end.
-    pub(super) fn listen(&self, members: &Members) {
+    /// Passes messages on until the other of so many ranks ends, or gives the reason why a rank has failed.
+    pub(super) fn listen(&self, ranks: usize) -> Result<(), String> {
         let mut times = [Instant::now(); 2];
         let reason = loop {
             match self.frame(&mut times) {
                 Ok((MESSAGE, bytes)) => drop(self.arrived.send(Some(bytes))),
                 Ok((ALIVE, _)) => {}
                 Ok((FAILED, sentence)) => break String::from_utf8_lossy(&sentence).into_owned(),
-                Ok(_) => {
-                    members.state().has_ended |= self.rank == 0;
-                    return drop(self.arrived.send(None));
-                }
-                Err(reason) => {
-                    break format!("rank {} of {} is lost: {reason}", self.rank, members.share.ranks);
-                }
+                Ok(_) => return Ok(()),
+                Err(reason) => break format!("rank {} of {ranks} is lost: {reason}", self.rank),
             }
         };
         // Who is writing may wait for a process that reads no more.
         self.close();
-        members.fail(RankError(reason));
-        let release = members.state().release.take();
-        release.into_iter().for_each(|release| release());
+        Err(reason)
+    }
+
+    /// Whoever waits for a message is told that none comes any more.
+    pub(super) fn end(&self) {
+        let _ = self.arrived.send(None);
     }
 
     fn frame(&self, times: &mut [Instant; 2]) -> Result<(u8, Vec<u8>), String> {

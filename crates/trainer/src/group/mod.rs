@@ -163,6 +163,21 @@ impl Members {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Listens to a connection until a rank fails or all end.
+    fn listen(&self, link: &Link) {
+        match link.listen(self.share.ranks) {
+            Ok(()) => {
+                self.state().has_ended |= link.rank == 0;
+                link.end();
+            }
+            Err(reason) => {
+                self.fail(RankError(reason));
+                let release = self.state().release.take();
+                release.into_iter().for_each(|release| release());
+            }
+        }
+    }
+
     fn send(&self, bytes: &[u8]) -> Result<(), RankError> {
         let sent = self.links.iter().try_for_each(|link| link.send(link::MESSAGE, bytes));
         sent.map_err(|error| self.why(error.to_string()))

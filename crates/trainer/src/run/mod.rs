@@ -17,7 +17,7 @@ use crate::{
 use cudnn_layers::update::{self, ParamUpdate, StepRates, StepState};
 use memory::{Action, MemoryReport, Place};
 use planner::Plan;
-use reduce::Reduction;
+use reduce::{Reduction, STATE};
 use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
@@ -150,9 +150,6 @@ impl MiniBatch<'_> {
         Self { number, accumulate: Accumulate::Replace, update: None, observer: None }
     }
 }
-
-/// Where the state of an iteration lies in its memory.
-const STATE: Span = Span { offset: 0, len: StepState::SPACE.bytes(), format: Format::U8 };
 
 /// How parameters are updated.
 #[derive(Clone, Copy, Debug, PartialEq)]

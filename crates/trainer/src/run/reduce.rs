@@ -1,6 +1,5 @@
 //! The sum of all ranks' gradients, in buckets, while the backward pass goes on.
 
-use super::STATE;
 use crate::{
     error::NetError,
     group::Group,
@@ -10,12 +9,15 @@ use cudnn_layers::update::{self, StepState};
 use memory::Action;
 use std::sync::Arc;
 use tensor::{
-    Arena, Device, Span,
+    Arena, Device, Format, Span,
     cuda::{Communicator, Cuda, CudaError, Event, Stream},
 };
 
 /// Bytes of a bucket, as in PyTorch: so many that a sum runs at the full rate, so few that the first begins early.
 const BUCKET: usize = 25 << 20;
+
+/// Where the state of an iteration lies in its memory.
+pub(super) const STATE: Span = Span { offset: 0, len: StepState::SPACE.bytes(), format: Format::U8 };
 
 /// Gradients that are added up together: neighbours in the arena, none of which changes after action number `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The times of iterations, from points that the device has reached.
 
-use super::TimeReport;
+use super::report::TimeReport;
 use crate::error::NetError;
 use cudnn_layers::conv::ConvOp;
 use memory::{Action, StreamKind};

@@ -1,6 +1,7 @@
 //! Caffe's `time`: how long every layer takes, and what its kernels' plan had promised.
 
 mod clock;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -11,82 +12,9 @@ use crate::{
 };
 use clock::{Clock, Marks};
 use cudnn_layers::{conv::ConvOp, update};
-use serde::Serialize;
 use tensor::{Accumulate, Device};
 
-/// Average times of one layer, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LayerTime {
-    /// The layer's name.
-    pub name: String,
-    /// Its type.
-    pub type_name: &'static str,
-    /// Forward.
-    pub forward_ms: f64,
-    /// Backward; 0 where there is no backward pass.
-    pub backward_ms: f64,
-}
-
-/// The measured time of one convolution kernel beside the plan's.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct KernelTime {
-    /// The layer's name.
-    pub layer: String,
-    /// The operation.
-    pub op: ConvOp,
-    /// What the plan says, in milliseconds.
-    pub planned_ms: f64,
-    /// The median over the iterations, in milliseconds.
-    pub measured_ms: f64,
-}
-
-/// Everything that `time` measures.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct TimeReport {
-    /// The loss of the pass before the measurement.
-    pub initial_loss: f64,
-    /// Timed iterations, forward and backward, in milliseconds each.
-    pub iterations_ms: Vec<f64>,
-    /// Layers in the order of the net.
-    pub layers: Vec<LayerTime>,
-    /// ReLUs fused into the previous layer; their time is counted there.
-    pub fused_relus: usize,
-    /// Sums that are part of the batch normalisation of a summand.
-    pub fused_sums: usize,
-    /// Kernels in the order of the plan.
-    pub kernels: Vec<KernelTime>,
-    /// Average forward pass in milliseconds.
-    pub forward_ms: f64,
-    /// Average backward pass in milliseconds.
-    pub backward_ms: f64,
-    /// Average update of all parameters in milliseconds, if the net trains any; not part of an iteration in Caffe's sense.
-    pub update_ms: Option<f64>,
-    /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, without the
-    /// host's time to launch each layer.
-    pub replayed_ms: Vec<f64>,
-    /// When each action of the last timed iteration began and ended, in milliseconds; a pass begins where the one before it
-    /// has ended.
-    #[serde(skip)]
-    pub spans_ms: Vec<[f64; 2]>,
-    /// How long its copies to the host and back took, in milliseconds.
-    pub copying_ms: [f64; 2],
-    /// How long its computation waited for them on a GPU, in milliseconds.
-    pub stall_ms: f64,
-    /// What the run took of a GPU's memory: the arena, and code that was loaded on the way.
-    pub gpu_bytes: Option<u64>,
-}
-
-impl TimeReport {
-    /// Average of a timed iteration in milliseconds.
-    pub fn forward_backward_ms(&self) -> f64 {
-        self.total_ms() / self.iterations_ms.len() as f64
-    }
-
-    /// All timed iterations in milliseconds.
-    pub fn total_ms(&self) -> f64 {
-        self.iterations_ms.iter().sum()
-    }
-}
+pub use report::{KernelTime, LayerTime, TimeReport};
 
 /// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe` the
 /// time of each in milliseconds; on a GPU as many more that are replayed, as in training. Gives the net back, to be timed
