@@ -64,7 +64,7 @@ fn a_resumed_training_goes_on_bit_by_bit() {
         let folder = Folder::new();
         let whole = folder.json(&format!("{TRAIN} {options}"));
         let weights = folder.read("snapshots/small_iter_12.safetensors");
-        let outputs = |report: &Value| report["tests"].as_array().unwrap().last().unwrap().clone();
+        let outputs = |report: &Value| report["tests"].as_array().unwrap().last().unwrap()["outputs"].clone();
         // What was typed the first time need not be typed again, but may.
         for options in ["", options] {
             let resumed = folder.json(&format!("{TRAIN} {RESUME} {options}"));

@@ -5,8 +5,9 @@ use crate::{
     Error,
     args::TrainArgs,
     commands::draw::refused,
-    report::{StepLine, TestLines},
+    report::{Header, StepLine, TestLines},
 };
+use figures::PlanReport;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
@@ -30,6 +31,17 @@ struct Line<'a, T> {
     kind: &'static str,
     #[serde(flatten)]
     of: &'a T,
+}
+
+/// What runs, how and where.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    iteration: u64,
+    version: &'static str,
+    command: Vec<String>,
+    seed: u64,
+    run: &'a Header,
+    plan: &'a PlanReport,
 }
 
 impl Metrics {
@@ -71,10 +83,8 @@ impl Metrics {
     pub(super) fn manifest(&mut self, report: &Report, first: u64, seed: u64) -> Result<(), Error> {
         let (version, command) = (env!("CARGO_PKG_VERSION"), Vec::from_iter(env::args()));
         let (run, plan) = (&report.header, &report.plan);
-        let manifest = json!({
-            "iteration": first, "version": version, "command": command, "seed": seed, "run": run, "plan": plan,
-        });
-        self.line("manifest", &manifest)
+        // Not by way of a JSON value, which would turn numbers of single precision into others of double.
+        self.line("manifest", &Manifest { iteration: first, version, command, seed, run, plan })
     }
 
     pub(super) fn step(&mut self, line: &StepLine) -> Result<(), Error> {

@@ -86,7 +86,7 @@ impl Cudnn {
     pub(crate) fn engines(&self, graph: &ConvGraph, list: Mode) -> Result<Vec<Engine>, CudnnError> {
         self.with(|_| {
             let heuristics = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
-                .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph.graph.clone()])?
+                .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, std::slice::from_ref(&graph.graph))?
                 .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[list])?
                 .finish()?;
             let results = Name::CUDNN_ATTR_ENGINEHEUR_RESULTS;
@@ -102,11 +102,11 @@ impl Cudnn {
     pub(crate) fn configure(&self, graph: &ConvGraph, engine: &Engine) -> Result<EngineConfig, CudnnError> {
         self.with(|_| {
             let of_index = Descriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?
-                .with_parts(Name::CUDNN_ATTR_ENGINE_OPERATION_GRAPH, &[graph.graph.clone()])?
+                .with_parts(Name::CUDNN_ATTR_ENGINE_OPERATION_GRAPH, std::slice::from_ref(&graph.graph))?
                 .with(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX, &[engine.index])?;
             let of_index = Arc::new(of_index.finish()?);
             let mut config = Descriptor::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)?
-                .with_parts(Name::CUDNN_ATTR_ENGINECFG_ENGINE, &[of_index.clone()])?;
+                .with_parts(Name::CUDNN_ATTR_ENGINECFG_ENGINE, std::slice::from_ref(&of_index))?;
             let knobs: Vec<_> = engine.knobs.iter().map(knob).collect::<Result<_, _>>()?;
             if !knobs.is_empty() {
                 config = config.with_parts(Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, &knobs)?;
@@ -136,7 +136,10 @@ impl Cudnn {
         self.with(|handle| {
             let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
                 .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle])?
-                .with_parts(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[engine.config.clone()])?;
+                .with_parts(
+                    Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                    std::slice::from_ref(&engine.config),
+                )?;
             Ok(ExecutionPlan {
                 plan: plan.finish()?,
                 convolution: engine.convolution,

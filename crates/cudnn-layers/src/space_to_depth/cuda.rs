@@ -1,53 +1,92 @@
 //! Moving blocks of pixels into channels on the GPU, and filters with them.
 
-use crate::cuda_launches::{add, launch, of_type, sources, threads};
+use crate::cuda_launches::{Divisor, add, launch, of_type, sources, threads};
+use bytemuck::{Pod, Zeroable};
 use tensor::{Accumulate, ConvGeometry, View, ViewMut, cuda::Cuda};
 
 sources!("space_to_depth.cu");
 
-/// `Depth` of `space_to_depth.cu`.
-fn extents([g, deep]: &[ConvGeometry; 2]) -> [u32; 15] {
-    let ([down, right], [top, left]) = (g.stride, g.pad);
-    let all = [g.c, g.h, g.w, g.k, g.r, g.s, down, right, top, left, deep.c, deep.h, deep.w, deep.r, deep.s];
-    all.map(|extent| u32::try_from(extent).expect("cuDNN takes extents of 32 bits"))
+/// `Blocks` of `space_to_depth.cu`.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct Blocks {
+    len: u64,
+    depth: Divisor,
+    width: Divisor,
+    height: Divisor,
+    line: Divisor,
+    rows: u64,
+    row_len: u64,
+    down: u64,
+    top: u64,
+    left: u64,
 }
 
-/// Makes x' of x, both in NHWC, of the first and the second of the geometries.
-///
-/// # Panics
-/// If an operand has another length, as for the others.
-pub(crate) fn image_to_depth(cuda: &Cuda, geometries: &[ConvGeometry; 2], x: View<'_>, to: ViewMut<'_>) {
-    let [g, deep] = geometries;
-    assert_eq!((x.len(), to.len()), (g.x_len(), deep.x_len()), "lengths for {geometries:?}");
-    let (place, from, len) = (of_type(&[Some(x), Some(to.as_view())]), x.numbers(), to.len() as u64);
-    let packs = threads(to.len().div_ceil(16 / x.format().dtype.bytes()));
-    // SAFETY: `image_to_depth(Depth e, u64 len, const real* x, real* to)`, a thread for each pack of 16 bytes, of which
-    // x' has whole ones; the lengths were checked.
-    unsafe { launch!(cuda, place, "image_to_depth", packs, [&extents(geometries), len, from, to.numbers()]) };
+/// Makes x' of `deep` of the x of `g`, both in NHWC.
+pub(crate) fn image_to_depth(cuda: &Cuda, [g, deep]: &[ConvGeometry; 2], x: View<'_>, to: ViewMut<'_>) {
+    let len = deep.x_len();
+    assert_eq!((x.len(), to.len()), (g.x_len(), len), "lengths of {g:?} and {deep:?}");
+    let [top, left] = g.pad;
+    let [down, right] = g.stride;
+    let divisor = |extent| Divisor::new(extent, len);
+    let blocks = Blocks {
+        len: len as u64,
+        depth: divisor(deep.c),
+        width: divisor(deep.w),
+        height: divisor(deep.h),
+        line: divisor(right * g.c),
+        rows: g.h as u64,
+        row_len: (g.w * g.c) as u64,
+        down: down as u64,
+        top: top as u64,
+        left: (left * g.c) as u64,
+    };
+    let (place, from, to) = (of_type(&[Some(x), Some(to.as_view())]), x.numbers(), to.numbers());
+    let packs = len.div_ceil(16 / x.format().dtype.bytes());
+    // SAFETY: `image_to_depth(Blocks blocks, const real* x, real* to)`, a thread for each pack of 16 bytes, of which x' has whole
+    // ones; the lengths were checked.
+    unsafe { launch!(cuda, place, "image_to_depth", threads(packs), [&blocks, from, to]) };
 }
 
-/// Makes w', in NHWC, of a filter in single precision and NCHW.
-pub(crate) fn filter_to_depth(cuda: &Cuda, geometries: &[ConvGeometry; 2], w: View<'_>, to: ViewMut<'_>) {
-    let [g, deep] = geometries;
-    assert_eq!((w.len(), to.len()), (g.w_len(), deep.w_len()), "lengths for {geometries:?}");
-    let (place, from, grid) = (of_type(&[Some(to.as_view())]), w.address::<f32>(), threads(to.len()));
-    // SAFETY: `filter_to_depth(Depth e, const float* w, real* to)`, a thread for each element of `to`; the lengths were checked.
-    unsafe { launch!(cuda, place, "filter_to_depth", grid, [&extents(geometries), from, to.numbers()]) };
+/// `Taps` of `space_to_depth.cu`.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct Taps {
+    filter: [u32; 4],
+    deep: [u32; 4],
+    stride: [u32; 2],
 }
 
-/// Makes the gradient of the filter of that of w'.
+impl Taps {
+    fn new(g: &ConvGeometry, deep: &ConvGeometry) -> Self {
+        let extent = |extent: usize| u32::try_from(extent).expect("extents of filters fit in 32 bits");
+        let filter = [g.k, g.c, g.r, g.s].map(extent);
+        Self { filter, deep: [deep.k, deep.r, deep.s, deep.c].map(extent), stride: g.stride.map(extent) }
+    }
+}
+
+/// Makes w' of `deep`, in NHWC, of the filter of `g`, in single precision and NCHW.
+pub(crate) fn filter_to_depth(cuda: &Cuda, [g, deep]: &[ConvGeometry; 2], w: View<'_>, to: ViewMut<'_>) {
+    let len = deep.w_len();
+    assert_eq!((w.len(), to.len()), (g.w_len(), len), "lengths of {g:?} and {deep:?}");
+    let (place, from, taps) = (of_type(&[Some(to.as_view())]), w.address::<f32>(), Taps::new(g, deep));
+    // SAFETY: `filter_to_depth(Taps taps, const float* w, real* to)`, a thread for each element of `to`; the lengths were checked.
+    unsafe { launch!(cuda, place, "filter_to_depth", threads(len), [&taps, from, to.numbers()]) };
+}
+
+/// Makes the gradient of the filter of `g` of that of w' of `deep`.
 pub(crate) fn gradient_from_depth(
     cuda: &Cuda,
-    geometries: &[ConvGeometry; 2],
+    [g, deep]: &[ConvGeometry; 2],
     dw: View<'_>,
     mut to: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
-    let [g, deep] = geometries;
-    assert_eq!((dw.len(), to.len()), (deep.w_len(), g.w_len()), "lengths for {geometries:?}");
-    let (place, from, grid) = (of_type(&[Some(dw)]), dw.numbers(), threads(to.len()));
+    let len = g.w_len();
+    assert_eq!((dw.len(), to.len()), (deep.w_len(), len), "lengths of {g:?} and {deep:?}");
+    let (place, from, taps) = (of_type(&[Some(dw)]), dw.numbers(), Taps::new(g, deep));
     let (to, add) = (to.address::<f32>(), add(accumulate));
-    // SAFETY: `gradient_from_depth(Depth e, const real* dw, float* to, int add)`, a thread for each element of `to`; the
-    // lengths were checked.
-    unsafe { launch!(cuda, place, "gradient_from_depth", grid, [&extents(geometries), from, to, add]) };
+    // SAFETY: `gradient_from_depth(Taps taps, const real* dw, float* to, int add)`, a thread for each element of `to`; the lengths
+    // were checked.
+    unsafe { launch!(cuda, place, "gradient_from_depth", threads(len), [&taps, from, to, add]) };
 }

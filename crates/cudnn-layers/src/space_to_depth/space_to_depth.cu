@@ -1,46 +1,54 @@
-// Blocks of pixels as channels, in NHWC: a block is `down` runs of `right` pixels that lie side by side in x.
+// Blocks of pixels as channels, in NHWC: a block is `down` runs of `line` neighbouring elements of x.
 
-/// As cuda.rs fills it: x and w of the convolution, its stride and padding, and the extents of x' and w'.
-struct Depth {
-    u32 c, h, w, k, r, s, down, right, top, left;
-    u32 depth, deep_h, deep_w, deep_r, deep_s;
+/// As `image_to_depth` of cuda.rs fills it: elements of x', its extents, elements of a block's line, rows and elements of a row of
+/// x, rows of a block, and rows and elements of padding.
+struct Blocks {
+    u64 len;
+    Divisor depth, width, height, line;
+    u64 rows, row_len, down, top, left;
 };
 
-extern "C" __global__ void image_to_depth(Depth e, u64 len, const real* x, real* to) {
-    u32 number = u32(grid_start()), packs = e.depth / PACK, run = e.right * e.c;
-    if (u64(number) * PACK >= len) return;
-    u32 block = number / packs, channel = (number - block * packs) * PACK;
-    u32 line = block / e.deep_w, sample = line / e.deep_h;
-    u32 i = channel / run, at = channel - i * run;
-    // Padding above and to the left makes huge numbers.
-    u32 row = (line - sample * e.deep_h) * e.down - e.top + i;
-    u32 start = ((block - line * e.deep_w) * e.right - e.left) * e.c;
+extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
+    u64 first = grid_start() * PACK;
+    if (first >= b.len) return;
+    u64 block = b.depth.divide(first), line = b.width.divide(block), sample = b.height.divide(line);
+    u64 channel = first - block * b.depth.divisor;
+    u64 column = (block - line * b.width.divisor) * b.line.divisor;
+    u64 row = (line - sample * b.height.divisor) * b.down;
     Pack<PACK, real> pack;
 #pragma unroll
     for (int lane = 0; lane < PACK; lane++) {
-        u32 column = start + at;
-        bool inside = i < e.down && row < e.h && column < e.w * e.c;
-        pack.at[lane] = inside ? float(x[(u64(sample) * e.h + row) * e.w * e.c + column]) : 0.0f;
-        if (++at == run) at = 0, i++, row++;
+        u64 i = b.line.divide(channel + lane), e = channel + lane - i * b.line.divisor;
+        // Padding above and to the left makes huge numbers.
+        u64 h = row + i - b.top, at = column + e - b.left;
+        bool inside = i < b.down && h < b.rows && at < b.row_len;
+        pack.at[lane] = inside ? float(x[(sample * b.rows + h) * b.row_len + at]) : 0.0f;
     }
-    store<PACK>(to + u64(number) * PACK, pack);
+    store<PACK>(to + first, pack);
 }
 
-extern "C" __global__ void filter_to_depth(Depth e, const float* w, real* to) {
+/// As `Taps::new` of cuda.rs fills it: the extents (K, C, R, S) of the filter and (K, R', S', D) of w', and the strides.
+struct Taps {
+    u32 k, c, r, s;
+    u32 deep_k, deep_r, deep_s, depth;
+    u32 down, right;
+};
+
+extern "C" __global__ void filter_to_depth(Taps t, const float* w, real* to) {
     u32 at = u32(grid_start());
-    if (at >= e.k * e.deep_r * e.deep_s * e.depth) return;
-    u32 channel = at % e.depth, column = at / e.depth, row = column / e.deep_s, k = row / e.deep_r;
-    u32 c = channel % e.c, j = channel / e.c % e.right, i = channel / e.c / e.right;
-    u32 r = row % e.deep_r * e.down + i, s = column % e.deep_s * e.right + j;
-    bool inside = i < e.down && r < e.r && s < e.s;
-    to[at] = inside ? w[((k * e.c + c) * e.r + r) * e.s + s] : 0.0f;
+    if (at >= t.deep_k * t.deep_r * t.deep_s * t.depth) return;
+    u32 channel = at % t.depth, column = at / t.depth, row = column / t.deep_s, k = row / t.deep_r;
+    u32 c = channel % t.c, j = channel / t.c % t.right, i = channel / t.c / t.right;
+    u32 r = row % t.deep_r * t.down + i, s = column % t.deep_s * t.right + j;
+    bool inside = i < t.down && r < t.r && s < t.s;
+    to[at] = inside ? w[((k * t.c + c) * t.r + r) * t.s + s] : 0.0f;
 }
 
-extern "C" __global__ void gradient_from_depth(Depth e, const real* dw, float* to, int add) {
+extern "C" __global__ void gradient_from_depth(Taps t, const real* dw, float* to, int add) {
     u32 at = u32(grid_start());
-    if (at >= e.k * e.c * e.r * e.s) return;
-    u32 s = at % e.s, r = at / e.s % e.r, plane = at / e.s / e.r, c = plane % e.c, k = plane / e.c;
-    u32 tap = (k * e.deep_r + r / e.down) * e.deep_s + s / e.right;
-    u32 channel = (r % e.down * e.right + s % e.right) * e.c + c;
-    put(add, to + at, dw[tap * e.depth + channel]);
+    if (at >= t.k * t.c * t.r * t.s) return;
+    u32 s = at % t.s, r = at / t.s % t.r, plane = at / t.s / t.r, c = plane % t.c, k = plane / t.c;
+    u32 tap = (k * t.deep_r + r / t.down) * t.deep_s + s / t.right;
+    u32 channel = (r % t.down * t.right + s % t.right) * t.c + c;
+    put(add, to + at, dw[tap * t.depth + channel]);
 }

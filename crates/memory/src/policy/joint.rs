@@ -15,7 +15,7 @@ use crate::outline::Outline;
 use planner::{ARENA_ALIGNMENT, Bytes};
 
 /// Searches: how often a change is a stretch of another choice, and the heat at the beginning, in parts of the time.
-const ROUNDS: [(f64, f64); 3] = [(0.5, 1e-1), (0.5, 4e-3), (0.3, 1e-3)];
+const ROUNDS: [(f64, f64); 3] = [(0.6, 1e-3), (0.5, 4e-3), (0.3, 1e-3)];
 /// Trials of each search for each unit of a net.
 const TRIALS: usize = 100;
 /// Steps of the prices, before and after there is a plan.
@@ -38,14 +38,13 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     }
     let (floor, leanest) = problem.floor();
     let known = [keep, problem.plan(&leanest, 0, budget).ok(), accudnn(outline, costs, budget).ok()];
-    let known = known.into_iter().flatten().filter(|plan| plan.host <= costs.host);
-    let Some(first) = known.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms())) else {
+    let Some(first) = known.into_iter().flatten().min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()))
+    else {
         return Err(floor);
     };
     let capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
     let bound = Bound::new(&problem, capacity);
-    let price = unlimited_ms / capacity as f64;
-    let mut search = Search::new(&problem, capacity, price);
+    let mut search = Search::new(&problem, capacity, unlimited_ms / capacity as f64);
     search.placed = Some((budget, first));
     search.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
     search.known.clone().into_iter().for_each(|choice| search.see(choice));
@@ -59,10 +58,11 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
         }
         search.fastest_ms()
     });
+    let starts = search.lacks.clone().into_iter().chain(search.fits.clone()).map(|(_, choice)| choice);
+    let starts: Vec<Choice> = starts.collect();
     for way in ROUNDS {
-        search.known.extend(search.lacks.iter().chain(&search.fits).map(|(_, choice)| choice.clone()));
-        (search.capacity, search.price, search.way) = (capacity, price, way);
-        search.lower(0);
+        (search.capacity, search.fits, search.lacks, search.way) = (capacity, None, None, way);
+        starts.iter().for_each(|choice| search.see(choice.clone()));
         search.settle(TRIALS * problem.units.len().max(100));
     }
     let (_, mut plan) = search.placed.expect("the first if no other");
@@ -98,19 +98,9 @@ impl Problem<'_> {
         let workspace = self.costs.workspaces(|node, pass| trial.limits[node][pass]);
         let actions = trial.actions(self);
         let beside = MemoryPlan::within(self.outline, self.costs, actions.clone(), budget);
-        if beside.as_ref().is_ok_and(|plan| plan.planned_ms() <= trial.time_ms * (1.0 + 1e-4)) {
-            return beside;
-        }
-        // Placed among the others, largest first, they may need less than beside them, if none is above what just fits.
-        let mut caps: Vec<Bytes> = workspace.iter().flatten().copied().collect();
-        caps.sort_unstable();
-        caps.dedup();
-        let among = |&cap: &Bytes| {
-            let capped = self.costs.workspaces(|node, pass| workspace[node][pass].min(cap));
-            MemoryPlan::exactly(self.outline, self.costs, (actions.clone(), capped), budget)
-        };
-        let most = caps.partition_point(|cap| among(cap).is_ok()).saturating_sub(1);
-        match (beside, among(&caps[most])) {
+        // Which of the two ways to place workspaces is better differs from net to net.
+        let among = MemoryPlan::exactly(self.outline, self.costs, (actions, workspace), budget);
+        match (beside, among) {
             (Ok(a), Ok(b)) if b.planned_ms() < a.planned_ms() => Ok(b),
             (Err(a), Err(b)) if b.floor < a.floor => Err(b),
             (Err(_), among @ Ok(_)) => among,
@@ -153,7 +143,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Goes on with a capacity that is smaller by `less`, from what is best there.
+    /// Goes on with a capacity that is smaller by `less`.
     fn lower(&mut self, less: u64) {
         self.capacity = self.capacity.saturating_sub(less);
         let known = [self.fits.take(), self.lacks.take()];
@@ -227,7 +217,7 @@ impl<'a> Search<'a> {
         let units: Vec<usize> = (0..problem.units.len()).filter(moves).collect();
         let Some((mut energy, mut now)) = self.lacks.clone().filter(|_| !units.is_empty()) else { return };
         let [hot, cold] = [self.way.1, 1e-5].map(|part| part * energy);
-        let mut placings = PLACINGS;
+        let mut placings = PLACINGS * PLACINGS;
         for trial in 0..trials {
             let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
             let next = self.neighbour(&now, &units);

@@ -119,7 +119,8 @@ impl Group {
         if !self.leads() {
             members.send(bytemuck::cast_slice(values))?;
             let sums = receive(&members.links[0])?;
-            return Ok(values.copy_from_slice(&sums));
+            values.copy_from_slice(&sums);
+            return Ok(());
         }
         for theirs in members.links.iter().map(receive).collect::<Result<Vec<_>, _>>()? {
             values.iter_mut().zip(theirs).for_each(|(sum, value)| *sum += value);

@@ -48,11 +48,12 @@ fn norm_of_sum(layers: &[LayerSpec], index: usize) -> Option<usize> {
         let LayerSpec { kind: LayerKind::BatchNorm(_), bottoms, tops, .. } = &layers[norm] else {
             return false;
         };
-        // Whoever writes its bottom once more could do so before the sum.
+        // Whoever writes its bottom once more could do so before the sum; and a layer reads no blob twice.
         is_plain
             && sum.bottoms.len() == 2
             && tops.first().is_some_and(|top| sum.bottoms.contains(top) && mentions(layers, top) == [1, 1])
             && bottoms.len() == 1
+            && !sum.bottoms.contains(&bottoms[0])
             && mentions(layers, &bottoms[0])[1] == 1
     })
 }

@@ -21,7 +21,7 @@ use reduce::{Reduction, STATE};
 use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::{
-    Accumulate, Arena, Device, Element, Format, Mark, Setting, Span,
+    Accumulate, Arena, Device, Element, Mark, Setting, Span,
     cuda::{Cuda, CudaError, CudaGraph},
 };
 

@@ -11,7 +11,7 @@ use crate::{
     run::{Execution, MiniBatch, NetRun, Update},
 };
 use clock::{Clock, Marks};
-use cudnn_layers::{conv::ConvOp, update};
+use cudnn_layers::update;
 use tensor::{Accumulate, Device};
 
 pub use report::{KernelTime, LayerTime, TimeReport};

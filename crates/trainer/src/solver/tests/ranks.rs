@@ -16,13 +16,16 @@ use planner::{BatchSizePolicy, WorkspacePolicy};
 use std::{sync::atomic::Ordering, thread};
 use tensor::{Cpu, Device, cuda::probe};
 
+/// The parameters of a net.
+type Weights = Vec<Vec<f32>>;
+
 /// What `lead` returns of rank 0, whom the others follow, one on each of `devices`; and how they end.
 fn together<T: Send>(
     devices: &[Device],
     spec: &SolverSpec,
     prepare: impl Fn(&mut Solver) + Sync,
     lead: impl FnOnce(&mut Solver) -> T + Send,
-) -> (T, Vec<Result<Vec<Vec<f32>>, TrainError>>) {
+) -> (T, Vec<Result<Weights, TrainError>>) {
     let mut ranks = Launched::here(devices.len()).unwrap().into_iter().zip(devices);
     let start = |(rank, device): (Launched, &Device)| {
         let group = rank.join().unwrap();
