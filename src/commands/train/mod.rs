@@ -11,18 +11,17 @@ use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    report::{Header, StepLine, TestLines, TrainSummary},
+    report::{StepLine, TestLines, TrainSummary},
     stop::{exit_code, stop},
 };
-use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
-use serde::Serialize;
+use report::Report;
 use std::collections::BTreeSet;
 use trainer::{
     Group, Solver, Stop, TrainError, host,
-    snapshot::{CopiedWeights, SnapshotPlace},
+    snapshot::SnapshotPlace,
     solver::{MovingAverages, StepReport, TestOutput},
 };
 

@@ -23,6 +23,7 @@ fn x_w_y(g: &ConvGeometry) -> [[usize; 4]; 3] {
 
 /// The extents of `a`, `b` and `out`, and the bytes of which their addresses are multiples in blobs that are multiples of so
 /// many, as feature maps may begin at any sample.
+#[cfg(feature = "cuda")]
 pub(crate) fn aligned(op: ConvOp, g: &ConvGeometry, bytes: usize, most: u64) -> [([usize; 4], u64); 3] {
     let of_sample = |sample: usize| most.min(1 << (sample * bytes).trailing_zeros());
     let [x, w, y] = x_w_y(g);

@@ -54,7 +54,7 @@ impl Net {
     }
 
     pub(crate) fn data(&mut self, c: u64, h: u64) -> Blob {
-        self.node("data", &[], c, h, OutlineNode::default(), [PassCosts::fixed(0.0), PassCosts::default()])
+        self.node("data", &[], c, h, OutlineNode::default(), [fixed(0.0), PassCosts::default()])
     }
 
     /// A node with one top that reads `bottoms`; the values get gradients but for what comes from data.
@@ -93,7 +93,7 @@ impl Net {
     }
 
     fn pass(&self, bytes: u64) -> PassCosts {
-        PassCosts::fixed(bytes as f64 / self.device.bytes)
+        fixed(bytes as f64 / self.device.bytes)
     }
 
     pub(crate) fn conv(&mut self, x: Blob, k: u64, r: u64, stride: u64) -> Blob {
@@ -129,7 +129,7 @@ impl Net {
         let is_norm = self.outline.nodes[producer].saved.0 > 0;
         let bytes = if is_norm { 0 } else { self.bytes(x.1, x.2) };
         let node = OutlineNode { needs_top: !is_norm, ..OutlineNode::default() };
-        let top = self.node("relu", &[x], x.1, x.2, node, [PassCosts::fixed(0.0), self.pass(3 * bytes)]);
+        let top = self.node("relu", &[x], x.1, x.2, node, [fixed(0.0), self.pass(3 * bytes)]);
         self.outline.values[top.0].root = self.outline.values[x.0].root;
         top
     }
@@ -178,16 +178,21 @@ impl Net {
     pub(crate) fn product(&mut self, x: Blob, k: u64) -> Blob {
         let ms = (2 * self.n * k * x.1 * x.2 * x.2) as f64 / self.device.flops;
         let node = OutlineNode { needs_bottom: true, ..OutlineNode::default() };
-        self.node("product", &[x], k, 1, node, [PassCosts::fixed(ms), PassCosts::fixed(2.0 * ms)])
+        self.node("product", &[x], k, 1, node, [fixed(ms), fixed(2.0 * ms)])
     }
 
     pub(crate) fn loss(mut self, x: Blob) -> Self {
         let node = OutlineNode { saved: Bytes(self.bytes(x.1, 1)), ..OutlineNode::default() };
-        let loss = self.node("loss", &[x], 1, 1, node, [PassCosts::fixed(0.02), PassCosts::fixed(0.02)]);
+        let loss = self.node("loss", &[x], 1, 1, node, [fixed(0.02), fixed(0.02)]);
         (self.outline.values[loss.0].output, self.outline.values[loss.0].needs_diff) = (true, false);
         self.outline.nodes[loss.0].scratch[0] = Scratch::Transient(Bytes(1000));
         self
     }
+}
+
+/// A pass without convolutions.
+fn fixed(fixed_ms: f64) -> PassCosts {
+    PassCosts { fixed_ms, front: Vec::new() }
 }
 
 /// ResNet with bottlenecks: so many blocks in each stage.
