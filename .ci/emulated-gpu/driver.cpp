@@ -1,36 +1,16 @@
-// The CUDA driver and NVRTC, as far as they are called here. Device memory is memory of the processor with guard pages at both
-// ends, and work is done when it is asked for.
+// The CUDA driver but for its modules, as far as it is called here. Device memory is memory of the processor with guard pages at
+// both ends, and work is done when it is asked for.
 #include "gpu.h"
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
-#include <fstream>
 #include <map>
-#include <sstream>
-#include <string>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-using std::string;
 
 int lost = 0;
 
 namespace {
-
-enum Error {
-    OK = 0,
-    INVALID_VALUE = 1,
-    OUT_OF_MEMORY = 2,
-    INVALID_IMAGE = 200,
-    INVALID_CONTEXT = 201,
-    INVALID_HANDLE = 400,
-    NOT_FOUND = 500,
-    ILLEGAL_INSTRUCTION = 715,
-    NOT_WHILE_RECORDING = 900,
-    RECORDING_IS_BROKEN = 901,
-};
 
 const std::map<int, std::pair<const char*, const char*>> ERRORS = {
     {INVALID_VALUE, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
@@ -56,12 +36,6 @@ thread_local int recordings_here = 0;
 thread_local bool has_context = false;
 thread_local Stream* replaying = nullptr;
 
-// The first reason for which a call on this thread fails, whatever it asks for.
-int refusal() { return lost ? lost : has_context ? OK : INVALID_CONTEXT; }
-
-// The same for what must not be asked for while work is recorded.
-int refusal_of_waiting() { return lost ? lost : recordings_here > 0 ? NOT_WHILE_RECORDING : OK; }
-
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 int copy(void* to, const void* from, size_t bytes, void* stream) {
@@ -71,19 +45,6 @@ int copy(void* to, const void* from, size_t bytes, void* stream) {
     return enqueue(stream, 0.005 + bytes / 5e7, [=] { memmove(to, from, bytes); });
 }
 
-string text_of(const string& path) {
-    std::stringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-}
-
-string folder_of_library() {
-    Dl_info info;
-    dladdr(reinterpret_cast<void*>(&text_of), &info);
-    string path = info.dli_fname;
-    return path.substr(0, path.rfind('/'));
-}
-
 struct Event {
     double ms = -1;
     std::shared_ptr<Recording> recording;
@@ -91,17 +52,11 @@ struct Event {
     bool is_recorded_only() const { return recording && recording->is_open; }
 };
 
-struct Function {
-    void* (*bind)(void**);
-    int (*run)(void*, const unsigned*, unsigned);
-    void (*free)(void*);
-};
-
-struct Program {
-    string source, library, log;
-};
-
 }  // namespace
+
+int refusal() { return lost ? lost : has_context ? OK : INVALID_CONTEXT; }
+
+int refusal_of_waiting() { return lost ? lost : recordings_here > 0 ? NOT_WHILE_RECORDING : OK; }
 
 // ---- Devices ---------------------------------------------------------------------------------------------------------
 
@@ -373,104 +328,4 @@ EXPORT int cuEventElapsedTime_v2(float* ms, void* from, void* to) {
     if (start < 0 || end < 0) return INVALID_HANDLE;
     *ms = end - start;
     return lost;
-}
-
-// ---- Modules ---------------------------------------------------------------------------------------------------------
-
-EXPORT int cuModuleLoadData(void** module, const void* image) {
-    if (int error = refusal_of_waiting()) return error;
-    // Each module has variables of its own, so it is a file of its own.
-    char own[] = "/tmp/emulated-gpu-XXXXXX";
-    int file = mkstemp(own);
-    if (file < 0) return INVALID_IMAGE;
-    close(file);
-    std::ofstream(own, std::ios::binary) << text_of(static_cast<const char*>(image));
-    *module = dlopen(own, RTLD_NOW | RTLD_LOCAL);
-    if (!*module) fprintf(stderr, "emulated GPU: %s\n", dlerror());
-    unlink(own);
-    return *module ? OK : INVALID_IMAGE;
-}
-
-// Functions of it may be in recordings.
-EXPORT int cuModuleUnload(void*) { return OK; }
-
-EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
-    void* bind = dlsym(module, (string("emulated_bind_") + name).c_str());
-    if (!bind) return NOT_FOUND;
-    *function = new Function{
-        reinterpret_cast<void* (*)(void**)>(bind),
-        reinterpret_cast<int (*)(void*, const unsigned*, unsigned)>(dlsym(module, "emulated_run")),
-        reinterpret_cast<void (*)(void*)>(dlsym(module, "emulated_free")),
-    };
-    return lost;
-}
-
-EXPORT int cuLaunchKernel(void* raw, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
-                          unsigned threads_z, unsigned, void* stream, void** arguments, void**) {
-    if (int error = refusal()) return error;
-    bool is_possible = x && y && z && y < 65536 && z < 65536 && threads && threads <= 1024;
-    if (!is_possible || threads_y != 1 || threads_z != 1) return INVALID_VALUE;
-    Function* function = static_cast<Function*>(raw);
-    std::shared_ptr<void> launch(function->bind(arguments), function->free);
-    double all_threads = double(x) * y * z * threads;
-    return enqueue(stream, 0.003 + all_threads / 1e8, [=] {
-        unsigned blocks[3] = {x, y, z};
-        if (function->run(launch.get(), blocks, threads)) lost = ILLEGAL_INSTRUCTION;
-    });
-}
-
-// ---- NVRTC -----------------------------------------------------------------------------------------------------------
-
-EXPORT int nvrtcCreateProgram(void** program, const char* source, const char*, int, const char**, const char**) {
-    *program = new Program{source, "", ""};
-    return 0;
-}
-
-EXPORT int nvrtcDestroyProgram(void** program) {
-    delete static_cast<Program*>(*program);
-    return 0;
-}
-
-EXPORT const char* nvrtcGetErrorString(int) { return "NVRTC_ERROR_COMPILATION"; }
-
-// What was compiled before is taken from beside this library.
-EXPORT int nvrtcCompileProgram(void* raw, int, const char**) {
-    const int FAILED = 6;
-    static std::mutex one_at_a_time;
-    std::lock_guard<std::mutex> guard(one_at_a_time);
-    Program* program = static_cast<Program*>(raw);
-    string all = program->source + text_of(SOURCES "/kernels.h") + text_of(SOURCES "/compile");
-    string cache = folder_of_library() + "/cache", name = cache + "/" + std::to_string(std::hash<string>()(all));
-    program->library = name + ".so";
-    if (access(program->library.c_str(), R_OK) == 0) return 0;
-    mkdir(cache.c_str(), 0755);
-    string own = name + "." + std::to_string(getpid());
-    std::ofstream(own + ".cu") << program->source;
-    string command = "'" SOURCES "/compile' '" + own + ".cu' '" + own + ".so' 2>'" + own + ".log'";
-    bool is_done = system(command.c_str()) == 0 && rename((own + ".so").c_str(), program->library.c_str()) == 0;
-    program->log = text_of(own + ".log");
-    unlink((own + ".cu").c_str());
-    unlink((own + ".log").c_str());
-    return is_done ? 0 : FAILED;
-}
-
-// In the place of PTX stands the path of the compiled library.
-EXPORT int nvrtcGetPTXSize(void* program, size_t* bytes) {
-    *bytes = static_cast<Program*>(program)->library.size() + 1;
-    return 0;
-}
-
-EXPORT int nvrtcGetPTX(void* program, char* text) {
-    strcpy(text, static_cast<Program*>(program)->library.c_str());
-    return 0;
-}
-
-EXPORT int nvrtcGetProgramLogSize(void* program, size_t* bytes) {
-    *bytes = static_cast<Program*>(program)->log.size() + 1;
-    return 0;
-}
-
-EXPORT int nvrtcGetProgramLog(void* program, char* text) {
-    strcpy(text, static_cast<Program*>(program)->log.c_str());
-    return 0;
 }

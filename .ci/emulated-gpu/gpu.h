@@ -23,8 +23,27 @@ struct Stream {
     double clock_ms = 0;
 };
 
+enum Error {
+    OK = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    ILLEGAL_INSTRUCTION = 715,
+    NOT_WHILE_RECORDING = 900,
+    RECORDING_IS_BROKEN = 901,
+};
+
 // The error that every call returns from now on; 0 if the GPU is not lost.
 extern int lost;
+
+// The first reason for which a call on this thread fails, whatever it asks for; 0 for none.
+int refusal();
+
+// The same for what must not be asked for while work is recorded.
+int refusal_of_waiting();
 
 // Does this work, which takes so long by the stream's clock, or records it. 0, or the error if the GPU is lost.
 int enqueue(void* stream, double ms, std::function<void()> work);
