@@ -116,9 +116,8 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         [("batch norm backward", 5.0, false), ("batch norm, sum backward", 7.0, true)]
     {
         row(name, passes, &mut || {
-            let [gamma, beta] = [&mut dgamma, &mut dbeta]
-                .map(|diff| Some(Gradient { diff: diff.reborrow(), accumulate: Replace }));
-            let gradient = Some(Gradient { diff: other.reborrow(), accumulate: Replace });
+            let [gamma, beta] = [&mut dgamma, &mut dbeta].map(|diff| Some(replaced(diff)));
+            let gradient = Some(replaced(&mut other));
             let added = added.then_some(Added { y: Some(y.as_view()), gradient });
             let gradients = AffineGradients { gamma, beta };
             batch_norm::backward(
@@ -127,25 +126,15 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
                 x.as_view(),
                 saved.as_view(),
                 dy.as_view(),
-                dx.reborrow(),
-                Replace,
+                replaced(&mut dx),
                 gradients,
                 added,
             );
         });
     }
-    row("bias backward", 1.0, &mut || {
-        bias::backward(device, &extents, dy.as_view(), dbeta.reborrow(), Replace)
-    });
+    row("bias backward", 1.0, &mut || bias::backward(device, &extents, dy.as_view(), replaced(&mut dbeta)));
     row("ReLU backward", 3.0, &mut || {
-        activation::backward(
-            device,
-            Activation::RELU,
-            y.as_view(),
-            Some(dy.as_view()),
-            dx.reborrow(),
-            Replace,
-        );
+        activation::backward(device, Activation::RELU, y.as_view(), Some(dy.as_view()), replaced(&mut dx));
     });
     let shrunk = pool.y_len() as f64 / extents.len() as f64;
     let with_mask = 1.0 + shrunk * (1.0 + 1.0 / format.dtype.bytes() as f64);
@@ -153,8 +142,12 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         pooling::forward_max(device, &pool, x.as_view(), true, pooled.reborrow(), Some(mask.reborrow()));
     });
     row("max pooling backward", with_mask, &mut || {
-        pooling::backward_max(device, &pool, mask.as_view(), pooled.as_view(), dx.reborrow(), Replace);
+        pooling::backward_max(device, &pool, mask.as_view(), pooled.as_view(), replaced(&mut dx));
     });
+}
+
+fn replaced<'a>(diff: &'a mut ViewMut<'_>) -> Gradient<'a> {
+    Gradient { diff: diff.reborrow(), accumulate: Replace }
 }
 
 /// The median of ten times ten.

@@ -59,3 +59,10 @@ pub struct Gradient<'a> {
     /// Whether an earlier step has already contributed.
     pub accumulate: Accumulate,
 }
+
+impl<'a> Gradient<'a> {
+    /// Its elements, in host memory, and what becomes of their old values.
+    pub fn into_host(self) -> (&'a mut [f32], Accumulate) {
+        (self.diff.into_host(), self.accumulate)
+    }
+}

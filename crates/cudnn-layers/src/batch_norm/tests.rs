@@ -4,10 +4,7 @@ use super::*;
 use crate::testing::{
     FEW_ROUNDINGS, TestDevice, assert_same_bits, numeric_gradient, on_every_device, rectified, wide,
 };
-use tensor::{
-    Gradient,
-    testing::{assert_close, random},
-};
+use tensor::testing::{assert_close, random};
 
 const EPSILON: f32 = 1e-3;
 
@@ -159,7 +156,7 @@ on_every_device! {
             let out = on.run([&x, &dy, &saved], e.len(), |device, [x, dy, saved], dx| {
                 let norm = norm(&e, Statistics::Batch, Affine::default(), false);
                 let (replace, none) = (Accumulate::Replace, AffineGradients::default());
-                backward(device, &norm, x, saved, dy, dx, replace, none, None);
+                backward(device, &norm, x, saved, dy, Gradient { diff: dx, accumulate: replace }, none, None);
             });
             let expected = formula(&e, [&x, &dy], &moments, &vec![1.0; axis]);
             assert_close(&out, &expected[..e.len()], 1e-5, "dx");
@@ -345,7 +342,16 @@ fn gradients(
         let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
         let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
         let gradients = AffineGradients { gamma, beta };
-        backward(device, &norm(e, statistics, affine, relu), x, saved, dy, dx, accumulate, gradients, None);
+        backward(
+            device,
+            &norm(e, statistics, affine, relu),
+            x,
+            saved,
+            dy,
+            Gradient { diff: dx, accumulate },
+            gradients,
+            None,
+        );
     })
 }
 
@@ -369,7 +375,16 @@ fn backward_once(
         let [gamma, beta] = [gamma, beta].map(|view| has_affine.then_some(view));
         let norm = norm(e, statistics, Affine { gamma, beta }, relu);
         let [gamma, beta] = [dgamma, dbeta].map(|diff| has_affine.then_some(Gradient { diff, accumulate }));
-        backward(device, &norm, x, saved, dy, dx, accumulate, AffineGradients { gamma, beta }, None);
+        backward(
+            device,
+            &norm,
+            x,
+            saved,
+            dy,
+            Gradient { diff: dx, accumulate },
+            AffineGradients { gamma, beta },
+            None,
+        );
     })
 }
 
@@ -398,7 +413,7 @@ fn backward_of_sum(
         let gradient = wanted.then_some(Gradient { diff: of_added, accumulate: to_added });
         let (gradients, added) =
             (AffineGradients { gamma, beta }, Some(Added { y: relu.then_some(y), gradient }));
-        backward(device, &norm, x, saved, dy, dx, accumulate, gradients, added);
+        backward(device, &norm, x, saved, dy, Gradient { diff: dx, accumulate }, gradients, added);
     });
     assert_eq!(wanted, !out[0].is_nan());
     out

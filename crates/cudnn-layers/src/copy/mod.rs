@@ -72,7 +72,7 @@ pub fn from_columns(
 ///
 /// # Panics
 /// If a length does not match the extents.
-pub fn convert(device: &Device, dims: &[usize], x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
+pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate) {
     let blob = TensorType::f32(dims);
     assert_eq!((x.len(), y.len()), (blob.count(), blob.count()), "lengths of a blob of {blob}");
     let [from, to] = [x.format(), y.format()].map(|format| blob.in_format(format).format().layout);
@@ -89,7 +89,7 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, mut y: ViewMut<'_>,
         Device::Cpu(cpu) => {
             let rows = Rows { rows: 1, width: x.len(), strides: [x.len(); 2], offsets: [0; 2] };
             assert_eq!(from, to, "the processor knows one order");
-            cpu::copy_rows(cpu, &rows, x.host(), y.host(), accumulate);
+            cpu::copy_rows(cpu, &rows, x, y, accumulate);
         }
         Device::Cuda(cuda) => {
             let [rows, columns] = rows_and_columns;
@@ -106,12 +106,8 @@ struct Rows {
     offsets: [usize; 2],
 }
 
-fn copy_rows(device: &Device, rows: &Rows, x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
-    if rows.rows * rows.width == 0 {
-        return;
-    }
-    match device {
-        Device::Cpu(cpu) => cpu::copy_rows(cpu, rows, x.host(), y.host(), accumulate),
-        Device::Cuda(cuda) => cuda::copy_rows(cuda, rows, x, y, accumulate),
+fn copy_rows(device: &Device, rows: &Rows, x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate) {
+    if rows.rows * rows.width > 0 {
+        on_device!(device, copy_rows(rows, x, y, accumulate));
     }
 }

@@ -52,14 +52,11 @@ pub fn apply(
     device: &Device,
     dropout: &Dropout<'_>,
     from: Option<View<'_>>,
-    mut to: ViewMut<'_>,
+    to: ViewMut<'_>,
     accumulate: Accumulate,
 ) {
     assert_eq!(from.map_or(to.len(), |from| from.len()), to.len(), "operands of a dropout have one length");
     let ratio = dropout.ratio;
     assert!((0.0..1.0).contains(&ratio), "a dropout ratio of {ratio} lies outside [0, 1)");
-    match device {
-        Device::Cpu(cpu) => cpu::apply(cpu, dropout, from.map(|from| from.host()), to.host(), accumulate),
-        Device::Cuda(cuda) => cuda::apply(cuda, dropout, from, to, accumulate),
-    }
+    on_device!(device, apply(dropout, from, to, accumulate));
 }

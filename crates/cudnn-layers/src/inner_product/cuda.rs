@@ -5,7 +5,7 @@ use crate::{
     blas::{Factor, product},
     copy::convert,
 };
-use tensor::{Accumulate, Device, Format, View, ViewMut, cuda::Cuda};
+use tensor::{Accumulate, Device, Format, Gradient, View, ViewMut, cuda::Cuda};
 
 pub(super) fn forward(
     cuda: &Cuda,
@@ -35,25 +35,18 @@ pub(super) fn backward_data(
     e: &InnerProduct,
     dy: View<'_>,
     w: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Gradient<'_>,
     copied: View<'_>,
 ) {
     let (dy, w) = (factor(dy, false), factor(of_type(dy, w, copied), e.transpose));
-    product(cuda, [e.n, e.inputs, e.outputs], dy, w, dx, accumulate);
+    product(cuda, [e.n, e.inputs, e.outputs], dy, w, dx.diff, dx.accumulate);
 }
 
-pub(super) fn backward_weights(
-    cuda: &Cuda,
-    e: &InnerProduct,
-    x: View<'_>,
-    dy: View<'_>,
-    dw: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    let ((left, rows), (right, columns)) =
-        if e.transpose { ((x, e.inputs), (dy, e.outputs)) } else { ((dy, e.outputs), (x, e.inputs)) };
-    product(cuda, [rows, columns, e.n], factor(left, true), factor(right, false), dw, accumulate);
+pub(super) fn backward_weights(cuda: &Cuda, e: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Gradient<'_>) {
+    let (x, dy) = ((x, e.inputs), (dy, e.outputs));
+    let ((left, rows), (right, columns)) = if e.transpose { (x, dy) } else { (dy, x) };
+    let (left, right) = (factor(left, true), factor(right, false));
+    product(cuda, [rows, columns, e.n], left, right, dw.diff, dw.accumulate);
 }
 
 fn factor(view: View<'_>, transposed: bool) -> Factor<'_> {

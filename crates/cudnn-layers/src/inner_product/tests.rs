@@ -42,15 +42,15 @@ on_every_device! {
                 });
                 assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
                 let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx, accumulate| {
-                    backward_data(device, &e, dy, w, dx, accumulate, ViewMut::from(&mut Vec::<u8>::new()).as_view());
+                    backward_data(device, &e, dy, w, Gradient { diff: dx, accumulate }, ViewMut::from(&mut Vec::<u8>::new()).as_view());
                 });
                 assert_close(&out, &dx, sum_tolerance(outputs), &format!("dx of {e:?}"));
                 let out = on.run_accumulating([&x, &dy], dw.len(), |device, [x, dy], dw, accumulate| {
-                    backward_weights(device, &e, x, dy, dw, accumulate);
+                    backward_weights(device, &e, x, dy, Gradient { diff: dw, accumulate });
                 });
                 assert_close(&out, &dw, sum_tolerance(n), &format!("dw of {e:?}"));
                 let out = on.run_accumulating([&dy], outputs, |device, [dy], db, accumulate| {
-                    backward_bias(device, &e, dy, db, accumulate);
+                    backward_bias(device, &e, dy, Gradient { diff: db, accumulate });
                 });
                 assert_close(&out, &db, sum_tolerance(n), &format!("db of {e:?}"));
             }

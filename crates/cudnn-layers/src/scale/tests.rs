@@ -37,7 +37,7 @@ on_every_device! {
             });
             assert_eq!(in_place, y);
             let dx = on.run_accumulating([&gamma, &dy], x.len(), |device, [gamma, dy], dx, accumulate| {
-                backward(device, &extents, gamma, dy, dx, accumulate);
+                backward(device, &extents, gamma, dy, Gradient { diff: dx, accumulate });
             });
             let (mut expected, mut sums) = (vec![], vec![0.0; 2 * axis]);
             for (i, (&x, &dy)) in x.iter().zip(&dy).enumerate() {

@@ -3,7 +3,10 @@
 use super::*;
 use crate::testing::{FAULTS, FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
 use std::sync::PoisonError;
-use tensor::testing::{assert_close, random};
+use tensor::{
+    Accumulate,
+    testing::{assert_close, random},
+};
 
 const EXTENTS: [[usize; 3]; 5] = [[1, 1, 1], [4, 10, 1], [33, 1000, 1], [2, 5, 200], [3, 7, 13]];
 
@@ -61,7 +64,7 @@ on_every_device! {
             if e.len() < 500 {
                 let dy = random(e.len(), 2);
                 let dx = on.run_accumulating([&y, &dy], e.len(), |device, [y, dy], dx, accumulate| {
-                    backward(device, &e, y, dy, dx, accumulate);
+                    backward(device, &e, y, dy, Gradient { diff: dx, accumulate });
                 });
                 assert_close(&dx, &numeric_gradient(&x, &dy, |x| reference(&e, x)), 1e-5, "dx");
             }
@@ -90,7 +93,7 @@ on_every_device! {
                 let expected = |x: &[f64]| vec![reference_loss(&e, normaliser as f64, &labels, x)];
                 assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
                 let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-                    loss_backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
+                    loss_backward(device, &e, &options, 0.3, p, labels, Gradient { diff: dx, accumulate })
                         .expect("labels are classes");
                 });
                 assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
@@ -116,7 +119,7 @@ on_every_device! {
             };
             assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
             let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-                loss_backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
+                loss_backward(device, &e, &options, 0.3, p, labels, Gradient { diff: dx, accumulate })
                     .expect("labels are classes");
             });
             assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
@@ -131,7 +134,7 @@ on_every_device! {
         let [p, loss] = loss_of(on, &e, &options, &x, &labels);
         assert_close(&loss, &[reference_loss(&e, valid, &labels, &wide(&x))], FEW_ROUNDINGS, "loss");
         let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-            loss_backward(device, &e, &options, 2.0, p, labels, dx, accumulate).expect("labels are classes");
+            loss_backward(device, &e, &options, 2.0, p, labels, Gradient { diff: dx, accumulate }).expect("labels are classes");
         });
         let expected: Vec<f64> = (0..e.len())
             .map(|i| {
@@ -172,7 +175,7 @@ on_every_device! {
                 assert_eq!(loss[e.len()], 7.0, "the loss is not written");
                 let dx = on.run_in_place([&x, &labels], &vec![7.0; e.len()], |device, [p, labels], dx| {
                     let add = Accumulate::Replace;
-                    check(error_of(device, loss_backward(device, &e, &options, 1.0, p, labels, dx, add)));
+                    check(error_of(device, loss_backward(device, &e, &options, 1.0, p, labels, Gradient { diff: dx, accumulate: add })));
                 });
                 assert!(dx.iter().all(|&dx| dx == 7.0), "dx is not written");
                 let share = on.run_in_place([&x, &labels], &[7.0], |device, [x, labels], share| {

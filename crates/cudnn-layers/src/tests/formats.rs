@@ -40,7 +40,7 @@ fn cuda_activations() {
                 let [y, dx, in_place] = writes else { unreachable!() };
                 activation::forward(device, f, Some(reads[0]), y.reborrow());
                 activation::forward(device, f, None, in_place.reborrow());
-                activation::backward(device, f, reads[0], Some(reads[1]), dx.reborrow(), Accumulate::Add);
+                activation::backward(device, f, reads[0], Some(reads[1]), to_add(dx));
             });
         }
     }
@@ -75,7 +75,7 @@ fn cuda_eltwises() {
                 let relu = matches!(combination, Combination::Sum(_));
                 let (x, dy) = (&reads[..inputs], reads[inputs]);
                 eltwise::forward(device, combination, x, relu, y.reborrow());
-                eltwise::backward(device, combination, x, 1, dy, dx.reborrow(), Accumulate::Add);
+                eltwise::backward(device, combination, x, 1, dy, to_add(dx));
             });
         }
     }
@@ -96,8 +96,8 @@ fn cuda_scales() {
             let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
             scale::forward(device, &e, affine, true, Some(x), y.reborrow());
             scale::forward(device, &e, Affine { gamma: None, ..affine }, false, None, in_place.reborrow());
-            scale::backward(device, &e, gamma, dy, dx.reborrow(), Accumulate::Add);
-            let [dgamma, dbeta, db] = [dgamma, dbeta, db].map(gradient);
+            scale::backward(device, &e, gamma, dy, to_add(dx));
+            let [dgamma, dbeta, db] = [dgamma, dbeta, db].map(|diff| Some(to_add(diff)));
             scale::backward_affine(device, &e, Some(x), dy, AffineGradients { gamma: dgamma, beta: dbeta });
             scale::backward_affine(device, &e, None, dy, AffineGradients { gamma: None, beta: db });
         });
@@ -105,8 +105,8 @@ fn cuda_scales() {
 }
 
 /// To be added to.
-fn gradient<'a>(diff: &'a mut ViewMut<'_>) -> Option<Gradient<'a>> {
-    Some(Gradient { diff: diff.reborrow(), accumulate: Accumulate::Add })
+fn to_add<'a>(diff: &'a mut ViewMut<'_>) -> Gradient<'a> {
+    Gradient { diff: diff.reborrow(), accumulate: Accumulate::Add }
 }
 
 #[test]
@@ -147,13 +147,12 @@ fn cuda_batch_norms() {
                 let other = sum.then_some(added);
                 batch_norm::forward(device, &norm, 1e-3, x, other, y.reborrow(), saved.reborrow(), running);
                 batch_norm::repeat(device, &norm, x, other, again.reborrow(), saved.as_view());
-                let gradients = AffineGradients { gamma: gradient(dgamma), beta: gradient(dbeta) };
+                let gradients = AffineGradients { gamma: Some(to_add(dgamma)), beta: Some(to_add(dbeta)) };
                 let (diff, accumulate) = (of_added.reborrow(), Accumulate::Replace);
                 // Signs are those of an operand: two devices may round a sum to either side of 0.
                 let gradient = Some(Gradient { diff, accumulate });
                 let other = sum.then_some(Added { y: relu.then_some(added), gradient });
-                let (saved, add) = (saved.as_view(), Accumulate::Add);
-                batch_norm::backward(device, &norm, x, saved, dy, dx.reborrow(), add, gradients, other);
+                batch_norm::backward(device, &norm, x, saved.as_view(), dy, to_add(dx), gradients, other);
             });
         };
         [(true, false), (true, true), (false, true)].iter().for_each(|&(relu, sum)| check_norm(relu, sum));
@@ -187,9 +186,9 @@ fn cuda_poolings() {
         check(&format!("{g:?}"), [&reads, &writes], |device, _, reads, writes| {
             let [largest, mean, dx, of_mean, mask] = writes else { unreachable!() };
             pooling::forward_max(device, &g, reads[0], relu, largest.reborrow(), Some(mask.reborrow()));
-            pooling::backward_max(device, &g, mask.as_view(), reads[1], dx.reborrow(), Accumulate::Add);
+            pooling::backward_max(device, &g, mask.as_view(), reads[1], to_add(dx));
             pooling::forward_average(device, &g, reads[0], mean.reborrow());
-            pooling::backward_average(device, &g, reads[1], of_mean.reborrow(), Accumulate::Add);
+            pooling::backward_average(device, &g, reads[1], to_add(of_mean));
         });
     }
 }
@@ -208,16 +207,7 @@ fn cuda_lrns() {
         check_in(layouts, &format!("{lrn:?} {dims:?}"), [&reads, &writes], |device, _, reads, writes| {
             let [y, dx, saved] = writes else { unreachable!() };
             lrn::forward(device, &lrn, dims, reads[0], y.reborrow(), saved.reborrow());
-            lrn::backward(
-                device,
-                &lrn,
-                dims,
-                reads[0],
-                saved.as_view(),
-                reads[1],
-                dx.reborrow(),
-                Accumulate::Add,
-            );
+            lrn::backward(device, &lrn, dims, reads[0], saved.as_view(), reads[1], to_add(dx));
         });
     }
 }
@@ -236,10 +226,10 @@ fn cuda_softmaxes() {
             let [x, dy, labels] = *reads else { unreachable!() };
             let [y, dx, of_loss, loss, share, saved] = writes else { unreachable!() };
             softmax::forward(device, &e, x, y.reborrow());
-            softmax::backward(device, &e, x, dy, dx.reborrow(), Accumulate::Add);
+            softmax::backward(device, &e, x, dy, to_add(dx));
             softmax::loss(device, &e, &options, x, labels, saved.reborrow(), loss.reborrow()).unwrap();
-            let (saved, dx, add) = (saved.as_view(), of_loss.reborrow(), Accumulate::Add);
-            softmax::loss_backward(device, &e, &options, 3.0, saved, labels, dx, add).unwrap();
+            let (saved, dx) = (saved.as_view(), to_add(of_loss));
+            softmax::loss_backward(device, &e, &options, 3.0, saved, labels, dx).unwrap();
             softmax::accuracy(device, &e, 3, None, x, labels, share.reborrow(), None).unwrap();
         });
     }
@@ -319,13 +309,12 @@ fn cuda_inner_products() {
                 scratch,
             ];
             check_in(&BOTH[..1], &format!("{e:?}"), [&reads, &writes], |device, _, reads, writes| {
-                let add = Accumulate::Add;
                 let [x, dy, b, w] = *reads else { unreachable!() };
                 let [y, dx, dw, db, scratch] = writes else { unreachable!() };
                 inner_product::forward(device, &e, x, w, Some(b), true, y.reborrow(), scratch.reborrow());
-                inner_product::backward_data(device, &e, dy, w, dx.reborrow(), add, scratch.as_view());
-                inner_product::backward_weights(device, &e, x, dy, dw.reborrow(), add);
-                inner_product::backward_bias(device, &e, dy, db.reborrow(), add);
+                inner_product::backward_data(device, &e, dy, w, to_add(dx), scratch.as_view());
+                inner_product::backward_weights(device, &e, x, dy, to_add(dw));
+                inner_product::backward_bias(device, &e, dy, to_add(db));
             });
         }
     }

@@ -55,7 +55,7 @@ impl Layer for Eltwise {
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
             let Some(dx) = dx else { continue };
             let combination = self.combination();
-            eltwise::backward(device, combination, &io.bottoms, index, dy, dx.diff, dx.accumulate);
+            eltwise::backward(device, combination, &io.bottoms, index, dy, dx);
         }
         Ok(())
     }

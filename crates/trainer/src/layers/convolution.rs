@@ -105,7 +105,7 @@ impl Layer for ConvolutionLayer {
             self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
         }
         if let Some(db) = param_diffs.next().flatten() {
-            bias::backward(device, &self.channels(), dy, db.diff, db.accumulate);
+            bias::backward(device, &self.channels(), dy, db);
         }
         if let Some(dx) = io.bottom_diffs.pop().flatten() {
             let dx = (dx.diff, dx.accumulate);

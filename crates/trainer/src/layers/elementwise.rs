@@ -43,7 +43,7 @@ impl Layer for Elementwise {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let dy = io.top_diffs.first().map(|_| io.top_diff());
         let seen = if self.0.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
-        activation::backward(device, self.0, seen, dy, dx.diff, dx.accumulate);
+        activation::backward(device, self.0, seen, dy, dx);
         Ok(())
     }
 }

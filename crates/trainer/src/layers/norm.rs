@@ -106,7 +106,7 @@ impl Layer for BatchNorm {
         let norm = self.norm(&io.params, io.rectify);
         let y = io.tops.first().copied();
         let added = io.bottom_diffs.pop().map(|gradient| Added { y, gradient });
-        batch_norm::backward(device, &norm, x, io.saved, dy, dx.diff, dx.accumulate, gradients, added);
+        batch_norm::backward(device, &norm, x, io.saved, dy, dx, gradients, added);
         Ok(())
     }
 }
@@ -183,7 +183,7 @@ impl Layer for Scale {
         }
         if let Some(dx) = dx {
             let gamma = io.bottoms.get(1).unwrap_or_else(|| &io.params[0]);
-            scale::backward(device, &self.extents, *gamma, dy, dx.diff, dx.accumulate);
+            scale::backward(device, &self.extents, *gamma, dy, dx);
         }
         Ok(())
     }

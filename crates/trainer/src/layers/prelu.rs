@@ -1,6 +1,6 @@
 //! `PReLU`.
 
-use super::{Backward, Declaration, Declared, Forward, Layer, ParamDeclaration};
+use super::{Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::PReluParams};
 use cudnn_layers::{
     AxisExtents,
@@ -54,17 +54,13 @@ impl Layer for PRelu {
             let gradients = AffineGradients { gamma: Some(gamma), beta: None };
             scale::backward_affine(device, &self.extents, Some(below.as_view()), dy, gradients);
         }
-        if let Some(mut dx) = io.bottom_diffs.remove(0) {
-            activation::backward(device, Activation::RELU, x, Some(dy), dx.diff.reborrow(), dx.accumulate);
-            activation::backward(
-                device,
-                Activation::Below,
-                x,
-                Some(dy),
-                below.reborrow(),
-                Accumulate::Replace,
-            );
-            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx.diff, Accumulate::Add);
+        if let Some(Gradient { diff: mut dx, accumulate }) = io.bottom_diffs.remove(0) {
+            let above = Gradient { diff: dx.reborrow(), accumulate };
+            activation::backward(device, Activation::RELU, x, Some(dy), above);
+            let cut = Gradient { diff: below.reborrow(), accumulate: Accumulate::Replace };
+            activation::backward(device, Activation::Below, x, Some(dy), cut);
+            let dx = Gradient { diff: dx, accumulate: Accumulate::Add };
+            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx);
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ impl Layer for Softmax {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            softmax::backward(device, &self.extents, io.tops[0], dy, dx.diff, dx.accumulate);
+            softmax::backward(device, &self.extents, io.tops[0], dy, dx);
         }
         Ok(())
     }
@@ -95,19 +95,9 @@ impl Layer for SoftmaxWithLoss {
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let labels = io.bottoms[1];
+        let (labels, weight) = (io.bottoms[1], self.weights[0]);
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            let (dx, accumulate) = (dx.diff, dx.accumulate);
-            softmax::loss_backward(
-                device,
-                &self.extents,
-                &self.options,
-                self.weights[0],
-                io.saved,
-                labels,
-                dx,
-                accumulate,
-            )?;
+            softmax::loss_backward(device, &self.extents, &self.options, weight, io.saved, labels, dx)?;
         }
         Ok(())
     }
