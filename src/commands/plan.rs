@@ -2,9 +2,10 @@
 
 use super::{
     draw::plot,
+    inputs::scaled_to,
     list::list,
     origin::{Origin, in_format},
-    setup::{Planned, Recorded as RecordedPlans, Request, Session, scaled_to, verify},
+    setup::{Planned, Recorded as RecordedPlans, Request, Session, verify},
     write_trace,
 };
 use crate::{

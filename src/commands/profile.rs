@@ -2,9 +2,9 @@
 
 use super::{
     draw::{refused, write},
+    inputs::stand_in,
     origin::in_format,
     plan::{convolutions, largest, shape_kernels},
-    setup::stand_in,
 };
 use crate::{
     Console, Error,

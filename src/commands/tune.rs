@@ -3,8 +3,9 @@
 use super::{
     batch::BatchSearch,
     budget::Goal,
+    inputs::stand_in,
     origin::{Origin, in_math},
-    setup::{Request, Session, stand_in},
+    setup::{Request, Session},
     time::timed,
 };
 use crate::{

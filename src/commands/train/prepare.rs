@@ -5,8 +5,9 @@ use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
+        inputs::{ranks_note, scaled_to, synthetic, warn},
         origin::Origin,
-        setup::{Planned, Session, announce, ranks_note, scaled_to, synthetic, warn},
+        setup::{Planned, Session, announce},
     },
     models::load_solver,
     report::{DataReport, Header, NetReport},
