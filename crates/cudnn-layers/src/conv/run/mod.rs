@@ -48,9 +48,11 @@ impl Runner {
         geometry: ConvGeometry,
         configuration: &Configuration,
     ) -> Result<Self, ConvError> {
-        let found = configuration.mini_batch() as usize;
-        if found != geometry.n {
-            return Err(ConvError::MiniBatch { found, expected: geometry.n });
+        let (found, expected) = (configuration.mini_batch() as usize, geometry.n);
+        if found != expected {
+            let reason =
+                format!("a configuration of {found} samples does not cover a mini-batch of {expected}");
+            return Err(ConvError::Refused(reason));
         }
         let mut runner = Self { op, geometry, calls: Vec::new(), workspace: Bytes(0) };
         let mut first = 0;
@@ -61,12 +63,9 @@ impl Runner {
             let convolver = backend.find(op, geometry.with_batch(micro_batch), name)?;
             let (needed, planned) = (convolver.workspace(), run.micro.workspace);
             if needed > planned {
-                return Err(ConvError::Workspace {
-                    algorithm: name.to_owned(),
-                    micro_batch,
-                    needed,
-                    planned,
-                });
+                return Err(ConvError::Refused(format!(
+                    "{name} at micro-batch {micro_batch} needs {needed} of workspace, but was planned with {planned}"
+                )));
             }
             convolver.load()?;
             runner.workspace = runner.workspace.max(needed);

@@ -305,7 +305,7 @@ fn a_configuration_that_does_not_suit_is_refused() {
         Runner::new(&backend, ConvOp::Forward, g, &configuration).unwrap_err()
     };
     let error = refusal(g, Measurement { micro_batch: 3, ..fits.clone() });
-    assert_eq!(error, ConvError::MiniBatch { found: 3, expected: 4 });
+    assert!(error.to_string().contains("of 3 samples does not cover a mini-batch of 4"), "{error}");
     // Unknown, and not for strides.
     for name in ["ALGO_0", "WINOGRAD"] {
         let error = refusal(g, Measurement { algorithm: name.into(), ..fits.clone() }).to_string();
