@@ -8,9 +8,9 @@ use tensor::{
     cuda::{self, Cuda},
 };
 
-/// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose products
-/// may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works, unless threads
-/// are given.
+/// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose
+/// products may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works,
+/// unless threads are given.
 pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device, Error> {
     let on_gpu = |ordinal| in_format(open_gpu(ordinal)?.with_tf32(tf32), format).map(Device::Cuda);
     let device = match (name, ordinal(name)?) {
@@ -106,7 +106,8 @@ pub(crate) fn is_gpu(name: &str, threads: Option<usize>) -> bool {
 fn ordinal(name: &str) -> Result<Option<usize>, Error> {
     let unknown = || {
         Error::Usage(format!(
-            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), and of `train` and `time` lists of them"
+            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), \
+             and of `train` and `time` lists of them"
         ))
     };
     if RecordedDevice::named(name).is_some() {

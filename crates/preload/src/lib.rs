@@ -1,13 +1,13 @@
 //! Micro-batching under other frameworks.
 //!
-//! Preloaded (`LD_PRELOAD=libmicrobatch_cudnn.so`), this library stands before the convolutions of cuDNN's legacy API, and
-//! before the operation graphs that are one convolution.
+//! Preloaded (`LD_PRELOAD=libmicrobatch_cudnn.so`), this library stands before the convolutions of cuDNN's legacy API,
+//! and before the operation graphs that are one convolution.
 //!
-//! Find and Get answer with one *virtual algorithm* before cuDNN's own, wherever dividing the mini-batch is faster than what
-//! cuDNN would do in the same workspace; its workspace is what the plan needs. When the caller runs it, the plan's
-//! micro-batches are launched on the caller's handle and operands. An execution plan of a graph stays the caller's, but where
-//! a plan of ours is faster than its engine, it says what workspace ours needs, and runs ours. Whatever else is asked of cuDNN, and every algorithm of
-//! its own, is passed through untouched.
+//! Find and Get answer with one *virtual algorithm* before cuDNN's own, wherever dividing the mini-batch is faster than
+//! what cuDNN would do in the same workspace; its workspace is what the plan needs. When the caller runs it, the plan's
+//! micro-batches are launched on the caller's handle and operands. An execution plan of a graph stays the caller's, but
+//! where a plan of ours is faster than its engine, it says what workspace ours needs, and runs ours. Whatever else is
+//! asked of cuDNN, and every algorithm of its own, is passed through untouched.
 //!
 //! ```text
 //! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
@@ -33,8 +33,17 @@ use bench::Given;
 use call::{Arguments, Call};
 use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
-use std::{ffi::c_int, slice};
+use std::{
+    ffi::c_int,
+    slice,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 use takeover::{VIRTUAL, taken_over};
+
+/// A panic elsewhere leaves nothing behind that could not be used.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
 macro_rules! kind {
@@ -66,7 +75,8 @@ macro_rules! export {
     };
 }
 
-/// The five functions of each operation. `a` and `b` are its operands and `c` its result, `pa`, `pb` and `pc` where they lie.
+/// The five functions of each operation. `a` and `b` are its operands and `c` its result, `pa`, `pb` and `pc` where
+/// they lie.
 macro_rules! operations {
     ($($op:ident: $find:ident, $find_ex:ident, $get:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
         export! {
@@ -140,8 +150,8 @@ operations! {
 }
 
 export! {
-    /// Launches a forward convolution with what follows it. Whoever asks for the virtual algorithm here has it from Find or
-    /// Get, which do not say what for.
+    /// Launches a forward convolution with what follows it. Whoever asks for the virtual algorithm here has it from
+    /// Find or Get, which do not say what for.
     cudnnConvolutionBiasActivationForward(
         h, alpha, a, pa, b, pb, conv, algorithm: c_int, ws, len: usize, beta, z, pz, bias, pbias, activation, c, pc
     ) as real {
