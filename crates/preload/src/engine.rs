@@ -6,7 +6,7 @@ use crate::{
     cudnn::{AlgorithmPerformance, Raw, Status, call, done, is_known},
     driver::{current_device, is_recording},
     graph::{self, LoneConvolution},
-    lock,
+    mutex::lock,
     plan::Plan,
     settings::Settings,
     takeover::{ENGINE, Question, turn},

@@ -22,6 +22,7 @@ mod cudnn;
 mod driver;
 mod engine;
 mod graph;
+mod mutex;
 mod plan;
 mod report;
 mod settings;
@@ -33,17 +34,8 @@ use bench::Given;
 use call::{Arguments, Call};
 use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
-use std::{
-    ffi::c_int,
-    slice,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{ffi::c_int, slice};
 use takeover::{VIRTUAL, taken_over};
-
-/// A panic elsewhere leaves nothing behind that could not be used.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
 macro_rules! kind {
@@ -78,28 +70,22 @@ macro_rules! export {
 /// The five functions of each operation. `a` and `b` are its operands and `c` its result, `pa`, `pb` and `pc` where
 /// they lie.
 macro_rules! operations {
-    ($($op:ident: $find:ident, $find_ex:ident, $get:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
-        export! {
-            /// Answers with the algorithms that run, fastest first, measured on memory of the library's own.
-            $find(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
+    ($($op:ident: [$($ask:ident),*], $find_ex:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
+        $(export! {
+            /// Answers with the algorithms that run: Find fastest first, measured on memory of the library's own, Get most
+            /// promising first, by cuDNN's heuristics.
+            $ask(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
                 takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
             }
-        }
+        })*
 
         export! {
-            /// The same, measured on memory of the caller, which also says how much workspace there is.
+            /// As Find, measured on memory of the caller, which also says how much workspace there is.
             $find_ex(
                 h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list, ws, len: usize
             ) as real {
                 let given = Some(Given { operands: [pa, pb, pc], workspace: (ws, len) });
                 takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), given, real)
-            }
-        }
-
-        export! {
-            /// Answers with the algorithms that run, most promising first, by cuDNN's heuristics.
-            $get(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
-                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
             }
         }
 
@@ -130,21 +116,18 @@ macro_rules! operations {
 
 operations! {
     Forward:
-        cudnnFindConvolutionForwardAlgorithm,
+        [cudnnFindConvolutionForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7],
         cudnnFindConvolutionForwardAlgorithmEx,
-        cudnnGetConvolutionForwardAlgorithm_v7,
         cudnnGetConvolutionForwardWorkspaceSize,
         cudnnConvolutionForward;
     BackwardData:
-        cudnnFindConvolutionBackwardDataAlgorithm,
+        [cudnnFindConvolutionBackwardDataAlgorithm, cudnnGetConvolutionBackwardDataAlgorithm_v7],
         cudnnFindConvolutionBackwardDataAlgorithmEx,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7,
         cudnnGetConvolutionBackwardDataWorkspaceSize,
         cudnnConvolutionBackwardData;
     BackwardFilter:
-        cudnnFindConvolutionBackwardFilterAlgorithm,
+        [cudnnFindConvolutionBackwardFilterAlgorithm, cudnnGetConvolutionBackwardFilterAlgorithm_v7],
         cudnnFindConvolutionBackwardFilterAlgorithmEx,
-        cudnnGetConvolutionBackwardFilterAlgorithm_v7,
         cudnnGetConvolutionBackwardFilterWorkspaceSize,
         cudnnConvolutionBackwardFilter;
 }

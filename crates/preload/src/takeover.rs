@@ -5,7 +5,7 @@ use crate::{
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
     driver::{current_device, is_recording},
-    lock,
+    mutex::lock,
     plan::{Plan, algorithms},
     report,
     settings::{Limits, Settings},

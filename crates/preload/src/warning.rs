@@ -1,6 +1,6 @@
 //! What goes wrong is said once, on standard error; the program goes on.
 
-use crate::lock;
+use crate::mutex::lock;
 use std::{collections::BTreeSet, sync::Mutex};
 
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
