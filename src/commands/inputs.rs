@@ -25,8 +25,7 @@ pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<Syntheti
     let Some(shape) = run.synthetic else { return Ok(None) };
     let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
     if !spec.layers.iter().any(reads) {
-        let reason = format!("--synthetic has no effect: {} reads no data set", spec.file.display());
-        return Err(Error::Usage(reason));
+        return Err(usage!("--synthetic has no effect: {} reads no data set", spec.file.display()));
     }
     Ok(Some(SyntheticData { shape: shape.0, stand_in: false }))
 }

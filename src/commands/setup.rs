@@ -199,7 +199,7 @@ impl Session {
     /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there is one.
     fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
         match self.budgets(kernels) {
-            Some(budgets) => budgets.iter().map(Budget::largest).collect(),
+            Some(budgets) => budgets.iter().map(|budget| budget.largest).collect(),
             None => vec![self.options.limit; kernels.len()],
         }
     }
@@ -399,7 +399,7 @@ pub(super) fn announce(
 
 /// What mini-batches bring of the net that `request` asks for, within its budget.
 fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result<BatchReport, Error> {
-    let needs = || Error::Usage("--batch max needs --device-memory, the memory to fill".to_owned());
+    let needs = || usage!("--batch max needs --device-memory, the memory to fill");
     let budget = request.planning.device_memory.ok_or_else(needs)?;
     let policy = match request.phase {
         Phase::Train => request.planning.memory_policy.unwrap_or(MemoryPolicy::Joint),
