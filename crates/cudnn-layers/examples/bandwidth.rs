@@ -16,8 +16,8 @@ use cudnn_layers::{
     scale::{Affine, AffineGradients},
 };
 use tensor::{
-    Accumulate::Replace, Arena, AxisOrder, Cursor, Device, Format, Gradient, PoolGeometry, Rounding, Span,
-    TensorType, View, ViewMut, cuda::probe,
+    Arena, AxisOrder, Cursor, Device, Format, PoolGeometry, Rounding, Span, TensorType, View, ViewMut,
+    cuda::probe,
 };
 
 const SHAPES: [[usize; 4]; 7] = [
@@ -99,7 +99,7 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         let [format, shape] = [format!("{format}"), format!("{n} {c} {h} {w}")];
         println!("{format:<24} {shape:<18} {name:<30} {:>9.1} {rate:>8.2} {ratio:>8.2}", ms * 1e3);
     };
-    row("copy", 2.0, &mut || copy::copy(device, x.as_view(), y.reborrow(), Replace));
+    row("copy", 2.0, &mut || copy::copy(device, x.as_view(), y.reborrow().replaced()));
     let mut forward = |added: bool, x: View<'_>, other: View<'_>, y: ViewMut<'_>, saved: ViewMut<'_>| {
         let [mean, variance, mut factor] =
             [&mut mean, &mut variance, &mut factor].map(|state| state.reborrow());
@@ -116,8 +116,8 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         [("batch norm backward", 5.0, false), ("batch norm, sum backward", 7.0, true)]
     {
         row(name, passes, &mut || {
-            let [gamma, beta] = [&mut dgamma, &mut dbeta].map(|diff| Some(replaced(diff)));
-            let gradient = Some(replaced(&mut other));
+            let [gamma, beta] = [&mut dgamma, &mut dbeta].map(|diff| Some(diff.reborrow().replaced()));
+            let gradient = Some(other.reborrow().replaced());
             let added = added.then_some(Added { y: Some(y.as_view()), gradient });
             let gradients = AffineGradients { gamma, beta };
             batch_norm::backward(
@@ -126,15 +126,23 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
                 x.as_view(),
                 saved.as_view(),
                 dy.as_view(),
-                replaced(&mut dx),
+                dx.reborrow().replaced(),
                 gradients,
                 added,
             );
         });
     }
-    row("bias backward", 1.0, &mut || bias::backward(device, &extents, dy.as_view(), replaced(&mut dbeta)));
+    row("bias backward", 1.0, &mut || {
+        bias::backward(device, &extents, dy.as_view(), dbeta.reborrow().replaced())
+    });
     row("ReLU backward", 3.0, &mut || {
-        activation::backward(device, Activation::RELU, y.as_view(), Some(dy.as_view()), replaced(&mut dx));
+        activation::backward(
+            device,
+            Activation::RELU,
+            y.as_view(),
+            Some(dy.as_view()),
+            dx.reborrow().replaced(),
+        );
     });
     let shrunk = pool.y_len() as f64 / extents.len() as f64;
     let with_mask = 1.0 + shrunk * (1.0 + 1.0 / format.dtype.bytes() as f64);
@@ -142,12 +150,8 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         pooling::forward_max(device, &pool, x.as_view(), true, pooled.reborrow(), Some(mask.reborrow()));
     });
     row("max pooling backward", with_mask, &mut || {
-        pooling::backward_max(device, &pool, mask.as_view(), pooled.as_view(), replaced(&mut dx));
+        pooling::backward_max(device, &pool, mask.as_view(), pooled.as_view(), dx.reborrow().replaced());
     });
-}
-
-fn replaced<'a>(diff: &'a mut ViewMut<'_>) -> Gradient<'a> {
-    Gradient { diff: diff.reborrow(), accumulate: Replace }
 }
 
 /// The median of ten times ten.

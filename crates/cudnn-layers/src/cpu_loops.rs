@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use std::ops::Range;
 use tensor::{
-    Accumulate, Cpu, Gradient,
+    Accumulate, Cpu, Out,
     cpu::{
         SharedMut,
         simd::{Lanes, WithLanes, dispatch},
@@ -40,9 +40,6 @@ pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
 
 /// Cuts `items` items into tasks of `run` items and calls `body(range of items, their part of every output)` for each,
 /// vectorised. Every output holds the same number of elements for each item, or none at all.
-///
-/// # Panics
-/// If an output's length is no multiple of `items`.
 pub(crate) fn for_each_run<const OUTPUTS: usize>(
     cpu: &Cpu,
     items: usize,
@@ -117,9 +114,8 @@ pub(crate) fn rectified(relu: bool, value: f32) -> f32 {
 }
 
 /// A gradient's elements, none if it is not wanted, and how they are written.
-pub(crate) fn elements(gradient: Option<Gradient<'_>>) -> (Accumulate, &mut [f32]) {
-    gradient
-        .map_or((Accumulate::Replace, &mut []), |gradient| (gradient.accumulate, gradient.diff.into_host()))
+pub(crate) fn elements(gradient: Option<Out<'_>>) -> (Accumulate, &mut [f32]) {
+    gradient.map_or((Accumulate::Replace, &mut []), |gradient| (gradient.accumulate, gradient.to.into_host()))
 }
 
 /// As [`put`], if there is an element.

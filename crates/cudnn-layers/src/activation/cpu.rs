@@ -2,7 +2,7 @@
 
 use super::Activation;
 use crate::cpu_loops::{for_each_element_run, inlined, put};
-use tensor::{Accumulate, Cpu, Gradient, View, ViewMut};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
 /// Slope 0 gets its own expression: `0 * -inf` would be NaN.
 #[inline(always)]
@@ -24,7 +24,7 @@ pub(super) fn forward(cpu: &Cpu, f: Activation, x: Option<View<'_>>, y: ViewMut<
 }
 
 #[rustfmt::skip]
-pub(super) fn backward(cpu: &Cpu, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Gradient<'_>) {
+pub(super) fn backward(cpu: &Cpu, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Out<'_>) {
     let (seen, dy, to) = (seen.host(), dy.map(|dy| dy.host()), dx.into_host());
     match f {
         Activation::Relu { slope } => {

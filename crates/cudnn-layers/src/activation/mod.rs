@@ -16,7 +16,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Device, Gradient, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// The function.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,8 +73,8 @@ pub fn forward(device: &Device, f: Activation, x: Option<View<'_>>, y: ViewMut<'
 
 /// `dx (+)= dy` through the `f` that has [`seen`](Activation::sees_bottom) or produced `seen`; without a `dy`, `dx` holds it
 /// before and is overwritten.
-pub fn backward(device: &Device, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Gradient<'_>) {
-    check(&[Some(seen), dy], dx.diff.len());
+pub fn backward(device: &Device, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Out<'_>) {
+    check(&[Some(seen), dy], dx.to.len());
     on_device!(device, backward(f, seen, dy, dx));
 }
 

@@ -6,7 +6,7 @@ use crate::{
     cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put, put_if_any, rectified},
     cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu, Gradient, View, ViewMut, cpu::simd::Lanes};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut, cpu::simd::Lanes};
 
 pub(super) fn forward(
     cpu: &Cpu,
@@ -178,7 +178,7 @@ pub(super) fn backward(
     norm: &BatchNorm<'_>,
     (operands, y): ([View<'_>; 2], Option<View<'_>>),
     saved: [View<'_>; 2],
-    dx: Gradient<'_>,
+    dx: Out<'_>,
     gradients: AffineGradients<'_>,
 ) {
     let ([x, dy], y) = (operands.map(|view| view.host::<f32>()), y.map(|y| y.host::<f32>()));

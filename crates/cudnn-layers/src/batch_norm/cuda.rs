@@ -10,7 +10,7 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Format, Gradient, View, ViewMut,
+    Format, Out, View, ViewMut,
     cuda::{Arg, Cuda, Grid},
 };
 
@@ -171,7 +171,7 @@ pub(super) fn backward(
     norm: &BatchNorm<'_>,
     ([x, dy], y): ([View<'_>; 2], Option<View<'_>>),
     [mean, inv_std]: [View<'_>; 2],
-    (Gradient { diff: dx, accumulate }, passed): (Gradient<'_>, Option<ViewMut<'_>>),
+    (Out { to: dx, accumulate }, passed): (Out<'_>, Option<ViewMut<'_>>),
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);

@@ -30,7 +30,7 @@ use crate::{
     activation::{self, Activation},
     copy,
 };
-use tensor::{Accumulate, Device, Format, Gradient, Space, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Out, Space, View, ViewMut};
 
 /// What forward and backward have in common.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ pub struct Added<'a> {
     /// The output, if a ReLU is part of the passes.
     pub y: Option<View<'a>>,
     /// Where the other blob's gradient goes, if it is wanted.
-    pub gradient: Option<Gradient<'a>>,
+    pub gradient: Option<Out<'a>>,
 }
 
 impl<'a> Added<'a> {
@@ -91,8 +91,8 @@ impl<'a> Added<'a> {
     fn pass_on(self, device: &Device, dy: View<'_>) -> Option<ViewMut<'a>> {
         let gradient = self.gradient?;
         match (self.y, device, gradient.accumulate) {
-            (None, _, accumulate) => copy::copy(device, dy, gradient.diff, accumulate),
-            (Some(_), Device::Cuda(_), Accumulate::Replace) => return Some(gradient.diff),
+            (None, ..) => copy::copy(device, dy, gradient),
+            (Some(_), Device::Cuda(_), Accumulate::Replace) => return Some(gradient.to),
             (Some(y), ..) => activation::backward(device, Activation::RELU, y, Some(dy), gradient),
         }
         None
@@ -154,11 +154,11 @@ pub fn backward(
     x: View<'_>,
     mut saved: View<'_>,
     dy: View<'_>,
-    dx: Gradient<'_>,
+    dx: Out<'_>,
     gradients: AffineGradients<'_>,
     added: Option<Added<'_>>,
 ) {
-    let channels = norm.check(x, Some(dy), dx.diff.as_view());
+    let channels = norm.check(x, Some(dy), dx.to.as_view());
     let y = added.as_ref().and_then(|added| added.y);
     assert!(added.is_none() || y.is_some() == norm.relu, "y is seen where there is a ReLU");
     let passed = added.and_then(|added| added.pass_on(device, dy));

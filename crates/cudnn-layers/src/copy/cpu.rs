@@ -2,10 +2,10 @@
 
 use super::Rows;
 use crate::cpu_loops::{for_each_element_run, for_each_run, inlined, items_per_task};
-use tensor::{Accumulate, Cpu, View, ViewMut};
+use tensor::{Accumulate, Cpu, Out, View};
 
-pub(super) fn copy_rows(cpu: &Cpu, rows: &Rows, x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate) {
-    let (x, y) = (x.host::<f32>(), y.into_host());
+pub(super) fn copy_rows(cpu: &Cpu, rows: &Rows, x: View<'_>, y: Out<'_>) {
+    let (x, (y, accumulate)) = (x.host::<f32>(), y.into_host());
     let &Rows { rows, width, strides: [x_stride, y_stride], offsets: [x_offset, y_offset] } = rows;
     if [x_stride, y_stride] == [width; 2] {
         return inlined!(for_each_element_run(cpu, [y]), |range, [y]| copy(&x[range], y, accumulate));

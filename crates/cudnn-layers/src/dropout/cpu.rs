@@ -2,7 +2,7 @@
 
 use super::{Dropout, mix64};
 use crate::cpu_loops::{for_each_element_run, inlined, put};
-use tensor::{Accumulate, Cpu, View, ViewMut};
+use tensor::{Cpu, Out, View};
 
 /// Chris Wellons' `lowbias32`: a bijection whose output bits each depend on all input bits nearly without bias.
 #[inline(always)]
@@ -46,15 +46,10 @@ impl Mask {
 }
 
 /// In place without a `from`.
-pub(super) fn apply(
-    cpu: &Cpu,
-    dropout: &Dropout<'_>,
-    from: Option<View<'_>>,
-    to: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
+pub(super) fn apply(cpu: &Cpu, dropout: &Dropout<'_>, from: Option<View<'_>>, to: Out<'_>) {
     let (mask, from) = (Mask::new(dropout), from.map(|from| from.host::<f32>()));
-    inlined!(for_each_element_run(cpu, [to.into_host()]), |range, [to]| {
+    let (to, accumulate) = to.into_host();
+    inlined!(for_each_element_run(cpu, [to]), |range, [to]| {
         for (start, to) in range.step_by(BLOCK).zip(to.chunks_mut(BLOCK)) {
             let factors = mask.factors(start);
             let elements = to.iter_mut().zip(&factors);

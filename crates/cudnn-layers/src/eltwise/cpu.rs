@@ -2,7 +2,7 @@
 
 use super::Combination;
 use crate::cpu_loops::{for_each_element_run, inlined, put, rectified};
-use tensor::{Cpu, Gradient, View, ViewMut};
+use tensor::{Cpu, Out, View, ViewMut};
 
 /// Elements that stay in the first-level cache while the inputs are gone through.
 const BLOCK: usize = 2048;
@@ -48,7 +48,7 @@ pub(super) fn backward(
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
-    dx: Gradient<'_>,
+    dx: Out<'_>,
 ) {
     let inputs: Vec<&[f32]> = inputs.iter().map(View::host).collect();
     let (dy, (dx, accumulate)) = (dy.host::<f32>(), dx.into_host());

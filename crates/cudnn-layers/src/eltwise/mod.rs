@@ -17,7 +17,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Device, Gradient, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// What the elements at one place are combined by.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +61,9 @@ pub fn backward(
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
-    dx: Gradient<'_>,
+    dx: Out<'_>,
 ) {
-    check(&[dy], dx.diff.len());
+    check(&[dy], dx.to.len());
     let count = match combination {
         Combination::Sum(coefficients) => coefficients.len(),
         Combination::Product | Combination::Maximum => {

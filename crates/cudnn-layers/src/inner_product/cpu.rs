@@ -6,7 +6,7 @@ use crate::{
     cpu_loops::{for_each_column_block, inlined, put},
 };
 use tensor::{
-    Accumulate, Cpu, Gradient, View, ViewMut,
+    Accumulate, Cpu, Out, View, ViewMut,
     cpu::{
         block_gemm::{Left, block_gemm},
         gemm::{Matrix, gemm},
@@ -20,11 +20,10 @@ const MAX_SAMPLES: usize = 128;
 const ROOM: usize = 8192;
 
 pub(super) fn forward(cpu: &Cpu, e: &InnerProduct, x: View<'_>, w: View<'_>, y: ViewMut<'_>) {
-    let y = Gradient { diff: y, accumulate: Accumulate::Replace };
-    product(cpu, [e.n, e.inputs, e.outputs], x, weights(e, w), y);
+    product(cpu, [e.n, e.inputs, e.outputs], x, weights(e, w), y.replaced());
 }
 
-pub(super) fn backward_data(cpu: &Cpu, e: &InnerProduct, dy: View<'_>, w: View<'_>, dx: Gradient<'_>) {
+pub(super) fn backward_data(cpu: &Cpu, e: &InnerProduct, dy: View<'_>, w: View<'_>, dx: Out<'_>) {
     product(cpu, [e.n, e.outputs, e.inputs], dy, weights(e, w).t(), dx);
 }
 
@@ -33,7 +32,7 @@ fn weights<'a>(e: &InnerProduct, w: View<'a>) -> Matrix<'a> {
     if e.transpose { Matrix::rows(w.host(), e.outputs).t() } else { Matrix::rows(w.host(), e.inputs) }
 }
 
-pub(super) fn backward_weights(cpu: &Cpu, e: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Gradient<'_>) {
+pub(super) fn backward_weights(cpu: &Cpu, e: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
     let (x, dy, (dw, accumulate)) = ((x.host(), e.inputs), (dy.host(), e.outputs), dw.into_host());
     let ((left, rows), (right, columns)) = if e.transpose { (x, dy) } else { (dy, x) };
     let (left, right) = (Matrix::rows(left, rows).t(), Matrix::rows(right, columns));
@@ -44,7 +43,7 @@ pub(super) fn backward_weights(cpu: &Cpu, e: &InnerProduct, x: View<'_>, dy: Vie
 ///
 /// A task computes some columns of `c`. The weights are read where they lie, each once, as the factors that are broadcast;
 /// the samples, of which some terms at a time are transposed, are the vectors.
-fn product(cpu: &Cpu, [n, k, m]: [usize; 3], a: View<'_>, w: Matrix<'_>, c: Gradient<'_>) {
+fn product(cpu: &Cpu, [n, k, m]: [usize; 3], a: View<'_>, w: Matrix<'_>, c: Out<'_>) {
     let (a, (c, accumulate)) = (a.host(), c.into_host());
     if n > MAX_SAMPLES {
         return gemm(Some(cpu), [n, m, k], Matrix::rows(a, k), w.t(), c, m, accumulate);

@@ -16,7 +16,7 @@ mod cuda;
 mod tests;
 
 use crate::{AxisExtents, bias};
-use tensor::{Device, ElementType, Format, Gradient, Space, View, ViewMut};
+use tensor::{Device, ElementType, Format, Out, Space, View, ViewMut};
 
 /// The extents of an inner product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,10 +96,10 @@ pub fn backward_data(
     extents: &InnerProduct,
     dy: View<'_>,
     w: View<'_>,
-    dx: Gradient<'_>,
+    dx: Out<'_>,
     copied: View<'_>,
 ) {
-    extents.check(dx.diff.len(), w.len(), dy.len());
+    extents.check(dx.to.len(), w.len(), dy.len());
     match device {
         Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy, w, dx),
         Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, copied),
@@ -107,18 +107,12 @@ pub fn backward_data(
 }
 
 /// `dw (+)= dy^T x`.
-pub fn backward_weights(
-    device: &Device,
-    extents: &InnerProduct,
-    x: View<'_>,
-    dy: View<'_>,
-    dw: Gradient<'_>,
-) {
-    extents.check(x.len(), dw.diff.len(), dy.len());
+pub fn backward_weights(device: &Device, extents: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
+    extents.check(x.len(), dw.to.len(), dy.len());
     on_device!(device, backward_weights(extents, x, dy, dw));
 }
 
 /// `db (+)= sum of dy over the samples`.
-pub fn backward_bias(device: &Device, extents: &InnerProduct, dy: View<'_>, db: Gradient<'_>) {
+pub fn backward_bias(device: &Device, extents: &InnerProduct, dy: View<'_>, db: Out<'_>) {
     bias::backward(device, &extents.rows(), dy, db);
 }

@@ -4,7 +4,7 @@
 use super::Neighbourhood;
 use crate::cpu_loops::{for_each_column_block, inlined, items_per_task, put};
 use std::ops::Range;
-use tensor::{Cpu, Gradient, View, ViewMut};
+use tensor::{Cpu, Out, View, ViewMut};
 
 /// Room for the terms of one neighbourhood's rows and two rows of sums: half of a first-level cache.
 const ROOM: usize = 6144;
@@ -108,7 +108,7 @@ fn forward_with(
 }
 
 /// The inputs are `x`, `scale` and `dy`.
-pub(super) fn backward(cpu: &Cpu, near: &Neighbourhood, inputs: [View<'_>; 3], dx: Gradient<'_>) {
+pub(super) fn backward(cpu: &Cpu, near: &Neighbourhood, inputs: [View<'_>; 3], dx: Out<'_>) {
     let (inputs, beta) = (inputs.map(|input| input.host()), near.beta);
     match beta == 0.75 {
         true => backward_with(cpu, near, inputs, dx, three_quarters),
@@ -121,7 +121,7 @@ fn backward_with(
     cpu: &Cpu,
     near: &Neighbourhood,
     inputs: [&[f32]; 3],
-    dx: Gradient<'_>,
+    dx: Out<'_>,
     power: impl Fn(f32) -> f32 + Sync,
 ) {
     let (dx, accumulate) = dx.into_host();

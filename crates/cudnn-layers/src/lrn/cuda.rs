@@ -4,7 +4,7 @@ use super::Neighbourhood;
 use crate::cuda_launches::{Extents, add, launch, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Gradient, View, ViewMut,
+    Out, View, ViewMut,
     cuda::{Cuda, Grid},
 };
 
@@ -23,11 +23,11 @@ pub(super) fn forward(cuda: &Cuda, near: &Neighbourhood, x: View<'_>, y: ViewMut
     unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, to, scale]) };
 }
 
-pub(super) fn backward(cuda: &Cuda, near: &Neighbourhood, [x, scale, dy]: [View<'_>; 3], dx: Gradient<'_>) {
+pub(super) fn backward(cuda: &Cuda, near: &Neighbourhood, [x, scale, dy]: [View<'_>; 3], dx: Out<'_>) {
     let (function, grid, lrn) = work(cuda, near, ["lrn_backward_5", "lrn_backward"]);
     let (extents, add) = (Extents::new(&near.extents), add(dx.accumulate));
-    let place = of_type(&[Some(x), Some(dy), Some(dx.diff.as_view())]);
-    let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.diff.numbers());
+    let place = of_type(&[Some(x), Some(dy), Some(dx.to.as_view())]);
+    let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.to.numbers());
     // SAFETY: `(Lrn lrn, Extents e, const real* x, const float* scale, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
     unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, scale, gradient, to, add]) };

@@ -13,7 +13,7 @@ mod cuda;
 mod tests;
 
 use crate::AxisExtents;
-use tensor::{AxisOrder, Device, Format, Gradient, Space, TensorType, View, ViewMut};
+use tensor::{AxisOrder, Device, Format, Out, Space, TensorType, View, ViewMut};
 
 /// The neighbourhood whose squares are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,8 +113,8 @@ pub fn backward(
     x: View<'_>,
     mut saved: View<'_>,
     dy: View<'_>,
-    dx: Gradient<'_>,
+    dx: Out<'_>,
 ) {
-    let near = Neighbourhood::new(lrn, shape, [x, dy, dx.diff.as_view()]);
+    let near = Neighbourhood::new(lrn, shape, [x, dy, dx.to.as_view()]);
     on_device!(device, backward(&near, [x, saved.take(Format::F32, x.len()), dy], dx));
 }

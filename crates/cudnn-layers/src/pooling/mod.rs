@@ -14,7 +14,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Device, Format, Gradient, PoolGeometry, Space, View, ViewMut};
+use tensor::{Device, Format, Out, PoolGeometry, Space, View, ViewMut};
 
 /// The saved winners of [`forward_max`].
 ///
@@ -54,9 +54,9 @@ pub fn backward_max(
     geometry: &PoolGeometry,
     mut winners: View<'_>,
     dy: View<'_>,
-    dx: Gradient<'_>,
+    dx: Out<'_>,
 ) {
-    check(geometry, dx.diff.len(), dy.len());
+    check(geometry, dx.to.len(), dy.len());
     on_device!(device, backward_max(geometry, winners.take(Format::U8, mask(geometry).bytes()), dy, dx));
 }
 
@@ -67,8 +67,8 @@ pub fn forward_average(device: &Device, geometry: &PoolGeometry, x: View<'_>, y:
 }
 
 /// `dx (+)=` the sum of `dy` over the windows that see the pixel, each divided by its number of pixels.
-pub fn backward_average(device: &Device, geometry: &PoolGeometry, dy: View<'_>, dx: Gradient<'_>) {
-    check(geometry, dx.diff.len(), dy.len());
+pub fn backward_average(device: &Device, geometry: &PoolGeometry, dy: View<'_>, dx: Out<'_>) {
+    check(geometry, dx.to.len(), dy.len());
     on_device!(device, backward_average(geometry, dy, dx));
 }
 

@@ -8,7 +8,7 @@ use crate::{
     },
     cpu_sums::{Itself, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu, Gradient, View, ViewMut};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
 pub(super) fn forward(
     cpu: &Cpu,
@@ -31,7 +31,7 @@ pub(super) fn forward(
     });
 }
 
-pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Gradient<'_>) {
+pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let (gamma, dy, (dx, accumulate)) = (gamma.host::<f32>(), dy.host::<f32>(), dx.into_host());
     inlined!(for_each_plane(cpu, extents, dx), |channel, range, dx| {
         let gamma = gamma[channel];

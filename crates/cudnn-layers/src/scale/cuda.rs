@@ -7,7 +7,7 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Gradient, View, ViewMut,
+    Out, View, ViewMut,
     cuda::{Arg, Cuda},
 };
 
@@ -31,11 +31,10 @@ pub(super) fn forward(
     unsafe { launch!(cuda, place, "scale_forward", grid, [&extents, gamma, beta, relu, from, to]) };
 }
 
-pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Gradient<'_>) {
-    let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.diff.as_view())], extents);
+pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.to.as_view())], extents);
     let grid = rows.map_or_else(|| tiles(dy.len()), |rows| rows.map);
-    let (extents, from, to, add) =
-        (Extents::new(extents), dy.numbers(), dx.diff.numbers(), add(dx.accumulate));
+    let (extents, from, to, add) = (Extents::new(extents), dy.numbers(), dx.to.numbers(), add(dx.accumulate));
     // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
     unsafe { launch!(cuda, place, "scale_backward", grid, [&extents, gamma, from, to, add]) };

@@ -9,7 +9,7 @@ mod cuda;
 mod tests;
 
 use crate::AxisExtents;
-use tensor::{Device, Gradient, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// Factors and biases, one element per channel each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,9 +24,9 @@ pub struct Affine<'a> {
 #[derive(Debug, Default)]
 pub struct AffineGradients<'a> {
     /// `dgamma[c] = sum of dy * x`, or of `dy` times the normalised `x` in batch normalisation.
-    pub gamma: Option<Gradient<'a>>,
+    pub gamma: Option<Out<'a>>,
     /// `dbeta[c] = sum of dy`.
-    pub beta: Option<Gradient<'a>>,
+    pub beta: Option<Out<'a>>,
 }
 
 impl Affine<'_> {
@@ -46,7 +46,7 @@ impl Affine<'_> {
 impl AffineGradients<'_> {
     pub(crate) fn check(&self, channels: usize) {
         let both = [&self.gamma, &self.beta].into_iter().flatten();
-        both.for_each(|gradient| assert_eq!(gradient.diff.len(), channels, "one gradient per channel"));
+        both.for_each(|gradient| assert_eq!(gradient.to.len(), channels, "one gradient per channel"));
     }
 }
 
@@ -68,9 +68,9 @@ pub fn forward(
 }
 
 /// `dx (+)= gamma dy`. The parameters' part is [`backward_affine`].
-pub fn backward(device: &Device, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Gradient<'_>) {
+pub fn backward(device: &Device, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
     Affine { gamma: Some(gamma), beta: None }.check(extents.axis);
-    assert_eq!([dy.len(), dx.diff.len()], [extents.len(); 2], "lengths of dy and dx");
+    assert_eq!([dy.len(), dx.to.len()], [extents.len(); 2], "lengths of dy and dx");
     on_device!(device, backward(extents, gamma, dy, dx));
 }
 

@@ -6,7 +6,7 @@ use crate::{
     cpu_loops::{for_each_column_block, inlined, items_per_task, put},
 };
 use ndarray::{ArrayView2, ArrayView3, s};
-use tensor::{Cpu, Gradient, View, ViewMut};
+use tensor::{Cpu, Out, View, ViewMut};
 
 /// Columns (inner indices) handled together.
 const WIDTH: usize = 64;
@@ -41,7 +41,7 @@ pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: View<'_>, y: ViewMut<
     );
 }
 
-pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Gradient<'_>) {
+pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let (y, dy, (dx, accumulate)) = (y.host(), dy.host(), dx.into_host());
     inlined!(for_each_column_block(cpu, extents, blocks(extents), [dx]), |outer, columns, [mut dx]| {
         let rows = |index| [y, dy].map(|blob: &[f32]| &blob[extents.plane(outer, index)][columns.clone()]);
@@ -124,7 +124,7 @@ pub(super) fn loss_backward(
     options: &LossOptions,
     loss_weight: f32,
     [p, labels]: [View<'_>; 2],
-    dx: Gradient<'_>,
+    dx: Out<'_>,
 ) -> Result<(), LabelError> {
     let valid = count_predictions(extents, options.ignore_label, labels, |_, _| ())?;
     let (p, labels, (dx, accumulate)) = (p.host::<f32>(), labels.host::<f32>(), dx.into_host());

@@ -6,7 +6,7 @@ use crate::{
     cuda_launches::{Extents, THREADS, add, launch, of_type, sources, threads, tiles},
 };
 use tensor::{
-    Gradient, View, ViewMut,
+    Out, View, ViewMut,
     cuda::{Arg, Cuda, Grid},
 };
 
@@ -33,10 +33,10 @@ pub(super) fn probabilities(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut
     unsafe { launch!(cuda, place, "softmax_probabilities", grid, [&extents, from, &mut p]) };
 }
 
-pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Gradient<'_>) {
+pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let (grid, extents, add) = (lines(extents), Extents::new(extents), add(dx.accumulate));
-    let place = of_type(&[Some(y), Some(dy), Some(dx.diff.as_view())]);
-    let (y, dy, dx) = (y.numbers(), dy.numbers(), dx.diff.numbers());
+    let place = of_type(&[Some(y), Some(dy), Some(dx.to.as_view())]);
+    let (y, dy, dx) = (y.numbers(), dy.numbers(), dx.to.numbers());
     // SAFETY: `softmax_backward(Extents e, const real* y, const real* dy, real* dx, int add)`; the contract has checked
     // the lengths.
     unsafe { launch!(cuda, place, "softmax_backward", grid, [&extents, y, dy, dx, add]) };
@@ -77,11 +77,11 @@ pub(super) fn loss_backward(
     options: &LossOptions,
     weight: f32,
     [p, labels]: [View<'_>; 2],
-    dx: Gradient<'_>,
+    dx: Out<'_>,
 ) -> Result<(), LabelError> {
     let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
     let (grid, e, shares) = (tiles(extents.len()), &Extents::new(extents), &options.shares(extents.axis));
-    let (place, to, add) = (of_type(&[Some(dx.diff.as_view())]), dx.diff.numbers(), add(dx.accumulate));
+    let (place, to, add) = (of_type(&[Some(dx.to.as_view())]), dx.to.numbers(), add(dx.accumulate));
     let [first, second] = ["softmax_loss_factor", "softmax_loss_backward"];
     cuda.scratch(|mut scratch| {
         let factor = scratch.slice(0..FACTOR_LEN).address::<u8>();

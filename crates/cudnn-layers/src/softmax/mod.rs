@@ -23,7 +23,7 @@ mod tests;
 pub use labels::{LabelError, LossOptions, Normalization};
 
 use crate::AxisExtents;
-use tensor::{Device, Format, Gradient, Space, View, ViewMut};
+use tensor::{Device, Format, Out, Space, View, ViewMut};
 
 /// `y = softmax(x)`.
 ///
@@ -35,8 +35,8 @@ pub fn forward(device: &Device, extents: &AxisExtents, x: View<'_>, y: ViewMut<'
 }
 
 /// `dx (+)= ...` (see the module).
-pub fn backward(device: &Device, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Gradient<'_>) {
-    assert_eq!([y.len(), dy.len(), dx.diff.len()], [extents.len(); 3], "lengths of y, dy and dx");
+pub fn backward(device: &Device, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    assert_eq!([y.len(), dy.len(), dx.to.len()], [extents.len(); 3], "lengths of y, dy and dx");
     on_device!(device, backward(extents, y, dy, dx));
 }
 
@@ -82,10 +82,10 @@ pub fn loss_backward(
     loss_weight: f32,
     mut saved: View<'_>,
     labels: View<'_>,
-    dx: Gradient<'_>,
+    dx: Out<'_>,
 ) -> Result<(), LabelError> {
     let p = saved.take(Format::F32, extents.len());
-    let lens = (labels.len(), dx.diff.len());
+    let lens = (labels.len(), dx.to.len());
     assert_eq!(lens, (extents.per_index(), extents.len()), "lengths of labels and dx");
     on_device!(device, loss_backward(extents, options, loss_weight, [p, labels], dx))
 }

@@ -2,7 +2,7 @@
 
 use crate::cuda_launches::{Divisor, add, launch, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
-use tensor::{Accumulate, ConvGeometry, View, ViewMut, cuda::Cuda};
+use tensor::{ConvGeometry, Out, View, ViewMut, cuda::Cuda};
 
 sources!("space_to_depth.cu");
 
@@ -80,8 +80,7 @@ pub(crate) fn gradient_from_depth(
     cuda: &Cuda,
     [g, deep]: &[ConvGeometry; 2],
     dw: View<'_>,
-    mut to: ViewMut<'_>,
-    accumulate: Accumulate,
+    Out { mut to, accumulate }: Out<'_>,
 ) {
     let len = g.w_len();
     assert_eq!((dw.len(), to.len()), (deep.w_len(), len), "lengths of {g:?} and {deep:?}");

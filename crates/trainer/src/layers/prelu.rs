@@ -1,6 +1,6 @@
 //! `PReLU`.
 
-use super::{Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration};
+use super::{Backward, Declaration, Declared, Forward, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::PReluParams};
 use cudnn_layers::{
     AxisExtents,
@@ -8,7 +8,7 @@ use cudnn_layers::{
     copy,
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Device, TensorType};
 
 /// `PReLU`: y = max(x, 0) + a min(x, 0), as a ReLU and a scale of what it cuts off, which lies in the scratch.
 pub(super) type PRelu = Declared<PReluParams, AxisExtents>;
@@ -42,7 +42,7 @@ impl Layer for PRelu {
         activation::forward(device, Activation::Below, Some(x), below.reborrow());
         let slopes = Affine { gamma: Some(io.params[0]), beta: None };
         scale::forward(device, &self.extents, slopes, false, None, below.reborrow());
-        copy::copy(device, below.as_view(), y, Accumulate::Add);
+        copy::copy(device, below.as_view(), y.added());
         Ok(())
     }
 
@@ -54,13 +54,10 @@ impl Layer for PRelu {
             let gradients = AffineGradients { gamma: Some(gamma), beta: None };
             scale::backward_affine(device, &self.extents, Some(below.as_view()), dy, gradients);
         }
-        if let Some(Gradient { diff: mut dx, accumulate }) = io.bottom_diffs.remove(0) {
-            let above = Gradient { diff: dx.reborrow(), accumulate };
-            activation::backward(device, Activation::RELU, x, Some(dy), above);
-            let cut = Gradient { diff: below.reborrow(), accumulate: Accumulate::Replace };
-            activation::backward(device, Activation::Below, x, Some(dy), cut);
-            let dx = Gradient { diff: dx, accumulate: Accumulate::Add };
-            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx);
+        if let Some(mut dx) = io.bottom_diffs.remove(0) {
+            activation::backward(device, Activation::RELU, x, Some(dy), dx.reborrow());
+            activation::backward(device, Activation::Below, x, Some(dy), below.reborrow().replaced());
+            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx.to.added());
         }
         Ok(())
     }

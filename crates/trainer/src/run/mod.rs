@@ -158,18 +158,6 @@ impl Execution {
         self.slab.take_marks()
     }
 
-    /// Waits for all work and all copies.
-    #[cfg(test)]
-    pub(crate) fn settle(&mut self) {
-        self.slab.join().unwrap();
-        self.device.check().unwrap();
-    }
-
-    #[cfg(test)]
-    pub(crate) fn arena_mut(&mut self) -> &mut Arena {
-        &mut self.arena
-    }
-
     /// Gives the nets back, to be run otherwise.
     pub fn into_nets(self) -> Vec<Net> {
         self.nets

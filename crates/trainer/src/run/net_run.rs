@@ -74,13 +74,6 @@ impl NetRun {
         &self.plans
     }
 
-    /// The same in another layout.
-    #[cfg(test)]
-    pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Self {
-        let Self { layout: before, .. } = self;
-        Self { layout: layout(&self.nets, before), ..self }
-    }
-
     /// Allocates the arena and gives the parameters their first values.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use crate::{
     cpu_loops::inlined,
     cpu_sums::{Itself, sums},
 };
-use tensor::{Cpu, Gradient, PoolGeometry, View, ViewMut};
+use tensor::{Cpu, Out, PoolGeometry, View, ViewMut};
 
 pub(crate) fn forward_average(cpu: &Cpu, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
     let ([image, outputs], x) = (plane_lens(g), x.host());
@@ -47,7 +47,7 @@ fn forward_plane(g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
     }
 }
 
-pub(crate) fn backward_average(cpu: &Cpu, g: &PoolGeometry, dy: View<'_>, dx: Gradient<'_>) {
+pub(crate) fn backward_average(cpu: &Cpu, g: &PoolGeometry, dy: View<'_>, dx: Out<'_>) {
     let ([_, outputs], dy) = (plane_lens(g), dy.host());
     inlined!(add_to_planes(cpu, g, dx), |plane, dx| backward_plane(
         g,

@@ -10,7 +10,7 @@ use crate::{
     pooling::tap_size,
 };
 use tensor::{
-    Cpu, Gradient, PoolGeometry, View, ViewMut,
+    Cpu, Out, PoolGeometry, View, ViewMut,
     cpu::simd::{LANES, Lanes, WithLanes, dispatch},
 };
 
@@ -206,7 +206,7 @@ fn forward_directly(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [u8])
     }
 }
 
-pub(crate) fn backward_max(cpu: &Cpu, g: &PoolGeometry, mask: View<'_>, dy: View<'_>, dx: Gradient<'_>) {
+pub(crate) fn backward_max(cpu: &Cpu, g: &PoolGeometry, mask: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let (mask, dy): (&[u8], &[f32]) = (mask.host(), dy.host());
     let ([_, outputs], tap_size) = (plane_lens(g), tap_size(g));
     let offset = |tap: usize| tap / g.window[1] * g.w + tap % g.window[1];

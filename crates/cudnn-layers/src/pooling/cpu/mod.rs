@@ -8,7 +8,7 @@ pub(super) use maximum::{backward_max, forward_max};
 
 use crate::cpu_loops::{for_each_run, inlined, items_per_task};
 use std::ops::Range;
-use tensor::{Accumulate, Cpu, Gradient, PoolGeometry};
+use tensor::{Accumulate, Cpu, Out, PoolGeometry};
 
 /// Elements of a plane of the image, and of one of outputs.
 fn plane_lens(g: &PoolGeometry) -> [usize; 2] {
@@ -28,7 +28,7 @@ fn for_each_plane(
 }
 
 /// The same for gradients of images, to which `body` adds.
-fn add_to_planes(cpu: &Cpu, g: &PoolGeometry, dx: Gradient<'_>, body: impl Fn(usize, &mut [f32]) + Sync) {
+fn add_to_planes(cpu: &Cpu, g: &PoolGeometry, dx: Out<'_>, body: impl Fn(usize, &mut [f32]) + Sync) {
     let (dx, accumulate) = dx.into_host();
     inlined!(for_each_plane(cpu, g, (dx, g.h * g.w)), |plane, dx| {
         if accumulate == Accumulate::Replace {
