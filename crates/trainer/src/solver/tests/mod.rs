@@ -5,6 +5,7 @@ mod formats;
 mod frozen;
 mod golden;
 mod policies;
+mod pytorch;
 mod ranks;
 mod resume;
 mod update;
