@@ -103,28 +103,40 @@ impl Recipe {
         format!("{name}_{}", self.name)
     }
 
-    /// The layers that read the images, normalized by their own mean and deviation, or as weights expect them that were trained
-    /// `before`. A test sees the middle of an image that is an eighth larger, as torchvision's do.
-    fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
-        let values = |name: &str, values: &[f64]| {
-            values.iter().map(|value| format!("{name}: {value:.3}")).collect::<Vec<_>>().join(" ")
+    /// What is subtracted from pixels, and what they are multiplied and divided by: as weights expect it that were trained
+    /// `before`, else the images' own mean and deviation. A model that takes pixels as they are has fillers for numbers of that
+    /// size: only their mean is subtracted.
+    fn normalization(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
+        let values = |name: &str, values: &[f64]| -> String {
+            values.iter().map(|value| format!("{name}: {value:.3} ")).collect()
         };
-        let [mean, factor] = match before.filter(|_| self.is_tuned) {
-            Some(TransformParams { mean: Mean::Values(mean), scale, std, .. }) => {
-                let [mean, std] =
-                    [mean, std].map(|values| values.iter().map(|&value| value.into()).collect::<Vec<_>>());
-                [values("mean_value", &mean), format!("scale: {scale} {}", values("std_value", &std))]
+        let wide = |values: &[f32]| values.iter().map(|&value| value.into()).collect::<Vec<f64>>();
+        let (mean, std) = (values("mean_value", &survey.mean), values("std_value", &survey.std));
+        let lines = match before {
+            Some(TransformParams { mean: known, scale, std, .. }) if self.is_tuned => {
+                let mean = match known {
+                    Mean::Values(known) => values("mean_value", &wide(known)),
+                    Mean::Zero => String::new(),
+                    Mean::File(_) => mean,
+                };
+                vec![mean, format!("scale: {scale}"), values("std_value", &wide(std))]
             }
-            _ => [values("mean_value", &survey.mean), values("std_value", &survey.std)],
+            Some(TransformParams { scale: 1.0, std, .. }) if std.is_empty() => vec![mean],
+            _ => vec![mean, std],
         };
+        lines.iter().map(|line| format!("\n    {}", line.trim_end())).filter(|line| line.len() > 5).collect()
+    }
+
+    /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's do.
+    fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
+        let normalization = self.normalization(survey, before);
         let root = survey.root.display().to_string() + "/";
         let layer = |phase: &str, transform: &str, list: &str, order: &str| {
             format!(
                 "layer {{\n  name: \"data\" type: \"ImageData\" top: \"data\" top: \"label\"\n  include {{ phase: {phase} }}\n  \
-                 transform_param {{\n    {transform} crop_size: {}\n    {mean}  # blue, green, red\n    {}\n  }}\n  \
+                 transform_param {{  # channels: blue, green, red\n    {transform} crop_size: {}{normalization}\n  }}\n  \
                  image_data_param {{\n    source: {list:?} root_folder: {root:?}\n    {order}\n  }}\n}}\n",
                 self.side,
-                factor.trim_end(),
             )
         };
         let [train, test] = Self::LISTS;
