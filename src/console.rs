@@ -36,6 +36,11 @@ impl Console {
         if leads { Self::new(json) } else { Self { out: Box::new(io::sink()), json: false, warns: false } }
     }
 
+    /// Whether an object is printed at the end.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints `text` and ends the line.
     pub(crate) fn text(&mut self, text: impl Display) -> Result<(), Error> {
         if !self.json {

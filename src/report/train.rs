@@ -121,7 +121,10 @@ impl fmt::Display for TrainSummary {
             true => write!(f, "Stopped at iteration {iterations} of {max_iter} after {seconds:.1} s")?,
             false => write!(f, "Trained to iteration {iterations} in {seconds:.1} s")?,
         }
-        write!(f, " ({images_per_s:.1} images/s): loss = {}", six_digits(*loss))?;
+        // One that was complete before has none.
+        if !loss.is_nan() || *images_per_s > 0.0 {
+            write!(f, " ({images_per_s:.1} images/s): loss = {}", six_digits(*loss))?;
+        }
         let mut single =
             self.accuracies.iter().filter(|output| output.values.len() == 1).flat_map(output_lines);
         single.try_for_each(|line| write!(f, ", test {line}"))

@@ -164,6 +164,10 @@ impl Training<'_> {
             let line = StepLine { step, images_per_s, seconds, epoch, outputs };
             self.say(&line)?;
             self.metrics.step(&line)?;
+            // Only a report at the end has all of them: otherwise memory would grow as long as it trains.
+            if !self.console.is_json() {
+                self.report.steps.clear();
+            }
             self.report.steps.push(line);
         }
         Ok(())
@@ -174,6 +178,10 @@ impl Training<'_> {
         let saved = self.saved.as_ref().map_or(self.first, |(iteration, _)| *iteration);
         let is_new = self.solver.iteration() > saved;
         if is_new && self.solver.spec().snapshot.is_wanted() { self.snapshot() } else { Ok(()) }
+    }
+
+    fn is_saved(&self) -> bool {
+        self.saved.as_ref().is_some_and(|(saved, _)| *saved == self.solver.iteration())
     }
 
     /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only its
@@ -187,8 +195,8 @@ impl Training<'_> {
         let unsaved = match &error {
             Error::Snapshot(_) => None,
             _ if has_diverged && !self.solver.is_finite() => None,
-            // Output that cannot be written does not undo the snapshot.
-            _ => self.save().err().filter(|error| !matches!(error, Error::Output(_))),
+            // What cannot be said of a snapshot does not undo it.
+            _ => self.save().err().filter(|_| !self.is_saved()),
         };
         if self.stop.is_requested() && unsaved.is_none() && matches!(error, Error::Output(_)) {
             return Ok(());
@@ -213,7 +221,7 @@ impl Training<'_> {
         let iteration = self.solver.iteration();
         match &self.saved {
             _ if self.is_finished() => "only the tests at its end are missing".to_owned(),
-            Some((saved, path)) if *saved == iteration => format!("--snapshot {path} resumes from there"),
+            Some((_, path)) if self.is_saved() => format!("--snapshot {path} resumes from there"),
             Some((saved, path)) => format!("--snapshot {path} resumes from iteration {saved}"),
             None if !self.solver.spec().snapshot.is_wanted() => "no snapshot was to be written".to_owned(),
             None if iteration == self.first => "there was nothing new to save".to_owned(),

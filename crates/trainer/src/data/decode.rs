@@ -1,7 +1,8 @@
 //! JPEG and PNG files to planar bytes.
 
 use super::{Sample, jpeg::is_complete};
-use std::{fs, io::Cursor, path::Path};
+use crate::files::read_regular;
+use std::{io::Cursor, path::Path};
 use zune_jpeg::{
     JpegDecoder,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
@@ -25,7 +26,7 @@ impl Default for Decoding {
 
 /// Decodes a file into the pixels and the shape of `sample`; an error is the reason, without the file's name.
 pub(super) fn decode_into(path: &Path, decoding: Decoding, sample: &mut Sample) -> Result<(), String> {
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = read_regular(path).map_err(unreadable)?;
     let file = File::open(&bytes)?;
     let ([height, width], channels) = (file.size(), file.decode(sample)?);
     // The vector keeps its memory from image to image.
@@ -58,7 +59,7 @@ fn rearrange(pixels: &mut [u8], channels: usize, is_color: bool) {
 
 /// Height and width of an image, from its header.
 pub(super) fn dimensions(path: &Path) -> Result<[usize; 2], String> {
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = read_regular(path).map_err(unreadable)?;
     Ok(File::open(&bytes)?.size())
 }
 
