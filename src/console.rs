@@ -21,7 +21,7 @@ struct Versioned<'a, T> {
 /// Standard output in one of its two forms: a command says everything in both, and one of them is printed.
 pub(crate) struct Console {
     out: Box<dyn Write>,
-    json: bool,
+    pub(crate) json: bool,
     warns: bool,
 }
 
@@ -34,11 +34,6 @@ impl Console {
     /// That of a rank that `leads`, or of another, which says nothing.
     pub(crate) fn of_rank(leads: bool, json: bool) -> Self {
         if leads { Self::new(json) } else { Self { out: Box::new(io::sink()), json: false, warns: false } }
-    }
-
-    /// Whether an object is printed at the end.
-    pub(crate) fn is_json(&self) -> bool {
-        self.json
     }
 
     /// Prints `text` and ends the line.

@@ -2,12 +2,12 @@
 
 use super::{
     DataError, DataSummary, Dataset, Transform,
-    batch::{BatchSource, Buffer, Cursor, LoaderOptions},
+    batch::{BatchSource, Buffer, LoaderOptions},
     prefetch::Worker,
 };
 use crate::spec::TransformParams;
 use std::sync::Arc;
-use tensor::{Cpu, Device, ViewMut, arena::zeroed, geometry::elements};
+use tensor::{Cpu, Device, ViewMut, geometry::elements};
 
 /// An endless stream of mini-batches over a data set.
 ///
@@ -18,10 +18,6 @@ pub struct Loader {
     device: Option<Device>,
     position: u64,
     worker: Option<Worker>,
-    /// Used when nothing is prepared ahead.
-    direct: Cursor,
-    /// Labels of a layer without a top for them.
-    unwanted: Vec<f32>,
 }
 
 impl Loader {
@@ -53,8 +49,7 @@ impl Loader {
             )));
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
-        let direct = source.cursor(0);
-        Ok(Self { source, device: None, position: 0, worker: None, direct, unwanted: Vec::new() })
+        Ok(Self { source, device: None, position: 0, worker: None })
     }
 
     /// The same for memory of `device`: a GPU copies mini-batches from where they were assembled by itself.
@@ -130,7 +125,9 @@ impl Loader {
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
         assert_eq!(lens, (self.source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
         if self.source.options.prefetch == 0 {
-            self.fill_now(data, labels)?;
+            let mut buffer = Buffer::new(&self.source, self.device.as_ref())?;
+            self.source.fill(&mut self.source.cursor(self.position), &mut buffer)?;
+            buffer.copy_to(data, labels)?;
         } else {
             let worker = match self.worker.take() {
                 Some(worker) => worker,
@@ -141,20 +138,5 @@ impl Loader {
         }
         self.position += self.source.options.stride();
         Ok(())
-    }
-
-    fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
-        let Self { source, device, position, direct, unwanted, .. } = self;
-        direct.position = *position;
-        if let Some(Device::Cuda(_)) = device {
-            let mut buffer = Buffer::new(source, device.as_ref())?;
-            source.fill_buffer(direct, &mut buffer)?;
-            return buffer.copy_to(data, labels);
-        }
-        if labels.is_none() && unwanted.is_empty() {
-            *unwanted = zeroed(source.options.mini_batch)?;
-        }
-        let labels = labels.map_or(&mut unwanted[..], ViewMut::into_host);
-        source.fill(direct, data.into_host(), labels)
     }
 }

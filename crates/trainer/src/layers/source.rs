@@ -81,6 +81,14 @@ impl DataLayer {
         (!self.constant).then(|| self.loader.summary())
     }
 
+    /// Verifies that every label is one of so many classes, unless the data are synthetic and constant.
+    ///
+    /// # Errors
+    /// As [`Dataset::check_labels`].
+    pub fn check_labels(&self, classes: usize) -> Result<(), DataError> {
+        if self.constant { Ok(()) } else { self.loader.dataset().check_labels(classes) }
+    }
+
     /// Where the next sample comes from: samples consumed so far.
     pub fn position(&self) -> Option<u64> {
         (!self.constant).then(|| self.loader.position())

@@ -107,24 +107,24 @@ impl Recipe {
     /// `before`, else the images' own mean and deviation. A model that takes pixels as they are has fillers for numbers of that
     /// size: only their mean is subtracted.
     fn normalization(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
-        let values = |name: &str, values: &[f64]| -> String {
-            values.iter().map(|value| format!("{name}: {value:.3} ")).collect()
-        };
         let wide = |values: &[f32]| values.iter().map(|&value| value.into()).collect::<Vec<f64>>();
-        let (mean, std) = (values("mean_value", &survey.mean), values("std_value", &survey.std));
-        let lines = match before {
-            Some(TransformParams { mean: known, scale, std, .. }) if self.is_tuned => {
-                let mean = match known {
-                    Mean::Values(known) => values("mean_value", &wide(known)),
-                    Mean::Zero => String::new(),
-                    Mean::File(_) => mean,
-                };
-                vec![mean, format!("scale: {scale}"), values("std_value", &wide(std))]
+        let (mut mean, mut scale, mut std) = (survey.mean.to_vec(), 1.0, survey.std.to_vec());
+        if let (Some(before), true) = (before, self.is_tuned) {
+            (scale, std) = (before.scale, wide(&before.std));
+            match &before.mean {
+                Mean::Values(known) => mean = wide(known),
+                Mean::Zero => mean.clear(),
+                Mean::File(_) => {}
             }
-            Some(TransformParams { scale: 1.0, std, .. }) if std.is_empty() => vec![mean],
-            _ => vec![mean, std],
+        } else if before.is_some_and(|before| before.scale == 1.0 && before.std.is_empty()) {
+            std.clear();
+        }
+        let values = |name: &str, values: &[f64]| -> String {
+            values.iter().map(|value| format!(" {name}: {value:.3}")).collect()
         };
-        lines.iter().map(|line| format!("\n    {}", line.trim_end())).filter(|line| line.len() > 5).collect()
+        let scale = if scale == 1.0 { String::new() } else { format!(" scale: {scale}") };
+        let lines = [values("mean_value", &mean), scale, values("std_value", &std)];
+        lines.iter().filter(|line| !line.is_empty()).map(|line| format!("\n   {line}")).collect()
     }
 
     /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's do.

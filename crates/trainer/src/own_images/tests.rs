@@ -70,7 +70,9 @@ fn images_are_normalized_by_their_own_numbers_or_as_known_weights_expect() {
         ("resnet18", true, "Values([104.0, 117.0, 123.0]) 0.00390625", "[]"),
         // Its fillers are for pixels as they are.
         ("cifar10_quick", false, own, "[]"),
-        ("alexnet", false, own, "[]"),
+        ("caffe_alexnet", false, own, "[]"),
+        ("googlenet", true, "Values([104.0, 117.0, 123.0]) 1", "[]"),
+        ("alexnet", true, "Values([103.53, 116.28, 123.675]) 1", "[57.375, 57.12, 58.395]"),
         ("resnet50_v1_5", false, own, "[50.0, 55.0, 60.25]"),
         ("resnet50_v1_5", true, "Values([103.53, 116.28, 123.675]) 1", "[57.375, 57.12, 58.395]"),
         // Its weights know no mean.

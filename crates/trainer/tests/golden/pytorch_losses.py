@@ -50,7 +50,8 @@ NETS = {
         lambda: torchvision.models.resnet18(num_classes=CLASSES),
         [3, 40, 40],
         (1, 1),
-        {"SGD": 0.0005, "Nesterov": 0.0005, "AdamW": 0.00001},
+        # Batch norm over a few pixels amplifies rounding: at ten times the rate PyTorch itself drifts by 15 % in 50 iterations.
+        {"SGD": 0.00005, "Nesterov": 0.00005, "AdamW": 0.00001},
     ),
 }
 
