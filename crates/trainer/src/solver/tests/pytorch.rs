@@ -37,7 +37,8 @@ struct Case {
     losses: Vec<f64>,
 }
 
-/// Single precision rounds otherwise in another order of sums, which training amplifies: PyTorch's own drift is one draw of that.
+/// Single precision rounds otherwise in another order of sums, and training amplifies it, the more once a maximum or a ReLU tips
+/// over. How far PyTorch's own losses drift is a draw of that: the largest of a model's three, and no more than so many times it.
 const DRIFTS: f64 = 4.0;
 
 /// What a loss is rounded by itself.
@@ -110,7 +111,8 @@ fn losses_are_those_of_pytorch(model: &str, device: &Device) {
         assert!(copied.files[0].skipped.is_empty() && copied.complete().is_ok(), "{copied:?}");
 
         let found = losses(&mut solver, case.losses.len());
-        let tolerance = |step: usize| (DRIFTS * case.drifts[step]).max(LEAST_TOLERANCE);
+        let drift = |step: usize| cases.iter().map(|case| case.drifts[step]).fold(0.0, f64::max);
+        let tolerance = |step| (DRIFTS * drift(step)).max(LEAST_TOLERANCE);
         assert_within(&found, &case.losses, tolerance, &format!("{model}, {}", case.solver));
     }
     assert_eq!(cases.len(), 3, "SGD, Nesterov and AdamW");
