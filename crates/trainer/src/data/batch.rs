@@ -98,11 +98,20 @@ impl BatchSource {
         self.transform.out_shape().iter().product()
     }
 
-    /// Fills a mini-batch, once a GPU has copied what was there before, and moves the cursor behind those of all ranks. Of several
-    /// bad samples the first one is reported.
-    pub(super) fn fill(&self, cursor: &mut Cursor, buffer: &mut Buffer) -> Result<(), DataError> {
+    /// As [`BatchSource::fill`], once a GPU has copied what was there before.
+    pub(super) fn fill_buffer(&self, cursor: &mut Cursor, buffer: &mut Buffer) -> Result<(), DataError> {
         let data = buffer.data.elements(self.data_len()).map_err(MemoryError::from)?;
         let labels = buffer.labels.elements(self.options.mini_batch).map_err(MemoryError::from)?;
+        self.fill(cursor, data, labels)
+    }
+
+    /// Fills a mini-batch and moves the cursor behind those of all ranks. Of several bad samples the first one is reported.
+    pub(super) fn fill(
+        &self,
+        cursor: &mut Cursor,
+        data: &mut [f32],
+        labels: &mut [f32],
+    ) -> Result<(), DataError> {
         let Cursor { position, order, indices, scratch } = cursor;
         let LoaderOptions { mini_batch, share, .. } = self.options;
         let first = *position + (share.rank * mini_batch) as u64;

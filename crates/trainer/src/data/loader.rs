@@ -7,7 +7,7 @@ use super::{
 };
 use crate::spec::TransformParams;
 use std::sync::Arc;
-use tensor::{Cpu, Device, ViewMut, geometry::elements};
+use tensor::{Cpu, Device, ViewMut, arena::zeroed, geometry::elements};
 
 /// An endless stream of mini-batches over a data set.
 ///
@@ -125,9 +125,7 @@ impl Loader {
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
         assert_eq!(lens, (self.source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
         if self.source.options.prefetch == 0 {
-            let mut buffer = Buffer::new(&self.source, self.device.as_ref())?;
-            self.source.fill(&mut self.source.cursor(self.position), &mut buffer)?;
-            buffer.copy_to(data, labels)?;
+            self.fill_now(data, labels)?;
         } else {
             let worker = match self.worker.take() {
                 Some(worker) => worker,
@@ -138,5 +136,18 @@ impl Loader {
         }
         self.position += self.source.options.stride();
         Ok(())
+    }
+
+    /// Without a thread: on a processor without a buffer, too.
+    fn fill_now(&self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
+        let mut cursor = self.source.cursor(self.position);
+        if let Some(Device::Cuda(_)) = self.device {
+            let mut buffer = Buffer::new(&self.source, self.device.as_ref())?;
+            self.source.fill_buffer(&mut cursor, &mut buffer)?;
+            return buffer.copy_to(data, labels);
+        }
+        let mut unwanted = zeroed(self.source.options.mini_batch)?;
+        let labels = labels.map_or(&mut unwanted[..], ViewMut::into_host);
+        self.source.fill(&mut cursor, data.into_host(), labels)
     }
 }

@@ -46,7 +46,7 @@ impl Worker {
         let work = move || {
             let mut cursor = source.cursor(position);
             while let Ok(mut buffer) = empties.recv() {
-                let mut fill = || source.fill(&mut cursor, &mut buffer);
+                let mut fill = || source.fill_buffer(&mut cursor, &mut buffer);
                 let filling = match &pool {
                     Some(pool) => pool.install(fill),
                     None => fill(),

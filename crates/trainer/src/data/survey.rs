@@ -2,7 +2,7 @@
 //! it is, and what is kept for validation.
 
 use super::{
-    DataError, Decoding, Sample,
+    DataError, Sample,
     decode::decode_into,
     image_data::{Entry, class_names, folder_entries, list_entries},
     order::below,
@@ -122,7 +122,7 @@ fn look_at(
         progress();
         let sums = line(&entry, root).and_then(|_| {
             let reason = |reason| format!("{}: {reason}", entry.path.display());
-            decode_into(&entry.path, Decoding::default(), sample).map_err(reason)?;
+            decode_into(&entry.path, true, sample).map_err(reason)?;
             Ok(Sums::of(&sample.pixels))
         });
         sums.map(|sums| (entry, sums))
