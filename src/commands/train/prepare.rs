@@ -67,7 +67,8 @@ pub(super) fn prepare(
     let seed_of = |resumed: &Resumed| resumed.state.random_seed;
     spec.random_seed = args.seed.or(resumed.as_ref().map(seed_of)).or(spec.random_seed);
     // What is wrong with them should not come out after measuring.
-    let weights = if args.weights.is_empty() { None } else { Some(Weights::load(&args.weights)?) };
+    let is_wanted = !args.weights.is_empty() && snapshot.is_none();
+    let weights = is_wanted.then(|| Weights::load(&args.weights)).transpose()?;
     let place = if group.leads() { snapshot_place(&spec)? } else { None };
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
