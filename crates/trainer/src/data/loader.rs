@@ -147,7 +147,6 @@ impl Loader {
             return buffer.copy_to(data, labels);
         }
         let mut unwanted = zeroed(self.source.options.mini_batch)?;
-        let labels = labels.map_or(&mut unwanted[..], ViewMut::into_host);
-        self.source.fill(&mut cursor, data.into_host(), labels)
+        self.source.fill(&mut cursor, data.into_host(), labels.map_or(&mut unwanted[..], ViewMut::into_host))
     }
 }
