@@ -21,9 +21,9 @@ pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> 
     let Some(device) = RecordedDevice::named(&args.run.device) else {
         let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
         let names = names.join(", ");
-        let reason =
-            format!("--list lists what was recorded: it needs --device recorded:FILE or one of {names}");
-        return Err(Error::Usage(reason));
+        return Err(usage!(
+            "--list lists what was recorded: it needs --device recorded:FILE or one of {names}"
+        ));
     };
     let (table, file) = device.read(args.run.math)?;
     let mut kernels: BTreeMap<&KernelId, Vec<&Measurement>> = BTreeMap::new();

@@ -5,8 +5,9 @@ use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
+        inputs::{ranks_note, scaled_to, synthetic, warn},
         origin::Origin,
-        setup::{Planned, Session, announce, ranks_note, scaled_to, synthetic, warn},
+        setup::{Planned, Session, announce},
     },
     models::load_solver,
     report::{DataReport, Header, NetReport},
@@ -148,14 +149,14 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
         spec.learning_rate.base_lr = rate as f32;
         if spec.learning_rate.min_lr > rate as f32 {
             let least = spec.learning_rate.min_lr;
-            return Err(Error::Usage(format!("--base-lr {rate} is below the solver's min_lr, {least}")));
+            return Err(usage!("--base-lr {rate} is below the solver's min_lr, {least}"));
         }
     }
     if args.no_test {
         spec.tests.clear();
     }
     if args.patience.is_some() && spec.tests.is_empty() {
-        return Err(Error::Usage("--patience has no effect: the solver has nothing to test".to_owned()));
+        return Err(usage!("--patience has no effect: the solver has nothing to test"));
     }
     if args.no_snapshot {
         spec.snapshot.interval = 0;

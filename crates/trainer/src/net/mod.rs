@@ -268,11 +268,6 @@ impl Net {
         marks
     }
 
-    /// Scratch and workspaces of every node, forward and backward.
-    pub fn scratch(&self) -> &[[Scratch; 2]] {
-        &self.scratch
-    }
-
     /// What the memory of an iteration depends on; with an update at its end and the history for it, if the net trains and
     /// there are `updates`.
     pub fn outline(&self, updates: bool) -> Outline {
