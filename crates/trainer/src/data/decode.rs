@@ -11,8 +11,7 @@ use zune_jpeg::{
 /// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
 pub(super) const MOST_BYTES: usize = 512 << 20;
 
-/// Decodes a file into the pixels and the shape of `sample`, of three channels (red, green, blue) or of one; an error is the reason,
-/// without the file's name.
+/// Decodes a file into pixels and shape of `sample`, of three channels or one; an error is the reason, without the file's name.
 pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> Result<(), String> {
     let bytes = read_regular(path).map_err(unreadable)?;
     let file = File::open(&bytes)?;

@@ -106,10 +106,8 @@ impl Loader {
 
     /// Mini-batches assembled in memory of their own. A GPU may still be copying one of them.
     fn buffers(&self) -> usize {
-        match (self.source.options.prefetch, &self.device) {
-            (prefetch @ 1.., Some(Device::Cuda(_))) => prefetch + 1,
-            (prefetch, _) => prefetch,
-        }
+        let prefetch = self.source.options.prefetch;
+        prefetch + usize::from(prefetch > 0 && matches!(self.device, Some(Device::Cuda(_))))
     }
 
     /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column, and
@@ -147,7 +145,6 @@ impl Loader {
             return buffer.copy_to(data, labels);
         }
         let mut unwanted = zeroed(self.source.options.mini_batch)?;
-        let labels = labels.map_or(&mut unwanted[..], ViewMut::into_host);
-        self.source.fill(&mut cursor, data.into_host(), labels)
+        self.source.fill(&mut cursor, data.into_host(), labels.map_or(&mut unwanted[..], ViewMut::into_host))
     }
 }

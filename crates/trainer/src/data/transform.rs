@@ -59,8 +59,8 @@ impl Transform {
         let mut params = params.clone();
         params.min_area = params.min_area.filter(|_| phase == Phase::Train);
         // A part of any size is resized to that of the crop.
-        let part = crop.filter(|_| params.min_area.is_some());
-        let size = part.unwrap_or_else(|| resized(&params, [height, width]));
+        let size =
+            crop.filter(|_| params.min_area.is_some()).unwrap_or_else(|| resized(&params, [height, width]));
         let [out_height, out_width] = crop.unwrap_or(size);
         let out_shape = [channels, out_height, out_width];
         let stds =

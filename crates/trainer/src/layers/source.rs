@@ -81,12 +81,9 @@ impl DataLayer {
         (!self.constant).then(|| self.loader.summary())
     }
 
-    /// Verifies that every label is one of so many classes, unless the data are synthetic and constant.
-    ///
-    /// # Errors
-    /// As [`Dataset::check_labels`].
-    pub fn check_labels(&self, classes: usize) -> Result<(), DataError> {
-        if self.constant { Ok(()) } else { self.loader.dataset().check_labels(classes) }
+    /// What is read, unless that is synthetic and constant.
+    pub fn dataset(&self) -> Option<&dyn Dataset> {
+        (!self.constant).then(|| &**self.loader.dataset())
     }
 
     /// Where the next sample comes from: samples consumed so far.

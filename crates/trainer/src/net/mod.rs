@@ -14,7 +14,7 @@ use crate::{
     data::DataSummary,
     error::NetError,
     layers::{self, Absorbed, BuildOptions, DataLayer, Need, Role},
-    spec::{LayerKind, NetSpec, Phase, SoftmaxWithLossParams},
+    spec::{LayerKind, NetSpec, Phase},
 };
 use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node, Param, Value};
@@ -48,14 +48,12 @@ pub struct Net {
 /// Refuses data with a label that is no class of a loss which reads it: not hours later, when its turn comes.
 fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
     for node in &graph.nodes {
-        let LayerKind::SoftmaxWithLoss(SoftmaxWithLossParams { axis, ignore_label: None, .. }) = node.kind
-        else {
-            continue;
-        };
+        let LayerKind::SoftmaxWithLoss(params) = &node.kind else { continue };
         let [scores, labels] = [0, 1].map(|bottom| &graph.values[node.bottoms[bottom]]);
-        let axis = scores.shape.axis(i64::from(axis));
-        let (Some(data), Some(axis)) = (layers[labels.producer].data(), axis) else { continue };
-        data.check_labels(scores.shape.dims()[axis]).map_err(|error| NetError::Layer {
+        let axis = scores.shape.axis(i64::from(params.axis));
+        let set = layers[labels.producer].data().and_then(DataLayer::dataset);
+        let (Some(set), Some(axis), None) = (set, axis, params.ignore_label) else { continue };
+        set.check_labels(scores.shape.dims()[axis]).map_err(|error| NetError::Layer {
             location: node.location.clone(),
             layer: node.name.clone(),
             message: error.to_string(),

@@ -61,14 +61,13 @@ impl Solver {
 
     /// Takes note of a test's `loss`; says how many tests ago the lowest was, 0 for this one.
     pub fn judge(&mut self, loss: f64) -> u64 {
-        let is_new = self.counters.get(JUDGED) != Some(&self.iteration);
-        let mut since = self.counters.get(SINCE).copied().unwrap_or(0) + u64::from(is_new);
-        let mut noted = vec![(JUDGED, self.iteration)];
-        if self.is_best(loss) {
-            since = 0;
+        let (is_new, is_best) = (self.counters.get(JUDGED) != Some(&self.iteration), self.is_best(loss));
+        let before = self.counters.get(SINCE).copied().unwrap_or(0);
+        let since = if is_best { 0 } else { before + u64::from(is_new) };
+        let mut noted = vec![(JUDGED, self.iteration), (SINCE, since)];
+        if is_best {
             noted.extend([(LOSS, loss.to_bits()), (ITERATION, self.iteration)]);
         }
-        noted.push((SINCE, since));
         self.counters.extend(noted.into_iter().map(|(name, value)| (name.to_owned(), value)));
         since
     }
