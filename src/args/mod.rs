@@ -177,9 +177,7 @@ impl NetArgs {
         match self.batch {
             None => Ok(None),
             Some(Batch::Samples(samples)) => Ok(Some(samples)),
-            Some(Batch::Largest) => {
-                Err(Error::Usage("--batch max needs a net to plan and --device-memory".to_owned()))
-            }
+            Some(Batch::Largest) => Err(usage!("--batch max needs a net to plan and --device-memory")),
         }
     }
 }
@@ -385,7 +383,7 @@ impl RunArgs {
 
 /// The file that `--option` must name.
 pub(crate) fn required<'a>(file: &'a Option<PathBuf>, option: &str) -> Result<&'a PathBuf, Error> {
-    file.as_ref().ok_or_else(|| Error::Usage(format!("{option} FILE is missing")))
+    file.as_ref().ok_or_else(|| usage!("{option} FILE is missing"))
 }
 
 #[cfg(test)]

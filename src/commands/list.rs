@@ -20,9 +20,9 @@ struct Report {
 pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
     let Some(device) = RecordedDevice::named(&args.run.device) else {
         let names = Shipped::names();
-        let reason =
-            format!("--list lists what was recorded: it needs --device recorded:FILE or one of {names}");
-        return Err(Error::Usage(reason));
+        return Err(usage!(
+            "--list lists what was recorded: it needs --device recorded:FILE or one of {names}"
+        ));
     };
     let (table, file) = device.read(args.run.math)?;
     let mut kernels: BTreeMap<&KernelId, Vec<&Measurement>> = BTreeMap::new();

@@ -6,9 +6,7 @@ use crate::{
 };
 use flate2::{Compression, Crc, write::GzEncoder};
 use microbatch::trainer::{
-    data::{
-        Dataset, Decoding, Idx, ImageData, Loader, LoaderOptions, Phase, Transform, open_source, read_mean,
-    },
+    data::{Dataset, Idx, ImageData, Loader, LoaderOptions, Phase, Transform, open_source, read_mean},
     spec::{ColorJitter, Mean, TransformParams},
 };
 use png::{BitDepth, ColorType};
@@ -197,8 +195,8 @@ fn mend_checksums(png: &mut [u8]) {
     }
 }
 
-fn decoding(random: &mut Random) -> Decoding {
-    Decoding { is_color: one_in(random, 2) }
+fn decoding(random: &mut Random) -> bool {
+    one_in(random, 2)
 }
 
 /// Pictures that take more are not decoded here: theirs are seconds of work.

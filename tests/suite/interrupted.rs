@@ -99,17 +99,61 @@ fn a_training_without_snapshots_stops_without_one_and_json_is_whole() {
 }
 
 /// A disk that takes 4 KiB and no more: a limit on the size of files, as nobody can fill a disk in a test.
+/// The one sentence that the command fails with where no file may have more than so many blocks of 512 bytes.
+fn in_files_of(folder: &Folder, blocks: usize, arguments: &str) -> String {
+    let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_microbatch")).args(arguments.split_whitespace());
+    let output = command.env("UCUDNN_DATABASE", "none").current_dir(folder.path(".")).output().unwrap();
+    let stderr = without_progress(&text(&output.stderr));
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    stderr
+}
+
+/// What is said last stays half said, but what was done until then is saved, and said when there is room again.
+#[test]
+fn a_log_without_room_is_one_sentence_and_nothing_is_lost() {
+    let folder = Folder::new();
+    change_solver(&folder, &[["snapshot: 6", "snapshot: 1000"]]);
+    let train = "train --solver solver.prototxt --no-test --snapshot-prefix s/small --log log.jsonl --policy undivided --threads 2";
+    let stderr = in_files_of(&folder, 80, &format!("{train} --max-iter 1000000"));
+    let saved = stderr
+        .strip_prefix("error: cannot write log.jsonl: File too large (os error 27); --snapshot s/small_iter_")
+        .and_then(|rest| rest.strip_suffix(".solverstate.safetensors resumes from there\n"));
+    let saved: u64 = saved.expect(&stderr).parse().unwrap();
+    folder.succeed(&format!("{train} --resume --max-iter {}", saved + 3));
+    let log = text(&folder.read("log.jsonl"));
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let shown =
+        lines.filter(|line| line["kind"] == "display").map(|line| line["iteration"].as_u64().unwrap());
+    assert_eq!(shown.collect::<Vec<_>>(), (0..saved - 1).chain(saved..saved + 3).collect::<Vec<_>>());
+}
+
+/// As when a disk or a server is taken away.
+#[test]
+fn a_folder_that_goes_away_is_one_sentence_and_what_is_in_it_is_good() {
+    let folder = Folder::new();
+    let (mut child, mut stdout) = begin(&folder, TRAIN);
+    fs::rename(folder.path("s"), folder.path("away")).unwrap();
+    folder.write("s", "no folder");
+    let (mut said, mut complained) = (String::new(), String::new());
+    stdout.read_to_string(&mut said).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut complained).unwrap();
+    let complained = without_progress(&complained);
+    assert_eq!((child.wait().unwrap().code(), complained.lines().count()), (Some(1), 1), "{complained}");
+    assert!(complained.starts_with("error: cannot write the snapshot s/small_iter_"), "{complained}");
+    fs::remove_file(folder.path("s")).unwrap();
+    fs::rename(folder.path("away"), folder.path("s")).unwrap();
+    folder.succeed(&TRAIN.replace("1000000", "100").replace("train ", "train --resume "));
+    assert!(folder.path("s/small_iter_100.safetensors").is_file());
+}
+
 #[test]
 fn a_full_disk_is_one_sentence_and_leaves_no_half_of_a_snapshot() {
     let folder = Folder::new();
     fs::create_dir(folder.path("s")).unwrap();
     folder.write("s/small_iter_6.safetensors", "from before");
-    let mut command = Command::new("sh");
-    let script = "ulimit -f 8; trap '' XFSZ; exec \"$0\" \"$@\"";
-    command.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_microbatch")).args(TRAIN.split_whitespace());
-    let output = command.env("UCUDNN_DATABASE", "none").current_dir(folder.path(".")).output().unwrap();
-    let stderr = text(&output.stderr);
-    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    let stderr = in_files_of(&folder, 8, TRAIN);
     let sentence = "error: cannot write the snapshot s/small_iter_6.safetensors: File too large";
     assert!(stderr.starts_with(sentence), "{stderr}");
     assert_eq!(snapshots(&folder), ["small_iter_6.safetensors"], "what was there before, and nothing else");

@@ -2,7 +2,7 @@
 
 use super::{
     DataError, DataSummary, Dataset, Transform,
-    batch::{BatchSource, Buffer, Cursor, LoaderOptions},
+    batch::{BatchSource, Buffer, LoaderOptions},
     prefetch::Worker,
 };
 use crate::spec::TransformParams;
@@ -18,10 +18,6 @@ pub struct Loader {
     device: Option<Device>,
     position: u64,
     worker: Option<Worker>,
-    /// Used when nothing is prepared ahead.
-    direct: Cursor,
-    /// Labels of a layer without a top for them.
-    unwanted: Vec<f32>,
 }
 
 impl Loader {
@@ -53,8 +49,7 @@ impl Loader {
             )));
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
-        let direct = source.cursor(0);
-        Ok(Self { source, device: None, position: 0, worker: None, direct, unwanted: Vec::new() })
+        Ok(Self { source, device: None, position: 0, worker: None })
     }
 
     /// The same for memory of `device`: a GPU copies mini-batches from where they were assembled by itself.
@@ -143,18 +138,16 @@ impl Loader {
         Ok(())
     }
 
-    fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
-        let Self { source, device, position, direct, unwanted, .. } = self;
-        direct.position = *position;
-        if let Some(Device::Cuda(_)) = device {
-            let mut buffer = Buffer::new(source, device.as_ref())?;
-            source.fill_buffer(direct, &mut buffer)?;
+    /// Without a thread: on a processor without a buffer, too.
+    fn fill_now(&self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
+        let mut cursor = self.source.cursor(self.position);
+        if let Some(Device::Cuda(_)) = self.device {
+            let mut buffer = Buffer::new(&self.source, self.device.as_ref())?;
+            self.source.fill_buffer(&mut cursor, &mut buffer)?;
             return buffer.copy_to(data, labels);
         }
-        if labels.is_none() && unwanted.is_empty() {
-            *unwanted = zeroed(source.options.mini_batch)?;
-        }
+        let mut unwanted = zeroed(self.source.options.mini_batch)?;
         let labels = labels.map_or(&mut unwanted[..], ViewMut::into_host);
-        source.fill(direct, data.into_host(), labels)
+        self.source.fill(&mut cursor, data.into_host(), labels)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     data::DataSummary,
     error::NetError,
     layers::{self, Absorbed, BuildOptions, DataLayer, Need, Role},
-    spec::{LayerKind, NetSpec, Phase},
+    spec::{LayerKind, NetSpec, Phase, SoftmaxWithLossParams},
 };
 use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node, Param, Value};
@@ -45,6 +45,25 @@ pub struct Net {
     gone: Vec<String>,
 }
 
+/// Refuses data with a label that is no class of a loss which reads it: not hours later, when its turn comes.
+fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
+    for node in &graph.nodes {
+        let LayerKind::SoftmaxWithLoss(SoftmaxWithLossParams { axis, ignore_label: None, .. }) = node.kind
+        else {
+            continue;
+        };
+        let [scores, labels] = [0, 1].map(|bottom| &graph.values[node.bottoms[bottom]]);
+        let axis = scores.shape.axis(i64::from(axis));
+        let (Some(data), Some(axis)) = (layers[labels.producer].data(), axis) else { continue };
+        data.check_labels(scores.shape.dims()[axis]).map_err(|error| NetError::Layer {
+            location: node.location.clone(),
+            layer: node.name.clone(),
+            message: error.to_string(),
+        })?;
+    }
+    Ok(())
+}
+
 /// The kernels of a plan, by layer and operation.
 type Planned<'a> = HashMap<(&'a str, ConvOp), &'a PlannedKernel>;
 
@@ -62,6 +81,7 @@ impl Net {
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
         let (mut graph, layers) = Graph::build(spec, layers, options.device.format(), training)?;
+        check_labels(&graph, &layers)?;
         fusion::absorb_relus(&mut graph);
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         Ok(Self {
@@ -248,11 +268,6 @@ impl Net {
             }
         }
         marks
-    }
-
-    /// Scratch and workspaces of every node, forward and backward.
-    pub fn scratch(&self) -> &[[Scratch; 2]] {
-        &self.scratch
     }
 
     /// What the memory of an iteration depends on; with an update at its end and the history for it, if the net trains and
