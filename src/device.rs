@@ -1,6 +1,9 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::{Error, tables::RecordedDevice};
+use crate::{
+    Error,
+    tables::{RecordedDevice, Shipped},
+};
 use serde::Serialize;
 use std::fmt;
 use tensor::{
@@ -103,7 +106,8 @@ fn ordinal(name: &str) -> Result<Option<usize>, Error> {
     let unknown = || {
         usage!(
             "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), \
-             and of `train` and `time` lists of them"
+             for `train` and `time` lists of them, and for `plan` and `figures` {} and recorded:FILE",
+            Shipped::names()
         )
     };
     if RecordedDevice::named(name).is_some() {

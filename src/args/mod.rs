@@ -243,7 +243,7 @@ pub struct PlanArgs {
     /// List the kernels that were recorded of --device, and plan nothing
     #[arg(long, help_heading = "Planning", conflicts_with_all = ["NetArgs", "ShapeArgs", "explain"])]
     pub list: bool,
-    /// Draw what every kernel would take, undivided and as planned, into this file: .svg or .png
+    /// Draw what every kernel would take, undivided and as planned (with --gpus: images/s by their number), into this file: .svg or .png
     #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
     pub plot: Option<PathBuf>,
     /// Predict images/s of up to N GPUs, each with this mini-batch
@@ -344,7 +344,7 @@ pub struct FiguresArgs {
     /// Only figures whose names contain this, such as alexnet or cliff
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// A net, such as alexnet or resnet18; may be repeated [default: all that were recorded, or those of the papers]
+    /// A net of the figures, or deepbench; may be repeated [default: all that were recorded; on a CPU all nets, at mini-batch 32]
     #[arg(long, value_name = "NET")]
     pub net: Vec<String>,
     /// Whose measurements: h200 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N

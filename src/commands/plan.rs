@@ -125,7 +125,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
         write_trace(file, &schedule.actions)?;
     }
     print(&report, console)?;
-    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
+    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
         layer_table(&layer_memory)
@@ -190,7 +190,7 @@ fn plan_shapes(
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, (&plan, None))?;
     print(&report, console)?;
-    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
+    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)?;
     console.object(&report)
 }
 
