@@ -143,10 +143,10 @@ impl Folder {
         command
     }
 
-    /// Runs the command, which must succeed without a word on stderr; returns stdout.
+    /// Runs the command, which must succeed and complain of nothing; returns stdout.
     pub(crate) fn succeed(&self, arguments: &str) -> String {
         let output = self.run(arguments);
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let (stdout, stderr) = (text(&output.stdout), without_progress(&text(&output.stderr)));
         assert!(output.status.success() && stderr.is_empty(), "{arguments}: {stderr}\n{stdout}");
         stdout
     }
@@ -170,6 +170,8 @@ pub(crate) fn without_progress(stderr: &str) -> String {
 /// Whether `line` says how far something has come, such as `measuring 20/84: conv2 Forward at 32`.
 pub(crate) fn is_progress(line: &str) -> bool {
     let mut words = line.split([' ', '/', ':', '\n']);
-    matches!(words.next(), Some("measuring" | "training" | "testing" | "timing" | "drawing" | "reading"))
-        && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
+    matches!(
+        words.next(),
+        Some("measuring" | "verifying" | "training" | "testing" | "timing" | "drawing" | "reading")
+    ) && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
 }
