@@ -104,6 +104,25 @@ impl Folder {
         fs::write(path, contents).unwrap();
     }
 
+    /// The names in the folder `s` of the snapshots, hidden ones too.
+    pub(crate) fn snapshots(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("s")).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Writes the solver again with the first of each pair, which it must have, replaced by the second.
+    pub(crate) fn change_solver(&self, changes: &[[&str; 2]]) {
+        let mut solver = text(&self.read("solver.prototxt"));
+        for [from, to] in changes {
+            assert!(solver.contains(from), "the solver has no {from}");
+            solver = solver.replace(from, to);
+        }
+        self.write("solver.prototxt", solver);
+    }
+
     /// Writes the net again with `from`, which it must have, replaced by `to`.
     pub(crate) fn change_net(&self, from: &str, to: &str) {
         let net = String::from_utf8(self.read("net.prototxt")).unwrap();
