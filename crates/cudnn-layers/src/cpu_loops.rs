@@ -47,9 +47,8 @@ pub(crate) fn for_each_run<const OUTPUTS: usize>(
     outputs: [&mut [f32]; OUTPUTS],
     body: impl Fn(Range<usize>, [&mut [f32]; OUTPUTS]) + Sync,
 ) {
-    inlined!(for_each_run_with(cpu, items, run, (outputs, &mut [] as &mut [u8])), |range, outputs, _| body(
-        range, outputs
-    ));
+    let outputs = (outputs, &mut [] as &mut [u8]);
+    inlined!(for_each_run_with(cpu, items, run, outputs), |range, outputs, _| body(range, outputs));
 }
 
 /// The same with one more output, of another type.

@@ -54,13 +54,9 @@ fn normalise_by_batch(
     running: RunningSums<'_>,
 ) {
     let (x, added) = (x.host::<f32>(), added.map(|added| added.host::<f32>()));
-    let (extents, variance) = (&norm.extents, &mut *inv_std);
-    inlined!(for_each_channel(cpu, extents, y.into_host(), [&mut *mean, &mut *variance]), |channel,
-                                                                                           mut y,
-                                                                                           [
-        to_mean,
-        to_variance,
-    ]| {
+    let (extents, variance, y) = (&norm.extents, &mut *inv_std, y.into_host());
+    let outputs = [&mut *mean, &mut *variance];
+    inlined!(for_each_channel(cpu, extents, y, outputs), |channel, mut y, [to_mean, to_variance]| {
         let [mean, variance] = moments(extents, x, channel);
         put_if_any(Accumulate::Replace, to_mean, mean);
         put_if_any(Accumulate::Replace, to_variance, variance);

@@ -127,7 +127,9 @@ impl BatchSource {
             let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
             slots.find_map(|slot| fill(scratch, slot))
         };
-        error.map_or(Ok(()), Err)?;
+        if let Some(error) = error {
+            return Err(error);
+        }
         *position += self.options.stride();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{
     DataError, DataSummary, Dataset, Transform,
-    batch::{BatchSource, Buffer, LoaderOptions},
+    batch::{BatchSource, Buffer, Cursor, LoaderOptions},
     prefetch::Worker,
 };
 use crate::spec::TransformParams;
@@ -18,6 +18,8 @@ pub struct Loader {
     device: Option<Device>,
     position: u64,
     worker: Option<Worker>,
+    /// Used when nothing is prepared ahead.
+    direct: Cursor,
 }
 
 impl Loader {
@@ -49,7 +51,8 @@ impl Loader {
             )));
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
-        Ok(Self { source, device: None, position: 0, worker: None })
+        let direct = source.cursor(0);
+        Ok(Self { source, device: None, position: 0, worker: None, direct })
     }
 
     /// The same for memory of `device`: a GPU copies mini-batches from where they were assembled by itself.
@@ -137,14 +140,16 @@ impl Loader {
     }
 
     /// Without a thread: on a processor without a buffer, too.
-    fn fill_now(&self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
-        let mut cursor = self.source.cursor(self.position);
-        if let Some(Device::Cuda(_)) = self.device {
-            let mut buffer = Buffer::new(&self.source, self.device.as_ref())?;
-            self.source.fill_buffer(&mut cursor, &mut buffer)?;
+    fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
+        let Self { source, device, position, direct, .. } = self;
+        direct.position = *position;
+        if let Some(Device::Cuda(_)) = device {
+            let mut buffer = Buffer::new(source, device.as_ref())?;
+            source.fill_buffer(direct, &mut buffer)?;
             return buffer.copy_to(data, labels);
         }
-        let mut unwanted = zeroed(self.source.options.mini_batch)?;
-        self.source.fill(&mut cursor, data.into_host(), labels.map_or(&mut unwanted[..], ViewMut::into_host))
+        // Of a layer without a top for labels.
+        let mut unwanted = if labels.is_none() { zeroed(source.options.mini_batch)? } else { Vec::new() };
+        source.fill(direct, data.into_host(), labels.map_or(&mut unwanted[..], ViewMut::into_host))
     }
 }

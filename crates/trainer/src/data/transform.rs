@@ -49,7 +49,8 @@ impl Transform {
     /// is taken as it stands.
     ///
     /// # Errors
-    /// A crop larger than the images, an unreadable mean image or one of another shape, a mean or a divisor for other channels.
+    /// A crop larger than the images, unless in training it is of random areas, which are resized to it; an unreadable mean image
+    /// or one of another shape, a mean or a divisor for other channels.
     pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, DataError> {
         let [channels, height, width] = shape;
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
@@ -58,9 +59,11 @@ impl Transform {
         let crop = params.crop_size.map(|side| [side; 2]);
         let mut params = params.clone();
         params.min_area = params.min_area.filter(|_| phase == Phase::Train);
-        // A part of any size is resized to that of the crop.
-        let size =
-            crop.filter(|_| params.min_area.is_some()).unwrap_or_else(|| resized(&params, [height, width]));
+        let size = match (crop, params.min_area) {
+            // A part of any size is resized to that of the crop.
+            (Some(crop), Some(_)) => crop,
+            _ => resized(&params, [height, width]),
+        };
         let [out_height, out_width] = crop.unwrap_or(size);
         let out_shape = [channels, out_height, out_width];
         let stds =

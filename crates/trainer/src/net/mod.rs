@@ -45,7 +45,8 @@ pub struct Net {
     gone: Vec<String>,
 }
 
-/// Refuses data with a label that is no class of a loss which reads it: not hours later, when its turn comes.
+/// Refuses data with a label that is no class of a loss which reads it: not hours later, when its turn comes. Where a label is
+/// ignored, all are looked at when they are read.
 fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
     for node in &graph.nodes {
         let LayerKind::SoftmaxWithLoss(params) = &node.kind else { continue };

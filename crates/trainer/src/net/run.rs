@@ -101,8 +101,10 @@ impl Net {
     /// Something that was asked of it failed, or it met a label out of range, which on a processor is an error at once.
     pub fn check(&self) -> Result<(), NetError> {
         self.device.check()?;
-        let refused = |label| NetError::Refused(format!("a loss or an accuracy: {label}"));
-        device_fault(&self.device).map(refused).map_or(Ok(()), Err)
+        match device_fault(&self.device) {
+            Some(label) => Err(NetError::Refused(format!("a loss or an accuracy: {label}"))),
+            None => Ok(()),
+        }
     }
 }
 

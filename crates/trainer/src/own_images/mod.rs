@@ -114,6 +114,7 @@ impl Recipe {
             match &before.mean {
                 Mean::Values(known) => mean = wide(known),
                 Mean::Zero => mean.clear(),
+                // Not kept with the weights; the mean of these images is near it.
                 Mean::File(_) => {}
             }
         } else if before.is_some_and(|before| before.scale == 1.0 && before.std.is_empty()) {

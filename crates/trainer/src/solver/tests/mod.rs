@@ -206,7 +206,10 @@ fn a_set_with_a_label_that_is_no_class_is_refused_at_once() {
     assert!(error.contains("net.prototxt:") && error.contains(": layer 'loss': "), "{error}");
     let sample = "train-labels-idx1-ubyte.gz (sample 1): label 8 is out of range, the classes are 0 to 4";
     assert!(error.ends_with(sample), "{error}");
-    assert!(net("loss_param { ignore_label: 8 }").is_ok(), "what else may be ignored is the net's affair");
+    assert!(
+        net("loss_param { ignore_label: 8 }").is_ok(),
+        "where a label is ignored, labels are looked at when they are read"
+    );
 }
 
 #[test]
