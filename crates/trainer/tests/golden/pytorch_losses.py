@@ -91,7 +91,7 @@ def losses(make, shape, bias, kind, rate, fields, dtype):
 
 def main():
     torch.set_num_threads(2)
-    cases = []
+    cases, versions = [], {"torch": torch.__version__, "torchvision": torchvision.__version__}
     for model, (make, shape, bias, rates) in NETS.items():
         for kind, rate in rates.items():
             fields = ADAMW if kind == "AdamW" else MOMENTUM
@@ -102,9 +102,9 @@ def main():
             text = " ".join(f"{name}: {value}" for name, value in fields.items())
             solver = f"type: '{kind}' base_lr: {rate} lr_policy: 'fixed' {text}"
             print(f"{model:22} {kind:9} {exact[0]:.4f} -> {exact[-1]:.4f}, least {min(exact):.4f}, drift {drifts[4]:.1e} {drifts[-1]:.1e}", flush=True)
-            cases.append({"model": model, "shape": shape, "solver": solver, "drifts": drifts, "losses": [float(f"{loss:.9g}") for loss in exact]})
-    versions = {"torch": torch.__version__, "torchvision": torchvision.__version__}
-    about = {"versions": versions, "batch": BATCH, "images": IMAGES, "classes": CLASSES, "width": WIDTH, "cases": cases}
+            case = {"model": model, "shape": shape, "solver": solver, "versions": versions, "drifts": drifts}
+            cases.append(case | {"losses": [float(f"{loss:.9g}") for loss in exact]})
+    about = {"batch": BATCH, "images": IMAGES, "classes": CLASSES, "width": WIDTH, "cases": cases}
     HERE.with_suffix(".json").write_text(json.dumps(about).replace('{"model"', '\n{"model"') + "\n")
 
 
