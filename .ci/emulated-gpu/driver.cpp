@@ -141,7 +141,7 @@ EXPORT int cuMemAlloc_v2(void** address, size_t bytes) {
     std::lock_guard<std::mutex> guard(memory_lock);
     if (bytes == 0) return INVALID_VALUE;
     if (bytes > TOTAL - used) return OUT_OF_MEMORY;
-    // The last byte is the last before a page that nobody may touch.
+    // Behind it, but for what addresses are rounded up by, comes a page that nobody may touch.
     size_t whole = rounded(bytes, ALIGNMENT), pages = rounded(whole, PAGE);
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* mapped = mmap(nullptr, pages + 2 * PAGE, PROT_NONE, flags, -1, 0);

@@ -64,7 +64,7 @@ pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain(["deepbench"]).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
         let names: Vec<&str> = names.into_iter().collect();
-        return Err(Error::Usage(format!("--net {net} has no figures: choose of {}", names.join(", "))));
+        return Err(usage!("--net {net} has no figures: choose of {}", names.join(", ")));
     }
     let maths = if is_gpu(&args.device, None) { &[Math::Fp32, Math::Tf32] } else { &[Math::Fp32][..] };
     let mut studies = Vec::new();
@@ -80,10 +80,10 @@ pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let chosen: Vec<&Figure> = all.iter().filter(wanted).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = all.iter().map(|figure| figure.name.as_str()).collect();
-        return Err(Error::Usage(match &args.only {
-            Some(part) if !names.is_empty() => format!("--only {part} is in no name of {}", names.join(", ")),
-            _ => format!("--device {} has no measurements of the nets that are wanted", args.device),
-        }));
+        return Err(match &args.only {
+            Some(part) if !names.is_empty() => usage!("--only {part} is in no name of {}", names.join(", ")),
+            _ => usage!("--device {} has no measurements of the nets that are wanted", args.device),
+        });
     }
     fs::create_dir_all(&args.out).map_err(|source| refused(&args.out, source))?;
     for figure in &chosen {

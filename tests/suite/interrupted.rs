@@ -89,7 +89,6 @@ fn a_training_without_snapshots_stops_without_one_and_json_is_whole() {
     assert_eq!(complained.lines().count(), 1, "{complained}");
 }
 
-/// A disk that takes 4 KiB and no more: a limit on the size of files, as nobody can fill a disk in a test.
 /// The one sentence that the command fails with where no file may have more than so many blocks of 512 bytes.
 fn in_files_of(folder: &Folder, blocks: usize, arguments: &str) -> String {
     let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$@\"");
@@ -139,6 +138,7 @@ fn a_folder_that_goes_away_is_one_sentence_and_what_is_in_it_is_good() {
     assert!(folder.path("s/small_iter_100.safetensors").is_file());
 }
 
+/// A disk that takes 4 KiB and no more: a limit on the size of files, as nobody can fill a disk in a test.
 #[test]
 fn a_full_disk_is_one_sentence_and_leaves_no_half_of_a_snapshot() {
     let folder = Folder::new();

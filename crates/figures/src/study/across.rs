@@ -1,6 +1,6 @@
 //! Several nets beside each other.
 
-use super::{GENEROUS, Study, USUAL, tone};
+use super::{GENEROUS, NOTABLE, Study, USUAL, tone};
 use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
 use planner::{BatchSizePolicy, Math, Plan};
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ pub fn gains(list: &Study) -> Option<Figure> {
             let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit.to_string());
             panels.entry(filter).or_default().push(line);
             let (best, fastest) = gains.first()?;
-            let above = gains.iter().filter(|gain| gain.0 > 1.1).count();
+            let above = gains.iter().filter(|gain| gain.0 >= NOTABLE).count();
             most = most.max(*best);
             sentences.push(format!(
                 "of {} with {r}x{s} filters within {limit} {above} gain a tenth or more, at most {best:.2}x ({} of {})",

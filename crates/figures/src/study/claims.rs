@@ -43,8 +43,8 @@ const CLAIMS: [(&str, &[Claim]); 4] = [
         Claim { of: "binary variables of the ILP", on: "P100", paper: 562.0, here: binaries },
     ]),
     ("deepbench", &[
-        Claim { of: "kernels with 3x3 filters within 128 to 512 MiB: largest gain", on: "of 2018", paper: 2.31, here: |s| largest_gain(s, 3) },
-        Claim { of: "kernels with 5x5 filters within 128 to 512 MiB: largest gain", on: "of 2018", paper: 3.85, here: |s| largest_gain(s, 5) },
+        Claim { of: "kernels with 3x3 filters within 128 to 512 MiB: largest gain", on: "-", paper: 2.31, here: |s| largest_gain(s, 3) },
+        Claim { of: "kernels with 5x5 filters within 128 to 512 MiB: largest gain", on: "-", paper: 3.85, here: |s| largest_gain(s, 5) },
     ]),
 ];
 

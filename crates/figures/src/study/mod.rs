@@ -29,6 +29,9 @@ pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib
 /// The one of them that the papers speak of most.
 pub(crate) const USUAL: Bytes = LIMITS[1];
 
+/// How many times faster is called a gain: a tenth.
+pub(crate) const NOTABLE: f64 = 1.1;
+
 /// Those under which they compare DeepBench's list.
 pub(crate) const GENEROUS: [Bytes; 3] = [Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 

@@ -1,11 +1,8 @@
 //! The page beside the figures: every number in it is computed.
 
-use super::{LIMITS, Study, USUAL, claims::gain_at};
+use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at};
 use crate::draw::{Data, Figure};
 use planner::{BatchSizePolicy, Math, WorkspacePolicy};
-
-/// A tenth more: no two measurements are that far apart.
-const NOTABLE: f64 = 1.1;
 
 /// A conclusion about how many times faster something becomes, given a net and the same in TF32: that it is by a tenth or
 /// more, or that it is by less.
@@ -72,19 +69,24 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
         first.device(),
         first.source(),
     );
-    let (hold, change): (Vec<_>, Vec<_>) = PAPERS.iter().partition(|conclusion| {
-        let verdicts = conclusion.verdicts(studies);
-        2 * verdicts.iter().filter(|verdict| verdict.1).count() > verdicts.len()
-    });
-    let change = change.into_iter().chain(&TODAY).collect();
+    let judged = |conclusion: &'static Conclusion| (conclusion, conclusion.verdicts(studies));
+    let (hold, fail): (Vec<_>, Vec<_>) = PAPERS
+        .iter()
+        .map(judged)
+        .partition(|(_, verdicts)| 2 * verdicts.iter().filter(|verdict| verdict.1).count() > verdicts.len());
     for (title, conclusions) in [
         ("Where the conclusions of 2018 still hold", hold),
-        ("Where today's hardware changes them", change),
-        ("Where WD loses to one arena", ARENA.iter().collect()),
+        (
+            "Where they do not, and what tensor cores and accuracy add",
+            fail.into_iter().chain(TODAY.iter().map(judged)).collect(),
+        ),
+        ("WD beside one arena", ARENA.iter().map(judged).collect()),
     ] {
-        page += &format!("## {title}\n\n");
-        conclusions.iter().for_each(|conclusion| page += &conclusion.line(studies));
-        page += "\n";
+        let lines: String =
+            conclusions.iter().map(|(conclusion, verdicts)| conclusion.line(verdicts)).collect();
+        if !lines.is_empty() {
+            page += &format!("## {title}\n\n{lines}\n");
+        }
     }
     page += "## The papers' numbers\n\nTheir GPUs and cuDNN are of 2014 to 2018: a ratio of 1 means that the effect is as \
              large as it was.\n\n";
@@ -107,12 +109,11 @@ impl Conclusion {
     }
 
     /// What it says, and of which nets that is true.
-    fn line(&self, studies: &[Study]) -> String {
+    fn line(&self, verdicts: &[(String, bool)]) -> String {
         let limits = [("{little}", LIMITS[0]), ("{usual}", USUAL), ("{plenty}", LIMITS[2])];
         let says = limits
             .iter()
             .fold(self.0.to_owned(), |says, (name, limit)| says.replace(name, &limit.to_string()));
-        let verdicts = self.verdicts(studies);
         let nets = |holds: bool| {
             let nets = verdicts.iter().filter(|verdict| verdict.1 == holds).map(|verdict| verdict.0.as_str());
             nets.collect::<Vec<_>>().join(", ")
