@@ -5,8 +5,10 @@ use super::{
     figure::Figure,
     tone::{Tone, dark_mode},
 };
+use image::{ImageFormat, RgbImage, imageops::thumbnail};
 use plotters_bitmap::BitMapBackend;
 use plotters_svg::SVGBackend;
+use std::io::Cursor;
 
 /// Pixels of a PNG in a pixel of the layout.
 const PNG_SCALE: u32 = 2;
@@ -34,17 +36,15 @@ impl Figure {
     /// A PNG with twice the layout's pixels.
     pub fn png(&self) -> Vec<u8> {
         let [width, height] = self.size().map(|length| length * FINE);
-        let mut fine = vec![0; (width * height * 3) as usize];
+        let mut fine = RgbImage::new(width, height);
         self.draw(&mut Canvas { backend: BitMapBackend::with_buffer(&mut fine, (width, height)) });
+        // The means of squares smooth what plotters draws with hard edges.
         let ratio = FINE / PNG_SCALE;
-        let mut encoded = Vec::new();
-        let mut encoder = png::Encoder::new(&mut encoded, width / ratio, height / ratio);
-        encoder.set_color(png::ColorType::Rgb);
-        let pixels = coarser(&fine, width as usize, ratio as usize);
-        let mut writer = encoder.write_header().expect("writing into memory does not fail");
-        writer.write_image_data(&pixels).expect("as many pixels as announced");
-        drop(writer);
-        encoded
+        let mut encoded = Cursor::new(Vec::new());
+        let written =
+            thumbnail(&fine, width / ratio, height / ratio).write_to(&mut encoded, ImageFormat::Png);
+        written.expect("writing into memory does not fail");
+        encoded.into_inner()
     }
 
     fn size(&self) -> [u32; 2] {
@@ -57,21 +57,6 @@ impl Figure {
         self.draw_panels(canvas);
         canvas.backend.present().expect("drawing into memory does not fail");
     }
-}
-
-/// The means of squares of `ratio` pixels, which smooths what plotters draws with hard edges.
-fn coarser(fine: &[u8], width: usize, ratio: usize) -> Vec<u8> {
-    let (columns, rows) = (width / ratio, fine.len() / 3 / width / ratio);
-    let mut coarse = Vec::with_capacity(columns * rows * 3);
-    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-        for colour in 0..3 {
-            let line = |down: usize| ((row * ratio + down) * width + column * ratio) * 3 + colour;
-            let square = (0..ratio).flat_map(|down| (0..ratio).map(move |across| line(down) + across * 3));
-            let sum: usize = square.map(|at| usize::from(fine[at])).sum();
-            coarse.push((sum / (ratio * ratio)) as u8);
-        }
-    }
-    coarse
 }
 
 fn escaped(text: &str) -> String {
