@@ -3,7 +3,7 @@
 use planner::Bytes;
 
 /// Most powers that are written along an axis.
-const MOST_POWERS: usize = 9;
+const MOST_POWERS: usize = 7;
 
 /// One axis of a panel.
 #[derive(Clone, Debug)]

@@ -195,3 +195,38 @@ impl Figure {
         Self { name, title, caption, source, width, panels, data }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::Cost;
+
+    #[test]
+    fn bars_of_a_group_lie_below_each_other_and_their_parts_behind_each_other() {
+        let parts = vec![(2.0, Tone::Blue, "a".to_owned()), (3.0, Tone::Grey, String::new())];
+        let stacked = Bar { parts, text: "both".to_owned() };
+        let groups = vec![
+            ("one".to_owned(), vec![stacked, Bar::new(4.0, Tone::Green, "4")]),
+            ("two".to_owned(), vec![Bar::new(1.0, Tone::Blue, "1")]),
+        ];
+        let panel = Panel::bars(|most| Axis::from_zero("ms", most), groups, 40.0);
+        assert_eq!((panel.x.range[1], panel.height, panel.y.ticks[1].1.as_str()), (5.0, 80.0, "two"));
+        let bars: Vec<_> = panel.marks.iter().filter(|mark| mark.form == Form::Bar).collect();
+        let across: Vec<_> = bars.iter().map(|bar| [bar.points[0][0], bar.points[1][0]]).collect();
+        assert_eq!(across, [[0.0, 2.0], [2.0, 5.0], [0.0, 4.0], [0.0, 1.0]]);
+        let down: Vec<_> = bars.iter().map(|bar| [bar.points[0][1], bar.points[1][1]]).collect();
+        assert!(down[0] == down[1] && down[1][1] < down[2][0] && down[2][1] < 0.5 && down[3][0] > 0.5);
+        let notes: Vec<_> = panel.marks.iter().filter(|mark| mark.form == Form::Note).collect();
+        assert_eq!((notes[0].points[0][0], notes[0].text.as_str()), (5.0, "both"));
+    }
+
+    #[test]
+    fn a_staircase_begins_at_its_level_there_and_goes_on_to_the_end() {
+        let costs = [(0, 8.0), (10, 4.0), (20, 2.0), (40, 1.0)]
+            .map(|(bytes, time_ms)| Cost { workspace: Bytes(bytes), time_ms });
+        let curve: Curve = serde_json::from_value(json!(costs)).unwrap();
+        let corners = |range: [u64; 2]| Drawn::steps(&curve, range.map(Bytes), Tone::Blue).points;
+        assert_eq!(corners([15, 30]), [[15.0, 4.0], [20.0, 4.0], [20.0, 2.0], [30.0, 2.0]]);
+        assert_eq!(corners([20, 25]), [[20.0, 2.0], [25.0, 2.0]]);
+    }
+}

@@ -1,6 +1,6 @@
 //! Several nets beside each other.
 
-use super::{GENEROUS, NOTABLE, Study, USUAL, nets, tone};
+use super::{GENEROUS, Study, USUAL, nets, tone};
 use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
 use planner::{BatchSizePolicy, Math};
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ pub(super) fn programme(studies: &[Study]) -> Option<Figure> {
 pub(super) fn gains(list: &Study) -> Option<Figure> {
     let mut data = Data::new("kernel filter mini_batch limit_bytes undivided_ms time_ms gain");
     let mut panels: BTreeMap<[u32; 2], Vec<Drawn>> = BTreeMap::new();
-    let (mut most, mut sentences) = (1.0_f64, Vec::new());
+    let mut most = 1.0_f64;
     for (place, &limit) in GENEROUS.iter().enumerate() {
         for (filter, gains) in list.gains(limit)? {
             let [r, s] = filter;
@@ -100,15 +100,7 @@ pub(super) fn gains(list: &Study) -> Option<Figure> {
             let points = (1..).zip(&gains).map(|(rank, gain)| [f64::from(rank), gain.0]);
             let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit.to_string());
             panels.entry(filter).or_default().push(line);
-            let (best, fastest) = gains.first()?;
-            let above = gains.iter().filter(|gain| gain.0 >= NOTABLE).count();
-            most = most.max(*best);
-            sentences.push(format!(
-                "of {} with {r}x{s} filters within {limit} {above} gain a tenth or more, at most {best:.2}x ({} of {})",
-                gains.len(),
-                fastest.kernel.id.op,
-                fastest.kernel.id.shape,
-            ));
+            most = most.max(gains.first()?.0);
         }
     }
     let panel = |([r, s], marks): ([u32; 2], Vec<Drawn>)| {
@@ -119,10 +111,9 @@ pub(super) fn gains(list: &Study) -> Option<Figure> {
     };
     let panels = panels.into_iter().map(panel).collect();
     let caption = format!(
-        "{} kernels at mini-batch {}: {}.",
+        "What micro-batches gain within {} for each of {} kernels, those of each size of filters in order of it.",
+        GENEROUS.map(|limit| limit.to_string()).join(", "),
         list.kernels.len(),
-        list.mini_batch(),
-        sentences.join("; ")
     );
     Some(list.figure("kernels", "Which kernels gain", caption, panels, data))
 }

@@ -130,7 +130,7 @@ impl Study {
     pub(super) fn front(&self, kernel: &Kernel) -> Option<Figure> {
         let set = self.desirable(kernel, self.finest)?;
         let curve = set.curve();
-        let (first, last) = (curve.points().first()?, curve.points().last()?);
+        let last = curve.points().last()?;
         let inside = curve.points().iter().find(|point| point.workspace > Bytes::mib(1))?;
         let range = [Bytes(inside.workspace.0 / 4), Bytes(last.workspace.0 * 2)];
         let mut data = Data::new("workspace_bytes time_ms division");
@@ -147,12 +147,9 @@ impl Study {
             marks.push(dot);
         }
         let caption = format!(
-            "All {} desirable configurations of {kernel}: none is both faster and smaller than another. From {:.2} ms without \
-             workspace (or nearly so) to {:.2} ms with {}; a limit chooses the last one to its left.",
-            curve.points().len(),
-            first.time_ms,
-            last.time_ms,
-            last.workspace,
+            "All {} desirable configurations of {kernel}: none is both faster and smaller than another. A limit chooses the \
+             last one to its left.",
+            set.len(),
         );
         let panel =
             Panel::new(Axis::bytes("workspace", range), |top| Axis::from_zero("ms", top), marks, TALL);

@@ -43,7 +43,7 @@ impl Study {
         Some([self.limited(BatchSizePolicy::Undivided, LIMITS[2])?, self.limited(self.finest, USUAL)?])
     }
 
-    /// The memory of each layer under these plans, those with the largest workspaces first.
+    /// The memory of each layer under these plans.
     fn layer_parts(&self) -> Option<Vec<LayerParts<'_>>> {
         let plans = self.plenty_and_little()?;
         let layers = self.layers.iter().map(|LayerMemory { name, data, diff, weights, .. }| {
@@ -52,9 +52,7 @@ impl Study {
             let workspaces = plans.each_ref().map(|plan| workspace(plan).unwrap_or_default());
             (name.as_str(), [*data + *diff, *weights], workspaces)
         });
-        let mut layers: Vec<_> = layers.collect();
-        layers.sort_by_key(|&(_, [data, weights], [plenty, _])| Reverse((plenty, data + weights)));
-        Some(layers)
+        Some(layers.collect())
     }
 
     /// The layer that micro-batches save most of, and how many times less memory it takes.
@@ -70,6 +68,7 @@ impl Study {
         for (name, [blobs, weights], [plenty, little]) in &layers {
             row!(data; name, blobs, weights, plenty, little);
         }
+        layers.sort_by_key(|&(_, [data, weights], [plenty, _])| Reverse((plenty, data + weights)));
         layers.truncate(MOST_LAYERS);
         let (best, saved) = self.most_saved()?;
         let caption = format!(

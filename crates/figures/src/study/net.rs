@@ -30,7 +30,7 @@ impl Study {
     pub(super) fn sizes(&self) -> Option<Figure> {
         let parts = self.parts();
         let mut data = Data::new("limit_bytes policy part time_ms");
-        let (mut groups, mut gains) = (Vec::new(), Vec::new());
+        let mut groups = Vec::new();
         for limit in LIMITS {
             let plans =
                 self.policies().iter().filter_map(|&policy| Some((policy, self.limited(policy, limit)?)));
@@ -44,16 +44,12 @@ impl Study {
                 Bar { parts: parts.collect(), text: format!("{policy} {gain}") }
             };
             groups.push((limit.to_string(), plans.map(bar).collect()));
-            let finest = self.limited(self.finest, limit);
-            gains.extend(finest.map(|plan| format!("{} at {limit}", times(plan.gain()))));
         }
         let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name.as_str()));
         let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), groups, 76.0).with_key(key);
         let caption = format!(
-            "All convolution kernels of {} under three limits for each. Micro-batches gain {} ({}).",
-            self.title,
-            gains.join(", "),
-            self.finest
+            "All convolution kernels of {} under three limits for each, with what micro-batches gain over undivided kernels.",
+            self.title
         );
         Some(self.figure("sizes", "Three limits, with and without micro-batches", caption, vec![panel], data))
     }
