@@ -5,10 +5,8 @@ use super::{
     figure::Figure,
     tone::{Tone, dark_mode},
 };
-use image::{ImageFormat, RgbImage, imageops::thumbnail};
 use plotters_bitmap::BitMapBackend;
 use plotters_svg::SVGBackend;
-use std::io::Cursor;
 
 /// Pixels of a PNG in a pixel of the layout.
 const PNG_SCALE: u32 = 2;
@@ -35,16 +33,17 @@ impl Figure {
 
     /// A PNG with twice the layout's pixels.
     pub fn png(&self) -> Vec<u8> {
-        let [width, height] = self.size().map(|length| length * FINE);
-        let mut fine = RgbImage::new(width, height);
+        let ([width, height], ratio) = (self.size().map(|length| length * FINE), FINE / PNG_SCALE);
+        let mut fine = vec![0; (width * height * 3) as usize];
         self.draw(&mut Canvas { backend: BitMapBackend::with_buffer(&mut fine, (width, height)) });
-        // The means of squares smooth what plotters draws with hard edges.
-        let ratio = FINE / PNG_SCALE;
-        let mut encoded = Cursor::new(Vec::new());
-        let written =
-            thumbnail(&fine, width / ratio, height / ratio).write_to(&mut encoded, ImageFormat::Png);
-        written.expect("writing into memory does not fail");
-        encoded.into_inner()
+        let mut encoded = Vec::new();
+        let mut encoder = png::Encoder::new(&mut encoded, width / ratio, height / ratio);
+        encoder.set_color(png::ColorType::Rgb);
+        let mut writer = encoder.write_header().expect("writing into memory does not fail");
+        let pixels = coarser(&fine, width as usize, ratio as usize);
+        writer.write_image_data(&pixels).expect("as many pixels as announced");
+        drop(writer);
+        encoded
     }
 
     fn size(&self) -> [u32; 2] {
@@ -57,6 +56,21 @@ impl Figure {
         self.draw_panels(canvas);
         canvas.backend.present().expect("drawing into memory does not fail");
     }
+}
+
+/// The means of squares of `ratio` pixels, which smooth what plotters draws with hard edges.
+fn coarser(fine: &[u8], width: usize, ratio: usize) -> Vec<u8> {
+    let mut coarse = Vec::new();
+    for rows in fine.chunks_exact(3 * width * ratio) {
+        for (column, colour) in (0..width / ratio).flat_map(|column| [0, 1, 2].map(|colour| (column, colour)))
+        {
+            let first = 3 * ratio * column + colour;
+            let lines = rows.chunks_exact(3 * width).map(|row| row[first..].iter().step_by(3).take(ratio));
+            let sum: usize = lines.flatten().map(|&value| usize::from(value)).sum();
+            coarse.push((sum / (ratio * ratio)) as u8);
+        }
+    }
+    coarse
 }
 
 fn escaped(text: &str) -> String {
