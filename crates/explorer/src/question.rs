@@ -1,7 +1,7 @@
 //! What the page asks.
 
-use crate::state::Net;
-use planner::{Bytes, ConvShape, Math, PlanOptions, WorkspacePolicy};
+use ::memory::{LayerMemory, Outline};
+use planner::{Bytes, ConvShape, Kernel, Math, PlanOptions, WorkspacePolicy};
 use serde::Deserialize;
 
 /// A question.
@@ -18,6 +18,16 @@ pub(crate) enum Question {
     },
     /// Plan a net.
     Plan(Box<PlanQuestion>),
+}
+
+/// A net: its kernels, and what its memory depends on, if it has more than those.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Net {
+    pub(crate) kernels: Vec<Kernel>,
+    #[serde(default)]
+    pub(crate) outline: Outline,
+    #[serde(default)]
+    pub(crate) layer_memory: Vec<LayerMemory>,
 }
 
 /// Plan a net.

@@ -1,14 +1,12 @@
 //! What the page has loaded, and what was made of it: tables with estimates, and desirable sets, which do not depend on
 //! the limit that is dragged.
 
-use crate::question::{PlanQuestion, check};
-use ::memory::{LayerMemory, Outline};
+use crate::question::{Net, PlanQuestion, check};
 use figures::{EstimateReport, study::Study};
 use planner::{
     BatchSizePolicy::Undivided, Bytes, CostTable, EstimateError, Estimator, Fronts, Kernel, Math,
     PlanOptions, profile,
 };
-use serde::Deserialize;
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 /// Everything loaded.
@@ -27,16 +25,6 @@ struct Table {
     completed: Arc<CostTable>,
     estimator: Option<Estimator>,
     errors: BTreeMap<Math, Option<EstimateError>>,
-}
-
-/// A net as it was loaded: its kernels, and what its memory depends on, if it has more than those.
-#[derive(Clone, Deserialize)]
-pub(crate) struct Net {
-    kernels: Vec<Kernel>,
-    #[serde(default)]
-    outline: Outline,
-    #[serde(default)]
-    layer_memory: Vec<LayerMemory>,
 }
 
 /// What a plan is made of.

@@ -1,4 +1,4 @@
-//! Several nets beside each other.
+//! All figures, and those of several nets beside each other.
 
 use super::{GENEROUS, Study, USUAL, nets, tone};
 use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
@@ -8,8 +8,15 @@ use std::collections::BTreeMap;
 /// Accuracy classes of algorithms: what the largest error may be, in parts of the largest output.
 const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
 
+/// All figures: of every net and list in FP32, and of nets beside each other.
+pub fn figures(studies: &[Study]) -> Vec<Figure> {
+    let lists = studies.iter().filter(|study| study.is_list());
+    let alone = nets(studies, Math::Fp32).flat_map(Study::figures).chain(lists.filter_map(gains));
+    alone.chain(programme(studies)).chain(accuracy(studies)).collect()
+}
+
 /// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used.
-pub(super) fn accuracy(studies: &[Study]) -> Option<Figure> {
+fn accuracy(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net math max_error time_ms gain");
     let (mut panels, mut most) = (Vec::new(), 1.0_f64);
     let classes = || (0..).map(f64::from).zip(CLASSES);
@@ -52,7 +59,7 @@ pub(super) fn accuracy(studies: &[Study]) -> Option<Figure> {
 }
 
 /// What optimising takes: to measure, and how large the papers' ILP is, its binary variables and the largest desirable set.
-pub(super) fn programme(studies: &[Study]) -> Option<Figure> {
+fn programme(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net mini_batch policy measuring_s kernels binaries largest_desirable_set");
     let (mut seconds, mut binaries) = (Vec::new(), Vec::new());
     for study in nets(studies, Math::Fp32) {
@@ -84,7 +91,7 @@ pub(super) fn programme(studies: &[Study]) -> Option<Figure> {
 }
 
 /// What the kernels of a list of convolutions gain, from the one that gains most, a panel for each size of filters.
-pub(super) fn gains(list: &Study) -> Option<Figure> {
+fn gains(list: &Study) -> Option<Figure> {
     let mut data = Data::new("kernel filter mini_batch limit_bytes undivided_ms time_ms gain");
     let mut panels: BTreeMap<[u32; 2], Vec<Drawn>> = BTreeMap::new();
     let mut most = 1.0_f64;

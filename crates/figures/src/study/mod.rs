@@ -9,13 +9,13 @@ mod net;
 mod page;
 mod plan;
 
+pub use across::figures;
 pub use claims::claims;
 pub use curves::{LearningCurve, learning_curves};
 pub use page::page;
 pub use plan::{limit_figure, plan_figure, scaling_figure};
 
 use crate::draw::{Data, Figure, Panel, Tone};
-use across::{accuracy, gains, programme};
 use memory::{LayerMemory, Outline};
 use planner::{
     BatchSizePolicy, Bytes, ConvOp, CostTable, DesirableSet, Fronts, Kernel, Math, Plan, PlanOptions,
@@ -40,12 +40,6 @@ pub type Plans = RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>;
 
 /// Kernels with what each of them gains, by the size of their filters; those that gain most first.
 type Gains = BTreeMap<[u32; 2], Vec<(f64, PlannedKernel)>>;
-
-/// All figures: of every net and list in FP32, and of nets beside each other.
-pub fn figures(studies: &[Study]) -> Vec<Figure> {
-    let alone = studies.iter().filter(|study| study.math() == Math::Fp32).flat_map(Study::figures);
-    alone.chain(programme(studies)).chain(accuracy(studies)).collect()
-}
 
 /// The nets of `studies` in one arithmetic.
 pub(crate) fn nets(studies: &[Study], math: Math) -> impl Iterator<Item = &Study> {
@@ -80,11 +74,8 @@ pub struct Study {
 }
 
 impl Study {
-    /// Every figure of this net or list alone.
-    fn figures(&self) -> Vec<Figure> {
-        if self.is_list() {
-            return gains(self).into_iter().collect();
-        }
+    /// Every figure of this net alone.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
         let closely = self.kernel_of_interest().into_iter().flat_map(|kernel| {
             [
                 self.algorithms(kernel),
