@@ -13,6 +13,8 @@ pub(super) const FINE: u32 = 4;
 /// What figures are drawn on. Both backends draw into memory, which does not fail.
 pub(super) struct Canvas<B: DrawingBackend> {
     pub(super) backend: B,
+    /// Whether lines are drawn piece by piece: where a line turns back, plotters' own joins of pixels are spikes.
+    pub(super) in_pieces: bool,
 }
 
 fn fine(pixels: f64) -> i32 {
@@ -37,6 +39,10 @@ impl<B: DrawingBackend> Canvas<B> {
         let pen = Pen { tone, size: f64::from(fine(width)), anchor: Pos::default() };
         match points {
             [from, to] => drawn(self.backend.draw_line(place(*from), place(*to), &pen)),
+            _ if self.in_pieces => points.windows(2).for_each(|pair| {
+                self.line(pair, tone, width);
+                self.dot(pair[1], width / 2.0, tone);
+            }),
             _ => drawn(self.backend.draw_path(points.iter().copied().map(place), &pen)),
         }
     }

@@ -16,13 +16,14 @@ impl Figure {
     pub fn svg(&self) -> String {
         let size = self.size().map(|length| length * FINE);
         let mut drawn = String::new();
-        self.draw(&mut Canvas { backend: SVGBackend::with_string(&mut drawn, size.into()) });
+        let backend = SVGBackend::with_string(&mut drawn, size.into());
+        self.draw(&mut Canvas { backend, in_pieces: false });
         // plotters' first line, the only one about the document as a whole, says nothing for a reader's software.
         let marks = drawn.split_once('\n').map_or("", |(_, marks)| marks);
         let [width, height] = self.size();
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\" \
-             role=\"img\">\n<title>{}</title>\n<desc>{}</desc>\n<style>{}</style>\n{marks}",
+             role=\"img\">\n<title>{}</title>\n<desc>{}</desc>\n<style>polyline{{stroke-linejoin:round}}{}</style>\n{marks}",
             size[0],
             size[1],
             escaped(&self.title),
@@ -35,7 +36,8 @@ impl Figure {
     pub fn png(&self) -> Vec<u8> {
         let ([width, height], ratio) = (self.size().map(|length| length * FINE), FINE / PNG_SCALE);
         let mut fine = vec![0; (width * height * 3) as usize];
-        self.draw(&mut Canvas { backend: BitMapBackend::with_buffer(&mut fine, (width, height)) });
+        let backend = BitMapBackend::with_buffer(&mut fine, (width, height));
+        self.draw(&mut Canvas { backend, in_pieces: true });
         let mut encoded = Vec::new();
         let mut encoder = png::Encoder::new(&mut encoded, width / ratio, height / ratio);
         encoder.set_color(png::ColorType::Rgb);
@@ -75,4 +77,32 @@ fn coarser(fine: &[u8], width: usize, ratio: usize) -> Vec<u8> {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone};
+
+    #[test]
+    fn a_line_that_turns_back_has_no_spike() {
+        // Up and down within less than the line's width.
+        let points = (0..100).map(|at| [50.0 + f64::from(at) * 0.01, f64::from(10 + at % 2 * (40 + at % 7))]);
+        let line = Drawn::new(Form::Line, points, Tone::Blue);
+        let panel =
+            Panel::new(Axis::from_zero("x", 100.0), |_| Axis::from_zero("y", 100.0), vec![line], 200.0);
+        let figure = Figure::new("x", String::new(), String::new(), vec![panel], Data::default());
+        let png = figure.png();
+        let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let width = reader.next_frame(&mut pixels).unwrap().width as usize;
+        let is_blue = |row: &[u8]| row.chunks_exact(3).any(|pixel| pixel[2] > pixel[0].saturating_add(60));
+        let rows: Vec<usize> = (0..)
+            .zip(pixels.chunks_exact(3 * width))
+            .filter(|(_, row)| is_blue(row))
+            .map(|(at, _)| at)
+            .collect();
+        // From 10 to 56 of 100, of 400 pixels, and the line's own width.
+        let tall = rows[rows.len() - 1] - rows[0];
+        assert!((180..190).contains(&tall), "{tall}");
+    }
 }
