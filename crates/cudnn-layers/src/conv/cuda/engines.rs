@@ -25,7 +25,7 @@ pub(super) struct Search<'s> {
 }
 
 impl<'s> Search<'s> {
-    /// For feature maps of `format`, and the filter as engines want it.
+    /// For feature maps and filters of `format`.
     pub(super) fn new(
         cudnn: &'s Cudnn,
         cuda: &'s Cuda,
@@ -34,7 +34,8 @@ impl<'s> Search<'s> {
         format: Format,
     ) -> Result<Self, CudnnError> {
         // A gradient that is converted is replaced, and added afterwards.
-        let only_replaces = op == ConvOp::BackwardFilter && format != Format::F32;
+        let is_plain = format.dtype == ElementType::F32 && geometries[0] == geometries[1];
+        let only_replaces = op == ConvOp::BackwardFilter && !is_plain;
         let ways = [Accumulate::Replace, Accumulate::Add].into_iter().take(if only_replaces { 1 } else { 2 });
         let geometry = geometries[1];
         let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, accumulate });
@@ -75,11 +76,17 @@ impl<'s> Search<'s> {
 
     /// `engine`, if it applies.
     pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>, CudnnError> {
-        let configs = self.graphs.iter().map(|graph| self.cudnn.configure(graph, engine));
-        let configs = refused(configs.collect::<Result<Vec<_>, _>>())?;
         let &Self { cudnn, cuda, op, geometries, format, .. } = self;
-        Ok(configs
-            .map(|configs| EngineConvolver::new(cudnn, cuda, (op, geometries, format), engine, configs)))
+        let mut configs = Vec::new();
+        for graph in &self.graphs {
+            match refused(cudnn.configure(graph, engine))? {
+                Some(config) => configs.push(config),
+                // What cannot add to a filter's gradient can still replace it, to be added afterwards.
+                None if op == ConvOp::BackwardFilter && !configs.is_empty() => {}
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(EngineConvolver::new(cudnn, cuda, (op, geometries, format), engine, configs)))
     }
 }
 
