@@ -1,6 +1,6 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
-use super::kind::Kind;
+use super::{engines::Search, kind::Kind};
 use crate::{
     conv::{ConvError, ConvOp, Convolver, Facts},
     copy::convert,
@@ -15,10 +15,12 @@ use tensor::{
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 pub(super) const DEPTH: &str = "S2D_";
+/// The same where operands in BF16 give the gradient of a filter in single precision.
+pub(super) const SINGLE: &str = "F32_";
 
-/// An engine with a handle to run it on. Its operands are all of one format, so a filter's gradient in BF16 is converted, and
-/// its parts add up in single precision; so do those of an engine that can only replace. Where blocks of pixels become
-/// channels, x and the filter are laid out anew.
+/// An engine with a handle to run it on. Its operands are of one format. Where the gradient of a filter is so, too, and not in
+/// single precision, it is converted, and its parts add up afterwards; so do those of an engine that can only replace.
+/// Where blocks of pixels become channels, x and the filter are laid out anew.
 #[derive(Debug)]
 pub(super) struct EngineConvolver {
     pub(super) facts: Facts,
@@ -28,6 +30,8 @@ pub(super) struct EngineConvolver {
     /// The convolution, and that of the engine.
     geometries: [ConvGeometry; 2],
     format: Format,
+    /// What the engine writes.
+    out: ElementType,
     /// To replace and, except where that is never asked for, to add.
     pub(super) configs: Vec<EngineConfig>,
     /// What was built of them.
@@ -37,19 +41,14 @@ pub(super) struct EngineConvolver {
 }
 
 impl EngineConvolver {
-    /// `engine` computes `op` of the second of the geometries in the place of the first.
-    pub(super) fn new(
-        cudnn: &Cudnn,
-        cuda: &Cuda,
-        (op, geometries, format): (ConvOp, [ConvGeometry; 2], Format),
-        engine: &Engine,
-        configs: Vec<EngineConfig>,
-    ) -> Self {
+    /// The engine of this name, set up as `configs`.
+    pub(super) fn new(search: &Search<'_>, engine: &Engine, configs: Vec<EngineConfig>) -> Self {
+        let &Search { cudnn, cuda, op, geometries, format, out, .. } = search;
         let (of_engine, geometry) = (&configs[0].facts, geometries[0]);
         let workspace = configs.iter().map(|config| config.facts.workspace);
         let workspace = workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0);
         let facts = Facts {
-            name: format!("{}{engine}", if geometry == geometries[1] { "" } else { DEPTH }),
+            name: format!("{}{engine}", search.prefix()),
             geometry,
             workspace: Bytes(workspace as u64),
             prepared: Bytes(0),
@@ -57,7 +56,7 @@ impl EngineConvolver {
             deterministic: !of_engine.says(EngineFacts::NONDETERMINISTIC),
         };
         let (cudnn, cuda, plans) = (cudnn.clone(), cuda.clone(), OnceLock::new());
-        let mut made = Self { facts, cudnn, cuda, op, geometries, format, configs, plans, workspace };
+        let mut made = Self { facts, cudnn, cuda, op, geometries, format, out, configs, plans, workspace };
         let before = made.laid_out().map(|len| made.bytes(len));
         made.facts.workspace = Bytes((before.iter().sum::<usize>() + workspace) as u64);
         made
@@ -84,7 +83,7 @@ impl EngineConvolver {
     /// Elements of x and w, or its gradient, that the workspace begins with.
     fn laid_out(&self) -> [usize; 2] {
         let [g, deep] = &self.geometries;
-        let only_replaces = self.format.dtype != ElementType::F32 || self.configs.len() == 1;
+        let only_replaces = self.out != ElementType::F32 || self.configs.len() == 1;
         let is_converted = self.op == ConvOp::BackwardFilter && only_replaces;
         let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
         [len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len())]
