@@ -81,7 +81,7 @@ impl Net {
                 data: own().map(|value| bytes(&value.shape)).sum(),
                 diff: own().filter(|value| value.needs_diff).map(|value| bytes(&value.shape)).sum(),
                 workspace: scratch.map(|pass| pass.bytes()).into_iter().max().unwrap_or_default(),
-                weights: weights.map(|&param| bytes(&graph.params[param].declaration.shape)).sum(),
+                weights: weights.map(|&param| Bytes(graph.params[param].space().bytes() as u64)).sum(),
             }
         });
         layers.collect()

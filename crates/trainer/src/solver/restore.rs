@@ -116,7 +116,7 @@ impl Solver {
     fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
         let tensors = self.running.params().filter_map(|(param, spans)| {
             let span = which(spans)?;
-            let values = self.running.read(span);
+            let values = self.running.read_param(param, span);
             Some(values.map(|values| (param.name.as_str(), dims(param, spans, span), values)))
         });
         tensors.collect()
@@ -142,12 +142,12 @@ impl Execution {
     }
 
     fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
-        let params = self.params().filter_map(|(param, spans)| {
+        let params = self.params().enumerate().filter_map(|(id, (param, spans))| {
             let span = which(spans)?;
-            Some((param.name.clone(), dims(param, spans, span), span))
+            Some((id, param.name.clone(), dims(param, spans, span), span))
         });
-        for (name, dims, span) in params.collect::<Vec<_>>() {
-            self.fill(span, |values| tensors.copy_to(&name, &dims, values))?;
+        for (id, name, dims, span) in params.collect::<Vec<_>>() {
+            self.fill_param((0, id), span, |values| tensors.copy_to(&name, &dims, values))?;
         }
         Ok(())
     }
