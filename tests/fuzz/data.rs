@@ -85,7 +85,7 @@ fn transform(random: &mut Random) -> TransformParams {
 /// Reads two mini-batches of a set.
 fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
     input.foretold += set.resident_bytes();
-    set.check_labels(set.classes())?;
+    set.check_labels(set.classes(), None)?;
     let random = &mut input.random;
     let phase = *pick(random, &[Phase::Train, Phase::Test]);
     let options = LoaderOptions {
