@@ -315,6 +315,7 @@ impl Net {
             values: values.iter().enumerate().map(value).collect(),
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
+            staged: self.sources().map(|(_, data)| Bytes(data.staged_bytes())).sum(),
             host: Bytes(self.host_bytes()),
         }
     }
