@@ -78,11 +78,10 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let images = report.header.net.mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
-    let mut earlier = match (&snapshot, &place) {
-        (Some(_), Some(place)) => place.iterations(),
-        _ => BTreeSet::new(),
-    };
-    earlier.retain(|&at| at <= first);
+    let mut earlier = BTreeSet::new();
+    if let (Some(_), Some(place)) = (&snapshot, &place) {
+        earlier = place.iterations().range(..=first).copied().collect();
+    }
     let mut training = Training {
         console: &mut console,
         solver,

@@ -64,15 +64,14 @@ pub(super) fn prepare(
         console.warn(format!("{sentence}; an earlier snapshot is looked for"));
     }
     let resumed = snapshot.as_deref().map(resumed).transpose()?;
-    let seed_of = |resumed: &Resumed| resumed.state.random_seed;
-    spec.random_seed = args.seed.or(resumed.as_ref().map(seed_of)).or(spec.random_seed);
+    let recorded_seed = resumed.as_ref().map(|resumed| resumed.state.random_seed);
+    spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
     // What is wrong with them should not come out after measuring.
     let is_wanted = !args.weights.is_empty() && snapshot.is_none();
     let weights = is_wanted.then(|| Weights::load(&args.weights)).transpose()?;
     // That snapshots cannot be written should not come out at the end of a training.
-    let writes = group.leads() && spec.snapshot.is_wanted();
     let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
-    let place = writes.then(place).transpose()?;
+    let place = (group.leads() && spec.snapshot.is_wanted()).then(place).transpose()?;
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
