@@ -61,8 +61,8 @@ pub struct Sample {
     pub shape: [usize; 3],
     /// Class, counted from 0.
     pub label: u32,
-    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round, for Caffe takes
-    /// its images from OpenCV, whose order is blue, green, red.
+    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round unless it is told
+    /// otherwise, for Caffe takes its images from OpenCV, whose order is blue, green, red.
     pub is_rgb: bool,
 }
 

@@ -165,7 +165,11 @@ fn layer_digest(layer: &LayerSpec) -> String {
     let LayerSpec { kind, bottoms, tops, loss_weights, params, propagate_down, .. } = layer;
     let mut kind = kind.clone();
     match &mut kind {
-        LayerKind::Data(data) => data.source.clear(),
+        LayerKind::Data(data) => {
+            data.source.clear();
+            // Always so, and snapshots of earlier versions do not say it.
+            data.transform.is_rgb = false;
+        }
         LayerKind::ImageData(data) => {
             data.source.clear();
             data.root_folder.clear();
@@ -177,7 +181,7 @@ fn layer_digest(layer: &LayerSpec) -> String {
 }
 
 /// Fields that snapshots of earlier versions know nothing of, at the values that change nothing.
-const LATER_DEFAULTS: [&str; 1] = [", label_smoothing: 0.0"];
+const LATER_DEFAULTS: [&str; 2] = [", label_smoothing: 0.0", ", is_rgb: false"];
 
 fn digest(value: &impl Debug) -> String {
     digest_of(format!("{value:?}"))
