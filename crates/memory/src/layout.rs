@@ -137,7 +137,8 @@ impl<'a> Kept<'a> {
                 let is_wanted = [true, param.trained, param.trained && updates][part];
                 let place = &mut params.entry(&param.name).or_default()[part];
                 if is_wanted && place.is_none() {
-                    *place = Some(take(&mut end, if part == 2 { param.history } else { param.bytes }));
+                    let parts = [param.bytes + param.copy, param.bytes, param.history];
+                    *place = Some(take(&mut end, parts[part]));
                 }
             }
         }

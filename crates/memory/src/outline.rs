@@ -74,6 +74,9 @@ pub struct OutlineParam {
     pub name: String,
     /// Its size.
     pub bytes: Bytes,
+    /// What it takes to keep it in another type, too.
+    #[serde(default)]
+    pub copy: Bytes,
     /// Whether a gradient of it is computed.
     pub trained: bool,
     /// Size of what a solver keeps of it from one update to the next.

@@ -28,6 +28,7 @@ fn chain(layers: usize) -> Outline {
     let param = |index: usize| OutlineParam {
         name: format!("layer{index}.0"),
         bytes: Bytes(100),
+        copy: Bytes::ZERO,
         trained: true,
         history: Bytes(100),
     };

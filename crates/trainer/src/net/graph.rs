@@ -44,6 +44,21 @@ pub struct Param {
     pub trained: bool,
 }
 
+impl Param {
+    /// What the solver keeps of it, and its gradient: single precision in the order in which passes read it.
+    pub fn master(&self) -> TensorType {
+        let shape = &self.declaration.shape;
+        shape.in_format(Format::F32.in_order(shape.format().layout))
+    }
+
+    /// The memory of that, and of a copy behind it if passes read another type.
+    pub fn space(&self) -> Space {
+        let (master, shape) = (self.master(), &self.declaration.shape);
+        let copy = (*shape != master).then(|| Space::aligned(shape.space().bytes()));
+        Space::all_of([master.space()].into_iter().chain(copy))
+    }
+}
+
 /// A layer in the graph.
 #[derive(Clone, Debug)]
 pub struct Node {

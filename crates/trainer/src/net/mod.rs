@@ -304,11 +304,15 @@ impl Net {
                     || self.kept.contains(&id),
             }
         };
-        let param = |param: &Param| OutlineParam {
-            name: param.name.clone(),
-            bytes: bytes(param.declaration.shape.space()),
-            trained: self.training && param.trained,
-            history: Bytes(self.histories as u64 * param.declaration.shape.space().bytes() as u64),
+        let param = |param: &Param| {
+            let [own, all] = [param.master().space(), param.space()].map(bytes);
+            OutlineParam {
+                name: param.name.clone(),
+                bytes: own,
+                copy: Bytes(all.0 - own.0),
+                trained: self.training && param.trained,
+                history: Bytes(self.histories as u64 * own.0),
+            }
         };
         Outline {
             nodes: nodes.iter().zip(&self.scratch).map(node).collect(),

@@ -79,7 +79,7 @@ impl Net {
                 data: own().map(|value| bytes(value.shape.space())).sum(),
                 diff: own().filter(|value| value.needs_diff).map(|value| bytes(value.shape.space())).sum(),
                 workspace: scratch.map(|pass| pass.bytes()).into_iter().max().unwrap_or_default(),
-                weights: weights.map(|&param| bytes(graph.params[param].declaration.shape.space())).sum(),
+                weights: weights.map(|&param| bytes(graph.params[param].space())).sum(),
             }
         });
         layers.collect()

@@ -192,8 +192,8 @@ impl Solver {
 
     /// The values of parameter `name`, as in `conv1.0`; `None` if there is none of that name, or the device is lost.
     pub fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
-        let (_, spans) = self.running.params().find(|(param, _)| param.name == name)?;
-        self.running.read(spans.data).ok()
+        let (param, spans) = self.running.params().find(|(param, _)| param.name == name)?;
+        self.running.read_param(param, spans.data).ok()
     }
 
     /// The net that is trained.

@@ -104,8 +104,11 @@ impl Solver {
     }
 
     fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
-        let kept = self.running.kept(which);
-        kept.map(|(name, dims, span)| Ok((name, dims, self.running.read(span)?))).collect()
+        let kept = self.running.kept(which).map(|(_, param, dims, span)| {
+            let values = self.running.read_param(param, span)?;
+            Ok((param.name.as_str(), dims, values))
+        });
+        kept.collect()
     }
 
     fn fingerprint(&self) -> String {
@@ -122,20 +125,22 @@ impl Execution {
         self.nets()[0].graph().params.iter().zip(&self.layout().nets[0].params)
     }
 
-    /// Name, shape and place of each that there is.
-    fn kept(&self, which: Which) -> impl Iterator<Item = (&str, Vec<usize>, Span)> {
-        let spans = self.params().filter_map(move |(param, spans)| Some((param, spans, which(spans)?)));
-        spans.map(|(param, spans, span)| (param.name.as_str(), dims(param, spans, span), span))
+    /// Those that there are, by number, with their shapes and places.
+    fn kept(&self, which: Which) -> impl Iterator<Item = (usize, &Param, Vec<usize>, Span)> {
+        self.params().enumerate().filter_map(move |(id, (param, spans))| {
+            let span = which(spans)?;
+            Some((id, param, dims(param, spans, span), span))
+        })
     }
 
     fn shapes(&self, which: Which) -> impl Iterator<Item = (&str, Vec<usize>)> {
-        self.kept(which).map(|(name, dims, _)| (name, dims))
+        self.kept(which).map(|(_, param, dims, _)| (param.name.as_str(), dims))
     }
 
     fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
-        let kept = self.kept(which).map(|(name, dims, span)| (name.to_owned(), dims, span));
-        for (name, dims, span) in kept.collect::<Vec<_>>() {
-            self.fill(span, |values| tensors.copy_to(&name, &dims, values))?;
+        let kept = self.kept(which).map(|(id, param, dims, span)| (id, param.name.clone(), dims, span));
+        for (id, name, dims, span) in kept.collect::<Vec<_>>() {
+            self.fill_param((0, id), span, |values| tensors.copy_to(&name, &dims, values))?;
         }
         Ok(())
     }

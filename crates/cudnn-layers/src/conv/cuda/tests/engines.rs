@@ -138,7 +138,7 @@ fn engines_that_replace_can_add() {
         for op in ConvOp::ALL {
             let (mut both, mut replacing, mut suggested) = ([0; 5], [0; 5], [0; 5]);
             for (place, g) in shapes.iter().enumerate() {
-                let mut search = Search::new(&cudnn, &cuda, op, [*g; 2], format).unwrap();
+                let mut search = Search::new(&cudnn, &cuda, op, [*g; 2], (format, format.dtype)).unwrap();
                 suggested[place] = cudnn.engines(&search.graphs[0], LIKELY).unwrap().len();
                 let count = |search: &Search<'_>| {
                     let found = search.suitable(LIKELY, math, usize::MAX).unwrap();
@@ -211,7 +211,7 @@ fn engines_of_single_precision() {
         ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
     ];
     for (g, op) in shapes.iter().flat_map(|g| ConvOp::ALL.map(|op| (g, op))) {
-        let search = Search::new(&cudnn, &cuda, op, [*g; 2], Format::F32).unwrap();
+        let search = Search::new(&cudnn, &cuda, op, [*g; 2], (Format::F32, ElementType::F32)).unwrap();
         for index in 0..90 {
             let engine = Engine::named(&format!("ENG{index}")).unwrap();
             let Ok(Some(engine)) = search.set_up(&engine) else { continue };
