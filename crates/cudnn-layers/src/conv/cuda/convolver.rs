@@ -57,8 +57,8 @@ impl EngineConvolver {
         };
         let (cudnn, cuda, plans) = (cudnn.clone(), cuda.clone(), OnceLock::new());
         let mut made = Self { facts, cudnn, cuda, op, geometries, format, out, configs, plans, workspace };
-        let before = made.laid_out().map(|len| made.bytes(len));
-        made.facts.workspace = Bytes((before.iter().sum::<usize>() + workspace) as u64);
+        let before: usize = made.laid_out().into_iter().map(|(format, len)| padded(format, len)).sum();
+        made.facts.workspace = Bytes((before + workspace) as u64);
         made
     }
 
@@ -80,18 +80,14 @@ impl EngineConvolver {
         Ok(self.plans.get().expect("they were just built"))
     }
 
-    /// Elements of x and w, or its gradient, that the workspace begins with.
-    fn laid_out(&self) -> [usize; 2] {
+    /// Elements of x and w, or its gradient, that the workspace begins with, and what they are.
+    fn laid_out(&self) -> [(Format, usize); 2] {
         let [g, deep] = &self.geometries;
         let only_replaces = self.out != ElementType::F32 || self.configs.len() == 1;
         let is_converted = self.op == ConvOp::BackwardFilter && only_replaces;
         let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
-        [len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len())]
-    }
-
-    /// Bytes of so many elements.
-    fn bytes(&self, len: usize) -> usize {
-        (len * self.format.dtype.bytes()).next_multiple_of(ALIGNMENT)
+        let (x, w) = (len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len()));
+        [(self.format, x), (Format { dtype: self.out, ..self.format }, w)]
     }
 
     fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
@@ -123,7 +119,7 @@ impl Convolver for EngineConvolver {
             workspace.byte_len() as u64 >= self.facts.workspace.0,
             "the workspace is smaller than planned"
         );
-        let mut take = |len| workspace.take(Format::U8, self.bytes(len)).take(self.format, len);
+        let mut take = |(format, len)| workspace.take(Format::U8, padded(format, len)).take(format, len);
         let [mut x, mut w] = self.laid_out().map(&mut take);
         let a = if x.is_empty() {
             a
@@ -142,4 +138,9 @@ impl Convolver for EngineConvolver {
         filter_to_depth(&self.cuda, &self.geometries, b, w.reborrow());
         self.launch([a, w.as_view()], out, workspace)
     }
+}
+
+/// Bytes of so many elements where others follow.
+fn padded(format: Format, len: usize) -> usize {
+    (len * format.dtype.bytes()).next_multiple_of(ALIGNMENT)
 }

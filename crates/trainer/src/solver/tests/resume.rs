@@ -172,7 +172,7 @@ fn cuda_snapshots_go_to_the_processor_and_back() {
 }
 
 /// The momentum of all trained parameters.
-fn histories(solver: &Solver) -> Vec<Vec<f32>> {
+pub(super) fn histories(solver: &Solver) -> Vec<Vec<f32>> {
     let history = |(param, spans): (&Param, &ParamSpans)| {
         Some(solver.running.read_param(param, spans.history?).unwrap().into_owned())
     };
