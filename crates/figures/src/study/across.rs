@@ -18,7 +18,7 @@ pub fn figures(studies: &[Study]) -> Vec<Figure> {
 /// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used.
 fn accuracy(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net math max_error time_ms gain");
-    let (mut panels, mut most) = (Vec::new(), 1.0_f64);
+    let mut panels = Vec::new();
     let classes = || (0..).map(f64::from).zip(CLASSES);
     for math in [Math::Fp32, Math::Tf32] {
         let mut marks = Vec::new();
@@ -33,23 +33,18 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
                 let Some(time_ms) = study.as_exact_as(class).map(|plan| plan.time_ms) else { continue };
                 let gain = undivided_ms / time_ms;
                 row!(data; study.title, math.to_string(), class, time_ms, gain);
-                most = most.max(gain);
                 points.push([place, gain]);
             }
             marks.push(Drawn::new(Form::Line, points, Tone::of(place)).named(label));
         }
+        let ticks = classes().map(|(place, class)| (place, format!("{class:e}")));
+        let title = "largest error allowed, in parts of the largest output";
+        let x = Axis::new(title, [-0.2, CLASSES.len() as f64 - 0.8], ticks);
+        let title = format!("gain of {math} over undivided FP32, both within {USUAL}");
         if !marks.is_empty() {
-            panels.push((math, marks));
+            panels.push(Panel::new(x, |most| Axis::from_zero(&title, most), marks, 180.0));
         }
     }
-    let title = "largest error allowed, in parts of the largest output";
-    let ticks = classes().map(|(place, class)| (place, format!("{class:e}")));
-    let x = Axis::new(title, [-0.2, CLASSES.len() as f64 - 0.8], ticks);
-    let panel = |(math, marks): (Math, _)| {
-        let y = Axis::from_zero(&format!("gain of {math} over undivided FP32, both within {USUAL}"), most);
-        Panel::new(x.clone(), |_| y, marks, 180.0)
-    };
-    let panels = panels.into_iter().map(panel).collect();
     let caption = "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels, if algorithms up to an error \
                    are allowed, from the strictest class to any."
         .to_owned();
@@ -94,7 +89,6 @@ fn programme(studies: &[Study]) -> Option<Figure> {
 fn gains(list: &Study) -> Option<Figure> {
     let mut data = Data::new("kernel filter mini_batch limit_bytes undivided_ms time_ms gain");
     let mut panels: BTreeMap<[u32; 2], Vec<Drawn>> = BTreeMap::new();
-    let mut most = 1.0_f64;
     for (place, &limit) in GENEROUS.iter().enumerate() {
         for (filter, gains) in list.gains(limit)? {
             let [r, s] = filter;
@@ -107,14 +101,13 @@ fn gains(list: &Study) -> Option<Figure> {
             let points = (1..).zip(&gains).map(|(rank, gain)| [f64::from(rank), gain.0]);
             let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit.to_string());
             panels.entry(filter).or_default().push(line);
-            most = most.max(gains.first()?.0);
         }
     }
     let panel = |([r, s], marks): ([u32; 2], Vec<Drawn>)| {
         let kernels = marks.iter().map(|mark| mark.points.len()).max().unwrap_or(1);
-        let title = format!("kernels with {r}x{s} filters, from the one that gains most");
-        let y = Axis::from_zero("gain over undivided", most);
-        Panel::new(Axis::counts(&title, kernels as u32), |_| y, marks, 160.0)
+        let x = format!("kernels with {r}x{s} filters, from the one that gains most");
+        let y = |most| Axis::from_zero("gain over undivided", most);
+        Panel::new(Axis::counts(&x, kernels as u32), y, marks, 160.0)
     };
     let panels = panels.into_iter().map(panel).collect();
     let caption = format!(
