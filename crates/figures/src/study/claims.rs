@@ -19,9 +19,9 @@ const CLAIMS: [(&str, &[Claim]); 4] = [
     ("alexnet", &[
         Claim { of: "conv2 Forward, one byte less than the fastest algorithm wants: times slower", on: "P100", paper: 4.51, here: byte_less },
         Claim { of: "conv2 Forward at 64 MiB: gain of all sizes", on: "P100", paper: 2.33, here: conv2_gain },
-        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "K80", paper: 2.10, here: usual_gain },
-        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.63, here: usual_gain },
-        Claim { of: "convolutions at 64 MiB (V100 at mini-batch 1024): gain of all sizes", on: "V100", paper: 1.63, here: usual_gain },
+        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "K80", paper: 2.10, here: |s| gain_at(s, USUAL) },
+        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.63, here: |s| gain_at(s, USUAL) },
+        Claim { of: "convolutions at 64 MiB (V100 at mini-batch 1024): gain of all sizes", on: "V100", paper: 1.63, here: |s| gain_at(s, USUAL) },
         Claim { of: "convolutions at 8 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[0]) },
         Claim { of: "convolutions at 512 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[2]) },
         Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 3.43, here: |s| Some(s.most_saved()?.1) },
@@ -35,7 +35,7 @@ const CLAIMS: [(&str, &[Claim]); 4] = [
         Claim { of: "largest desirable set", on: "P100", paper: 68.0, here: largest_set },
     ]),
     ("resnet18", &[
-        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.21, here: usual_gain },
+        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.21, here: |s| gain_at(s, USUAL) },
         Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 2.73, here: |s| Some(s.most_saved()?.1) },
     ]),
     ("resnet50", &[
@@ -76,10 +76,6 @@ fn byte_less(study: &Study) -> Option<f64> {
 fn conv2_gain(study: &Study) -> Option<f64> {
     let plan = study.limited(study.finest, USUAL)?;
     plan.kernel(study.convolution.as_deref()?, ConvOp::Forward)?.gain()
-}
-
-fn usual_gain(study: &Study) -> Option<f64> {
-    gain_at(study, USUAL)
 }
 
 /// The gain of all kernels within a limit for each.

@@ -93,12 +93,6 @@ impl Study {
         Some(self.figure("memory", "Memory by layer", caption, vec![panel], data))
     }
 
-    /// An iteration under the usual limit.
-    pub(super) fn timeline(&self) -> Option<Figure> {
-        let plan = self.limited(self.finest, USUAL)?;
-        self.timeline_of(&plan)
-    }
-
     /// An iteration under `plan`, step by step: the time of convolutions, and what lies in memory.
     pub fn timeline_of(&self, plan: &Plan) -> Option<Figure> {
         let (outline, schedule) = (&self.outline, Schedule::plain(&self.outline));

@@ -85,8 +85,8 @@ impl Study {
                 self.divisions(kernel),
             ]
         });
-        let whole =
-            [self.sizes(), self.limits(), self.sharing(), self.wd(), self.layer_memory(), self.timeline()];
+        let timeline = self.limited(self.finest, USUAL).and_then(|plan| self.timeline_of(&plan));
+        let whole = [self.sizes(), self.limits(), self.sharing(), self.wd(), self.layer_memory(), timeline];
         closely.chain(whole).flatten().collect()
     }
 

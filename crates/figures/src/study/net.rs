@@ -169,13 +169,10 @@ fn time_ms(plan: &Plan, part: &str) -> f64 {
 
 /// The two layers whose kernels have the most workspace, and their part of all that is given.
 pub(super) fn two_layers(plan: &Plan) -> Option<([&str; 2], f64)> {
-    let mut layers: Vec<(&str, Bytes)> = Vec::new();
-    for PlannedKernel { kernel, workspace, .. } in &plan.kernels {
-        match layers.iter_mut().find(|(name, _)| *name == kernel.name) {
-            Some((_, bytes)) => *bytes += *workspace,
-            None => layers.push((&kernel.name, *workspace)),
-        }
-    }
+    let layers = plan.kernels.chunk_by(|a, b| a.kernel.name == b.kernel.name);
+    let sum = |kernels: &[PlannedKernel]| kernels.iter().map(|planned| planned.workspace).sum::<Bytes>();
+    let mut layers: Vec<(&str, Bytes)> =
+        layers.map(|kernels| (kernels[0].kernel.name.as_str(), sum(kernels))).collect();
     layers.sort_by_key(|layer| Reverse(layer.1));
     let [(first, most), (second, more), ..] = layers[..] else { return None };
     Some(([first, second], (most + more).0 as f64 / plan.workspace_separate().0.max(1) as f64))
