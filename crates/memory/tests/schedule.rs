@@ -55,6 +55,19 @@ fn away() -> Vec<Action> {
     forward.into_iter().chain(backward).collect()
 }
 
+/// What layers hold of the device's memory themselves is a part of what a budget has to hold, and nothing else lies elsewhere
+/// for it.
+#[test]
+fn mini_batches_prepared_ahead_count_with_the_arena_and_lie_beside_it() {
+    let (plain, ahead) = (chain(3), Outline { staged: Bytes(1000), ..chain(3) });
+    let before = ArenaLayout::plain(std::slice::from_ref(&plain));
+    let after = ArenaLayout::plain(&[ahead.clone(), ahead.clone()]);
+    assert_eq!(after.report.staged, Bytes(2000));
+    assert_eq!(after.report.arena, before.report.arena + Bytes(2000));
+    assert_eq!(after.nets[0].offsets, before.nets[0].offsets);
+    assert_eq!(ArenaLayout::base(&[ahead]), ArenaLayout::base(&[plain]) + Bytes(1000));
+}
+
 #[test]
 fn everything_stays_from_its_first_to_its_last_use() {
     let schedule = Schedule::plain(&chain(3));

@@ -190,3 +190,33 @@ fn digest(value: &impl Debug) -> String {
 fn digest_of(text: String) -> String {
     format!("{:016x}", fnv1a(text.into_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// As versions wrote them that knew no `is_rgb` and no `label_smoothing`.
+    #[test]
+    fn digests_of_earlier_versions_are_those_of_today() {
+        let digest = |layer: &str| {
+            let net = NetSpec::parse(Path::new("net.prototxt"), &format!("layer {{ {layer} }}")).unwrap();
+            layer_digest(&net.layers[0])
+        };
+        let images = |fields: &str| {
+            digest(&format!(
+                "name: 'images' type: 'ImageData' top: 'data' top: 'label'
+  transform_param {{ crop_size: 8 mean_value: 100 }}
+  image_data_param {{ source: 'anywhere' batch_size: 2 new_height: 9 new_width: 9 {fields} }}"
+            ))
+        };
+        assert_eq!(images(""), "673be50576e6f90d");
+        assert_ne!(images("is_rgb: true"), images(""));
+        let digits =
+            "name: 'digits' type: 'Data' top: 'data' top: 'label' transform_param { crop_size: 8 scale: 0.5 }
+  data_param { source: 'anywhere' batch_size: 2 }";
+        assert_eq!(digest(digits), "1a9cf783aa3a21dc");
+        let loss = "name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss'";
+        assert_eq!(digest(loss), "71008b75c0a5470d");
+    }
+}
