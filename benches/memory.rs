@@ -4,6 +4,8 @@
 //! cargo bench --bench memory -- tables --device cuda:0 --out tables.md --seconds 450 --row-seconds 60
 //! cargo bench --bench memory -- tables --device h200 --out tables.md
 //! cargo bench --bench memory -- aims --device h200
+//! cargo bench --bench memory -- sweep --device h200 --parts 40
+//! cargo bench --bench memory -- planning --device h200
 //! cargo bench --bench memory -- soak --device cuda:0 --batch 32 --iterations 2000
 //! ```
 //!
@@ -11,7 +13,8 @@
 //! one that fails says why in its place. Rows are written as they are known. On a GPU they are measured (`time`), with a
 //! recorded device they are planned (`plan`). They stand in the order of the papers, and what the time does not suffice for is
 //! missing at the end; `vdnn`, `accudnn` or `aims` makes one of the tables. The last says how much slower plans in parts of the
-//! memory are, and how much slower any plan is, by its bound.
+//! memory are, and how much slower any plan is, by its bound. `sweep` plans nets in many parts of their memory, and fails if more
+//! memory or another policy is faster than less of it or the joint plan; `planning` says how long planning takes.
 
 use serde_json::Value;
 use std::{
@@ -80,6 +83,13 @@ const AIMS: [(&str, usize, &str, f64, f64); 6] = [
     ("vgg16", 256, "fp32", 0.7, 2.0),
 ];
 
+/// The nets that are planned in many parts of their memory, with their mini-batches.
+const SWEPT: [(&str, usize); 5] =
+    [("alexnet", 256), ("googlenet", 128), ("resnet18", 128), ("resnet50", 256), ("vgg16", 256)];
+
+/// The nets whose planning is timed, with their mini-batches, and how many seconds it is to take at most.
+const PLANNED: [(&str, usize, f64); 3] = [("resnet50", 256, 3.0), ("resnet152", 32, 20.0), ("416", 32, 60.0)];
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
@@ -109,7 +119,7 @@ impl Bench {
     fn new() -> Outcome<Self> {
         // Cargo adds `--bench`.
         let mut words = env::args().skip(1).filter(|word| word != "--bench");
-        let what = words.next().ok_or("say tables, vdnn, accudnn, aims or soak")?;
+        let what = words.next().ok_or("say tables, vdnn, accudnn, aims, sweep, planning or soak")?;
         let mut options = HashMap::from([("what".to_owned(), what)]);
         while let Some(name) = words.next() {
             let value = words.next().ok_or_else(|| format!("{name} wants a value"))?;
@@ -124,10 +134,12 @@ impl Bench {
         match self.text("what", "").as_str() {
             "tables" => self.vdnn().and_then(|()| self.accudnn()).and_then(|()| self.aims()),
             "aims" => self.aims(),
+            "sweep" => self.sweep(),
+            "planning" => self.planning(),
             "vdnn" => self.vdnn(),
             "accudnn" => self.accudnn(),
             "soak" => self.soak(),
-            what => Err(format!("{what} is not tables, vdnn, accudnn, aims or soak").into()),
+            what => Err(format!("{what} is not tables, vdnn, accudnn, aims, sweep, planning or soak").into()),
         }
     }
 
@@ -352,6 +364,65 @@ impl Bench {
                 Err(error) => format!("{error} | | | | {aim:+.0} % | |"),
             };
             self.say(&format!("| {net} | {batch} | {math} | {cells} |"))?;
+        }
+        Ok(())
+    }
+
+    /// Plans in equal parts of the memory: more of it is never slower, nor is joint ever slower than another policy.
+    fn sweep(&mut self) -> Outcome<()> {
+        let (parts, mut faults) = (self.number("parts", 40.0)? as usize, Vec::new());
+        self.say("\n| net | mini-batch | arithmetic | GiB | part | ms | slower | gap | fastest other |")?;
+        self.say("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
+        for (math, (net, batch)) in ["fp32", "tf32"].into_iter().flat_map(|math| SWEPT.map(|net| (math, net)))
+        {
+            self.options.insert("math".to_owned(), math.to_owned());
+            let [base_ms, most, ..] = self.row(net, batch, "joint", EVERYTHING)?;
+            let mut last_ms = f64::INFINITY;
+            for part in 1..=parts {
+                let budget = (most * part as f64 / parts as f64) as u64;
+                // Below the floor there is no plan.
+                let Ok([ms, _, _, _, bound_ms]) = self.row(net, batch, "joint", &budget.to_string()) else {
+                    continue;
+                };
+                let others = POLICIES.map(|(policy, _)| policy).into_iter().chain(["accudnn"]);
+                let others = others.filter(|&policy| policy != "joint").filter_map(|policy| {
+                    Some((self.row(net, batch, policy, &budget.to_string()).ok()?[0], policy))
+                });
+                let other = others.min_by(|a, b| a.0.total_cmp(&b.0));
+                let least_ms = other.map_or(last_ms, |(ms, _)| ms.min(last_ms));
+                if ms > least_ms * (1.0 + 1e-9) {
+                    faults.push(format!("{net} {batch} {math} in {budget}: {ms} ms, {least_ms} is known"));
+                }
+                last_ms = ms;
+                self.say(&format!(
+                    "| {net} | {batch} | {math} | {:.2} | {:.1} % | {ms:.2} | {:+.2} % | {:.2} % | {} |",
+                    budget as f64 / GIB,
+                    100.0 * part as f64 / parts as f64,
+                    100.0 * (ms / base_ms - 1.0),
+                    100.0 * (ms / bound_ms - 1.0),
+                    other.map_or_else(String::new, |(ms, policy)| format!("{policy} {ms:.2}")),
+                ))?;
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ").into()) }
+    }
+
+    /// How long the command plans, tables read and all.
+    fn planning(&mut self) -> Outcome<()> {
+        self.say("\n| net | mini-batch | arithmetic | part of the memory | s | at most | gap |")?;
+        self.say("| --- | --- | --- | --- | --- | --- | --- |")?;
+        for (net, batch, aim) in PLANNED {
+            let [_, most, ..] = self.row(net, batch, "joint", EVERYTHING)?;
+            for part in [0.25, 0.5, 0.75] {
+                let start = Instant::now();
+                let [ms, _, _, _, bound_ms] =
+                    self.row(net, batch, "joint", &((most * part) as u64).to_string())?;
+                let (taken, gap) = (start.elapsed().as_secs_f64(), 100.0 * (ms / bound_ms - 1.0));
+                let (math, part) = (self.text("math", "fp32"), 100.0 * part);
+                self.say(&format!(
+                    "| {net} | {batch} | {math} | {part:.0} % | {taken:.1} | {aim:.0} | {gap:.2} % |"
+                ))?;
+            }
         }
         Ok(())
     }
