@@ -21,9 +21,6 @@ use super::{
 };
 use planner::Bytes;
 
-/// After so many steps that bring nothing, steps are smaller.
-const PATIENCE: usize = 12;
-
 /// The answer to prices.
 pub(super) struct Answer {
     pub(super) bound_ms: f64,
@@ -192,7 +189,7 @@ impl<'a> Bound<'a> {
                 }
                 best = (answer.bound_ms, prices.clone());
             }
-            if since > PATIENCE {
+            if since > 12 {
                 (step, since, direction) = (0.6 * step, 0, self.zero());
                 prices.clone_from(&best.1);
                 continue;

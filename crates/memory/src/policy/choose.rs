@@ -1,9 +1,6 @@
 //! The policies by name.
 
-use super::{
-    Algorithms, BelowFloor, Costs, MemoryPlan, Offloading, accudnn, floor, joint, plan::Fitting, vdnn,
-    vdnn_dyn,
-};
+use super::{plan::Fitting, *};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};

@@ -64,9 +64,8 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     };
     search.set_capacity(budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
     let Search { bound, mut prices, .. } = search;
-    let ways =
-        [&mut prices, &mut bound.zero()].map(|prices| bound.rise(prices, PRICES[2], |_| plan.planned_ms()));
-    plan.bound_ms = ways.into_iter().fold(unlimited_ms, f64::max).min(plan.planned_ms());
+    let bound_ms = bound.rise(&mut prices, PRICES[2], |_| plan.planned_ms());
+    plan.bound_ms = bound_ms.max(unlimited_ms).min(plan.planned_ms());
     Ok(plan)
 }
 
@@ -81,7 +80,6 @@ impl Problem<'_> {
         let mut leanest = self.all(true, false);
         if self.carry_out(&leanest, 0).host > self.costs.host.0 {
             let mut search = Search::new(self);
-            (search.capacity, search.price) = (0, 1.0);
             search.anneal(self.all(false, true), ANY, 100 * self.units.len());
             leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
         }
@@ -134,7 +132,7 @@ impl<'a> Search<'a> {
             prices: bound.zero(),
             bound,
             capacity: 0,
-            price: 0.0,
+            price: 1.0,
             fits: None,
             lacks: None,
             better: Vec::new(),
@@ -155,8 +153,7 @@ impl<'a> Search<'a> {
     /// Searches at another capacity: from the best that is known, and from the best answer to prices there.
     fn climb(&mut self, capacity: u64) {
         let rounds = if self.capacity == 0 { PRICES[0] } else { PRICES[1] };
-        let unlimited_ms = self.problem.costs.unlimited_ms(self.problem.outline);
-        let known_ms = self.fits.as_ref().map_or(2.0 * unlimited_ms, |(ms, _)| *ms);
+        let known_ms = self.fits.as_ref().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
         self.price = 8.0 * known_ms / capacity as f64;
         let last = [self.fits.take(), self.lacks.take()];
