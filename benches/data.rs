@@ -6,7 +6,7 @@
 
 use image::{Rgb, RgbImage, codecs::jpeg::JpegEncoder};
 use microbatch::trainer::{
-    data::{Dataset, Decoding, ImageData, Loader, LoaderOptions, Phase, Sample},
+    data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample},
     spec::{ColorJitter, HeightWidth, TransformParams},
 };
 use rayon::prelude::*;
@@ -60,7 +60,7 @@ fn main() {
     let threads = if given.is_empty() { vec![1, all] } else { given };
     let folder = tempfile::tempdir().expect("a writable folder");
     let bytes = write_images(folder.path());
-    let open = || ImageData::open_list(&folder.path().join("list.txt"), folder.path(), Decoding::default());
+    let open = || ImageData::open_list(&folder.path().join("list.txt"), folder.path(), true);
     let set = Arc::new(open().expect("the images just written"));
     println!("{FILES} JPEG files of 500x375, {bytes} bytes on average; images a second:");
     let crop = TransformParams { crop_size: Some(224), ..TransformParams::default() };

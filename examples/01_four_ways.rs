@@ -3,8 +3,8 @@
 //! `cargo run --release --example 01_four_ways`
 
 use microbatch::{
-    cudnn_layers::conv::{ConvBackend, ConvOp, kernel_id, operand_lens},
-    tensor::{Accumulate, Arena, ConvGeometry, Cpu, Format, View, ViewMut},
+    cudnn_layers::conv::{ConvBackend, ConvOp, Facts, kernel_id, operand_lens},
+    tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut},
 };
 use std::{error::Error, time::Instant};
 
@@ -18,18 +18,14 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut results: Vec<Vec<f32>> = Vec::new();
     for algorithm in ConvBackend::Cpu(Cpu::new(2)).candidates(&kernel, 8)? {
         // Memory is handed to an algorithm, which says exactly how much it needs.
-        let mut workspace = Arena::new(algorithm.workspace().0 as usize)?;
+        let mut workspace = Arena::new(algorithm.facts().workspace.0 as usize)?;
         let all = workspace.all();
         let (mut out, start) = (vec![f32::NAN; y], Instant::now());
         algorithm.prepare(View::from(&w), workspace.view_mut(all));
-        algorithm.run(
-            [View::from(&x), View::from(&w)],
-            ViewMut::from(&mut out),
-            Accumulate::Replace,
-            workspace.view_mut(all),
-        )?;
-        let (ms, needs) = (start.elapsed().as_secs_f64() * 1e3, algorithm.workspace());
-        println!("{:<24} {ms:>8.3} ms in {needs}", algorithm.name());
+        let y = ViewMut::from(&mut out).replaced();
+        algorithm.run([View::from(&x), View::from(&w)], y, workspace.view_mut(all))?;
+        let (ms, Facts { name, workspace, .. }) = (start.elapsed().as_secs_f64() * 1e3, algorithm.facts());
+        println!("{name:<24} {ms:>8.3} ms in {workspace}");
         results.push(out);
     }
     assert!(results.len() >= 4, "direct, as products, Winograd's and by Fourier transforms");

@@ -6,7 +6,7 @@
 use microbatch::{
     cudnn_layers::conv::{ConvBackend, ConvOp, Runner, kernel_id, operand_lens},
     planner::{Configuration, Run},
-    tensor::{Accumulate, Arena, ConvGeometry, Cpu, Format, View, ViewMut},
+    tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut},
 };
 use std::error::Error;
 
@@ -18,7 +18,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         let wave = |len: usize| -> Vec<f32> { (0..len).map(|i| (i as f32 * 0.7).sin()).collect() };
         let (a, b) = (wave(a), wave(b));
         let kernel = kernel_id(op, &geometry, Format::F32);
-        let algorithm = backend.candidates(&kernel, 7)?.remove(0).name().to_owned();
+        let algorithm = backend.candidates(&kernel, 7)?.remove(0).facts().name.clone();
         // Runs so many micro-batches of so many samples, over an output that holds rubbish before.
         let run = |parts: &[(u32, u32)]| -> Result<Vec<f32>, Box<dyn Error>> {
             let mut runs = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             let all = workspace.all();
             let mut result = vec![f32::NAN; out];
             let operands = [View::from(&a), View::from(&b)];
-            runner.run(operands, ViewMut::from(&mut result), Accumulate::Replace, workspace.view_mut(all))?;
+            runner.run(operands, ViewMut::from(&mut result).replaced(), workspace.view_mut(all))?;
             Ok(result)
         };
         let (whole, divided) = (run(&[(1, 7)])?, run(&[(2, 3), (1, 1)])?);

@@ -21,7 +21,7 @@ struct Versioned<'a, T> {
 /// Standard output in one of its two forms: a command says everything in both, and one of them is printed.
 pub(crate) struct Console {
     out: Box<dyn Write>,
-    json: bool,
+    pub(crate) json: bool,
     warns: bool,
 }
 

@@ -1,6 +1,9 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::{Error, tables::RecordedDevice};
+use crate::{
+    Error,
+    tables::{RecordedDevice, Shipped},
+};
 use serde::Serialize;
 use std::fmt;
 use tensor::{
@@ -8,9 +11,9 @@ use tensor::{
     cuda::{self, Cuda},
 };
 
-/// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose products
-/// may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works, unless threads
-/// are given.
+/// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose
+/// products may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works,
+/// unless threads are given.
 pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device, Error> {
     let on_gpu = |ordinal| in_format(open_gpu(ordinal)?.with_tf32(tf32), format).map(Device::Cuda);
     let device = match (name, ordinal(name)?) {
@@ -25,11 +28,9 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Forma
     ];
     match (&device, of_a_gpu.into_iter().find(|(is_given, ..)| *is_given)) {
         (Device::Cuda(_), _) if threads.is_some() => {
-            Err(Error::Usage(format!("--threads has no effect on --device {name}")))
+            Err(usage!("--threads has no effect on --device {name}"))
         }
-        (Device::Cpu(_), Some((_, option, own))) => {
-            Err(Error::Usage(format!("{option} needs a GPU; a CPU has {own} only")))
-        }
+        (Device::Cpu(_), Some((_, option, own))) => Err(usage!("{option} needs a GPU; a CPU has {own} only")),
         _ => Ok(device),
     }
 }
@@ -37,7 +38,7 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Forma
 /// The devices that `--device` names, one for each rank: a list, `all` GPUs, or one.
 pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
     if name == "all" {
-        let gpus = cuda::probe().map_err(|absent| Error::Usage(format!("--device all: {absent}")))?;
+        let gpus = cuda::probe().map_err(|absent| usage!("--device all: {absent}"))?;
         return Ok((0..gpus.devices.len()).map(|ordinal| format!("cuda:{ordinal}")).collect());
     }
     if !name.contains(',') || RecordedDevice::named(name).is_some() {
@@ -49,7 +50,7 @@ pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
     devices.iter().try_for_each(|device| ordinal(device).map(drop))?;
     let is_twice = |&at: &usize| devices[at] != "cpu" && devices[..at].contains(&devices[at]);
     match (0..devices.len()).find(is_twice) {
-        Some(at) => Err(Error::Usage(format!("--device {name} has {} twice", devices[at]))),
+        Some(at) => Err(usage!("--device {name} has {} twice", devices[at])),
         None => Ok(devices),
     }
 }
@@ -60,9 +61,9 @@ pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String, Error> {
     match name {
         // A launcher may show each process its own GPU only.
         "auto" | "cuda" | "all" if gpus > 0 => Ok(format!("cuda:{}", local_rank % gpus)),
-        _ if name.contains(',') => Err(Error::Usage(format!(
+        _ if name.contains(',') => Err(usage!(
             "--device {name} names several, and a launcher has started several processes: each has one"
-        ))),
+        )),
         _ => Ok(name.to_owned()),
     }
 }
@@ -71,10 +72,10 @@ pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String, Error> {
 fn in_format(cuda: Cuda, format: Format) -> Result<Cuda, Error> {
     let [major, minor] = cuda.info().compute_capability;
     if format.dtype == ElementType::Bf16 && major < 8 {
-        return Err(Error::Usage(format!(
+        return Err(usage!(
             "--dtype bf16 needs a GPU of compute capability 8.0, and {} has {major}.{minor}",
             cuda.info().name
-        )));
+        ));
     }
     Ok(cuda.with_format(format))
 }
@@ -86,9 +87,7 @@ const THREADS: usize = 256;
 fn check_threads(threads: usize) -> Result<usize, Error> {
     let most = Cpu::available_threads().max(THREADS);
     if threads > most {
-        return Err(Error::Usage(format!(
-            "--threads {threads} is too many for this machine: at most {most}"
-        )));
+        return Err(usage!("--threads {threads} is too many for this machine: at most {most}"));
     }
     Ok(threads)
 }
@@ -105,14 +104,16 @@ pub(crate) fn is_gpu(name: &str, threads: Option<usize>) -> bool {
 /// The number of the GPU that `name` names, if it names one.
 fn ordinal(name: &str) -> Result<Option<usize>, Error> {
     let unknown = || {
-        Error::Usage(format!(
-            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), and of `train` and `time` lists of them"
-        ))
+        usage!(
+            "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), \
+             for `train` and `time` lists of them, and for `plan` and `figures` {} and recorded:FILE",
+            Shipped::names()
+        )
     };
     if RecordedDevice::named(name).is_some() {
-        return Err(Error::Usage(format!(
+        return Err(usage!(
             "--device {name:?} is a table of measurements: `microbatch plan` and `figures` read it, nothing runs on it"
-        )));
+        ));
     }
     match name {
         "auto" | "cpu" => Ok(None),
@@ -122,7 +123,7 @@ fn ordinal(name: &str) -> Result<Option<usize>, Error> {
 }
 
 fn open_gpu(ordinal: usize) -> Result<Cuda, Error> {
-    let gpus = cuda::probe().map_err(|absent| Error::Usage(format!("--device cuda:{ordinal}: {absent}")))?;
+    let gpus = cuda::probe().map_err(|absent| usage!("--device cuda:{ordinal}: {absent}"))?;
     Ok(gpus.open(ordinal).map_err(trainer::NetError::from)?)
 }
 

@@ -7,6 +7,11 @@ use trainer::{
     NetError, TrainError, database::DatabaseError, group::RankError, prototxt, snapshot::SnapshotError,
 };
 
+/// [`Error::Usage`] with a formatted sentence.
+macro_rules! usage {
+    ($($sentence:tt)*) => { $crate::Error::Usage(format!($($sentence)*)) };
+}
+
 /// Why a command failed; prints as one sentence.
 #[derive(Debug, Error)]
 #[non_exhaustive]

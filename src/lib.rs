@@ -44,11 +44,14 @@ pub use planner;
 pub use tensor;
 pub use trainer::{self, shapes};
 
+// Its macro is for all that follow.
+#[macro_use]
+mod error;
+
 pub mod args;
 mod commands;
 mod console;
 mod device;
-mod error;
 pub mod example;
 mod models;
 mod progress;

@@ -82,7 +82,7 @@ fn named(given: &Path) -> Result<Option<&'static Model>, Error> {
     let unknown = || {
         let names: Vec<&str> = MODELS.iter().map(|model| model.name).collect();
         let names = names.join(", ");
-        Error::Usage(format!("there is neither a file nor a model named {name}; the models are {names}"))
+        usage!("there is neither a file nor a model named {name}; the models are {names}")
     };
     Model::find(name).map(Some).ok_or_else(unknown)
 }

@@ -42,8 +42,8 @@ impl Environment {
     /// The value of the variable `name`, if it is set.
     pub(super) fn get<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Error> {
         let Some(text) = self.variables.get(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|reason| {
-            Error::Usage(format!("invalid value '{text}' of the environment variable {name}: {reason}"))
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|reason| usage!("invalid value '{text}' of the environment variable {name}: {reason}"))
     }
 }

@@ -48,14 +48,10 @@ impl MeasuringArgs {
         };
         if let Some(file) = folder.as_ref().filter(|folder| folder.is_file()) {
             let file = file.display();
-            return Err(Error::Usage(format!(
-                "the measurement database {file} is a file; it must be a folder, new or not"
-            )));
+            return Err(usage!("the measurement database {file} is a file; it must be a folder, new or not"));
         }
         if self.offline && folder.is_none() {
-            return Err(Error::Usage(
-                "--offline needs a database to plan from, and there is none".to_owned(),
-            ));
+            return Err(usage!("--offline needs a database to plan from, and there is none"));
         }
         let database = folder.map(Database::new);
         Ok(Records { database, offline: self.offline, benchmark_devices: Vec::new() })
@@ -73,7 +69,7 @@ impl MeasuringArgs {
             // The variable is meant for runs on a GPU.
             (Device::Cpu(_), None) => Vec::new(),
             (Device::Cpu(_), Some(gpus)) => {
-                return Err(Error::Usage(format!("--benchmark-devices {gpus} cannot measure for a CPU")));
+                return Err(usage!("--benchmark-devices {gpus} cannot measure for a CPU"));
             }
             (Device::Cuda(own), typed) => match typed.clone().or(of_variable) {
                 None => Vec::new(),
@@ -86,10 +82,10 @@ impl MeasuringArgs {
 
 /// The numbers of `gpus` on this machine, which measure for the GPU `own`.
 fn ordinals(gpus: &BenchmarkDevices, own: usize) -> Result<Vec<usize>, Error> {
-    let present = probe().map_err(|absent| Error::Usage(absent.to_string()))?;
+    let present = probe().map_err(|absent| usage!("{absent}"))?;
     let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
     let ordinals = gpus.ordinals(&models, own);
-    ordinals.map_err(|reason| Error::Usage(format!("--benchmark-devices {gpus}: {reason}")))
+    ordinals.map_err(|reason| usage!("--benchmark-devices {gpus}: {reason}"))
 }
 
 #[cfg(test)]

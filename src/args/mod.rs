@@ -177,9 +177,7 @@ impl NetArgs {
         match self.batch {
             None => Ok(None),
             Some(Batch::Samples(samples)) => Ok(Some(samples)),
-            Some(Batch::Largest) => {
-                Err(Error::Usage("--batch max needs a net to plan and --device-memory".to_owned()))
-            }
+            Some(Batch::Largest) => Err(usage!("--batch max needs a net to plan and --device-memory")),
         }
     }
 }
@@ -245,7 +243,7 @@ pub struct PlanArgs {
     /// List the kernels that were recorded of --device, and plan nothing
     #[arg(long, help_heading = "Planning", conflicts_with_all = ["NetArgs", "ShapeArgs", "explain"])]
     pub list: bool,
-    /// Draw what every kernel would take, undivided and as planned, into this file: .svg or .png
+    /// Draw what every kernel would take, undivided and as planned (with --gpus: images/s by their number), into this file: .svg or .png
     #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
     pub plot: Option<PathBuf>,
     /// Predict images/s of up to N GPUs, each with this mini-batch
@@ -346,7 +344,7 @@ pub struct FiguresArgs {
     /// Only figures whose names contain this, such as alexnet or cliff
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// A net, such as alexnet or resnet18; may be repeated [default: all that were recorded, or those of the papers]
+    /// A net of the figures, or deepbench; may be repeated [default: all that were recorded; on a CPU all nets, at mini-batch 32]
     #[arg(long, value_name = "NET")]
     pub net: Vec<String>,
     /// Whose measurements: h200 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N
@@ -385,7 +383,7 @@ impl RunArgs {
 
 /// The file that `--option` must name.
 pub(crate) fn required<'a>(file: &'a Option<PathBuf>, option: &str) -> Result<&'a PathBuf, Error> {
-    file.as_ref().ok_or_else(|| Error::Usage(format!("{option} FILE is missing")))
+    file.as_ref().ok_or_else(|| usage!("{option} FILE is missing"))
 }
 
 #[cfg(test)]

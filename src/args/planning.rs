@@ -93,9 +93,7 @@ impl PlanningArgs {
         match (self.device_memory, self.workspace_policy) {
             (Some(budget), Some(policy @ (WorkspacePolicy::Wr | WorkspacePolicy::Wd))) => {
                 let budget = exact(budget);
-                Err(Error::Usage(format!(
-                    "--device-memory {budget} cannot be combined with --workspace-policy {policy}"
-                )))
+                Err(usage!("--device-memory {budget} cannot be combined with --workspace-policy {policy}"))
             }
             _ => Ok(()),
         }
@@ -143,9 +141,9 @@ impl PlanningArgs {
         };
         if let Some((option, size, instead)) = useless {
             let size = exact(size);
-            return Err(Error::Usage(format!(
+            return Err(usage!(
                 "{option} {size} has no effect under the workspace policy {policy}; {instead}"
-            )));
+            ));
         }
         if let typed @ Some(_) = self.workspace_limit.or(self.total_workspace).or(self.device_memory) {
             return Ok(typed);
@@ -154,18 +152,18 @@ impl PlanningArgs {
         let total = if policy == Wr { None } else { environment.get(TOTAL)? };
         let per_kernel = if policy == Wd { None } else { environment.get(LIMIT)? };
         match total.or(per_kernel).or(kept) {
-            None if policy == Wd => Err(Error::Usage(
-                "--workspace-policy wd needs --total-workspace SIZE, the total it divides".to_owned(),
-            )),
+            None if policy == Wd => {
+                Err(usage!("--workspace-policy wd needs --total-workspace SIZE, the total it divides"))
+            }
             limit => Ok(limit),
         }
     }
 
     fn wd_solver(&self, policy: WorkspacePolicy) -> Result<Option<WdSolver>, Error> {
         match self.wd_solver {
-            Some(solver) if policy != WorkspacePolicy::Wd => Err(Error::Usage(format!(
+            Some(solver) if policy != WorkspacePolicy::Wd => Err(usage!(
                 "--wd-solver {solver} has no effect under the workspace policy {policy}; it belongs to wd"
-            ))),
+            )),
             solver => Ok(solver),
         }
     }

@@ -17,10 +17,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub snapshot: Option<PathBuf>,
     /// Resume from the newest snapshot of the prefix that is whole, if there is one
-    #[arg(long, conflicts_with_all = ["snapshot", "weights", "no_snapshot"])]
+    #[arg(long, conflicts_with_all = ["snapshot", "no_snapshot"])]
     pub resume: bool,
     /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are copied; of
-    /// several files later ones win
+    /// several files later ones win. With --resume, where there is no snapshot yet
     #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
     pub weights: Vec<PathBuf>,
     /// Iterations of the whole training; overrides the file's

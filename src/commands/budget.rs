@@ -16,8 +16,8 @@ pub(super) struct Budget<'k> {
     bytes: Bytes,
     room: Room,
     kernels: &'k [Kernel],
-    /// The most that any kernel may have.
-    largest: Bytes,
+    /// The most that any kernel may have: what to measure for.
+    pub(super) largest: Bytes,
 }
 
 impl<'k> Budget<'k> {
@@ -26,11 +26,6 @@ impl<'k> Budget<'k> {
         let room = Room::new(nets, net, kernels);
         let largest = (0..kernels.len()).map(|kernel| room.limit(kernel, bytes)).max().unwrap_or_default();
         Self { bytes, room, kernels, largest }
-    }
-
-    /// The most that any kernel may have: what to measure for.
-    pub(super) fn largest(&self) -> Bytes {
-        self.largest
     }
 
     /// The plan, and what it is compared with.

@@ -2,24 +2,27 @@
 
 use crate::{Console, Error};
 use ::figures::{
-    PlanReport,
+    PlanReport, ScalingReport,
     draw::{Data, Figure},
-    study::plan_figure,
+    study::{plan_figure, scaling_figure},
 };
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Draws a plan into the file that `--plot` names, if it names one.
+/// Draws a plan into the file that `--plot` names, if it names one; of several GPUs, what these bring.
 pub(super) fn plot(
     file: Option<&PathBuf>,
-    plan: &PlanReport,
+    (plan, scaling): (&PlanReport, Option<&ScalingReport>),
     (subject, source): (String, String),
     console: &mut Console,
 ) -> Result<(), Error> {
     let Some(file) = file else { return Ok(()) };
-    let figure = plan_figure(plan, &subject, &source);
+    let figure = match scaling {
+        Some(scaling) => scaling_figure(scaling, &subject, &source),
+        None => plan_figure(plan, &subject, &source),
+    };
     write_drawing(file, &figure)?;
     console.text(format!("  drawn       {}", file.display()))
 }
@@ -49,9 +52,9 @@ pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) 
 /// Writes rows as CSV.
 pub(super) fn write_data(file: &Path, data: &Data) -> Result<(), Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let written = writer.write_record(&data.columns).and_then(|()| {
-        data.rows.iter().try_for_each(|row| writer.write_record(row.iter().map(ToString::to_string)))
-    });
+    let written = writer
+        .write_record(&data.columns)
+        .and_then(|()| data.texts().try_for_each(|row| writer.write_record(row)));
     let bytes =
         written.map_err(io::Error::from).and_then(|()| writer.into_inner().map_err(|e| e.into_error()));
     write(file, bytes.map_err(|source| refused(file, source))?)

@@ -3,105 +3,96 @@
 use super::{
     draw::{refused, write, write_data, write_figure},
     origin::{Origin, in_math},
+    plan::shape_kernels,
 };
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs},
+    device::is_gpu,
     models::Model,
 };
 use ::figures::{
     draw::{Data, Figure},
     study::{Study, accuracy, claims, gains, page, programme},
 };
-use planner::{BatchSizePolicy, Bytes, CostTable, Kernel, KernelId, Math, PlanOptions};
-use std::{collections::BTreeMap, fs, sync::Arc};
+use planner::{BatchSizePolicy, Math, PlanOptions};
+use std::{collections::BTreeSet, fs, sync::Arc};
 use tensor::{Device, Format};
 use trainer::{
     Net,
     layers::{BuildOptions, SyntheticData},
+    shapes::parse_csv,
     spec::Phase,
 };
 
-/// A net of the papers.
-struct PaperNet {
-    name: &'static str,
-    title: &'static str,
-    mini_batch: usize,
-    /// The convolution that is looked at closely.
-    convolution: Option<&'static str>,
-    /// Channels, height and width of an image, where only the data says.
-    image: Option<[usize; 3]>,
-}
+/// The convolution of the first net that is looked at closely.
+const CLOSELY: &str = "conv2";
 
-impl PaperNet {
-    /// How the names of its figures begin: not at all for the first; with the mini-batch where the net stands twice.
-    fn prefix(&self) -> String {
-        let twice = NETS
-            .iter()
-            .filter(|other| other.name == self.name)
-            .position(|other| other.mini_batch == self.mini_batch);
-        match twice {
-            _ if self.name == NETS[0].name => String::new(),
-            Some(1..) => format!("{}-{}", self.name, self.mini_batch),
-            _ => self.name.to_owned(),
-        }
+/// A net of the papers: its name, its title, its mini-batch, and channels, height and width of an image where only the data
+/// says.
+type PaperNet = (&'static str, &'static str, usize, Option<[usize; 3]>);
+
+/// All of them; the first is looked at most. A recorded device has figures of those that its tables have.
+const NETS: [PaperNet; 7] = [
+    ("alexnet", "AlexNet", 256, None),
+    ("resnet18", "ResNet-18", 128, None),
+    ("resnet50", "ResNet-50", 32, None),
+    ("resnet50", "ResNet-50", 256, None),
+    ("densenet40", "DenseNet-40", 256, Some([3, 32, 32])),
+    ("vgg16", "VGG-16", 64, None),
+    ("googlenet", "GoogLeNet", 128, None),
+];
+
+/// How the names of a net's figures begin: not at all for the first; with the mini-batch where the net stands twice.
+fn prefix(name: &str, mini_batch: usize) -> String {
+    match NETS.iter().position(|net| net.0 == name) {
+        Some(0) => String::new(),
+        Some(place) if NETS[place].2 != mini_batch => format!("{name}-{mini_batch}"),
+        _ => name.to_owned(),
     }
 }
 
-const fn net(
-    name: &'static str,
-    title: &'static str,
-    mini_batch: usize,
-    convolution: Option<&'static str>,
-    image: Option<[usize; 3]>,
-) -> PaperNet {
-    PaperNet { name, title, mini_batch, convolution, image }
-}
+/// DeepBench's list, at the mini-batch of the papers.
+const DEEPBENCH: &str = include_str!("../../data/deepbench.csv");
 
-/// Their nets, with their mini-batches; the first is looked at most. A recorded device has figures of those that its
-/// tables have.
-const NETS: [PaperNet; 7] = [
-    net("alexnet", "AlexNet", 256, Some("conv2"), None),
-    net("resnet18", "ResNet-18", 128, None, None),
-    net("resnet50", "ResNet-50", 32, None, None),
-    net("resnet50", "ResNet-50", 256, None, None),
-    net("densenet40", "DenseNet-40", 256, None, Some([3, 32, 32])),
-    net("vgg16", "VGG-16", 64, None, None),
-    net("googlenet", "GoogLeNet", 128, None, None),
-];
-
-/// Limits under which all recorded kernels are compared: the papers' for DeepBench's list, and one below.
-const LIMITS: [Bytes; 4] = [Bytes::mib(64), Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
+/// The largest mini-batch that is measured on a CPU, in powers of two.
+const MOST_ON_CPU: usize = 32;
 
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
 pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
-    let maths = if args.device == "cpu" { &[Math::Fp32][..] } else { &[Math::Fp32, Math::Tf32] };
+    let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain(["deepbench"]).collect();
+    if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
+        let names: Vec<&str> = names.into_iter().collect();
+        return Err(usage!("--net {net} has no figures: choose of {}", names.join(", ")));
+    }
+    let maths = if is_gpu(&args.device, None) { &[Math::Fp32, Math::Tf32] } else { &[Math::Fp32][..] };
     let mut studies = Vec::new();
     for &math in maths {
         studies.extend(measure(args, math, &mut console)?);
     }
-    let is_fp32 = |study: &&Study| study.kernels.iter().all(|kernel| kernel.id.math == Math::Fp32);
-    let fp32: Vec<Study> = studies.iter().filter(is_fp32).cloned().collect();
+    let (list, studies): (Vec<Study>, Vec<Study>) = studies.into_iter().partition(|s| s.name == "deepbench");
+    let fp32: Vec<Study> = studies.iter().filter(|study| study.math() == Math::Fp32).cloned().collect();
     let mut all: Vec<Figure> = fp32.iter().flat_map(Study::figures).collect();
-    all.extend([programme(&fp32), accuracy(&studies), kernels(&fp32)].into_iter().flatten());
+    all.extend([programme(&fp32), accuracy(&studies)].into_iter().flatten());
+    all.extend(list.iter().filter_map(gains));
     let wanted = |figure: &&Figure| args.only.as_ref().is_none_or(|part| figure.name.contains(part));
     let chosen: Vec<&Figure> = all.iter().filter(wanted).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = all.iter().map(|figure| figure.name.as_str()).collect();
-        return Err(Error::Usage(match &args.only {
-            Some(part) if !names.is_empty() => format!("--only {part} is in no name of {}", names.join(", ")),
-            _ => format!("--device {} has none of the nets of the figures", args.device),
-        }));
+        return Err(match &args.only {
+            Some(part) if !names.is_empty() => usage!("--only {part} is in no name of {}", names.join(", ")),
+            _ => usage!("--device {} has no measurements of the nets that are wanted", args.device),
+        });
     }
     fs::create_dir_all(&args.out).map_err(|source| refused(&args.out, source))?;
     for figure in &chosen {
         write_figure(&args.out, figure, args.csv)?;
         console.text(format!("{:<28} {}", figure.name, figure.title))?;
     }
-    let claims = claims(&fp32);
     if args.only.is_none() {
-        write_page(args, (&fp32, &all, &claims))?;
+        let claims = claims(&[fp32, list].concat());
+        write_page(args, (&studies, &all, &claims))?;
     }
     console.text(format!("figures in {}: {}", args.out.display(), chosen.len()))
 }
@@ -109,10 +100,11 @@ pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
 /// The page about all of them, and the table of the papers' numbers.
 fn write_page(args: &FiguresArgs, (studies, all, claims): (&[Study], &[Figure], &Data)) -> Result<(), Error> {
     write_data(&args.out.join("papers.csv"), claims)?;
-    if args.csv {
+    if args.csv || studies.is_empty() {
         return Ok(());
     }
-    let command = format!("microbatch figures --device {} --out docs/figures", args.device);
+    let nets = args.net.iter().map(|net| format!("--net {net} ")).collect::<String>();
+    let command = format!("microbatch figures --device {} {nets}--out {}", args.device, args.out.display());
     write(&args.out.join("README.md"), page(studies, all, claims, &command).into_bytes())
 }
 
@@ -130,18 +122,28 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
     };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
-    let mut nets = Vec::new();
-    for net in NETS.iter().filter(|net| args.net.is_empty() || args.net.iter().any(|name| name == net.name)) {
-        let study = build(net, math)?;
-        if origin.recorded.is_none() {
-            let options = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..PlanOptions::default() };
-            origin.profile(&study.kernels, &options, console)?;
+    let most = if origin.on_gpu() { usize::MAX } else { MOST_ON_CPU };
+    let is_wanted = |name: &str, by_default: bool| match args.net.is_empty() {
+        true => by_default,
+        false => args.net.iter().any(|net| net == name),
+    };
+    let wanted = NETS.iter().filter(|net| is_wanted(net.0, true));
+    let mut subjects = wanted.map(|net| build(net, most, math)).collect::<Result<Vec<_>, _>>()?;
+    // A net that stands twice may not any more.
+    subjects.dedup_by(|a, b| a.kernels == b.kernels);
+    if math == Math::Fp32 && is_wanted("deepbench", origin.on_gpu()) {
+        subjects.push(deepbench(most, math)?);
+    }
+    if origin.recorded.is_none() {
+        for Study { name, kernels, .. } in &subjects {
+            let all = origin.on_gpu() && name != "deepbench";
+            let batch_size_policy = if all { BatchSizePolicy::All } else { BatchSizePolicy::PowerOfTwo };
+            origin.profile(kernels, &PlanOptions { batch_size_policy, ..PlanOptions::default() }, console)?;
         }
-        nets.push(study);
     }
     // A figure shows what was measured, never an estimate.
     let table = Arc::new(origin.planning.table().clone());
-    let studies = nets.into_iter().filter_map(|study| {
+    let studies = subjects.into_iter().filter_map(|study| {
         let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
         let finest = finest.into_iter().find(|&policy| table.missing(&study.kernels, policy).is_empty())?;
         Some(Study { finest, table: Arc::clone(&table), is_recorded: origin.recorded.is_some(), ..study })
@@ -150,38 +152,34 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
 }
 
 /// A net of which nothing is measured yet.
-fn build(net: &PaperNet, math: Math) -> Result<Study, Error> {
-    let model = Model::find(net.name).expect("the papers' nets are part of the command");
+fn build(&(name, title, mini_batch, shape): &PaperNet, most: usize, math: Math) -> Result<Study, Error> {
+    let model = Model::find(name).expect("the papers' nets are part of the command");
     let mut spec = model.net()?.for_phase(Phase::Train);
-    spec.set_mini_batch(net.mini_batch);
-    let synthetic = Some(SyntheticData { shape: net.image, stand_in: true });
+    spec.set_mini_batch(mini_batch.min(most));
+    let synthetic = Some(SyntheticData { shape, stand_in: true });
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
     Ok(Study {
-        name: net.name.to_owned(),
-        prefix: net.prefix(),
-        title: net.title.to_owned(),
+        name: name.to_owned(),
+        prefix: prefix(name, mini_batch),
+        title: title.to_owned(),
         kernels: in_math(built.kernels(), math),
-        table: Arc::default(),
-        finest: BatchSizePolicy::All,
-        is_recorded: false,
         outline: built.outline(true),
         layers: built.layer_memory(),
-        convolution: net.convolution.map(str::to_owned),
+        convolution: (name == NETS[0].0).then(|| CLOSELY.to_owned()),
+        ..Study::default()
     })
 }
 
-/// What each of all kernels that were measured gains, whatever net it is of.
-fn kernels(studies: &[Study]) -> Option<Figure> {
-    let study = studies.first()?;
-    gains(study, &recorded_kernels(&study.table), &LIMITS)
-}
-
-/// The kernels that were measured, with the largest mini-batch.
-fn recorded_kernels(table: &CostTable) -> Vec<Kernel> {
-    let largest: BTreeMap<KernelId, u32> = table.iter().map(|(&id, size, _)| (id, size)).collect();
-    let kernels = largest.into_iter().map(|(id, mini_batch)| Kernel { name: String::new(), id, mini_batch });
-    let is_complete =
-        |kernel: &Kernel| table.missing(std::slice::from_ref(kernel), BatchSizePolicy::PowerOfTwo).is_empty();
-    kernels.filter(is_complete).collect()
+/// DeepBench's convolutions, likewise, as if they were one net.
+fn deepbench(most: usize, math: Math) -> Result<Study, Error> {
+    let mut shapes = parse_csv("data/deepbench.csv", DEEPBENCH)?;
+    let most = u32::try_from(most).unwrap_or(u32::MAX);
+    shapes.iter_mut().for_each(|shape| shape.mini_batch = shape.mini_batch.min(most));
+    Ok(Study {
+        name: "deepbench".to_owned(),
+        title: "DeepBench".to_owned(),
+        kernels: in_math(shape_kernels(&shapes, &[]), math),
+        ..Study::default()
+    })
 }

@@ -3,7 +3,7 @@
 use crate::{
     Console, Error,
     args::PlanArgs,
-    tables::{RecordedDevice, SHIPPED},
+    tables::{RecordedDevice, Shipped},
 };
 use figures::{Recorded, Table};
 use planner::{KernelId, Measurement};
@@ -19,11 +19,10 @@ struct Report {
 /// Lists the kernels that were recorded of the device that `args` names.
 pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
     let Some(device) = RecordedDevice::named(&args.run.device) else {
-        let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
-        let names = names.join(", ");
-        let reason =
-            format!("--list lists what was recorded: it needs --device recorded:FILE or one of {names}");
-        return Err(Error::Usage(reason));
+        let names = Shipped::names();
+        return Err(usage!(
+            "--list lists what was recorded: it needs --device recorded:FILE or one of {names}"
+        ));
     };
     let (table, file) = device.read(args.run.math)?;
     let mut kernels: BTreeMap<&KernelId, Vec<&Measurement>> = BTreeMap::new();

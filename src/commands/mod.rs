@@ -7,6 +7,7 @@ mod draw;
 mod export;
 mod figures;
 mod init;
+mod inputs;
 mod list;
 mod model;
 mod origin;

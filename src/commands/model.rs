@@ -9,9 +9,8 @@ const GROUPS: [usize; 5] = [2, 2, 3, 3, 3];
 /// paper (Rhu et al. 2016, section V-E).
 pub(super) fn vgg(depth: usize) -> Result<(), Error> {
     let more = depth.checked_sub(16).filter(|more| more.is_multiple_of(GROUPS.len()));
-    let more = more.ok_or_else(|| {
-        Error::Usage(format!("--depth {depth} is not 16 and a multiple of five more, such as 21 or 116"))
-    })?;
+    let more = more
+        .ok_or_else(|| usage!("--depth {depth} is not 16 and a multiple of five more, such as 21 or 116"))?;
     let vgg16 = Model::find("vgg16").expect("it is part of the command").net;
     let layers =
         vgg16.split_once("name:").map_or(vgg16, |(_, net)| net).replace("vgg16", &format!("vgg{depth}"));

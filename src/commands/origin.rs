@@ -67,15 +67,15 @@ impl Origin {
             (planning.verify, "--verify"),
         ];
         if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
-            return Err(Error::Usage(format!("{option} has no effect on --device {}", run.device)));
+            return Err(usage!("{option} has no effect on --device {}", run.device));
         }
         if run.format() != Format::F32 {
-            return Err(Error::Usage(format!(
+            return Err(usage!(
                 "--device {} has measurements of {} only, and none of {}",
                 run.device,
                 Format::F32,
                 run.format()
-            )));
+            ));
         }
         let (table, file) = named.read(run.math)?;
         let recorded = Recorded { file: shown(Path::new(&file)), device: table.device.clone() };

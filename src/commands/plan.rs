@@ -2,9 +2,10 @@
 
 use super::{
     draw::plot,
+    inputs::scaled_to,
     list::list,
     origin::{Origin, in_format},
-    setup::{Planned, Recorded as RecordedPlans, Request, Session, scaled_to, verify},
+    setup::{Planned, Recorded as RecordedPlans, Request, Session, verify},
     write_trace,
 };
 use crate::{
@@ -119,12 +120,12 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let report = Report { memory, schedule, batches, scaling, ..report };
     if let Some(file) = &args.trace {
         let schedule = report.schedule.as_ref().ok_or_else(|| {
-            Error::Usage("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)".to_owned())
+            usage!("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)")
         })?;
         write_trace(file, &schedule.actions)?;
     }
     print(&report, console)?;
-    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
+    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
         layer_table(&layer_memory)
@@ -161,7 +162,7 @@ fn plan_shapes(
 ) -> Result<(), Error> {
     if let Some(budget) = args.planning.device_memory {
         let budget = budget.exact();
-        return Err(Error::Usage(format!("--device-memory {budget} needs a net: shapes have no schedule")));
+        return Err(usage!("--device-memory {budget} needs a net: shapes have no schedule"));
     }
     let mut origin = Origin::any(&args.run, &args.planning)?;
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
@@ -189,7 +190,7 @@ fn plan_shapes(
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, (&plan, None))?;
     print(&report, console)?;
-    plot(args.plot.as_ref(), &report.plan, report.subject.words(), console)?;
+    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)?;
     console.object(&report)
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     draw::{refused, write},
+    inputs::stand_in,
     origin::in_format,
     plan::{convolutions, largest, shape_kernels},
-    setup::stand_in,
 };
 use crate::{
     Console, Error,
@@ -52,12 +52,12 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
         return look_after(args, &records, &mut console);
     }
     if args.policy == BatchSizePolicy::Adaptive {
-        let reason =
-            "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans";
-        return Err(Error::Usage(reason.to_owned()));
+        return Err(usage!(
+            "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans"
+        ));
     }
     if records.offline {
-        return Err(Error::Usage("--offline has no effect on `profile`, which measures".to_owned()));
+        return Err(usage!("--offline has no effect on `profile`, which measures"));
     }
     let device = args.run.device()?;
     let records = args.measuring.records_of(&device)?;
@@ -148,8 +148,7 @@ fn measure(
 /// Merges tables into the database, or writes what it has.
 fn look_after(args: &ProfileArgs, records: &Records, console: &mut Console) -> Result<(), Error> {
     let Some(database) = &records.database else {
-        let reason = "--merge and --export need a database, and there is none";
-        return Err(Error::Usage(reason.to_owned()));
+        return Err(usage!("--merge and --export need a database, and there is none"));
     };
     if let Some(files) = &args.merge {
         merge(database, files, console)?;

@@ -12,7 +12,7 @@ use std::{
 pub(super) fn run(args: &PreloadArgs) -> Result<(), Error> {
     let beside = || Some(current_exe().ok()?.with_file_name("libmicrobatch_cudnn.so"));
     let library = var_os("MICROBATCH_PRELOAD").map(PathBuf::from).or_else(beside).unwrap_or_default();
-    let unusable = |why: String| Error::Usage(format!("cannot preload {}: {why}", library.display()));
+    let unusable = |why: String| usage!("cannot preload {}: {why}", library.display());
     let path = library.canonicalize().map_err(|error| {
         unusable(format!(
             "{error}; build it with the package microbatch-preload, or name it in MICROBATCH_PRELOAD"
@@ -31,5 +31,5 @@ pub(super) fn run(args: &PreloadArgs) -> Result<(), Error> {
     let mut command = Command::new(&args.program[0]);
     command.args(&args.program[1..]).env("LD_PRELOAD", preloaded).env("MICROBATCH_REPORT", report);
     command.envs(args.workspace_limit.map(|limit| ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", limit.0.to_string())));
-    Err(Error::Usage(format!("cannot run {}: {}", args.program[0].display(), command.exec())))
+    Err(usage!("cannot run {}: {}", args.program[0].display(), command.exec()))
 }

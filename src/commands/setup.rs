@@ -3,6 +3,7 @@
 use super::{
     batch::BatchSearch,
     budget::{self, Budget, Goal},
+    inputs::{ranks_note, scaled_to, stand_in, synthetic, warn},
     origin::{Origin, in_math},
 };
 use crate::{
@@ -19,13 +20,11 @@ use std::path::Path;
 use tensor::Device;
 use trainer::{
     Group, Net, NetRun, PlanOrigin,
-    group::Share,
     host::{self, check_memory},
-    layers::{BuildOptions, SyntheticData},
+    layers::BuildOptions,
     net::RunLayout,
     planning::{self, PlanRecord, ScheduleRecord, Verified},
-    prototxt::{Warning, collapsed},
-    spec::{LayerKind, LayerSpec, NetSpec, Phase},
+    spec::{NetSpec, Phase},
 };
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
@@ -200,7 +199,7 @@ impl Session {
     /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there is one.
     fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
         match self.budgets(kernels) {
-            Some(budgets) => budgets.iter().map(Budget::largest).collect(),
+            Some(budgets) => budgets.iter().map(|budget| budget.largest).collect(),
             None => vec![self.options.limit; kernels.len()],
         }
     }
@@ -355,14 +354,6 @@ impl Session {
     }
 }
 
-/// What a mini-batch of several ranks is.
-pub(super) fn ranks_note(share: Share, net: &Net) -> Option<String> {
-    let (ranks, own) = (share.ranks, net.mini_batch());
-    (ranks > 1).then(|| {
-        format!("{ranks} ranks, each with its own mini-batch of {own}: {} samples in all", ranks * own)
-    })
-}
-
 /// Nothing on a processor, or if the GPU does not answer.
 fn gpu_memory(device: &Device) -> Option<GpuMemory> {
     let Device::Cuda(cuda) = device else { return None };
@@ -408,7 +399,7 @@ pub(super) fn announce(
 
 /// What mini-batches bring of the net that `request` asks for, within its budget.
 fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result<BatchReport, Error> {
-    let needs = || Error::Usage("--batch max needs --device-memory, the memory to fill".to_owned());
+    let needs = || usage!("--batch max needs --device-memory, the memory to fill");
     let budget = request.planning.device_memory.ok_or_else(needs)?;
     let policy = match request.phase {
         Phase::Train => request.planning.memory_policy.unwrap_or(MemoryPolicy::Joint),
@@ -425,31 +416,4 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
     let largest = search.largest()?;
     let options = request.planning.options(scaled_to(origin.on_gpu(), largest), None)?;
     search.report(origin, &PlanOptions { limit: budget, ..options }, largest)
-}
-
-/// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
-pub(super) fn scaled_to(on_gpu: bool, mini_batch: usize) -> Option<usize> {
-    (!on_gpu).then_some(mini_batch)
-}
-
-/// Prints `warnings` on stderr, those alike in one line, and returns all of them for the JSON object.
-pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
-    collapsed(warnings).iter().for_each(|warning| console.warn(warning));
-    warnings.iter().map(Warning::to_string).collect()
-}
-
-/// The synthetic images that `--synthetic` asks for; refused for a net without a data set that they could replace.
-pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
-    let Some(shape) = run.synthetic else { return Ok(None) };
-    let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
-    if !spec.layers.iter().any(reads) {
-        let reason = format!("--synthetic has no effect: {} reads no data set", spec.file.display());
-        return Err(Error::Usage(reason));
-    }
-    Ok(Some(SyntheticData { shape: shape.0, stand_in: false }))
-}
-
-/// What stands for the data of a net that is not run, and whose data is therefore not opened.
-pub(super) fn stand_in(run: &RunArgs, spec: &NetSpec) -> Result<SyntheticData, Error> {
-    Ok(synthetic(run, spec)?.unwrap_or(SyntheticData { shape: None, stand_in: true }))
 }

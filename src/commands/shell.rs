@@ -19,8 +19,7 @@ pub(super) fn man(subcommand: Option<&str>) -> Result<(), Error> {
     let command = match subcommand {
         Some(name) => {
             let found = command.find_subcommand(name);
-            let found =
-                found.ok_or_else(|| Error::Usage(format!("there is no subcommand {name:?}")))?.clone();
+            let found = found.ok_or_else(|| usage!("there is no subcommand {name:?}"))?.clone();
             found.display_name(format!("microbatch-{name}"))
         }
         None => command,

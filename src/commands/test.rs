@@ -90,7 +90,7 @@ fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
 fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
     let compares =
         |layer: &&LayerSpec| matches!(layer.kind, LayerKind::Accuracy(_) | LayerKind::SoftmaxWithLoss(_));
-    let nothing = || Error::Usage("--confusion needs a net with an Accuracy or a SoftmaxWithLoss".to_owned());
+    let nothing = || usage!("--confusion needs a net with an Accuracy or a SoftmaxWithLoss");
     let layer = spec.layers.iter().find(compares).ok_or_else(nothing)?;
     Ok([layer.bottoms[0].clone(), layer.bottoms[1].clone()])
 }

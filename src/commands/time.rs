@@ -46,9 +46,9 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     let policies = match (args.compare, chosen) {
         (false, _) => vec![chosen],
         (true, BatchSizePolicy::Undivided) => {
-            let reason =
-                "--compare compares undivided with another policy; choose powerOfTwo, adaptive or all";
-            return Err(Error::Usage(reason.to_owned()));
+            return Err(usage!(
+                "--compare compares undivided with another policy; choose powerOfTwo, adaptive or all"
+            ));
         }
         (true, _) => vec![BatchSizePolicy::Undivided, chosen],
     };
@@ -69,7 +69,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     };
     comparison.iter().try_for_each(|comparison| console.text(format!("\n{comparison}")))?;
     if let Some(run) = runs.last().filter(|_| group.leads()) {
-        plot(args.plot.as_ref(), &run.plan, header.words(), &mut console)?;
+        plot(args.plot.as_ref(), (&run.plan, None), header.words(), &mut console)?;
     }
     console.object(&Report {
         header,

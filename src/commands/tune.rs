@@ -3,8 +3,9 @@
 use super::{
     batch::BatchSearch,
     budget::Goal,
+    inputs::stand_in,
     origin::{Origin, in_math},
-    setup::{Request, Session, stand_in},
+    setup::{Request, Session},
     time::timed,
 };
 use crate::{
@@ -55,11 +56,9 @@ struct Report {
 pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     if args.time.compare || net.phase != Phase::Train {
-        return Err(Error::Usage(
-            "tune times one training net: --compare and --phase TEST have no effect".to_owned(),
-        ));
+        return Err(usage!("tune times one training net: --compare and --phase TEST have no effect"));
     }
-    let needs = || Error::Usage("tune needs --device-memory, the memory to fill".to_owned());
+    let needs = || usage!("tune needs --device-memory, the memory to fill");
     let budget = planning.device_memory.ok_or_else(needs)?;
     let mut origin = Origin::device(run, &planning.measuring)?;
     let model = required(&net.model, "--model")?;

@@ -77,9 +77,8 @@ pub(crate) fn confusion_table(confusion: &Confusion) -> String {
         let cells: String = row.iter().filter(|_| is_whole).map(|count| format!("{count:>width$}")).collect();
         let [recall, precision] = confusion.recall_and_precision(class).map(|share| 100.0 * share);
         let others = row.iter().enumerate().filter(|&(other, &count)| other != class && count > 0);
-        let mistaken =
-            others.max_by_key(|&(_, count)| count).map(|(other, count)| format!("{other} ({count})"));
-        let mistaken = mistaken.unwrap_or_default();
+        let most = others.max_by_key(|&(_, count)| count);
+        let mistaken = most.map_or_else(String::new, |(other, count)| format!("{other} ({count})"));
         table += format!("\n{class:>5}{cells} {recall:>6.1} % {precision:>8.1} %  {mistaken}").trim_end();
     }
     table
@@ -121,7 +120,10 @@ impl fmt::Display for TrainSummary {
             true => write!(f, "Stopped at iteration {iterations} of {max_iter} after {seconds:.1} s")?,
             false => write!(f, "Trained to iteration {iterations} in {seconds:.1} s")?,
         }
-        write!(f, " ({images_per_s:.1} images/s): loss = {}", six_digits(*loss))?;
+        // One that was complete before has none.
+        if !loss.is_nan() {
+            write!(f, " ({images_per_s:.1} images/s): loss = {}", six_digits(*loss))?;
+        }
         let mut single =
             self.accuracies.iter().filter(|output| output.values.len() == 1).flat_map(output_lines);
         single.try_for_each(|line| write!(f, ", test {line}"))

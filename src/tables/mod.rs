@@ -41,8 +41,7 @@ impl<'a> RecordedDevice<'a> {
                 Ok((shipped.table(math), format!("the tables of {} in this program", shipped.name)))
             }
             Self::File(file) if file.as_os_str().is_empty() => {
-                let reason = "--device recorded: names no cost table; --device recorded:FILE does";
-                Err(Error::Usage(reason.to_owned()))
+                Err(usage!("--device recorded: names no cost table; --device recorded:FILE does"))
             }
             Self::File(file) => Ok((read_table(file)?, file.display().to_string())),
         }

@@ -42,6 +42,11 @@ pub(crate) static SHIPPED: &[Shipped] = &[Shipped {
 }];
 
 impl Shipped {
+    /// What `--device` calls all of them.
+    pub(crate) fn names() -> String {
+        SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ")
+    }
+
     /// The one of this name.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         SHIPPED.iter().find(|shipped| shipped.name == name)

@@ -7,7 +7,7 @@ use crate::{
 use microbatch::{
     cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, Runner, kernel_id, operand_lens},
     planner::{Bytes, Configuration, Measurement, Run},
-    tensor::{Accumulate, ConvGeometry, Cpu, Device, Format, View, ViewMut, testing},
+    tensor::{ConvGeometry, Cpu, Device, Format, View, ViewMut, testing},
 };
 use std::sync::LazyLock;
 
@@ -41,20 +41,20 @@ pub(crate) fn use_up(g: ConvGeometry, input: &mut Input<'_>) -> Verdict {
         let [a, b] = [testing::random(lens[0], 1), testing::random(lens[1], 2)];
         let mut expected: Option<Vec<f32>> = None;
         for convolver in candidates {
-            if convolver.workspace() > MOST_WORKSPACE {
+            if convolver.facts().workspace > MOST_WORKSPACE {
                 continue;
             }
             // The operands, the first result too, and the workspace.
             let bytes = (size_of::<f32>() * (lens.iter().sum::<usize>() + lens[2])) as u64;
-            input.foretold = input.foretold.max(bytes + convolver.workspace().0);
+            input.foretold = input.foretold.max(bytes + convolver.facts().workspace.0);
             ran = true;
             let out = run(&device, op, g, [&a, &b], &*convolver)?;
             let expected = &*expected.get_or_insert_with(|| out.clone());
             let distance = distance(&out, expected);
             assert!(
-                distance <= testing::distance_tolerance(convolver.max_error()),
+                distance <= testing::distance_tolerance(convolver.facts().max_error),
                 "{} of {op}, {g:?}: off by {distance:e}",
-                convolver.name()
+                convolver.facts().name
             );
         }
     }
@@ -78,12 +78,12 @@ fn run(
     let backend = ConvBackend::of(device).or_else(refuse)?;
     let runner = Runner::new(&backend, op, g, &Configuration::new(runs)).or_else(refuse)?;
     let mut out = vec![f32::NAN; operand_lens(op, &g)[2]];
-    let workspace_len = whole.workspace().0 as usize / size_of::<f32>();
+    let workspace_len = whole.facts().workspace.0 as usize / size_of::<f32>();
     let mut room = vec![f32::NAN; workspace_len + CACHE_LINE];
     let start = room.as_ptr().align_offset(CACHE_LINE * size_of::<f32>());
     let workspace = ViewMut::from(&mut room[start..start + workspace_len]);
     let operands = [View::from(a), View::from(b)];
-    let ran = device.run(|| runner.run(operands, ViewMut::from(&mut out), Accumulate::Replace, workspace));
+    let ran = device.run(|| runner.run(operands, ViewMut::from(&mut out).replaced(), workspace));
     ran.or_else(refuse)?;
     Ok(out)
 }

@@ -6,9 +6,7 @@ use crate::{
 };
 use flate2::{Compression, Crc, write::GzEncoder};
 use microbatch::trainer::{
-    data::{
-        Dataset, Decoding, Idx, ImageData, Loader, LoaderOptions, Phase, Transform, open_source, read_mean,
-    },
+    data::{Dataset, Idx, ImageData, Loader, LoaderOptions, Phase, Transform, open_source, read_mean},
     spec::{ColorJitter, Mean, TransformParams},
 };
 use png::{BitDepth, ColorType};
@@ -197,10 +195,6 @@ fn mend_checksums(png: &mut [u8]) {
     }
 }
 
-fn decoding(random: &mut Random) -> Decoding {
-    Decoding { is_color: one_in(random, 2) }
-}
-
 /// Pictures that take more are not decoded here: theirs are seconds of work.
 const MOST_DECODED: u64 = 1 << 30;
 
@@ -235,7 +229,7 @@ fn images() {
     fuzz("images", 2000, make, |input| {
         fs::write(folder.path().join("picture"), input.bytes)?;
         input.foretold = decoded_bytes(input.bytes);
-        let set = ImageData::open_list(&list, folder.path(), decoding(&mut input.random))?;
+        let set = ImageData::open_list(&list, folder.path(), one_in(&mut input.random, 2))?;
         if input.foretold > MOST_DECODED {
             return Ok(Accepted::Huge);
         }
@@ -255,7 +249,7 @@ fn lists() {
         2000,
         |random| corpus.text(random),
         |input| {
-            let set = ImageData::open_list(input.path, folder.path(), decoding(&mut input.random))?;
+            let set = ImageData::open_list(input.path, folder.path(), one_in(&mut input.random, 2))?;
             use_up(Arc::new(set), input)
         },
     );

@@ -222,7 +222,7 @@ struct Guesses {
 impl Profiler for Guesses {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let candidates = self.backend.candidates(&request.kernel, request.micro_batch)?;
-        let asked = candidates.iter().filter(|convolver| request.asks_for(convolver.name()));
+        let asked = candidates.iter().filter(|convolver| request.asks_for(&convolver.facts().name));
         let mut guess_ms = || self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
         Ok(asked.map(|convolver| convolver.measurement(guess_ms(), 0.0)).collect())
     }

@@ -78,6 +78,25 @@ fn its_commands_print_what_it_says() {
     }
 }
 
+/// A listing stands in the file that the line above it links to, as it is there but for its indentation.
+#[test]
+fn its_listings_are_parts_of_the_code() {
+    let code = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let mut listings = 0;
+    for file in chapters() {
+        let chapter = fs::read_to_string(&file).unwrap();
+        let parts: Vec<&str> = chapter.split("```").collect();
+        for pair in parts.chunks_exact(2) {
+            let (words, Some(listing)) = (pair[0], pair[1].strip_prefix("rust\n")) else { continue };
+            let source = words.rsplit("](../../../").next().and_then(|rest| rest.split(')').next()).unwrap();
+            let source = fs::read_to_string(root().join(source)).unwrap();
+            assert!(code(&source).contains(&code(listing)), "{}: no such code:\n{listing}", file.display());
+            listings += 1;
+        }
+    }
+    assert!(listings >= 7, "{listings}");
+}
+
 #[test]
 fn its_pictures_and_links_are_there() {
     let folder = root().join("docs/book/src");

@@ -52,6 +52,7 @@ fn what_was_loaded_is_told_for_training_and_tests() {
     );
     assert_eq!(report["net"]["data"]["class_names"], serde_json::json!(["cat", "dog", "owl"]));
     images(&folder, "test", &["bat"], 2);
+    folder.change_net("num_output: 3", "num_output: 4");
     let warned = text(&folder.run(&format!("{TRAIN} --no-test")).stderr);
     assert_eq!(warned, "", "what is not tested is not compared");
     let warned = text(&folder.run(TRAIN).stderr);

@@ -16,14 +16,14 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn the_figures_of_docs_are_what_the_tables_say() {
     let folder = Folder::new();
-    let said = folder.succeed("figures --out drawn");
-    let (drawn, kept) = (files(&folder.path("drawn")), files(&root().join("docs/figures")));
+    let said = folder.succeed("figures --out docs/figures");
+    let (drawn, kept) = (files(&folder.path("docs/figures")), files(&root().join("docs/figures")));
     let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&drawn), names(&kept), "{said}");
     for (name, bytes) in &drawn {
         assert!(kept[name] == *bytes, "docs/figures/{name} is not what the tables say");
     }
-    let png = fs::File::open(folder.path("drawn/cliff.png")).unwrap();
+    let png = fs::File::open(folder.path("docs/figures/cliff.png")).unwrap();
     let info = png::Decoder::new(std::io::BufReader::new(png)).read_info().unwrap().info().size();
     assert_eq!(info.0, 1000, "twice the pixels of a column");
 }
@@ -97,6 +97,8 @@ fn a_figure_may_be_chosen_and_its_numbers_be_had_alone() {
     for (arguments, part) in [
         ("figures --only nothing --out x", "cliff"),
         ("figures --device recorded:nowhere --out x", "nowhere"),
+        ("figures --device h100 --out x", "for `plan` and `figures` h200 and recorded:FILE"),
+        ("figures --net lenet --out x", "alexnet, deepbench, densenet40"),
     ] {
         let output = folder.run(arguments);
         assert!(!output.status.success() && text(&output.stderr).contains(part), "{}", text(&output.stderr));
@@ -112,6 +114,13 @@ fn a_plan_and_a_timing_are_drawn_into_the_file_that_plot_names() {
     for part in
         ["conv Forward", "8x32 WINOGRAD_NONFUSED", "prefers-color-scheme: dark", "NVIDIA H200", "</svg>"]
     {
+        assert!(svg.contains(part), "{part:?} is missing in:\n{svg}");
+    }
+    let gpus =
+        "plan --model resnet50 --device h200 --synthetic --gpus 1024 --link infiniband --plot gpus.svg";
+    assert!(folder.succeed(gpus).contains("drawn       gpus.svg"));
+    let svg = text(&folder.read("gpus.svg"));
+    for part in ["images / s", "efficiency", "sums hidden", "\n1024\n", "10 us and 45 GB/s", "NVIDIA H200"] {
         assert!(svg.contains(part), "{part:?} is missing in:\n{svg}");
     }
     folder.json("time --model net.prototxt --iterations 1 --policy undivided --plot time.png");

@@ -104,6 +104,25 @@ impl Folder {
         fs::write(path, contents).unwrap();
     }
 
+    /// The names in the folder `s` of the snapshots, hidden ones too.
+    pub(crate) fn snapshots(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("s")).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Writes the solver again with the first of each pair, which it must have, replaced by the second.
+    pub(crate) fn change_solver(&self, changes: &[[&str; 2]]) {
+        let mut solver = text(&self.read("solver.prototxt"));
+        for [from, to] in changes {
+            assert!(solver.contains(from), "the solver has no {from}");
+            solver = solver.replace(from, to);
+        }
+        self.write("solver.prototxt", solver);
+    }
+
     /// Writes the net again with `from`, which it must have, replaced by `to`.
     pub(crate) fn change_net(&self, from: &str, to: &str) {
         let net = String::from_utf8(self.read("net.prototxt")).unwrap();
@@ -143,10 +162,10 @@ impl Folder {
         command
     }
 
-    /// Runs the command, which must succeed without a word on stderr; returns stdout.
+    /// Runs the command, which must succeed and complain of nothing; returns stdout.
     pub(crate) fn succeed(&self, arguments: &str) -> String {
         let output = self.run(arguments);
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let (stdout, stderr) = (text(&output.stdout), without_progress(&text(&output.stderr)));
         assert!(output.status.success() && stderr.is_empty(), "{arguments}: {stderr}\n{stdout}");
         stdout
     }
@@ -170,6 +189,8 @@ pub(crate) fn without_progress(stderr: &str) -> String {
 /// Whether `line` says how far something has come, such as `measuring 20/84: conv2 Forward at 32`.
 pub(crate) fn is_progress(line: &str) -> bool {
     let mut words = line.split([' ', '/', ':', '\n']);
-    matches!(words.next(), Some("measuring" | "training" | "testing" | "timing" | "drawing" | "reading"))
-        && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
+    matches!(
+        words.next(),
+        Some("measuring" | "verifying" | "training" | "testing" | "timing" | "drawing" | "reading")
+    ) && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
 }

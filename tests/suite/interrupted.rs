@@ -42,15 +42,6 @@ fn end(mut child: Child, mut stdout: BufReader<ChildStdout>, signal: &str) -> (O
     (child.wait().unwrap().code(), said, complained)
 }
 
-/// The names in the folder of the snapshots, hidden ones too.
-fn snapshots(folder: &Folder) -> Vec<String> {
-    let entries = fs::read_dir(folder.path("s")).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 /// Under `nohup` these tests, and what they start, are not to end with their terminal.
 fn hangups_are_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -75,9 +66,9 @@ fn a_signal_stops_a_training_with_a_snapshot_to_go_on_from() {
         assert_eq!(rest, "resumes from there\n");
         assert!(said.contains(&format!("\nStopped at iteration {iteration} of 1000000 after ")), "{said}");
         assert!(
-            snapshots(&folder).iter().all(|name| name.ends_with(".safetensors")),
+            folder.snapshots().iter().all(|name| name.ends_with(".safetensors")),
             "{:?}",
-            snapshots(&folder)
+            folder.snapshots()
         );
         let iteration: usize = iteration.parse().unwrap();
         let (more, arguments) = (iteration + 2, TRAIN.replace("1000000", &(iteration + 2).to_string()));
@@ -98,21 +89,65 @@ fn a_training_without_snapshots_stops_without_one_and_json_is_whole() {
     assert_eq!(complained.lines().count(), 1, "{complained}");
 }
 
+/// The one sentence that the command fails with where no file may have more than so many blocks of 512 bytes.
+fn in_files_of(folder: &Folder, blocks: usize, arguments: &str) -> String {
+    let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_microbatch")).args(arguments.split_whitespace());
+    let output = command.env("UCUDNN_DATABASE", "none").current_dir(folder.path(".")).output().unwrap();
+    let stderr = without_progress(&text(&output.stderr));
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    stderr
+}
+
+/// What is said last stays half said, but what was done until then is saved, and said when there is room again.
+#[test]
+fn a_log_without_room_is_one_sentence_and_nothing_is_lost() {
+    let folder = Folder::new();
+    folder.change_solver(&[["snapshot: 6", "snapshot: 1000"]]);
+    let train = "train --solver solver.prototxt --no-test --snapshot-prefix s/small --log log.jsonl --policy undivided --threads 2";
+    let stderr = in_files_of(&folder, 80, &format!("{train} --max-iter 1000000"));
+    let saved = stderr
+        .strip_prefix("error: cannot write log.jsonl: File too large (os error 27); --snapshot s/small_iter_")
+        .and_then(|rest| rest.strip_suffix(".solverstate.safetensors resumes from there\n"));
+    let saved: u64 = saved.expect(&stderr).parse().unwrap();
+    folder.succeed(&format!("{train} --resume --max-iter {}", saved + 3));
+    let log = text(&folder.read("log.jsonl"));
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let shown =
+        lines.filter(|line| line["kind"] == "display").map(|line| line["iteration"].as_u64().unwrap());
+    assert_eq!(shown.collect::<Vec<_>>(), (0..saved - 1).chain(saved..saved + 3).collect::<Vec<_>>());
+}
+
+/// As when a disk or a server is taken away.
+#[test]
+fn a_folder_that_goes_away_is_one_sentence_and_what_is_in_it_is_good() {
+    let folder = Folder::new();
+    let (mut child, mut stdout) = begin(&folder, TRAIN);
+    fs::rename(folder.path("s"), folder.path("away")).unwrap();
+    folder.write("s", "no folder");
+    let (mut said, mut complained) = (String::new(), String::new());
+    stdout.read_to_string(&mut said).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut complained).unwrap();
+    let complained = without_progress(&complained);
+    assert_eq!((child.wait().unwrap().code(), complained.lines().count()), (Some(1), 1), "{complained}");
+    assert!(complained.starts_with("error: cannot write the snapshot s/small_iter_"), "{complained}");
+    fs::remove_file(folder.path("s")).unwrap();
+    fs::rename(folder.path("away"), folder.path("s")).unwrap();
+    folder.succeed(&TRAIN.replace("1000000", "100").replace("train ", "train --resume "));
+    assert!(folder.path("s/small_iter_100.safetensors").is_file());
+}
+
 /// A disk that takes 4 KiB and no more: a limit on the size of files, as nobody can fill a disk in a test.
 #[test]
 fn a_full_disk_is_one_sentence_and_leaves_no_half_of_a_snapshot() {
     let folder = Folder::new();
     fs::create_dir(folder.path("s")).unwrap();
     folder.write("s/small_iter_6.safetensors", "from before");
-    let mut command = Command::new("sh");
-    let script = "ulimit -f 8; trap '' XFSZ; exec \"$0\" \"$@\"";
-    command.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_microbatch")).args(TRAIN.split_whitespace());
-    let output = command.env("UCUDNN_DATABASE", "none").current_dir(folder.path(".")).output().unwrap();
-    let stderr = text(&output.stderr);
-    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    let stderr = in_files_of(&folder, 8, TRAIN);
     let sentence = "error: cannot write the snapshot s/small_iter_6.safetensors: File too large";
     assert!(stderr.starts_with(sentence), "{stderr}");
-    assert_eq!(snapshots(&folder), ["small_iter_6.safetensors"], "what was there before, and nothing else");
+    assert_eq!(folder.snapshots(), ["small_iter_6.safetensors"], "what was there before, and nothing else");
     assert_eq!(folder.read("s/small_iter_6.safetensors"), b"from before");
 }
 
@@ -173,26 +208,17 @@ fn a_plan_that_is_read_in_part_is_a_success() {
     assert_eq!((output.status.code(), without_progress(&text(&output.stderr))), (Some(0), String::new()));
 }
 
-fn change_solver(folder: &Folder, changes: &[[&str; 2]]) {
-    let mut solver = text(&folder.read("solver.prototxt"));
-    for [from, to] in changes {
-        assert!(solver.contains(from), "the solver has no {from}");
-        solver = solver.replace(from, to);
-    }
-    folder.write("solver.prototxt", solver);
-}
-
 /// A test that takes hours is given up, and the snapshot is that of the iteration before it.
 #[test]
 fn a_signal_is_heard_during_a_test() {
     let folder = Folder::new();
-    change_solver(
-        &folder,
-        &[["test_iter: 4", "test_iter: 100000000"], ["test_interval: 10", "test_interval: 4"]],
-    );
+    folder.change_solver(&[
+        ["test_iter: 4", "test_iter: 100000000"],
+        ["test_interval: 10", "test_interval: 4"],
+    ]);
     let arguments = TRAIN.replace("--no-test", "");
     // No test before the first iteration.
-    change_solver(&folder, &[["max_iter: 12", "max_iter: 12 test_initialization: false"]]);
+    folder.change_solver(&[["max_iter: 12", "max_iter: 12 test_initialization: false"]]);
     let (child, stdout) = begin(&folder, &arguments);
     sleep(Duration::from_millis(300));
     let (exit_code, said, complained) = end(child, stdout, "TERM");
@@ -208,7 +234,7 @@ fn a_signal_is_heard_during_a_test() {
 #[test]
 fn a_signal_is_heard_between_the_mini_batches_of_an_iteration() {
     let folder = Folder::new();
-    change_solver(&folder, &[["max_iter: 12", "max_iter: 12 iter_size: 100000000"]]);
+    folder.change_solver(&[["max_iter: 12", "max_iter: 12 iter_size: 100000000"]]);
     let (child, stdout) = begin_until(&folder, TRAIN, "  memory");
     sleep(Duration::from_millis(500));
     let (exit_code, said, complained) = end(child, stdout, "INT");
@@ -280,157 +306,4 @@ fn training_tells_its_progress() {
     let output = child.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["summary"]["snapshot"].is_string());
-}
-
-/// The weights at the end, and all lines of the log but what depends on time, as the facts of a training.
-fn facts(folder: &Folder, prefix: &str) -> (Vec<u8>, Vec<Value>) {
-    let log = text(&folder.read(&format!("{prefix}.jsonl")));
-    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut lines: Vec<Value> = lines.filter(|line| line["kind"] != "manifest").collect();
-    for line in &mut lines {
-        line["images_per_s"] = Value::Null;
-        line["seconds"] = Value::Null;
-        line["path"] = Value::Null;
-    }
-    // Whether the snapshot of the best test stands before or after that test depends on where it was resumed.
-    lines.sort_by_key(|line| (line["iteration"].as_u64(), line["kind"].to_string()));
-    (folder.read(&format!("{prefix}_iter_40.safetensors")), lines)
-}
-
-/// As `.ci/kill-and-resume`, which does it many times.
-#[test]
-fn a_training_that_is_killed_again_and_again_is_the_one_that_was_not() {
-    let folder = Folder::new();
-    change_solver(&folder, &[["snapshot: 6", "snapshot: 3"], ["display: 1", "display: 1 average_loss: 4"]]);
-    let arguments = |prefix: &str| {
-        format!(
-            "train --solver solver.prototxt --max-iter 40 --snapshot-prefix {prefix} --log {prefix}.jsonl --resume --keep 2 \
-             --database measured"
-        )
-    };
-    // The first measures, and all others run under the same plan.
-    let start = Instant::now();
-    folder.succeed(&arguments("first"));
-    let whole = facts(&folder, "first");
-    let longest = start.elapsed();
-    for kill in 1..=6 {
-        let mut child =
-            folder.command(&arguments("killed")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        sleep(longest.mul_f64(0.13 * f64::from(kill)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    // The second time there is nothing left to do but its last test, and that changes nothing.
-    for _ in 0..2 {
-        folder.succeed(&arguments("killed"));
-        let killed = facts(&folder, "killed");
-        let differing = killed.1.iter().zip(&whole.1).find(|(killed, whole)| killed != whole);
-        assert_eq!((killed.1.len(), differing), (whole.1.len(), None), "lines of the logs");
-        assert!(killed.0 == whole.0, "the weights differ");
-    }
-}
-
-#[test]
-fn the_newest_snapshot_that_is_whole_is_resumed_and_a_damaged_one_is_named() {
-    let folder = Folder::new();
-    let train = "train --solver solver.prototxt --snapshot-prefix s/small --no-test";
-    let begun = folder.succeed(&format!("{train} --resume"));
-    assert!(begun.contains("note        there is no snapshot s/small_iter_N to resume from"), "{begun}");
-    let expected = folder.read("s/small_iter_12.safetensors");
-    let weights = &expected[..expected.len() / 2];
-    folder.write("s/small_iter_12.safetensors", weights);
-    let output = folder.run(&format!("{train} --resume"));
-    let complained = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{complained}");
-    assert!(
-        complained.starts_with("warning: ") && complained.contains("small_iter_12.safetensors"),
-        "{complained}"
-    );
-    assert!(complained.ends_with("; an earlier snapshot is looked for\n"), "{complained}");
-    let said = text(&output.stdout);
-    assert!(said.contains("\nIteration 6, loss = ") && !said.contains("\nIteration 5, loss = "), "{said}");
-    assert!(folder.read("s/small_iter_12.safetensors") == expected, "it ends with the same weights");
-    // Weights alone are no snapshot.
-    fs::remove_file(folder.path("s/small_iter_12.solverstate.safetensors")).unwrap();
-    let said = folder.succeed(&format!("{train} --resume"));
-    assert!(said.contains("\nIteration 6, loss = "), "{said}");
-}
-
-#[test]
-fn the_last_snapshots_and_the_best_are_kept() {
-    let folder = Folder::new();
-    change_solver(&folder, &[["snapshot: 6", "snapshot: 2"], ["test_interval: 10", "test_interval: 4"]]);
-    folder.write("s/small_iter_1.safetensors", "of somebody else");
-    let train = "train --solver solver.prototxt --snapshot-prefix s/small --log log.jsonl --keep 2";
-    folder.succeed(train);
-    let log = text(&folder.read("log.jsonl"));
-    let tests = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let losses = tests.filter(|line| line["kind"] == "test").map(|line| {
-        let outputs = line["outputs"].as_array().unwrap().clone();
-        let loss = outputs.into_iter().find(|output| output["name"] == "loss").unwrap();
-        (line["iteration"].as_u64().unwrap(), loss["values"][0].as_f64().unwrap())
-    });
-    // The test at the end is made after the last snapshot.
-    let best = losses.filter(|(iteration, _)| *iteration < 12).min_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0;
-    let mut expected: Vec<u64> = vec![10, 12];
-    expected.extend(Some(best).filter(|best| *best > 0 && *best < 10));
-    let mut names: Vec<String> = expected
-        .iter()
-        .flat_map(|at| {
-            [format!("small_iter_{at}.safetensors"), format!("small_iter_{at}.solverstate.safetensors")]
-        })
-        .chain(["small_iter_1.safetensors".to_owned()])
-        .collect();
-    names.sort();
-    assert_eq!(snapshots(&folder), names);
-}
-
-#[test]
-fn a_training_ends_when_tests_get_no_better() {
-    let folder = Folder::new();
-    change_solver(&folder, &[["test_interval: 10", "test_interval: 3"], ["max_iter: 12", "max_iter: 1000"]]);
-    // So small a rate changes nothing, and no test is better than the first: each sees other data, so all the same 4 are made.
-    let train = "train --solver solver.prototxt --snapshot-prefix s/small --base-lr 1e-30 --patience 3";
-    folder.change_net("batch_size: 8", "batch_size: 100");
-    let report = folder.json(train);
-    let tests = report["tests"].as_array().unwrap();
-    let loss = |test: &Value| {
-        test["outputs"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|o| o["values"][0].as_f64().unwrap() * o["loss_weight"].as_f64().unwrap())
-            .sum::<f64>()
-    };
-    let losses: Vec<f64> = tests.iter().map(loss).collect();
-    let (before, last) = losses.split_at(losses.len() - 3);
-    let best = before.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(before.last() == Some(&best) && last.iter().all(|&loss| loss >= best), "{losses:?}");
-    let end = 3 * (losses.len() as u64 - 1);
-    assert_eq!(report["summary"]["iterations"], end);
-    assert!(folder.path(&format!("s/small_iter_{end}.solverstate.safetensors")).is_file());
-
-    change_solver(&folder, &[["test_iter: 4", ""], ["test_interval: 3", ""]]);
-    let output = folder.run(train);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--patience has no effect: the solver has nothing to test"));
-}
-
-/// The update that would have made it worse was not made, so what there was before is worth keeping.
-#[test]
-fn a_loss_that_is_no_number_leaves_a_snapshot_while_the_weights_are_numbers() {
-    let folder = Folder::new();
-    let prob = "layer { name: \"loss\" type: \"SoftmaxWithLoss\"";
-    // The logarithm of what is below 0 is no number, as soon as the bias moves there.
-    folder.change_net(
-        prob,
-        &format!("layer {{ name: \"root\" type: \"Power\" bottom: \"ip\" top: \"root\" loss_weight: 1e-9 power_param {{ power: 0.5 shift: 30 scale: 1 }} include {{ phase: TRAIN }} }}\n{prob}"),
-    );
-    let output = folder.run("train --solver solver.prototxt --no-test --snapshot-prefix s/small --base-lr 3 --max-iter 500 --log log.jsonl");
-    let complained = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{complained}");
-    assert!(complained.contains("the loss is NaN at iteration "), "{complained}");
-    let iteration = complained.split("at iteration ").nth(1).unwrap().split(':').next().unwrap();
-    let sentence = format!("--snapshot s/small_iter_{iteration}.solverstate.safetensors resumes from there");
-    assert!(complained.contains(&sentence), "{complained}");
 }

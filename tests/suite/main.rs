@@ -16,6 +16,7 @@ mod own_images;
 mod plan;
 mod ranks;
 mod recorded;
+mod resumed;
 mod run_command;
 mod shell;
 mod test_command;

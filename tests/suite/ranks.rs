@@ -215,6 +215,9 @@ fn a_rank_whose_data_are_bad_is_named() {
     let folder = Folder::new();
     let train = format!("{TRAIN} --no-test --no-snapshot --device cpu,cpu --batch 1");
     folder.change_net("num_output: 10", "num_output: 5");
+    // Labels of a data set would be looked at before; those that a layer has changed are not.
+    let same = "layer { name: \"same\" type: \"Power\" bottom: \"label\" top: \"label\" }";
+    folder.change_net("layer { name: \"loss\"", &format!("{same}\nlayer {{ name: \"loss\""));
     // The first labels are 2 and 8.
     let output = folder.run(&train);
     assert_refused(&output, 1, &["rank 1 of 2 failed: layer 'loss': the label 8 of sample 0"], "a label");

@@ -5,6 +5,7 @@ use crate::{
     fixtures::{Folder, png, text},
 };
 use serde_json::Value;
+use std::fs;
 
 const TRAIN: &str = "train --solver solver.prototxt --snapshot-prefix snapshots/small";
 
@@ -312,7 +313,7 @@ fn an_error_on_the_way_leaves_a_snapshot() {
         folder.write(&format!("images/{index}.png"), png(8, pixel));
         list += &format!("{index}.png {}\n", index % 2);
     }
-    folder.write("list.txt", list);
+    folder.write("list.txt", &list);
     folder.change_net("type: \"Data\"", "type: \"ImageData\"");
     let net = text(&folder.read("net.prototxt"));
     let (before, after) = net.split_once("data_param {").unwrap();
@@ -325,13 +326,29 @@ fn an_error_on_the_way_leaves_a_snapshot() {
     let weights = folder.read("snapshots/small_iter_12.safetensors");
 
     let good = folder.read("images/5.png");
-    folder.write("images/5.png", "no image");
     let train =
         "train --solver solver.prototxt --no-test --snapshot-prefix snapshots/other --database measured";
     let state = "snapshots/other_iter_2.solverstate.safetensors";
     let sentence = format!("; --snapshot {state} resumes from there");
-    assert_refused(&folder.run(train), 1, &["layer 'data'", "5.png", &sentence], "an image that is none");
-    folder.write("images/5.png", good);
+    for (damage, reason) in [
+        (Some(&b"no image"[..]), "neither JPEG nor PNG"),
+        (Some(&good[..good.len() / 2]), "cannot decode"),
+        (None, "No such file"),
+    ] {
+        fs::remove_file(folder.path("images/5.png")).unwrap();
+        damage.into_iter().for_each(|bytes| folder.write("images/5.png", bytes));
+        let parts = ["layer 'data'", "images/5.png (list.txt:6): ", reason, sentence.as_str()];
+        assert_refused(&folder.run(train), 1, &parts, reason);
+        folder.write("images/5.png", &good);
+    }
+    // Labels are known before.
+    folder.write("list.txt", list.replace("7.png 1", "7.png 10"));
+    let output = folder.run(&format!("{TRAIN} --database db"));
+    let parts =
+        ["layer 'loss': ", "images/7.png (list.txt:8): label 10 is out of range, the classes are 0 to 9"];
+    assert_refused(&output, 1, &parts, "a label out of range");
+    assert!(!folder.path("db").exists(), "nothing is measured before: {output:?}");
+    folder.write("list.txt", &list);
     let resumed = folder.json(&format!("{train} --snapshot {state}"));
     assert_eq!(losses(&whole, 2), losses(&resumed, 0));
     assert!(weights == folder.read("snapshots/other_iter_12.safetensors"), "the weights differ");

@@ -82,3 +82,18 @@ fn a_net_goes_to_pytorch_and_comes_back_bit_by_bit() {
     let refused = folder.run(&format!("{export} --to onnx --out missing/net.onnx"));
     assert_refused(&refused, 1, &["cannot write", "missing/net.onnx"], "a folder that is not there");
 }
+
+/// The same line may be started again and again.
+#[test]
+fn weights_are_where_a_training_begins_but_not_where_it_resumes() {
+    let folder = Folder::new();
+    let solver = "--solver solver.prototxt --no-test --policy undivided --database measured";
+    folder.succeed(&format!("train {solver} --snapshot-prefix first --max-iter 2"));
+    let train =
+        format!("train {solver} --snapshot-prefix s/small --resume --weights first_iter_2.safetensors");
+    let said = folder.succeed(&format!("{train} --max-iter 3"));
+    assert!(said.contains("weights     first_iter_2.safetensors: copied conv1"), "{said}");
+    let said = folder.succeed(&format!("{train} --max-iter 5"));
+    assert!(!said.contains("copied") && said.contains("\nIteration 3, loss = "), "{said}");
+    assert!(!said.contains("\nIteration 2, loss = "), "{said}");
+}

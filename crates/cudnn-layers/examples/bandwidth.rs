@@ -16,8 +16,8 @@ use cudnn_layers::{
     scale::{Affine, AffineGradients},
 };
 use tensor::{
-    Accumulate::Replace, Arena, AxisOrder, Cursor, Device, Format, Gradient, PoolGeometry, Rounding, Span,
-    TensorType, View, ViewMut, cuda::probe,
+    Arena, AxisOrder, Cursor, Device, Format, PoolGeometry, Rounding, Span, TensorType, View, ViewMut,
+    cuda::probe,
 };
 
 const SHAPES: [[usize; 4]; 7] = [
@@ -99,7 +99,7 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         let [format, shape] = [format!("{format}"), format!("{n} {c} {h} {w}")];
         println!("{format:<24} {shape:<18} {name:<30} {:>9.1} {rate:>8.2} {ratio:>8.2}", ms * 1e3);
     };
-    row("copy", 2.0, &mut || copy::copy(device, x.as_view(), y.reborrow(), Replace));
+    row("copy", 2.0, &mut || copy::copy(device, x.as_view(), y.reborrow().replaced()));
     let mut forward = |added: bool, x: View<'_>, other: View<'_>, y: ViewMut<'_>, saved: ViewMut<'_>| {
         let [mean, variance, mut factor] =
             [&mut mean, &mut variance, &mut factor].map(|state| state.reborrow());
@@ -116,9 +116,8 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         [("batch norm backward", 5.0, false), ("batch norm, sum backward", 7.0, true)]
     {
         row(name, passes, &mut || {
-            let [gamma, beta] = [&mut dgamma, &mut dbeta]
-                .map(|diff| Some(Gradient { diff: diff.reborrow(), accumulate: Replace }));
-            let gradient = Some(Gradient { diff: other.reborrow(), accumulate: Replace });
+            let [gamma, beta] = [&mut dgamma, &mut dbeta].map(|diff| Some(diff.reborrow().replaced()));
+            let gradient = Some(other.reborrow().replaced());
             let added = added.then_some(Added { y: Some(y.as_view()), gradient });
             let gradients = AffineGradients { gamma, beta };
             batch_norm::backward(
@@ -127,15 +126,14 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
                 x.as_view(),
                 saved.as_view(),
                 dy.as_view(),
-                dx.reborrow(),
-                Replace,
+                dx.reborrow().replaced(),
                 gradients,
                 added,
             );
         });
     }
     row("bias backward", 1.0, &mut || {
-        bias::backward(device, &extents, dy.as_view(), dbeta.reborrow(), Replace)
+        bias::backward(device, &extents, dy.as_view(), dbeta.reborrow().replaced())
     });
     row("ReLU backward", 3.0, &mut || {
         activation::backward(
@@ -143,8 +141,7 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
             Activation::RELU,
             y.as_view(),
             Some(dy.as_view()),
-            dx.reborrow(),
-            Replace,
+            dx.reborrow().replaced(),
         );
     });
     let shrunk = pool.y_len() as f64 / extents.len() as f64;
@@ -153,7 +150,7 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
         pooling::forward_max(device, &pool, x.as_view(), true, pooled.reborrow(), Some(mask.reborrow()));
     });
     row("max pooling backward", with_mask, &mut || {
-        pooling::backward_max(device, &pool, mask.as_view(), pooled.as_view(), dx.reborrow(), Replace);
+        pooling::backward_max(device, &pool, mask.as_view(), pooled.as_view(), dx.reborrow().replaced());
     });
 }
 

@@ -10,7 +10,7 @@
 
 use cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, kernel_id, operand_lens};
 use std::time::{Duration, Instant};
-use tensor::{Accumulate, Arena, ConvGeometry, Cpu, Format, View, ViewMut, testing::random};
+use tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut, testing::random};
 
 /// A layer: name, input channels, image, output channels, filter, stride, padding; images and filters are square.
 type Layer = (&'static str, usize, usize, usize, usize, usize, usize);
@@ -59,14 +59,14 @@ fn main() {
         for op in ConvOp::ALL.into_iter().filter(|each| chosen(&op, &format!("{each:?}"))) {
             let kernel = kernel_id(op, &g, Format::F32);
             let candidates = backend.candidates(&kernel, mini_batch as u32).expect("a convolution");
-            for each in candidates.iter().filter(|each| chosen(&algorithm, each.name())) {
+            for each in candidates.iter().filter(|each| chosen(&algorithm, &each.facts().name)) {
                 let [median, best] = times_ms(&**each, op);
                 println!(
                     "{name:13} {:14} {:28} {median:9.3} {best:9.3} {:7.1} {:9.3}",
                     format!("{op:?}"),
-                    each.name(),
+                    each.facts().name,
                     g.flops() / best / 1e6,
-                    each.workspace().0 as f64 / f64::from(1 << 20)
+                    each.facts().workspace.0 as f64 / f64::from(1 << 20)
                 );
             }
         }
@@ -76,15 +76,15 @@ fn main() {
 /// The median and the best of at least five runs (a quarter of a second of them) after one that warms up. The best is
 /// what the code can do; the median tells whether the machine was busy with something else.
 fn times_ms(convolver: &dyn Convolver, op: ConvOp) -> [f64; 2] {
-    let [a, b, out] = operand_lens(op, convolver.geometry());
+    let [a, b, out] = operand_lens(op, &convolver.facts().geometry);
     let (a, b, mut out) = (random(a, 1), random(b, 2), vec![0.0; out]);
-    let mut arena = Arena::new(convolver.workspace().0 as usize).expect("memory for the workspace");
+    let mut arena = Arena::new(convolver.facts().workspace.0 as usize).expect("memory for the workspace");
     let mut run_ms = || {
         let mut workspace = arena.view_mut(arena.all());
         let start = Instant::now();
         convolver.prepare(View::from(&b), workspace.reborrow());
         let operands = [View::from(&a), View::from(&b)];
-        let ran = convolver.run(operands, ViewMut::from(&mut out), Accumulate::Replace, workspace);
+        let ran = convolver.run(operands, ViewMut::from(&mut out).replaced(), workspace);
         ran.expect("the algorithm applies");
         start.elapsed().as_secs_f64() * 1e3
     };

@@ -4,7 +4,7 @@ use crate::status_call::{status_call, status_name};
 use cudarc::cublas::sys;
 use std::ffi::{c_int, c_uint, c_void};
 use tensor::{
-    Accumulate, ElementType, View, ViewMut,
+    Accumulate, ElementType, Out, View, ViewMut,
     cuda::{Cuda, CudaError, Library, Stream},
 };
 
@@ -47,28 +47,15 @@ pub(crate) struct Factor<'a> {
 
 /// Launches `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not wait
 /// for it. A failure is kept for [`Cuda::check`].
-///
-/// # Panics
-/// If a length does not match the extents.
-pub(crate) fn product(
-    cuda: &Cuda,
-    [m, n, k]: [usize; 3],
-    a: Factor<'_>,
-    b: Factor<'_>,
-    c: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    assert_eq!(
-        [a.view.len(), b.view.len(), c.len()],
-        [m * k, k * n, m * n],
-        "lengths of a product of {m}, {n}, {k}"
-    );
+pub(crate) fn product(cuda: &Cuda, [m, n, k]: [usize; 3], a: Factor<'_>, b: Factor<'_>, c: Out<'_>) {
+    let lens = [a.view.len(), b.view.len(), c.to.len()];
+    assert_eq!(lens, [m * k, k * n, m * n], "lengths of a product of {m}, {n}, {k}");
     if m * n > 0 {
         // The scratch stays ours until all of the product is launched: cuBLAS may need several kernels for it.
         let asked = cuda.with_library(|cublas: &mut Cublas| {
             cuda.scratch(|scratch| {
                 cublas.prepare(cuda.allows_tf32(), scratch)?;
-                cublas.product([m, n, k], a, b, c, accumulate)
+                cublas.product([m, n, k], a, b, c)
             })
         });
         cuda.note(asked);
@@ -97,8 +84,7 @@ impl Cublas {
         [m, n, k]: [usize; 3],
         a: Factor<'_>,
         b: Factor<'_>,
-        mut c: ViewMut<'_>,
-        accumulate: Accumulate,
+        Out { to: mut c, accumulate }: Out<'_>,
     ) -> Result<(), CudaError> {
         let (one, beta) = (1.0f32, if accumulate == Accumulate::Add { 1.0f32 } else { 0.0 });
         // What is stored row by row, cuBLAS reads as the transpose column by column: it computes c^T = b^T a^T.

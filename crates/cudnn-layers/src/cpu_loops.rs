@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use std::ops::Range;
 use tensor::{
-    Accumulate, Cpu, Gradient,
+    Accumulate, Cpu, Out,
     cpu::{
         SharedMut,
         simd::{Lanes, WithLanes, dispatch},
@@ -13,6 +13,15 @@ use tensor::{
 /// Elements per task. Smaller blobs stay on the calling thread: waking another one costs as much as a few thousand
 /// elements.
 pub(crate) const TASK_LEN: usize = 1 << 15;
+
+/// `inlined!(function(arguments), |..| body)`: calls one of these functions with bodies that are compiled into it.
+macro_rules! inlined {
+    ($function:ident($($argument:expr),*), $(|$($parameter:pat_param),*| $body:expr),+ $(,)?) => {
+        $function($($argument,)* $(#[inline(always)] |$($parameter),*| $body),+)
+    };
+}
+
+pub(crate) use inlined;
 
 /// Runs `body` compiled for the widest instruction set of this processor. Plain loops inside are vectorised by the
 /// compiler; `body` and what it calls must be `#[inline(always)]` for that.
@@ -31,9 +40,6 @@ pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
 
 /// Cuts `items` items into tasks of `run` items and calls `body(range of items, their part of every output)` for each,
 /// vectorised. Every output holds the same number of elements for each item, or none at all.
-///
-/// # Panics
-/// If an output's length is no multiple of `items`.
 pub(crate) fn for_each_run<const OUTPUTS: usize>(
     cpu: &Cpu,
     items: usize,
@@ -41,14 +47,8 @@ pub(crate) fn for_each_run<const OUTPUTS: usize>(
     outputs: [&mut [f32]; OUTPUTS],
     body: impl Fn(Range<usize>, [&mut [f32]; OUTPUTS]) + Sync,
 ) {
-    for_each_run_with(
-        cpu,
-        items,
-        run,
-        (outputs, &mut [] as &mut [u8]),
-        #[inline(always)]
-        |range, outputs, _| body(range, outputs),
-    );
+    let outputs = (outputs, &mut [] as &mut [u8]);
+    inlined!(for_each_run_with(cpu, items, run, outputs), |range, outputs, _| body(range, outputs));
 }
 
 /// The same with one more output, of another type.
@@ -113,9 +113,8 @@ pub(crate) fn rectified(relu: bool, value: f32) -> f32 {
 }
 
 /// A gradient's elements, none if it is not wanted, and how they are written.
-pub(crate) fn elements(gradient: Option<Gradient<'_>>) -> (Accumulate, &mut [f32]) {
-    gradient
-        .map_or((Accumulate::Replace, &mut []), |gradient| (gradient.accumulate, gradient.diff.into_host()))
+pub(crate) fn elements(gradient: Option<Out<'_>>) -> (Accumulate, &mut [f32]) {
+    gradient.map_or((Accumulate::Replace, &mut []), |gradient| (gradient.accumulate, gradient.to.into_host()))
 }
 
 /// As [`put`], if there is an element.
@@ -133,17 +132,13 @@ pub(crate) fn for_each_plane(
     body: impl Fn(usize, Range<usize>, &mut [f32]) + Sync,
 ) {
     let inner = extents.inner;
-    for_each_run(
-        cpu,
-        extents.outer * extents.axis,
-        items_per_task(inner),
-        [blob],
-        #[inline(always)]
+    inlined!(
+        for_each_run(cpu, extents.outer * extents.axis, items_per_task(inner), [blob]),
         |planes, [blob]| {
             for (plane, elements) in planes.zip(blob.chunks_exact_mut(inner.max(1))) {
                 body(plane % extents.axis, plane * inner..(plane + 1) * inner, elements);
             }
-        },
+        }
     );
 }
 
@@ -177,12 +172,8 @@ pub(crate) fn for_each_channel<const OUTPUTS: usize>(
 ) {
     assert_eq!(blob.len(), extents.len(), "the blob's length");
     let blob = SharedMut::new(blob);
-    for_each_run(
-        cpu,
-        extents.axis,
-        items_per_task(extents.per_index()),
-        outputs,
-        #[inline(always)]
+    inlined!(
+        for_each_run(cpu, extents.axis, items_per_task(extents.per_index()), outputs),
         |channels, mut outputs| {
             for (index, channel) in channels.enumerate() {
                 let (start, stride) = (channel * extents.inner, extents.axis * extents.inner);
@@ -190,7 +181,7 @@ pub(crate) fn for_each_channel<const OUTPUTS: usize>(
                 let outputs = outputs.each_mut().map(|output| output.get_mut(index));
                 body(channel, planes, outputs);
             }
-        },
+        }
     );
 }
 
@@ -207,20 +198,13 @@ pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
     assert!(outputs.iter().all(|output| output.len() == extents.len()), "lengths of the outputs");
     let blobs = outputs.map(SharedMut::new);
     let per_outer = inner.div_ceil(width);
-    for_each_run(
-        cpu,
-        extents.outer * per_outer,
-        run,
-        [],
-        #[inline(always)]
-        |blocks, []| {
-            for block in blocks {
-                let (outer, first) = (block / per_outer, block % per_outer * width);
-                let columns = first..(first + width).min(inner);
-                let start = outer * extents.axis * inner + first;
-                let views = blobs.map(|blob| RowsMut { blob, start, stride: inner, width: columns.len() });
-                body(outer, columns, views);
-            }
-        },
-    );
+    inlined!(for_each_run(cpu, extents.outer * per_outer, run, []), |blocks, []| {
+        for block in blocks {
+            let (outer, first) = (block / per_outer, block % per_outer * width);
+            let columns = first..(first + width).min(inner);
+            let start = outer * extents.axis * inner + first;
+            let views = blobs.map(|blob| RowsMut { blob, start, stride: inner, width: columns.len() });
+            body(outer, columns, views);
+        }
+    });
 }

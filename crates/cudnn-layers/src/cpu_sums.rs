@@ -78,9 +78,6 @@ pub(crate) fn sums<const INPUTS: usize, const COUNT: usize>(
 }
 
 /// The sums of `terms` over one channel of `outer x axis x inner` blobs.
-///
-/// # Panics
-/// If a blob is too short.
 pub(crate) fn channel_sums<const INPUTS: usize, const COUNT: usize>(
     extents: &AxisExtents,
     channel: usize,

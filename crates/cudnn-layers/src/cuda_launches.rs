@@ -3,7 +3,7 @@
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, ElementType, Gradient, View, ViewMut,
+    Accumulate, ElementType, Out, View, ViewMut,
     cuda::{Arg, Cuda, Grid, Source},
 };
 
@@ -48,9 +48,6 @@ macro_rules! sources {
 
 /// The place in `SOURCES` of what is for all these blobs, and NCHW: where order makes no difference, the only one. For NHWC
 /// it is the next.
-///
-/// # Panics
-/// If they are not of one type.
 pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
     let mut dtypes = blobs.iter().flatten().map(|blob| blob.format().dtype);
     let dtype = dtypes.next().expect("an operation has a blob");
@@ -144,9 +141,9 @@ pub(crate) fn add(accumulate: Accumulate) -> i32 {
 }
 
 /// Where a gradient goes, null for nowhere, and whether it is added.
-pub(crate) fn destination(gradient: &mut Option<Gradient<'_>>) -> (u64, i32) {
+pub(crate) fn destination(gradient: &mut Option<Out<'_>>) -> (u64, i32) {
     let to = gradient.as_mut();
-    to.map_or((0, 0), |gradient| (gradient.diff.address::<f32>(), add(gradient.accumulate)))
+    to.map_or((0, 0), |gradient| (gradient.to.address::<f32>(), add(gradient.accumulate)))
 }
 
 /// `Divisor` of `common.cuh`.

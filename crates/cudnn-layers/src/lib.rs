@@ -6,6 +6,16 @@
 //! bodies that every device must pass. An operation that is another one with fewer operands has no code of its own. This
 //! crate knows no graph, no parameters and no policy: it is told which algorithm to run on which samples.
 
+/// `on_device!(device, function(arguments))`: the function of that name in the operation's `cpu` or `cuda`, by the device.
+macro_rules! on_device {
+    ($device:expr, $function:ident($($argument:expr),*)) => {
+        match $device {
+            tensor::Device::Cpu(cpu) => cpu::$function(cpu, $($argument),*),
+            tensor::Device::Cuda(cuda) => cuda::$function(cuda, $($argument),*),
+        }
+    };
+}
+
 pub mod activation;
 pub mod batch_norm;
 pub mod bias;

@@ -2,7 +2,7 @@
 
 use std::sync::{OnceLock, RwLock};
 use tensor::{
-    ALIGNMENT, Accumulate, Arena, Cpu, Device, Format, Span, View, ViewMut,
+    ALIGNMENT, Arena, Cpu, Device, Format, Out, Span, View, ViewMut,
     cuda::CudaError,
     testing::{assert_close, random},
 };
@@ -117,10 +117,10 @@ impl TestDevice {
         &self,
         inputs: [&[f32]; N],
         len: usize,
-        op: impl Fn(&Device, [View<'_>; N], ViewMut<'_>, Accumulate),
+        op: impl Fn(&Device, [View<'_>; N], Out<'_>),
     ) -> Vec<f32> {
-        self.run_accumulating_on_slices(&inputs, len, |device, inputs, out, accumulate| {
-            op(device, std::array::from_fn(|input| inputs[input]), out, accumulate);
+        self.run_accumulating_on_slices(&inputs, len, |device, inputs, out| {
+            op(device, std::array::from_fn(|input| inputs[input]), out);
         })
     }
 
@@ -129,14 +129,14 @@ impl TestDevice {
         &self,
         inputs: &[&[f32]],
         len: usize,
-        op: impl Fn(&Device, &[View<'_>], ViewMut<'_>, Accumulate),
+        op: impl Fn(&Device, &[View<'_>], Out<'_>),
     ) -> Vec<f32> {
         let replaced = self.run_on_slices(inputs, &vec![f32::NAN; len], |device, inputs, out| {
-            op(device, inputs, out, Accumulate::Replace);
+            op(device, inputs, out.replaced());
         });
         let start = random(len, 99);
         let added = self.run_on_slices(inputs, &start, |device, inputs, out| {
-            op(device, inputs, out, Accumulate::Add);
+            op(device, inputs, out.added());
         });
         let sum: Vec<f64> = start.iter().zip(&replaced).map(|(&a, &b)| f64::from(a) + f64::from(b)).collect();
         assert_close(&added, &sum, FEW_ROUNDINGS, "added to what was there");

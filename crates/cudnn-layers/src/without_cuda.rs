@@ -7,7 +7,7 @@ use crate::{
 };
 use planner::Math;
 use std::sync::Arc;
-use tensor::{Accumulate, ConvGeometry, Format, View, ViewMut, cuda::Cuda};
+use tensor::{ConvGeometry, Format, Out, View, cuda::Cuda};
 
 fn none() -> ! {
     unreachable!("a build without CUDA opens no GPU")
@@ -20,7 +20,7 @@ pub(crate) struct Factor<'a> {
     pub(crate) transposed: bool,
 }
 
-pub(crate) fn product(_: &Cuda, _: [usize; 3], _: Factor<'_>, _: Factor<'_>, _: ViewMut<'_>, _: Accumulate) {
+pub(crate) fn product(_: &Cuda, _: [usize; 3], _: Factor<'_>, _: Factor<'_>, _: Out<'_>) {
     none()
 }
 

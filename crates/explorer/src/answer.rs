@@ -37,19 +37,25 @@ pub(crate) struct Planned {
 /// Plans as `question` asks.
 pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result<Planned, String> {
     let Prepared { study, options, estimated, error, .. } = prepared;
-    let curves = curves(prepared, question)?;
-    let chosen = planned(prepared, question, &curves)?;
+    let room = room(prepared, question)?;
+    let chosen = planned(prepared, question.give, room.as_ref())?;
+    // Undivided, and under the policy.
+    let curves = prepared.fronts.each_ref().map(|fronts| match (&room, question.give) {
+        (Some(room), _) => fronts.budget_curve(room),
+        (None, Give::Wd) => fronts.curve(WorkspacePolicy::Wd),
+        (None, _) => fronts.curve(WorkspacePolicy::Wr),
+    });
     let report = PlanReport { prediction: true, ..PlanReport::new(&chosen, &[]) };
     let mini_batch = format!("{}, mini-batch {}, {}", study.title, question.mini_batch, question.math);
-    let device = &study.table.device;
-    let source = format!("Predicted from measurements recorded on {}, {}", device.name, device.date);
+    let source = study.source();
     let is_net = !study.outline.nodes.is_empty();
     let cliff = question.kernel.as_ref().and_then(|name| {
         let kernel = study.kernels.iter().find(|kernel| kernel.to_string() == *name)?;
         study.cliff(kernel)
     });
     let mut bars = plan_figure(&report, &mini_batch, &source);
-    bars.title = format!("{}: time of every kernel", mini_batch);
+    // The page says the sums itself.
+    (bars.title, bars.caption) = (format!("{mini_batch}: time of every kernel"), String::new());
     Ok(Planned {
         summary: [report.policies(), report.totals()],
         estimated: *estimated,
@@ -69,39 +75,31 @@ fn range(curve: &Curve) -> [Bytes; 2] {
     ends.map(|end| end.map_or(Bytes::ZERO, |point| point.workspace))
 }
 
-/// What each kernel may have under a budget of all memory.
-fn room(prepared: &Prepared<'_>) -> Result<Room, String> {
+/// What each kernel may have, if the question is about all memory.
+fn room(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result<Option<Room>, String> {
     let study = &prepared.study;
-    if study.outline.nodes.is_empty() {
-        return Err("a budget of memory needs a net: a convolution alone has no schedule".to_owned());
+    match question.give {
+        Give::Memory if study.outline.nodes.is_empty() => {
+            Err("a budget of memory needs a net: a convolution alone has no schedule".to_owned())
+        }
+        Give::Memory => Ok(Some(Room::new(std::slice::from_ref(&study.outline), 0, &study.kernels))),
+        _ => Ok(None),
     }
-    Ok(Room::new(std::slice::from_ref(&study.outline), 0, &study.kernels))
 }
 
-/// Time over the limit, undivided and under the policy.
-fn curves(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result<[Curve; 2], String> {
-    let room = if question.give == Give::Memory { Some(room(prepared)?) } else { None };
-    Ok([0, 1].map(|place| match (&room, question.give) {
-        (Some(room), _) => prepared.fronts[place].budget_curve(room),
-        (None, Give::Wd) => prepared.fronts[place].curve(WorkspacePolicy::Wd),
-        (None, _) => prepared.fronts[place].curve(WorkspacePolicy::Wr),
-    }))
-}
-
-fn planned(prepared: &Prepared<'_>, question: &PlanQuestion, curves: &[Curve; 2]) -> Result<Plan, String> {
+fn planned(prepared: &Prepared<'_>, give: Give, room: Option<&Room>) -> Result<Plan, String> {
     let Prepared { study, options, fronts, .. } = prepared;
-    let workspace_policy = match question.give {
+    let workspace_policy = match give {
         Give::Wr => WorkspacePolicy::Wr,
         Give::Wd => WorkspacePolicy::Wd,
         Give::Ws | Give::Memory => WorkspacePolicy::Ws,
     };
     let options = PlanOptions { workspace_policy, ..options.clone() };
-    if question.give != Give::Memory {
+    let Some(room) = room else {
         return plan(&study.kernels, &study.table, &options).map_err(|error| error.to_string());
-    }
-    let room = room(prepared)?;
-    let (smallest, _) = fronts[1].smallest_budget(&room);
-    if options.limit < smallest || curves[1].points().is_empty() {
+    };
+    let (smallest, _) = fronts[1].smallest_budget(room);
+    if options.limit < smallest {
         return Err(format!("the smallest budget with a plan is {}", smallest.exact()));
     }
     let limits: Vec<Bytes> =
@@ -125,7 +123,7 @@ fn curve_figure(curves: &[Curve; 2], plan: &Plan, limit: Bytes, (subject, source
     if plan.options.batch_size_policy != BatchSizePolicy::Undivided {
         marks.push(line(&curves[1], Tone::Blue).named(plan.options.batch_size_policy.to_string()));
     }
-    marks.push(Drawn::new(Form::Dashes, [[here[0], 0.0], [here[0], y.range[1]]], Tone::Ink));
+    marks.push(Drawn::new(Form::Line, [[here[0], 0.0], [here[0], y.range[1]]], Tone::Ink));
     marks.push(Drawn::new(Form::Dot, [here], Tone::Ink).named(format!("{:.2} ms at {limit}", plan.time_ms)));
     let panel = Panel::new(Axis::bytes("limit", axis), y, marks, 240.0);
     Figure {
@@ -133,7 +131,7 @@ fn curve_figure(curves: &[Curve; 2], plan: &Plan, limit: Bytes, (subject, source
         title: format!("Time against the limit: {subject}"),
         caption: String::new(),
         source: source.to_owned(),
-        width: 640.0,
+        width: Figure::COLUMN,
         panels: vec![panel],
         data: Data::default(),
     }

@@ -116,8 +116,6 @@ impl State {
         let (_, fronts) = self.fronts.as_ref().expect("they were just computed");
         let Net { kernels, outline, layers } = study_of;
         let study = Study {
-            name: name.clone(),
-            prefix: String::new(),
             title: name.clone(),
             kernels,
             table: Arc::clone(&table.completed),
@@ -125,7 +123,7 @@ impl State {
             is_recorded: true,
             outline,
             layers,
-            convolution: None,
+            ..Study::default()
         };
         Ok(Prepared { study, options, fronts, estimated, error })
     }

@@ -49,12 +49,13 @@ impl MemoryEstimate {
         Self { report: report.clone(), resident, expected_peak, run_peak, gpu }
     }
 
-    /// The same for a run that first restores parameters and history from files: while it does, both are there twice,
-    /// and the rest of the arena is not in use yet.
+    /// The same for a run that first restores parameters and history from files, which lie in memory beside the arena meanwhile.
     #[must_use]
     pub fn restoring(mut self) -> Self {
         let restored = self.report.parameters + self.report.history;
-        let peak = self.resident.map(|resident| resident + restored + restored);
+        // The arena was zeroed: all of it is resident.
+        let resident = self.resident.filter(|_| self.run_peak.is_some());
+        let peak = resident.map(|resident| resident + self.report.arena + restored);
         self.expected_peak = self.expected_peak.max(peak);
         self.run_peak = self.run_peak.max(peak);
         self
@@ -89,5 +90,21 @@ impl fmt::Display for MemoryEstimate {
         };
         write!(f, ", already resident {resident}, expected peak {run}")?;
         if peak > run { write!(f, " (measuring took {peak} before)") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_restored_lie_beside_the_whole_arena() {
+        let [parameters, history, arena, held] = [40, 45, 150, 14].map(Bytes);
+        let report = MemoryReport { parameters, history, arena, ..MemoryReport::default() };
+        let peak =
+            |gpu| MemoryEstimate::new(&report, [None, Some(held), None], gpu).restoring().expected_peak;
+        assert_eq!(peak(None), Some(Bytes(14 + 150 + 85)));
+        let gpu = GpuMemory { free: Bytes(1), scratch: Bytes(0) };
+        assert_eq!(peak(Some(gpu)), None, "the arena is the GPU's");
     }
 }

@@ -147,7 +147,7 @@ impl ActionSpan {
 }
 
 /// What an action does, in words.
-fn action_name(outline: &Outline, action: Action) -> String {
+pub(crate) fn action_name(outline: &Outline, action: Action) -> String {
     let of = |what: &str, node: usize| format!("{what} {}", outline.nodes[node].name);
     match action {
         Action::Forward(node) => of("forward", node),

@@ -16,8 +16,8 @@ use std::{
 
 /// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
 const HOPELESS: f64 = 1.5;
-/// An algorithm that takes this many times as long, at a size of at least this part of the mini-batch, is not tried at larger
-/// ones.
+/// An algorithm that takes this many times as long, at a size of at least this part of the mini-batch, is not tried at
+/// larger ones.
 const LOST: (f64, u32) = (3.0, 16);
 
 /// Calls that are not hopeless are timed for so long together, and so often at most.
@@ -35,8 +35,8 @@ pub(crate) struct Given {
     pub(crate) workspace: (Raw, usize),
 }
 
-/// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace. `own` is cuDNN's number of an
-/// algorithm that is measured however slow it is. A sentence if nothing works.
+/// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace. `own` is cuDNN's number of
+/// an algorithm that is measured however slow it is. A sentence if nothing works.
 pub(crate) fn measure(
     call: &Call,
     signature: Signature,
@@ -71,9 +71,9 @@ pub(crate) fn measure(
     Plan::new(pieces, rows, ceiling).ok_or_else(|| "no algorithm could be measured".to_owned())
 }
 
-/// Milliseconds that an engine of cuDNN takes for the whole convolution in so many bytes of workspace, on memory of our own;
-/// nothing if there is no room, or it does not run. `launch` launches it. If it takes much longer than `rival_ms`, it is timed
-/// once.
+/// Milliseconds that an engine of cuDNN takes for the whole convolution in so many bytes of workspace, on memory of our
+/// own; nothing if there is no room, or it does not run. `launch` launches it. If it takes much longer than `rival_ms`,
+/// it is timed once.
 pub(crate) fn engine_ms(
     call: &Call,
     signature: &Signature,
@@ -167,8 +167,8 @@ impl Bench<'_> {
             .map(|scratch| scratch.address)
     }
 
-    /// Milliseconds of a call, of so many one after the other. They take the slices of the mini-batch in turn, to find the
-    /// addresses and caches that they will find as parts of it.
+    /// Milliseconds of a call, of so many one after the other. They take the slices of the mini-batch in turn, to find
+    /// the addresses and caches that they will find as parts of it.
     fn time_ms(
         &mut self,
         algorithm: &Algorithm,

@@ -23,16 +23,16 @@ pub(crate) struct Arguments {
     pub(crate) operands: [Raw; 3],
     /// Address and bytes.
     pub(crate) workspace: (Raw, usize),
-    /// Of a fused convolution, y = activation(alpha · x * w + beta · z + bias): descriptor and address of z, the same of the
-    /// bias, and the descriptor of the activation.
+    /// Of a fused convolution, y = activation(alpha · x * w + beta · z + bias): descriptor and address of z, the same
+    /// of the bias, and the descriptor of the activation.
     pub(crate) epilogue: Option<[Raw; 5]>,
 }
 
 impl Call {
     /// # Safety
-    /// As cuDNN asks of its caller: the handle and the descriptors, in the order of the function of `op`, are alive and not
-    /// changed as long as the value is used, and so is what is given to its functions as addresses, of which operands and
-    /// workspace are memory of the GPU, as large as the descriptors say.
+    /// As cuDNN asks of its caller: the handle and the descriptors, in the order of the function of `op`, are alive and
+    /// not changed as long as the value is used, and so is what is given to its functions as addresses, of which
+    /// operands and workspace are memory of the GPU, as large as the descriptors say.
     pub(crate) unsafe fn new(op: ConvOp, handle: Raw, descriptors: [Raw; 3], convolution: Raw) -> Self {
         Self { op, handle, descriptors, convolution }
     }
@@ -66,8 +66,9 @@ impl Call {
         let Self { op, handle: h, descriptors: [a, b, c], convolution: conv } = *self;
         let Arguments { scalars: [alpha, beta], operands: [pa, pb, pc], workspace: (ws, len), epilogue } =
             *arguments;
-        // SAFETY: `new`'s promise; a micro-batch lies within the operands, as its samples are some of theirs. cuDNN checks
-        // the size of the workspace. The work goes to the handle's stream, like all that the caller launches with it.
+        // SAFETY: `new`'s promise; a micro-batch lies within the operands, as its samples are some of theirs. cuDNN
+        // checks the size of the workspace. The work goes to the handle's stream, like all that the caller launches
+        // with it.
         unsafe {
             match epilogue {
                 None => call_of!(
@@ -87,11 +88,12 @@ impl Call {
         }
     }
 
-    /// cuDNN's default algorithms, of every operation: 1 if there is room for its workspace, or else 0, which needs none.
+    /// cuDNN's default algorithms, of every operation: 1 if there is room for its workspace, or else 0, which needs
+    /// none.
     pub(crate) const DEFAULTS: [c_int; 2] = [1, 0];
 
-    /// Launches the whole convolution with a default: for a caller who asks for the virtual algorithm where no plan does with
-    /// the workspace.
+    /// Launches the whole convolution with a default: for a caller who asks for the virtual algorithm where no plan
+    /// does with the workspace.
     pub(crate) fn launch_default(&self, arguments: &Arguments) -> Status {
         let launches = |&algorithm: &c_int| {
             let needed = self.workspace_bytes(algorithm);

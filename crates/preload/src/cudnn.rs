@@ -29,8 +29,8 @@ pub(crate) struct AlgorithmPerformance {
     pub(crate) reserved: [c_int; 3],
 }
 
-/// `call!(library, "function", (arguments))`: the status that it returns, or [`NOT_INITIALIZED`] if it is not there. The
-/// caller answers for the arguments, which must be of exactly the types that C declares.
+/// `call!(library, "function", (arguments))`: the status that it returns, or [`NOT_INITIALIZED`] if it is not there.
+/// The caller answers for the arguments, which must be of exactly the types that C declares.
 macro_rules! call {
     ($library:ident, $name:expr, ($($argument:expr),* $(,)?)) => {{
         static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
@@ -46,7 +46,14 @@ macro_rules! call {
     }};
 }
 
-/// The same for the function that each operation has one of: `call_of!(op, "before" "after", (arguments))`.
+/// `done!("function", (arguments))`: whether this function of cuDNN succeeds.
+macro_rules! done {
+    ($name:expr, $arguments:tt) => {
+        $crate::cudnn::call!(cudnn, $name, $arguments) == $crate::cudnn::SUCCESS
+    };
+}
+
+/// As `call!` for the function that each operation has one of: `call_of!(op, "before" "after", (arguments))`.
 macro_rules! call_of {
     ($op:expr, $before:literal $after:literal, $arguments:tt) => {
         match $op {
@@ -70,10 +77,10 @@ macro_rules! inferred {
     };
 }
 
-pub(crate) use {call, call_of, inferred};
+pub(crate) use {call, call_of, done, inferred};
 
-/// The address of a function of cuDNN. Frameworks load it for themselves alone (`RTLD_LOCAL`), where `RTLD_NEXT` does not
-/// look, so first the library is asked for by name; nothing is loaded that was not.
+/// The address of a function of cuDNN. Frameworks load it for themselves alone (`RTLD_LOCAL`), where `RTLD_NEXT` does
+/// not look, so first the library is asked for by name; nothing is loaded that was not.
 pub(crate) fn cudnn(name: &str) -> Option<usize> {
     let versions = [9, 8, 10, 11].into_iter().map(|version| loaded(&format!("libcudnn.so.{version}")));
     let found = versions.chain([libc::RTLD_NEXT]).find_map(|library| symbol(library, name));

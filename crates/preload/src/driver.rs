@@ -13,8 +13,8 @@ pub(crate) fn current_device() -> Option<c_int> {
     (unsafe { call!(driver, "cuCtxGetDevice", (&mut device)) } == 0).then_some(device)
 }
 
-/// Whether work in `stream`, that of a living handle, is recorded instead of done. An error says so too: the legacy default
-/// stream must not be used while another one is captured.
+/// Whether work in `stream`, that of a living handle, is recorded instead of done. An error says so too: the legacy
+/// default stream must not be used while another one is captured.
 pub(crate) fn is_recording(stream: Raw) -> bool {
     let mut state: c_int = 0;
     // SAFETY: a number is written to.
@@ -46,8 +46,8 @@ impl Drop for Memory {
     }
 }
 
-/// Two events of the current GPU, which time what is between them. While they live, what this thread does neither disturbs nor
-/// is forbidden by captures of other streams.
+/// Two events of the current GPU, which time what is between them. While they live, what this thread does neither
+/// disturbs nor is forbidden by captures of other streams.
 pub(crate) struct Clock {
     stream: Raw,
     events: [Raw; 2],

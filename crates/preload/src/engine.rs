@@ -3,9 +3,10 @@
 use crate::{
     bench::{Given, engine_ms},
     call::{Arguments, Call},
-    cudnn::{AlgorithmPerformance, Raw, SUCCESS, Status, call, is_known},
+    cudnn::{AlgorithmPerformance, Raw, Status, call, done, is_known},
     driver::{current_device, is_recording},
     graph::{self, LoneConvolution},
+    mutex::lock,
     plan::Plan,
     settings::Settings,
     takeover::{ENGINE, Question, turn},
@@ -14,7 +15,7 @@ use std::{
     collections::HashMap,
     ffi::{c_int, c_void},
     ptr::null_mut,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 /// A plan of cuDNN that ours stands for.
@@ -28,18 +29,14 @@ pub(crate) struct Replaced {
 /// By the address of cuDNN's descriptor.
 static REPLACED: LazyLock<Mutex<HashMap<usize, Arc<Replaced>>>> = LazyLock::new(Default::default);
 
-fn all_replaced() -> MutexGuard<'static, HashMap<usize, Arc<Replaced>>> {
-    REPLACED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What stands for a plan, if anything does.
 pub(crate) fn replaced(plan: Raw) -> Option<Arc<Replaced>> {
-    all_replaced().get(&(plan as usize)).cloned()
+    lock(&REPLACED).get(&(plan as usize)).cloned()
 }
 
 /// A descriptor is to be destroyed.
 pub(crate) fn destroyed(descriptor: Raw) {
-    all_replaced().remove(&(descriptor as usize));
+    lock(&REPLACED).remove(&(descriptor as usize));
 }
 
 /// A plan has got the configuration of an engine: what the engine is, is asked while both are alive.
@@ -66,10 +63,9 @@ pub(crate) unsafe fn configured(plan: Raw, config: Raw) -> Option<()> {
 unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut T) -> Option<i64> {
     let (mut count, values) = (0i64, (&raw mut *values).cast::<c_void>());
     // SAFETY: the caller's promise.
-    let status = unsafe {
-        call!(cudnn, "cudnnBackendGetAttribute", (from, name, of_type, most, &raw mut count, values))
-    };
-    (status == SUCCESS).then_some(count)
+    let is_read =
+        unsafe { done!("cudnnBackendGetAttribute", (from, name, of_type, most, &raw mut count, values)) };
+    is_read.then_some(count)
 }
 
 /// A descriptor of cuDNN's backend, ours while it lives.
@@ -79,8 +75,7 @@ impl Descriptor {
     fn new(kind: c_int) -> Option<Self> {
         let mut made = null_mut();
         // SAFETY: the address of a descriptor is written to.
-        let status = unsafe { call!(cudnn, "cudnnBackendCreateDescriptor", (kind, &raw mut made)) };
-        (status == SUCCESS).then_some(Self(made))
+        unsafe { done!("cudnnBackendCreateDescriptor", (kind, &raw mut made)) }.then_some(Self(made))
     }
 
     /// A variant pack with the operands of a convolution and a workspace.
@@ -92,13 +87,13 @@ impl Descriptor {
             (made.0, convolution.ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
         let set = |name: c_int, kind: c_int, count: i64, values: *const c_void| {
             // SAFETY: the descriptor is ours and not finalised yet; there are as many values of this type.
-            unsafe { call!(cudnn, "cudnnBackendSetAttribute", (pack, name, kind, count, values)) == SUCCESS }
+            unsafe { done!("cudnnBackendSetAttribute", (pack, name, kind, count, values)) }
         };
         let is_set = set(graph::PACK_IDS, graph::INT64, 3, ids)
             && set(graph::PACK_ADDRESSES, graph::ADDRESS, 3, addresses)
             && set(graph::PACK_WORKSPACE, graph::ADDRESS, 1, workspace);
         // SAFETY: the descriptor is ours.
-        (is_set && unsafe { call!(cudnn, "cudnnBackendFinalize", (pack)) } == SUCCESS).then_some(made)
+        (is_set && unsafe { done!("cudnnBackendFinalize", (pack)) }).then_some(made)
     }
 }
 
@@ -118,7 +113,7 @@ pub(crate) unsafe fn finalised(plan: Raw) {
     // SAFETY: the caller's promise.
     let replaced = current_device().and_then(lone).and_then(|lone| unsafe { Replaced::new(plan, lone) });
     if let Some(replaced) = replaced {
-        all_replaced().insert(plan as usize, Arc::new(replaced));
+        lock(&REPLACED).insert(plan as usize, Arc::new(replaced));
     }
 }
 
@@ -163,7 +158,7 @@ impl Replaced {
                 pack = pack.take().or_else(|| Descriptor::pack(&convolution, given));
                 // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
                 pack.as_ref().is_some_and(|Descriptor(pack)| unsafe {
-                    call!(cudnn, "cudnnBackendExecute", (handle, plan, *pack)) == SUCCESS
+                    done!("cudnnBackendExecute", (handle, plan, *pack))
                 })
             };
             let _turn = turn();

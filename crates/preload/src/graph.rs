@@ -1,8 +1,9 @@
-//! Operation graphs as their callers describe them: every descriptor of cuDNN's backend, attribute by attribute. cuDNN itself
-//! gives little of it back, and an execution plan outlives the descriptors that it was made of.
+//! Operation graphs as their callers describe them: every descriptor of cuDNN's backend, attribute by attribute. cuDNN
+//! itself gives little of it back, and an execution plan outlives the descriptors that it was made of.
 
 use crate::{
     cudnn::Raw,
+    mutex::lock,
     signature::{ALIGNMENT, Operand, Signature, filter_of, numbers},
 };
 use planner::ConvOp;
@@ -10,7 +11,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     ffi::{c_int, c_void},
     slice,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 /// Types of attributes (`cudnnBackendAttributeType_t`).
@@ -45,18 +46,14 @@ struct Node {
 /// Every descriptor that lives, by its address.
 static NODES: LazyLock<Mutex<HashMap<usize, Arc<Node>>>> = LazyLock::new(Default::default);
 
-fn nodes() -> MutexGuard<'static, HashMap<usize, Arc<Node>>> {
-    NODES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A descriptor has been made.
 pub(crate) fn created(descriptor: Raw, kind: c_int) {
-    nodes().insert(descriptor as usize, Arc::new(Node { kind, ..Node::default() }));
+    lock(&NODES).insert(descriptor as usize, Arc::new(Node { kind, ..Node::default() }));
 }
 
 /// A descriptor is to be destroyed.
 pub(crate) fn destroyed(descriptor: Raw) {
-    nodes().remove(&(descriptor as usize));
+    lock(&NODES).remove(&(descriptor as usize));
 }
 
 /// An attribute of a descriptor has been set, or cuDNN has said what it is.
@@ -76,7 +73,7 @@ pub(crate) unsafe fn set(descriptor: Raw, name: c_int, of_type: c_int, count: i6
         unsafe { slice::from_raw_parts(values.cast::<u8>(), usize::try_from(count).unwrap_or(0) * size) };
     let whole = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | i64::from(byte));
     let values: Vec<i64> = bytes.chunks_exact(size).map(whole).collect();
-    let mut nodes = nodes();
+    let mut nodes = lock(&NODES);
     // Of a descriptor that nobody has seen nothing is known, and it is no convolution.
     let part = |&address: &i64| nodes.get(&(address as usize)).cloned().unwrap_or_default();
     let parts = values.iter().filter(|_| of_type == DESCRIPTOR).map(part).collect();
@@ -87,7 +84,7 @@ pub(crate) unsafe fn set(descriptor: Raw, name: c_int, of_type: c_int, count: i6
 
 /// Heuristics have filled these descriptors with configurations of engines for their graph.
 pub(crate) fn suggested(heuristics: Raw, configs: &[usize]) {
-    let mut nodes = nodes();
+    let mut nodes = lock(&NODES);
     let graph =
         nodes.get(&(heuristics as usize)).and_then(|node| node.attributes.get(&HEURISTICS_GRAPH).cloned());
     let engine = Node { kind: 0, attributes: graph.map(|graph| (ENGINE_GRAPH, graph)).into_iter().collect() };
@@ -108,10 +105,10 @@ pub(crate) struct LoneConvolution {
     pub(crate) told: Option<i64>,
 }
 
-/// The convolution that a plan runs on this GPU, if its graph is nothing else: unscaled, not added to anything, with operands
-/// in memory that are aligned for any algorithm.
+/// The convolution that a plan runs on this GPU, if its graph is nothing else: unscaled, not added to anything, with
+/// operands in memory that are aligned for any algorithm.
 pub(crate) fn lone_convolution(plan: Raw, device: c_int) -> Option<LoneConvolution> {
-    let plan = nodes().get(&(plan as usize)).cloned()?;
+    let plan = lock(&NODES).get(&(plan as usize)).cloned()?;
     let config = plan.part(PLAN_CONFIG)?;
     // Shapes that are only known when the plan is run (803 to 805) cannot be planned for.
     let graph = config.part(CONFIG_ENGINE)?.part(ENGINE_GRAPH)?;
@@ -165,7 +162,8 @@ impl Node {
         self.attributes.keys().all(|name| these.contains(name) || is_zero(name)).then_some(self)
     }
 
-    /// A tensor that lies in memory as its dimensions and strides say, at multiples of 16 bytes; and what packs call it.
+    /// A tensor that lies in memory as its dimensions and strides say, at multiples of 16 bytes; and what packs call
+    /// it.
     fn operand(&self, is_filter: bool) -> Option<(Operand, i64)> {
         // Neither in vectors (904), nor virtual (907), nor a value (908), nor reordered (909).
         let plain = self.has_only(&[900, 901, 902, 903, 905, 906], &[907, 908, 909])?;
@@ -174,9 +172,10 @@ impl Node {
     }
 }
 
-/// Where a variant pack says that the operands with these names lie, and the workspace; nothing if it does not say just that.
+/// Where a variant pack says that the operands with these names lie, and the workspace; nothing if it does not say just
+/// that.
 pub(crate) fn addresses(pack: Raw, names: &[i64; 3]) -> Option<([Raw; 3], Raw)> {
-    let pack = nodes().get(&(pack as usize)).cloned()?;
+    let pack = lock(&NODES).get(&(pack as usize)).cloned()?;
     let pack = pack.has_only(&[PACK_IDS, PACK_ADDRESSES, PACK_WORKSPACE], &[])?;
     let (ids, found) = (pack.numbers(PACK_IDS)?, pack.numbers(PACK_ADDRESSES)?);
     let address = |number: i64| number as usize as Raw;

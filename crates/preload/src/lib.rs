@@ -1,13 +1,13 @@
 //! Micro-batching under other frameworks.
 //!
-//! Preloaded (`LD_PRELOAD=libmicrobatch_cudnn.so`), this library stands before the convolutions of cuDNN's legacy API, and
-//! before the operation graphs that are one convolution.
+//! Preloaded (`LD_PRELOAD=libmicrobatch_cudnn.so`), this library stands before the convolutions of cuDNN's legacy API,
+//! and before the operation graphs that are one convolution.
 //!
-//! Find and Get answer with one *virtual algorithm* before cuDNN's own, wherever dividing the mini-batch is faster than what
-//! cuDNN would do in the same workspace; its workspace is what the plan needs. When the caller runs it, the plan's
-//! micro-batches are launched on the caller's handle and operands. An execution plan of a graph stays the caller's, but where
-//! a plan of ours is faster than its engine, it says what workspace ours needs, and runs ours. Whatever else is asked of cuDNN, and every algorithm of
-//! its own, is passed through untouched.
+//! Find and Get answer with one *virtual algorithm* before cuDNN's own, wherever dividing the mini-batch is faster than
+//! what cuDNN would do in the same workspace; its workspace is what the plan needs. When the caller runs it, the plan's
+//! micro-batches are launched on the caller's handle and operands. An execution plan of a graph stays the caller's, but
+//! where a plan of ours is faster than its engine, it says what workspace ours needs, and runs ours. Whatever else is
+//! asked of cuDNN, and every algorithm of its own, is passed through untouched.
 //!
 //! ```text
 //! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
@@ -22,6 +22,7 @@ mod cudnn;
 mod driver;
 mod engine;
 mod graph;
+mod mutex;
 mod plan;
 mod report;
 mod settings;
@@ -66,30 +67,25 @@ macro_rules! export {
     };
 }
 
-/// The five functions of each operation. `a` and `b` are its operands and `c` its result, `pa`, `pb` and `pc` where they lie.
+/// The five functions of each operation. `a` and `b` are its operands and `c` its result, `pa`, `pb` and `pc` where
+/// they lie.
 macro_rules! operations {
-    ($($op:ident: $find:ident, $find_ex:ident, $get:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
-        export! {
-            /// Answers with the algorithms that run, fastest first, measured on memory of the library's own.
-            $find(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
+    ($($op:ident: [$($ask:ident),*], $find_ex:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
+        $(export! {
+            /// Answers with the algorithms that run: Find fastest first, measured on memory of the library's own, Get most
+            /// promising first, by cuDNN's heuristics.
+            $ask(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
                 takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
             }
-        }
+        })*
 
         export! {
-            /// The same, measured on memory of the caller, which also says how much workspace there is.
+            /// As Find, measured on memory of the caller, which also says how much workspace there is.
             $find_ex(
                 h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list, ws, len: usize
             ) as real {
                 let given = Some(Given { operands: [pa, pb, pc], workspace: (ws, len) });
                 takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), given, real)
-            }
-        }
-
-        export! {
-            /// Answers with the algorithms that run, most promising first, by cuDNN's heuristics.
-            $get(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
-                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
             }
         }
 
@@ -120,28 +116,25 @@ macro_rules! operations {
 
 operations! {
     Forward:
-        cudnnFindConvolutionForwardAlgorithm,
+        [cudnnFindConvolutionForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7],
         cudnnFindConvolutionForwardAlgorithmEx,
-        cudnnGetConvolutionForwardAlgorithm_v7,
         cudnnGetConvolutionForwardWorkspaceSize,
         cudnnConvolutionForward;
     BackwardData:
-        cudnnFindConvolutionBackwardDataAlgorithm,
+        [cudnnFindConvolutionBackwardDataAlgorithm, cudnnGetConvolutionBackwardDataAlgorithm_v7],
         cudnnFindConvolutionBackwardDataAlgorithmEx,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7,
         cudnnGetConvolutionBackwardDataWorkspaceSize,
         cudnnConvolutionBackwardData;
     BackwardFilter:
-        cudnnFindConvolutionBackwardFilterAlgorithm,
+        [cudnnFindConvolutionBackwardFilterAlgorithm, cudnnGetConvolutionBackwardFilterAlgorithm_v7],
         cudnnFindConvolutionBackwardFilterAlgorithmEx,
-        cudnnGetConvolutionBackwardFilterAlgorithm_v7,
         cudnnGetConvolutionBackwardFilterWorkspaceSize,
         cudnnConvolutionBackwardFilter;
 }
 
 export! {
-    /// Launches a forward convolution with what follows it. Whoever asks for the virtual algorithm here has it from Find or
-    /// Get, which do not say what for.
+    /// Launches a forward convolution with what follows it. Whoever asks for the virtual algorithm here has it from
+    /// Find or Get, which do not say what for.
     cudnnConvolutionBiasActivationForward(
         h, alpha, a, pa, b, pb, conv, algorithm: c_int, ws, len: usize, beta, z, pz, bias, pbias, activation, c, pc
     ) as real {

@@ -18,8 +18,8 @@ const KEYS: [&str; 9] =
 /// Where the report's lines are.
 type Lines = fn() -> Vec<Value>;
 
-/// Writes what `lines` returns when the process ends: objects with the keys above, as JSON if the file's name says so, or
-/// else as a paragraph for each. A dash is standard error.
+/// Writes what `lines` returns when the process ends: objects with the keys above, as JSON if the file's name says so,
+/// or else as a paragraph for each. A dash is standard error.
 pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
     static AT_EXIT: OnceLock<(PathBuf, Lines, u32)> = OnceLock::new();
     extern "C" fn write() {
@@ -38,7 +38,8 @@ pub(crate) fn at_exit(path: PathBuf, lines: Lines) {
         }
     }
     if AT_EXIT.set((path, lines, process::id())).is_ok() {
-        // SAFETY: the function stays where it is: this library is never unloaded, and it takes nothing that may be gone.
+        // SAFETY: the function stays where it is: this library is never unloaded, and it takes nothing that may be
+        // gone.
         unsafe { libc::atexit(write) };
     }
 }

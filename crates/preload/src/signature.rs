@@ -2,7 +2,7 @@
 
 use crate::{
     call::Call,
-    cudnn::{Raw, SUCCESS, call},
+    cudnn::{Raw, call, done},
 };
 use planner::ConvOp;
 use std::{array::from_fn, ffi::c_int, fmt, mem::replace, ptr::null_mut};
@@ -41,17 +41,13 @@ impl Operand {
             (&mut read.dtype, &mut read.rank, AXES as c_int);
         let (dims, strides) = (read.dims.as_mut_ptr(), read.strides.as_mut_ptr());
         // SAFETY: the descriptor is set; the arrays have as many elements as are asked for.
-        let status = unsafe {
+        let is_read = unsafe {
             match is_filter {
-                true => {
-                    call!(cudnn, "cudnnGetFilterNdDescriptor", (descriptor, most, dtype, strides, rank, dims))
-                }
-                false => {
-                    call!(cudnn, "cudnnGetTensorNdDescriptor", (descriptor, most, dtype, rank, dims, strides))
-                }
+                true => done!("cudnnGetFilterNdDescriptor", (descriptor, most, dtype, strides, rank, dims)),
+                false => done!("cudnnGetTensorNdDescriptor", (descriptor, most, dtype, rank, dims, strides)),
             }
         };
-        (status == SUCCESS && read.is_regular()).then_some(read)
+        (is_read && read.is_regular()).then_some(read)
     }
 
     /// What an operation graph says of a tensor, if that can be counted with.
@@ -165,21 +161,19 @@ impl Signature {
         let (conv, axes, mut found) = (call.convolution, operands[0].rank - 2, 0);
         // SAFETY: the descriptor is set; the arrays have at least as many elements as are asked for.
         let is_read = unsafe {
-            call!(
-                cudnn,
+            done!(
                 "cudnnGetConvolutionNdDescriptor",
                 (conv, axes, &mut found, pad, stride, dilation, mode, sums)
-            ) == SUCCESS
-                && call!(cudnn, "cudnnGetConvolutionGroupCount", (conv, &mut groups)) == SUCCESS
-                && call!(cudnn, "cudnnGetConvolutionMathType", (conv, &mut math)) == SUCCESS
+            ) && done!("cudnnGetConvolutionGroupCount", (conv, &mut groups))
+                && done!("cudnnGetConvolutionMathType", (conv, &mut math))
         };
         let made =
             Self { device, op: call.op, operands, geometry, groups, math, modes, is_deterministic: false };
         made.checked().filter(|_| is_read && found == axes)
     }
 
-    /// What an operation graph says of a convolution, of one that is to have the same result every time. Whoever chose an
-    /// engine with tensor cores allows them; of other engines that is not known.
+    /// What an operation graph says of a convolution, of one that is to have the same result every time. Whoever chose
+    /// an engine with tensor cores allows them; of other engines that is not known.
     pub(crate) fn of_graph(
         device: c_int,
         op: ConvOp,
@@ -262,14 +256,12 @@ impl Signature {
             let is_set = unsafe {
                 match is_filter {
                     true => {
-                        call!(cudnn, "cudnnCreateFilterDescriptor", (raw)) == SUCCESS
-                            && call!(cudnn, "cudnnSetFilterNdDescriptor", (*raw, dtype, order, rank, dims))
-                                == SUCCESS
+                        done!("cudnnCreateFilterDescriptor", (raw))
+                            && done!("cudnnSetFilterNdDescriptor", (*raw, dtype, order, rank, dims))
                     }
                     false => {
-                        call!(cudnn, "cudnnCreateTensorDescriptor", (raw)) == SUCCESS
-                            && call!(cudnn, "cudnnSetTensorNdDescriptor", (*raw, dtype, rank, dims, strides))
-                                == SUCCESS
+                        done!("cudnnCreateTensorDescriptor", (raw))
+                            && done!("cudnnSetTensorNdDescriptor", (*raw, dtype, rank, dims, strides))
                     }
                 }
             };
@@ -280,14 +272,10 @@ impl Signature {
         let (conv, axes) = (&raw mut made.convolution, self.operands[0].rank - 2);
         // SAFETY: as above.
         let is_set = unsafe {
-            call!(cudnn, "cudnnCreateConvolutionDescriptor", (conv)) == SUCCESS
-                && call!(
-                    cudnn,
-                    "cudnnSetConvolutionNdDescriptor",
-                    (*conv, axes, pad, stride, dilation, mode, sums)
-                ) == SUCCESS
-                && call!(cudnn, "cudnnSetConvolutionGroupCount", (*conv, self.groups)) == SUCCESS
-                && call!(cudnn, "cudnnSetConvolutionMathType", (*conv, self.math)) == SUCCESS
+            done!("cudnnCreateConvolutionDescriptor", (conv))
+                && done!("cudnnSetConvolutionNdDescriptor", (*conv, axes, pad, stride, dilation, mode, sums))
+                && done!("cudnnSetConvolutionGroupCount", (*conv, self.groups))
+                && done!("cudnnSetConvolutionMathType", (*conv, self.math))
         };
         is_set.then_some(made)
     }

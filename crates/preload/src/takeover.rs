@@ -5,6 +5,7 @@ use crate::{
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
     driver::{current_device, is_recording},
+    mutex::lock,
     plan::{Plan, algorithms},
     report,
     settings::{Limits, Settings},
@@ -19,7 +20,7 @@ use std::{
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
     slice,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, atomic::Ordering::Relaxed},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, atomic::Ordering::Relaxed},
 };
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
@@ -35,7 +36,7 @@ const WORTH: f64 = 0.02;
 type Planned = Result<Arc<Plan>, String>;
 
 /// What is known of every convolution that Find or Get was asked about.
-static KNOWN: LazyLock<RwLock<HashMap<Signature, Planned>>> = LazyLock::new(Default::default);
+static KNOWN: LazyLock<Mutex<HashMap<Signature, Planned>>> = LazyLock::new(Default::default);
 
 /// What they got, for the report.
 static LINES: LazyLock<Mutex<HashMap<Signature, Value>>> = LazyLock::new(Default::default);
@@ -43,7 +44,7 @@ static LINES: LazyLock<Mutex<HashMap<Signature, Value>>> = LazyLock::new(Default
 /// Those who measure wait for each other: two at a time would disturb each other.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static MEASURING: Mutex<()> = Mutex::new(());
-    MEASURING.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&MEASURING)
 }
 
 thread_local! {
@@ -66,7 +67,8 @@ pub(crate) fn taken_over<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// answers in `list`, of which `found` says how many there are.
 ///
 /// # Safety
-/// As cuDNN asks of its caller: unless they are null, there is a number at `found` and room for `most` answers at `list`.
+/// As cuDNN asks of its caller: unless they are null, there is a number at `found` and room for `most` answers at
+/// `list`.
 pub(crate) unsafe fn answer(
     call: &Call,
     (most, found, list): (c_int, *mut c_int, *mut AlgorithmPerformance),
@@ -136,12 +138,12 @@ impl Question<'_> {
         })
     }
 
-    /// What is known of the convolution, measured now if it was not before. Nothing while its stream is captured: then only
-    /// what is known helps.
+    /// What is known of the convolution, measured now if it was not before. Nothing while its stream is captured: then
+    /// only what is known helps.
     pub(crate) fn plan(&self, given: Option<Given>) -> Option<Planned> {
         let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
         let known = || {
-            let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+            let known = lock(&KNOWN);
             let found = known.get(&self.signature)?;
             found.as_ref().map_or(true, |plan| plan.ceiling >= ceiling).then(|| found.clone())
         };
@@ -159,7 +161,7 @@ impl Question<'_> {
         if let Err(reason) = &planned {
             warn(&format!("a convolution was passed through: {reason}"));
         }
-        KNOWN.write().unwrap_or_else(PoisonError::into_inner).insert(self.signature.clone(), planned.clone());
+        lock(&KNOWN).insert(self.signature.clone(), planned.clone());
         Some(planned)
     }
 
@@ -186,8 +188,8 @@ impl Question<'_> {
         }
     }
 
-    /// What cuDNN's own answer takes: as we measured the algorithm in the caller's arithmetic. If the answer is in another one,
-    /// it may be faster, as far as cuDNN says so; -1 if nobody measured it.
+    /// What cuDNN's own answer takes: as we measured the algorithm in the caller's arithmetic. If the answer is in
+    /// another one, it may be faster, as far as cuDNN says so; -1 if nobody measured it.
     fn own_ms(&self, plan: &Plan) -> Option<f64> {
         let own = self.own?;
         let (said_ms, is_alike) = (f64::from(own.time_ms), own.math == self.signature.math);
@@ -225,7 +227,7 @@ impl Question<'_> {
             "own_ms": plan.and_then(|plan| self.own_ms(plan)).filter(|&ms| ms > 0.0).map(rounded),
             "why": why,
         });
-        let mut noted = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = lock(&LINES);
         // Of a graph's engines the fastest counts, which its caller would have taken.
         let rival_ms = |line: &Value| line["own_ms"].as_f64().unwrap_or(f64::INFINITY);
         let is_slower = |other: &Value| rival_ms(&line) >= rival_ms(other);
@@ -238,7 +240,7 @@ impl Question<'_> {
 
 /// What the report says at the end, with the number of calls of the virtual algorithm.
 fn lines() -> Vec<Value> {
-    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = lock(&LINES);
     let with_calls = lines.iter().map(|(signature, line)| {
         let mut line = line.clone();
         line["calls"] = known(signature).map_or(0, |plan| plan.calls.load(Relaxed)).into();
@@ -250,11 +252,11 @@ fn lines() -> Vec<Value> {
 }
 
 fn known(signature: &Signature) -> Option<Arc<Plan>> {
-    KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(signature)?.as_ref().ok().cloned()
+    lock(&KNOWN).get(signature)?.as_ref().ok().cloned()
 }
 
-/// Bytes of workspace of the virtual algorithm: what Find or Get said, or what a default needs, if they were asked about
-/// another convolution.
+/// Bytes of workspace of the virtual algorithm: what Find or Get said, or what a default needs, if they were asked
+/// about another convolution.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
     let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed));
     let default = || {

@@ -51,11 +51,35 @@ pub enum Accumulate {
     Add,
 }
 
-/// A gradient to be written or added to.
+/// Where a result goes, and what becomes of what is there.
 #[derive(Debug)]
-pub struct Gradient<'a> {
+pub struct Out<'a> {
     /// Its elements.
-    pub diff: ViewMut<'a>,
-    /// Whether an earlier step has already contributed.
+    pub to: ViewMut<'a>,
+    /// Whether it is added to them, as an earlier step has contributed already.
     pub accumulate: Accumulate,
+}
+
+impl<'a> Out<'a> {
+    /// The same place for a shorter time.
+    pub fn reborrow(&mut self) -> Out<'_> {
+        Out { to: self.to.reborrow(), accumulate: self.accumulate }
+    }
+
+    /// Its elements, in host memory, and what becomes of their old values.
+    pub fn into_host(self) -> (&'a mut [f32], Accumulate) {
+        (self.to.into_host(), self.accumulate)
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// For a result that replaces these elements.
+    pub fn replaced(self) -> Out<'a> {
+        Out { to: self, accumulate: Accumulate::Replace }
+    }
+
+    /// For a result that is added to these elements.
+    pub fn added(self) -> Out<'a> {
+        Out { to: self, accumulate: Accumulate::Add }
+    }
 }

@@ -48,21 +48,6 @@ pub enum NetError {
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] tensor::MemoryError),
-    /// A run needs more memory than there is.
-    #[error(
-        "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
-    )]
-    TooLarge {
-        /// What sets the limit: the machine, the GPU, or a limit of this process.
-        place: &'static str,
-        /// What the run needs.
-        needed: planner::Bytes,
-        /// What is left.
-        available: planner::Bytes,
-    },
-    /// A GPU met a label out of range.
-    #[error("a loss or an accuracy: {0}")]
-    Label(cudnn_layers::softmax::LabelError),
     /// Measuring was stopped on request.
     #[error("while kernels were measured; {}", match kept {
         true => "what was measured is kept in the database",
@@ -72,9 +57,10 @@ pub enum NetError {
         /// Whether what was measured is in a database.
         kept: bool,
     },
-    /// A kernel does not compute what it should; in a sentence.
+    /// A run needs more memory than there is, a kernel does not compute what it should, or a GPU met a label out of range; in a
+    /// sentence.
     #[error("{0}")]
-    Verification(String),
+    Refused(String),
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),

@@ -255,3 +255,29 @@ pub(crate) fn lenet_loss_tolerance(step: usize) -> f64 {
 /// Largest relative distance allowed between the losses of the first few steps of a small net on two devices, its outputs
 /// and (relative to the largest) its parameters: what twenty steps between the processor's own algorithms are allowed.
 pub(crate) const FIRST_LOSSES: f64 = 1e-4;
+
+/// Numbers from -1 to 1 of a name, as `numbers` in tests/golden/torchvision_logits.py.
+pub(crate) fn numbers(name: &str, count: usize) -> impl Iterator<Item = f64> {
+    let seed =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (0..count as u32).map(move |index| {
+        let x = index.wrapping_mul(2_654_435_761).wrapping_add(seed);
+        let mixed = [(16, 0x85eb_ca6b), (13, 0xc2b2_ae35), (16, 1)]
+            .iter()
+            .fold(x, |x, &(shift, factor)| (x ^ (x >> shift)).wrapping_mul(factor));
+        f64::from(mixed >> 8) / f64::from(1 << 23) - 1.0
+    })
+}
+
+/// The weights of a module of PyTorch, as `weights` there.
+pub(crate) fn weights(name: &str, shape: &[usize]) -> Vec<f32> {
+    let numbers = numbers(name, shape.iter().product());
+    let bound = (6.0 / shape[1..].iter().product::<usize>() as f64).sqrt();
+    let value = |number: f64| match name {
+        _ if shape.len() > 1 => number * bound,
+        _ if name.ends_with("running_var") => 1.0 + 0.5 * number,
+        _ if name.ends_with("weight") => 1.0 + 0.2 * number,
+        _ => 0.1 * number,
+    };
+    numbers.map(|number| value(number) as f32).collect()
+}

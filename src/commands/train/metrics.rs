@@ -16,7 +16,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
 };
-use trainer::files::{try_writing, write_atomically};
+use trainer::files::{read_regular, try_writing, write_atomically};
 
 /// Where the numbers of a training go besides stdout.
 #[derive(Default)]
@@ -126,14 +126,10 @@ impl Metrics {
 
 /// The log, at its end, or of a resumed training where that goes on; and whether the snapshot of iteration `first` is in it.
 fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool)> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        text => text.unwrap_or_default(),
-    };
     let mut has_snapshot = false;
-    if is_resumed {
+    if is_resumed && path.exists() {
         let mut kept = String::new();
-        for line in text.split_inclusive('\n') {
+        for line in String::from_utf8_lossy(&read_regular(path)?).split_inclusive('\n') {
             let Ok(read) = serde_json::from_str::<Value>(line) else { continue };
             // A snapshot is written behind what was done before it; all else of its iteration comes after it.
             let (iteration, is_snapshot) = (read["iteration"].as_u64(), read["kind"] == "snapshot");

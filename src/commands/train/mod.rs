@@ -78,10 +78,8 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let images = report.header.net.mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
-    let earlier = match snapshot {
-        Some(_) => place.iter().flat_map(SnapshotPlace::iterations).filter(|&at| at <= first).collect(),
-        None => BTreeSet::new(),
-    };
+    let there = snapshot.iter().flat_map(|_| &place).flat_map(SnapshotPlace::iterations);
+    let earlier = there.filter(|&at| at <= first).collect();
     let mut training = Training {
         console: &mut console,
         solver,
@@ -108,9 +106,8 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
 
 fn print(report: Report, summary: TrainSummary, console: &mut Console) -> Result<(), Error> {
     console.text(format!("\n{summary}"))?;
-    if let Some(peak) = report.memory.compare(summary.peak_resident) {
-        console.text(format!("Peak resident memory {peak}"))?;
-    }
+    let peak = report.memory.compare(summary.peak_resident);
+    peak.iter().try_for_each(|peak| console.text(format!("Peak resident memory {peak}")))?;
     console.object(&Report { summary: Some(summary), ..report })
 }
 
@@ -164,6 +161,10 @@ impl Training<'_> {
             let line = StepLine { step, images_per_s, seconds, epoch, outputs };
             self.say(&line)?;
             self.metrics.step(&line)?;
+            // Only a report at the end has all of them: otherwise memory would grow as long as it trains.
+            if !self.console.json {
+                self.report.steps.clear();
+            }
             self.report.steps.push(line);
         }
         Ok(())
@@ -171,9 +172,12 @@ impl Training<'_> {
 
     /// Writes a snapshot, if any are to be written, and this iteration's is not on disk yet.
     fn save(&mut self) -> Result<(), Error> {
-        let saved = self.saved.as_ref().map_or(self.first, |(iteration, _)| *iteration);
-        let is_new = self.solver.iteration() > saved;
+        let is_new = self.solver.iteration() > self.first && !self.is_saved();
         if is_new && self.solver.spec().snapshot.is_wanted() { self.snapshot() } else { Ok(()) }
+    }
+
+    fn is_saved(&self) -> bool {
+        self.saved.as_ref().is_some_and(|(saved, _)| *saved == self.solver.iteration())
     }
 
     /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only its
@@ -187,8 +191,8 @@ impl Training<'_> {
         let unsaved = match &error {
             Error::Snapshot(_) => None,
             _ if has_diverged && !self.solver.is_finite() => None,
-            // Output that cannot be written does not undo the snapshot.
-            _ => self.save().err().filter(|error| !matches!(error, Error::Output(_))),
+            // What cannot be said of a snapshot does not undo it.
+            _ => self.save().err().filter(|_| !self.is_saved()),
         };
         if self.stop.is_requested() && unsaved.is_none() && matches!(error, Error::Output(_)) {
             return Ok(());
@@ -210,13 +214,12 @@ impl Training<'_> {
 
     /// How to resume.
     fn next(&self) -> String {
-        let iteration = self.solver.iteration();
         match &self.saved {
             _ if self.is_finished() => "only the tests at its end are missing".to_owned(),
-            Some((saved, path)) if *saved == iteration => format!("--snapshot {path} resumes from there"),
+            Some((_, path)) if self.is_saved() => format!("--snapshot {path} resumes from there"),
             Some((saved, path)) => format!("--snapshot {path} resumes from iteration {saved}"),
             None if !self.solver.spec().snapshot.is_wanted() => "no snapshot was to be written".to_owned(),
-            None if iteration == self.first => "there was nothing new to save".to_owned(),
+            None if self.solver.iteration() == self.first => "there was nothing new to save".to_owned(),
             None => "there is no snapshot to resume from".to_owned(),
         }
     }

@@ -5,8 +5,9 @@ use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
+        inputs::{ranks_note, scaled_to, synthetic, warn},
         origin::Origin,
-        setup::{Planned, Session, announce, ranks_note, scaled_to, synthetic, warn},
+        setup::{Planned, Session, announce},
     },
     models::load_solver,
     report::{DataReport, Header, NetReport},
@@ -66,7 +67,8 @@ pub(super) fn prepare(
     let seed_of = |resumed: &Resumed| resumed.state.random_seed;
     spec.random_seed = args.seed.or(resumed.as_ref().map(seed_of)).or(spec.random_seed);
     // What is wrong with them should not come out after measuring.
-    let weights = if args.weights.is_empty() { None } else { Some(Weights::load(&args.weights)?) };
+    let is_wanted = !args.weights.is_empty() && snapshot.is_none();
+    let weights = is_wanted.then(|| Weights::load(&args.weights)).transpose()?;
     let place = if group.leads() { snapshot_place(&spec)? } else { None };
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
@@ -147,14 +149,14 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
         spec.learning_rate.base_lr = rate as f32;
         if spec.learning_rate.min_lr > rate as f32 {
             let least = spec.learning_rate.min_lr;
-            return Err(Error::Usage(format!("--base-lr {rate} is below the solver's min_lr, {least}")));
+            return Err(usage!("--base-lr {rate} is below the solver's min_lr, {least}"));
         }
     }
     if args.no_test {
         spec.tests.clear();
     }
     if args.patience.is_some() && spec.tests.is_empty() {
-        return Err(Error::Usage("--patience has no effect: the solver has nothing to test".to_owned()));
+        return Err(usage!("--patience has no effect: the solver has nothing to test"));
     }
     if args.no_snapshot {
         spec.snapshot.interval = 0;

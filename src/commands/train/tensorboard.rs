@@ -19,11 +19,8 @@ impl Board {
     /// counts.
     pub(super) fn create(folder: &Path, first: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let seconds = now() as u64;
-        let file = File::create_new(
-            folder.join(format!("events.out.tfevents.{seconds}.{}.microbatch", process::id())),
-        )?;
-        let mut board = Self { file };
+        let name = format!("events.out.tfevents.{}.{}.microbatch", now() as u64, process::id());
+        let mut board = Self { file: File::create_new(folder.join(name))? };
         board.event(0, 3, "brain.Event:2")?;
         // session_log { status: START }
         board.event(first, 7, Writer::default().number(1, 1).finish())?;

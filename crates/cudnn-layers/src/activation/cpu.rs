@@ -1,8 +1,8 @@
 //! Functions of one element on the CPU: one vectorised pass.
 
 use super::Activation;
-use crate::cpu_loops::{for_each_element_run, put};
-use tensor::{Accumulate, Cpu};
+use crate::cpu_loops::{for_each_element_run, inlined, put};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
 /// Slope 0 gets its own expression: `0 * -inf` would be NaN.
 #[inline(always)]
@@ -11,7 +11,8 @@ fn below(slope: f32, value: f32) -> f32 {
 }
 
 #[rustfmt::skip]
-pub(super) fn forward(cpu: &Cpu, f: Activation, x: Option<&[f32]>, y: &mut [f32]) {
+pub(super) fn forward(cpu: &Cpu, f: Activation, x: Option<View<'_>>, y: ViewMut<'_>) {
+    let (x, y) = (x.map(|x| x.host()), y.into_host());
     match f {
         Activation::Relu { slope } => map(cpu, x, y, #[inline(always)] |x| if x < 0.0 { below(slope, x) } else { x }),
         Activation::Elu { alpha } => map(cpu, x, y, |x| if x > 0.0 { x } else { alpha * x.exp_m1() }),
@@ -23,15 +24,8 @@ pub(super) fn forward(cpu: &Cpu, f: Activation, x: Option<&[f32]>, y: &mut [f32]
 }
 
 #[rustfmt::skip]
-pub(super) fn backward(
-    cpu: &Cpu,
-    f: Activation,
-    seen: &[f32],
-    dy: Option<&[f32]>,
-    dx: &mut [f32],
-    accumulate: Accumulate,
-) {
-    let to = (dx, accumulate);
+pub(super) fn backward(cpu: &Cpu, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Out<'_>) {
+    let (seen, dy, to) = (seen.host(), dy.map(|dy| dy.host()), dx.into_host());
     match f {
         Activation::Relu { slope } => {
             chain(cpu, seen, dy, to, #[inline(always)] |y, dy| if y > 0.0 { dy } else { below(slope, dy) });
@@ -51,15 +45,10 @@ pub(super) fn backward(
 }
 
 fn map(cpu: &Cpu, x: Option<&[f32]>, y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
-    for_each_element_run(
-        cpu,
-        [y],
-        #[inline(always)]
-        |range, [y]| match x {
-            Some(x) => y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = f(x)),
-            None => y.iter_mut().for_each(|y| *y = f(*y)),
-        },
-    );
+    inlined!(for_each_element_run(cpu, [y]), |range, [y]| match x {
+        Some(x) => y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = f(x)),
+        None => y.iter_mut().for_each(|y| *y = f(*y)),
+    });
 }
 
 fn chain(
@@ -69,18 +58,13 @@ fn chain(
     (dx, accumulate): (&mut [f32], Accumulate),
     gradient: impl Fn(f32, f32) -> f32 + Sync,
 ) {
-    for_each_element_run(
-        cpu,
-        [dx],
-        #[inline(always)]
-        |range, [dx]| {
-            let dx = dx.iter_mut().zip(&seen[range.clone()]);
-            match dy {
-                Some(dy) => dx.zip(&dy[range]).for_each(|((dx, &seen), &dy)| {
-                    put(accumulate, dx, gradient(seen, dy));
-                }),
-                None => dx.for_each(|(dx, &seen)| *dx = gradient(seen, *dx)),
-            }
-        },
-    );
+    inlined!(for_each_element_run(cpu, [dx]), |range, [dx]| {
+        let dx = dx.iter_mut().zip(&seen[range.clone()]);
+        match dy {
+            Some(dy) => dx.zip(&dy[range]).for_each(|((dx, &seen), &dy)| {
+                put(accumulate, dx, gradient(seen, dy));
+            }),
+            None => dx.for_each(|(dx, &seen)| *dx = gradient(seen, *dx)),
+        }
+    });
 }

@@ -2,7 +2,7 @@
 
 use super::Activation;
 use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
-use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
+use tensor::{Out, View, ViewMut, cuda::Cuda};
 
 sources!("activation.cu");
 
@@ -29,17 +29,10 @@ pub(super) fn forward(cuda: &Cuda, f: Activation, x: Option<View<'_>>, y: ViewMu
 }
 
 /// In place without a `dy`.
-pub(super) fn backward(
-    cuda: &Cuda,
-    f: Activation,
-    seen: View<'_>,
-    dy: Option<View<'_>>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    let (len, ([_, backward], constants), add) = (dx.len(), kernels(f), add(accumulate));
-    let place = of_type(&[Some(seen), dy, Some(dx.as_view())]);
-    let (seen, from, to) = (seen.numbers(), numbers(dy), dx.numbers());
+pub(super) fn backward(cuda: &Cuda, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Out<'_>) {
+    let (len, ([_, backward], constants), add) = (dx.to.len(), kernels(f), add(dx.accumulate));
+    let place = of_type(&[Some(seen), dy, Some(dx.to.as_view())]);
+    let (seen, from, to) = (seen.numbers(), numbers(dy), dx.to.numbers());
     // SAFETY: each is `(Numbers numbers, const real* seen, const real* dy, real* dx, int add, u64 len)`; the contract has
     // checked the lengths.
     unsafe { launch!(cuda, place, backward, tiles(len), [&constants, seen, from, to, add, len]) };

@@ -16,7 +16,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// The function.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,31 +66,16 @@ impl Activation {
 ///
 /// # Panics
 /// If lengths differ, as in all functions of this module.
-pub fn forward(device: &Device, f: Activation, x: Option<View<'_>>, mut y: ViewMut<'_>) {
+pub fn forward(device: &Device, f: Activation, x: Option<View<'_>>, y: ViewMut<'_>) {
     check(&[x], y.len());
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, f, x.map(|x| x.host()), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, f, x, y),
-    }
+    on_device!(device, forward(f, x, y));
 }
 
 /// `dx (+)= dy` through the `f` that has [`seen`](Activation::sees_bottom) or produced `seen`; without a `dy`, `dx` holds it
 /// before and is overwritten.
-pub fn backward(
-    device: &Device,
-    f: Activation,
-    seen: View<'_>,
-    dy: Option<View<'_>>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    check(&[Some(seen), dy], dx.len());
-    match device {
-        Device::Cpu(cpu) => {
-            cpu::backward(cpu, f, seen.host(), dy.map(|dy| dy.host()), dx.host(), accumulate);
-        }
-        Device::Cuda(cuda) => cuda::backward(cuda, f, seen, dy, dx, accumulate),
-    }
+pub fn backward(device: &Device, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Out<'_>) {
+    check(&[Some(seen), dy], dx.to.len());
+    on_device!(device, backward(f, seen, dy, dx));
 }
 
 fn check(inputs: &[Option<View<'_>>], len: usize) {

@@ -23,12 +23,12 @@ on_every_device! {
         for slope in [0.0, 0.25] {
             let (x, dy) = (random(333, 1), random(333, 2));
             let y: Vec<f32> = reference(slope, &wide(&x)).iter().map(|&y| y as f32).collect();
-            let dx = on.run_accumulating([&y, &dy], 333, |device, [y, dy], dx, accumulate| {
-                backward(device, Activation::Relu { slope }, y, Some(dy), dx, accumulate);
+            let dx = on.run_accumulating([&y, &dy], 333, |device, [y, dy], dx| {
+                backward(device, Activation::Relu { slope }, y, Some(dy), dx);
             });
             assert_close(&dx, &numeric_gradient(&x, &dy, |x| reference(slope, x)), 1e-6, "dx");
             let in_place = on.run_in_place([&y], &dy, |device, [y], dxy| {
-                backward(device, Activation::Relu { slope }, y, None, dxy, Accumulate::Replace);
+                backward(device, Activation::Relu { slope }, y, None, dxy.replaced());
             });
             assert_eq!(in_place, dx);
         }
@@ -54,8 +54,8 @@ on_every_device! {
             let in_place = on.run_in_place([], &x, |device, [], xy| forward(device, f, None, xy));
             assert_eq!(in_place, y);
             let seen = if f.sees_bottom() { &x } else { &y };
-            let dx = on.run_accumulating([seen, &dy], x.len(), |device, [seen, dy], dx, accumulate| {
-                backward(device, f, seen, Some(dy), dx, accumulate);
+            let dx = on.run_accumulating([seen, &dy], x.len(), |device, [seen, dy], dx| {
+                backward(device, f, seen, Some(dy), dx);
             });
             // Kinks are at 0.
             let slope = |x: f64| (reference(x + 1e-6) - reference(x - 1e-6)) / 2e-6;
@@ -64,7 +64,7 @@ on_every_device! {
                 smooth.map(|i| (dx[i], f64::from(dy[i]) * slope(f64::from(x[i])))).unzip();
             assert_close(&found, &expected, 1e-5, &format!("slope of {f:?}"));
             let in_place = on.run_in_place([seen], &dy, |device, [seen], dxy| {
-                backward(device, f, seen, None, dxy, Accumulate::Replace);
+                backward(device, f, seen, None, dxy.replaced());
             });
             assert_eq!(in_place, dx);
         }
@@ -73,8 +73,8 @@ on_every_device! {
     fn backward_is_right_beyond_one_block(on: &TestDevice) {
         let len = 300_007;
         let (y, dy) = (random(len, 1), random(len, 2));
-        let dx = on.run_accumulating([&y, &dy], len, |device, [y, dy], dx, accumulate| {
-            backward(device, Activation::Relu { slope: 0.5 }, y, Some(dy), dx, accumulate);
+        let dx = on.run_accumulating([&y, &dy], len, |device, [y, dy], dx| {
+            backward(device, Activation::Relu { slope: 0.5 }, y, Some(dy), dx);
         });
         for ((&dx, &y), &dy) in dx.iter().zip(&y).zip(&dy) {
             assert_eq!(dx, if y > 0.0 { dy } else { 0.5 * dy });
@@ -88,7 +88,7 @@ on_every_device! {
         assert_eq!(y[1..], [0.0, f32::INFINITY]);
         let (y, dy) = ([0.0, 1.0], [f32::INFINITY; 2]);
         let dx = on.run([&y, &dy], 2, |device, [y, dy], dx| {
-            backward(device, Activation::RELU, y, Some(dy), dx, Accumulate::Replace);
+            backward(device, Activation::RELU, y, Some(dy), dx.replaced());
         });
         assert_eq!(dx, [0.0, f32::INFINITY]);
     }

@@ -3,30 +3,26 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::{
     AxisExtents,
-    cpu_loops::{elements, for_each_channel, for_each_plane, put, put_if_any, rectified},
+    cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put, put_if_any, rectified},
     cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu, cpu::simd::Lanes};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut, cpu::simd::Lanes};
 
 pub(super) fn forward(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
     epsilon: f32,
-    (x, added): (&[f32], Option<&[f32]>),
-    y: &mut [f32],
-    [mean, inv_std]: [&mut [f32]; 2],
+    (x, added): (View<'_>, Option<View<'_>>),
+    y: ViewMut<'_>,
+    [mut mean, mut inv_std]: [ViewMut<'_>; 2],
     running: RunningSums<'_>,
 ) {
+    let statistics = [mean.host(), inv_std.host()];
     match norm.statistics {
-        Statistics::Batch => {
-            let variance = &mut *inv_std;
-            normalise_by_batch(cpu, norm, epsilon, (x, added), y, [mean, variance]);
-            update_running(&norm.extents, mean, variance, running);
-            inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
-        }
+        Statistics::Batch => normalise_by_batch(cpu, norm, epsilon, (x, added), y, statistics, running),
         Statistics::Running => {
-            running_statistics(running, epsilon, [mean, inv_std]);
-            normalise(cpu, norm, (x, added), y, [mean, inv_std]);
+            running_statistics(running, epsilon, statistics);
+            normalise(cpu, norm, (x, added), y, [mean.as_view(), inv_std.as_view()]);
         }
     }
 }
@@ -35,49 +31,43 @@ pub(super) fn forward(
 pub(super) fn normalise(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
-    (x, added): (&[f32], Option<&[f32]>),
-    y: &mut [f32],
-    [mean, inv_std]: [&[f32]; 2],
+    (x, added): (View<'_>, Option<View<'_>>),
+    y: ViewMut<'_>,
+    saved: [View<'_>; 2],
 ) {
-    for_each_plane(
-        cpu,
-        &norm.extents,
-        y,
-        #[inline(always)]
-        |channel, range, y| {
-            let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
-            line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y);
-        },
-    );
+    let (x, added) = (x.host::<f32>(), added.map(|added| added.host::<f32>()));
+    let [mean, inv_std] = saved.map(|saved| saved.host::<f32>());
+    inlined!(for_each_plane(cpu, &norm.extents, y.into_host()), |channel, range, y| {
+        let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
+        line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y);
+    });
 }
 
-/// Writes `y`, and the mean and the biased variance of every channel.
+/// Writes `y`, and mean and inverse standard deviation of every channel, which the running statistics take up.
 fn normalise_by_batch(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
     epsilon: f32,
-    (x, added): (&[f32], Option<&[f32]>),
-    y: &mut [f32],
-    [mean, variance]: [&mut [f32]; 2],
+    (x, added): (View<'_>, Option<View<'_>>),
+    y: ViewMut<'_>,
+    [mean, inv_std]: [&mut [f32]; 2],
+    running: RunningSums<'_>,
 ) {
-    let extents = &norm.extents;
-    for_each_channel(
-        cpu,
-        extents,
-        y,
-        [mean, variance],
-        #[inline(always)]
-        |channel, mut y, [to_mean, to_variance]| {
-            let [mean, variance] = moments(extents, x, channel);
-            put_if_any(Accumulate::Replace, to_mean, mean);
-            put_if_any(Accumulate::Replace, to_variance, variance);
-            let line = Line::new(norm, channel, mean, inverse_deviation(variance, epsilon));
-            for sample in 0..extents.outer {
-                let range = extents.plane(sample, channel);
-                line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y.row(sample));
-            }
-        },
-    );
+    let (x, added) = (x.host::<f32>(), added.map(|added| added.host::<f32>()));
+    let (extents, variance, y) = (&norm.extents, &mut *inv_std, y.into_host());
+    let outputs = [&mut *mean, &mut *variance];
+    inlined!(for_each_channel(cpu, extents, y, outputs), |channel, mut y, [to_mean, to_variance]| {
+        let [mean, variance] = moments(extents, x, channel);
+        put_if_any(Accumulate::Replace, to_mean, mean);
+        put_if_any(Accumulate::Replace, to_variance, variance);
+        let line = Line::new(norm, channel, mean, inverse_deviation(variance, epsilon));
+        for sample in 0..extents.outer {
+            let range = extents.plane(sample, channel);
+            line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y.row(sample));
+        }
+    });
+    update_running(extents, mean, variance, running);
+    inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
 }
 
 #[inline(always)]
@@ -182,53 +172,47 @@ fn running_statistics(mut running: RunningSums<'_>, epsilon: f32, [mean, inv_std
 pub(super) fn backward(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
-    ([x, dy], y): ([&[f32]; 2], Option<&[f32]>),
-    [mean, inv_std]: [&[f32]; 2],
-    dx: &mut [f32],
-    accumulate: Accumulate,
+    (operands, y): ([View<'_>; 2], Option<View<'_>>),
+    saved: [View<'_>; 2],
+    dx: Out<'_>,
     gradients: AffineGradients<'_>,
 ) {
+    let ([x, dy], y) = (operands.map(|view| view.host::<f32>()), y.map(|y| y.host::<f32>()));
+    let ([mean, inv_std], (dx, accumulate)) = (saved.map(|saved| saved.host::<f32>()), dx.into_host());
     let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
     let extents = &norm.extents;
-    for_each_channel(
-        cpu,
-        extents,
-        dx,
-        [dgamma, dbeta],
-        #[inline(always)]
-        |channel, mut dx, [dgamma, dbeta]| {
-            let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
-            let [by_x, by_one] = match (norm.relu, y) {
-                (true, Some(y)) => channel_sums(extents, channel, [x, dy, y], line),
-                (true, None) => channel_sums(extents, channel, [x, dy], line),
-                (false, _) => channel_sums(extents, channel, [x, dy], WithDeviation { mean: line.mean }),
-            };
-            let by_xhat = by_x * f64::from(inv_std[channel]);
-            put_if_any(gamma, dgamma, by_xhat as f32);
-            put_if_any(beta, dbeta, by_one as f32);
-            let gradient = Gradient::new(norm, line, inv_std[channel], [by_xhat, by_one]);
-            for sample in 0..extents.outer {
-                let range = extents.plane(sample, channel);
-                let operands = [x, dy, y.unwrap_or(x)].map(|operand| &operand[range.clone()]);
-                let dx = dx.row(sample);
-                match (norm.relu, y) {
-                    (true, Some(_)) => gradient.apply(operands, dx, accumulate, |_, y| y > 0.0),
-                    (true, None) => gradient.apply(operands, dx, accumulate, |x, _| line.at(x) > 0.0),
-                    (false, _) => gradient.apply(operands, dx, accumulate, |_, _| true),
-                }
+    inlined!(for_each_channel(cpu, extents, dx, [dgamma, dbeta]), |channel, mut dx, [dgamma, dbeta]| {
+        let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
+        let [by_x, by_one] = match (norm.relu, y) {
+            (true, Some(y)) => channel_sums(extents, channel, [x, dy, y], line),
+            (true, None) => channel_sums(extents, channel, [x, dy], line),
+            (false, _) => channel_sums(extents, channel, [x, dy], WithDeviation { mean: line.mean }),
+        };
+        let by_xhat = by_x * f64::from(inv_std[channel]);
+        put_if_any(gamma, dgamma, by_xhat as f32);
+        put_if_any(beta, dbeta, by_one as f32);
+        let plane = Plane::new(norm, line, inv_std[channel], [by_xhat, by_one]);
+        for sample in 0..extents.outer {
+            let range = extents.plane(sample, channel);
+            let operands = [x, dy, y.unwrap_or(x)].map(|operand| &operand[range.clone()]);
+            let dx = dx.row(sample);
+            match (norm.relu, y) {
+                (true, Some(_)) => plane.apply(operands, dx, accumulate, |_, y| y > 0.0),
+                (true, None) => plane.apply(operands, dx, accumulate, |x, _| line.at(x) > 0.0),
+                (false, _) => plane.apply(operands, dx, accumulate, |_, _| true),
             }
-        },
-    );
+        }
+    });
 }
 
 /// The plane `dx = a dy + b (x - mean) + c` of one channel.
-struct Gradient {
+struct Plane {
     line: Line,
     b: f32,
     c: f32,
 }
 
-impl Gradient {
+impl Plane {
     /// From the channel's sums of `dy * xhat` and of `dy`.
     #[inline(always)]
     fn new(norm: &BatchNorm<'_>, line: Line, inv_std: f32, [by_xhat, by_one]: [f64; 2]) -> Self {

@@ -10,7 +10,7 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, Format, View, ViewMut,
+    Format, Out, View, ViewMut,
     cuda::{Arg, Cuda, Grid},
 };
 
@@ -166,15 +166,12 @@ pub(super) fn normalise(
     unsafe { launch!(cuda, place, "normalise", map_grid((&norm.extents, rows)), [&pass]) };
 }
 
-#[allow(clippy::too_many_arguments)]
 pub(super) fn backward(
     cuda: &Cuda,
     norm: &BatchNorm<'_>,
-    x: View<'_>,
+    ([x, dy], y): ([View<'_>; 2], Option<View<'_>>),
     [mean, inv_std]: [View<'_>; 2],
-    dy: View<'_>,
-    (y, passed): (Option<View<'_>>, Option<ViewMut<'_>>),
-    (dx, accumulate): (ViewMut<'_>, Accumulate),
+    (Out { to: dx, accumulate }, passed): (Out<'_>, Option<ViewMut<'_>>),
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);

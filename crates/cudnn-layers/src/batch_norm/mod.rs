@@ -30,7 +30,7 @@ use crate::{
     activation::{self, Activation},
     copy,
 };
-use tensor::{Accumulate, Device, Format, Gradient, Space, View, ViewMut};
+use tensor::{Accumulate, Device, Format, Out, Space, View, ViewMut};
 
 /// What forward and backward have in common.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,16 @@ pub struct BatchNorm<'a> {
     pub affine: Affine<'a>,
     /// Whether a ReLU is part of both passes.
     pub relu: bool,
+}
+
+impl BatchNorm<'_> {
+    /// The number of channels.
+    fn check(&self, x: View<'_>, added: Option<View<'_>>, y: View<'_>) -> usize {
+        let lens = [x, added.unwrap_or(x), y].map(|view| view.len());
+        assert_eq!(lens, [self.extents.len(); 3], "lengths of x, y and what is added");
+        self.affine.check(self.extents.axis);
+        self.extents.axis
+    }
 }
 
 /// Which statistics forward uses.
@@ -73,17 +83,17 @@ pub struct Added<'a> {
     /// The output, if a ReLU is part of the passes.
     pub y: Option<View<'a>>,
     /// Where the other blob's gradient goes, if it is wanted.
-    pub gradient: Option<Gradient<'a>>,
+    pub gradient: Option<Out<'a>>,
 }
 
 impl<'a> Added<'a> {
     /// Gives the other blob its gradient, unless the pass that sums channels will: then returns where it goes.
     fn pass_on(self, device: &Device, dy: View<'_>) -> Option<ViewMut<'a>> {
-        let Gradient { diff, accumulate } = self.gradient?;
-        match (self.y, device, accumulate) {
-            (None, ..) => copy::copy(device, dy, diff, accumulate),
-            (Some(_), Device::Cuda(_), Accumulate::Replace) => return Some(diff),
-            (Some(y), ..) => activation::backward(device, Activation::RELU, y, Some(dy), diff, accumulate),
+        let gradient = self.gradient?;
+        match (self.y, device, gradient.accumulate) {
+            (None, ..) => copy::copy(device, dy, gradient),
+            (Some(_), Device::Cuda(_), Accumulate::Replace) => return Some(gradient.to),
+            (Some(y), ..) => activation::backward(device, Activation::RELU, y, Some(dy), gradient),
         }
         None
     }
@@ -107,23 +117,15 @@ pub fn forward(
     epsilon: f32,
     x: View<'_>,
     added: Option<View<'_>>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
     running: RunningSums<'_>,
 ) {
-    let (len, channels) = (norm.extents.len(), norm.extents.axis);
-    assert_eq!([x, added.unwrap_or(x), y.as_view()].map(|view| view.len()), [len; 3], "lengths of x and y");
+    let channels = norm.check(x, added, y.as_view());
     let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
     assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
-    norm.affine.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
-    match device {
-        Device::Cpu(cpu) => {
-            let inputs = (x.host(), added.map(|added| added.host()));
-            cpu::forward(cpu, norm, epsilon, inputs, y.host(), saved.map(ViewMut::into_host), running);
-        }
-        Device::Cuda(cuda) => cuda::forward(cuda, norm, epsilon, (x, added), y, saved, running),
-    }
+    on_device!(device, forward(norm, epsilon, (x, added), y, saved, running));
 }
 
 /// Normalises `x` to `y` once more, bit by bit as [`forward`] has, by what that `saved`: one pass over `x`.
@@ -135,20 +137,12 @@ pub fn repeat(
     norm: &BatchNorm<'_>,
     x: View<'_>,
     added: Option<View<'_>>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     mut saved: View<'_>,
 ) {
-    let (len, channels) = (norm.extents.len(), norm.extents.axis);
-    assert_eq!([x, added.unwrap_or(x), y.as_view()].map(|view| view.len()), [len; 3], "lengths of x and y");
-    norm.affine.check(channels);
+    let channels = norm.check(x, added, y.as_view());
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
-    match device {
-        Device::Cpu(cpu) => {
-            let inputs = (x.host(), added.map(|added| added.host()));
-            cpu::normalise(cpu, norm, inputs, y.host(), saved.map(|saved| saved.host()));
-        }
-        Device::Cuda(cuda) => cuda::normalise(cuda, norm, (x, added), y, saved),
-    }
+    on_device!(device, normalise(norm, (x, added), y, saved));
 }
 
 /// `dx (+)= ...` (see the module), `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`. Through a ReLU, only the `dy`
@@ -160,29 +154,21 @@ pub fn backward(
     x: View<'_>,
     mut saved: View<'_>,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
     gradients: AffineGradients<'_>,
     added: Option<Added<'_>>,
 ) {
-    let (len, channels) = (norm.extents.len(), norm.extents.axis);
-    assert_eq!((x.len(), dy.len(), dx.len()), (len, len, len), "lengths of x, dy and dx");
+    let channels = norm.check(x, Some(dy), dx.to.as_view());
     let y = added.as_ref().and_then(|added| added.y);
     assert!(added.is_none() || y.is_some() == norm.relu, "y is seen where there is a ReLU");
     let passed = added.and_then(|added| added.pass_on(device, dy));
     let others = [y, passed.as_ref().map(ViewMut::as_view)];
-    others.iter().flatten().for_each(|other| assert_eq!(other.len(), len, "lengths of y and what was added"));
-    norm.affine.check(channels);
+    let len = |other: &View<'_>| assert_eq!(other.len(), x.len(), "lengths of y and what was added");
+    others.iter().flatten().for_each(len);
     gradients.check(channels);
     let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
     match device {
-        Device::Cpu(cpu) => {
-            let saved = saved.map(|saved| saved.host());
-            let operands = ([x.host(), dy.host()], y.map(|y| y.host()));
-            cpu::backward(cpu, norm, operands, saved, dx.host(), accumulate, gradients);
-        }
-        Device::Cuda(cuda) => {
-            cuda::backward(cuda, norm, x, saved, dy, (y, passed), (dx, accumulate), gradients);
-        }
+        Device::Cpu(cpu) => cpu::backward(cpu, norm, ([x, dy], y), saved, dx, gradients),
+        Device::Cuda(cuda) => cuda::backward(cuda, norm, ([x, dy], y), saved, (dx, passed), gradients),
     }
 }

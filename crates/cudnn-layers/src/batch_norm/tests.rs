@@ -4,10 +4,7 @@ use super::*;
 use crate::testing::{
     FEW_ROUNDINGS, TestDevice, assert_same_bits, numeric_gradient, on_every_device, rectified, wide,
 };
-use tensor::{
-    Gradient,
-    testing::{assert_close, random},
-};
+use tensor::testing::{assert_close, random};
 
 const EPSILON: f32 = 1e-3;
 
@@ -158,8 +155,7 @@ on_every_device! {
             let saved = saved_of(&moments);
             let out = on.run([&x, &dy, &saved], e.len(), |device, [x, dy, saved], dx| {
                 let norm = norm(&e, Statistics::Batch, Affine::default(), false);
-                let (replace, none) = (Accumulate::Replace, AffineGradients::default());
-                backward(device, &norm, x, saved, dy, dx, replace, none, None);
+                backward(device, &norm, x, saved, dy, dx.replaced(), AffineGradients::default(), None);
             });
             let expected = formula(&e, [&x, &dy], &moments, &vec![1.0; axis]);
             assert_close(&out, &expected[..e.len()], 1e-5, "dx");
@@ -338,14 +334,14 @@ fn gradients(
     relu: bool,
 ) -> Vec<f32> {
     let inputs = [x, dy, saved, gamma, beta];
-    on.run_accumulating(inputs, e.len() + 2 * e.axis, |device, inputs, out, accumulate| {
+    on.run_accumulating(inputs, e.len() + 2 * e.axis, |device, inputs, Out { to, accumulate }| {
         let [x, dy, saved, gamma, beta] = inputs;
-        let (dx, rest) = out.split_at(e.len());
+        let (dx, rest) = to.split_at(e.len());
         let (dgamma, dbeta) = rest.split_at(e.axis);
         let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
-        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
-        let gradients = AffineGradients { gamma, beta };
-        backward(device, &norm(e, statistics, affine, relu), x, saved, dy, dx, accumulate, gradients, None);
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Out { to: diff, accumulate }));
+        let (norm, dx) = (norm(e, statistics, affine, relu), Out { to: dx, accumulate });
+        backward(device, &norm, x, saved, dy, dx, AffineGradients { gamma, beta }, None);
     })
 }
 
@@ -364,12 +360,11 @@ fn backward_once(
         let [x, dy, saved, gamma, beta] = inputs;
         let (dx, rest) = out.split_at(e.len());
         let (dgamma, dbeta) = rest.split_at(e.axis);
-        let accumulate = Accumulate::Add;
         let has_affine = !gamma.is_empty();
         let [gamma, beta] = [gamma, beta].map(|view| has_affine.then_some(view));
         let norm = norm(e, statistics, Affine { gamma, beta }, relu);
-        let [gamma, beta] = [dgamma, dbeta].map(|diff| has_affine.then_some(Gradient { diff, accumulate }));
-        backward(device, &norm, x, saved, dy, dx, accumulate, AffineGradients { gamma, beta }, None);
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| has_affine.then_some(diff.added()));
+        backward(device, &norm, x, saved, dy, dx.added(), AffineGradients { gamma, beta }, None);
     })
 }
 
@@ -386,19 +381,16 @@ fn backward_of_sum(
 ) -> Vec<f32> {
     let old = [vec![start.unwrap_or(f32::NAN); e.len()], vec![1.0; e.len() + 2 * e.axis]].concat();
     let wanted = !start.is_some_and(f32::is_nan);
-    let to_added = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
     let out = on.run_in_place([x, dy, y, saved, gamma, beta], &old, |device, inputs, out| {
         let [x, dy, y, saved, gamma, beta] = inputs;
         let (of_added, rest) = out.split_at(e.len());
         let (dx, rest) = rest.split_at(e.len());
         let (dgamma, dbeta) = rest.split_at(e.axis);
-        let accumulate = Accumulate::Add;
         let norm = norm(e, Statistics::Batch, Affine { gamma: Some(gamma), beta: Some(beta) }, relu);
-        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
-        let gradient = wanted.then_some(Gradient { diff: of_added, accumulate: to_added });
-        let (gradients, added) =
-            (AffineGradients { gamma, beta }, Some(Added { y: relu.then_some(y), gradient }));
-        backward(device, &norm, x, saved, dy, dx, accumulate, gradients, added);
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(diff.added()));
+        let of_added = if start.is_some() { of_added.added() } else { of_added.replaced() };
+        let added = Added { y: relu.then_some(y), gradient: wanted.then_some(of_added) };
+        backward(device, &norm, x, saved, dy, dx.added(), AffineGradients { gamma, beta }, Some(added));
     });
     assert_eq!(wanted, !out[0].is_nan());
     out

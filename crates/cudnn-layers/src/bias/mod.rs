@@ -10,7 +10,7 @@ use crate::{
     AxisExtents,
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, Gradient, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// Adds `b` (one element per channel, the axis of `extents`) to `y`; with `relu`, the sum is rectified on the way.
 ///
@@ -24,13 +24,6 @@ pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, rel
 ///
 /// # Panics
 /// If a length does not match `extents`.
-pub fn backward(
-    device: &Device,
-    extents: &AxisExtents,
-    dy: View<'_>,
-    db: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    let beta = Some(Gradient { diff: db, accumulate });
-    scale::backward_affine(device, extents, None, dy, AffineGradients { gamma: None, beta });
+pub fn backward(device: &Device, extents: &AxisExtents, dy: View<'_>, db: Out<'_>) {
+    scale::backward_affine(device, extents, None, dy, AffineGradients { gamma: None, beta: Some(db) });
 }

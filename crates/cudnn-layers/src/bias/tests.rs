@@ -25,8 +25,8 @@ on_every_device! {
             let extents = AxisExtents { outer, axis, inner };
             let (x, b) = (random(extents.len(), 1), random(axis, 2));
             let y = on.run_in_place([&b], &x, |device, [b], y| forward_in_place(device, &extents, b, false, y));
-            let db = on.run_accumulating([&x], axis, |device, [dy], db, accumulate| {
-                backward(device, &extents, dy, db, accumulate);
+            let db = on.run_accumulating([&x], axis, |device, [dy], db| {
+                backward(device, &extents, dy, db);
             });
             let mut sums = vec![0.0; axis];
             for (i, (&x, &y)) in x.iter().zip(&y).enumerate() {
@@ -54,8 +54,8 @@ on_every_device! {
 
     fn a_blob_of_no_samples_has_no_gradient(on: &TestDevice) {
         let extents = AxisExtents { outer: 0, axis: 3, inner: 4 };
-        let db = on.run_accumulating([&[]], 3, |device, [dy], db, accumulate| {
-            backward(device, &extents, dy, db, accumulate);
+        let db = on.run_accumulating([&[]], 3, |device, [dy], db| {
+            backward(device, &extents, dy, db);
         });
         assert_eq!(db, [0.0; 3]);
     }

@@ -55,11 +55,8 @@ impl ConvBackend {
             Self::Cpu(_) => Format::F32,
         };
         let found = self.all(op, geometry, (format, Math::Tf32), Some(name))?.pop();
-        found.ok_or_else(|| ConvError::Unknown {
-            op,
-            algorithm: name.to_owned(),
-            geometry: Box::new(geometry),
-        })
+        let unknown = || format!("this device has no algorithm {name} for {op} of {geometry:?}");
+        found.ok_or_else(|| ConvError::Refused(unknown()))
     }
 
     /// The algorithms that apply; with a `name`, the one of that name.

@@ -29,7 +29,7 @@ mod tests;
 pub mod verify;
 
 pub use backend::ConvBackend;
-pub use convolver::Convolver;
+pub use convolver::{Convolver, Facts};
 pub use error::ConvError;
 pub use operands::operand_lens;
 pub use parallel::ParallelProfiler;

@@ -3,7 +3,7 @@
 use super::Rows;
 use crate::cuda_launches::{Divisor, add, launch, of_type, sources, tiles};
 use bytemuck::{Pod, Zeroable};
-use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
+use tensor::{Out, View, cuda::Cuda};
 
 sources!("copy.cu");
 
@@ -16,7 +16,8 @@ struct DeviceRows {
     width: Divisor,
 }
 
-pub(super) fn copy_rows(cuda: &Cuda, rows: &Rows, x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
+pub(super) fn copy_rows(cuda: &Cuda, rows: &Rows, x: View<'_>, y: Out<'_>) {
+    let Out { to: mut y, accumulate } = y;
     let &Rows { rows, width, strides, offsets: [from, to] } = rows;
     let (len, strides) = (rows * width, strides.map(|stride| stride as u64));
     let rows = DeviceRows { len: len as u64, strides, width: Divisor::new(width, len) };
@@ -35,13 +36,8 @@ struct Transposed {
     columns: Divisor,
 }
 
-pub(super) fn convert(
-    cuda: &Cuda,
-    [outer, rows, columns]: [usize; 3],
-    x: View<'_>,
-    y: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
+pub(super) fn convert(cuda: &Cuda, [outer, rows, columns]: [usize; 3], x: View<'_>, y: Out<'_>) {
+    let Out { to: y, accumulate } = y;
     let len = y.len();
     let [by_rows, by_columns] = [rows, columns].map(|extent| Divisor::new(extent, len));
     let places = Transposed { outer: outer as u64, rows: by_rows, columns: by_columns };

@@ -5,7 +5,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Accumulate, AxisOrder, Device, TensorType, View, ViewMut};
+use tensor::{AxisOrder, Device, Out, TensorType, View};
 
 /// A block of columns of a row-major matrix: how one operand of a Concat lies in the result. For a Concat along
 /// `axis`, rows are the elements before the axis and a column is one element from the axis on.
@@ -33,38 +33,31 @@ impl Columns {
 ///
 /// # Panics
 /// If lengths differ.
-pub fn copy(device: &Device, x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate) {
-    assert_eq!(x.len(), y.len(), "a copy has the length of its source");
-    let len = x.len();
-    copy_rows(device, &Rows { rows: 1, width: len, strides: [len; 2], offsets: [0; 2] }, x, y, accumulate);
+pub fn copy(device: &Device, x: View<'_>, y: Out<'_>) {
+    assert_eq!(x.len(), y.to.len(), "a copy has the length of its source");
+    copy_rows(device, &Rows::all(x.len()), x, y);
 }
 
 /// Writes (or adds) `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward, Slice backward).
 ///
 /// # Panics
 /// If a length does not match `columns`.
-pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: ViewMut<'_>, accumulate: Accumulate) {
-    columns.check(x.len(), y.len());
+pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: Out<'_>) {
+    columns.check(x.len(), y.to.len());
     let &Columns { rows, stride, offset, width } = columns;
     let rows = Rows { rows, width, strides: [width, stride], offsets: [0, offset] };
-    copy_rows(device, &rows, x, y, accumulate);
+    copy_rows(device, &rows, x, y);
 }
 
 /// Reads (or adds) a block of columns of `dy` into the dense rows `dx` (Concat backward, Slice forward).
 ///
 /// # Panics
 /// If a length does not match `columns`.
-pub fn from_columns(
-    device: &Device,
-    columns: &Columns,
-    dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    columns.check(dx.len(), dy.len());
+pub fn from_columns(device: &Device, columns: &Columns, dy: View<'_>, dx: Out<'_>) {
+    columns.check(dx.to.len(), dy.len());
     let &Columns { rows, stride, offset, width } = columns;
     let rows = Rows { rows, width, strides: [stride, width], offsets: [offset, 0] };
-    copy_rows(device, &rows, dy, dx, accumulate);
+    copy_rows(device, &rows, dy, dx);
 }
 
 /// `y = x`, or `y += x`, where both are blobs of these extents, each in the format that its view is tagged with. Only a GPU
@@ -72,10 +65,10 @@ pub fn from_columns(
 ///
 /// # Panics
 /// If a length does not match the extents.
-pub fn convert(device: &Device, dims: &[usize], x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
+pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
     let blob = TensorType::f32(dims);
-    assert_eq!((x.len(), y.len()), (blob.count(), blob.count()), "lengths of a blob of {blob}");
-    let [from, to] = [x.format(), y.format()].map(|format| blob.in_format(format).format().layout);
+    assert_eq!([x.len(), y.to.len()], [blob.count(); 2], "lengths of a blob of {blob}");
+    let [from, to] = [x.format(), y.to.format()].map(|format| blob.in_format(format).format().layout);
     let (outer, channels, pixels) = (blob.n(), blob.c(), blob.spatial());
     let rows_and_columns = match (from, to) {
         (AxisOrder::Nchw, AxisOrder::Nhwc) => [channels, pixels],
@@ -87,13 +80,12 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, mut y: ViewMut<'_>,
     }
     match device {
         Device::Cpu(cpu) => {
-            let rows = Rows { rows: 1, width: x.len(), strides: [x.len(); 2], offsets: [0; 2] };
             assert_eq!(from, to, "the processor knows one order");
-            cpu::copy_rows(cpu, &rows, x.host(), y.host(), accumulate);
+            cpu::copy_rows(cpu, &Rows::all(x.len()), x, y);
         }
         Device::Cuda(cuda) => {
             let [rows, columns] = rows_and_columns;
-            cuda::convert(cuda, [outer, rows, columns], x, y, accumulate);
+            cuda::convert(cuda, [outer, rows, columns], x, y);
         }
     }
 }
@@ -106,12 +98,15 @@ struct Rows {
     offsets: [usize; 2],
 }
 
-fn copy_rows(device: &Device, rows: &Rows, x: View<'_>, mut y: ViewMut<'_>, accumulate: Accumulate) {
-    if rows.rows * rows.width == 0 {
-        return;
+impl Rows {
+    /// One row of so many elements.
+    fn all(len: usize) -> Self {
+        Self { rows: 1, width: len, strides: [len; 2], offsets: [0; 2] }
     }
-    match device {
-        Device::Cpu(cpu) => cpu::copy_rows(cpu, rows, x.host(), y.host(), accumulate),
-        Device::Cuda(cuda) => cuda::copy_rows(cuda, rows, x, y, accumulate),
+}
+
+fn copy_rows(device: &Device, rows: &Rows, x: View<'_>, y: Out<'_>) {
+    if rows.rows * rows.width > 0 {
+        on_device!(device, copy_rows(rows, x, y));
     }
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::testing::on_every_device;
-use tensor::testing::random;
+use tensor::{ViewMut, testing::random};
 
 on_every_device! {
     fn copies_are_exact(on: &TestDevice) {
         for len in [0, 1, 2048, 4097, 100_003] {
             let x = random(len, 1);
-            let y = on.run_accumulating([&x], len, |device, [x], y, accumulate| copy(device, x, y, accumulate));
+            let y = on.run_accumulating([&x], len, |device, [x], y| copy(device, x, y));
             assert_eq!(y, x);
         }
     }
@@ -28,13 +28,13 @@ on_every_device! {
             let operands = [&parts[0][..], &parts[1], &parts[2]];
             let whole = on.run(operands, rows * stride, |device, parts, mut y| {
                 for (index, part) in parts.into_iter().enumerate() {
-                    into_columns(device, &columns(index), part, y.reborrow(), Accumulate::Replace);
+                    into_columns(device, &columns(index), part, y.reborrow().replaced());
                 }
             });
             assert_eq!(whole[(rows - 1) * stride + widths[0]], parts[2][(rows - 1) * widths[2]]);
             for (index, part) in parts.iter().enumerate() {
-                let back = on.run_accumulating([&whole], part.len(), |device, [whole], dx, accumulate| {
-                    from_columns(device, &columns(index), whole, dx, accumulate);
+                let back = on.run_accumulating([&whole], part.len(), |device, [whole], dx| {
+                    from_columns(device, &columns(index), whole, dx);
                 });
                 assert_eq!(&back, part);
             }
@@ -46,11 +46,6 @@ on_every_device! {
 #[should_panic(expected = "do not fit the matrix")]
 fn columns_beyond_the_matrix_are_refused() {
     let columns = Columns { rows: 1, stride: 3, offset: 2, width: 2 };
-    into_columns(
-        &Device::cpu(),
-        &columns,
-        (&vec![0.0; 2]).into(),
-        ViewMut::from(&mut vec![0.0; 3]),
-        Accumulate::Replace,
-    );
+    let mut matrix = vec![0.0; 3];
+    into_columns(&Device::cpu(), &columns, (&vec![0.0; 2]).into(), ViewMut::from(&mut matrix).replaced());
 }

@@ -69,9 +69,6 @@ const MANY: usize = 64;
 
 impl Cudnn {
     /// The graph of one convolution. Its samples may begin at any of a mini-batch.
-    ///
-    /// # Errors
-    /// cuDNN has no such convolution, or fails.
     pub(crate) fn graph(&self, convolution: Convolution) -> Result<ConvGraph, CudnnError> {
         self.with(|handle| {
             let operation = operation(&convolution)?;
@@ -129,9 +126,6 @@ impl Cudnn {
     }
 
     /// Builds an engine.
-    ///
-    /// # Errors
-    /// It does not apply after all, or cuDNN fails.
     pub(crate) fn build(&self, engine: &EngineConfig) -> Result<ExecutionPlan, CudnnError> {
         self.with(|handle| {
             let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
@@ -150,9 +144,6 @@ impl Cudnn {
 
     /// Launches an engine, and does not wait for it. Operands as in the table of [`crate::conv`]; a workspace of no more than
     /// [`SMALL_WORKSPACE`] need not be given.
-    ///
-    /// # Panics
-    /// If an operand has another length or type than the graph says, or is not aligned, or the workspace is too small.
     pub(crate) fn execute(
         &self,
         plan: &ExecutionPlan,

@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tensor::{
-    Accumulate, Arena, ElementType, Span, View, ViewMut,
+    Accumulate, Arena, ElementType, Out, Span, View, ViewMut,
     cuda::{Cuda, Library, Stream},
 };
 
@@ -92,16 +92,12 @@ impl Cudnn {
     }
 
     /// Launches one convolution, and does not wait for it. Operands as in the table of [`crate::conv`].
-    ///
-    /// # Panics
-    /// If an operand has another length or type than the descriptors say.
     pub(crate) fn convolve(
         &self,
         algorithm: LegacyAlgorithm,
         descriptors: &ConvDescriptors,
         [a, b]: [View<'_>; 2],
-        out: ViewMut<'_>,
-        accumulate: Accumulate,
+        Out { to: out, accumulate }: Out<'_>,
         mut workspace: ViewMut<'_>,
     ) -> Result<(), CudnnError> {
         let lens = operand_lens(algorithm.op(), &descriptors.geometry);

@@ -1,8 +1,8 @@
 //! Dropout on the CPU: two rounds of a 32-bit hash per element cost less than the memory traffic of a stored mask.
 
 use super::{Dropout, mix64};
-use crate::cpu_loops::{for_each_element_run, put};
-use tensor::{Accumulate, Cpu};
+use crate::cpu_loops::{for_each_element_run, inlined, put};
+use tensor::{Cpu, Out, View};
 
 /// Chris Wellons' `lowbias32`: a bijection whose output bits each depend on all input bits nearly without bias.
 #[inline(always)]
@@ -46,29 +46,19 @@ impl Mask {
 }
 
 /// In place without a `from`.
-pub(super) fn apply(
-    cpu: &Cpu,
-    dropout: &Dropout<'_>,
-    from: Option<&[f32]>,
-    to: &mut [f32],
-    accumulate: Accumulate,
-) {
-    let mask = Mask::new(dropout);
-    for_each_element_run(
-        cpu,
-        [to],
-        #[inline(always)]
-        |range, [to]| {
-            for (start, to) in range.step_by(BLOCK).zip(to.chunks_mut(BLOCK)) {
-                let factors = mask.factors(start);
-                let elements = to.iter_mut().zip(&factors);
-                match from {
-                    Some(from) => elements.zip(&from[start..]).for_each(|((to, &factor), &from)| {
-                        put(accumulate, to, from * factor);
-                    }),
-                    None => elements.for_each(|(to, &factor)| *to *= factor),
-                }
+pub(super) fn apply(cpu: &Cpu, dropout: &Dropout<'_>, from: Option<View<'_>>, to: Out<'_>) {
+    let (mask, from) = (Mask::new(dropout), from.map(|from| from.host::<f32>()));
+    let (to, accumulate) = to.into_host();
+    inlined!(for_each_element_run(cpu, [to]), |range, [to]| {
+        for (start, to) in range.step_by(BLOCK).zip(to.chunks_mut(BLOCK)) {
+            let factors = mask.factors(start);
+            let elements = to.iter_mut().zip(&factors);
+            match from {
+                Some(from) => elements.zip(&from[start..]).for_each(|((to, &factor), &from)| {
+                    put(accumulate, to, from * factor);
+                }),
+                None => elements.for_each(|(to, &factor)| *to *= factor),
             }
-        },
-    );
+        }
+    });
 }

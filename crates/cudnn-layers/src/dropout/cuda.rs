@@ -3,20 +3,15 @@
 use super::{Dropout, mix64};
 use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
 use tensor::{
-    Accumulate, View, ViewMut,
+    Out, View,
     cuda::{Arg, Cuda},
 };
 
 sources!("dropout.cu");
 
 /// In place without a `from`.
-pub(super) fn apply(
-    cuda: &Cuda,
-    dropout: &Dropout<'_>,
-    from: Option<View<'_>>,
-    to: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
+pub(super) fn apply(cuda: &Cuda, dropout: &Dropout<'_>, from: Option<View<'_>>, to: Out<'_>) {
+    let Out { to, accumulate } = to;
     let (len, iteration) = (to.len(), Arg::Address(dropout.iteration.address::<u8>()));
     let place = of_type(&[from, Some(to.as_view())]);
     let (seed, threshold, scale) = (mix64(dropout.seed), dropout.threshold(), dropout.scale());

@@ -9,7 +9,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Device, Out, View};
 
 /// Which elements are dropped.
 #[derive(Clone, Copy, Debug)]
@@ -48,18 +48,10 @@ fn mix64(value: u64) -> u64 {
 ///
 /// # Panics
 /// If lengths differ or the ratio lies outside `[0, 1)`.
-pub fn apply(
-    device: &Device,
-    dropout: &Dropout<'_>,
-    from: Option<View<'_>>,
-    mut to: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    assert_eq!(from.map_or(to.len(), |from| from.len()), to.len(), "operands of a dropout have one length");
+pub fn apply(device: &Device, dropout: &Dropout<'_>, from: Option<View<'_>>, to: Out<'_>) {
+    let len = to.to.len();
+    assert_eq!(from.map_or(len, |from| from.len()), len, "operands of a dropout have one length");
     let ratio = dropout.ratio;
     assert!((0.0..1.0).contains(&ratio), "a dropout ratio of {ratio} lies outside [0, 1)");
-    match device {
-        Device::Cpu(cpu) => cpu::apply(cpu, dropout, from.map(|from| from.host()), to.host(), accumulate),
-        Device::Cuda(cuda) => cuda::apply(cuda, dropout, from, to, accumulate),
-    }
+    on_device!(device, apply(dropout, from, to));
 }

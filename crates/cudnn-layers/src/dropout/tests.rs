@@ -23,7 +23,7 @@ impl Case {
 
     fn forward(&self, on: &TestDevice, x: &[f32]) -> Vec<f32> {
         on.run([x], x.len(), |device, [x], y| {
-            self.on(device, |dropout| apply(device, dropout, Some(x), y, Accumulate::Replace))
+            self.on(device, |dropout| apply(device, dropout, Some(x), y.replaced()))
         })
     }
 
@@ -74,14 +74,14 @@ on_every_device! {
     fn backward_is_the_same_map_in_and_out_of_place(on: &TestDevice) {
         let len = 100_003;
         let dy = random(len, 2);
-        let dx = on.run_accumulating([&dy], len, |device, [dy], dx, accumulate| {
-            CASE.on(device, |dropout| apply(device, dropout, Some(dy), dx, accumulate));
+        let dx = on.run_accumulating([&dy], len, |device, [dy], dx| {
+            CASE.on(device, |dropout| apply(device, dropout, Some(dy), dx));
         });
         for ((&dx, &dy), survives) in dx.iter().zip(&dy).zip(CASE.mask(on, len)) {
             assert_eq!(dx, if survives { 2.0 * dy } else { 0.0 });
         }
         let in_place = on.run_in_place([], &dy, |device, [], dxy| {
-            CASE.on(device, |dropout| apply(device, dropout, None, dxy, Accumulate::Replace));
+            CASE.on(device, |dropout| apply(device, dropout, None, dxy.replaced()));
         });
         assert_eq!(in_place, dx);
     }

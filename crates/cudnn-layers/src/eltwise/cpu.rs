@@ -1,40 +1,39 @@
 //! Element-wise operations on the CPU.
 
 use super::Combination;
-use crate::cpu_loops::{for_each_element_run, put, rectified};
-use tensor::{Accumulate, Cpu};
+use crate::cpu_loops::{for_each_element_run, inlined, put, rectified};
+use tensor::{Cpu, Out, View, ViewMut};
 
 /// Elements that stay in the first-level cache while the inputs are gone through.
 const BLOCK: usize = 2048;
 
-pub(super) fn forward(cpu: &Cpu, combination: Combination<'_>, inputs: &[&[f32]], relu: bool, y: &mut [f32]) {
-    for_each_element_run(
-        cpu,
-        [y],
-        #[inline(always)]
-        |range, [y]| {
-            for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
-                for (index, input) in inputs.iter().enumerate() {
-                    let relu = relu && index + 1 == inputs.len();
-                    let elements = y.iter_mut().zip(&input[start..]);
-                    match (combination, index) {
-                        (Combination::Sum(a), 0) => {
-                            elements.for_each(|(y, &x)| *y = rectified(relu, a[0] * x))
-                        }
-                        (Combination::Sum(a), _) => {
-                            elements.for_each(|(y, &x)| *y = rectified(relu, *y + a[index] * x));
-                        }
-                        (_, 0) => elements.for_each(|(y, &x)| *y = x),
-                        (Combination::Product, _) => elements.for_each(|(y, &x)| *y *= x),
-                        (Combination::Maximum, _) => {
-                            elements
-                                .for_each(|(best, &x)| *best = if wins(index, x, *best) { x } else { *best });
-                        }
+pub(super) fn forward(
+    cpu: &Cpu,
+    combination: Combination<'_>,
+    inputs: &[View<'_>],
+    relu: bool,
+    y: ViewMut<'_>,
+) {
+    let inputs: Vec<&[f32]> = inputs.iter().map(View::host).collect();
+    inlined!(for_each_element_run(cpu, [y.into_host()]), |range, [y]| {
+        for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
+            for (index, input) in inputs.iter().enumerate() {
+                let relu = relu && index + 1 == inputs.len();
+                let elements = y.iter_mut().zip(&input[start..]);
+                match (combination, index) {
+                    (Combination::Sum(a), 0) => elements.for_each(|(y, &x)| *y = rectified(relu, a[0] * x)),
+                    (Combination::Sum(a), _) => {
+                        elements.for_each(|(y, &x)| *y = rectified(relu, *y + a[index] * x));
+                    }
+                    (_, 0) => elements.for_each(|(y, &x)| *y = x),
+                    (Combination::Product, _) => elements.for_each(|(y, &x)| *y *= x),
+                    (Combination::Maximum, _) => {
+                        elements.for_each(|(best, &x)| *best = if wins(index, x, *best) { x } else { *best });
                     }
                 }
             }
-        },
-    );
+        }
+    });
 }
 
 /// Whether the input `index` with value `x` beats the best of those before it (see the tie rule in [`super`]).
@@ -46,30 +45,26 @@ fn wins(index: usize, x: f32, best: f32) -> bool {
 pub(super) fn backward(
     cpu: &Cpu,
     combination: Combination<'_>,
-    inputs: &[&[f32]],
+    inputs: &[View<'_>],
     index: usize,
-    dy: &[f32],
-    dx: &mut [f32],
-    accumulate: Accumulate,
+    dy: View<'_>,
+    dx: Out<'_>,
 ) {
-    for_each_element_run(
-        cpu,
-        [dx],
-        #[inline(always)]
-        |range, [dx]| {
-            let dx = dx.iter_mut().zip(&dy[range.clone()]);
-            match combination {
-                Combination::Sum(a) => dx.for_each(|(dx, &dy)| put(accumulate, dx, a[index] * dy)),
-                Combination::Product => dx.zip(range).for_each(|((dx, &dy), i)| {
-                    let others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
-                    put(accumulate, dx, others.fold(dy, |product, (_, input)| product * input[i]));
-                }),
-                Combination::Maximum => dx.zip(range).for_each(|((dx, &dy), i)| {
-                    put(accumulate, dx, if winner(inputs, i) == index { dy } else { 0.0 });
-                }),
-            }
-        },
-    );
+    let inputs: Vec<&[f32]> = inputs.iter().map(View::host).collect();
+    let (dy, (dx, accumulate)) = (dy.host::<f32>(), dx.into_host());
+    inlined!(for_each_element_run(cpu, [dx]), |range, [dx]| {
+        let dx = dx.iter_mut().zip(&dy[range.clone()]);
+        match combination {
+            Combination::Sum(a) => dx.for_each(|(dx, &dy)| put(accumulate, dx, a[index] * dy)),
+            Combination::Product => dx.zip(range).for_each(|((dx, &dy), i)| {
+                let others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
+                put(accumulate, dx, others.fold(dy, |product, (_, input)| product * input[i]));
+            }),
+            Combination::Maximum => dx.zip(range).for_each(|((dx, &dy), i)| {
+                put(accumulate, dx, if winner(&inputs, i) == index { dy } else { 0.0 });
+            }),
+        }
+    });
 }
 
 /// The input with the maximum at place `i`.

@@ -3,7 +3,7 @@
 use super::Combination;
 use crate::cuda_launches::{add, launch, of_type, sources, tiles};
 use bytemuck::{Pod, Zeroable};
-use tensor::{Accumulate, View, ViewMut, cuda::Cuda};
+use tensor::{Out, View, ViewMut, cuda::Cuda};
 
 sources!("eltwise.cu");
 
@@ -65,11 +65,10 @@ pub(super) fn backward(
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
 ) {
-    let (len, add, place) = (dx.len(), add(accumulate), of_inputs(&[dy], dx.as_view()));
-    let (gradient, to) = (dy.numbers(), dx.numbers());
+    let (len, add, place) = (dy.len(), add(dx.accumulate), of_inputs(&[dy], dx.to.as_view()));
+    let (gradient, to) = (dy.numbers(), dx.to.numbers());
     let function = match combination {
         Combination::Sum(a) => {
             // SAFETY: `scaled(float coefficient, const real* x, real* y, int add, u64 len)`; the contract has checked

@@ -17,7 +17,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Accumulate, Device, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// What the elements at one place are combined by.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub fn forward(
     combination: Combination<'_>,
     inputs: &[View<'_>],
     relu: bool,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
 ) {
     assert!(!inputs.is_empty(), "an element-wise operation has inputs");
     check(inputs, y.len());
@@ -48,10 +48,7 @@ pub fn forward(
         Combination::Sum(a) => assert_eq!(inputs.len(), a.len(), "one coefficient per input"),
         Combination::Product | Combination::Maximum => assert!(!relu, "a ReLU is fused with a sum only"),
     }
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, combination, &host(inputs), relu, y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, combination, inputs, relu, y),
-    }
+    on_device!(device, forward(combination, inputs, relu, y));
 }
 
 /// `dx (+)=` the gradient with respect to the input numbered `index`. A sum's does not look at `inputs`.
@@ -64,28 +61,18 @@ pub fn backward(
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
 ) {
-    check(&[dy], dx.len());
+    check(&[dy], dx.to.len());
     let count = match combination {
         Combination::Sum(coefficients) => coefficients.len(),
         Combination::Product | Combination::Maximum => {
-            check(inputs, dx.len());
+            check(inputs, dy.len());
             inputs.len()
         }
     };
     assert!(index < count, "input {index} of {count}");
-    match device {
-        Device::Cpu(cpu) => {
-            cpu::backward(cpu, combination, &host(inputs), index, dy.host(), dx.host(), accumulate);
-        }
-        Device::Cuda(cuda) => cuda::backward(cuda, combination, inputs, index, dy, dx, accumulate),
-    }
-}
-
-fn host<'a>(inputs: &[View<'a>]) -> Vec<&'a [f32]> {
-    inputs.iter().map(View::host).collect()
+    on_device!(device, backward(combination, inputs, index, dy, dx));
 }
 
 fn check(inputs: &[View<'_>], len: usize) {

@@ -59,9 +59,9 @@ on_every_device! {
         let mut operands = slices(&inputs);
         operands.push(&dy);
         for index in 0..count as usize {
-            let dx = on.run_accumulating_on_slices(&operands, len, |device, operands, dx, accumulate| {
+            let dx = on.run_accumulating_on_slices(&operands, len, |device, operands, dx| {
                 let (&dy, inputs) = operands.split_last().unwrap();
-                backward(device, Combination::Product, inputs, index, dy, dx, accumulate);
+                backward(device, Combination::Product, inputs, index, dy, dx);
             });
             let product = |x: &[f64]| -> Vec<f64> {
                 let others = inputs.iter().enumerate().filter(|(other, _)| *other != index);
@@ -69,8 +69,8 @@ on_every_device! {
             };
             assert_close(&dx, &numeric_gradient(&inputs[index], &dy, product), 1e-6, "product");
         }
-        let dx = on.run_accumulating([&dy], len, |device, [dy], dx, accumulate| {
-            backward(device, Combination::Sum(&[1.0, -2.5]), &[], 1, dy, dx, accumulate);
+        let dx = on.run_accumulating([&dy], len, |device, [dy], dx| {
+            backward(device, Combination::Sum(&[1.0, -2.5]), &[], 1, dy, dx);
         });
         let expected: Vec<f64> = wide(&dy).iter().map(|dy| -2.5 * dy).collect();
         assert_close(&dx, &expected, FEW_ROUNDINGS, "sum");
@@ -80,8 +80,8 @@ on_every_device! {
         let operands: [&[f32]; 4] =
             [&[1.0, 2.0, 1.0, 3.0], &[1.0, 1.0, 0.0, 3.0], &[1.0, 0.0, 1.0, 4.0], &[1.0; 4]];
         let won = |index: usize| {
-            on.run_accumulating(operands, 4, |device, [a, b, c, dy], dx, accumulate| {
-                backward(device, Combination::Maximum, &[a, b, c], index, dy, dx, accumulate);
+            on.run_accumulating(operands, 4, |device, [a, b, c, dy], dx| {
+                backward(device, Combination::Maximum, &[a, b, c], index, dy, dx);
             })
         };
         assert_eq!(won(0), [0.0, 1.0, 1.0, 0.0]);
@@ -97,7 +97,7 @@ on_every_device! {
             .map(|index| {
                 let operands = [&inputs[0][..], &inputs[1], &inputs[2], &dy];
                 on.run(operands, len, |device, [a, b, c, dy], dx| {
-                    backward(device, Combination::Maximum, &[a, b, c], index, dy, dx, Accumulate::Replace);
+                    backward(device, Combination::Maximum, &[a, b, c], index, dy, dx.replaced());
                 })
             })
             .collect();

@@ -3,10 +3,10 @@
 use super::InnerProduct;
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_column_block, put},
+    cpu_loops::{for_each_column_block, inlined, put},
 };
 use tensor::{
-    Accumulate, Cpu,
+    Accumulate, Cpu, Out, View, ViewMut,
     cpu::{
         block_gemm::{Left, block_gemm},
         gemm::{Matrix, gemm},
@@ -19,32 +19,21 @@ const MAX_SAMPLES: usize = 128;
 /// Elements of a block of samples, and of a task's sums: together two thirds of a first-level cache.
 const ROOM: usize = 8192;
 
-pub(super) fn forward(cpu: &Cpu, e: &InnerProduct, x: &[f32], w: &[f32], y: &mut [f32]) {
-    let w = if e.transpose { Matrix::rows(w, e.outputs).t() } else { Matrix::rows(w, e.inputs) };
-    product(cpu, [e.n, e.inputs, e.outputs], x, w, y, Accumulate::Replace);
+pub(super) fn forward(cpu: &Cpu, e: &InnerProduct, x: View<'_>, w: View<'_>, y: ViewMut<'_>) {
+    product(cpu, [e.n, e.inputs, e.outputs], x, weights(e, w), y.replaced());
 }
 
-pub(super) fn backward_data(
-    cpu: &Cpu,
-    e: &InnerProduct,
-    dy: &[f32],
-    w: &[f32],
-    dx: &mut [f32],
-    accumulate: Accumulate,
-) {
-    let w = if e.transpose { Matrix::rows(w, e.outputs) } else { Matrix::rows(w, e.inputs).t() };
-    product(cpu, [e.n, e.outputs, e.inputs], dy, w, dx, accumulate);
+pub(super) fn backward_data(cpu: &Cpu, e: &InnerProduct, dy: View<'_>, w: View<'_>, dx: Out<'_>) {
+    product(cpu, [e.n, e.outputs, e.inputs], dy, weights(e, w).t(), dx);
 }
 
-pub(super) fn backward_weights(
-    cpu: &Cpu,
-    e: &InnerProduct,
-    x: &[f32],
-    dy: &[f32],
-    dw: &mut [f32],
-    accumulate: Accumulate,
-) {
-    let (x, dy) = ((x, e.inputs), (dy, e.outputs));
+/// The weights as `outputs x inputs`, however they are stored.
+fn weights<'a>(e: &InnerProduct, w: View<'a>) -> Matrix<'a> {
+    if e.transpose { Matrix::rows(w.host(), e.outputs).t() } else { Matrix::rows(w.host(), e.inputs) }
+}
+
+pub(super) fn backward_weights(cpu: &Cpu, e: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
+    let (x, dy, (dw, accumulate)) = ((x.host(), e.inputs), (dy.host(), e.outputs), dw.into_host());
     let ((left, rows), (right, columns)) = if e.transpose { (x, dy) } else { (dy, x) };
     let (left, right) = (Matrix::rows(left, rows).t(), Matrix::rows(right, columns));
     gemm(Some(cpu), [rows, columns, e.n], left, right, dw, columns, accumulate);
@@ -54,25 +43,15 @@ pub(super) fn backward_weights(
 ///
 /// A task computes some columns of `c`. The weights are read where they lie, each once, as the factors that are broadcast;
 /// the samples, of which some terms at a time are transposed, are the vectors.
-fn product(
-    cpu: &Cpu,
-    [n, k, m]: [usize; 3],
-    a: &[f32],
-    w: Matrix<'_>,
-    c: &mut [f32],
-    accumulate: Accumulate,
-) {
+fn product(cpu: &Cpu, [n, k, m]: [usize; 3], a: View<'_>, w: Matrix<'_>, c: Out<'_>) {
+    let (a, (c, accumulate)) = (a.host(), c.into_host());
     if n > MAX_SAMPLES {
         return gemm(Some(cpu), [n, m, k], Matrix::rows(a, k), w.t(), c, m, accumulate);
     }
     let width = n.next_multiple_of(LANES).max(LANES);
     let block = ROOM / width;
-    for_each_column_block(
-        cpu,
-        &AxisExtents { outer: 1, axis: n, inner: m },
-        (block, 1),
-        [c],
-        #[inline(always)]
+    inlined!(
+        for_each_column_block(cpu, &AxisExtents { outer: 1, axis: n, inner: m }, (block, 1), [c]),
         |_, columns, [mut c]| {
             let (mut samples, mut sums) = ([0.0; ROOM], [0.0; ROOM]);
             for first in (0..k).step_by(block) {
@@ -91,6 +70,6 @@ fn product(
                 let sums = sums[sample..].iter().step_by(width);
                 c.row(sample).iter_mut().zip(sums).for_each(|(c, &sum)| put(accumulate, c, sum));
             }
-        },
+        }
     );
 }

@@ -5,7 +5,7 @@ use crate::{
     blas::{Factor, product},
     copy::convert,
 };
-use tensor::{Accumulate, Device, Format, View, ViewMut, cuda::Cuda};
+use tensor::{Device, Format, Out, View, ViewMut, cuda::Cuda};
 
 pub(super) fn forward(
     cuda: &Cuda,
@@ -18,10 +18,10 @@ pub(super) fn forward(
     let format = Format { dtype: x.format().dtype, ..Format::default() };
     if w.format().dtype != format.dtype {
         let copy = copied.reborrow().take(format, w.len());
-        convert(&Device::Cuda(cuda.clone()), &[w.len()], w, copy, Accumulate::Replace);
+        convert(&Device::Cuda(cuda.clone()), &[w.len()], w, copy.replaced());
     }
     let (x, w) = (factor(x, false), factor(of_type(x, w, copied.as_view()), !e.transpose));
-    product(cuda, [e.n, e.outputs, e.inputs], x, w, y, Accumulate::Replace);
+    product(cuda, [e.n, e.outputs, e.inputs], x, w, y.replaced());
 }
 
 /// The weights as the products want them beside blobs of this type: in BF16 the copy.
@@ -35,25 +35,17 @@ pub(super) fn backward_data(
     e: &InnerProduct,
     dy: View<'_>,
     w: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
     copied: View<'_>,
 ) {
     let (dy, w) = (factor(dy, false), factor(of_type(dy, w, copied), e.transpose));
-    product(cuda, [e.n, e.inputs, e.outputs], dy, w, dx, accumulate);
+    product(cuda, [e.n, e.inputs, e.outputs], dy, w, dx);
 }
 
-pub(super) fn backward_weights(
-    cuda: &Cuda,
-    e: &InnerProduct,
-    x: View<'_>,
-    dy: View<'_>,
-    dw: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    let ((left, rows), (right, columns)) =
-        if e.transpose { ((x, e.inputs), (dy, e.outputs)) } else { ((dy, e.outputs), (x, e.inputs)) };
-    product(cuda, [rows, columns, e.n], factor(left, true), factor(right, false), dw, accumulate);
+pub(super) fn backward_weights(cuda: &Cuda, e: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
+    let (x, dy) = ((x, e.inputs), (dy, e.outputs));
+    let ((left, rows), (right, columns)) = if e.transpose { (x, dy) } else { (dy, x) };
+    product(cuda, [rows, columns, e.n], factor(left, true), factor(right, false), dw);
 }
 
 fn factor(view: View<'_>, transposed: bool) -> Factor<'_> {

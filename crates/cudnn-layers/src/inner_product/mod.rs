@@ -16,7 +16,7 @@ mod cuda;
 mod tests;
 
 use crate::{AxisExtents, bias};
-use tensor::{Accumulate, Device, ElementType, Format, Space, View, ViewMut};
+use tensor::{Device, ElementType, Format, Out, Space, View, ViewMut};
 
 /// The extents of an inner product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +81,7 @@ pub fn forward(
 ) {
     extents.check(x.len(), w.len(), y.len());
     match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), w.host(), y.host()),
+        Device::Cpu(cpu) => cpu::forward(cpu, extents, x, w, y.reborrow()),
         Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow(), copied),
     }
     assert!(b.is_some() || !relu, "a ReLU is fused with the bias, which is missing");
@@ -96,40 +96,23 @@ pub fn backward_data(
     extents: &InnerProduct,
     dy: View<'_>,
     w: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
     copied: View<'_>,
 ) {
-    extents.check(dx.len(), w.len(), dy.len());
+    extents.check(dx.to.len(), w.len(), dy.len());
     match device {
-        Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy.host(), w.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, accumulate, copied),
+        Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy, w, dx),
+        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, copied),
     }
 }
 
 /// `dw (+)= dy^T x`.
-pub fn backward_weights(
-    device: &Device,
-    extents: &InnerProduct,
-    x: View<'_>,
-    dy: View<'_>,
-    mut dw: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    extents.check(x.len(), dw.len(), dy.len());
-    match device {
-        Device::Cpu(cpu) => cpu::backward_weights(cpu, extents, x.host(), dy.host(), dw.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward_weights(cuda, extents, x, dy, dw, accumulate),
-    }
+pub fn backward_weights(device: &Device, extents: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
+    extents.check(x.len(), dw.to.len(), dy.len());
+    on_device!(device, backward_weights(extents, x, dy, dw));
 }
 
 /// `db (+)= sum of dy over the samples`.
-pub fn backward_bias(
-    device: &Device,
-    extents: &InnerProduct,
-    dy: View<'_>,
-    db: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    bias::backward(device, &extents.rows(), dy, db, accumulate);
+pub fn backward_bias(device: &Device, extents: &InnerProduct, dy: View<'_>, db: Out<'_>) {
+    bias::backward(device, &extents.rows(), dy, db);
 }

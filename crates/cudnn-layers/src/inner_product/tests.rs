@@ -41,16 +41,16 @@ on_every_device! {
                     forward(device, &e, x, w, Some(b), false, y, ViewMut::from(&mut Vec::<u8>::new()));
                 });
                 assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
-                let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx, accumulate| {
-                    backward_data(device, &e, dy, w, dx, accumulate, ViewMut::from(&mut Vec::<u8>::new()).as_view());
+                let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx| {
+                    backward_data(device, &e, dy, w, dx, ViewMut::from(&mut Vec::<u8>::new()).as_view());
                 });
                 assert_close(&out, &dx, sum_tolerance(outputs), &format!("dx of {e:?}"));
-                let out = on.run_accumulating([&x, &dy], dw.len(), |device, [x, dy], dw, accumulate| {
-                    backward_weights(device, &e, x, dy, dw, accumulate);
+                let out = on.run_accumulating([&x, &dy], dw.len(), |device, [x, dy], dw| {
+                    backward_weights(device, &e, x, dy, dw);
                 });
                 assert_close(&out, &dw, sum_tolerance(n), &format!("dw of {e:?}"));
-                let out = on.run_accumulating([&dy], outputs, |device, [dy], db, accumulate| {
-                    backward_bias(device, &e, dy, db, accumulate);
+                let out = on.run_accumulating([&dy], outputs, |device, [dy], db| {
+                    backward_bias(device, &e, dy, db);
                 });
                 assert_close(&out, &db, sum_tolerance(n), &format!("db of {e:?}"));
             }

@@ -2,9 +2,9 @@
 //! rows, and then over the neighbouring columns.
 
 use super::Neighbourhood;
-use crate::cpu_loops::{for_each_column_block, items_per_task, put};
+use crate::cpu_loops::{for_each_column_block, inlined, items_per_task, put};
 use std::ops::Range;
-use tensor::{Accumulate, Cpu};
+use tensor::{Cpu, Out, View, ViewMut};
 
 /// Room for the terms of one neighbourhood's rows and two rows of sums: half of a first-level cache.
 const ROOM: usize = 6144;
@@ -32,49 +32,42 @@ fn for_each_sum<const OUTPUTS: usize>(
     let (width, kept) = near.block();
     let pitch = width + 2 * margin;
     let run = items_per_task(extents.axis * width.min(extents.inner));
-    for_each_column_block(
-        cpu,
-        extents,
-        (width, run),
-        outputs,
-        #[inline(always)]
-        |outer, columns, mut outputs| {
-            let mut room = [0.0; ROOM];
-            let (vertical, rest) = room.split_at_mut(pitch);
-            let (sums, ring) = rest.split_at_mut(width);
-            let sums = &mut sums[..columns.len()];
-            // Position p of a row is the column columns.start + p - margin; positions outside the plane stay zero.
-            let inside = columns.start.saturating_sub(margin)..(columns.end + margin).min(extents.inner);
-            let at = inside.start + margin - columns.start;
-            let elements = |row: usize, columns: &Range<usize>| {
-                let start = extents.plane(outer, row).start;
-                start + columns.start..start + columns.end
-            };
-            let mut ready = 0;
-            for row in 0..extents.axis {
-                let rows = row.saturating_sub(half)..(row + half + 1).min(extents.axis);
-                vertical.fill(0.0);
-                for near in rows.clone() {
-                    let kept_terms = &mut ring[near % kept * pitch..][..inside.len()];
-                    if near >= ready || kept == 1 {
-                        terms(elements(near, &inside), kept_terms);
-                    }
-                    vertical[at..].iter_mut().zip(kept_terms).for_each(|(sum, term)| *sum += *term);
+    inlined!(for_each_column_block(cpu, extents, (width, run), outputs), |outer, columns, mut outputs| {
+        let mut room = [0.0; ROOM];
+        let (vertical, rest) = room.split_at_mut(pitch);
+        let (sums, ring) = rest.split_at_mut(width);
+        let sums = &mut sums[..columns.len()];
+        // Position p of a row is the column columns.start + p - margin; positions outside the plane stay zero.
+        let inside = columns.start.saturating_sub(margin)..(columns.end + margin).min(extents.inner);
+        let at = inside.start + margin - columns.start;
+        let elements = |row: usize, columns: &Range<usize>| {
+            let start = extents.plane(outer, row).start;
+            start + columns.start..start + columns.end
+        };
+        let mut ready = 0;
+        for row in 0..extents.axis {
+            let rows = row.saturating_sub(half)..(row + half + 1).min(extents.axis);
+            vertical.fill(0.0);
+            for near in rows.clone() {
+                let kept_terms = &mut ring[near % kept * pitch..][..inside.len()];
+                if near >= ready || kept == 1 {
+                    terms(elements(near, &inside), kept_terms);
                 }
-                ready = rows.end;
-                let mut around = &vertical[..columns.len()];
-                if margin > 0 {
-                    sums.copy_from_slice(around);
-                    for shift in 1..=2 * margin {
-                        sums.iter_mut().zip(&vertical[shift..]).for_each(|(sum, part)| *sum += part);
-                    }
-                    around = sums;
-                }
-                let outputs = outputs.each_mut().map(|output| output.row(row));
-                body(elements(row, &columns), around, outputs);
+                vertical[at..].iter_mut().zip(kept_terms).for_each(|(sum, term)| *sum += *term);
             }
-        },
-    );
+            ready = rows.end;
+            let mut around = &vertical[..columns.len()];
+            if margin > 0 {
+                sums.copy_from_slice(around);
+                for shift in 1..=2 * margin {
+                    sums.iter_mut().zip(&vertical[shift..]).for_each(|(sum, part)| *sum += part);
+                }
+                around = sums;
+            }
+            let outputs = outputs.each_mut().map(|output| output.row(row));
+            body(elements(row, &columns), around, outputs);
+        }
+    });
 }
 
 /// `scale^-0.75`, every published net's: `1 / (sqrt(s) * sqrt(sqrt(s)))`. The three operations under the fraction and the
@@ -86,8 +79,8 @@ pub(super) fn three_quarters(scale: f32) -> f32 {
     1.0 / (root * root.sqrt())
 }
 
-pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: &[f32], out: [&mut [f32]; 2]) {
-    let beta = near.beta;
+pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>, scale: ViewMut<'_>) {
+    let (x, out, beta) = (x.host(), [y, scale].map(ViewMut::into_host), near.beta);
     match beta == 0.75 {
         true => forward_with(cpu, near, x, out, three_quarters),
         false => forward_with(cpu, near, x, out, |scale| scale.powf(-beta)),
@@ -102,34 +95,24 @@ fn forward_with(
     out: [&mut [f32]; 2],
     power: impl Fn(f32) -> f32 + Sync,
 ) {
-    for_each_sum(
-        cpu,
-        near,
-        out,
-        #[inline(always)]
+    inlined!(
+        for_each_sum(cpu, near, out),
         |range, to| to.iter_mut().zip(&x[range]).for_each(|(to, &x)| *to = x * x),
-        #[inline(always)]
         |range, sums, [y, scale]| {
             for (((y, scale), &x), &sum) in y.iter_mut().zip(scale).zip(&x[range]).zip(sums) {
                 *scale = near.constant + near.factors[0] * sum;
                 *y = x * power(*scale);
             }
-        },
+        }
     );
 }
 
 /// The inputs are `x`, `scale` and `dy`.
-pub(super) fn backward(
-    cpu: &Cpu,
-    near: &Neighbourhood,
-    inputs: [&[f32]; 3],
-    dx: &mut [f32],
-    accumulate: Accumulate,
-) {
-    let beta = near.beta;
+pub(super) fn backward(cpu: &Cpu, near: &Neighbourhood, inputs: [View<'_>; 3], dx: Out<'_>) {
+    let (inputs, beta) = (inputs.map(|input| input.host()), near.beta);
     match beta == 0.75 {
-        true => backward_with(cpu, near, inputs, dx, accumulate, three_quarters),
-        false => backward_with(cpu, near, inputs, dx, accumulate, |scale| scale.powf(-beta)),
+        true => backward_with(cpu, near, inputs, dx, three_quarters),
+        false => backward_with(cpu, near, inputs, dx, |scale| scale.powf(-beta)),
     }
 }
 
@@ -138,27 +121,23 @@ fn backward_with(
     cpu: &Cpu,
     near: &Neighbourhood,
     inputs: [&[f32]; 3],
-    dx: &mut [f32],
-    accumulate: Accumulate,
+    dx: Out<'_>,
     power: impl Fn(f32) -> f32 + Sync,
 ) {
-    for_each_sum(
-        cpu,
-        near,
-        [dx],
-        #[inline(always)]
+    let (dx, accumulate) = dx.into_host();
+    inlined!(
+        for_each_sum(cpu, near, [dx]),
         |range, to| {
             let [x, scale, dy] = inputs.map(|input| &input[range.clone()]);
             for (((to, &x), &scale), &dy) in to.iter_mut().zip(x).zip(scale).zip(dy) {
                 *to = dy * x * (power(scale) / scale);
             }
         },
-        #[inline(always)]
         |range, sums, [dx]| {
             let [x, scale, dy] = inputs.map(|input| &input[range.clone()]);
             for ((((dx, &x), &scale), &dy), &sum) in dx.iter_mut().zip(x).zip(scale).zip(dy).zip(sums) {
                 put(accumulate, dx, dy * power(scale) - near.factors[1] * x * sum);
             }
-        },
+        }
     );
 }

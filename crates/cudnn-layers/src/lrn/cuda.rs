@@ -4,7 +4,7 @@ use super::Neighbourhood;
 use crate::cuda_launches::{Extents, add, launch, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, View, ViewMut,
+    Out, View, ViewMut,
     cuda::{Cuda, Grid},
 };
 
@@ -15,33 +15,19 @@ const SEGMENT: usize = 16;
 /// Threads per multiprocessor that keep memory busy: two times as many as run at once.
 const WANTED_THREADS: usize = 4096;
 
-pub(super) fn forward(
-    cuda: &Cuda,
-    near: &Neighbourhood,
-    x: View<'_>,
-    y: ViewMut<'_>,
-    mut scale: ViewMut<'_>,
-) {
+pub(super) fn forward(cuda: &Cuda, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>, scale: ViewMut<'_>) {
     let (function, grid, lrn) = work(cuda, near, ["lrn_forward_5", "lrn_forward"]);
     let (extents, place) = (Extents::new(&near.extents), of_type(&[Some(x), Some(y.as_view())]));
-    let (from, to) = (x.numbers(), y.numbers());
+    let (from, to, scale) = (x.numbers(), y.numbers(), &mut { scale });
     // SAFETY: `(Lrn lrn, Extents e, const real* x, real* y, float* scale)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, to, &mut scale]) };
+    unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, to, scale]) };
 }
 
-pub(super) fn backward(
-    cuda: &Cuda,
-    near: &Neighbourhood,
-    x: View<'_>,
-    scale: View<'_>,
-    dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
+pub(super) fn backward(cuda: &Cuda, near: &Neighbourhood, [x, scale, dy]: [View<'_>; 3], dx: Out<'_>) {
     let (function, grid, lrn) = work(cuda, near, ["lrn_backward_5", "lrn_backward"]);
-    let (extents, add) = (Extents::new(&near.extents), add(accumulate));
-    let place = of_type(&[Some(x), Some(dy), Some(dx.as_view())]);
-    let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.numbers());
+    let (extents, add) = (Extents::new(&near.extents), add(dx.accumulate));
+    let place = of_type(&[Some(x), Some(dy), Some(dx.to.as_view())]);
+    let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.to.numbers());
     // SAFETY: `(Lrn lrn, Extents e, const real* x, const float* scale, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
     unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, scale, gradient, to, add]) };

@@ -13,7 +13,7 @@ mod cuda;
 mod tests;
 
 use crate::AxisExtents;
-use tensor::{Accumulate, AxisOrder, Device, Format, Space, TensorType, View, ViewMut};
+use tensor::{AxisOrder, Device, Format, Out, Space, TensorType, View, ViewMut};
 
 /// The neighbourhood whose squares are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,19 +98,14 @@ pub fn forward(
     lrn: &Lrn,
     shape: [usize; 4],
     x: View<'_>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     mut saved: ViewMut<'_>,
 ) {
     let near = Neighbourhood::new(lrn, shape, [x, y.as_view()]);
-    let mut scale = saved.take(Format::F32, x.len());
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, &near, x.host(), [y.host(), scale.host()]),
-        Device::Cuda(cuda) => cuda::forward(cuda, &near, x, y, scale),
-    }
+    on_device!(device, forward(&near, x, y, saved.take(Format::F32, x.len())));
 }
 
 /// `dx (+)= ...` (see the module).
-#[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &Device,
     lrn: &Lrn,
@@ -118,15 +113,8 @@ pub fn backward(
     x: View<'_>,
     mut saved: View<'_>,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
 ) {
-    let near = Neighbourhood::new(lrn, shape, [x, dy, dx.as_view()]);
-    let scale = saved.take(Format::F32, x.len());
-    match device {
-        Device::Cpu(cpu) => {
-            cpu::backward(cpu, &near, [x.host(), scale.host(), dy.host()], dx.host(), accumulate);
-        }
-        Device::Cuda(cuda) => cuda::backward(cuda, &near, x, scale, dy, dx, accumulate),
-    }
+    let near = Neighbourhood::new(lrn, shape, [x, dy, dx.to.as_view()]);
+    on_device!(device, backward(&near, [x, saved.take(Format::F32, x.len()), dy], dx));
 }

@@ -79,8 +79,8 @@ on_every_device! {
             let len = shape.iter().product();
             let (x, dy) = (random(len, 1), random(len, 2));
             let [_, scale] = forward_both(on, &lrn, shape, &x);
-            let dx = on.run_accumulating([&x, &scale, &dy], len, |device, [x, scale, dy], dx, accumulate| {
-                backward(device, &lrn, shape, x, scale, dy, dx, accumulate);
+            let dx = on.run_accumulating([&x, &scale, &dy], len, |device, [x, scale, dy], dx| {
+                backward(device, &lrn, shape, x, scale, dy, dx);
             });
             let numeric = numeric_gradient(&x, &dy, |x| reference(&lrn, shape, x)[0].clone());
             assert_close(&dx, &numeric, FEW_ROUNDINGS, &format!("{lrn:?}"));
@@ -95,7 +95,7 @@ on_every_device! {
         let [_, scale] = forward_both(on, &ACROSS, shape, &x);
         let gradient = |shape: [usize; 4], operands: [&[f32]; 3]| {
             on.run(operands, operands[0].len(), |device, [x, scale, dy], dx| {
-                backward(device, &ACROSS, shape, x, scale, dy, dx, Accumulate::Replace);
+                backward(device, &ACROSS, shape, x, scale, dy, dx.replaced());
             })
         };
         let dx = gradient(shape, [&x, &scale, &dy]);

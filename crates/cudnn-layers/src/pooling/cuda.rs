@@ -4,7 +4,7 @@ use super::tap_size;
 use crate::cuda_launches::{Divisor, add, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, AxisOrder, PoolGeometry, View, ViewMut,
+    Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut,
     cuda::{Arg, Cuda},
 };
 
@@ -34,14 +34,8 @@ pub(super) fn forward_max(
     unsafe { launch.over(cuda, function, [g.out_h(), g.out_w()], operands, None) };
 }
 
-pub(super) fn backward_max(
-    cuda: &Cuda,
-    g: &PoolGeometry,
-    mask: View<'_>,
-    dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
+pub(super) fn backward_max(cuda: &Cuda, g: &PoolGeometry, mask: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    let Out { to: dx, accumulate } = dx;
     let [image, out, winners] = plane_bytes(g, dx.as_view());
     let operands = [(mask.address::<u8>(), winners), (dy.numbers(), out), (dx.numbers(), image)];
     let launch = Launch::new(g, [dx.as_view(), dy]);
@@ -66,13 +60,8 @@ pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, y: Vie
     unsafe { launch.over(cuda, "average_pool_forward", [g.out_h(), g.out_w()], operands, None) };
 }
 
-pub(super) fn backward_average(
-    cuda: &Cuda,
-    g: &PoolGeometry,
-    dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
+pub(super) fn backward_average(cuda: &Cuda, g: &PoolGeometry, dy: View<'_>, dx: Out<'_>) {
+    let Out { to: dx, accumulate } = dx;
     let [image, out, _] = plane_bytes(g, dx.as_view());
     let operands = [(dy.numbers(), out), (dx.numbers(), image)];
     let launch = Launch::new(g, [dx.as_view(), dy]);

@@ -14,7 +14,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use tensor::{Accumulate, Device, Format, PoolGeometry, Space, View, ViewMut};
+use tensor::{Device, Format, Out, PoolGeometry, Space, View, ViewMut};
 
 /// The saved winners of [`forward_max`].
 ///
@@ -30,7 +30,8 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
     if geometry.window[0] * geometry.window[1] < 256 { 1 } else { 4 }
 }
 
-/// `y = maximum over windows of x`, with `relu` rectified; `winners` gets what [`mask`] says. It may be left out where no backward pass follows.
+/// `y = maximum over windows of x`, with `relu` rectified; `winners` gets what [`mask`] says. It may be left out where no
+/// backward pass follows.
 ///
 /// # Panics
 /// If a length does not match the geometry, as in all functions of this module.
@@ -39,17 +40,12 @@ pub fn forward_max(
     geometry: &PoolGeometry,
     x: View<'_>,
     relu: bool,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
     winners: Option<ViewMut<'_>>,
 ) {
     check(geometry, x.len(), y.len());
     let winners = winners.map(|mut winners| winners.take(Format::U8, mask(geometry).bytes()));
-    match device {
-        Device::Cpu(cpu) => {
-            cpu::maximum::forward(cpu, geometry, x.host(), relu, y.host(), winners.map(ViewMut::into_host));
-        }
-        Device::Cuda(cuda) => cuda::forward_max(cuda, geometry, x, relu, y, winners),
-    }
+    on_device!(device, forward_max(geometry, x, relu, y, winners));
 }
 
 /// `dx (+)= dy` at the `winners` that [`forward_max`] saved, 0 elsewhere.
@@ -58,41 +54,22 @@ pub fn backward_max(
     geometry: &PoolGeometry,
     mut winners: View<'_>,
     dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
 ) {
-    check(geometry, dx.len(), dy.len());
-    let winners = winners.take(Format::U8, mask(geometry).bytes());
-    match device {
-        Device::Cpu(cpu) => {
-            cpu::maximum::backward(cpu, geometry, winners.host(), dy.host(), dx.host(), accumulate);
-        }
-        Device::Cuda(cuda) => cuda::backward_max(cuda, geometry, winners, dy, dx, accumulate),
-    }
+    check(geometry, dx.to.len(), dy.len());
+    on_device!(device, backward_max(geometry, winners.take(Format::U8, mask(geometry).bytes()), dy, dx));
 }
 
 /// `y = average over windows of x`.
-pub fn forward_average(device: &Device, geometry: &PoolGeometry, x: View<'_>, mut y: ViewMut<'_>) {
+pub fn forward_average(device: &Device, geometry: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
     check(geometry, x.len(), y.len());
-    match device {
-        Device::Cpu(cpu) => cpu::average::forward(cpu, geometry, x.host(), y.host()),
-        Device::Cuda(cuda) => cuda::forward_average(cuda, geometry, x, y),
-    }
+    on_device!(device, forward_average(geometry, x, y));
 }
 
 /// `dx (+)=` the sum of `dy` over the windows that see the pixel, each divided by its number of pixels.
-pub fn backward_average(
-    device: &Device,
-    geometry: &PoolGeometry,
-    dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    check(geometry, dx.len(), dy.len());
-    match device {
-        Device::Cpu(cpu) => cpu::average::backward(cpu, geometry, dy.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward_average(cuda, geometry, dy, dx, accumulate),
-    }
+pub fn backward_average(device: &Device, geometry: &PoolGeometry, dy: View<'_>, dx: Out<'_>) {
+    check(geometry, dx.to.len(), dy.len());
+    on_device!(device, backward_average(geometry, dy, dx));
 }
 
 fn check(geometry: &PoolGeometry, x: usize, y: usize) {

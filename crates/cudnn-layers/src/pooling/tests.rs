@@ -124,8 +124,8 @@ on_every_device! {
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
             let [y, winners] = forward_with_mask(on, &g, &x, false);
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
-            let dx = on.run_accumulating([&winners, &dy], x.len(), |device, [winners, dy], dx, accumulate| {
-                backward_max(device, &g, winners, dy, dx, accumulate);
+            let dx = on.run_accumulating([&winners, &dy], x.len(), |device, [winners, dy], dx| {
+                backward_max(device, &g, winners, dy, dx);
             });
             assert_close(&dx, &gradient, FEW_ROUNDINGS, &format!("maximum dx of {g:?}"));
         }
@@ -143,7 +143,7 @@ on_every_device! {
                 apart.iter().zip(&dy).map(|(&y, &dy)| if y > 0.0 { dy } else { 0.0 }).collect();
             let [dx, expected] = [(&fused_winners, &dy), (&winners, &passed)].map(|(winners, dy)| {
                 on.run([winners, dy], x.len(), |device, [winners, dy], dx| {
-                    backward_max(device, &g, winners, dy, dx, Accumulate::Replace);
+                    backward_max(device, &g, winners, dy, dx.replaced());
                 })
             });
             assert_eq!(dx, expected, "{g:?}");
@@ -170,8 +170,8 @@ on_every_device! {
             }
             let y = on.run([&x], g.y_len(), |device, [x], y| forward_average(device, &g, x, y));
             assert_close(&y, &expected, FEW_ROUNDINGS, &format!("average of {g:?}"));
-            let dx = on.run_accumulating([&dy], x.len(), |device, [dy], dx, accumulate| {
-                backward_average(device, &g, dy, dx, accumulate);
+            let dx = on.run_accumulating([&dy], x.len(), |device, [dy], dx| {
+                backward_average(device, &g, dy, dx);
             });
             assert_close(&dx, &gradient, FEW_ROUNDINGS, &format!("average dx of {g:?}"));
         }
@@ -184,7 +184,7 @@ on_every_device! {
         let [y, winners] = forward_with_mask(on, &g, &x, false);
         assert!(y[0].is_nan() && y[1] == inf);
         let dx = on.run([&winners, &[1.0, 1.0]], 8, |device, [winners, dy], dx| {
-            backward_max(device, &g, winners, dy, dx, Accumulate::Replace);
+            backward_max(device, &g, winners, dy, dx.replaced());
         });
         assert_eq!(dx, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }

@@ -3,71 +3,53 @@
 use super::{Affine, AffineGradients};
 use crate::{
     AxisExtents,
-    cpu_loops::{elements, for_each_plane, for_each_run, items_per_task, put, put_if_any, rectified},
+    cpu_loops::{
+        elements, for_each_plane, for_each_run, inlined, items_per_task, put, put_if_any, rectified,
+    },
     cpu_sums::{Itself, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
 pub(super) fn forward(
     cpu: &Cpu,
     extents: &AxisExtents,
     affine: &Affine<'_>,
     relu: bool,
-    x: Option<&[f32]>,
-    y: &mut [f32],
+    x: Option<View<'_>>,
+    y: ViewMut<'_>,
 ) {
-    for_each_plane(
-        cpu,
-        extents,
-        y,
-        #[inline(always)]
-        |channel, range, y| {
-            let [gamma, beta] = affine.channel(channel);
-            match x {
-                Some(x) => {
-                    let elements = y.iter_mut().zip(&x[range]);
-                    elements.for_each(|(y, &x)| *y = rectified(relu, gamma * x + beta));
-                }
-                None => y.iter_mut().for_each(|y| *y = rectified(relu, gamma * *y + beta)),
+    let x = x.map(|x| x.host::<f32>());
+    inlined!(for_each_plane(cpu, extents, y.into_host()), |channel, range, y| {
+        let [gamma, beta] = affine.channel(channel);
+        match x {
+            Some(x) => {
+                let elements = y.iter_mut().zip(&x[range]);
+                elements.for_each(|(y, &x)| *y = rectified(relu, gamma * x + beta));
             }
-        },
-    );
+            None => y.iter_mut().for_each(|y| *y = rectified(relu, gamma * *y + beta)),
+        }
+    });
 }
 
-pub(super) fn backward(
-    cpu: &Cpu,
-    extents: &AxisExtents,
-    gamma: &[f32],
-    dy: &[f32],
-    dx: &mut [f32],
-    accumulate: Accumulate,
-) {
-    for_each_plane(
-        cpu,
-        extents,
-        dx,
-        #[inline(always)]
-        |channel, range, dx| {
-            let gamma = gamma[channel];
-            dx.iter_mut().zip(&dy[range]).for_each(|(dx, &dy)| put(accumulate, dx, gamma * dy));
-        },
-    );
+pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    let (gamma, dy, (dx, accumulate)) = (gamma.host::<f32>(), dy.host::<f32>(), dx.into_host());
+    inlined!(for_each_plane(cpu, extents, dx), |channel, range, dx| {
+        let gamma = gamma[channel];
+        dx.iter_mut().zip(&dy[range]).for_each(|(dx, &dy)| put(accumulate, dx, gamma * dy));
+    });
 }
 
 pub(super) fn backward_affine(
     cpu: &Cpu,
     extents: &AxisExtents,
-    x: Option<&[f32]>,
-    dy: &[f32],
+    x: Option<View<'_>>,
+    dy: View<'_>,
     gradients: AffineGradients<'_>,
 ) {
+    let (x, dy) = (x.map(|x| x.host()), dy.host());
     let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
-    for_each_run(
-        cpu,
-        extents.axis,
-        items_per_task(extents.per_index()),
-        [dgamma, dbeta],
-        #[inline(always)]
+    inlined!(
+        for_each_run(cpu, extents.axis, items_per_task(extents.per_index()), [dgamma, dbeta]),
         |channels, [dgamma, dbeta]| {
             if x.is_none() && extents.inner == 1 {
                 return add_rows(&dy[channels.start..], extents, beta, dbeta);
@@ -80,7 +62,7 @@ pub(super) fn backward_affine(
                 put_if_any(gamma, dgamma.get_mut(index), by_gamma as f32);
                 put_if_any(beta, dbeta.get_mut(index), by_beta as f32);
             }
-        },
+        }
     );
 }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, View, ViewMut,
+    Out, View, ViewMut,
     cuda::{Arg, Cuda},
 };
 
@@ -31,18 +31,10 @@ pub(super) fn forward(
     unsafe { launch!(cuda, place, "scale_forward", grid, [&extents, gamma, beta, relu, from, to]) };
 }
 
-pub(super) fn backward(
-    cuda: &Cuda,
-    extents: &AxisExtents,
-    gamma: View<'_>,
-    dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.as_view())], extents);
-    let (grid, extents, add) =
-        (rows.map_or_else(|| tiles(dx.len()), |rows| rows.map), Extents::new(extents), add(accumulate));
-    let (from, to) = (dy.numbers(), dx.numbers());
+pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.to.as_view())], extents);
+    let grid = rows.map_or_else(|| tiles(dy.len()), |rows| rows.map);
+    let (extents, from, to, add) = (Extents::new(extents), dy.numbers(), dx.to.numbers(), add(dx.accumulate));
     // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract has
     // checked the lengths.
     unsafe { launch!(cuda, place, "scale_backward", grid, [&extents, gamma, from, to, add]) };

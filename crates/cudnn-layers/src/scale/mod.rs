@@ -9,7 +9,7 @@ mod cuda;
 mod tests;
 
 use crate::AxisExtents;
-use tensor::{Accumulate, Device, Gradient, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// Factors and biases, one element per channel each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,9 +24,9 @@ pub struct Affine<'a> {
 #[derive(Debug, Default)]
 pub struct AffineGradients<'a> {
     /// `dgamma[c] = sum of dy * x`, or of `dy` times the normalised `x` in batch normalisation.
-    pub gamma: Option<Gradient<'a>>,
+    pub gamma: Option<Out<'a>>,
     /// `dbeta[c] = sum of dy`.
-    pub beta: Option<Gradient<'a>>,
+    pub beta: Option<Out<'a>>,
 }
 
 impl Affine<'_> {
@@ -46,7 +46,7 @@ impl Affine<'_> {
 impl AffineGradients<'_> {
     pub(crate) fn check(&self, channels: usize) {
         let both = [&self.gamma, &self.beta].into_iter().flatten();
-        both.for_each(|gradient| assert_eq!(gradient.diff.len(), channels, "one gradient per channel"));
+        both.for_each(|gradient| assert_eq!(gradient.to.len(), channels, "one gradient per channel"));
     }
 }
 
@@ -60,35 +60,18 @@ pub fn forward(
     affine: Affine<'_>,
     relu: bool,
     x: Option<View<'_>>,
-    mut y: ViewMut<'_>,
+    y: ViewMut<'_>,
 ) {
     affine.check(extents.axis);
-    assert_eq!(
-        (x.map_or(y.len(), |x| x.len()), y.len()),
-        (extents.len(), extents.len()),
-        "lengths of x and y"
-    );
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, extents, &affine, relu, x.map(|x| x.host()), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, extents, &affine, relu, x, y),
-    }
+    assert_eq!([x.map_or(y.len(), |x| x.len()), y.len()], [extents.len(); 2], "lengths of x and y");
+    on_device!(device, forward(extents, &affine, relu, x, y));
 }
 
 /// `dx (+)= gamma dy`. The parameters' part is [`backward_affine`].
-pub fn backward(
-    device: &Device,
-    extents: &AxisExtents,
-    gamma: View<'_>,
-    dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
+pub fn backward(device: &Device, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
     Affine { gamma: Some(gamma), beta: None }.check(extents.axis);
-    assert_eq!((dy.len(), dx.len()), (extents.len(), extents.len()), "lengths of dy and dx");
-    match device {
-        Device::Cpu(cpu) => cpu::backward(cpu, extents, gamma.host(), dy.host(), dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward(cuda, extents, gamma, dy, dx, accumulate),
-    }
+    assert_eq!([dy.len(), dx.to.len()], [extents.len(); 2], "lengths of dy and dx");
+    on_device!(device, backward(extents, gamma, dy, dx));
 }
 
 /// `dgamma (+)= sum of dy * x` and `dbeta (+)= sum of dy` per channel, in an order that does not depend on the number of
@@ -105,9 +88,6 @@ pub fn backward_affine(
 ) {
     gradients.check(extents.axis);
     assert!(gradients.gamma.is_none() || x.is_some(), "the gradient of gamma needs x");
-    assert_eq!((x.unwrap_or(dy).len(), dy.len()), (extents.len(), extents.len()), "lengths of x and dy");
-    match device {
-        Device::Cpu(cpu) => cpu::backward_affine(cpu, extents, x.map(|x| x.host()), dy.host(), gradients),
-        Device::Cuda(cuda) => cuda::backward_affine(cuda, extents, x, dy, gradients),
-    }
+    assert_eq!([x.unwrap_or(dy).len(), dy.len()], [extents.len(); 2], "lengths of x and dy");
+    on_device!(device, backward_affine(extents, x, dy, gradients));
 }

@@ -36,8 +36,8 @@ on_every_device! {
                 forward(device, &extents, affine(gamma, beta), false, None, xy);
             });
             assert_eq!(in_place, y);
-            let dx = on.run_accumulating([&gamma, &dy], x.len(), |device, [gamma, dy], dx, accumulate| {
-                backward(device, &extents, gamma, dy, dx, accumulate);
+            let dx = on.run_accumulating([&gamma, &dy], x.len(), |device, [gamma, dy], dx| {
+                backward(device, &extents, gamma, dy, dx);
             });
             let (mut expected, mut sums) = (vec![], vec![0.0; 2 * axis]);
             for (i, (&x, &dy)) in x.iter().zip(&dy).enumerate() {
@@ -64,16 +64,15 @@ on_every_device! {
 
 fn check_parameter_gradients(on: &TestDevice, extents: &AxisExtents, operands: [&[f32]; 2], sums: &[f64]) {
     let axis = extents.axis;
-    let both = on.run_accumulating(operands, 2 * axis, |device, [x, dy], out, accumulate| {
-        let (dgamma, dbeta) = out.split_at(axis);
-        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Gradient { diff, accumulate }));
+    let both = on.run_accumulating(operands, 2 * axis, |device, [x, dy], Out { to, accumulate }| {
+        let (dgamma, dbeta) = to.split_at(axis);
+        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Out { to: diff, accumulate }));
         backward_affine(device, extents, Some(x), dy, AffineGradients { gamma, beta });
     });
     assert_close(&both, sums, FEW_ROUNDINGS, "dgamma and dbeta");
     let alone = |gamma: bool| {
-        on.run_accumulating(operands, axis, |device, [x, dy], diff, accumulate| {
-            let gradient = Some(Gradient { diff, accumulate });
-            let [gamma, beta] = if gamma { [gradient, None] } else { [None, gradient] };
+        on.run_accumulating(operands, axis, |device, [x, dy], diff| {
+            let [gamma, beta] = if gamma { [Some(diff), None] } else { [None, Some(diff)] };
             backward_affine(device, extents, Some(x), dy, AffineGradients { gamma, beta });
         })
     };

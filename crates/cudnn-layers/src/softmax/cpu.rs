@@ -3,10 +3,10 @@
 use super::labels::{LabelError, LossOptions, Normalization, class};
 use crate::{
     AxisExtents,
-    cpu_loops::{for_each_column_block, items_per_task, put},
+    cpu_loops::{for_each_column_block, inlined, items_per_task, put},
 };
 use ndarray::{ArrayView2, ArrayView3, s};
-use tensor::{Accumulate, Cpu};
+use tensor::{Cpu, Out, View, ViewMut};
 
 /// Columns (inner indices) handled together.
 const WIDTH: usize = 64;
@@ -16,13 +16,10 @@ fn blocks(extents: &AxisExtents) -> (usize, usize) {
     (WIDTH, items_per_task(extents.axis * WIDTH.min(extents.inner)))
 }
 
-pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: &[f32], y: &mut [f32]) {
-    for_each_column_block(
-        cpu,
-        extents,
-        blocks(extents),
-        [y],
-        #[inline(always)]
+pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
+    let x = x.host::<f32>();
+    inlined!(
+        for_each_column_block(cpu, extents, blocks(extents), [y.into_host()]),
         |outer, columns, [mut y]| {
             let (mut largest, mut sum) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH]);
             for index in 0..extents.axis {
@@ -40,50 +37,37 @@ pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: &[f32], y: &mut [f32]
             for index in 0..extents.axis {
                 y.row(index).iter_mut().zip(sum).for_each(|(y, sum)| *y /= sum);
             }
-        },
+        }
     );
 }
 
-pub(super) fn backward(
-    cpu: &Cpu,
-    extents: &AxisExtents,
-    [y, dy]: [&[f32]; 2],
-    dx: &mut [f32],
-    accumulate: Accumulate,
-) {
-    for_each_column_block(
-        cpu,
-        extents,
-        blocks(extents),
-        [dx],
-        #[inline(always)]
-        |outer, columns, [mut dx]| {
-            let rows =
-                |index| [y, dy].map(|blob: &[f32]| &blob[extents.plane(outer, index)][columns.clone()]);
-            let mut dot = [0.0; WIDTH];
-            for index in 0..extents.axis {
-                let [y, dy] = rows(index);
-                dot.iter_mut().zip(y).zip(dy).for_each(|((dot, y), dy)| *dot += y * dy);
+pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    let (y, dy, (dx, accumulate)) = (y.host(), dy.host(), dx.into_host());
+    inlined!(for_each_column_block(cpu, extents, blocks(extents), [dx]), |outer, columns, [mut dx]| {
+        let rows = |index| [y, dy].map(|blob: &[f32]| &blob[extents.plane(outer, index)][columns.clone()]);
+        let mut dot = [0.0; WIDTH];
+        for index in 0..extents.axis {
+            let [y, dy] = rows(index);
+            dot.iter_mut().zip(y).zip(dy).for_each(|((dot, y), dy)| *dot += y * dy);
+        }
+        for index in 0..extents.axis {
+            let [y, dy] = rows(index);
+            for (((dx, &y), &dy), dot) in dx.row(index).iter_mut().zip(y).zip(dy).zip(dot) {
+                put(accumulate, dx, y * (dy - dot));
             }
-            for index in 0..extents.axis {
-                let [y, dy] = rows(index);
-                for (((dx, &y), &dy), dot) in dx.row(index).iter_mut().zip(y).zip(dy).zip(dot) {
-                    put(accumulate, dx, y * (dy - dot));
-                }
-            }
-        },
-    );
+        }
+    });
 }
 
 /// Tells `each` of every prediction that is not ignored its place, by outer and inner index, and its class, and counts them.
 fn count_predictions(
     extents: &AxisExtents,
     ignore_label: Option<i32>,
-    labels: &[f32],
+    labels: View<'_>,
     mut each: impl FnMut([usize; 2], usize),
 ) -> Result<usize, LabelError> {
-    let labels =
-        ArrayView2::from_shape((extents.outer, extents.inner), labels).expect("a label per prediction");
+    let labels = ArrayView2::from_shape((extents.outer, extents.inner), labels.host());
+    let labels = labels.expect("a label per prediction");
     let mut counted = 0;
     for ((outer, inner), &label) in labels.indexed_iter() {
         if let Some(class) = class(extents, ignore_label, label, outer)? {
@@ -102,12 +86,14 @@ fn by_class<'a>(extents: &AxisExtents, blob: &'a [f32]) -> ArrayView3<'a, f32> {
 
 /// The loss, in double precision: there is one term per prediction.
 pub(super) fn loss(
+    _: &Cpu,
     extents: &AxisExtents,
     options: &LossOptions,
-    p: &[f32],
-    labels: &[f32],
-) -> Result<f32, LabelError> {
-    let (p, mut total) = (by_class(extents, p), 0.0);
+    p: View<'_>,
+    labels: View<'_>,
+    to: ViewMut<'_>,
+) -> Result<(), LabelError> {
+    let (p, mut total) = (by_class(extents, p.host()), 0.0);
     let [own, other] = options.shares(extents.axis);
     let valid = count_predictions(extents, options.ignore_label, labels, |[outer, inner], class| {
         // Not `f32::max`, which would turn a NaN into a finite loss.
@@ -118,7 +104,8 @@ pub(super) fn loss(
         }
         total -= f64::from(own - other) * log(p[[outer, class, inner]]);
     })?;
-    Ok((total / normaliser(extents, options.normalization, valid)) as f32)
+    to.into_host()[0] = (total / normaliser(extents, options.normalization, valid)) as f32;
+    Ok(())
 }
 
 fn normaliser(extents: &AxisExtents, normalization: Normalization, valid: usize) -> f64 {
@@ -136,42 +123,37 @@ pub(super) fn loss_backward(
     extents: &AxisExtents,
     options: &LossOptions,
     loss_weight: f32,
-    (p, labels, dx): (&[f32], &[f32], &mut [f32]),
-    accumulate: Accumulate,
+    [p, labels]: [View<'_>; 2],
+    dx: Out<'_>,
 ) -> Result<(), LabelError> {
     let valid = count_predictions(extents, options.ignore_label, labels, |_, _| ())?;
+    let (p, labels, (dx, accumulate)) = (p.host::<f32>(), labels.host::<f32>(), dx.into_host());
     let scale = (f64::from(loss_weight) / normaliser(extents, options.normalization, valid)) as f32;
     let ignored = options.ignore_label.map(|label| label as f32);
     let [own, other] = options.shares(extents.axis);
-    for_each_column_block(
-        cpu,
-        extents,
-        blocks(extents),
-        [dx],
-        #[inline(always)]
-        |outer, columns, [mut dx]| {
-            let labels = &labels[outer * extents.inner..][columns.clone()];
-            for class in 0..extents.axis {
-                let p = &p[extents.plane(outer, class)][columns.clone()];
-                for ((dx, &p), &label) in dx.row(class).iter_mut().zip(p).zip(labels) {
-                    let wanted = if label == class as f32 { own } else { other };
-                    let gradient = if Some(label) == ignored { 0.0 } else { (p - wanted) * scale };
-                    put(accumulate, dx, gradient);
-                }
+    inlined!(for_each_column_block(cpu, extents, blocks(extents), [dx]), |outer, columns, [mut dx]| {
+        let labels = &labels[outer * extents.inner..][columns.clone()];
+        for class in 0..extents.axis {
+            let p = &p[extents.plane(outer, class)][columns.clone()];
+            for ((dx, &p), &label) in dx.row(class).iter_mut().zip(p).zip(labels) {
+                let wanted = if label == class as f32 { own } else { other };
+                let gradient = if Some(label) == ignored { 0.0 } else { (p - wanted) * scale };
+                put(accumulate, dx, gradient);
             }
-        },
-    );
+        }
+    });
     Ok(())
 }
 
 pub(super) fn accuracy(
+    _: &Cpu,
     extents: &AxisExtents,
-    top_k: usize,
-    ignore_label: Option<i32>,
-    (scores, labels): (&[f32], &[f32]),
-    per_class: Option<&mut [f32]>,
-) -> Result<f32, LabelError> {
-    let (scores, mut right) = (by_class(extents, scores), 0);
+    (top_k, ignore_label): (usize, Option<i32>),
+    [scores, labels]: [View<'_>; 2],
+    to: ViewMut<'_>,
+    per_class: Option<ViewMut<'_>>,
+) -> Result<(), LabelError> {
+    let (scores, mut right) = (by_class(extents, scores.host()), 0);
     let mut of_class = vec![[0; 2]; extents.axis];
     let counted = count_predictions(extents, ignore_label, labels, |[outer, inner], label| {
         let scores = scores.slice(s![outer, .., inner]);
@@ -185,8 +167,10 @@ pub(super) fn accuracy(
         of_class[label][0] += is_right;
         of_class[label][1] += 1;
     })?;
-    for (share, [right, counted]) in per_class.into_iter().flatten().zip(of_class) {
+    let shares = per_class.into_iter().flat_map(ViewMut::into_host::<f32>);
+    for (share, [right, counted]) in shares.zip(of_class) {
         *share = right as f32 / counted.max(1) as f32;
     }
-    Ok(right as f32 / counted.max(1) as f32)
+    to.into_host()[0] = right as f32 / counted.max(1) as f32;
+    Ok(())
 }

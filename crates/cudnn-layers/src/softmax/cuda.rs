@@ -1,12 +1,12 @@
 //! Softmax, its loss and accuracy on the GPU.
 
-use super::labels::{LossOptions, Normalization};
+use super::labels::{LabelError, LossOptions, Normalization};
 use crate::{
     AxisExtents,
     cuda_launches::{Extents, THREADS, add, launch, of_type, sources, threads, tiles},
 };
 use tensor::{
-    Accumulate, View, ViewMut,
+    Out, View, ViewMut,
     cuda::{Arg, Cuda, Grid},
 };
 
@@ -33,17 +33,10 @@ pub(super) fn probabilities(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut
     unsafe { launch!(cuda, place, "softmax_probabilities", grid, [&extents, from, &mut p]) };
 }
 
-pub(super) fn backward(
-    cuda: &Cuda,
-    extents: &AxisExtents,
-    y: View<'_>,
-    dy: View<'_>,
-    dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    let (grid, extents, add) = (lines(extents), Extents::new(extents), add(accumulate));
-    let place = of_type(&[Some(y), Some(dy), Some(dx.as_view())]);
-    let (y, dy, dx) = (y.numbers(), dy.numbers(), dx.numbers());
+pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    let (grid, extents, add) = (lines(extents), Extents::new(extents), add(dx.accumulate));
+    let place = of_type(&[Some(y), Some(dy), Some(dx.to.as_view())]);
+    let (y, dy, dx) = (y.numbers(), dy.numbers(), dx.to.numbers());
     // SAFETY: `softmax_backward(Extents e, const real* y, const real* dy, real* dx, int add)`; the contract has checked
     // the lengths.
     unsafe { launch!(cuda, place, "softmax_backward", grid, [&extents, y, dy, dx, add]) };
@@ -67,22 +60,15 @@ pub(super) fn loss(
     p: View<'_>,
     labels: View<'_>,
     mut to: ViewMut<'_>,
-) {
+) -> Result<(), LabelError> {
     let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
-    let (e, shares, fault) =
-        (&Extents::new(extents), &options.shares(extents.axis), Arg::Address(cuda.fault_address()));
+    let (e, shares) = (&Extents::new(extents), &options.shares(extents.axis));
+    let (function, to, fault) = ("softmax_loss", &mut to, Arg::Address(cuda.fault_address()));
     // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored, const float* p, const float*
     // labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is used as an
     // index.
-    unsafe {
-        launch!(
-            cuda,
-            0,
-            "softmax_loss",
-            ONE_BLOCK,
-            [e, normaliser, shares, ignored, p, labels, &mut to, fault]
-        )
-    };
+    unsafe { launch!(cuda, 0, function, ONE_BLOCK, [e, normaliser, shares, ignored, p, labels, to, fault]) };
+    Ok(())
 }
 
 pub(super) fn loss_backward(
@@ -90,13 +76,13 @@ pub(super) fn loss_backward(
     extents: &AxisExtents,
     options: &LossOptions,
     weight: f32,
-    (p, labels, dx): (View<'_>, View<'_>, ViewMut<'_>),
-    accumulate: Accumulate,
-) {
+    [p, labels]: [View<'_>; 2],
+    dx: Out<'_>,
+) -> Result<(), LabelError> {
     let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
-    let (grid, e, add) = (tiles(extents.len()), &Extents::new(extents), add(accumulate));
-    let shares = &options.shares(extents.axis);
-    let (place, to) = (of_type(&[Some(dx.as_view())]), dx.numbers());
+    let (grid, e, shares) = (tiles(extents.len()), &Extents::new(extents), &options.shares(extents.axis));
+    let (place, to, add) = (of_type(&[Some(dx.to.as_view())]), dx.to.numbers(), add(dx.accumulate));
+    let [first, second] = ["softmax_loss_factor", "softmax_loss_backward"];
     cuda.scratch(|mut scratch| {
         let factor = scratch.slice(0..FACTOR_LEN).address::<u8>();
         let [factor, fault] = [factor, cuda.fault_address()].map(Arg::Address);
@@ -105,33 +91,21 @@ pub(super) fn loss_backward(
         // ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`; the contract has checked the
         // lengths.
         unsafe {
-            let function = "softmax_loss_factor";
-            launch!(
-                cuda,
-                place,
-                function,
-                ONE_BLOCK,
-                [e, normaliser, weight, ignored, labels, factor, fault]
-            );
-            launch!(
-                cuda,
-                place,
-                "softmax_loss_backward",
-                grid,
-                [e, shares, ignored, factor, p, labels, to, add]
-            );
+            launch!(cuda, place, first, ONE_BLOCK, [e, normaliser, weight, ignored, labels, factor, fault]);
+            launch!(cuda, place, second, grid, [e, shares, ignored, factor, p, labels, to, add]);
         }
     });
+    Ok(())
 }
 
 pub(super) fn accuracy(
     cuda: &Cuda,
     extents: &AxisExtents,
-    top_k: usize,
-    ignore_label: Option<i32>,
-    (scores, labels, mut to): (View<'_>, View<'_>, ViewMut<'_>),
+    (top_k, ignore_label): (usize, Option<i32>),
+    [scores, labels]: [View<'_>; 2],
+    mut to: ViewMut<'_>,
     per_class: Option<ViewMut<'_>>,
-) {
+) -> Result<(), LabelError> {
     let classes = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let (extents, ignored) = (Extents::new(extents), ignored(ignore_label));
     let fault = Arg::Address(cuda.fault_address());
@@ -142,19 +116,12 @@ pub(super) fn accuracy(
         launch!(cuda, place, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, from, labels, &mut to, fault])
     };
     if let Some(mut to) = per_class {
-        let grid = Grid::line(classes, THREADS);
+        let (function, grid) = ("accuracy_per_class", Grid::line(classes, THREADS));
         // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float*
         // to)` with a block for each class, for which `to` has an element.
-        unsafe {
-            launch!(
-                cuda,
-                place,
-                "accuracy_per_class",
-                grid,
-                [&extents, top_k, ignored, from, labels, &mut to]
-            )
-        };
+        unsafe { launch!(cuda, place, function, grid, [&extents, top_k, ignored, from, labels, &mut to]) };
     }
+    Ok(())
 }
 
 /// No label equals a NaN.

@@ -23,35 +23,21 @@ mod tests;
 pub use labels::{LabelError, LossOptions, Normalization};
 
 use crate::AxisExtents;
-use tensor::{Accumulate, Device, Format, Space, View, ViewMut};
+use tensor::{Device, Format, Out, Space, View, ViewMut};
 
 /// `y = softmax(x)`.
 ///
 /// # Panics
 /// If a length does not match `extents`, as in all functions of this module.
-pub fn forward(device: &Device, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
-    assert_eq!((x.len(), y.len()), (extents.len(), extents.len()), "lengths of x and y");
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, extents, x.host(), y.host()),
-        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, y),
-    }
+pub fn forward(device: &Device, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
+    assert_eq!([x.len(), y.len()], [extents.len(); 2], "lengths of x and y");
+    on_device!(device, forward(extents, x, y));
 }
 
 /// `dx (+)= ...` (see the module).
-pub fn backward(
-    device: &Device,
-    extents: &AxisExtents,
-    y: View<'_>,
-    dy: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
-) {
-    let len = extents.len();
-    assert_eq!((y.len(), dy.len(), dx.len()), (len, len, len), "lengths of y, dy and dx");
-    match device {
-        Device::Cpu(cpu) => cpu::backward(cpu, extents, [y.host(), dy.host()], dx.host(), accumulate),
-        Device::Cuda(cuda) => cuda::backward(cuda, extents, y, dy, dx, accumulate),
-    }
+pub fn backward(device: &Device, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    assert_eq!([y.len(), dy.len(), dx.to.len()], [extents.len(); 3], "lengths of y, dy and dx");
+    on_device!(device, backward(extents, y, dy, dx));
 }
 
 /// What [`loss`] saves for [`loss_backward`]: the probabilities `p = softmax(x)`.
@@ -72,22 +58,16 @@ pub fn loss(
     x: View<'_>,
     labels: View<'_>,
     mut saved: ViewMut<'_>,
-    mut loss: ViewMut<'_>,
+    loss: ViewMut<'_>,
 ) -> Result<(), LabelError> {
     let mut p = saved.take(Format::F32, extents.len());
     let lens = (x.len(), labels.len(), loss.len());
     assert_eq!(lens, (extents.len(), extents.per_index(), 1), "lengths of x, labels and loss");
     match device {
-        Device::Cpu(cpu) => {
-            cpu::forward(cpu, extents, x.host(), p.host());
-            loss.host::<f32>()[0] = cpu::loss(extents, options, p.host(), labels.host())?;
-        }
-        Device::Cuda(cuda) => {
-            cuda::probabilities(cuda, extents, x, p.reborrow());
-            cuda::loss(cuda, extents, options, p.as_view(), labels, loss);
-        }
+        Device::Cpu(cpu) => cpu::forward(cpu, extents, x, p.reborrow()),
+        Device::Cuda(cuda) => cuda::probabilities(cuda, extents, x, p.reborrow()),
     }
-    Ok(())
+    on_device!(device, loss(extents, options, p.as_view(), labels, loss))
 }
 
 /// `dx (+)= (p - share of the label) * loss_weight / normaliser`, 0 for ignored labels.
@@ -102,21 +82,12 @@ pub fn loss_backward(
     loss_weight: f32,
     mut saved: View<'_>,
     labels: View<'_>,
-    mut dx: ViewMut<'_>,
-    accumulate: Accumulate,
+    dx: Out<'_>,
 ) -> Result<(), LabelError> {
     let p = saved.take(Format::F32, extents.len());
-    assert_eq!((labels.len(), dx.len()), (extents.per_index(), extents.len()), "lengths of labels and dx");
-    match device {
-        Device::Cpu(cpu) => {
-            let operands = (p.host(), labels.host(), dx.host());
-            cpu::loss_backward(cpu, extents, options, loss_weight, operands, accumulate)?;
-        }
-        Device::Cuda(cuda) => {
-            cuda::loss_backward(cuda, extents, options, loss_weight, (p, labels, dx), accumulate);
-        }
-    }
-    Ok(())
+    let lens = (labels.len(), dx.to.len());
+    assert_eq!(lens, (extents.per_index(), extents.len()), "lengths of labels and dx");
+    on_device!(device, loss_backward(extents, options, loss_weight, [p, labels], dx))
 }
 
 /// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none); and into
@@ -132,21 +103,11 @@ pub fn accuracy(
     ignore_label: Option<i32>,
     scores: View<'_>,
     labels: View<'_>,
-    mut accuracy: ViewMut<'_>,
-    mut per_class: Option<ViewMut<'_>>,
+    accuracy: ViewMut<'_>,
+    per_class: Option<ViewMut<'_>>,
 ) -> Result<(), LabelError> {
     let lens = (scores.len(), labels.len(), accuracy.len());
     assert_eq!(lens, (extents.len(), extents.per_index(), 1), "lengths of scores, labels and accuracy");
     assert!(per_class.as_ref().is_none_or(|to| to.len() == extents.axis), "an accuracy for each class");
-    match device {
-        Device::Cpu(_) => {
-            let per_class = per_class.as_mut().map(|to| to.host());
-            accuracy.host::<f32>()[0] =
-                cpu::accuracy(extents, top_k, ignore_label, (scores.host(), labels.host()), per_class)?;
-        }
-        Device::Cuda(cuda) => {
-            cuda::accuracy(cuda, extents, top_k, ignore_label, (scores, labels, accuracy), per_class);
-        }
-    }
-    Ok(())
+    on_device!(device, accuracy(extents, (top_k, ignore_label), [scores, labels], accuracy, per_class))
 }

@@ -60,8 +60,8 @@ on_every_device! {
             assert_close(&y, &reference(&e, &wide(&x)), FEW_ROUNDINGS, "y");
             if e.len() < 500 {
                 let dy = random(e.len(), 2);
-                let dx = on.run_accumulating([&y, &dy], e.len(), |device, [y, dy], dx, accumulate| {
-                    backward(device, &e, y, dy, dx, accumulate);
+                let dx = on.run_accumulating([&y, &dy], e.len(), |device, [y, dy], dx| {
+                    backward(device, &e, y, dy, dx);
                 });
                 assert_close(&dx, &numeric_gradient(&x, &dy, |x| reference(&e, x)), 1e-5, "dx");
             }
@@ -89,8 +89,8 @@ on_every_device! {
                 let [p, loss] = loss_of(on, &e, &options, &x, &labels);
                 let expected = |x: &[f64]| vec![reference_loss(&e, normaliser as f64, &labels, x)];
                 assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
-                let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-                    loss_backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
+                let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx| {
+                    loss_backward(device, &e, &options, 0.3, p, labels, dx)
                         .expect("labels are classes");
                 });
                 assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
@@ -115,8 +115,8 @@ on_every_device! {
                 vec![(1.0 - smoothing) * hard + smoothing * uniform]
             };
             assert_close(&loss, &expected(&wide(&x)), FEW_ROUNDINGS, "loss");
-            let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-                loss_backward(device, &e, &options, 0.3, p, labels, dx, accumulate)
+            let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx| {
+                loss_backward(device, &e, &options, 0.3, p, labels, dx)
                     .expect("labels are classes");
             });
             assert_close(&dx, &numeric_gradient(&x, &[0.3], expected), 1e-5, "dx");
@@ -130,8 +130,8 @@ on_every_device! {
         let options = LossOptions { ignore_label: Some(255), ..LossOptions::default() };
         let [p, loss] = loss_of(on, &e, &options, &x, &labels);
         assert_close(&loss, &[reference_loss(&e, valid, &labels, &wide(&x))], FEW_ROUNDINGS, "loss");
-        let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx, accumulate| {
-            loss_backward(device, &e, &options, 2.0, p, labels, dx, accumulate).expect("labels are classes");
+        let dx = on.run_accumulating([&p, &labels], e.len(), |device, [p, labels], dx| {
+            loss_backward(device, &e, &options, 2.0, p, labels, dx).expect("labels are classes");
         });
         let expected: Vec<f64> = (0..e.len())
             .map(|i| {
@@ -171,8 +171,8 @@ on_every_device! {
                 });
                 assert_eq!(loss[e.len()], 7.0, "the loss is not written");
                 let dx = on.run_in_place([&x, &labels], &vec![7.0; e.len()], |device, [p, labels], dx| {
-                    let add = Accumulate::Replace;
-                    check(error_of(device, loss_backward(device, &e, &options, 1.0, p, labels, dx, add)));
+                    let ran = loss_backward(device, &e, &options, 1.0, p, labels, dx.replaced());
+                    check(error_of(device, ran));
                 });
                 assert!(dx.iter().all(|&dx| dx == 7.0), "dx is not written");
                 let share = on.run_in_place([&x, &labels], &[7.0], |device, [x, labels], share| {

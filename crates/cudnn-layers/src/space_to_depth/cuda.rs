@@ -2,7 +2,7 @@
 
 use crate::cuda_launches::{Divisor, add, launch, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
-use tensor::{Accumulate, ConvGeometry, View, ViewMut, cuda::Cuda};
+use tensor::{ConvGeometry, Out, View, ViewMut, cuda::Cuda};
 
 sources!("space_to_depth.cu");
 
@@ -43,8 +43,8 @@ pub(crate) fn image_to_depth(cuda: &Cuda, [g, deep]: &[ConvGeometry; 2], x: View
     };
     let (place, from, to) = (of_type(&[Some(x), Some(to.as_view())]), x.numbers(), to.numbers());
     let packs = len.div_ceil(16 / x.format().dtype.bytes());
-    // SAFETY: `image_to_depth(Blocks blocks, const real* x, real* to)`, a thread for each pack of 16 bytes, of which x' has whole
-    // ones; the lengths were checked.
+    // SAFETY: `image_to_depth(Blocks blocks, const real* x, real* to)`, a thread for each pack of 16 bytes, of which x'
+    // has whole ones; the lengths were checked.
     unsafe { launch!(cuda, place, "image_to_depth", threads(packs), [&blocks, from, to]) };
 }
 
@@ -70,7 +70,8 @@ pub(crate) fn filter_to_depth(cuda: &Cuda, [g, deep]: &[ConvGeometry; 2], w: Vie
     let len = deep.w_len();
     assert_eq!((w.len(), to.len()), (g.w_len(), len), "lengths of {g:?} and {deep:?}");
     let (place, from, taps) = (of_type(&[Some(to.as_view())]), w.address::<f32>(), Taps::new(g, deep));
-    // SAFETY: `filter_to_depth(Taps taps, const float* w, real* to)`, a thread for each element of `to`; the lengths were checked.
+    // SAFETY: `filter_to_depth(Taps taps, const float* w, real* to)`, a thread for each element of `to`; the lengths
+    // were checked.
     unsafe { launch!(cuda, place, "filter_to_depth", threads(len), [&taps, from, to.numbers()]) };
 }
 
@@ -79,14 +80,13 @@ pub(crate) fn gradient_from_depth(
     cuda: &Cuda,
     [g, deep]: &[ConvGeometry; 2],
     dw: View<'_>,
-    mut to: ViewMut<'_>,
-    accumulate: Accumulate,
+    Out { mut to, accumulate }: Out<'_>,
 ) {
     let len = g.w_len();
     assert_eq!((dw.len(), to.len()), (deep.w_len(), len), "lengths of {g:?} and {deep:?}");
     let (place, from, taps) = (of_type(&[Some(dw)]), dw.numbers(), Taps::new(g, deep));
     let (to, add) = (to.address::<f32>(), add(accumulate));
-    // SAFETY: `gradient_from_depth(Taps taps, const real* dw, float* to, int add)`, a thread for each element of `to`; the lengths
-    // were checked.
+    // SAFETY: `gradient_from_depth(Taps taps, const real* dw, float* to, int add)`, a thread for each element of `to`;
+    // the lengths were checked.
     unsafe { launch!(cuda, place, "gradient_from_depth", threads(len), [&taps, from, to, add]) };
 }

@@ -1,10 +1,11 @@
-//! A strided convolution of few channels as one of stride 1 with many: blocks of stride x stride pixels become channels.
+//! A strided convolution of few channels as one of stride 1 with many: blocks of stride x stride pixels become
+//! channels.
 //!
 //! With strides (a, b), a filter of R x S taps and D = a b C, rounded up to what engines like:
 //! `x'[n][i b C + j C + c][h][w] = x[n][c][a h + i - pad][b w + j - pad]` and
-//! `w'[k][i b C + j C + c][r][s] = w[k][c][a r + i][b s + j]`, both 0 outside, where i < a and j < b. Then `y` is the convolution
-//! of x' and w', without padding, and the gradient of w is a part of that of w'. For feature maps in NHWC on a GPU, where tensor
-//! cores take channels in packs.
+//! `w'[k][i b C + j C + c][r][s] = w[k][c][a r + i][b s + j]`, both 0 outside, where i < a and j < b. Then `y` is the
+//! convolution of x' and w', without padding, and the gradient of w is a part of that of w'. For feature maps in NHWC
+//! on a GPU, where tensor cores take channels in packs.
 
 mod cuda;
 

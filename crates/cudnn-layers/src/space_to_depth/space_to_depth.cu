@@ -1,7 +1,7 @@
 // Blocks of pixels as channels, in NHWC: a block is `down` runs of `line` neighbouring elements of x.
 
-/// As `image_to_depth` of cuda.rs fills it: elements of x', its extents, elements of a block's line, rows and elements of a row of
-/// x, rows of a block, and rows and elements of padding.
+/// As `image_to_depth` of cuda.rs fills it: elements of x', its extents, elements of a block's line, rows and elements
+/// of a row of x, rows of a block, and rows and elements of padding.
 struct Blocks {
     u64 len;
     Divisor depth, width, height, line;
@@ -27,7 +27,8 @@ extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
     store<PACK>(to + first, pack);
 }
 
-/// As `Taps::new` of cuda.rs fills it: the extents (K, C, R, S) of the filter and (K, R', S', D) of w', and the strides.
+/// As `Taps::new` of cuda.rs fills it: the extents (K, C, R, S) of the filter and (K, R', S', D) of w', and the
+/// strides.
 struct Taps {
     u32 k, c, r, s;
     u32 deep_k, deep_r, deep_s, depth;

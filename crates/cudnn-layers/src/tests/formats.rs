@@ -17,8 +17,7 @@ use crate::{
     testing::gpu,
 };
 use tensor::{
-    ALIGNMENT, Accumulate, Arena, AxisOrder, ElementType, Format, Gradient, PoolGeometry, Rounding, Space,
-    Span, ViewMut,
+    ALIGNMENT, Accumulate, Arena, AxisOrder, ElementType, Format, Out, PoolGeometry, Rounding, Space, Span,
 };
 
 #[test]
@@ -40,7 +39,7 @@ fn cuda_activations() {
                 let [y, dx, in_place] = writes else { unreachable!() };
                 activation::forward(device, f, Some(reads[0]), y.reborrow());
                 activation::forward(device, f, None, in_place.reborrow());
-                activation::backward(device, f, reads[0], Some(reads[1]), dx.reborrow(), Accumulate::Add);
+                activation::backward(device, f, reads[0], Some(reads[1]), dx.reborrow().added());
             });
         }
     }
@@ -53,8 +52,8 @@ fn cuda_dropouts() {
         let (reads, writes) = ([blob(&dims, 1), Operand::Bytes(8)], [blob(&dims, 2), blob(&dims, 3)]);
         check_in(&[AxisOrder::Nchw], "dropout", [&reads, &writes], |device, _, reads, writes| {
             let dropout = Dropout { ratio: 0.25, seed: 5, iteration: reads[1] };
-            dropout::apply(device, &dropout, Some(reads[0]), writes[0].reborrow(), Accumulate::Add);
-            dropout::apply(device, &dropout, None, writes[1].reborrow(), Accumulate::Replace);
+            dropout::apply(device, &dropout, Some(reads[0]), writes[0].reborrow().added());
+            dropout::apply(device, &dropout, None, writes[1].reborrow().replaced());
         });
     }
 }
@@ -75,7 +74,7 @@ fn cuda_eltwises() {
                 let relu = matches!(combination, Combination::Sum(_));
                 let (x, dy) = (&reads[..inputs], reads[inputs]);
                 eltwise::forward(device, combination, x, relu, y.reborrow());
-                eltwise::backward(device, combination, x, 1, dy, dx.reborrow(), Accumulate::Add);
+                eltwise::backward(device, combination, x, 1, dy, dx.reborrow().added());
             });
         }
     }
@@ -96,17 +95,12 @@ fn cuda_scales() {
             let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
             scale::forward(device, &e, affine, true, Some(x), y.reborrow());
             scale::forward(device, &e, Affine { gamma: None, ..affine }, false, None, in_place.reborrow());
-            scale::backward(device, &e, gamma, dy, dx.reborrow(), Accumulate::Add);
-            let [dgamma, dbeta, db] = [dgamma, dbeta, db].map(gradient);
+            scale::backward(device, &e, gamma, dy, dx.reborrow().added());
+            let [dgamma, dbeta, db] = [dgamma, dbeta, db].map(|diff| Some(diff.reborrow().added()));
             scale::backward_affine(device, &e, Some(x), dy, AffineGradients { gamma: dgamma, beta: dbeta });
             scale::backward_affine(device, &e, None, dy, AffineGradients { gamma: None, beta: db });
         });
     }
-}
-
-/// To be added to.
-fn gradient<'a>(diff: &'a mut ViewMut<'_>) -> Option<Gradient<'a>> {
-    Some(Gradient { diff: diff.reborrow(), accumulate: Accumulate::Add })
 }
 
 #[test]
@@ -147,13 +141,23 @@ fn cuda_batch_norms() {
                 let other = sum.then_some(added);
                 batch_norm::forward(device, &norm, 1e-3, x, other, y.reborrow(), saved.reborrow(), running);
                 batch_norm::repeat(device, &norm, x, other, again.reborrow(), saved.as_view());
-                let gradients = AffineGradients { gamma: gradient(dgamma), beta: gradient(dbeta) };
-                let (diff, accumulate) = (of_added.reborrow(), Accumulate::Replace);
+                let gradients = AffineGradients {
+                    gamma: Some(dgamma.reborrow().added()),
+                    beta: Some(dbeta.reborrow().added()),
+                };
                 // Signs are those of an operand: two devices may round a sum to either side of 0.
-                let gradient = Some(Gradient { diff, accumulate });
+                let gradient = Some(of_added.reborrow().replaced());
                 let other = sum.then_some(Added { y: relu.then_some(added), gradient });
-                let (saved, add) = (saved.as_view(), Accumulate::Add);
-                batch_norm::backward(device, &norm, x, saved, dy, dx.reborrow(), add, gradients, other);
+                batch_norm::backward(
+                    device,
+                    &norm,
+                    x,
+                    saved.as_view(),
+                    dy,
+                    dx.reborrow().added(),
+                    gradients,
+                    other,
+                );
             });
         };
         [(true, false), (true, true), (false, true)].iter().for_each(|&(relu, sum)| check_norm(relu, sum));
@@ -187,9 +191,9 @@ fn cuda_poolings() {
         check(&format!("{g:?}"), [&reads, &writes], |device, _, reads, writes| {
             let [largest, mean, dx, of_mean, mask] = writes else { unreachable!() };
             pooling::forward_max(device, &g, reads[0], relu, largest.reborrow(), Some(mask.reborrow()));
-            pooling::backward_max(device, &g, mask.as_view(), reads[1], dx.reborrow(), Accumulate::Add);
+            pooling::backward_max(device, &g, mask.as_view(), reads[1], dx.reborrow().added());
             pooling::forward_average(device, &g, reads[0], mean.reborrow());
-            pooling::backward_average(device, &g, reads[1], of_mean.reborrow(), Accumulate::Add);
+            pooling::backward_average(device, &g, reads[1], of_mean.reborrow().added());
         });
     }
 }
@@ -208,16 +212,7 @@ fn cuda_lrns() {
         check_in(layouts, &format!("{lrn:?} {dims:?}"), [&reads, &writes], |device, _, reads, writes| {
             let [y, dx, saved] = writes else { unreachable!() };
             lrn::forward(device, &lrn, dims, reads[0], y.reborrow(), saved.reborrow());
-            lrn::backward(
-                device,
-                &lrn,
-                dims,
-                reads[0],
-                saved.as_view(),
-                reads[1],
-                dx.reborrow(),
-                Accumulate::Add,
-            );
+            lrn::backward(device, &lrn, dims, reads[0], saved.as_view(), reads[1], dx.reborrow().added());
         });
     }
 }
@@ -236,10 +231,10 @@ fn cuda_softmaxes() {
             let [x, dy, labels] = *reads else { unreachable!() };
             let [y, dx, of_loss, loss, share, saved] = writes else { unreachable!() };
             softmax::forward(device, &e, x, y.reborrow());
-            softmax::backward(device, &e, x, dy, dx.reborrow(), Accumulate::Add);
+            softmax::backward(device, &e, x, dy, dx.reborrow().added());
             softmax::loss(device, &e, &options, x, labels, saved.reborrow(), loss.reborrow()).unwrap();
-            let (saved, dx, add) = (saved.as_view(), of_loss.reborrow(), Accumulate::Add);
-            softmax::loss_backward(device, &e, &options, 3.0, saved, labels, dx, add).unwrap();
+            let (saved, dx) = (saved.as_view(), of_loss.reborrow().added());
+            softmax::loss_backward(device, &e, &options, 3.0, saved, labels, dx).unwrap();
             softmax::accuracy(device, &e, 3, None, x, labels, share.reborrow(), None).unwrap();
         });
     }
@@ -258,9 +253,9 @@ fn cuda_copies() {
             let AxisExtents { outer: rows, inner, .. } = channels(&whole, format);
             let columns = Columns { rows, stride: (c + 8) * inner, offset: 4 * inner, width: c * inner };
             let [joined, cut, copied] = writes else { unreachable!() };
-            copy::into_columns(device, &columns, reads[0], joined.reborrow(), Accumulate::Replace);
-            copy::from_columns(device, &columns, reads[1], cut.reborrow(), Accumulate::Add);
-            copy::copy(device, reads[0], copied.reborrow(), Accumulate::Add);
+            copy::into_columns(device, &columns, reads[0], joined.reborrow().replaced());
+            copy::from_columns(device, &columns, reads[1], cut.reborrow().added());
+            copy::copy(device, reads[0], copied.reborrow().added());
         });
     }
 }
@@ -284,7 +279,7 @@ fn cuda_conversions() {
             for accumulate in [Accumulate::Replace, Accumulate::Add] {
                 start.write(&mut arena, b);
                 let ([from_view], [to_view]) = arena.lease([a], [b]).unwrap();
-                copy::convert(&gpu(), dims, from_view, to_view, accumulate);
+                copy::convert(&gpu(), dims, from_view, Out { to: to_view, accumulate });
                 gpu().check().unwrap();
                 let (Operand::Blob(_, x), Operand::Blob(_, old)) = (&x, &start) else { unreachable!() };
                 let sum = |(&x, &old): (&f32, &f32)| match (accumulate, to.dtype) {
@@ -319,13 +314,12 @@ fn cuda_inner_products() {
                 scratch,
             ];
             check_in(&BOTH[..1], &format!("{e:?}"), [&reads, &writes], |device, _, reads, writes| {
-                let add = Accumulate::Add;
                 let [x, dy, b, w] = *reads else { unreachable!() };
                 let [y, dx, dw, db, scratch] = writes else { unreachable!() };
                 inner_product::forward(device, &e, x, w, Some(b), true, y.reborrow(), scratch.reborrow());
-                inner_product::backward_data(device, &e, dy, w, dx.reborrow(), add, scratch.as_view());
-                inner_product::backward_weights(device, &e, x, dy, dw.reborrow(), add);
-                inner_product::backward_bias(device, &e, dy, db.reborrow(), add);
+                inner_product::backward_data(device, &e, dy, w, dx.reborrow().added(), scratch.as_view());
+                inner_product::backward_weights(device, &e, x, dy, dw.reborrow().added());
+                inner_product::backward_bias(device, &e, dy, db.reborrow().added());
             });
         }
     }

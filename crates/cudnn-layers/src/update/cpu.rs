@@ -2,7 +2,7 @@
 
 use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
 use crate::{
-    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with},
+    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with, inlined},
     cpu_sums::{SquaredDeviation, sums},
 };
 use tensor::{Accumulate, Cpu};
@@ -111,16 +111,11 @@ fn with_one(
 ) {
     let ParamUpdate { dw, history, w, .. } = param;
     let dw = dw.host::<f32>();
-    for_each_element_run(
-        cpu,
-        [history.host(), w.host()],
-        #[inline(always)]
-        |range, [h, w]| {
-            for ((h, w), &dw) in h.iter_mut().zip(w).zip(&dw[range]) {
-                step(slope.at(dw, *w), h, w);
-            }
-        },
-    );
+    inlined!(for_each_element_run(cpu, [history.host(), w.host()]), |range, [h, w]| {
+        for ((h, w), &dw) in h.iter_mut().zip(w).zip(&dw[range]) {
+            step(slope.at(dw, *w), h, w);
+        }
+    });
 }
 
 /// The same where two numbers are kept.
@@ -133,16 +128,11 @@ fn with_two(
     let ParamUpdate { dw, history, w, .. } = param;
     let dw = dw.host::<f32>();
     let (h, k) = history.host().split_at_mut(dw.len());
-    for_each_element_run(
-        cpu,
-        [h, k, w.host()],
-        #[inline(always)]
-        |range, [h, k, w]| {
-            for (((h, k), w), &dw) in h.iter_mut().zip(k).zip(w).zip(&dw[range]) {
-                step(slope.at(dw, *w), h, k, w);
-            }
-        },
-    );
+    inlined!(for_each_element_run(cpu, [h, k, w.host()]), |range, [h, k, w]| {
+        for (((h, k), w), &dw) in h.iter_mut().zip(k).zip(w).zip(&dw[range]) {
+            step(slope.at(dw, *w), h, k, w);
+        }
+    });
 }
 
 /// The sign with `sign(0) = 0`, unlike `f32::signum`.
@@ -160,16 +150,9 @@ fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
     let run = elements.len().div_ceil(PARTS).max(TASK_LEN);
     let mut parts = [0.0; PARTS];
     let used = elements.len().div_ceil(run);
-    for_each_run_with(
-        cpu,
-        used,
-        1,
-        ([], &mut parts[..used]),
-        #[inline(always)]
-        |task, [], part| {
-            let end = ((task.start + 1) * run).min(elements.len());
-            [part[0]] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
-        },
-    );
+    inlined!(for_each_run_with(cpu, used, 1, ([], &mut parts[..used])), |task, [], part| {
+        let end = ((task.start + 1) * run).min(elements.len());
+        [part[0]] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
+    });
     parts.iter().sum()
 }

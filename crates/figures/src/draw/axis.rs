@@ -37,10 +37,9 @@ impl Axis {
 
     /// Bytes by powers of two, with about six of them written.
     pub fn bytes(title: &str, range: [Bytes; 2]) -> Self {
-        let inside = (0..63).map(|power| Bytes(1 << power)).filter(|b| range[0] <= *b && *b <= range[1]);
-        let step = inside.clone().count().div_ceil(7).max(1);
-        let ticks = inside.step_by(step).map(|bytes| (bytes.0 as f64, bytes.to_string()));
-        Self::new(title, range.map(|bytes| bytes.0.max(1) as f64), ticks, true)
+        let range = range.map(|bytes| bytes.0.max(1));
+        let ticks = powers(range, 7).map(|bytes| (bytes as f64, Bytes(bytes).to_string()));
+        Self::new(title, range.map(|bytes| bytes as f64), ticks, true)
     }
 
     /// Bytes from 0 on, by round steps of a unit.
@@ -56,14 +55,14 @@ impl Axis {
 
     /// By powers of two of a count.
     pub fn counts(title: &str, most: u32) -> Self {
-        let powers = (0..u32::BITS).map(|power| 1u32 << power).take_while(|&power| power <= most);
-        let ticks = powers.map(|power| (f64::from(power), power.to_string()));
+        let ticks = powers([1, most.into()], 9).map(|power| (power as f64, power.to_string()));
         Self::new(title, [1.0, f64::from(most.max(2))], ticks, true)
     }
 
     /// By powers of ten of anything.
     pub fn decades(title: &str, range: [f64; 2]) -> Self {
-        let [first, last] = [range[0].log10().floor() as i32, range[1].log10().ceil() as i32];
+        let first = range[0].log10().floor() as i32;
+        let last = (range[1].log10().ceil() as i32).max(first + 1);
         let ticks = (first..=last).map(|power| 10_f64.powi(power)).map(|value| (value, plain(value)));
         Self::new(title, [first, last].map(|power| 10_f64.powi(power)), ticks, true)
     }
@@ -90,6 +89,13 @@ impl Axis {
         let [from, to] = self.range.map(scale);
         ((scale(value) - from) / (to - from)).clamp(0.0, 1.0)
     }
+}
+
+/// At most so many powers of two in a range.
+fn powers([from, to]: [u64; 2], most: usize) -> impl Iterator<Item = u64> {
+    let inside = (0..63).map(|power| 1 << power).filter(move |power| (from..=to).contains(power));
+    let step = inside.clone().count().div_ceil(most).max(1);
+    inside.step_by(step)
 }
 
 /// A round number not below `rough`.

@@ -15,26 +15,16 @@ pub(super) struct Canvas<B: DrawingBackend> {
     pub(super) backend: B,
 }
 
-/// Where a text stands, seen from its anchor.
-#[derive(Clone, Copy)]
-pub(super) enum Side {
-    Left,
-    Middle,
-    Right,
-}
-
-struct Stroke {
-    tone: Tone,
-    width: u32,
-}
+/// A colour, and the width of lines; areas have none.
+struct Stroke(Tone, u32);
 
 impl BackendStyle for Stroke {
     fn color(&self) -> BackendColor {
-        self.tone.on_paper()
+        self.0.on_paper()
     }
 
     fn stroke_width(&self) -> u32 {
-        self.width
+        self.1
     }
 }
 
@@ -53,12 +43,11 @@ fn drawn<E: Debug>(result: Result<(), E>) {
 
 impl<B: DrawingBackend> Canvas<B> {
     pub(super) fn rectangle(&mut self, from: [f64; 2], to: [f64; 2], tone: Tone) {
-        let style = Stroke { tone, width: 0 };
-        drawn(self.backend.draw_rect(place(from), place(to), &style, true));
+        drawn(self.backend.draw_rect(place(from), place(to), &Stroke(tone, 0), true));
     }
 
     pub(super) fn line(&mut self, points: &[[f64; 2]], tone: Tone, width: f64) {
-        let style = Stroke { tone, width: fine(width) as u32 };
+        let style = Stroke(tone, fine(width) as u32);
         match points {
             [from, to] => drawn(self.backend.draw_line(place(*from), place(*to), &style)),
             _ => drawn(self.backend.draw_path(points.iter().copied().map(place), &style)),
@@ -66,22 +55,15 @@ impl<B: DrawingBackend> Canvas<B> {
     }
 
     pub(super) fn polygon(&mut self, points: &[[f64; 2]], tone: Tone) {
-        let style = Stroke { tone, width: 0 };
-        drawn(self.backend.fill_polygon(points.iter().copied().map(place), &style));
+        drawn(self.backend.fill_polygon(points.iter().copied().map(place), &Stroke(tone, 0)));
     }
 
     pub(super) fn dot(&mut self, at: [f64; 2], radius: f64, tone: Tone) {
-        let style = Stroke { tone, width: 0 };
-        drawn(self.backend.draw_circle(place(at), fine(radius) as u32, &style, true));
+        drawn(self.backend.draw_circle(place(at), fine(radius) as u32, &Stroke(tone, 0), true));
     }
 
-    /// A line of text, its middle at the height of `at`.
-    pub(super) fn text(&mut self, text: &str, at: [f64; 2], size: f64, tone: Tone, side: Side) {
-        let across = match side {
-            Side::Left => HPos::Right,
-            Side::Middle => HPos::Center,
-            Side::Right => HPos::Left,
-        };
+    /// A line of text, its middle at the height of `at`, and its left end, middle or right end there.
+    pub(super) fn text(&mut self, text: &str, at: [f64; 2], size: f64, tone: Tone, across: HPos) {
         let size = size * f64::from(FINE);
         let style = TextStyle { size, tone, anchor: Pos::new(across, VPos::Center) };
         drawn(self.backend.draw_text(text, &style, place(at)));

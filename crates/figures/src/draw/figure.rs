@@ -3,7 +3,7 @@
 use super::{axis::Axis, tone::Tone};
 use planner::{Bytes, Curve};
 use serde::Serialize;
-use std::fmt;
+use serde_json::{Value, json};
 
 /// A drawing with its words and numbers.
 #[derive(Clone, Debug)]
@@ -57,8 +57,6 @@ pub struct Drawn {
 pub enum Form {
     /// Straight lines from point to point, named to the right of the panel.
     Line,
-    /// A thin broken line from the first point to the second.
-    Dashes,
     /// A rectangle between two corners, with a text in it if there is room.
     Bar,
     /// What a closed line surrounds.
@@ -82,11 +80,6 @@ impl Drawn {
         Self::new(Form::Bar, [[x[0], y[0]], [x[1], y[1]]], tone)
     }
 
-    /// A bar from 0 to `end` in the row at `place`.
-    pub fn across(place: f64, end: f64, tone: Tone) -> Self {
-        Self::bar([0.0, end], [place - 0.36, place + 0.36], tone)
-    }
-
     /// A text at a place.
     pub fn text(form: Form, at: [f64; 2], text: impl Into<String>) -> Self {
         Self::new(form, [at], Tone::Ink).named(text)
@@ -105,19 +98,7 @@ pub struct Data {
     /// The columns' names, with units.
     pub columns: Vec<String>,
     /// One cell for each column.
-    pub rows: Vec<Vec<Cell>>,
-}
-
-/// A cell.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Cell {
-    /// A word.
-    Text(String),
-    /// A whole number.
-    Count(u64),
-    /// Any other number.
-    Number(f64),
+    pub rows: Vec<Vec<Value>>,
 }
 
 impl Data {
@@ -127,48 +108,34 @@ impl Data {
     }
 
     /// Adds a row; it has one cell for each column (see `row!`).
-    pub fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [Value; N]) {
         debug_assert_eq!(N, self.columns.len(), "one cell for each column");
-        self.rows.push(cells.into());
+        // Six digits: more are not known of any time. A sum of nothing is -0.
+        let rounded = |cell: Value| match cell.as_f64().filter(|_| cell.is_f64()) {
+            Some(number) => json!(crate::six_digits(number + 0.0).parse().unwrap_or(number)),
+            None => cell,
+        };
+        self.rows.push(cells.map(rounded).into());
+    }
+
+    /// The rows as text, without quotes.
+    pub fn texts(&self) -> impl Iterator<Item = Vec<String>> {
+        let text = |cell: &Value| match (cell, cell.as_f64()) {
+            (Value::String(text), _) => text.clone(),
+            (Value::Null, _) => String::new(),
+            // Without a fraction where there is none.
+            (_, Some(number)) => number.to_string(),
+            _ => cell.to_string(),
+        };
+        self.rows.iter().map(move |row| row.iter().map(text).collect())
     }
 }
 
-/// Adds a row of anything that makes a [`Cell`] to [`Data`].
+/// Adds a row of anything that serialises to [`Data`].
 macro_rules! row {
-    ($data:expr; $($cell:expr),+ $(,)?) => { $data.row([$($crate::draw::Cell::from($cell)),+]) };
+    ($data:expr; $($cell:expr),+ $(,)?) => { $data.row([$(serde_json::json!($cell)),+]) };
 }
 pub(crate) use row;
-
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.pad(text),
-            Self::Count(count) => count.fmt(f),
-            Self::Number(number) => number.fmt(f),
-        }
-    }
-}
-
-/// What a cell is made of, and how.
-macro_rules! cells {
-    ($($from:ty => $make:expr),*) => {
-        $(impl From<$from> for Cell {
-            fn from(value: $from) -> Self {
-                $make(value)
-            }
-        })*
-    };
-}
-
-cells! {
-    &str => |text: &str| Self::Text(text.to_owned()),
-    String => Self::Text,
-    Bytes => |bytes: Bytes| Self::Count(bytes.0),
-    u32 => |count: u32| Self::Count(count.into()),
-    usize => |count: usize| Self::Count(count as u64),
-    // Six digits: more are not known of any time. A sum of nothing is -0.
-    f64 => |number: f64| Self::Number(crate::six_digits(number + 0.0).parse().unwrap_or(number))
-}
 
 /// The corners of a staircase from `range[0]` to `range[1]`.
 pub fn steps(curve: &Curve, range: [Bytes; 2]) -> Vec<[f64; 2]> {
@@ -191,6 +158,23 @@ impl Panel {
     /// An area with axes, so many pixels high.
     pub fn new(x: Axis, y: Axis, marks: Vec<Drawn>, height: f64) -> Self {
         Self { x, y, marks, key: Vec::new(), height }
+    }
+
+    /// Bars from 0 in rows, so many pixels high: the name of each, where it ends, what is written there, its colour.
+    pub(crate) fn bars(
+        x: Axis,
+        bars: impl Iterator<Item = (String, f64, String, Tone)>,
+        height: f64,
+    ) -> Self {
+        let (mut names, mut marks) = (Vec::new(), Vec::new());
+        for (place, (name, end, text, tone)) in bars.enumerate() {
+            let place = place as f64;
+            names.push(name);
+            marks.push(Drawn::bar([0.0, end], [place - 0.36, place + 0.36], tone));
+            marks.push(Drawn::text(Form::Note, [end, place], text));
+        }
+        let height = height * names.len() as f64;
+        Self::new(x, Axis::names("", names).reversed(), marks, height)
     }
 
     /// The same with a key.

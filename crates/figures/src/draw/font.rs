@@ -61,12 +61,13 @@ impl BackendTextStyle for TextStyle {
     ) -> Result<Result<(), E>, Infallible> {
         let font = SANS.as_scaled(PxScale::from(self.size as f32 * LINE));
         let (mut caret, baseline) = (x as f32, y as f32 + self.size as f32 * CAPITALS);
+        let mut drawn = Ok(());
         for letter in text.chars() {
             let id = font.glyph_id(letter);
             let glyph = Glyph { id, scale: font.scale(), position: point(caret, baseline) };
             caret += font.h_advance(id);
             let Some(outline) = font.outline_glyph(glyph) else { continue };
-            let (corner, mut drawn) = (outline.px_bounds().min, Ok(()));
+            let corner = outline.px_bounds().min;
             outline.draw(|x, y, coverage| {
                 let alpha = f64::from(coverage.clamp(0.0, 1.0));
                 let at = (corner.x as i32 + x as i32, corner.y as i32 + y as i32);
@@ -74,10 +75,7 @@ impl BackendTextStyle for TextStyle {
                     drawn = draw(at.0, at.1, BackendColor { alpha, ..self.color() });
                 }
             });
-            if drawn.is_err() {
-                return Ok(drawn);
-            }
         }
-        Ok(Ok(()))
+        Ok(drawn)
     }
 }

@@ -19,6 +19,6 @@ mod tone;
 
 pub use axis::Axis;
 pub(crate) use figure::row;
-pub use figure::{Cell, Data, Drawn, Figure, Form, Panel, steps};
+pub use figure::{Data, Drawn, Figure, Form, Panel, steps};
 pub(crate) use panel::LEADING;
 pub use tone::Tone;

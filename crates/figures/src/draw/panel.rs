@@ -1,12 +1,12 @@
 //! Where everything goes: margins as wide as what stands in them, names of lines that keep clear of each other.
 
 use super::{
-    canvas::{Canvas, Side},
+    canvas::Canvas,
     figure::{Drawn, Figure, Form, Panel},
     font::width,
     tone::Tone,
 };
-use plotters_backend::DrawingBackend;
+use plotters_backend::{DrawingBackend, text_anchor::HPos};
 
 /// Sizes of text, in pixels.
 const TITLE: f64 = 15.0;
@@ -52,7 +52,7 @@ impl Figure {
     pub(super) fn draw_panels<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
         let mut top = EDGE;
         for line in self.head() {
-            canvas.text(&line, [EDGE, top + 8.0], TITLE, Tone::Ink, Side::Right);
+            canvas.text(&line, [EDGE, top + 8.0], TITLE, Tone::Ink, HPos::Left);
             top += 19.0;
         }
         // Panels have their axes below each other.
@@ -71,7 +71,7 @@ impl Figure {
         }
         for (line, text) in self.foot().iter().enumerate() {
             let middle = top + LEADING * (line as f64 + 0.5);
-            canvas.text(text, [EDGE, middle], SMALL, Tone::Faint, Side::Right);
+            canvas.text(text, [EDGE, middle], SMALL, Tone::Faint, HPos::Left);
         }
     }
 }
@@ -110,10 +110,8 @@ impl Area<'_> {
 
     fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
         self.axes(canvas);
-        let mut taken = self.dots();
-        for mark in &self.panel.marks {
-            self.mark(canvas, mark, &mut taken);
-        }
+        self.panel.marks.iter().for_each(|mark| self.mark(canvas, mark));
+        self.texts(canvas);
         self.names(canvas);
     }
 
@@ -124,7 +122,7 @@ impl Area<'_> {
             if y.grid {
                 canvas.line(&[[*left, height], [*right, height]], Tone::Grid, 1.0);
             }
-            canvas.text(text, [left - GAP, height], TEXT, Tone::Faint, Side::Left);
+            canvas.text(text, [left - GAP, height], TEXT, Tone::Faint, HPos::Right);
         }
         for (value, text) in &x.ticks {
             let across = self.at([*value, y.range[0]])[0];
@@ -133,108 +131,102 @@ impl Area<'_> {
             }
             for (line, text) in text.lines().enumerate() {
                 let below = bottom + GAP + LEADING * (line as f64 + 0.5);
-                canvas.text(text, [across, below], TEXT, Tone::Faint, Side::Middle);
+                canvas.text(text, [across, below], TEXT, Tone::Faint, HPos::Center);
             }
         }
         canvas.line(&[[*left, *bottom], [*right, *bottom]], Tone::Faint, 1.0);
         let lines = x.ticks.iter().map(|tick| tick.1.lines().count()).max().unwrap_or(0) as f64;
         let below = bottom + GAP + LEADING * (lines + 0.5);
-        canvas.text(&x.title, [(left + right) / 2.0, below], TEXT, Tone::Faint, Side::Middle);
-        canvas.text(&y.title, [EDGE, top - GAP - 8.0], TEXT, Tone::Faint, Side::Right);
+        canvas.text(&x.title, [(left + right) / 2.0, below], TEXT, Tone::Faint, HPos::Center);
+        canvas.text(&y.title, [EDGE, top - GAP - 8.0], TEXT, Tone::Faint, HPos::Left);
         let mut across = EDGE;
         for (tone, name) in key {
             let title = if y.title.is_empty() { 0.0 } else { LEADING };
             let middle = top - GAP - 8.0 - title;
             canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
-            canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, Side::Right);
+            canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, HPos::Left);
             across += 14.0 + width(name, TEXT) + 14.0;
         }
     }
 
-    fn mark<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, mark: &Drawn, taken: &mut Vec<Frame>) {
+    fn mark<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, mark: &Drawn) {
         let Drawn { form, tone, text, .. } = mark;
         let points: Vec<[f64; 2]> = mark.points.iter().map(|&point| self.at(point)).collect();
         let Some(&at) = points.first() else { return };
         match form {
             Form::Line => canvas.line(&points, *tone, 2.0),
-            Form::Dashes => self.dashes(canvas, [at, points[1]], *tone),
             Form::Bar => {
                 let Frame { left, right, top, bottom } = Frame::between(at, points[1]);
                 canvas.rectangle([left, top], [right, bottom], *tone);
                 if width(text, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
                     let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
-                    canvas.text(text, middle, SMALL, Tone::Paper, Side::Middle);
+                    canvas.text(text, middle, SMALL, Tone::Paper, HPos::Center);
                 }
             }
             Form::Area => canvas.polygon(&points, *tone),
-            Form::Dot => {
-                canvas.dot(at, 4.0, *tone);
-                self.beside(canvas, at, mark, taken);
-            }
-            Form::Above => canvas.text(text, [at[0], at[1] - LEADING / 2.0], SMALL, *tone, Side::Middle),
-            Form::Note => self.beside(canvas, at, mark, taken),
+            Form::Dot => canvas.dot(at, 4.0, *tone),
+            Form::Above => canvas.text(text, [at[0], at[1] - LEADING / 2.0], SMALL, *tone, HPos::Center),
+            Form::Note => (),
         }
     }
 
-    fn dashes<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, [from, to]: [[f64; 2]; 2], tone: Tone) {
-        let length = (to[0] - from[0]).hypot(to[1] - from[1]);
-        let on_the_way = |done: f64| [0, 1].map(|axis| from[axis] + (to[axis] - from[axis]) * done / length);
-        for dash in 0..(length / 7.0) as u32 {
-            let start = f64::from(dash) * 7.0;
-            canvas.line(&[on_the_way(start), on_the_way((start + 4.0).min(length))], tone, 1.25);
-        }
-    }
-
-    /// A text beside a place, where it meets nothing that is there: to the right, to the left, above or below. If there
-    /// is no such place it is left out, unless it is a remark.
-    fn beside<B: DrawingBackend>(
-        &self,
-        canvas: &mut Canvas<B>,
-        [x, y]: [f64; 2],
-        Drawn { form, text, tone, .. }: &Drawn,
-        taken: &mut Vec<Frame>,
-    ) {
-        if text.is_empty() {
-            return;
-        }
-        let long = width(text, TEXT);
-        let half = LEADING / 2.0;
+    /// Texts beside dots and places, where they meet nothing that is there: first those to the right or the left, as one
+    /// above or below is the farther from its dot, then these. A name that finds no room is left out; a remark then stands
+    /// where it meets something, and loses words that would leave the panel.
+    fn texts<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+        let (mut taken, dots) = (self.taken(|_| true), self.taken(|form| form == Form::Dot));
+        let is_beside = |mark: &&Drawn| matches!(mark.form, Form::Dot | Form::Note) && !mark.text.is_empty();
+        let mut waiting: Vec<&Drawn> = self.panel.marks.iter().filter(is_beside).collect();
         // Farther away, nobody could tell what it belongs to.
-        let rows = [0.0, -1.0, 1.0, -1.4, 1.4].map(|row| row * LEADING);
-        let frames = rows.into_iter().flat_map(|row| {
-            [x + GAP + 2.0, x - GAP - 2.0 - long, x - long / 2.0].map(|left| Frame {
-                left,
-                right: left + long,
-                top: y + row - half,
-                bottom: y + row + half,
-            })
-        });
-        let inside = |frame: &Frame| {
-            frame.left >= self.left
-                && frame.right <= self.right + GAP
-                && frame.top >= self.top - GAP
-                && frame.bottom <= self.bottom
-        };
-        let free = |frame: &Frame| inside(frame) && !taken.iter().any(|other| other.meets(frame));
-        let frame = frames
-            .clone()
-            .find(free)
-            .or_else(|| frames.clone().find(|frame| *form == Form::Note && inside(frame)));
-        let Some(frame) = frame else { return };
-        canvas.text(text, [frame.left, (frame.top + frame.bottom) / 2.0], TEXT, *tone, Side::Right);
-        taken.push(frame);
+        for row in [0.0_f64, -1.0, 1.0, -1.4, 1.4] {
+            // Nor may it be as near to another dot as to its own.
+            let gap = row.abs() * LEADING - LEADING / 2.0 - 4.1;
+            let is_near = |frame: &Frame| {
+                let (left, right) = (frame.left - GAP - 2.0, frame.right + GAP + 2.0);
+                let around = Frame { left, right, top: frame.top - gap, bottom: frame.bottom + gap };
+                row != 0.0 && dots.iter().any(|dot| dot.meets(&around))
+            };
+            waiting.retain(|mark| {
+                let free = |frame: &Frame| !is_near(frame) && !taken.iter().any(|other| other.meets(frame));
+                let Some(frame) = self.beside(mark, &mark.text, row).find(free) else { return true };
+                frame.write(canvas, &mark.text, mark.tone);
+                taken.push(frame);
+                false
+            });
+        }
+        for mark in waiting.into_iter().filter(|mark| mark.form == Form::Note) {
+            let words = mark.text.rmatch_indices(' ').map(|(at, _)| format!("{} …", &mark.text[..at]));
+            let mut texts = std::iter::once(mark.text.clone()).chain(words);
+            let place = self.at(mark.points[0])[0];
+            let found = texts.find_map(|text| {
+                Some((self.beside(mark, &text, 0.0).find(|frame| frame.left > place)?, text))
+            });
+            found.iter().for_each(|(frame, text)| frame.write(canvas, text, mark.tone));
+        }
     }
 
-    /// What texts keep clear of: dots, bars, and lines on their way.
-    fn dots(&self) -> Vec<Frame> {
+    /// Where `text` could stand in the panel so many lines below the place of `mark`: to the right, to the left, in the middle.
+    fn beside(&self, mark: &Drawn, text: &str, row: f64) -> impl Iterator<Item = Frame> + use<> {
+        let ([x, y], long) = (self.at(mark.points[0]), width(text, TEXT));
+        let (middle, half) = (y + row * LEADING, LEADING / 2.0);
+        let [first, last] = [self.left, self.right + GAP];
+        let fits = middle - half >= self.top - GAP && middle + half <= self.bottom;
+        [x + GAP + 2.0, x - GAP - 2.0 - long, x - long / 2.0]
+            .into_iter()
+            .map(move |left| Frame { left, right: left + long, top: middle - half, bottom: middle + half })
+            .filter(move |frame| fits && frame.left >= first && frame.right <= last)
+    }
+
+    /// What texts keep clear of: dots, bars, and lines on their way; those of some forms.
+    fn taken(&self, is_meant: impl Fn(Form) -> bool) -> Vec<Frame> {
         let around = |[x, y]: [f64; 2]| Frame::between([x - 4.0, y - 4.0], [x + 4.0, y + 4.0]);
         let mut taken = Vec::new();
-        for mark in &self.panel.marks {
+        for mark in self.panel.marks.iter().filter(|mark| is_meant(mark.form)) {
             let points: Vec<[f64; 2]> = mark.points.iter().map(|&point| self.at(point)).collect();
             match mark.form {
                 Form::Dot => taken.extend(points.into_iter().map(around)),
                 Form::Bar => taken.push(Frame::between(points[0], points[1])),
-                Form::Line | Form::Dashes => taken.extend(points.windows(2).flat_map(|pair| {
+                Form::Line => taken.extend(points.windows(2).flat_map(|pair| {
                     let length = (pair[1][0] - pair[0][0]).hypot(pair[1][1] - pair[0][1]);
                     let count = (length / 6.0).ceil().max(1.0) as u32;
                     let parts = (0..=count).map(move |step| f64::from(step) / f64::from(count));
@@ -250,19 +242,15 @@ impl Area<'_> {
 
     /// The names of lines, at the heights of their ends or as near as they keep clear of each other.
     fn names<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let mut names: Vec<(f64, &str, Tone)> = Vec::new();
-        for Drawn { points, tone, text, .. } in self.panel.marks.iter().filter(|mark| mark.form == Form::Line)
-        {
-            names.extend(
-                points.last().filter(|_| !text.is_empty()).map(|&last| (self.at(last)[1], &**text, *tone)),
-            );
-        }
+        let named = self.panel.marks.iter().filter(|mark| mark.form == Form::Line && !mark.text.is_empty());
+        let mut names: Vec<(f64, &Drawn)> =
+            named.filter_map(|line| Some((self.at(*line.points.last()?)[1], line))).collect();
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
         let heights = spread(names.iter().map(|name| name.0).collect(), [self.top, self.bottom]);
-        for ((end, name, tone), height) in names.iter().zip(heights) {
+        for ((end, Drawn { text, tone, .. }), height) in names.into_iter().zip(heights) {
             // Not every colour can be read as a text.
-            canvas.line(&[[self.right, *end], [self.right + LEAD, height]], *tone, 2.0);
-            canvas.text(name, [self.right + LEAD + GAP, height], TEXT, Tone::Ink, Side::Right);
+            canvas.line(&[[self.right, end], [self.right + LEAD, height]], *tone, 2.0);
+            canvas.text(text, [self.right + LEAD + GAP, height], TEXT, Tone::Ink, HPos::Left);
         }
     }
 }
@@ -279,6 +267,11 @@ struct Frame {
 impl Frame {
     fn between(a: [f64; 2], b: [f64; 2]) -> Self {
         Self { left: a[0].min(b[0]), right: a[0].max(b[0]), top: a[1].min(b[1]), bottom: a[1].max(b[1]) }
+    }
+
+    /// A text as long as the frame is wide.
+    fn write<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, text: &str, tone: Tone) {
+        canvas.text(text, [self.left, (self.top + self.bottom) / 2.0], TEXT, tone, HPos::Left);
     }
 
     fn meets(&self, other: &Frame) -> bool {
@@ -335,6 +328,34 @@ mod tests {
         assert_eq!(spread(vec![198.0, 199.0, 200.0], [0.0, 200.0]), [170.0, 185.0, 200.0]);
     }
 
+    fn figure(marks: Vec<Drawn>, height: f64) -> Figure {
+        let panel = Panel::new(Axis::from_zero("x", 100.0), Axis::from_zero("y", 2.0), marks, height);
+        let (name, title, caption) = ("x".to_owned(), "A & B".to_owned(), String::new());
+        let source = "a source with words enough to fill more than a line of it".to_owned();
+        Figure { name, title, caption, source, width: 260.0, panels: vec![panel], data: Data::default() }
+    }
+
+    #[test]
+    fn a_name_is_beside_its_own_dot_before_another_is_above_it() {
+        let dot = |x: f64, y: f64, name: &str| Drawn::new(Form::Dot, [[x, y]], Tone::Blue).named(name);
+        // The lower dot lies on a line, so that there is no room beside it, and comes first.
+        let line = Drawn::new(Form::Line, [[0.0, 1.0], [100.0, 1.0]], Tone::Blue);
+        let svg = figure(vec![line, dot(31.0, 1.0, "lower"), dot(30.0, 1.25, "upper")], 120.0).svg();
+        let height = |name: &str| -> f64 {
+            let text = &svg[..svg.find(&format!("{name}\n")).unwrap()];
+            let at = text.rfind(" y=\"").unwrap() + 4;
+            text[at..].split('"').next().unwrap().parse().unwrap()
+        };
+        assert!(height("lower") > height("upper"), "{svg}");
+    }
+
+    #[test]
+    fn a_remark_loses_the_words_that_would_leave_the_panel() {
+        let remark = Drawn::text(Form::Note, [40.0, 1.0], "5x39 WINOGRAD_NONFUSED + 19 WINOGRAD_NONFUSED");
+        let svg = figure(vec![Drawn::bar([0.0, 40.0], [0.5, 1.5], Tone::Blue), remark], 120.0).svg();
+        assert!(svg.contains(" …") && !svg.contains("+ 19 WINOGRAD_NONFUSED"), "{svg}");
+    }
+
     #[test]
     fn a_name_that_finds_no_room_is_left_out_and_a_remark_is_not() {
         let drawing = |form: Form| {
@@ -342,12 +363,7 @@ mod tests {
             let mut marks: Vec<Drawn> = (0..200).map(|at| dot(f64::from(at) / 2.0)).collect();
             marks.extend((1..20).map(|at| dot(50.0).named(format!("dot {at}"))));
             marks.push(Drawn::new(form, [[50.0, 1.0]], Tone::Blue).named("the last <1>"));
-            let panel = Panel::new(Axis::from_zero("x", 100.0), Axis::from_zero("y", 2.0), marks, 40.0);
-            let (name, source) =
-                ("x".to_owned(), "a source with words enough to fill more than a line of it".to_owned());
-            let (title, caption) = ("A & B".to_owned(), String::new());
-            Figure { name, title, caption, source, width: 260.0, panels: vec![panel], data: Data::default() }
-                .svg()
+            figure(marks, 40.0).svg()
         };
         assert!(
             !drawing(Form::Dot).contains("the last") && drawing(Form::Note).contains("the last &lt;1&gt;")

@@ -1,6 +1,6 @@
 //! What the papers say, and what is found here.
 
-use super::{LIMITS, Study, USUAL, kernel::cliff};
+use super::{GENEROUS, LIMITS, Study, USUAL, kernel::cliff, layers::LayerParts};
 use crate::draw::{Data, row};
 use planner::{BatchSizePolicy, Bytes, ConvOp, WorkspacePolicy};
 use std::slice;
@@ -15,27 +15,36 @@ struct Claim {
 
 /// The headline numbers about each net (arXiv 1804.04806; conv only, where the papers say so).
 #[rustfmt::skip]
-const CLAIMS: [(&str, &[Claim]); 3] = [
+const CLAIMS: [(&str, &[Claim]); 4] = [
     ("alexnet", &[
         Claim { of: "conv2 Forward, one byte less than the fastest algorithm wants: times slower", on: "P100", paper: 4.51, here: byte_less },
         Claim { of: "conv2 Forward at 64 MiB: gain of all sizes", on: "P100", paper: 2.33, here: conv2_gain },
         Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "K80", paper: 2.10, here: usual_gain },
         Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.63, here: usual_gain },
         Claim { of: "convolutions at 64 MiB (V100 at mini-batch 1024): gain of all sizes", on: "V100", paper: 1.63, here: usual_gain },
+        Claim { of: "convolutions at 8 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[0]) },
         Claim { of: "convolutions at 512 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[2]) },
+        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 3.43, here: less_memory },
         Claim { of: "separate workspaces, undivided at 512 MiB over all sizes at 64 MiB: times smaller", on: "P100", paper: 4.10, here: less_workspace },
         Claim { of: "and the time for it: times as long", on: "P100", paper: 1.04, here: and_longer },
         Claim { of: "WD of 120 MiB against undivided kernels with 8 MiB each: gain", on: "P100", paper: 1.38, here: |s| divided(s, 8, 8) },
         Claim { of: "WD of 120 MiB against undivided kernels with 64 MiB each: gain of the iteration there, of convolutions here", on: "P100", paper: 1.24, here: |s| divided(s, 8, 64) },
         Claim { of: "WD of 120 MiB: percent of it in conv2 and conv3", on: "P100", paper: 93.7, here: in_two_layers },
+        Claim { of: "seconds to measure all sizes (here: every algorithm once)", on: "P100", paper: 34.16, here: |s| Some(s.measuring_s(s.finest)) },
+        Claim { of: "seconds to measure powers of two (likewise)", on: "P100", paper: 3.82, here: |s| Some(s.measuring_s(BatchSizePolicy::PowerOfTwo)) },
         Claim { of: "largest desirable set", on: "P100", paper: 68.0, here: largest_set },
     ]),
     ("resnet18", &[
         Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.21, here: usual_gain },
+        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 2.73, here: less_memory },
     ]),
     ("resnet50", &[
         Claim { of: "WD of 16 MiB a kernel against undivided kernels with 32 MiB each: gain", on: "P100", paper: 1.14, here: |s| divided(s, 16, 32) },
         Claim { of: "binary variables of the ILP", on: "P100", paper: 562.0, here: binaries },
+    ]),
+    ("deepbench", &[
+        Claim { of: "kernels with 3x3 filters within 128 to 512 MiB: largest gain", on: "-", paper: 2.31, here: |s| largest_gain(s, 3) },
+        Claim { of: "kernels with 5x5 filters within 128 to 512 MiB: largest gain", on: "-", paper: 3.85, here: |s| largest_gain(s, 5) },
     ]),
 ];
 
@@ -47,7 +56,7 @@ pub fn claims(studies: &[Study]) -> Data {
         for Claim { of, on, paper, here } in claims {
             let Some(found) = here(study) else { continue };
             let (here, ratio) = (rounded(found), rounded(found / paper));
-            row!(data; study.title.as_str(), *of, *paper, *on, here, study.device(), ratio);
+            row!(data; study.title, of, paper, on, here, study.device(), ratio);
         }
     }
     data
@@ -61,8 +70,8 @@ fn rounded(value: f64) -> f64 {
 fn byte_less(study: &Study) -> Option<f64> {
     let kernel = study.kernel_of_interest()?;
     let fronts = study.fronts(slice::from_ref(kernel), BatchSizePolicy::Undivided)?;
-    let edge = cliff(&fronts.iter().next()?.1.curve())?;
-    Some(edge.before_ms / edge.after_ms)
+    let (_, [before_ms, after_ms]) = cliff(&fronts.iter().next()?.1.curve())?;
+    Some(before_ms / after_ms)
 }
 
 fn conv2_gain(study: &Study) -> Option<f64> {
@@ -74,19 +83,24 @@ fn usual_gain(study: &Study) -> Option<f64> {
     gain_at(study, USUAL)
 }
 
-fn gain_at(study: &Study, limit: Bytes) -> Option<f64> {
+/// The gain of all kernels within a limit for each.
+pub(super) fn gain_at(study: &Study, limit: Bytes) -> Option<f64> {
     study.limited(study.finest, limit)?.gain()
 }
 
+fn less_memory(study: &Study) -> Option<f64> {
+    let plans = study.plenty_and_little()?;
+    study.layer_parts(&plans).iter().map(LayerParts::less).reduce(f64::max)
+}
+
 fn less_workspace(study: &Study) -> Option<f64> {
-    let plenty = study.limited(BatchSizePolicy::Undivided, LIMITS[2])?.workspace_separate();
-    let little = study.limited(study.finest, USUAL)?.workspace_separate();
-    Some(plenty.0 as f64 / little.0 as f64)
+    let [plenty, little] = study.plenty_and_little()?.map(|plan| plan.workspace_separate().0 as f64);
+    Some(plenty / little)
 }
 
 fn and_longer(study: &Study) -> Option<f64> {
-    let plenty = study.limited(BatchSizePolicy::Undivided, LIMITS[2])?;
-    Some(study.limited(study.finest, USUAL)?.time_ms / plenty.time_ms)
+    let [plenty, little] = study.plenty_and_little()?;
+    Some(little.time_ms / plenty.time_ms)
 }
 
 /// WD with so many MiB for each kernel against undivided kernels that may have so many.
@@ -106,8 +120,13 @@ fn in_two_layers(study: &Study) -> Option<f64> {
 }
 
 fn largest_set(study: &Study) -> Option<f64> {
-    let fronts = study.fronts(&study.kernels, study.finest)?;
-    fronts.iter().map(|(_, set)| set.iter().count()).max().map(|count| count as f64)
+    study.set_sizes(study.finest)?.into_iter().max().map(|count| count as f64)
+}
+
+/// Of the kernels with square filters of this size.
+fn largest_gain(list: &Study, size: u32) -> Option<f64> {
+    let gains = GENEROUS.into_iter().filter_map(|limit| Some(list.gains(limit)?.get(&[size; 2])?.first()?.0));
+    gains.reduce(f64::max)
 }
 
 fn binaries(study: &Study) -> Option<f64> {

@@ -17,7 +17,7 @@ pub struct LearningCurve {
 pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
     let mut data = Data::new(&format!("curve {} value", place.replace(' ', "_")));
     for curve in curves {
-        curve.points.iter().for_each(|&[place, value]| row!(data; curve.name.as_str(), place, value));
+        curve.points.iter().for_each(|&[place, value]| row!(data; curve.name, place, value));
     }
     let last =
         curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).fold(f64::MIN_POSITIVE, f64::max);

@@ -1,7 +1,10 @@
 //! One kernel looked at closely: algorithms, the cliff, micro-batch sizes, the desirable set, its divisions.
 
-use super::{Study, USUAL, gain, tone};
-use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps};
+use super::{Study, USUAL, tone};
+use crate::{
+    draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps},
+    times,
+};
 use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
 use std::{collections::BTreeMap, slice};
 
@@ -14,41 +17,31 @@ impl Study {
         let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();
         rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
         let mut data = Data::new("algorithm time_ms workspace_bytes max_error deterministic");
-        let (mut times, mut workspaces) = (Vec::new(), Vec::new());
-        for (place, measured) in rows.iter().enumerate() {
-            let Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } = measured;
-            row!(data; algorithm.as_str(), *time_ms, *workspace, f64::from(*max_error), deterministic.to_string());
-            let (place, bytes) = (place as f64, workspace.0 as f64);
-            let at = |end: f64, text: String| Drawn::text(Form::Note, [end, place], text);
-            times.extend([
-                Drawn::across(place, *time_ms, Tone::Orange),
-                at(*time_ms, format!("{time_ms:.2}")),
-            ]);
-            workspaces.extend([Drawn::across(place, bytes, Tone::Blue), at(bytes, workspace.to_string())]);
+        for Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } in &rows {
+            row!(data; algorithm, time_ms, workspace, max_error, deterministic.to_string());
         }
         let (fastest, slowest) = (rows.first()?, rows.last()?);
         let largest = rows.iter().map(|measured| measured.workspace).max()?;
-        let names = || Axis::names("", rows.iter().map(|measured| measured.algorithm.to_string())).reversed();
-        let height = 24.0 * rows.len() as f64;
         let caption = format!(
             "What the algorithms for {kernel} take for all {} samples at once: {} is {} faster than {} and wants {}.",
             kernel.mini_batch,
             fastest.algorithm,
-            gain(slowest.time_ms, fastest.time_ms),
+            times(slowest.time_ms / fastest.time_ms),
             slowest.algorithm,
             fastest.workspace,
         );
+        let bar = |measured: &Measurement, end: f64, text: String, tone: Tone| {
+            (measured.algorithm.to_string(), end, text, tone)
+        };
+        let times = rows.iter().map(|one| bar(one, one.time_ms, format!("{:.2}", one.time_ms), Tone::Orange));
+        let bytes =
+            rows.iter().map(|one| bar(one, one.workspace.0 as f64, one.workspace.to_string(), Tone::Blue));
+        let workspace = Axis::bytes_from_zero("workspace", Bytes(largest.0 / 10 * 13));
         let panels = vec![
-            Panel::new(Axis::from_zero("ms", slowest.time_ms * 1.2), names(), times, height),
-            Panel::new(
-                Axis::bytes_from_zero("workspace", Bytes(largest.0 / 10 * 13)),
-                names(),
-                workspaces,
-                height,
-            ),
+            Panel::bars(Axis::from_zero("ms", slowest.time_ms * 1.2), times, 24.0),
+            Panel::bars(workspace, bytes, 24.0),
         ];
-        let title = format!("Algorithms of {kernel}: {}", self.subject());
-        Some(self.figure("algorithms", [title, caption], panels, data))
+        Some(self.figure("algorithms", &format!("Algorithms of {kernel}"), caption, panels, data))
     }
 
     /// Time over the limit: every algorithm undivided, the fastest within the limit, and micro-batches.
@@ -57,7 +50,7 @@ impl Study {
         // Not every table has all sizes.
         let divided = curve(BatchSizePolicy::All).or_else(|| curve(BatchSizePolicy::PowerOfTwo))?;
         let undivided = curve(BatchSizePolicy::Undivided)?;
-        let Cliff { at, before_ms, after_ms } = cliff(&undivided)?;
+        let (at, [before_ms, after_ms]) = cliff(&undivided)?;
         let range = [Bytes(at.0 / 1024), Bytes(at.0 * 32)];
         let y = Axis::from_zero("ms", before_ms * 1.1);
         let mut marks = vec![
@@ -66,25 +59,24 @@ impl Study {
         ];
         let mut data = Data::new("algorithm workspace_bytes time_ms");
         for measured in self.table.measurements(&kernel.id, kernel.mini_batch)? {
-            row!(data; measured.algorithm.as_str(), measured.workspace, measured.time_ms);
+            row!(data; measured.algorithm, measured.workspace, measured.time_ms);
             let dot = Drawn::new(Form::Dot, [[measured.workspace.0 as f64, measured.time_ms]], Tone::Orange);
             // What is off the drawing is in the data.
             marks.extend((measured.time_ms <= y.range[1]).then(|| dot.named(measured.algorithm.as_str())));
         }
-        let slower = gain(before_ms, after_ms);
+        let slower = times(before_ms / after_ms);
         let middle = [at.0 as f64, (before_ms + after_ms) / 2.0];
         marks.push(Drawn::text(Form::Note, middle, format!("one byte less: {slower}")));
         let caption = format!(
             "Each dot is an algorithm of {kernel} on all {} samples, the line the fastest that fits. With {at} of workspace it \
-             takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. In micro-batches {:.2} ms fit \
-             into the same.",
+             takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. Divided into micro-batches it \
+             takes {:.2} ms in that.",
             kernel.mini_batch,
             divided.time_ms(Bytes(at.0 - 1))?,
         );
         let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
         let panel = Panel::new(Axis::bytes("workspace limit", range), y, marks, TALL).with_key(key);
-        let title = format!("One byte less: {kernel} of {}", self.subject());
-        Some(self.figure("cliff", [title, caption], vec![panel], data))
+        Some(self.figure("cliff", &format!("One byte less for {kernel}"), caption, vec![panel], data))
     }
 
     /// Speed and workspace of every algorithm over the micro-batch size.
@@ -92,16 +84,20 @@ impl Study {
         let speed = |measured: &Measurement| 1.0 / measured.time_per_sample_ms();
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
         let mut data = Data::new("algorithm micro_batch time_ms images_per_ms workspace_bytes");
+        let mut recorded = 0;
         for size in 1..=kernel.mini_batch {
-            for measured in self.table.measurements(&kernel.id, size).unwrap_or_default() {
+            let rows = self.table.measurements(&kernel.id, size).unwrap_or_default();
+            recorded += usize::from(!rows.is_empty());
+            for measured in rows {
                 series.entry(&measured.algorithm).or_default().push(measured);
                 let Measurement { algorithm, time_ms, workspace, .. } = measured;
-                row!(data; algorithm.as_str(), size, *time_ms, speed(measured), *workspace);
+                row!(data; algorithm, size, time_ms, speed(measured), workspace);
             }
         }
         let fastest = |rows: &[&Measurement]| rows.iter().map(|row| speed(row)).fold(0.0, f64::max);
         // Of some algorithms there are but a few sizes that no other beats in everything.
-        let mut series: Vec<_> = series.into_iter().filter(|(_, rows)| rows.len() > 8).collect();
+        let mut series: Vec<_> =
+            series.into_iter().filter(|(_, rows)| rows.len() >= recorded.min(9)).collect();
         series.sort_by(|a, b| fastest(&b.1).total_cmp(&fastest(&a.1)));
         series.truncate(5);
         let (best, rows) = series.first()?;
@@ -129,8 +125,13 @@ impl Study {
             Panel::new(sizes(""), Axis::from_zero("images / ms", top), lines(&speed), 170.0),
             Panel::new(sizes("micro-batch size"), bytes, lines(&|row| row.workspace.0 as f64), 130.0),
         ];
-        let title = format!("What a micro-batch of {kernel} brings and takes: {}", self.subject());
-        Some(self.figure("micro-batches", [title, caption], panels, data))
+        Some(self.figure(
+            "micro-batches",
+            &format!("What a micro-batch of {kernel} brings and takes"),
+            caption,
+            panels,
+            data,
+        ))
     }
 
     /// The desirable set, with the division at its points.
@@ -164,25 +165,24 @@ impl Study {
         );
         let panel =
             Panel::new(Axis::bytes("workspace", range), Axis::from_zero("ms", first.time_ms), marks, TALL);
-        let title = format!("The desirable set of {kernel}: {}", self.subject());
-        Some(self.figure("front", [title, caption], vec![panel], data))
+        Some(self.figure("front", &format!("The desirable set of {kernel}"), caption, vec![panel], data))
     }
 
     /// The three policies' divisions, as bars of micro-batches.
     pub(super) fn divisions(&self, kernel: &Kernel) -> Option<Figure> {
         let mut data = Data::new("policy micro_batches samples algorithm time_ms workspace_bytes");
-        let (mut marks, mut times) = (Vec::new(), Vec::new());
+        let (mut marks, mut sums_ms) = (Vec::new(), Vec::new());
         for (place, &policy) in self.policies().iter().enumerate() {
             let (plan, place) = (self.limited(policy, USUAL)?, place as f64);
             let planned = plan.kernels.iter().find(|planned| planned.kernel == *kernel)?;
             let mut start = 0.0;
             for run in planned.configuration.runs() {
                 let Measurement { micro_batch, algorithm, time_ms, workspace, .. } = &run.micro;
-                row!(data; policy.to_string(), run.count, *micro_batch, algorithm.as_str(), *time_ms, *workspace);
+                row!(data; policy.to_string(), run.count, micro_batch, algorithm, time_ms, workspace);
                 for _ in 0..run.count {
                     let end = start + time_ms;
                     // A hair of paper between two micro-batches.
-                    let x = [start, end - 0.004 * times.first().copied().unwrap_or(end)];
+                    let x = [start, end - 0.004 * sums_ms.first().copied().unwrap_or(end)];
                     let bar = Drawn::bar(x, [place - 0.2, place + 0.36], tone(policy));
                     marks.push(bar.named(micro_batch.to_string()));
                     start = end;
@@ -190,35 +190,25 @@ impl Study {
             }
             let text = format!("{} ({start:.2} ms, {})", planned.configuration, planned.workspace);
             marks.push(Drawn::text(Form::Note, [0.0, place - 0.35], text));
-            times.push(start);
+            sums_ms.push(start);
         }
-        let divided = std::iter::zip(self.policies(), &times).skip(1);
-        let divided = divided.map(|(policy, &ms)| format!("{policy} {ms:.2} ms ({})", gain(times[0], ms)));
+        let divided = std::iter::zip(self.policies(), &sums_ms).skip(1);
+        let divided =
+            divided.map(|(policy, &ms)| format!("{policy} {ms:.2} ms ({})", times(sums_ms[0] / ms)));
         let caption = format!(
             "{kernel} within {USUAL}: undivided {:.2} ms, {}. Each bar is a micro-batch with its samples.",
-            times[0],
+            sums_ms[0],
             divided.collect::<Vec<_>>().join(", "),
         );
         let names = Axis::names("", self.policies().iter().map(|policy| policy.to_string())).reversed();
-        let panel = Panel::new(Axis::from_zero("ms", times[0]), names, marks, 170.0);
-        let title = format!("{kernel} within {USUAL}: {}", self.subject());
-        Some(self.figure("division", [title, caption], vec![panel], data))
+        let panel = Panel::new(Axis::from_zero("ms", sums_ms[0]), names, marks, 170.0);
+        Some(self.figure("division", &format!("{kernel} within {USUAL}"), caption, vec![panel], data))
     }
 }
 
 /// Where one byte less costs most: the workspace that is just enough, and the time without and with it.
-pub(super) struct Cliff {
-    pub(super) at: Bytes,
-    pub(super) before_ms: f64,
-    pub(super) after_ms: f64,
-}
-
-/// The steepest fall of a curve.
-pub(super) fn cliff(curve: &Curve) -> Option<Cliff> {
-    let falls = curve.points().windows(2).map(|pair| Cliff {
-        at: pair[1].workspace,
-        before_ms: pair[0].time_ms,
-        after_ms: pair[1].time_ms,
-    });
-    falls.max_by(|a, b| (a.before_ms / a.after_ms).total_cmp(&(b.before_ms / b.after_ms)))
+pub(super) fn cliff(curve: &Curve) -> Option<(Bytes, [f64; 2])> {
+    let falls = curve.points().windows(2).map(|pair| (pair[1].workspace, [pair[0].time_ms, pair[1].time_ms]));
+    let times = |(_, [before_ms, after_ms]): &(Bytes, [f64; 2])| before_ms / after_ms;
+    falls.max_by(|a, b| times(a).total_cmp(&times(b)))
 }

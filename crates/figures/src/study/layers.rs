@@ -1,9 +1,12 @@
 //! Where the memory of a training step goes: by layer, and over its steps.
 
 use super::{LIMITS, Study, USUAL};
-use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
-use memory::{Action, Buffer, Outline, Place, Schedule, Scratch};
-use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel};
+use crate::{
+    draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row},
+    schedule::action_name,
+};
+use memory::{Action, Buffer, LayerMemory, Outline, Place, Schedule, Scratch};
+use planner::{BatchSizePolicy, Bytes, ConvOp, Kernel, Plan, PlannedKernel};
 
 /// Most layers that are shown: the largest.
 const MOST_LAYERS: usize = 12;
@@ -16,55 +19,80 @@ const PARTS: [(&str, Tone); 4] = [
     ("workspace and scratch", Tone::Orange),
 ];
 
+/// A layer's data with gradients, its weights, and its workspace: undivided with plenty, and in micro-batches with little.
+pub(super) struct LayerParts<'s> {
+    name: &'s str,
+    data: Bytes,
+    weights: Bytes,
+    workspaces: [Bytes; 2],
+}
+
+impl LayerParts<'_> {
+    fn total(&self, plan: usize) -> Bytes {
+        self.data + self.weights + self.workspaces[plan]
+    }
+
+    /// How many times less micro-batches take.
+    pub(super) fn less(&self) -> f64 {
+        self.total(0).0 as f64 / self.total(1).0.max(1) as f64
+    }
+}
+
 impl Study {
+    /// Plans for every kernel undivided with plenty of workspace, and in micro-batches with little.
+    pub(super) fn plenty_and_little(&self) -> Option<[Plan; 2]> {
+        Some([self.limited(BatchSizePolicy::Undivided, LIMITS[2])?, self.limited(self.finest, USUAL)?])
+    }
+
+    /// The memory of each layer under two plans.
+    pub(super) fn layer_parts(&self, plans: &[Plan; 2]) -> Vec<LayerParts<'_>> {
+        let parts = |layer: &'_ LayerMemory| {
+            let own = |planned: &&PlannedKernel| planned.kernel.name == layer.name;
+            plans
+                .each_ref()
+                .map(|plan| plan.kernels.iter().filter(own).map(|k| k.workspace).max().unwrap_or_default())
+        };
+        let layers = self.layers.iter().map(|layer| {
+            let (data, weights, workspaces) = (layer.data + layer.diff, layer.weights, parts(layer));
+            LayerParts { name: &layer.name, data, weights, workspaces }
+        });
+        layers.collect()
+    }
+
     /// Data, workspace and weights of each layer: undivided with plenty of workspace, and in micro-batches with little.
     pub(super) fn layer_memory(&self) -> Option<Figure> {
-        let plenty = self.limited(BatchSizePolicy::Undivided, LIMITS[2])?;
-        let little = self.limited(self.finest, USUAL)?;
-        let workspace = |plan: &Plan, layer: &str| {
-            let of = plan.kernels.iter().filter(|planned| planned.kernel.name == layer);
-            of.map(|planned| planned.workspace).max().unwrap_or_default()
-        };
+        let plans = self.plenty_and_little()?;
+        let mut layers = self.layer_parts(&plans);
         let mut data = Data::new("layer data_bytes weights_bytes undivided_workspace_bytes workspace_bytes");
-        let mut layers = Vec::new();
-        for layer in &self.layers {
-            let (name, blobs, weights) = (layer.name.as_str(), layer.data + layer.diff, layer.weights);
-            let workspaces = [&plenty, &little].map(|plan| workspace(plan, name));
+        for LayerParts { name, data: blobs, weights, workspaces } in &layers {
             row!(data; name, blobs, weights, workspaces[0], workspaces[1]);
-            layers.push((name, blobs, weights, workspaces));
         }
-        let total = |layer: &(&str, Bytes, Bytes, [Bytes; 2])| layer.1 + layer.2 + layer.3[0];
-        layers.sort_by_key(|layer| std::cmp::Reverse((layer.3[0], total(layer))));
+        layers.sort_by_key(|layer| std::cmp::Reverse((layer.workspaces[0], layer.total(0))));
         layers.truncate(MOST_LAYERS);
-        let most = layers.iter().map(total).max()?;
+        let most = layers.iter().map(|layer| layer.total(0)).max()?;
         let mut marks = Vec::new();
-        for (place, (_, blobs, weights, workspaces)) in layers.iter().enumerate() {
-            for (half, workspace) in workspaces.iter().enumerate() {
+        for (place, layer) in layers.iter().enumerate() {
+            for (half, workspace) in layer.workspaces.into_iter().enumerate() {
                 let y = [place as f64 + [-0.4, 0.02][half], place as f64 + [-0.02, 0.4][half]];
                 let tones = [Tone::Blue, Tone::Grey, [Tone::Orange, Tone::Yellow][half]];
                 let mut start = 0.0;
-                for (bytes, tone) in std::iter::zip([*blobs, *weights, *workspace], tones) {
+                for (bytes, tone) in std::iter::zip([layer.data, layer.weights, workspace], tones) {
                     let end = start + bytes.0 as f64;
                     marks.push(Drawn::bar([start, end], y, tone));
                     start = end;
                 }
             }
         }
-        // The layer that gains most.
-        let less = |layer: &(&str, Bytes, Bytes, [Bytes; 2])| {
-            let rest = (layer.1 + layer.2).0 as f64;
-            (rest + layer.3[0].0 as f64) / (rest + layer.3[1].0 as f64)
-        };
-        let best = layers.iter().max_by(|a, b| less(a).total_cmp(&less(b)))?;
+        let best = layers.iter().max_by(|a, b| a.less().total_cmp(&b.less()))?;
         let caption = format!(
             "Data with gradients, weights and workspace of the {} layers with the largest workspaces. Upper bars: undivided with up to {} \
              for each kernel ({:.1} ms). Lower bars: micro-batches with up to {USUAL} ({:.1} ms). {} takes {:.2} times less.",
             layers.len(),
             LIMITS[2],
-            plenty.time_ms,
-            little.time_ms,
-            best.0,
-            less(best),
+            plans[0].time_ms,
+            plans[1].time_ms,
+            best.name,
+            best.less(),
         );
         let key = [
             (Tone::Blue, "data"),
@@ -72,11 +100,10 @@ impl Study {
             (Tone::Orange, "workspace, undivided"),
             (Tone::Yellow, "in micro-batches"),
         ];
-        let names = Axis::names("", layers.iter().map(|layer| layer.0)).reversed();
+        let names = Axis::names("", layers.iter().map(|layer| layer.name)).reversed();
         let height = 27.0 * layers.len() as f64;
         let panel = Panel::new(Axis::bytes_from_zero("memory", most), names, marks, height).with_key(key);
-        let title = format!("Memory by layer: {}", self.subject());
-        Some(self.figure("memory", [title, caption], vec![panel], data))
+        Some(self.figure("memory", "Memory by layer", caption, vec![panel], data))
     }
 
     /// An iteration under the usual limit.
@@ -93,7 +120,7 @@ impl Study {
             Data::new("step action convolution_ms kept_bytes data_bytes gradients_bytes workspace_bytes");
         let (mut times, mut stacks) = (Vec::new(), Vec::new());
         for (step, &action) in schedule.actions.iter().enumerate() {
-            let (name, ms) = named(&outline, plan, action);
+            let (name, ms) = (action_name(&outline, action), convolution_ms(&outline, plan, action));
             let [kept, blobs, gradients, scratch] = alive(&schedule, step);
             row!(data; step, name, ms, kept, blobs, gradients, scratch);
             times.push(ms);
@@ -112,7 +139,7 @@ impl Study {
         };
         let mut marks: Vec<Drawn> = (0..PARTS.len()).map(area).collect();
         let most = sum(peak, 4);
-        let (name, _) = named(&outline, plan, schedule.actions[peak]);
+        let name = action_name(&outline, schedule.actions[peak]);
         marks.push(Drawn::text(Form::Above, [peak as f64 + 0.5, most.0 as f64], format!("{name}: {most}")));
         let bar = |(step, &ms): (usize, &f64)| {
             Drawn::bar([step as f64 + 0.08, step as f64 + 0.92], [0.0, ms], Tone::Green)
@@ -135,26 +162,19 @@ impl Study {
              ({name}); workspace is {} of that.",
             self.title, plan.options.limit, stacks[peak][3]
         );
-        let title = format!("An iteration step by step: {}", self.subject());
-        let figure = self.figure("timeline", [title, caption], panels, data);
+        let figure = self.figure("timeline", "An iteration step by step", caption, panels, data);
         Some(Figure { width: Figure::PAGE, ..figure })
     }
 }
 
-/// What a step is called, and the planned time of its convolution kernels.
-fn named(outline: &Outline, plan: &Plan, action: Action) -> (String, f64) {
-    let ms = |node: usize, forward: bool| {
-        let of_step = |planned: &&PlannedKernel| {
-            planned.kernel.name == outline.nodes[node].name
-                && (planned.kernel.id.op == ConvOp::Forward) == forward
-        };
-        plan.kernels.iter().filter(of_step).map(PlannedKernel::time_ms).sum()
+/// The planned time of a step's convolution kernels.
+fn convolution_ms(outline: &Outline, plan: &Plan, action: Action) -> f64 {
+    let Some((node, pass)) = action.pass() else { return 0.0 };
+    let of_step = |planned: &&PlannedKernel| {
+        let Kernel { name, id, .. } = &planned.kernel;
+        *name == outline.nodes[node].name && usize::from(id.op != ConvOp::Forward) == pass
     };
-    match action {
-        Action::Forward(node) => (format!("{} forward", outline.nodes[node].name), ms(node, true)),
-        Action::Backward(node) => (format!("{} backward", outline.nodes[node].name), ms(node, false)),
-        _ => ("update".to_owned(), 0.0),
-    }
+    plan.kernels.iter().filter(of_step).map(PlannedKernel::time_ms).sum()
 }
 
 /// The net with the workspaces of a plan that shares them.

@@ -13,14 +13,15 @@ pub use across::{accuracy, gains, programme};
 pub use claims::claims;
 pub use curves::{LearningCurve, learning_curves};
 pub use page::page;
-pub use plan::plan_figure;
+pub use plan::{plan_figure, scaling_figure};
 
 use crate::draw::{Data, Figure, Panel, Tone};
 use memory::{LayerMemory, Outline};
 use planner::{
-    BatchSizePolicy, Bytes, ConvOp, CostTable, Fronts, Kernel, Math, Plan, PlanOptions, WorkspacePolicy,
+    BatchSizePolicy, Bytes, ConvOp, CostTable, Fronts, Kernel, Math, Plan, PlanOptions, PlannedKernel,
+    WorkspacePolicy,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Their limits of each kernel: too little, just right, plenty.
 pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
@@ -28,8 +29,17 @@ pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib
 /// The one of them that the papers speak of most.
 pub(crate) const USUAL: Bytes = LIMITS[1];
 
+/// How many times faster is called a gain: a tenth.
+pub(crate) const NOTABLE: f64 = 1.1;
+
+/// Those under which they compare DeepBench's list.
+pub(crate) const GENEROUS: [Bytes; 3] = [Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
+
+/// Kernels with what each of them gains, by the size of their filters; those that gain most first.
+type Gains = BTreeMap<[u32; 2], Vec<(f64, PlannedKernel)>>;
+
 /// A net on a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Study {
     /// Its short name, such as `alexnet`.
     pub name: String,
@@ -80,7 +90,8 @@ impl Study {
         self.kernels.iter().map(|kernel| kernel.mini_batch).max().unwrap_or(0)
     }
 
-    pub(crate) fn math(&self) -> Math {
+    /// The arithmetic of its kernels.
+    pub fn math(&self) -> Math {
         self.kernels.first().map_or(Math::Fp32, |kernel| kernel.id.math)
     }
 
@@ -89,13 +100,18 @@ impl Study {
         self.table.device.name.split(" (").next().unwrap_or_default()
     }
 
+    /// Net and mini-batch.
+    pub(crate) fn label(&self) -> String {
+        format!("{} {}", self.title, self.mini_batch())
+    }
+
     /// Net, mini-batch, arithmetic and device.
     pub(crate) fn subject(&self) -> String {
         format!("{}, mini-batch {}, {}, {}", self.title, self.mini_batch(), self.math(), self.device())
     }
 
     /// Where the numbers come from.
-    pub(crate) fn source(&self) -> String {
+    pub fn source(&self) -> String {
         let device = &self.table.device;
         let versions = device.library_version.split(", driver").next().unwrap_or_default();
         match self.is_recorded {
@@ -146,6 +162,34 @@ impl Study {
         self.plan(policy, WorkspacePolicy::Wr, limit)
     }
 
+    /// A plan within the usual limit of algorithms with errors up to `max_error`.
+    pub(crate) fn as_exact_as(&self, max_error: f32) -> Option<Plan> {
+        let options = PlanOptions {
+            batch_size_policy: self.finest,
+            limit: USUAL,
+            max_error: Some(max_error),
+            ..PlanOptions::default()
+        };
+        planner::plan(&self.kernels, &self.table, &options).ok()
+    }
+
+    /// What every kernel gains that fits undivided.
+    pub(crate) fn gains(&self, limit: Bytes) -> Option<Gains> {
+        let mut gains = Gains::new();
+        for planned in self.limited(self.finest, limit)?.kernels {
+            let (filter, gain) = ([planned.kernel.id.shape.r, planned.kernel.id.shape.s], planned.gain());
+            gains.entry(filter).or_default().extend(gain.map(|gain| (gain, planned)));
+        }
+        gains.values_mut().for_each(|kernels| kernels.sort_by(|a, b| b.0.total_cmp(&a.0)));
+        Some(gains)
+    }
+
+    /// How many desirable configurations each kernel has.
+    pub(crate) fn set_sizes(&self, policy: BatchSizePolicy) -> Option<Vec<usize>> {
+        let fronts = self.fronts(&self.kernels, policy)?;
+        Some(fronts.iter().map(|(_, set)| set.iter().count()).collect())
+    }
+
     /// Seconds in which all algorithms of all kernels run once at every size of a policy, identical kernels once: what
     /// measuring them takes at least.
     pub(crate) fn measuring_s(&self, policy: BatchSizePolicy) -> f64 {
@@ -161,10 +205,17 @@ impl Study {
         Fronts::new(kernels, &self.table, &options).ok()
     }
 
-    /// A figure of this net.
-    pub(crate) fn figure(&self, name: &str, words: [String; 2], panels: Vec<Panel>, data: Data) -> Figure {
-        let [title, caption] = words;
+    /// A figure of this net that shows `what`.
+    pub(crate) fn figure(
+        &self,
+        name: &str,
+        what: &str,
+        caption: String,
+        panels: Vec<Panel>,
+        data: Data,
+    ) -> Figure {
         let name = if self.prefix.is_empty() { name.to_owned() } else { format!("{}-{name}", self.prefix) };
+        let title = format!("{what}: {}", self.subject());
         Figure { name, title, caption, source: self.source(), width: Figure::COLUMN, panels, data }
     }
 }
@@ -176,9 +227,4 @@ pub(crate) fn tone(policy: BatchSizePolicy) -> Tone {
         BatchSizePolicy::PowerOfTwo => Tone::Sky,
         _ => Tone::Blue,
     }
-}
-
-/// As in `2.1x`.
-pub(crate) fn gain(before_ms: f64, after_ms: f64) -> String {
-    format!("{:.2}x", before_ms / after_ms)
 }

@@ -1,7 +1,10 @@
 //! A whole net: policies and limits, the price of a MiB, one total shared or divided.
 
-use super::{LIMITS, Study, USUAL, gain, tone};
-use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps};
+use super::{LIMITS, Study, USUAL, tone};
+use crate::{
+    draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps},
+    times,
+};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel, WorkspacePolicy};
 use std::cmp::Reverse;
 
@@ -38,17 +41,17 @@ impl Study {
                     let belongs =
                         |k: &&PlannedKernel| k.kernel.name == *part || k.kernel.id.op.to_string() == *part;
                     let ms: f64 = plan.kernels.iter().filter(belongs).map(PlannedKernel::time_ms).sum();
-                    row!(data; limit, policy.to_string(), part.as_str(), ms);
+                    row!(data; limit, policy.to_string(), part, ms);
                     marks.push(Drawn::bar([bar - 0.42, bar + 0.42], [top, top + ms], Tone::of(place)));
                     top += ms;
                 }
                 most = most.max(top);
                 match policy {
                     BatchSizePolicy::Undivided => undivided_ms = plan.time_ms,
-                    _ => marks.push(Drawn::text(Form::Above, [bar, top], gain(undivided_ms, plan.time_ms))),
+                    _ => marks.push(Drawn::text(Form::Above, [bar, top], times(undivided_ms / plan.time_ms))),
                 }
                 if policy == self.finest {
-                    sentences.push(format!("{} at {limit}", gain(undivided_ms, plan.time_ms)));
+                    sentences.push(format!("{} at {limit}", times(undivided_ms / plan.time_ms)));
                 }
             }
         }
@@ -61,7 +64,7 @@ impl Study {
             sentences.join(", "),
             self.finest
         );
-        Some(self.figure("sizes", [self.subject(), caption], vec![panel], data))
+        Some(self.figure("sizes", "Three limits, with and without micro-batches", caption, vec![panel], data))
     }
 
     /// What bars are stacked of: layers, or operations if there are many layers.
@@ -76,7 +79,7 @@ impl Study {
     pub(super) fn limits(&self) -> Option<Figure> {
         let range = [Bytes::mib(1), Bytes::mib(8192)];
         let mut data = Data::new("policy limit_bytes time_ms price_ms_per_mib");
-        let (mut times, mut prices, mut most, mut dearest) = (Vec::new(), Vec::new(), 0.0_f64, 1.0_f64);
+        let (mut falls, mut prices, mut most, mut dearest) = (Vec::new(), Vec::new(), 0.0_f64, 1.0_f64);
         let mut curves = Vec::new();
         for &policy in self.policies() {
             let curve = self.fronts(&self.kernels, policy)?.curve(WorkspacePolicy::Wr);
@@ -85,11 +88,9 @@ impl Study {
                 row!(data; policy.to_string(), point.workspace, point.time_ms, price);
             }
             most = most.max(curve.time_ms(range[0].max(curve.points().first()?.workspace))?);
-            let line = |points| Drawn::new(Form::Line, points, tone(policy)).named(policy.to_string());
-            times.push(line(steps(&curve, range)));
-            let limits = (0..27).map(|half| {
-                range[0].0 as f64 * f64::from(half).div_euclid(2.0).exp2() * [1.0, 1.5][half as usize % 2]
-            });
+            let line = |points| Drawn::new(Form::Line, points, tone(policy));
+            falls.push(line(steps(&curve, range)).named(policy.to_string()));
+            let limits = (0..27).map(|half| range[0].0 as f64 * (f64::from(half) / 2.0).exp2());
             let price = |limit: f64| [limit, curve.price_ms_per_mib(Bytes(limit as u64)) * 1e3];
             let points: Vec<_> =
                 limits.map(price).filter(|[_, price]| price.is_finite() && *price > 0.0).collect();
@@ -109,15 +110,14 @@ impl Study {
              to be as fast. Below: microseconds that each MiB more would save at best.",
             self.title,
             all.collect::<Vec<_>>().join(", "),
-            gain(undivided_ms, best_ms),
+            times(undivided_ms / best_ms),
         );
         let price = Axis::decades("price of a MiB: µs saved at best", [0.1, dearest]);
         let panels = vec![
-            Panel::new(Axis::bytes("", range), Axis::from_zero(ALL_MS, most), times, 220.0),
+            Panel::new(Axis::bytes("", range), Axis::from_zero(ALL_MS, most), falls, 220.0),
             Panel::new(Axis::bytes("limit of each kernel", range), price, prices, 120.0),
         ];
-        let title = format!("Time against workspace: {}", self.subject());
-        Some(self.figure("limit", [title, caption], panels, data))
+        Some(self.figure("limit", "Time against workspace", caption, panels, data))
     }
 
     /// One total: a share for each kernel (WR), divided (WD), an arena for all (WS).
@@ -154,8 +154,7 @@ impl Study {
              (WD), one arena that all use in turn. {}. Kernels that run one after the other lose by not sharing.",
             sentences.join("; ")
         );
-        let title = format!("Three ways to give a total: {}", self.subject());
-        Some(self.figure("sharing", [title, caption], vec![panel], data))
+        Some(self.figure("sharing", "Three ways to give a total", caption, vec![panel], data))
     }
 
     /// Each kernel's share of the totals compared: the papers' three for AlexNet, and for deep nets smaller ones.
@@ -170,18 +169,11 @@ impl Study {
         let mut data = Data::new("kernel division workspace_bytes time_ms");
         for planned in &plan.kernels {
             let PlannedKernel { kernel, configuration, workspace, .. } = planned;
-            row!(data; kernel.to_string(), configuration.to_string(), *workspace, planned.time_ms());
+            row!(data; kernel.to_string(), configuration.to_string(), workspace, planned.time_ms());
         }
         let mut largest: Vec<&PlannedKernel> = plan.kernels.iter().collect();
         largest.sort_by_key(|planned| Reverse(planned.workspace));
         largest.truncate(14);
-        let mut marks = Vec::new();
-        for (place, planned) in largest.iter().enumerate() {
-            let (bytes, place) = (planned.workspace.0 as f64, place as f64);
-            marks.push(Drawn::across(place, bytes, Tone::Blue));
-            let text = format!("{}: {}", planned.workspace, planned.configuration);
-            marks.push(Drawn::text(Form::Note, [bytes, place], text));
-        }
         let used: Bytes = plan.kernels.iter().map(|planned| planned.workspace).sum();
         let layers = layers(&plan);
         let [first, second] = layers.get(..2)? else { return None };
@@ -194,12 +186,15 @@ impl Study {
             100.0 * (first.1 + second.1).0 as f64 / used.0.max(1) as f64,
             plan.time_ms,
         );
-        let names = Axis::names("", largest.iter().map(|planned| planned.kernel.to_string())).reversed();
         // Room for the words beside the longest bar.
         let x = Axis::bytes_from_zero("workspace", Bytes(largest.first()?.workspace.0 * 3));
-        let panel = Panel::new(x, names, marks, 22.0 * largest.len() as f64);
-        let title = format!("How WD divides {} MiB: {}", total.as_mib(), self.subject());
-        let figure = self.figure("wd", [title, caption], vec![panel], data);
+        let bar = |planned: &&PlannedKernel| {
+            let PlannedKernel { kernel, configuration, workspace, .. } = planned;
+            (kernel.to_string(), workspace.0 as f64, format!("{workspace}: {configuration}"), Tone::Blue)
+        };
+        let panel = Panel::bars(x, largest.iter().map(bar), 22.0);
+        let figure =
+            self.figure("wd", &format!("How WD divides {} MiB", total.as_mib()), caption, vec![panel], data);
         Some(Figure { width: Figure::PAGE, ..figure })
     }
 }

@@ -1,8 +1,63 @@
 //! The page beside the figures: every number in it is computed.
 
-use super::{LIMITS, Study, USUAL, gain};
-use crate::draw::{Cell, Data, Figure};
-use planner::{BatchSizePolicy, WorkspacePolicy};
+use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at};
+use crate::draw::{Data, Figure};
+use planner::{BatchSizePolicy, Math, WorkspacePolicy};
+
+/// A conclusion about how many times faster something becomes, given a net and the same in TF32: that it is by a tenth or
+/// more, or that it is by less.
+struct Conclusion(&'static str, bool, fn(&Study, Option<&Study>) -> Option<f64>);
+
+/// What the papers conclude.
+#[rustfmt::skip]
+const PAPERS: [Conclusion; 5] = [
+    Conclusion("Within {usual} for each kernel micro-batches gain a tenth or more: the fast algorithms fit only divided.",
+        true, |study, _| gain_at(study, USUAL)),
+    Conclusion("Within {little} they gain less than a tenth: the fast algorithms do not fit even divided.",
+        false, |study, _| gain_at(study, LIMITS[0])),
+    Conclusion("Within {plenty} they gain less than a tenth: the fast algorithms fit undivided.",
+        false, |study, _| gain_at(study, LIMITS[2])),
+    Conclusion("Powers of two are enough: all sizes, which take far longer to measure, gain less than a tenth more.",
+        false, |study, _| {
+            let all = study.limited(BatchSizePolicy::All, USUAL)?;
+            Some(study.limited(BatchSizePolicy::PowerOfTwo, USUAL)?.time_ms / all.time_ms)
+        }),
+    Conclusion("{little} for each kernel as one total, divided by an ILP (WD), gain a tenth or more over equal shares.",
+        true, |study, _| over_wd(study, WorkspacePolicy::Wr).map(f64::recip)),
+];
+
+/// What their GPUs did not have.
+#[rustfmt::skip]
+const TODAY: [Conclusion; 3] = [
+    Conclusion("Tensor cores want workspace, too: undivided within {usual}, TF32 gains less than a tenth over FP32.",
+        false, |study, tf32| {
+            let tf32 = tf32?.limited(BatchSizePolicy::Undivided, USUAL)?;
+            Some(study.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms / tf32.time_ms)
+        }),
+    Conclusion("Micro-batches let them in: they gain a tenth or more over undivided TF32.",
+        true, |_, tf32| gain_at(tf32?, USUAL)),
+    Conclusion("A gain may be paid for in accuracy: of FP32 algorithms with errors up to 1e-5 alone, a tenth or more is left.",
+        true, |study, _| {
+            let exact = study.as_exact_as(1e-5)?;
+            Some(study.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms / exact.time_ms)
+        }),
+];
+
+/// What sharing makes of WD.
+#[rustfmt::skip]
+const ARENA: [Conclusion; 1] = [
+    Conclusion("One arena as large as WD's total ({little} for each kernel), which all kernels use in turn, gains a tenth or more \
+                over WD: kernels that run one after the other need no workspace of their own.",
+        true, |study, _| over_wd(study, WorkspacePolicy::Ws)),
+];
+
+/// How many times faster than WD another way is to give the smallest total.
+fn over_wd(study: &Study, way: WorkspacePolicy) -> Option<f64> {
+    let total = study.total(LIMITS[0]);
+    let limit = if way == WorkspacePolicy::Wr { LIMITS[0] } else { total };
+    let other = study.plan(study.finest, way, limit)?;
+    Some(study.plan(study.finest, WorkspacePolicy::Wd, total)?.time_ms / other.time_ms)
+}
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what follows for the papers' conclusions; `command`
 /// makes it.
@@ -14,10 +69,26 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
         first.device(),
         first.source(),
     );
-    page += "## What the papers concluded, and what holds\n\n";
-    let conclusions = studies.iter().flat_map(conclusions);
-    conclusions.for_each(|sentence| page += &format!("- {sentence}\n"));
-    page += "\n## The papers' numbers\n\nTheir GPUs and cuDNN are of 2014 to 2018: a ratio of 1 means that the effect is as \
+    let judged = |conclusion: &'static Conclusion| (conclusion, conclusion.verdicts(studies));
+    let (hold, fail): (Vec<_>, Vec<_>) = PAPERS
+        .iter()
+        .map(judged)
+        .partition(|(_, verdicts)| 2 * verdicts.iter().filter(|verdict| verdict.1).count() > verdicts.len());
+    for (title, conclusions) in [
+        ("Where the conclusions of 2018 still hold", hold),
+        (
+            "Where they do not, and what tensor cores and accuracy add",
+            fail.into_iter().chain(TODAY.iter().map(judged)).collect(),
+        ),
+        ("WD beside one arena", ARENA.iter().map(judged).collect()),
+    ] {
+        let lines: String =
+            conclusions.iter().map(|(conclusion, verdicts)| conclusion.line(verdicts)).collect();
+        if !lines.is_empty() {
+            page += &format!("## {title}\n\n{lines}\n");
+        }
+    }
+    page += "## The papers' numbers\n\nTheir GPUs and cuDNN are of 2014 to 2018: a ratio of 1 means that the effect is as \
              large as it was.\n\n";
     page += &markdown(claims);
     for Figure { name, title, caption, source, .. } in figures {
@@ -26,41 +97,34 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
     page
 }
 
-/// What holds of the papers' conclusions for one net.
-fn conclusions(study: &Study) -> Vec<String> {
-    let net = format!("{}, mini-batch {}", study.title, study.mini_batch());
-    let at = |policy, limit| study.limited(policy, limit).map(|plan| plan.time_ms);
-    let ([undivided, plenty], [best, plenty_best]) = [BatchSizePolicy::Undivided, study.finest]
-        .map(|policy| [USUAL, LIMITS[2]].map(|limit| at(policy, limit)))
-        .into();
-    let mut sentences = Vec::new();
-    if let (Some(undivided), Some(best), Some(plenty), Some(plenty_best)) =
-        (undivided, best, plenty, plenty_best)
-    {
-        sentences.push(format!(
-            "**{net}, limits.** At {USUAL} micro-batches make the convolutions {} faster ({undivided:.1} ms to {best:.1} ms, {}). \
-             At {} what is left is {}.",
-            gain(undivided, best),
-            study.finest,
-            LIMITS[2],
-            gain(plenty, plenty_best),
-        ));
+impl Conclusion {
+    /// Every net in FP32 with its ratio, and whether the conclusion holds there.
+    fn verdicts(&self, studies: &[Study]) -> Vec<(String, bool)> {
+        let of_math = |math| studies.iter().filter(move |study| study.math() == math);
+        let verdict = |study: &Study| {
+            let ratio = (self.2)(study, of_math(Math::Tf32).find(|other| other.label() == study.label()))?;
+            Some((format!("{} {ratio:.2}x", study.label()), (ratio >= NOTABLE) == self.1))
+        };
+        of_math(Math::Fp32).filter_map(verdict).collect()
     }
-    let total = study.total(LIMITS[0]);
-    let times =
-        [(LIMITS[0], WorkspacePolicy::Wr), (total, WorkspacePolicy::Wd), (total, WorkspacePolicy::Ws)];
-    let times = times.map(|(limit, policy)| Some(study.plan(study.finest, policy, limit)?.time_ms));
-    if let [Some(shared_out), Some(divided), Some(arena)] = times {
-        sentences.push(format!(
-            "**{net}, dividing a total.** Of {} MiB, WD makes {divided:.1} ms where equal shares make {shared_out:.1} ms ({}). \
-             One arena of the same size makes {arena:.1} ms, {} faster than WD: kernels that run one after the other need no \
-             workspace of their own.",
-            total.as_mib(),
-            gain(shared_out, divided),
-            gain(divided, arena),
-        ));
+
+    /// What it says, and of which nets that is true.
+    fn line(&self, verdicts: &[(String, bool)]) -> String {
+        let limits = [("{little}", LIMITS[0]), ("{usual}", USUAL), ("{plenty}", LIMITS[2])];
+        let says = limits
+            .iter()
+            .fold(self.0.to_owned(), |says, (name, limit)| says.replace(name, &limit.to_string()));
+        let nets = |holds: bool| {
+            let nets = verdicts.iter().filter(|verdict| verdict.1 == holds).map(|verdict| verdict.0.as_str());
+            nets.collect::<Vec<_>>().join(", ")
+        };
+        match (nets(true), nets(false)) {
+            (yes, no) if yes.is_empty() && no.is_empty() => String::new(),
+            (yes, no) if no.is_empty() => format!("- **{says}** True of all: {yes}.\n"),
+            (yes, no) if yes.is_empty() => format!("- **{says}** True of none: {no}.\n"),
+            (yes, no) => format!("- **{says}** True of {yes}; not of {no}.\n"),
+        }
     }
-    sentences
 }
 
 /// A table in Markdown.
@@ -68,8 +132,6 @@ fn markdown(data: &Data) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut table = line(data.columns.iter().map(|column| column.replace('_', " ")).collect());
     table += &line(vec!["---".to_owned(); data.columns.len()]);
-    for row in &data.rows {
-        table += &line(row.iter().map(Cell::to_string).collect());
-    }
+    data.texts().for_each(|row| table += &line(row));
     table
 }

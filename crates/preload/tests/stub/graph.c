@@ -20,7 +20,9 @@ typedef struct Node {
 
 int stub_engines[ENGINES];
 
-static size_t size_of(int type) { return type == 2 ? 1 : type == INT64 || type == 0 || type == 5 || type == 6 || type == DESCRIPTOR ? 8 : 4; }
+static size_t size_of(int type) {
+    return type == 2 ? 1 : type == INT64 || type == 0 || type == 5 || type == 6 || type == DESCRIPTOR ? 8 : 4;
+}
 
 static Node *copy(const Node *node) {
     Node *made = memcpy(malloc(sizeof *made), node, sizeof *made);

@@ -16,7 +16,8 @@ int cudnnBackendExecute(void *, void *, void *), cudnnBackendPopulateCudaGraph(v
         if (!(what)) fprintf(stderr, "line %d: %s\n", __LINE__, #what), exit(1);                                            \
     } while (0)
 
-enum { FLOAT, DOUBLE, TYPE_DATA = 1, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE, TYPE_POINTER, TYPE_MODE, TYPE_PART = 15 };
+enum { FLOAT, DOUBLE };
+enum { TYPE_DATA = 1, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE, TYPE_POINTER, TYPE_MODE, TYPE_PART = 15 };
 static const long NCHW[4] = {12, 4, 2, 1}, NHWC[4] = {12, 1, 6, 3}, SPACED[4] = {16, 1, 6, 3};
 static const int TILING[3] = {5, 3, 6};
 static int handle;
@@ -55,8 +56,10 @@ static void *tensor(int dtype, long id, const long *dims, const long *strides, O
 
 // Operation 0 is forward, 1 backward filter and 2 backward data, as cuDNN's descriptors count.
 static void *graph_of(int operation, long n, int dtype, const long *strides, Oddity odd) {
-    static const int x_at[3] = {704, 716, 710}, w_at[3] = {703, 715, 709}, y_at[3] = {705, 717, 711}, scale[3] = {700, 712, 706};
-    long samples[4] = {n, 3, 2, 2}, filter[4] = {3, 3, 1, 1}, packed[4] = {3, 1, strides == NCHW ? 1 : 3, strides == NCHW ? 1 : 3};
+    static const int x_at[3] = {704, 716, 710}, w_at[3] = {703, 715, 709}, y_at[3] = {705, 717, 711};
+    static const int scale[3] = {700, 712, 706};
+    long samples[4] = {n, 3, 2, 2}, filter[4] = {3, 3, 1, 1}, pixel = strides == NCHW ? 1 : 3;
+    long packed[4] = {3, 1, pixel, pixel};
     long none[2] = {0, 0}, one[2] = {1, 1}, axes = 2;
     int mode = 1, sums = FLOAT;
     double alpha = 1;
@@ -69,8 +72,9 @@ static void *graph_of(int operation, long n, int dtype, const long *strides, Odd
                       tensor(dtype, odd.fused == 1 ? 'v' : 'y', samples, strides, odd, odd.fused == 1), final(conv)};
     int names[4] = {x_at[operation], w_at[operation], y_at[operation], scale[operation] + 2};
     for (int i = 0; i < 4; i++) set(made, names[i], TYPE_PART, 1, &parts[i]);
-    if (dtype == DOUBLE) set(made, scale[operation], TYPE_DOUBLE, 1, &alpha), set(made, scale[operation] + 1, TYPE_DOUBLE, 1, &odd.beta);
-    else set(made, scale[operation], TYPE_FLOAT, 1, &alphaf), set(made, scale[operation] + 1, TYPE_FLOAT, 1, &betaf);
+    int type = dtype == DOUBLE ? TYPE_DOUBLE : TYPE_FLOAT;
+    set(made, scale[operation], type, 1, dtype == DOUBLE ? (void *)&alpha : &alphaf);
+    set(made, scale[operation] + 1, type, 1, dtype == DOUBLE ? (void *)&odd.beta : &betaf);
     if (odd.fused) {
         void *y = tensor(dtype, 'y', samples, strides, odd, 0);
         second = make(13), set(second, 751, TYPE_PART, 1, &parts[2]), set(second, 753, TYPE_PART, 1, &y), final(second);
@@ -115,7 +119,8 @@ static void put(int dtype, void *values, long i, double value) {
 static void *pack_of(Operands o, void *scratch) {
     void *pack = make(16), *addresses[3] = {o.x, o.y, o.w};
     long ids[3] = {'x', 'y', 'w'};
-    set(pack, 1001, TYPE_POINTER, 3, addresses), set(pack, 1000, TYPE_INT64, 3, ids), set(pack, 1003, TYPE_POINTER, 1, &scratch);
+    set(pack, 1001, TYPE_POINTER, 3, addresses), set(pack, 1000, TYPE_INT64, 3, ids);
+    set(pack, 1003, TYPE_POINTER, 1, &scratch);
     return final(pack);
 }
 
@@ -135,7 +140,8 @@ static void run_and_compare(void *plan, int operation, long n, int dtype, const 
     double sum = 0;
     for (long i = 0; i < o.elements; i++) {
         int inside = 0;
-        for (long k = 0; k < 12; k++) inside |= i % strides[0] == k / 4 * strides[1] + k / 2 % 2 * strides[2] + k % 2 * strides[3];
+        for (long k = 0; k < 12; k++)
+            inside |= i % strides[0] == k / 4 * strides[1] + k / 2 % 2 * strides[2] + k % 2 * strides[3];
         double was = at(dtype, before, i), in = at(dtype, operation == 0 ? o.x : o.y, i);
         if (operation == 1) sum += inside ? at(dtype, o.x, i) * in : 0;
         else CHECK(at(dtype, out, i) == (inside ? in * 3 + beta * was + more : was));
@@ -159,7 +165,8 @@ static void divided(int operation, int dtype, const long *strides, int asks_conf
     plans_of(graph_of(operation, 16, dtype, strides, PLAIN), asks_config, plans);
     for (int i = 0; i < 3; i++) {
         // Whoever was told what an engine's configuration wants may give no more.
-        int is_ours = i == 0 ? !asks_config : i == 1 && limit == 7, waits = stub_waits, events = stub_events, engines = engine_calls();
+        int is_ours = i == 0 ? !asks_config : i == 1 && limit == 7;
+        int waits = stub_waits, events = stub_events, engines = engine_calls();
         int fours = pieces(operation, 4), all = stub_all_calls();
         CHECK(get(plans[i], 402) == (i == 0 ? 4 * is_ours : 2 * EIGHTHS[i]) * MIB);
         run_and_compare(plans[i], operation, 16, dtype, strides, 0, 0);
@@ -169,7 +176,8 @@ static void divided(int operation, int dtype, const long *strides, int asks_conf
         // The first engine has no tensor cores, which FP32 then must not have either.
         if (is_ours) CHECK(stub_math == (i == 0 && dtype == FLOAT ? 3 : 0));
         // What else cuDNN does with a plan, it does with its own, for which the workspace is enough.
-        void *scratch = malloc(get(plans[i], 402)), *pack = pack_of((Operands){calloc(64, 64), calloc(64, 64), calloc(64, 64), 0}, scratch);
+        void *scratch = malloc(get(plans[i], 402));
+        void *pack = pack_of((Operands){calloc(64, 64), calloc(64, 64), calloc(64, 64), 0}, scratch);
         CHECK(cudnnBackendPopulateCudaGraph(&handle, plans[i], pack, NULL) == 0 && engine_calls() == engines + 1 + !is_ours);
         cudnnBackendDestroyDescriptor(pack), free(scratch);
     }

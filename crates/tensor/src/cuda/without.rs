@@ -97,75 +97,40 @@ never! {
     }
 }
 
-#[allow(missing_docs, clippy::missing_safety_doc)]
-impl Cuda {
-    pub fn with_tf32(self, _: bool) -> Self {
-        self
-    }
-    pub fn with_format(self, _: Format) -> Self {
-        self
-    }
-    pub fn scratch<R>(&self, _: impl FnOnce(ViewMut<'_>) -> R) -> R {
-        none()
-    }
-    pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) {
-        none()
-    }
-    pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> {
-        none()
-    }
+/// `type { signature } ..;`: what is called otherwise.
+macro_rules! never_called {
+    ($($type:ident $({ $($signature:tt)* })+;)+) => {$(
+        #[allow(missing_docs, clippy::missing_safety_doc)]
+        impl $type {
+            $($($signature)* {
+                none()
+            })+
+        }
+    )+};
 }
 
-impl Stream {
-    pub(crate) fn upload<T: Element>(&self, _: &[T], _: ViewMut<'_>) -> Done {
-        none()
-    }
-    pub(crate) fn download<T: Element>(&self, _: View<'_>, _: &mut [T]) -> Done {
-        none()
-    }
-}
-
-#[allow(missing_docs, clippy::missing_safety_doc)]
-impl Pinned {
-    pub fn new(_: &Stream, _: usize) -> Result<Self, CudaError> {
-        none()
-    }
-    pub fn copy_from(&mut self, _: View<'_>) -> Done {
-        none()
-    }
-    pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
-        none()
-    }
-    pub unsafe fn upload_in(&self, _: &Stream, _: usize, _: ViewMut<'_>) -> Done {
-        none()
-    }
-    pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done {
-        none()
-    }
-}
-
-#[allow(missing_docs, clippy::missing_safety_doc)]
-impl Communicator {
-    pub fn unique_id() -> Result<Vec<u8>, CudaError> {
-        none()
-    }
-    pub fn new(_: &Cuda, _: &[u8], _: usize, _: usize) -> Result<Self, CudaError> {
-        none()
-    }
-    pub unsafe fn sum(&self, _: &Stream, _: Option<View<'_>>, _: ViewMut<'_>) -> Done {
-        none()
-    }
-}
-
-#[allow(missing_docs, clippy::missing_safety_doc)]
-impl CudaGraph {
-    pub unsafe fn replay(&mut self) -> Done {
-        none()
-    }
-}
-
-impl DeviceMemory {
-    pub(crate) fn new(_: &Stream, _: usize) -> Result<Self, CudaError> {
-        none()
-    }
+never_called! {
+    Cuda
+        { pub fn with_tf32(self, _: bool) -> Self }
+        { pub fn with_format(self, _: Format) -> Self }
+        { pub fn scratch<R>(&self, _: impl FnOnce(ViewMut<'_>) -> R) -> R }
+        { pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) }
+        { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> };
+    Stream
+        { pub(crate) fn upload<T: Element>(&self, _: &[T], _: ViewMut<'_>) -> Done }
+        { pub(crate) fn download<T: Element>(&self, _: View<'_>, _: &mut [T]) -> Done };
+    Pinned
+        { pub fn new(_: &Stream, _: usize) -> Result<Self, CudaError> }
+        { pub fn copy_from(&mut self, _: View<'_>) -> Done }
+        { pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> }
+        { pub unsafe fn upload_in(&self, _: &Stream, _: usize, _: ViewMut<'_>) -> Done }
+        { pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done };
+    Communicator
+        { pub fn unique_id() -> Result<Vec<u8>, CudaError> }
+        { pub fn new(_: &Cuda, _: &[u8], _: usize, _: usize) -> Result<Self, CudaError> }
+        { pub unsafe fn sum(&self, _: &Stream, _: Option<View<'_>>, _: ViewMut<'_>) -> Done };
+    CudaGraph
+        { pub unsafe fn replay(&mut self) -> Done };
+    DeviceMemory
+        { pub(crate) fn new(_: &Stream, _: usize) -> Result<Self, CudaError> };
 }

@@ -127,10 +127,11 @@ impl BatchSource {
             let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
             slots.find_map(|slot| fill(scratch, slot))
         };
-        if error.is_none() {
-            *position += self.options.stride();
+        if let Some(error) = error {
+            return Err(error);
         }
-        error.map_or(Ok(()), Err)
+        *position += self.options.stride();
+        Ok(())
     }
 
     fn fill_sample(

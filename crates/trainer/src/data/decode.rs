@@ -1,7 +1,8 @@
 //! JPEG and PNG files to planar bytes.
 
 use super::{Sample, jpeg::is_complete};
-use std::{fs, io::Cursor, path::Path};
+use crate::files::read_regular;
+use std::{io::Cursor, path::Path};
 use zune_jpeg::{
     JpegDecoder,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
@@ -10,30 +11,17 @@ use zune_jpeg::{
 /// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
 pub(super) const MOST_BYTES: usize = 512 << 20;
 
-/// How images are decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decoding {
-    /// Three channels (red, green, blue), or one.
-    pub is_color: bool,
-}
-
-impl Default for Decoding {
-    fn default() -> Self {
-        Self { is_color: true }
-    }
-}
-
-/// Decodes a file into the pixels and the shape of `sample`; an error is the reason, without the file's name.
-pub(super) fn decode_into(path: &Path, decoding: Decoding, sample: &mut Sample) -> Result<(), String> {
-    let bytes = fs::read(path).map_err(unreadable)?;
+/// Decodes a file into pixels and shape of `sample`, of three channels or one; an error is the reason, without the file's name.
+pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> Result<(), String> {
+    let bytes = read_regular(path).map_err(unreadable)?;
     let file = File::open(&bytes)?;
     let ([height, width], channels) = (file.size(), file.decode(sample)?);
     // The vector keeps its memory from image to image.
-    let wanted = if decoding.is_color { 3 } else { 1 };
+    let wanted = if is_color { 3 } else { 1 };
     sample.make_room(wanted.max(channels) * height * width).map_err(|error| error.to_string())?;
-    rearrange(&mut sample.pixels, channels, decoding.is_color);
+    rearrange(&mut sample.pixels, channels, is_color);
     sample.pixels.truncate(wanted * height * width);
-    (sample.shape, sample.is_rgb) = ([wanted, height, width], decoding.is_color);
+    (sample.shape, sample.is_rgb) = ([wanted, height, width], is_color);
     Ok(())
 }
 
@@ -58,7 +46,7 @@ fn rearrange(pixels: &mut [u8], channels: usize, is_color: bool) {
 
 /// Height and width of an image, from its header.
 pub(super) fn dimensions(path: &Path) -> Result<[usize; 2], String> {
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = read_regular(path).map_err(unreadable)?;
     Ok(File::open(&bytes)?.size())
 }
 

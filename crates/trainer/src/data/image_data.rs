@@ -1,7 +1,7 @@
 //! Caffe's `ImageData` source, a text list of files and labels; and the folder-per-class layout of ImageNet.
 
 use super::{
-    DataError, Dataset, Decoding, MOST_LABEL, Sample,
+    DataError, Dataset, MOST_LABEL, Sample,
     decode::{decode_into, dimensions},
     sorted_entries,
 };
@@ -26,7 +26,7 @@ pub struct ImageData {
     entries: Vec<Entry>,
     /// The list, or the root folder.
     source: PathBuf,
-    decoding: Decoding,
+    is_color: bool,
     shape: [usize; 3],
     classes: usize,
     /// Of the first image: its file and its pixels, all three channels.
@@ -35,12 +35,12 @@ pub struct ImageData {
 
 impl ImageData {
     /// Opens a list of lines `path label`, the label being the last word (a path may have spaces in it). Paths are relative
-    /// to `root`. Blank lines do not count.
+    /// to `root`. Blank lines do not count. Images get three channels (red, green, blue), or one if not `is_color`.
     ///
     /// # Errors
     /// The list cannot be read or is empty, a line of it does not parse, or the first image cannot be read.
-    pub fn open_list(list: &Path, root: &Path, decoding: Decoding) -> Result<Self, DataError> {
-        Self::new(list_entries(list, root)?, list, decoding)
+    pub fn open_list(list: &Path, root: &Path, is_color: bool) -> Result<Self, DataError> {
+        Self::new(list_entries(list, root)?, list, is_color)
     }
 
     /// Opens a folder that holds one folder per class; the classes are numbered in the order of their names. Files
@@ -49,21 +49,21 @@ impl ImageData {
     ///
     /// # Errors
     /// A folder cannot be read or holds no images, or the first image cannot be read.
-    pub fn open_folder(root: &Path, decoding: Decoding) -> Result<Self, DataError> {
+    pub fn open_folder(root: &Path, is_color: bool) -> Result<Self, DataError> {
         let entries = folder_entries(root)?;
         entries.iter().try_for_each(|entry| check_extension(&entry.path))?;
-        Self::new(entries, root, decoding)
+        Self::new(entries, root, is_color)
     }
 
-    fn new(entries: Vec<Entry>, source: &Path, decoding: Decoding) -> Result<Self, DataError> {
+    fn new(entries: Vec<Entry>, source: &Path, is_color: bool) -> Result<Self, DataError> {
         let Some(Entry { path, .. }) = entries.first() else {
             return Err(DataError::at(source.display(), "lists no images"));
         };
         // Read the first header even if its size is of no interest: a wrong root_folder shows before any training.
         let (first, packed) = (dimensions(path), fs::metadata(path).map_or(0, |file| file.len()));
-        let (channels, source) = (if decoding.is_color { 3 } else { 1 }, source.to_owned());
+        let (channels, source) = (if is_color { 3 } else { 1 }, source.to_owned());
         let classes = entries.iter().map(|entry| entry.label as usize + 1).max().unwrap_or(0);
-        let mut set = Self { entries, source, decoding, shape: [0; 3], classes, reading_bytes: 0 };
+        let mut set = Self { entries, source, is_color, shape: [0; 3], classes, reading_bytes: 0 };
         let first = first.map_err(|reason| DataError::at(set.place(0), reason))?;
         set.reading_bytes = packed + 3 * (first[0] * first[1]) as u64;
         set.shape = [channels, first[0], first[1]];
@@ -103,7 +103,7 @@ impl Dataset for ImageData {
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
         let entry = &self.entries[index];
         sample.label = entry.label;
-        let decoded = decode_into(&entry.path, self.decoding, sample);
+        let decoded = decode_into(&entry.path, self.is_color, sample);
         decoded.map_err(|reason| DataError::at(self.place(index), reason))
     }
 

@@ -20,8 +20,6 @@ pub struct Loader {
     worker: Option<Worker>,
     /// Used when nothing is prepared ahead.
     direct: Cursor,
-    /// Labels of a layer without a top for them.
-    unwanted: Vec<f32>,
 }
 
 impl Loader {
@@ -54,7 +52,7 @@ impl Loader {
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
         let direct = source.cursor(0);
-        Ok(Self { source, device: None, position: 0, worker: None, direct, unwanted: Vec::new() })
+        Ok(Self { source, device: None, position: 0, worker: None, direct })
     }
 
     /// The same for memory of `device`: a GPU copies mini-batches from where they were assembled by itself.
@@ -111,10 +109,8 @@ impl Loader {
 
     /// Mini-batches assembled in memory of their own. A GPU may still be copying one of them.
     fn buffers(&self) -> usize {
-        match (self.source.options.prefetch, &self.device) {
-            (prefetch @ 1.., Some(Device::Cuda(_))) => prefetch + 1,
-            (prefetch, _) => prefetch,
-        }
+        let prefetch = self.source.options.prefetch;
+        prefetch + usize::from(prefetch > 0 && matches!(self.device, Some(Device::Cuda(_))))
     }
 
     /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column, and
@@ -143,18 +139,17 @@ impl Loader {
         Ok(())
     }
 
+    /// Without a thread: on a processor without a buffer, too.
     fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
-        let Self { source, device, position, direct, unwanted, .. } = self;
+        let Self { source, device, position, direct, .. } = self;
         direct.position = *position;
         if let Some(Device::Cuda(_)) = device {
             let mut buffer = Buffer::new(source, device.as_ref())?;
             source.fill_buffer(direct, &mut buffer)?;
             return buffer.copy_to(data, labels);
         }
-        if labels.is_none() && unwanted.is_empty() {
-            *unwanted = zeroed(source.options.mini_batch)?;
-        }
-        let labels = labels.map_or(&mut unwanted[..], ViewMut::into_host);
-        source.fill(direct, data.into_host(), labels)
+        // Of a layer without a top for labels.
+        let mut unwanted = if labels.is_none() { zeroed(source.options.mini_batch)? } else { Vec::new() };
+        source.fill(direct, data.into_host(), labels.map_or(&mut unwanted[..], ViewMut::into_host))
     }
 }

@@ -1,16 +1,16 @@
 //! Caffe's mean image: a `BlobProto` message in protobuf's binary form (`…_mean.binaryproto`).
 
 use super::DataError;
-use crate::protobuf::blob;
+use crate::{files::read_regular, protobuf::blob};
 use ndarray::Array3;
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// Reads the mean image in a `.binaryproto` file: channel, row, column.
 ///
 /// # Errors
 /// The file cannot be read, is not a `BlobProto`, or does not hold exactly one image.
 pub fn read_mean(path: &Path) -> Result<Array3<f32>, DataError> {
-    let bytes = fs::read(path).map_err(DataError::read(path))?;
+    let bytes = read_regular(path).map_err(DataError::read(path))?;
     let error = |reason| DataError::at(path.display(), format!("is not a mean image of Caffe: {reason}"));
     let (shape, values) =
         blob(&bytes).ok_or_else(|| error("it does not read as a protobuf message".to_owned()))?;

@@ -37,7 +37,6 @@ use tensor::MemoryError;
 
 pub use batch::LoaderOptions;
 pub use cifar::Cifar10;
-pub use decode::Decoding;
 pub use error::DataError;
 pub use idx::Idx;
 pub use image_data::{ImageData, is_image};

@@ -2,7 +2,7 @@
 //! it is, and what is kept for validation.
 
 use super::{
-    DataError, Decoding, Sample,
+    DataError, Sample,
     decode::decode_into,
     image_data::{Entry, class_names, folder_entries, list_entries},
     order::below,
@@ -86,7 +86,7 @@ impl Survey {
         let [train, validation] =
             [train, held].map(|part| part.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>());
         let names = class_names(&train, classes);
-        let list = |part: &[Entry]| (part.iter().map(|entry| line(entry, root)).collect(), part.len());
+        let list = |part: &[Entry]| (part.iter().flat_map(|entry| line(entry, root)).collect(), part.len());
         let (train, validation) = (list(&train), list(&validation));
         Ok(Self { root: root.to_owned(), names, classes, train, validation, unreadable, mean, std })
     }
@@ -120,9 +120,9 @@ fn look_at(
 ) -> Vec<Looked> {
     let look = |sample: &mut Sample, entry: Entry| {
         progress();
-        let sums = line_of(&entry, root).and_then(|_| {
+        let sums = line(&entry, root).and_then(|_| {
             let reason = |reason| format!("{}: {reason}", entry.path.display());
-            decode_into(&entry.path, Decoding::default(), sample).map_err(reason)?;
+            decode_into(&entry.path, true, sample).map_err(reason)?;
             Ok(Sums::of(&sample.pixels))
         });
         sums.map(|sums| (entry, sums))
@@ -183,11 +183,7 @@ fn statistics(images: &[Looked]) -> ([f64; 3], [f64; 3]) {
 }
 
 /// The line of a list that names an image.
-fn line(entry: &Entry, root: &Path) -> String {
-    line_of(entry, root).unwrap_or_default()
-}
-
-fn line_of(entry: &Entry, root: &Path) -> Result<String, String> {
+fn line(entry: &Entry, root: &Path) -> Result<String, String> {
     let path = entry.path.strip_prefix(root).unwrap_or(&entry.path);
     match path.to_str().filter(|path| path.trim() == *path && !path.contains(['\n', '\r'])) {
         Some(path) => Ok(format!("{path} {}\n", entry.label)),

@@ -49,21 +49,29 @@ impl Transform {
     /// is taken as it stands.
     ///
     /// # Errors
-    /// A crop larger than the images, an unreadable mean image or one of another shape, a mean or a divisor for other channels.
+    /// A crop larger than the images, unless in training it is of random areas, which are resized to it; an unreadable mean image
+    /// or one of another shape, a mean or a divisor for other channels.
     pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, DataError> {
         let [channels, height, width] = shape;
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
             return Err(DataError::Invalid("an image cannot be resized or cropped to 0 pixels".to_owned()));
         }
-        let size = resized(params, [height, width]);
-        let [out_height, out_width] = params.crop_size.map_or(size, |side| [side; 2]);
+        let crop = params.crop_size.map(|side| [side; 2]);
+        let mut params = params.clone();
+        params.min_area = params.min_area.filter(|_| phase == Phase::Train);
+        let size = match (crop, params.min_area) {
+            // A part of any size is resized to that of the crop.
+            (Some(crop), Some(_)) => crop,
+            _ => resized(&params, [height, width]),
+        };
+        let [out_height, out_width] = crop.unwrap_or(size);
         let out_shape = [channels, out_height, out_width];
         let stds =
             if params.std.is_empty() { vec![1.0] } else { per_channel("std_value", &params.std, channels)? };
         let factors = (0..channels).map(|channel| params.scale / stds[channel % stds.len()]).collect();
         let mean = mean(&params.mean, channels)?;
-        let transform = Self { params: params.clone(), mean, factors, phase, out_shape };
-        if transform.min_area().is_some() && transform.has_mean_image() {
+        let transform = Self { params, mean, factors, phase, out_shape };
+        if transform.params.min_area.is_some() && transform.has_mean_image() {
             let reason = "a mean image has no part of an image of any size (min_area); mean_value does";
             return Err(DataError::Invalid(reason.to_owned()));
         }
@@ -80,7 +88,7 @@ impl Transform {
     pub fn scratch_bytes(&self, [channels, height, width]: [usize; 3]) -> u64 {
         let bytes = |[height, width]: [usize; 2]| (channels as u64) * (height as u64) * (width as u64);
         let out = self.out_size();
-        let to = if self.min_area().is_some() { out } else { resized(&self.params, [height, width]) };
+        let to = if self.params.min_area.is_some() { out } else { resized(&self.params, [height, width]) };
         let resizing = if to == [height, width] { 0 } else { bytes(to) + bytes([to[0], width]) };
         resizing + if self.changes_pixels() { 2 * bytes(out) } else { 0 }
     }
@@ -127,7 +135,7 @@ impl Transform {
     ) -> Result<Pixels<'a>, String> {
         let [channels, height, width] = sample.shape;
         let image = Pixels { bytes: &sample.pixels, size: [height, width], channels };
-        let (region, to) = match self.min_area() {
+        let (region, to) = match self.params.min_area {
             Some(area) => (region(rng, image.size, area, self.params.max_aspect), self.out_size()),
             None => (Region::whole(image.size), resized(&self.params, image.size)),
         };
@@ -135,7 +143,7 @@ impl Transform {
             return Ok(image);
         }
         let is_ours =
-            self.min_area().or(self.params.resize.or(self.params.shorter_side).map(|_| 1.0)).is_some();
+            self.params.min_area.or(self.params.resize.or(self.params.shorter_side).map(|_| 1.0)).is_some();
         let sampling = if is_ours { Sampling::Averaging } else { Sampling::Nearest2 };
         resizer.resize(image, region, to, sampling, into)?;
         Ok(Pixels { bytes: into, size: to, channels })
@@ -214,11 +222,6 @@ impl Transform {
                 }
             }
         }
-    }
-
-    /// The least part of an image's area that is cropped to, if crops are of random areas.
-    fn min_area(&self) -> Option<f32> {
-        self.params.min_area.filter(|_| self.phase == Phase::Train)
     }
 
     /// Height and width of every transformed image.

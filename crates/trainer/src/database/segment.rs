@@ -37,9 +37,6 @@ pub(super) struct Segment {
 
 impl Segment {
     /// Reads a segment; `None` if it is gone.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
     fn read(path: PathBuf) -> Result<Option<Self>, String> {
         let bytes = match read_regular(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

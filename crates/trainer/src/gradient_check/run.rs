@@ -2,7 +2,7 @@
 
 use super::subject::{Blob, Subject};
 use crate::{
-    layers::{Backward, Forward, Gradient, Need},
+    layers::{Backward, Forward, Need, Out},
     testing::set,
 };
 use std::ops::Range;
@@ -127,8 +127,8 @@ impl<'a> Leases<'a> {
         self.writes.by_ref().take(range.len()).collect()
     }
 
-    fn gradients(&mut self, wanted: &[Option<Accumulate>]) -> Vec<Option<Gradient<'a>>> {
-        let mut gradient = |accumulate: &Accumulate| Gradient { diff: self.write(), accumulate: *accumulate };
+    fn gradients(&mut self, wanted: &[Option<Accumulate>]) -> Vec<Option<Out<'a>>> {
+        let mut gradient = |accumulate: &Accumulate| Out { to: self.write(), accumulate: *accumulate };
         wanted.iter().map(|wanted| wanted.as_ref().map(&mut gradient)).collect()
     }
 }

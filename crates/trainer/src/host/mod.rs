@@ -47,7 +47,7 @@ pub fn lockable() -> Bytes {
 /// beside it. What of the latter was not resident `at_start` and now is, is there already.
 ///
 /// # Errors
-/// [`NetError::TooLarge`], or a GPU that does not answer.
+/// The run is too large, or a GPU does not answer.
 pub fn check_memory(
     device: &Device,
     [arena, host]: [Bytes; 2],
@@ -56,7 +56,9 @@ pub fn check_memory(
     let there = resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
     let host = host.saturating_sub(there.unwrap_or_default());
     let refuse = |needed: Bytes, (place, available)| match needed > available {
-        true => Err(NetError::TooLarge { place, needed, available }),
+        true => Err(NetError::Refused(format!(
+            "the run needs {needed} more, and {place} has {available} of memory left; a smaller --batch needs less"
+        ))),
         false => Ok(()),
     };
     let on_host = match device {

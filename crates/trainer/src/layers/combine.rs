@@ -55,7 +55,7 @@ impl Layer for Eltwise {
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
             let Some(dx) = dx else { continue };
             let combination = self.combination();
-            eltwise::backward(device, combination, &io.bottoms, index, dy, dx.diff, dx.accumulate);
+            eltwise::backward(device, combination, &io.bottoms, index, dy, dx);
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Layer for Concat {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         for (columns, &x) in self.extents.iter().zip(&io.bottoms) {
-            copy::into_columns(device, columns, x, io.tops[0].reborrow(), Accumulate::Replace);
+            copy::into_columns(device, columns, x, io.tops[0].reborrow().replaced());
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Layer for Concat {
         let dy = io.top_diff();
         for (columns, dx) in self.extents.iter().zip(io.bottom_diffs) {
             if let Some(dx) = dx {
-                copy::from_columns(device, columns, dy, dx.diff, dx.accumulate);
+                copy::from_columns(device, columns, dy, dx);
             }
         }
         Ok(())
@@ -172,7 +172,7 @@ impl Layer for Slice {
 
     fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
         for (columns, top) in self.extents.iter().zip(io.tops) {
-            copy::from_columns(device, columns, io.bottoms[0], top, Accumulate::Replace);
+            copy::from_columns(device, columns, io.bottoms[0], top.replaced());
         }
         Ok(())
     }
@@ -181,11 +181,11 @@ impl Layer for Slice {
         let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         // Nothing comes from a top that leads to no loss.
         if dx.accumulate == Accumulate::Replace && io.top_diffs.iter().any(Option::is_none) {
-            device.zero(dx.diff.reborrow());
+            device.zero(dx.to.reborrow());
         }
         for (columns, dy) in self.extents.iter().zip(io.top_diffs) {
             if let Some(dy) = dy {
-                copy::into_columns(device, columns, dy, dx.diff.reborrow(), dx.accumulate);
+                copy::into_columns(device, columns, dy, dx.reborrow());
             }
         }
         Ok(())
@@ -207,14 +207,14 @@ impl Layer for Split {
     }
 
     fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
-        io.tops.into_iter().for_each(|top| copy::copy(device, io.bottoms[0], top, Accumulate::Replace));
+        io.tops.into_iter().for_each(|top| copy::copy(device, io.bottoms[0], top.replaced()));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         for dy in io.top_diffs.iter().flatten() {
-            copy::copy(device, *dy, dx.diff.reborrow(), dx.accumulate);
+            copy::copy(device, *dy, dx.reborrow());
             dx.accumulate = Accumulate::Add;
         }
         Ok(())

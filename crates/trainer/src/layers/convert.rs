@@ -3,7 +3,7 @@
 use super::{Backward, Declaration, Forward, Layer};
 use crate::error::BoxError;
 use cudnn_layers::copy;
-use tensor::{Accumulate, Device, Format, TensorType};
+use tensor::{Device, Format, TensorType};
 
 /// y is x in this format, and dx is dy in that of x. Nets get it where a layer reads a blob in another format than it has.
 pub(crate) struct Convert {
@@ -29,13 +29,13 @@ impl Layer for Convert {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        copy::convert(device, &self.dims, io.bottoms[0], io.tops.remove(0), Accumulate::Replace);
+        copy::convert(device, &self.dims, io.bottoms[0], io.tops.remove(0).replaced());
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            copy::convert(device, &self.dims, io.top_diff(), dx.diff, dx.accumulate);
+            copy::convert(device, &self.dims, io.top_diff(), dx);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use cudnn_layers::{
     conv::{ConvBackend, ConvOp, Runner, kernel_id},
 };
 use planner::{Configuration, Kernel, KernelId, Math};
-use tensor::{Accumulate, ConvGeometry, Device, ElementType, Format, Mark, Space, TensorType, ViewMut};
+use tensor::{ConvGeometry, Device, ElementType, Format, Mark, Out, Space, TensorType, ViewMut};
 
 /// A kernel's configuration, and the byte at which its workspace begins in the scratch of its step.
 struct Installed {
@@ -49,14 +49,14 @@ impl ConvolutionLayer {
         device: &Device,
         op: ConvOp,
         operands: [tensor::View<'_>; 2],
-        (out, accumulate): (ViewMut<'_>, Accumulate),
+        out: Out<'_>,
         scratch: &mut ViewMut<'_>,
     ) -> Result<(), BoxError> {
         let Installed { runner, offset, marks } =
             self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
         let start = self.timed.then(|| device.mark()).transpose()?;
         let workspace = scratch.slice(*offset..*offset + runner.workspace().bytes());
-        if let Err(error) = runner.run(operands, out, accumulate, workspace) {
+        if let Err(error) = runner.run(operands, out, workspace) {
             // A GPU that failed before refuses everything; its first failure says more.
             device.check()?;
             return Err(error.into());
@@ -89,7 +89,7 @@ impl Layer for ConvolutionLayer {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let y = (io.tops[0].reborrow(), Accumulate::Replace);
+        let y = io.tops[0].reborrow().replaced();
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
             bias::forward_in_place(device, &self.channels(), b, io.rectify, io.tops[0].reborrow());
@@ -101,14 +101,12 @@ impl Layer for ConvolutionLayer {
         let (x, w, dy) = (io.bottoms[0], io.params[0], io.top_diff());
         let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
         if let Some(dw) = param_diffs.next().flatten() {
-            let dw = (dw.diff, dw.accumulate);
             self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
         }
         if let Some(db) = param_diffs.next().flatten() {
-            bias::backward(device, &self.channels(), dy, db.diff, db.accumulate);
+            bias::backward(device, &self.channels(), dy, db);
         }
         if let Some(dx) = io.bottom_diffs.pop().flatten() {
-            let dx = (dx.diff, dx.accumulate);
             self.run(device, ConvOp::BackwardData, [dy, w], dx, &mut io.scratch)?;
         }
         Ok(())

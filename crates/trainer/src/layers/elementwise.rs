@@ -11,7 +11,7 @@ use cudnn_layers::{
     copy,
     dropout::{self, Dropout},
 };
-use tensor::{Accumulate, AxisOrder, Device, Format, TensorType, View};
+use tensor::{AxisOrder, Device, Format, TensorType, View};
 
 /// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign.
 pub(super) struct Elementwise(pub(super) Activation);
@@ -43,7 +43,7 @@ impl Layer for Elementwise {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let dy = io.top_diffs.first().map(|_| io.top_diff());
         let seen = if self.0.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
-        activation::backward(device, self.0, seen, dy, dx.diff, dx.accumulate);
+        activation::backward(device, self.0, seen, dy, dx);
         Ok(())
     }
 }
@@ -80,9 +80,9 @@ impl Layer for DropoutLayer {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (mask, y) = (self.mask(io.iteration), io.tops.remove(0));
         match (io.bottoms.first(), self.identity) {
-            (Some(&x), true) => copy::copy(device, x, y, Accumulate::Replace),
+            (Some(&x), true) => copy::copy(device, x, y.replaced()),
             (None, true) => {}
-            (x, false) => dropout::apply(device, &mask, x.copied(), y, Accumulate::Replace),
+            (x, false) => dropout::apply(device, &mask, x.copied(), y.replaced()),
         }
         Ok(())
     }
@@ -91,11 +91,11 @@ impl Layer for DropoutLayer {
         let mask = self.mask(io.iteration);
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         match (io.top_diffs.is_empty(), self.identity) {
-            (false, true) => copy::copy(device, io.top_diff(), dx.diff, dx.accumulate),
+            (false, true) => copy::copy(device, io.top_diff(), dx),
             (true, true) => {}
             (in_place, false) => {
                 let dy = (!in_place).then(|| io.top_diff());
-                dropout::apply(device, &mask, dy, dx.diff, dx.accumulate);
+                dropout::apply(device, &mask, dy, dx);
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! `InnerProduct`: the fully connected layer.
 
-use super::{Absorbed, Backward, Declaration, Forward, Gradient, Layer, ParamDeclaration, axis_of};
+use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
 use crate::{error::BoxError, spec::InnerProductParams};
 use cudnn_layers::inner_product::{self, InnerProduct};
 use tensor::{AxisOrder, Device, Format, TensorType};
@@ -55,14 +55,13 @@ impl Layer for InnerProductLayer {
         let (extents, dy) = (self.extents, io.top_diff());
         let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
         if let Some(dw) = param_diffs.next().flatten() {
-            inner_product::backward_weights(device, &extents, io.bottoms[0], dy, dw.diff, dw.accumulate);
+            inner_product::backward_weights(device, &extents, io.bottoms[0], dy, dw);
         }
         if let Some(db) = param_diffs.next().flatten() {
-            inner_product::backward_bias(device, &extents, dy, db.diff, db.accumulate);
+            inner_product::backward_bias(device, &extents, dy, db);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            let (w, Gradient { diff: dx, accumulate }) = (io.params[0], dx);
-            inner_product::backward_data(device, &extents, dy, w, dx, accumulate, io.saved);
+            inner_product::backward_data(device, &extents, dy, io.params[0], dx, io.saved);
         }
         Ok(())
     }

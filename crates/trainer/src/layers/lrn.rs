@@ -35,18 +35,9 @@ impl Layer for LrnLayer {
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let dy = io.top_diff();
+        let (x, dy) = (io.bottoms[0], io.top_diff());
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            lrn::backward(
-                device,
-                &self.lrn(),
-                self.extents,
-                io.bottoms[0],
-                io.saved,
-                dy,
-                dx.diff,
-                dx.accumulate,
-            );
+            lrn::backward(device, &self.lrn(), self.extents, x, io.saved, dy, dx);
         }
         Ok(())
     }

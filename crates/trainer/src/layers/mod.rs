@@ -18,7 +18,7 @@ mod shape;
 mod softmax;
 mod source;
 
-pub use tensor::Gradient;
+pub use tensor::Out;
 
 use crate::{
     error::BoxError,
@@ -162,11 +162,11 @@ pub struct Backward<'a> {
     /// Gradients of the tops; `None` for a top that leads to no loss. Empty in place.
     pub top_diffs: Vec<Option<View<'a>>>,
     /// Where the bottoms' gradients go; `None` where none is wanted. In place the one entry holds the top's gradient.
-    pub bottom_diffs: Vec<Option<Gradient<'a>>>,
+    pub bottom_diffs: Vec<Option<Out<'a>>>,
     /// Learned parameters.
     pub params: Vec<View<'a>>,
     /// Where the learned parameters' gradients go; `None` for a frozen one.
-    pub param_diffs: Vec<Option<Gradient<'a>>>,
+    pub param_diffs: Vec<Option<Out<'a>>>,
     /// Persistent state.
     pub state: Vec<View<'a>>,
     /// As in [`Forward::rectify`].

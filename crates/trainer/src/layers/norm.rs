@@ -1,7 +1,7 @@
 //! The normalisations with statistics: `BatchNorm`, and its other half, `Scale`.
 
 use super::{
-    Absorbed, Backward, Declaration, Declared, Forward, Gradient, Layer, ParamDeclaration, axis_of, order_for,
+    Absorbed, Backward, Declaration, Declared, Forward, Layer, Out, ParamDeclaration, axis_of, order_for,
 };
 use crate::{
     error::BoxError,
@@ -12,7 +12,7 @@ use cudnn_layers::{
     batch_norm::{self, Added, RunningSums, Statistics},
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, Format, TensorType, View};
+use tensor::{Device, Format, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
 /// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second bottom, which a
@@ -99,14 +99,12 @@ impl Layer for BatchNorm {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let (x, dy) = (io.bottoms[0], io.top_diff());
         let gradients = affine_gradients(io.param_diffs);
-        let dx = io.bottom_diffs.remove(0).unwrap_or_else(|| Gradient {
-            diff: io.scratch.take(x.format(), x.len()),
-            accumulate: Accumulate::Replace,
-        });
+        let unwanted = || io.scratch.take(x.format(), x.len()).replaced();
+        let dx = io.bottom_diffs.remove(0).unwrap_or_else(unwanted);
         let norm = self.norm(&io.params, io.rectify);
         let y = io.tops.first().copied();
         let added = io.bottom_diffs.pop().map(|gradient| Added { y, gradient });
-        batch_norm::backward(device, &norm, x, io.saved, dy, dx.diff, dx.accumulate, gradients, added);
+        batch_norm::backward(device, &norm, x, io.saved, dy, dx, gradients, added);
         Ok(())
     }
 }
@@ -117,7 +115,7 @@ fn affine<'a>(params: &[View<'a>]) -> Affine<'a> {
 }
 
 /// The gradients of scale and bias, as far as they are wanted.
-fn affine_gradients(diffs: Vec<Option<Gradient<'_>>>) -> AffineGradients<'_> {
+fn affine_gradients(diffs: Vec<Option<Out<'_>>>) -> AffineGradients<'_> {
     let mut diffs = diffs.into_iter();
     AffineGradients { gamma: diffs.next().flatten(), beta: diffs.next().flatten() }
 }
@@ -183,7 +181,7 @@ impl Layer for Scale {
         }
         if let Some(dx) = dx {
             let gamma = io.bottoms.get(1).unwrap_or_else(|| &io.params[0]);
-            scale::backward(device, &self.extents, *gamma, dy, dx.diff, dx.accumulate);
+            scale::backward(device, &self.extents, *gamma, dy, dx);
         }
         Ok(())
     }

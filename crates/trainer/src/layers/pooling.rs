@@ -51,8 +51,8 @@ impl Layer for Pooling {
         let (g, dy) = (self.geometry(), io.top_diff());
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         match self.params.method {
-            PoolingMethod::Max => pooling::backward_max(device, &g, io.saved, dy, dx.diff, dx.accumulate),
-            PoolingMethod::Average => pooling::backward_average(device, &g, dy, dx.diff, dx.accumulate),
+            PoolingMethod::Max => pooling::backward_max(device, &g, io.saved, dy, dx),
+            PoolingMethod::Average => pooling::backward_average(device, &g, dy, dx),
         }
         Ok(())
     }

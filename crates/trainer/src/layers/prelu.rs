@@ -8,7 +8,7 @@ use cudnn_layers::{
     copy,
     scale::{self, Affine, AffineGradients},
 };
-use tensor::{Accumulate, Device, TensorType};
+use tensor::{Device, TensorType};
 
 /// `PReLU`: y = max(x, 0) + a min(x, 0), as a ReLU and a scale of what it cuts off, which lies in the scratch.
 pub(super) type PRelu = Declared<PReluParams, AxisExtents>;
@@ -42,7 +42,7 @@ impl Layer for PRelu {
         activation::forward(device, Activation::Below, Some(x), below.reborrow());
         let slopes = Affine { gamma: Some(io.params[0]), beta: None };
         scale::forward(device, &self.extents, slopes, false, None, below.reborrow());
-        copy::copy(device, below.as_view(), y, Accumulate::Add);
+        copy::copy(device, below.as_view(), y.added());
         Ok(())
     }
 
@@ -55,16 +55,9 @@ impl Layer for PRelu {
             scale::backward_affine(device, &self.extents, Some(below.as_view()), dy, gradients);
         }
         if let Some(mut dx) = io.bottom_diffs.remove(0) {
-            activation::backward(device, Activation::RELU, x, Some(dy), dx.diff.reborrow(), dx.accumulate);
-            activation::backward(
-                device,
-                Activation::Below,
-                x,
-                Some(dy),
-                below.reborrow(),
-                Accumulate::Replace,
-            );
-            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx.diff, Accumulate::Add);
+            activation::backward(device, Activation::RELU, x, Some(dy), dx.reborrow());
+            activation::backward(device, Activation::Below, x, Some(dy), below.reborrow().replaced());
+            scale::backward(device, &self.extents, io.params[0], below.as_view(), dx.to.added());
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::{
     spec::{FlattenParams, ReshapeParams},
 };
 use cudnn_layers::copy;
-use tensor::{Accumulate, AxisOrder, Device, Format, TensorType, geometry::elements};
+use tensor::{AxisOrder, Device, Format, TensorType, geometry::elements};
 
 /// How the extents change.
 pub(super) enum Reshape {
@@ -72,14 +72,14 @@ impl Layer for Reshape {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         if let Some(&x) = io.bottoms.first() {
-            copy::copy(device, x, io.tops.remove(0), Accumulate::Replace);
+            copy::copy(device, x, io.tops.remove(0).replaced());
         }
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         if let (false, Some(dx)) = (io.top_diffs.is_empty(), io.bottom_diffs.remove(0)) {
-            copy::copy(device, io.top_diff(), dx.diff, dx.accumulate);
+            copy::copy(device, io.top_diff(), dx);
         }
         Ok(())
     }

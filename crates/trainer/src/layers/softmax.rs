@@ -11,7 +11,7 @@ use cudnn_layers::{
     copy,
     softmax::{self, LossOptions},
 };
-use tensor::{Accumulate, AxisOrder, Device, Format, Space, TensorType};
+use tensor::{AxisOrder, Device, Format, Space, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
 pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
@@ -34,7 +34,7 @@ impl Layer for Softmax {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            softmax::backward(device, &self.extents, io.tops[0], dy, dx.diff, dx.accumulate);
+            softmax::backward(device, &self.extents, io.tops[0], dy, dx);
         }
         Ok(())
     }
@@ -89,25 +89,15 @@ impl Layer for SoftmaxWithLoss {
         let (loss, mut saved) = (io.tops.remove(0), io.saved);
         softmax::loss(device, &self.extents, &self.options, scores, labels, saved.reborrow(), loss)?;
         if let Some(top) = io.tops.pop() {
-            copy::copy(device, saved.take(top.format(), top.len()).as_view(), top, Accumulate::Replace);
+            copy::copy(device, saved.take(top.format(), top.len()).as_view(), top.replaced());
         }
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let labels = io.bottoms[1];
+        let (labels, weight) = (io.bottoms[1], self.weights[0]);
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            let (dx, accumulate) = (dx.diff, dx.accumulate);
-            softmax::loss_backward(
-                device,
-                &self.extents,
-                &self.options,
-                self.weights[0],
-                io.saved,
-                labels,
-                dx,
-                accumulate,
-            )?;
+            softmax::loss_backward(device, &self.extents, &self.options, weight, io.saved, labels, dx)?;
         }
         Ok(())
     }
@@ -128,19 +118,19 @@ impl Layer for Objective {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        copy::copy(device, io.bottoms[0], io.tops.remove(0), Accumulate::Replace);
+        copy::copy(device, io.bottoms[0], io.tops.remove(0).replaced());
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        let mut weight = io.scratch.take(dx.diff.format(), dx.diff.len());
+        let mut weight = io.scratch.take(dx.to.format(), dx.to.len());
         device.zero(weight.reborrow());
         let constant = Activation::Power { power: 1.0, scale: 1.0, shift: self.0 };
         activation::forward(device, constant, None, weight.reborrow());
-        copy::copy(device, weight.as_view(), dx.diff.reborrow(), dx.accumulate);
+        copy::copy(device, weight.as_view(), dx.reborrow());
         if let Some(dy) = io.top_diffs.remove(0) {
-            copy::copy(device, dy, dx.diff, Accumulate::Add);
+            copy::copy(device, dy, dx.to.added());
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::{BuildOptions, Declaration, Layer, Place, SyntheticData};
 use crate::{
     data::{
-        DataError, DataSummary, Dataset, Decoding, ImageData, Loader, LoaderOptions, Synthetic, open_source,
+        DataError, DataSummary, Dataset, ImageData, Loader, LoaderOptions, Synthetic, open_source,
         source_shape,
     },
     error::BoxError,
@@ -59,12 +59,12 @@ impl DataLayer {
         options: &BuildOptions,
     ) -> Result<Self, BoxError> {
         let size = params.new_size.map(|size| [size.h, size.w]);
-        let (source, decoding) = (net.resolve(&params.source), Decoding { is_color: params.is_color });
+        let source = net.resolve(&params.source);
         // No root folder means the current one, as in Caffe, and not the folder of the net.
         let root = Some(&params.root_folder).filter(|root| !root.is_empty()).map(|root| net.resolve(root));
         let open = || match source.is_dir() {
-            true => ImageData::open_folder(&source, decoding),
-            false => ImageData::open_list(&source, &root.clone().unwrap_or_default(), decoding),
+            true => ImageData::open_folder(&source, params.is_color),
+            false => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
         };
         let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, rand_skip, .. } = params;
         let reading = Reading { net, layer, options, transform, mini_batch, shuffle, rand_skip };
@@ -79,6 +79,11 @@ impl DataLayer {
     /// What it reads, unless that is synthetic and constant.
     pub fn summary(&self) -> Option<DataSummary> {
         (!self.constant).then(|| self.loader.summary())
+    }
+
+    /// What is read, unless that is synthetic and constant.
+    pub fn dataset(&self) -> Option<&dyn Dataset> {
+        (!self.constant).then(|| &**self.loader.dataset())
     }
 
     /// Where the next sample comes from: samples consumed so far.

@@ -45,6 +45,24 @@ pub struct Net {
     gone: Vec<String>,
 }
 
+/// Refuses data with a label that is no class of a loss which reads it: not hours later, when its turn comes. Where a label is
+/// ignored, all are looked at when they are read.
+fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
+    for node in &graph.nodes {
+        let LayerKind::SoftmaxWithLoss(params) = &node.kind else { continue };
+        let [scores, labels] = [0, 1].map(|bottom| &graph.values[node.bottoms[bottom]]);
+        let axis = scores.shape.axis(i64::from(params.axis));
+        let set = layers[labels.producer].data().and_then(DataLayer::dataset);
+        let (Some(set), Some(axis), None) = (set, axis, params.ignore_label) else { continue };
+        set.check_labels(scores.shape.dims()[axis]).map_err(|error| NetError::Layer {
+            location: node.location.clone(),
+            layer: node.name.clone(),
+            message: error.to_string(),
+        })?;
+    }
+    Ok(())
+}
+
 /// The kernels of a plan, by layer and operation.
 type Planned<'a> = HashMap<(&'a str, ConvOp), &'a PlannedKernel>;
 
@@ -62,6 +80,7 @@ impl Net {
             .map(|layer| layers::build(spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
         let (mut graph, layers) = Graph::build(spec, layers, options.device.format(), training)?;
+        check_labels(&graph, &layers)?;
         fusion::absorb_relus(&mut graph);
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         Ok(Self {
@@ -248,11 +267,6 @@ impl Net {
             }
         }
         marks
-    }
-
-    /// Scratch and workspaces of every node, forward and backward.
-    pub fn scratch(&self) -> &[[Scratch; 2]] {
-        &self.scratch
     }
 
     /// What the memory of an iteration depends on; with an update at its end and the history for it, if the net trains and

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{BoxError, NetError},
-    layers::{Absorbed, Backward, Forward, Gradient, Need},
+    layers::{Absorbed, Backward, Forward, Need, Out},
 };
 use cudnn_layers::{softmax::labels::device_fault, update::Loss};
 use memory::{Action, Buffer};
@@ -101,7 +101,10 @@ impl Net {
     /// Something that was asked of it failed, or it met a label out of range, which on a processor is an error at once.
     pub fn check(&self) -> Result<(), NetError> {
         self.device.check()?;
-        device_fault(&self.device).map_or(Ok(()), |label| Err(NetError::Label(label)))
+        match device_fault(&self.device) {
+            Some(label) => Err(NetError::Refused(format!("a loss or an accuracy: {label}"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -235,7 +238,7 @@ const LEASED: &str = "a view for each span";
 type Diff = Option<(Span, Accumulate)>;
 
 /// The next of `views` for each gradient that is wanted.
-fn gradients<'a>(diffs: &[Diff], views: &mut impl Iterator<Item = ViewMut<'a>>) -> Vec<Option<Gradient<'a>>> {
-    let mut next = |accumulate| Gradient { diff: views.next().expect(LEASED), accumulate };
+fn gradients<'a>(diffs: &[Diff], views: &mut impl Iterator<Item = ViewMut<'a>>) -> Vec<Option<Out<'a>>> {
+    let mut next = |accumulate| Out { to: views.next().expect(LEASED), accumulate };
     diffs.iter().map(|diff| diff.map(|(_, accumulate)| next(accumulate))).collect()
 }

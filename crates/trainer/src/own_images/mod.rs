@@ -103,28 +103,41 @@ impl Recipe {
         format!("{name}_{}", self.name)
     }
 
-    /// The layers that read the images, normalized by their own mean and deviation, or as weights expect them that were trained
-    /// `before`. A test sees the middle of an image that is an eighth larger, as torchvision's do.
-    fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
-        let values = |name: &str, values: &[f64]| {
-            values.iter().map(|value| format!("{name}: {value:.3}")).collect::<Vec<_>>().join(" ")
-        };
-        let [mean, factor] = match before.filter(|_| self.is_tuned) {
-            Some(TransformParams { mean: Mean::Values(mean), scale, std, .. }) => {
-                let [mean, std] =
-                    [mean, std].map(|values| values.iter().map(|&value| value.into()).collect::<Vec<_>>());
-                [values("mean_value", &mean), format!("scale: {scale} {}", values("std_value", &std))]
+    /// What is subtracted from pixels, and what they are multiplied and divided by: as weights expect it that were trained
+    /// `before`, else the images' own mean and deviation. A model that takes pixels as they are has fillers for numbers of that
+    /// size: only their mean is subtracted.
+    fn normalization(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
+        let wide = |values: &[f32]| values.iter().map(|&value| value.into()).collect::<Vec<f64>>();
+        let (mut mean, mut scale, mut std) = (survey.mean.to_vec(), 1.0, survey.std.to_vec());
+        if let (Some(before), true) = (before, self.is_tuned) {
+            (scale, std) = (before.scale, wide(&before.std));
+            match &before.mean {
+                Mean::Values(known) => mean = wide(known),
+                Mean::Zero => mean.clear(),
+                // Not kept with the weights; the mean of these images is near it.
+                Mean::File(_) => {}
             }
-            _ => [values("mean_value", &survey.mean), values("std_value", &survey.std)],
+        } else if before.is_some_and(|before| before.scale == 1.0 && before.std.is_empty()) {
+            std.clear();
+        }
+        let values = |name: &str, values: &[f64]| -> String {
+            values.iter().map(|value| format!(" {name}: {value:.3}")).collect()
         };
+        let scale = if scale == 1.0 { String::new() } else { format!(" scale: {scale}") };
+        let lines = [values("mean_value", &mean), scale, values("std_value", &std)];
+        lines.iter().filter(|line| !line.is_empty()).map(|line| format!("\n   {line}")).collect()
+    }
+
+    /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's do.
+    fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
+        let normalization = self.normalization(survey, before);
         let root = survey.root.display().to_string() + "/";
         let layer = |phase: &str, transform: &str, list: &str, order: &str| {
             format!(
                 "layer {{\n  name: \"data\" type: \"ImageData\" top: \"data\" top: \"label\"\n  include {{ phase: {phase} }}\n  \
-                 transform_param {{\n    {transform} crop_size: {}\n    {mean}  # blue, green, red\n    {}\n  }}\n  \
+                 transform_param {{  # channels: blue, green, red\n    {transform} crop_size: {}{normalization}\n  }}\n  \
                  image_data_param {{\n    source: {list:?} root_folder: {root:?}\n    {order}\n  }}\n}}\n",
                 self.side,
-                factor.trim_end(),
             )
         };
         let [train, test] = Self::LISTS;

@@ -64,16 +64,27 @@ fn every_head_of_a_model_is_new_and_all_else_is_as_it_was() {
 
 #[test]
 fn images_are_normalized_by_their_own_numbers_or_as_known_weights_expect() {
-    let (before, text) = model("resnet18");
-    for (is_tuned, mean, std) in [
-        (false, "Values([100.0, 110.5, 120.0]) 1", "[50.0, 55.0, 60.25]"),
-        (true, "Values([104.0, 117.0, 123.0]) 0.00390625", "[]"),
+    let own = "Values([100.0, 110.5, 120.0]) 1";
+    for (model_name, is_tuned, mean, std) in [
+        ("resnet18", false, own, "[50.0, 55.0, 60.25]"),
+        ("resnet18", true, "Values([104.0, 117.0, 123.0]) 0.00390625", "[]"),
+        // Its fillers are for pixels as they are.
+        ("cifar10_quick", false, own, "[]"),
+        ("caffe_alexnet", false, own, "[]"),
+        ("googlenet", true, "Values([104.0, 117.0, 123.0]) 1", "[]"),
+        ("alexnet", true, "Values([103.53, 116.28, 123.675]) 1", "[57.375, 57.12, 58.395]"),
+        ("resnet50_v1_5", false, own, "[50.0, 55.0, 60.25]"),
+        ("resnet50_v1_5", true, "Values([103.53, 116.28, 123.675]) 1", "[57.375, 57.12, 58.395]"),
+        // Its weights know no mean.
+        ("lenet", false, own, "[50.0, 55.0, 60.25]"),
+        ("lenet", true, "Zero 0.00390625", "[]"),
     ] {
+        let (before, text) = model(model_name);
         let net = parsed(&recipe(is_tuned).net(&survey(9), &before, &text).unwrap().0);
         for layer in &net.layers[..2] {
             let LayerKind::ImageData(data) = &layer.kind else { panic!() };
             let transform = &data.transform;
-            assert_eq!(format!("{:?} {}", transform.mean, transform.scale), mean);
+            assert_eq!(format!("{:?} {}", transform.mean, transform.scale), mean, "{model_name}");
             assert_eq!((format!("{:?}", transform.std).as_str(), transform.crop_size), (std, Some(64)));
             assert_eq!(data.root_folder, "/birds/");
         }
@@ -82,7 +93,7 @@ fn images_are_normalized_by_their_own_numbers_or_as_known_weights_expect() {
         // Two mini-batches of 30 are the 60 images.
         assert!(matches!(test, LayerKind::ImageData(data) if !data.shuffle && data.batch_size == 30));
     }
-    assert_eq!(transform(&before).unwrap().crop_size, Some(224));
+    assert_eq!(transform(&model("resnet18").0).unwrap().crop_size, Some(224));
 }
 
 #[test]

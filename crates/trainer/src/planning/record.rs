@@ -128,9 +128,6 @@ impl PlanRecord {
     }
 
     /// Verifies what a plan that the planner has made cannot be without, as a file may say anything.
-    ///
-    /// # Errors
-    /// What is wrong, with the kernel.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.plans.iter().try_for_each(|plan| {
             let mut end = Bytes::ZERO;

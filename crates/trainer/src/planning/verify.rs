@@ -23,7 +23,7 @@ pub struct Verified {
 /// convolution in double precision. Tells `progress` how many are done, and of how many.
 ///
 /// # Errors
-/// [`NetError::Verification`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
+/// [`NetError::Refused`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
 /// operands that are larger than the memory.
 pub fn verify(
     device: &Device,
@@ -73,7 +73,7 @@ fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, NetErr
                 Accumulate::Replace => "replacing",
                 Accumulate::Add => "adding to",
             };
-            return Err(NetError::Verification(format!(
+            return Err(NetError::Refused(format!(
                 "{kernel} as {configuration}, {how} its output, is about {distance:.1e} away from the exact result \
                  (relative L2 distance), and {tolerance:.1e} is allowed"
             )));

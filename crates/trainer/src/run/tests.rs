@@ -1,7 +1,7 @@
 //! However an iteration is executed, it is the same iteration: with buffers that leave the device or are computed again,
 //! recorded and replayed.
 
-use super::{MiniBatch, NetRun, Update, measure};
+use super::{Execution, MiniBatch, NetRun, Update, measure};
 use crate::{
     net::{
         Net, RunLayout,
@@ -20,7 +20,27 @@ use memory::{
 };
 use planner::{BatchSizePolicy, Bytes, WorkspacePolicy};
 use std::collections::HashMap;
-use tensor::{Accumulate, Cpu, Device, cuda::CudaError};
+use tensor::{Accumulate, Arena, Cpu, Device, cuda::CudaError};
+
+impl NetRun {
+    /// The same in another layout.
+    pub(crate) fn in_layout(self, layout: impl FnOnce(&[Net], RunLayout) -> RunLayout) -> Self {
+        let Self { layout: before, .. } = self;
+        Self { layout: layout(&self.nets, before), ..self }
+    }
+}
+
+impl Execution {
+    /// Waits for all work and all copies.
+    pub(crate) fn settle(&mut self) {
+        self.slab.join().unwrap();
+        self.device.check().unwrap();
+    }
+
+    pub(crate) fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+}
 
 /// Data that differ from one iteration to the next, batch norm and dropout, neither of them in place.
 const NET: &str = "

@@ -35,18 +35,25 @@ struct Row {
     stride_h: u32,
 }
 
+/// Reads a list of convolutions from a file.
+///
+/// # Errors
+/// Of [`parse_csv`], or the file is not read.
+pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
+    let name = file.display().to_string();
+    let bytes = fs::read(file).map_err(|error| SpecError::unreadable(&name, &error))?;
+    parse_csv(&name, &String::from_utf8_lossy(&bytes))
+}
+
 /// Reads a list of convolutions: a line of column names, in any order, or DeepBench's columns in their order without one,
 /// `source` before them or not. Empty lines and lines that begin with `#` are skipped. Convolutions are named
 /// `source:line`.
 ///
 /// # Errors
 /// With the line that is no convolution.
-pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
-    let name = file.display().to_string();
-    let bytes = fs::read(file).map_err(|error| SpecError::unreadable(&name, &error))?;
-    let error = |(line, reason)| SpecError::at(Location::new(name.as_str(), line), reason);
-    match parse(&String::from_utf8_lossy(&bytes)).map_err(error)? {
-        shapes if shapes.is_empty() => Err(SpecError::of_file(&name, "it lists no convolution")),
+pub fn parse_csv(name: &str, text: &str) -> Result<Vec<ShapeSpec>, SpecError> {
+    match parse(text).map_err(|(line, reason)| SpecError::at(Location::new(name, line), reason))? {
+        shapes if shapes.is_empty() => Err(SpecError::of_file(name, "it lists no convolution")),
         shapes => Ok(shapes),
     }
 }

@@ -3,7 +3,7 @@
 mod csv;
 mod typed;
 
-pub use csv::read_csv;
+pub use csv::{parse_csv, read_csv};
 pub use typed::parse_shape;
 
 use cudnn_layers::conv::geometry;

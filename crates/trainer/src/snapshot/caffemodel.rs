@@ -11,9 +11,6 @@ const LAYERS: [(u64, u64, u64); 2] = [(100, 1, 7), (2, 4, 6)];
 const OTHER: &str = "it is neither a safetensors file nor a complete caffemodel";
 
 /// The blobs of all layers, named as our own are: `conv1.0`.
-///
-/// # Errors
-/// What is wrong, in a sentence.
 pub(super) fn parse(path: &Path, message: &[u8]) -> Result<Tensors, String> {
     let mut tensors = Tensors::foreign(path);
     let mut layers = 0;

@@ -35,11 +35,12 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
     modules
 }
 
-/// Whether every layer has one before it, as in torchvision's AlexNet and VGG.
+/// Whether every layer has one before it, as in torchvision's AlexNet and VGG. In training a batch norm may be a sum, too.
 pub(crate) fn is_chain(graph: &Graph) -> bool {
     let joins = |node: &Node| matches!(node.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_));
+    let is_sum = |node: &Node| matches!(node.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
     let is_classifier = |node: &Node| matches!(node.kind, LayerKind::InnerProduct(_));
-    !graph.nodes.iter().any(joins) && graph.nodes.iter().any(is_classifier)
+    !graph.nodes.iter().any(|node| joins(node) || is_sum(node)) && graph.nodes.iter().any(is_classifier)
 }
 
 /// The names of the parameters of `node` in module `module`, in the order of ours; `None` for what PyTorch does not keep, the

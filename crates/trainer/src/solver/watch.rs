@@ -61,19 +61,14 @@ impl Solver {
 
     /// Takes note of a test's `loss`; says how many tests ago the lowest was, 0 for this one.
     pub fn judge(&mut self, loss: f64) -> u64 {
-        let since = match self.is_best(loss) {
-            true => {
-                let best = [(LOSS, loss.to_bits()), (ITERATION, self.iteration)];
-                self.counters.extend(best.map(|(name, value)| (name.to_owned(), value)));
-                0
-            }
-            false => {
-                let is_new = self.counters.get(JUDGED) != Some(&self.iteration);
-                self.counters.get(SINCE).copied().unwrap_or(0) + u64::from(is_new)
-            }
-        };
-        let last = [(SINCE, since), (JUDGED, self.iteration)];
-        self.counters.extend(last.map(|(name, value)| (name.to_owned(), value)));
+        let (is_new, is_best) = (self.counters.get(JUDGED) != Some(&self.iteration), self.is_best(loss));
+        let before = self.counters.get(SINCE).copied().unwrap_or(0);
+        let since = if is_best { 0 } else { before + u64::from(is_new) };
+        let mut noted = vec![(JUDGED, self.iteration), (SINCE, since)];
+        if is_best {
+            noted.extend([(LOSS, loss.to_bits()), (ITERATION, self.iteration)]);
+        }
+        self.counters.extend(noted.into_iter().map(|(name, value)| (name.to_owned(), value)));
         since
     }
 
@@ -89,9 +84,9 @@ impl Solver {
     }
 
     pub(super) fn restore_counters(&mut self, saved: &BTreeMap<String, u64>) {
-        let (recent, others) = saved.clone().into_iter().partition(|(name, _)| name.starts_with(RECENT));
+        let (recent, others): (BTreeMap<_, _>, _) =
+            saved.clone().into_iter().partition(|(name, _)| name.starts_with(RECENT));
         self.counters = others;
-        let recent: BTreeMap<String, u64> = recent;
         self.recent = recent.into_values().map(f64::from_bits).collect();
         self.recent.truncate(self.spec.average_loss);
     }

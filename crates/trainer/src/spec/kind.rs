@@ -10,18 +10,21 @@ use crate::prototxt::{Reader, Result, SpecError};
 use std::ops::RangeInclusive;
 
 /// Every layer type, declared once: its name, its parameters, how many bottoms and how many tops it may have, and the
-/// layer, made from its parameters and the `place` where it stands, in its role ([`layers::build`](crate::layers::build)).
+/// layer, made from its parameters and the `place` where it stands, in its role
+/// ([`layers::build`](crate::layers::build)).
 macro_rules! layer_types {
     ($then:ident) => { $then! { place;
         Input(params: InputParams), 0..=0, 1..=MANY =>
-            Plain(FilledData::new(place, &params.shapes, &[Filler::Uniform { min: -1.0, max: 1.0 }], true)); "Blobs that the program fills"
+            Plain(FilledData::new(place, &params.shapes, &[Filler::Uniform { min: -1.0, max: 1.0 }], true));
+            "Blobs that the program fills"
         DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
             Plain(FilledData::new(place, &params.shapes, &params.fillers, false)); "Blobs with synthetic contents"
         ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
             Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
         Data(params: DataParams), 0..=0, 1..=2 =>
             Data(DataLayer::data((place.net, place.layer), params, place.options)?); "Images of MNIST or CIFAR-10"
-        Convolution(params: ConvolutionParams), 1..=1, 1..=1 => Convolution(ConvolutionLayer::new(params.clone(), place.options.device.format()));
+        Convolution(params: ConvolutionParams), 1..=1, 1..=1 =>
+            Convolution(ConvolutionLayer::new(params.clone(), place.options.device.format()));
             "Convolution, the layer that gets micro-batches"
         InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => Plain(InnerProductLayer::new(params));
             "Fully connected"
@@ -30,7 +33,8 @@ macro_rules! layer_types {
         PReLU(params: PReluParams), 1..=1, 1..=1 => Plain(PRelu::new(params)); "Rectifier with learned slopes"
         ELU(params: EluParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::Elu { alpha: params.alpha }));
             "Exponential linear units"
-        Sigmoid(_params: SigmoidParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::Sigmoid)); "The logistic function"
+        Sigmoid(_params: SigmoidParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::Sigmoid));
+            "The logistic function"
         TanH(_params: TanHParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::TanH)); "The hyperbolic tangent"
         Power(params: PowerParams), 1..=1, 1..=1 =>
             Plain(Elementwise(Activation::Power { power: params.power, scale: params.scale, shift: params.shift }));

@@ -7,10 +7,10 @@ mod implicit_gemm;
 mod planes;
 mod winograd;
 
-use super::{ConvError, ConvOp, Convolver};
+use super::{ConvError, ConvOp, Convolver, Facts};
 use planner::Bytes;
 use std::{fmt, sync::Arc};
-use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Cpu, Format, Space, View, ViewMut};
+use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Cpu, Format, Out, Space, View, ViewMut};
 
 /// Workspaces are cut at multiples of this many elements.
 const ALIGNED_LEN: usize = ALIGNMENT / size_of::<f32>();
@@ -21,7 +21,7 @@ trait Pass: fmt::Debug + Send + Sync {
     /// operands.
     fn workspace_len(&self, threads: usize) -> usize;
 
-    /// As [`Convolver::prepared`].
+    /// As [`Facts::prepared`].
     fn prepared_len(&self) -> usize {
         0
     }
@@ -70,8 +70,11 @@ pub(super) fn convolvers(
     let wanted = ALGORITHMS.into_iter().filter(|(name, ..)| wanted(name));
     let ready = wanted.filter_map(|(name, max_error, make)| {
         let pass = make(op, &geometry, cpu.threads())?;
-        Some(Arc::new(CpuConvolver { name, max_error, cpu: cpu.clone(), geometry, pass })
-            as Arc<dyn Convolver>)
+        let bytes = |len| Bytes(Space::of::<f32>(len).bytes() as u64);
+        let [workspace, prepared] = [pass.workspace_len(cpu.threads()), pass.prepared_len()].map(bytes);
+        let (name, deterministic) = (name.to_owned(), true);
+        let facts = Facts { name, geometry, workspace, prepared, max_error, deterministic };
+        Some(Arc::new(CpuConvolver { facts, cpu: cpu.clone(), pass }) as Arc<dyn Convolver>)
     });
     ready.collect()
 }
@@ -79,32 +82,14 @@ pub(super) fn convolvers(
 /// A pass and the threads it runs on.
 #[derive(Debug)]
 struct CpuConvolver {
-    name: &'static str,
-    max_error: f32,
+    facts: Facts,
     cpu: Cpu,
-    geometry: ConvGeometry,
     pass: Box<dyn Pass>,
 }
 
 impl Convolver for CpuConvolver {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn geometry(&self) -> &ConvGeometry {
-        &self.geometry
-    }
-
-    fn workspace(&self) -> Bytes {
-        Bytes(Space::of::<f32>(self.pass.workspace_len(self.cpu.threads())).bytes() as u64)
-    }
-
-    fn max_error(&self) -> f32 {
-        self.max_error
-    }
-
-    fn prepared(&self) -> Bytes {
-        Bytes(Space::of::<f32>(self.pass.prepared_len()).bytes() as u64)
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn prepare(&self, filter: View<'_>, workspace: ViewMut<'_>) {
@@ -113,14 +98,9 @@ impl Convolver for CpuConvolver {
         }
     }
 
-    fn run(
-        &self,
-        [a, b]: [View<'_>; 2],
-        out: ViewMut<'_>,
-        accumulate: Accumulate,
-        workspace: ViewMut<'_>,
-    ) -> Result<(), ConvError> {
-        let operands = Operands { a: a.host(), b: b.host(), out: out.into_host() };
+    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
+        let (out, accumulate) = out.into_host();
+        let operands = Operands { a: a.host(), b: b.host(), out };
         self.pass.run(&self.cpu, operands, accumulate, floats(workspace));
         Ok(())
     }

@@ -15,9 +15,6 @@ pub(super) struct Signals {
 impl Signals {
     /// The first `len` (at most sixteen) elements of every signal, which begin at `from`: lane `i` of vector `j` is
     /// `from[i * stride + j]`, or zero where there is no signal.
-    ///
-    /// # Panics
-    /// If an element lies outside `from`.
     #[inline(always)]
     pub(super) fn gather<L: Lanes>(self, lanes: L, from: &[f32], len: usize) -> [L::V; LANES] {
         self.check(from.len(), len);
@@ -38,9 +35,6 @@ impl Signals {
     }
 
     /// The reverse of [`Signals::gather`], each value times `scale`.
-    ///
-    /// # Panics
-    /// If an element lies outside `to`.
     #[inline(always)]
     pub(super) fn scatter<L: Lanes>(
         self,
@@ -98,9 +92,6 @@ impl Signals {
 }
 
 /// Stores vector `v` at `to[at..]`.
-///
-/// # Panics
-/// If it does not fit.
 #[inline(always)]
 pub(super) fn store<L: Lanes>(lanes: L, to: &mut [f32], at: usize, v: L::V) {
     let to = &mut to[at..at + LANES];

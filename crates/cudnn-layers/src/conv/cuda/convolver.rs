@@ -2,14 +2,14 @@
 
 use super::kind::Kind;
 use crate::{
-    conv::{ConvError, ConvOp, Convolver, operands::filter},
+    conv::{ConvError, ConvOp, Convolver, Facts, operands::filter},
     copy::convert,
-    cudnn::{Cudnn, Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE},
+    cudnn::{Cudnn, CudnnError, Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE},
     space_to_depth::{filter_to_depth, gradient_from_depth, image_to_depth},
 };
 use planner::Bytes;
 use std::sync::OnceLock;
-use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Device, Format, View, ViewMut, cuda::Cuda};
+use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Device, Format, Out, View, ViewMut, cuda::Cuda};
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 pub(super) const DEPTH: &str = "S2D_";
@@ -19,7 +19,7 @@ pub(super) const DEPTH: &str = "S2D_";
 /// pixels become channels, x is laid out anew, too.
 #[derive(Debug)]
 pub(super) struct EngineConvolver {
-    pub(super) name: String,
+    pub(super) facts: Facts,
     cudnn: Cudnn,
     cuda: Cuda,
     op: ConvOp,
@@ -43,30 +43,36 @@ impl EngineConvolver {
         engine: &Engine,
         configs: Vec<EngineConfig>,
     ) -> Self {
+        let (of_engine, geometry) = (&configs[0].facts, geometries[0]);
         let workspace = configs.iter().map(|config| config.facts.workspace);
-        Self {
-            name: format!("{}{engine}", if geometries[0] == geometries[1] { "" } else { DEPTH }),
-            cudnn: cudnn.clone(),
-            cuda: cuda.clone(),
-            op,
-            geometries,
-            format,
-            workspace: workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0),
-            configs,
-            plans: OnceLock::new(),
-        }
+        let workspace = workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0);
+        let facts = Facts {
+            name: format!("{}{engine}", if geometry == geometries[1] { "" } else { DEPTH }),
+            geometry,
+            workspace: Bytes(workspace as u64),
+            prepared: Bytes(0),
+            max_error: Kind::of(of_engine, format).max_error(&geometry, format),
+            deterministic: !of_engine.says(EngineFacts::NONDETERMINISTIC),
+        };
+        let (cudnn, cuda, plans) = (cudnn.clone(), cuda.clone(), OnceLock::new());
+        let mut made = Self { facts, cudnn, cuda, op, geometries, format, configs, plans, workspace };
+        let before = made.laid_out().map(|len| made.bytes(len));
+        made.facts.workspace = Bytes((before.iter().sum::<usize>() + workspace) as u64);
+        made
     }
 
-    pub(super) fn facts(&self) -> &EngineFacts {
+    pub(super) fn of_engine(&self) -> &EngineFacts {
         &self.configs[0].facts
+    }
+
+    fn failed(&self, source: CudnnError) -> ConvError {
+        ConvError::of_algorithm(&self.facts.name, self.facts.geometry.n, source)
     }
 
     fn plans(&self) -> Result<&[ExecutionPlan], ConvError> {
         if self.plans.get().is_none() {
             let built = self.configs.iter().map(|config| self.cudnn.build(config));
-            let built: Result<Vec<_>, _> = built.collect();
-            let built =
-                built.map_err(|source| ConvError::of_algorithm(&self.name, self.geometry().n, source))?;
+            let built = built.collect::<Result<_, _>>().map_err(|source| self.failed(source))?;
             // Another thread may have been faster.
             let _ = self.plans.set(built);
         }
@@ -84,68 +90,38 @@ impl EngineConvolver {
         (len * self.format.dtype.bytes()).next_multiple_of(ALIGNMENT)
     }
 
-    fn launch(
-        &self,
-        operands: [View<'_>; 2],
-        out: ViewMut<'_>,
-        accumulate: Accumulate,
-        workspace: ViewMut<'_>,
-    ) -> Result<(), ConvError> {
-        let plan = &self.plans()?[usize::from(accumulate == Accumulate::Add)];
-        let launched = self.cudnn.execute(plan, operands, out, workspace);
-        launched.map_err(|source| ConvError::of_algorithm(&self.name, self.geometry().n, source))
+    fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
+        let plan = &self.plans()?[usize::from(out.accumulate == Accumulate::Add)];
+        let launched = self.cudnn.execute(plan, operands, out.to, workspace);
+        launched.map_err(|source| self.failed(source))
     }
 
     /// Converts the filter, or its gradient back.
-    fn convert(&self, from: View<'_>, to: ViewMut<'_>, accumulate: Accumulate) {
+    fn convert(&self, from: View<'_>, to: Out<'_>) {
         match (&self.geometries, self.op) {
-            ([g, deep], _) if g == deep => {
-                convert(&Device::Cuda(self.cuda.clone()), &filter(g), from, to, accumulate)
-            }
-            (geometries, ConvOp::BackwardFilter) => {
-                gradient_from_depth(&self.cuda, geometries, from, to, accumulate)
-            }
-            (geometries, _) => filter_to_depth(&self.cuda, geometries, from, to),
+            ([g, deep], _) if g == deep => convert(&Device::Cuda(self.cuda.clone()), &filter(g), from, to),
+            (geometries, ConvOp::BackwardFilter) => gradient_from_depth(&self.cuda, geometries, from, to),
+            (geometries, _) => filter_to_depth(&self.cuda, geometries, from, to.to),
         }
     }
 }
 
 impl Convolver for EngineConvolver {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn geometry(&self) -> &ConvGeometry {
-        &self.geometries[0]
-    }
-
-    fn workspace(&self) -> Bytes {
-        let bytes: usize = self.laid_out().map(|len| self.bytes(len)).iter().sum();
-        Bytes((bytes + self.workspace) as u64)
-    }
-
-    fn max_error(&self) -> f32 {
-        Kind::of(self.facts(), self.format).max_error(self.geometry(), self.format)
-    }
-
-    fn is_deterministic(&self) -> bool {
-        !self.facts().says(EngineFacts::NONDETERMINISTIC)
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn load(&self) -> Result<(), ConvError> {
         self.plans().map(|_| ())
     }
 
-    fn run(
-        &self,
-        [a, b]: [View<'_>; 2],
-        out: ViewMut<'_>,
-        accumulate: Accumulate,
-        mut workspace: ViewMut<'_>,
-    ) -> Result<(), ConvError> {
-        assert!(workspace.byte_len() as u64 >= self.workspace().0, "the workspace is smaller than planned");
+    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<(), ConvError> {
+        assert!(
+            workspace.byte_len() as u64 >= self.facts.workspace.0,
+            "the workspace is smaller than planned"
+        );
         if self.format == Format::F32 {
-            return self.launch([a, b], out, accumulate, workspace);
+            return self.launch([a, b], out, workspace);
         }
         let mut take = |len| workspace.take(Format::U8, self.bytes(len)).take(self.format, len);
         let [mut x, mut w] = self.laid_out().map(&mut take);
@@ -156,11 +132,11 @@ impl Convolver for EngineConvolver {
             x.as_view()
         };
         if self.op == ConvOp::BackwardFilter {
-            self.launch([a, b], w.reborrow(), Accumulate::Replace, workspace)?;
-            self.convert(w.as_view(), out, accumulate);
+            self.launch([a, b], w.reborrow().replaced(), workspace)?;
+            self.convert(w.as_view(), out);
             return Ok(());
         }
-        self.convert(b, w.reborrow(), Accumulate::Replace);
-        self.launch([a, w.as_view()], out, accumulate, workspace)
+        self.convert(b, w.reborrow().replaced());
+        self.launch([a, w.as_view()], out, workspace)
     }
 }

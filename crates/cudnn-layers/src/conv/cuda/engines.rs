@@ -26,9 +26,6 @@ pub(super) struct Search<'s> {
 
 impl<'s> Search<'s> {
     /// For feature maps of `format`, and the filter as engines want it.
-    ///
-    /// # Errors
-    /// cuDNN has no such convolution, or fails.
     pub(super) fn new(
         cudnn: &'s Cudnn,
         cuda: &'s Cuda,
@@ -52,7 +49,7 @@ impl<'s> Search<'s> {
         if found.iter().all(|engine| engine.workspace > 0) {
             let mut others = self.suitable(FALLBACK, math, usize::MAX)?;
             others.retain(|other| found.is_empty() || other.workspace == 0);
-            others.retain(|other| found.iter().all(|engine| engine.name != other.name));
+            others.retain(|other| found.iter().all(|engine| engine.facts.name != other.facts.name));
             found.append(&mut others);
         }
         Ok(found)
@@ -68,7 +65,7 @@ impl<'s> Search<'s> {
         let mut found = Vec::new();
         for engine in refused(self.cudnn.engines(&self.graphs[0], list))?.unwrap_or_default() {
             let applying = self.set_up(&engine)?;
-            found.extend(applying.filter(|engine| suits(engine.facts(), self.format, math)));
+            found.extend(applying.filter(|engine| suits(engine.of_engine(), self.format, math)));
             if found.len() == most {
                 break;
             }

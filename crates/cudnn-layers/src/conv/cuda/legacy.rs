@@ -2,7 +2,7 @@
 
 use super::kind::Kind;
 use crate::{
-    conv::{ConvError, ConvOp, Convolver},
+    conv::{ConvError, ConvOp, Convolver, Facts},
     cudnn::{ConvDescriptors, Cudnn, CudnnError, LegacyAlgorithm},
 };
 use cudarc::cudnn::sys::{
@@ -10,7 +10,7 @@ use cudarc::cudnn::sys::{
     cudnnConvolutionFwdAlgo_t as Fwd,
 };
 use planner::{Bytes, Math};
-use tensor::{Accumulate, ConvGeometry, Format, View, ViewMut};
+use tensor::{ConvGeometry, Format, Out, View, ViewMut};
 
 /// An algorithm of cuDNN with its arithmetic: the same algorithm in TF32 needs another time, another workspace and has
 /// another error, so it is another algorithm to a planner.
@@ -69,10 +69,10 @@ pub(super) const BACKWARD_FILTER: &[CudnnAlgorithm] = algorithms! { BackwardFilt
 /// An algorithm with a handle to run it on, and descriptors of one geometry.
 #[derive(Debug)]
 pub(super) struct LegacyConvolver {
+    facts: Facts,
     cudnn: Cudnn,
-    algorithm: &'static CudnnAlgorithm,
+    raw: LegacyAlgorithm,
     descriptors: ConvDescriptors,
-    workspace: usize,
 }
 
 impl LegacyConvolver {
@@ -83,43 +83,28 @@ impl LegacyConvolver {
     ) -> Result<Self, CudnnError> {
         let math = if algorithm.kind == Kind::Tf32 { Math::Tf32 } else { Math::Fp32 };
         let descriptors = ConvDescriptors::new(g, math)?;
-        let workspace = cudnn.workspace_bytes(algorithm.raw, &descriptors)?;
-        Ok(Self { cudnn: cudnn.clone(), algorithm, descriptors, workspace })
+        let facts = Facts {
+            name: algorithm.name.to_owned(),
+            geometry: *g,
+            workspace: Bytes(cudnn.workspace_bytes(algorithm.raw, &descriptors)? as u64),
+            prepared: Bytes(0),
+            max_error: algorithm.kind.max_error(g, Format::F32),
+            deterministic: algorithm.kind != Kind::Atomic,
+        };
+        Ok(Self { facts, cudnn: cudnn.clone(), raw: algorithm.raw, descriptors })
     }
 }
 
 impl Convolver for LegacyConvolver {
-    fn name(&self) -> &str {
-        self.algorithm.name
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
-    fn geometry(&self) -> &ConvGeometry {
-        &self.descriptors.geometry
-    }
-
-    fn workspace(&self) -> Bytes {
-        Bytes(self.workspace as u64)
-    }
-
-    fn max_error(&self) -> f32 {
-        self.algorithm.kind.max_error(self.geometry(), Format::F32)
-    }
-
-    fn is_deterministic(&self) -> bool {
-        self.algorithm.kind != Kind::Atomic
-    }
-
-    fn run(
-        &self,
-        operands: [View<'_>; 2],
-        out: ViewMut<'_>,
-        accumulate: Accumulate,
-        workspace: ViewMut<'_>,
-    ) -> Result<(), ConvError> {
-        assert!(workspace.byte_len() >= self.workspace, "the workspace is smaller than planned");
-        let Self { cudnn, algorithm, descriptors, .. } = self;
-        let launched = cudnn.convolve(algorithm.raw, descriptors, operands, out, accumulate, workspace);
-        launched.map_err(|source| ConvError::of_algorithm(algorithm.name, self.geometry().n, source))
+    fn run(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
+        let Self { facts, cudnn, raw, descriptors } = self;
+        assert!(workspace.byte_len() as u64 >= facts.workspace.0, "the workspace is smaller than planned");
+        let launched = cudnn.convolve(*raw, descriptors, operands, out, workspace);
+        launched.map_err(|source| ConvError::of_algorithm(&facts.name, facts.geometry.n, source))
     }
 }
 

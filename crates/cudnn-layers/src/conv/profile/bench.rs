@@ -5,8 +5,7 @@ use super::super::{
     operands::{operands, slices},
 };
 use tensor::{
-    Accumulate, Arena, Bf16, ConvGeometry, Cursor, Device, ElementType, Format, MemoryError, Span, View,
-    ViewMut,
+    Arena, Bf16, ConvGeometry, Cursor, Device, ElementType, Format, MemoryError, Out, Span, View, ViewMut,
 };
 
 /// Throw-away operands of one kernel, and a workspace. Micro-batches are taken in turn from the slices of a mini-batch's
@@ -23,13 +22,8 @@ pub(super) struct Bench {
     calls: usize,
 }
 
-/// What one call computes with.
-pub(super) struct BenchCall<'a> {
-    pub(super) operands: [View<'a>; 2],
-    pub(super) out: ViewMut<'a>,
-    pub(super) accumulate: Accumulate,
-    pub(super) workspace: ViewMut<'a>,
-}
+/// What one call computes with: operands, output, workspace.
+pub(super) type BenchCall<'a> = ([View<'a>; 2], Out<'a>, ViewMut<'a>);
 
 impl Bench {
     /// Operands that hold `geometry`, with the values of `pattern`, and so many bytes of workspace: those of `old` as far as
@@ -69,16 +63,15 @@ impl Bench {
 
     /// What the next call computes with: the next slice of so many samples. Parts of a filter gradient add up.
     pub(super) fn next(&mut self, convolver: &dyn Convolver) -> BenchCall<'_> {
-        let samples = convolver.geometry().n;
+        let samples = convolver.facts().geometry.n;
         let first = self.calls % (self.geometry.n / samples) * samples;
         self.calls += 1;
         let ranges = slices(self.op, &self.geometry, &(first..first + samples));
         let [a, b, out] = std::array::from_fn(|operand| self.spans[operand].slice(ranges[operand].clone()));
         let adds_up = self.op == ConvOp::BackwardFilter && samples < self.geometry.n;
         let (operands, [out]) = self.operands.lease([a, b], [out]).expect("spans side by side");
-        let accumulate = if adds_up { Accumulate::Add } else { Accumulate::Replace };
-        let workspace = self.workspace.view_mut(Span::bytes(0, convolver.workspace().0 as usize));
-        BenchCall { operands, out, accumulate, workspace }
+        let workspace = self.workspace.view_mut(Span::bytes(0, convolver.facts().workspace.0 as usize));
+        (operands, if adds_up { out.added() } else { out.replaced() }, workspace)
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn time(
     bench: &mut Bench,
     options: &ProfileOptions,
 ) -> Result<(), ConvError> {
-    trials.sort_by_key(|trial| trial.convolver.workspace());
+    trials.sort_by_key(|trial| trial.convolver.facts().workspace);
     let mut best = Duration::MAX;
     for trial in trials {
         let time = median_call(options, || call(bench, &*trial.convolver), best)?;
@@ -85,10 +85,10 @@ fn median(times: &[CallTime], of: impl Fn(&CallTime) -> Duration) -> Duration {
 }
 
 fn call(bench: &mut Bench, convolver: &dyn Convolver) -> Result<CallTime, ConvError> {
-    let mut next = bench.next(convolver);
+    let (operands, out, mut workspace) = bench.next(convolver);
     let start = Instant::now();
-    convolver.prepare(next.operands[1], next.workspace.reborrow());
-    let preparing = if convolver.prepared() > Bytes(0) { start.elapsed() } else { Duration::ZERO };
-    convolver.run(next.operands, next.out, next.accumulate, next.workspace)?;
+    convolver.prepare(operands[1], workspace.reborrow());
+    let preparing = if convolver.facts().prepared > Bytes(0) { start.elapsed() } else { Duration::ZERO };
+    convolver.run(operands, out, workspace)?;
     Ok(CallTime { call: start.elapsed(), preparing })
 }

@@ -122,7 +122,7 @@ impl GpuClock {
             let mut again = doubtful(series, requests, &hopeless, options.at_least);
             timing.again(&mut again, options.at_least)?;
         }
-        Ok(lost.into_iter().map(|place| trials[place][0].convolver.name().to_owned()).collect())
+        Ok(lost.into_iter().map(|place| trials[place][0].convolver.facts().name.clone()).collect())
     }
 }
 
@@ -213,8 +213,8 @@ impl Timing<'_> {
 
     /// Launches a call. Returns whether the algorithm runs after all.
     fn call(&mut self, convolver: &dyn Convolver) -> Result<bool, ConvError> {
-        let next = self.bench.next(convolver);
-        match convolver.run(next.operands, next.out, next.accumulate, next.workspace) {
+        let (operands, out, workspace) = self.bench.next(convolver);
+        match convolver.run(operands, out, workspace) {
             Ok(()) => Ok(true),
             Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => Ok(false),
             Err(error) => Err(error),
@@ -244,7 +244,7 @@ fn hopeless(trials: &[Vec<Trial>], requests: usize) -> Vec<Vec<(Bytes, f64)>> {
     let mut hopeless = vec![Vec::new(); requests];
     for trial in trials.iter().flatten() {
         hopeless[trial.request]
-            .extend(trial.time_ms.map(|time_ms| (trial.convolver.workspace(), HOPELESS * time_ms)));
+            .extend(trial.time_ms.map(|time_ms| (trial.convolver.facts().workspace, HOPELESS * time_ms)));
     }
     hopeless
 }
@@ -260,7 +260,7 @@ fn doubtful<'t>(
     let is_doubtful = |(place, trial): (usize, &Trial)| {
         let Some(time_ms) = trial.time_ms else { return false };
         let beats = |&(workspace, limit_ms): &(Bytes, f64)| {
-            workspace <= trial.convolver.workspace() && limit_ms < time_ms
+            workspace <= trial.convolver.facts().workspace && limit_ms < time_ms
         };
         // A size that is requested whole stands for the sizes around it.
         let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);

@@ -55,7 +55,7 @@ struct Trial {
 
 impl Trial {
     fn samples(&self) -> usize {
-        self.convolver.geometry().n
+        self.convolver.facts().geometry.n
     }
 }
 
@@ -84,7 +84,7 @@ impl ConvProfiler {
         let mut trials = self.trials(requests)?;
         let samples = requests.iter().map(|request| request.micro_batch.max(request.mini_batch)).max();
         let geometry = geometry(&kernel.shape, samples.unwrap_or_default());
-        let workspace = trials.iter().flatten().map(|trial| trial.convolver.workspace()).max();
+        let workspace = trials.iter().flatten().map(|trial| trial.convolver.facts().workspace).max();
         let workspace = workspace.unwrap_or_default().0 as usize;
         let subject = (kernel.op, geometry, format(&kernel));
         let bench = Bench::new(self.bench.take(), &self.device, subject, workspace, &self.pattern)?;
@@ -111,19 +111,19 @@ impl ConvProfiler {
         let mut trials: Vec<Vec<Trial>> = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             for convolver in backend.candidates(&request.kernel, request.micro_batch)? {
-                let name = convolver.name();
+                let name = &convolver.facts().name;
                 let is_asked_for = match request.algorithms {
                     Some(_) => request.asks_for(name),
                     None => !self.lost.contains(&(request.kernel, name.to_owned())),
                 };
-                if !is_asked_for || convolver.workspace() > self.options.largest_workspace {
+                if !is_asked_for || convolver.facts().workspace > self.options.largest_workspace {
                     continue;
                 }
                 match convolver.load() {
                     Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => continue,
                     loaded => loaded?,
                 }
-                let of_name = trials.iter().position(|series| series[0].convolver.name() == name);
+                let of_name = trials.iter().position(|series| series[0].convolver.facts().name == *name);
                 let trial =
                     Trial { request: index, convolver, time_ms: None, shared_ms: 0.0, launch_ms: 0.0 };
                 match of_name {

@@ -10,7 +10,7 @@ use super::{
 };
 use planner::{ARENA_ALIGNMENT, Bytes, Configuration, Run};
 use std::{ops::Range, sync::Arc};
-use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Space, View, ViewMut};
+use tensor::{ALIGNMENT, ConvGeometry, Out, Space, View, ViewMut};
 
 #[cfg(test)]
 mod tests;
@@ -48,9 +48,11 @@ impl Runner {
         geometry: ConvGeometry,
         configuration: &Configuration,
     ) -> Result<Self, ConvError> {
-        let found = configuration.mini_batch() as usize;
-        if found != geometry.n {
-            return Err(ConvError::MiniBatch { found, expected: geometry.n });
+        let (found, expected) = (configuration.mini_batch() as usize, geometry.n);
+        if found != expected {
+            let reason =
+                format!("a configuration of {found} samples does not cover a mini-batch of {expected}");
+            return Err(ConvError::Refused(reason));
         }
         let mut runner = Self { op, geometry, calls: Vec::new(), workspace: Bytes(0) };
         let mut first = 0;
@@ -59,14 +61,11 @@ impl Runner {
             let algorithm = configuration.runs().iter().position(is_same).unwrap_or_default();
             let (name, micro_batch) = (run.micro.algorithm.as_str(), run.micro.micro_batch as usize);
             let convolver = backend.find(op, geometry.with_batch(micro_batch), name)?;
-            let (needed, planned) = (convolver.workspace(), run.micro.workspace);
+            let (needed, planned) = (convolver.facts().workspace, run.micro.workspace);
             if needed > planned {
-                return Err(ConvError::Workspace {
-                    algorithm: name.to_owned(),
-                    micro_batch,
-                    needed,
-                    planned,
-                });
+                return Err(ConvError::Refused(format!(
+                    "{name} at micro-batch {micro_batch} needs {needed} of workspace, but was planned with {planned}"
+                )));
             }
             convolver.load()?;
             runner.workspace = runner.workspace.max(needed);
@@ -88,8 +87,8 @@ impl Runner {
     /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch. On a GPU all micro-batches
     /// are launched and none is waited for.
     ///
-    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first to run does what `accumulate` says, the
-    /// others add to it.
+    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first to run does what `out` says, the others add to
+    /// it.
     ///
     /// # Errors
     /// The library refuses a micro-batch. Work that fails later shows when the device is waited for.
@@ -100,8 +99,7 @@ impl Runner {
     pub fn run(
         &self,
         [a, b]: [View<'_>; 2],
-        mut out: ViewMut<'_>,
-        accumulate: Accumulate,
+        Out { to: mut out, accumulate }: Out<'_>,
         mut workspace: ViewMut<'_>,
     ) -> Result<(), ConvError> {
         let lens = operand_lens(self.op, &self.geometry);
@@ -115,8 +113,9 @@ impl Runner {
                 call.convolver.prepare(operands[1], workspace.reborrow());
             }
             let adds_up = self.op == ConvOp::BackwardFilter && index > 0;
-            let accumulate = if adds_up { Accumulate::Add } else { accumulate };
-            call.convolver.run(operands, out.slice(out_range), accumulate, workspace.reborrow())?;
+            let to = out.slice(out_range);
+            let out = if adds_up { to.added() } else { Out { to, accumulate } };
+            call.convolver.run(operands, out, workspace.reborrow())?;
         }
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! Configurations of several algorithms, against the definition and call by call.
 
 use super::*;
-use crate::conv::tests::{named, reference, run};
+use crate::conv::{
+    Facts,
+    tests::{named, reference, run},
+};
 use planner::Measurement;
 use std::sync::Mutex;
 use tensor::{
@@ -58,9 +61,9 @@ fn execute(runner: &Runner, [a, b]: [&[f32]; 2], start: Option<&[f32]>) -> Vec<f
     let workspace = arena.view_mut(span);
     let out_len = operand_lens(runner.op, &runner.geometry)[2];
     let mut out = start.map_or_else(|| vec![f32::NAN; out_len], <[f32]>::to_vec);
-    let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
-    let operands = [View::from(a), View::from(b)];
-    runner.run(operands, ViewMut::from(&mut out[..]), accumulate, workspace).unwrap();
+    let to = ViewMut::from(&mut out[..]);
+    let to = if start.is_some() { to.added() } else { to.replaced() };
+    runner.run([View::from(a), View::from(b)], to, workspace).unwrap();
     out
 }
 
@@ -112,29 +115,13 @@ const PREPARED: usize = 0;
 
 impl Watched {
     fn note(&self, samples: usize) {
-        self.calls.lock().expect("no panic").push((self.name().to_owned(), samples));
+        self.calls.lock().expect("no panic").push((self.facts().name.clone(), samples));
     }
 }
 
 impl Convolver for Watched {
-    fn name(&self) -> &str {
-        self.convolver.name()
-    }
-
-    fn geometry(&self) -> &ConvGeometry {
-        self.convolver.geometry()
-    }
-
-    fn workspace(&self) -> Bytes {
-        self.convolver.workspace()
-    }
-
-    fn max_error(&self) -> f32 {
-        self.convolver.max_error()
-    }
-
-    fn prepared(&self) -> Bytes {
-        self.convolver.prepared()
+    fn facts(&self) -> &Facts {
+        self.convolver.facts()
     }
 
     fn prepare(&self, filter: View<'_>, workspace: ViewMut<'_>) {
@@ -142,17 +129,11 @@ impl Convolver for Watched {
         self.convolver.prepare(filter, workspace);
     }
 
-    fn run(
-        &self,
-        [a, b]: [View<'_>; 2],
-        out: ViewMut<'_>,
-        accumulate: Accumulate,
-        workspace: ViewMut<'_>,
-    ) -> Result<(), ConvError> {
-        self.note(self.geometry().n);
+    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
+        self.note(self.facts().geometry.n);
         let gone = vec![f32::NAN; b.len()];
-        let b = if self.prepared() > Bytes(0) { View::from(&gone) } else { b };
-        self.convolver.run([a, b], out, accumulate, workspace)
+        let b = if self.facts().prepared > Bytes(0) { View::from(&gone) } else { b };
+        self.convolver.run([a, b], out, workspace)
     }
 }
 

@@ -9,7 +9,7 @@ use planner::{Bytes, Request};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 use tensor::{
-    Accumulate, Arena, ConvGeometry, Cpu, Device, Format, Span, View, ViewMut,
+    Arena, ConvGeometry, Cpu, Device, Format, Span, View, ViewMut,
     testing::{assert_close, random, sum_tolerance},
 };
 
@@ -38,12 +38,13 @@ pub(super) fn run(
     (a, b): (&[f32], &[f32]),
     start: Option<&[f32]>,
 ) -> Vec<f32> {
-    let mut arena = unset(convolver.workspace());
-    let mut workspace = arena.view_mut(Span::bytes(0, convolver.workspace().0 as usize));
+    let mut arena = unset(convolver.facts().workspace);
+    let mut workspace = arena.view_mut(Span::bytes(0, convolver.facts().workspace.0 as usize));
     let mut out = start.map_or_else(|| vec![f32::NAN; out], <[f32]>::to_vec);
-    let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
+    let to = ViewMut::from(&mut out);
     convolver.prepare(View::from(b), workspace.reborrow());
-    convolver.run([View::from(a), View::from(b)], ViewMut::from(&mut out), accumulate, workspace).unwrap();
+    let to = if start.is_some() { to.added() } else { to.replaced() };
+    convolver.run([View::from(a), View::from(b)], to, workspace).unwrap();
     out
 }
 
@@ -53,20 +54,20 @@ fn check_sharing(name: &str, (op, g): (ConvOp, &ConvGeometry), (a, w): (&[f32], 
     let parts = [0..1, 1..g.n].into_iter().filter(|samples| !samples.is_empty());
     let ready = |samples: &std::ops::Range<usize>| named(2, name, op, &g.with_batch(samples.len())).unwrap();
     let parts: Vec<_> = parts.map(|samples| (ready(&samples), slices(op, g, &samples))).collect();
-    let most = parts.iter().map(|(part, _)| part.workspace()).max().expect("a sample");
+    let most = parts.iter().map(|(part, _)| part.facts().workspace).max().expect("a sample");
     let mut arena = unset(most);
     let bytes = |from: Bytes, to: Bytes| Span::bytes(from.0 as usize, (to.0 - from.0) as usize);
     let (last, _) = &parts[parts.len() - 1];
-    let prepared = last.prepared();
-    last.prepare(View::from(w), arena.view_mut(bytes(Bytes(0), last.workspace())));
+    let prepared = last.facts().prepared;
+    last.prepare(View::from(w), arena.view_mut(bytes(Bytes(0), last.facts().workspace)));
     let gone = vec![f32::NAN; w.len()];
     for (part, [a_range, _, out_range]) in &parts {
-        assert_eq!(part.prepared(), prepared);
+        assert_eq!(part.facts().prepared, prepared);
         let (a, mut out) = (&a[a_range.clone()], vec![f32::NAN; out_range.len()]);
         arena.set(bytes(prepared, most), 0xff).unwrap();
-        let (operands, workspace) = ([View::from(a), View::from(&gone)], bytes(Bytes(0), part.workspace()));
-        let workspace = arena.view_mut(workspace);
-        part.run(operands, ViewMut::from(&mut out), Accumulate::Replace, workspace).unwrap();
+        let workspace = arena.view_mut(bytes(Bytes(0), part.facts().workspace));
+        let operands = [View::from(a), View::from(&gone)];
+        part.run(operands, ViewMut::from(&mut out).replaced(), workspace).unwrap();
         let alone = run(&**part, out.len(), (a, w), None);
         assert!(out == alone, "{name} {op:?} {g:?}: sharing changes the result");
     }
@@ -77,8 +78,8 @@ fn filters_are_prepared_where_they_are_transformed_as_a_whole() {
     let g = ConvGeometry::new([2, 3, 5, 5], 4, [3, 3]);
     let sharing = |op| -> Vec<String> {
         let candidates = candidates(2, op, &g).into_iter();
-        let sharing = candidates.filter(|convolver| convolver.prepared() > Bytes(0));
-        sharing.map(|convolver| convolver.name().to_owned()).collect()
+        let sharing = candidates.filter(|convolver| convolver.facts().prepared > Bytes(0));
+        sharing.map(|convolver| convolver.facts().name.clone()).collect()
     };
     let expected = ["WINOGRAD_4X4", "FFT_TILING", "FFT_TILING_16"];
     assert_eq!(sharing(ConvOp::Forward), expected);
@@ -97,7 +98,8 @@ pub(super) fn check(name: &str, g: &ConvGeometry, seed: u64) -> usize {
         let [a, b, out] = operand_lens(op, g);
         let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
         let mut reference = reference::direct(op, g, &a, &b);
-        let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(convolver.max_error()));
+        let tolerance =
+            sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(convolver.facts().max_error));
         let what = format!("{name} {op:?} {g:?}");
 
         let replaced = run(&*convolver, out, (&a, &b), None);
@@ -106,7 +108,7 @@ pub(super) fn check(name: &str, g: &ConvGeometry, seed: u64) -> usize {
             let other = named(threads, name, op, g).expect("threads make no difference");
             assert!(run(&*other, out, (&a, &b), None) == replaced, "{what}: differs on {threads} threads");
         }
-        if convolver.prepared() > Bytes(0) {
+        if convolver.facts().prepared > Bytes(0) {
             check_sharing(name, (op, g), (&a, &b));
         }
         reference.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
@@ -120,8 +122,8 @@ pub(super) fn check(name: &str, g: &ConvGeometry, seed: u64) -> usize {
 fn check_all(g: &ConvGeometry, seed: u64) -> usize {
     let mut names: Vec<String> = Vec::new();
     for convolver in ConvOp::ALL.into_iter().flat_map(|op| candidates(2, op, g)) {
-        if names.iter().all(|name| name != convolver.name()) {
-            names.push(convolver.name().to_owned());
+        if !names.contains(&convolver.facts().name) {
+            names.push(convolver.facts().name.clone());
         }
     }
     names.iter().map(|name| check(name, g, seed)).sum()
@@ -139,7 +141,7 @@ fn strides_and_padding_may_be_far_larger_than_the_image() {
     }
     // No phase of this stride meets a tap but nine, and the others are not looked at.
     let g = ConvGeometry::new([1, 1, 1 << 20, 1 << 20], 1, [3, 3]).stride([1 << 30; 2]).validate().unwrap();
-    let implicit = named(2, "IMPLICIT_GEMM", ConvOp::BackwardData, &g).expect("it applies").workspace();
+    let implicit = named(2, "IMPLICIT_GEMM", ConvOp::BackwardData, &g).expect("it applies").facts().workspace;
     assert!(implicit < Bytes(4 << 20), "{implicit}");
 }
 
@@ -190,7 +192,7 @@ fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
             assert_eq!(rows.len(), candidates(2, op, &g).len());
             for row in rows {
                 let prepared =
-                    named(2, row.algorithm.as_str(), op, &g).expect("a known algorithm").prepared();
+                    named(2, row.algorithm.as_str(), op, &g).expect("a known algorithm").facts().prepared;
                 assert_eq!(row.shared_ms > 0.0, prepared > Bytes(0), "{op} {row:?}");
                 assert!(row.shared_ms < row.time_ms, "{op} {row:?}");
             }

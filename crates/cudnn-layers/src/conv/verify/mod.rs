@@ -19,7 +19,7 @@ use draw::Draw;
 use operand::Operand;
 use planner::{Bytes, Configuration};
 use tensor::{
-    ALIGNMENT, Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Space, TensorType, View, ViewMut,
+    ALIGNMENT, Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Out, Space, TensorType, View, ViewMut,
 };
 
 /// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums over
@@ -36,22 +36,19 @@ pub fn distances(
     let (runner, format) =
         (Runner::new(&ConvBackend::of(device)?, op, geometry, configuration)?, device.format());
     if format == Format::F32 {
-        return distances_of(
-            device,
-            op,
-            &geometry,
-            runner.workspace(),
-            |operands, out, accumulate, workspace| runner.run(operands, out, accumulate, workspace),
-        );
+        let run = |operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>| {
+            runner.run(operands, out, workspace)
+        };
+        return distances_of(device, op, &geometry, runner.workspace(), run);
     }
     // Behind the workspace lie the operands as the kernel wants them.
     let types = operands(op, &geometry, format);
     let spaces: [usize; 3] = std::array::from_fn(|operand| padded(&types[operand]));
     let space =
         Space::aligned(runner.workspace().bytes().next_multiple_of(ALIGNMENT) + spaces.iter().sum::<usize>());
-    distances_of(device, op, &geometry, space, |[a, b], mut out, accumulate, mut memory| {
+    distances_of(device, op, &geometry, space, |[a, b], Out { to: mut out, accumulate }, mut memory| {
         let convert = |operand: usize, from: View<'_>, to: ViewMut<'_>| {
-            copy::convert(device, types[operand].dims(), from, to, Accumulate::Replace);
+            copy::convert(device, types[operand].dims(), from, to.replaced());
         };
         let workspace = memory.take(Format::U8, runner.workspace().bytes().next_multiple_of(ALIGNMENT));
         let [mut own_a, mut own_b, mut own_out] = std::array::from_fn(|operand| {
@@ -61,7 +58,8 @@ pub fn distances(
         convert(0, a, own_a.reborrow());
         convert(1, b, own_b.reborrow());
         convert(2, out.as_view(), own_out.reborrow());
-        let run = runner.run([own_a.as_view(), own_b.as_view()], own_out.reborrow(), accumulate, workspace);
+        let to = Out { to: own_out.reborrow(), accumulate };
+        let run = runner.run([own_a.as_view(), own_b.as_view()], to, workspace);
         convert(2, own_out.as_view(), out.reborrow());
         run
     })
@@ -87,7 +85,7 @@ fn distances_of(
     op: ConvOp,
     g: &ConvGeometry,
     workspace: Space,
-    run: impl Fn([View<'_>; 2], ViewMut<'_>, Accumulate, ViewMut<'_>) -> Result<(), ConvError> + Sync,
+    run: impl Fn([View<'_>; 2], Out<'_>, ViewMut<'_>) -> Result<(), ConvError> + Sync,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
     let [a_len, b_len, out_len] = operand_lens(op, g);
     let mut cursor = Cursor::default();
@@ -103,7 +101,7 @@ fn distances_of(
     let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, g, &operands)).collect();
     let mut distance = |accumulate, times| -> Result<f64, ConvError> {
         let ([a, b], [to, workspace]) = arena.lease([a, b], [out, workspace]).expect("spans side by side");
-        device.run(|| run([a, b], to, accumulate, workspace))?;
+        device.run(|| run([a, b], Out { to, accumulate }, workspace))?;
         device.check()?;
         Ok(draw::distance(&arena.read(out)?, &draws, &exact, times))
     };

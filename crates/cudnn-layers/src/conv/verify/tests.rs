@@ -36,7 +36,7 @@ fn configuration(algorithm: &str, micro_batches: &[u32]) -> Configuration {
 fn algorithms(device: &Device, op: ConvOp, g: ConvGeometry) -> Vec<String> {
     let kernel = kernel_id(op, &g, Format::F32);
     let candidates = ConvBackend::of(device).unwrap().candidates(&kernel, g.n as u32).unwrap();
-    candidates.iter().map(|convolver| convolver.name().to_owned()).collect()
+    candidates.iter().map(|convolver| convolver.facts().name.clone()).collect()
 }
 
 /// What can be wrong with running two micro-batches.
@@ -62,7 +62,7 @@ fn with_fault(device: &Device, op: ConvOp, fault: Fault) -> [f64; 2] {
     let backend = ConvBackend::of(device).unwrap();
     let runner = Runner::new(&backend, op, g.with_batch(2), &configuration(algorithm, &[2])).unwrap();
     let shares_output = op == ConvOp::BackwardFilter;
-    let run = |[a, b]: [View<'_>; 2], mut out: ViewMut<'_>, asked, mut workspace: ViewMut<'_>| {
+    let run = |[a, b]: [View<'_>; 2], mut out: Out<'_>, mut workspace: ViewMut<'_>| {
         for (index, samples) in [0..2, 2..4].into_iter().enumerate() {
             if index == 1 && fault == Fault::LeavesOut {
                 continue;
@@ -79,10 +79,10 @@ fn with_fault(device: &Device, op: ConvOp, fault: Fault) -> [f64; 2] {
                 _ if adds => Accumulate::Add,
                 Fault::Replaces => Accumulate::Replace,
                 Fault::ReplacesTheFirst if index == 1 => Accumulate::Replace,
-                _ => asked,
+                _ => out.accumulate,
             };
-            let operands = [a.slice(a_range), b.slice(b_range)];
-            runner.run(operands, out.slice(out_range), accumulate, workspace.reborrow())?;
+            let (operands, to) = ([a.slice(a_range), b.slice(b_range)], out.to.slice(out_range));
+            runner.run(operands, Out { to, accumulate }, workspace.reborrow())?;
         }
         Ok(())
     };

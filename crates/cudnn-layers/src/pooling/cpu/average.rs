@@ -1,24 +1,21 @@
 //! Average pooling on the CPU.
 
-use super::{for_each_plane, pixels, plane_lens};
-use crate::cpu_sums::{Itself, sums};
-use tensor::{Accumulate, Cpu, PoolGeometry};
+use super::{add_to_planes, for_each_plane, pixels, plane_lens};
+use crate::{
+    cpu_loops::inlined,
+    cpu_sums::{Itself, sums},
+};
+use tensor::{Cpu, Out, PoolGeometry, View, ViewMut};
 
-pub(crate) fn forward(cpu: &Cpu, g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
-    let [image, outputs] = plane_lens(g);
-    for_each_plane(
-        cpu,
-        g,
-        (y, outputs),
-        #[inline(always)]
-        |plane, y| {
-            let x = &x[plane * image..(plane + 1) * image];
-            match is_global(g) {
-                true => y[0] = sums([x], Itself)[0] as f32 / image as f32,
-                false => forward_plane(g, x, y),
-            }
-        },
-    );
+pub(crate) fn forward_average(cpu: &Cpu, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
+    let ([image, outputs], x) = (plane_lens(g), x.host());
+    inlined!(for_each_plane(cpu, g, (y.into_host(), outputs)), |plane, y| {
+        let x = &x[plane * image..(plane + 1) * image];
+        match is_global(g) {
+            true => y[0] = sums([x], Itself)[0] as f32 / image as f32,
+            false => forward_plane(g, x, y),
+        }
+    });
 }
 
 /// Whether the window is the whole image.
@@ -50,20 +47,13 @@ fn forward_plane(g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
     }
 }
 
-pub(crate) fn backward(cpu: &Cpu, g: &PoolGeometry, dy: &[f32], dx: &mut [f32], accumulate: Accumulate) {
-    let [image, outputs] = plane_lens(g);
-    for_each_plane(
-        cpu,
+pub(crate) fn backward_average(cpu: &Cpu, g: &PoolGeometry, dy: View<'_>, dx: Out<'_>) {
+    let ([_, outputs], dy) = (plane_lens(g), dy.host());
+    inlined!(add_to_planes(cpu, g, dx), |plane, dx| backward_plane(
         g,
-        (dx, image),
-        #[inline(always)]
-        |plane, dx| {
-            if accumulate == Accumulate::Replace {
-                dx.fill(0.0);
-            }
-            backward_plane(g, &dy[plane * outputs..(plane + 1) * outputs], dx);
-        },
-    );
+        &dy[plane * outputs..(plane + 1) * outputs],
+        dx
+    ));
 }
 
 /// Adds every `dy`, divided by its window's number of pixels, to the pixels under its window.

@@ -4,13 +4,13 @@
 //! dealt out into *phases*, by column modulo the stride (even pixels, odd pixels). Then one tap of the windows of all
 //! outputs of a row is one contiguous run of one phase, and padding is a matter of what the phases are filled with.
 
-use super::{for_each_plane, pixels, plane_lens};
+use super::{add_to_planes, pixels, plane_lens};
 use crate::{
-    cpu_loops::{for_each_run_with, items_per_task, rectified},
+    cpu_loops::{for_each_run_with, inlined, items_per_task, rectified},
     pooling::tap_size,
 };
 use tensor::{
-    Accumulate, Cpu, PoolGeometry,
+    Cpu, Out, PoolGeometry, View, ViewMut,
     cpu::simd::{LANES, Lanes, WithLanes, dispatch},
 };
 
@@ -21,23 +21,19 @@ const ROOM: usize = 6144;
 /// The most taps of a window whose runs are kept in a list.
 const MOST_TAPS: usize = 255;
 
-pub(crate) fn forward(
+pub(crate) fn forward_max(
     cpu: &Cpu,
     g: &PoolGeometry,
-    x: &[f32],
+    x: View<'_>,
     relu: bool,
-    y: &mut [f32],
-    mask: Option<&mut [u8]>,
+    y: ViewMut<'_>,
+    mask: Option<ViewMut<'_>>,
 ) {
     let [image, outputs] = plane_lens(g);
-    let mask = mask.unwrap_or_default();
+    let (x, mask) = (x.host(), mask.map(ViewMut::into_host).unwrap_or_default());
     let mask_len = if mask.is_empty() { 0 } else { outputs * tap_size(g) };
-    for_each_run_with(
-        cpu,
-        g.n * g.c,
-        items_per_task(image),
-        ([y], mask),
-        #[inline(always)]
+    inlined!(
+        for_each_run_with(cpu, g.n * g.c, items_per_task(image), ([y.into_host()], mask)),
         |planes, [y], mask| {
             let mut phases = Phases::new(g);
             for (index, (plane, y)) in planes.zip(y.chunks_exact_mut(outputs)).enumerate() {
@@ -51,7 +47,7 @@ pub(crate) fn forward(
                     rectify(y, mask);
                 }
             }
-        },
+        }
     );
 }
 
@@ -210,15 +206,9 @@ fn forward_directly(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [u8])
     }
 }
 
-pub(crate) fn backward(
-    cpu: &Cpu,
-    g: &PoolGeometry,
-    mask: &[u8],
-    dy: &[f32],
-    dx: &mut [f32],
-    accumulate: Accumulate,
-) {
-    let ([image, outputs], tap_size) = (plane_lens(g), tap_size(g));
+pub(crate) fn backward_max(cpu: &Cpu, g: &PoolGeometry, mask: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    let (mask, dy): (&[u8], &[f32]) = (mask.host(), dy.host());
+    let ([_, outputs], tap_size) = (plane_lens(g), tap_size(g));
     let offset = |tap: usize| tap / g.window[1] * g.w + tap % g.window[1];
     // Where a tap lies relative to its window's first pixel; far outside for no tap.
     const NOWHERE: usize = usize::MAX / 2;
@@ -228,23 +218,14 @@ pub(crate) fn backward(
         NONE => NOWHERE,
         tap => offset(tap as usize),
     };
-    for_each_plane(
-        cpu,
-        g,
-        (dx, image),
-        #[inline(always)]
-        |plane, dx| {
-            if accumulate == Accumulate::Replace {
-                dx.fill(0.0);
-            }
-            let dy = &dy[plane * outputs..(plane + 1) * outputs];
-            let mask = &mask[plane * outputs * tap_size..][..outputs * tap_size];
-            match tap_size {
-                1 => scatter(g, mask, dy, dx, |&tap| offsets[usize::from(tap)]),
-                _ => scatter(g, mask.as_chunks().0, dy, dx, far),
-            }
-        },
-    );
+    inlined!(add_to_planes(cpu, g, dx), |plane, dx| {
+        let dy = &dy[plane * outputs..(plane + 1) * outputs];
+        let mask = &mask[plane * outputs * tap_size..][..outputs * tap_size];
+        match tap_size {
+            1 => scatter(g, mask, dy, dx, |&tap| offsets[usize::from(tap)]),
+            _ => scatter(g, mask.as_chunks().0, dy, dx, far),
+        }
+    });
 }
 
 /// Adds every `dy` to the pixel that won. No winner lands outside the plane and is skipped.

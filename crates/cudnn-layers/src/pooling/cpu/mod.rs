@@ -1,11 +1,14 @@
 //! Pooling on the CPU, plane by plane.
 
-pub(super) mod average;
-pub(super) mod maximum;
+mod average;
+mod maximum;
 
-use crate::cpu_loops::{for_each_run, items_per_task};
+pub(super) use average::{backward_average, forward_average};
+pub(super) use maximum::{backward_max, forward_max};
+
+use crate::cpu_loops::{for_each_run, inlined, items_per_task};
 use std::ops::Range;
-use tensor::{Cpu, PoolGeometry};
+use tensor::{Accumulate, Cpu, Out, PoolGeometry};
 
 /// Elements of a plane of the image, and of one of outputs.
 fn plane_lens(g: &PoolGeometry) -> [usize; 2] {
@@ -19,14 +22,20 @@ fn for_each_plane(
     (out, len): (&mut [f32], usize),
     body: impl Fn(usize, &mut [f32]) + Sync,
 ) {
-    for_each_run(
-        cpu,
-        g.n * g.c,
-        items_per_task(g.h * g.w),
-        [out],
-        #[inline(always)]
-        |planes, [out]| planes.zip(out.chunks_exact_mut(len)).for_each(|(plane, out)| body(plane, out)),
-    );
+    inlined!(for_each_run(cpu, g.n * g.c, items_per_task(g.h * g.w), [out]), |planes, [out]| planes
+        .zip(out.chunks_exact_mut(len))
+        .for_each(|(plane, out)| body(plane, out)));
+}
+
+/// The same for gradients of images, to which `body` adds.
+fn add_to_planes(cpu: &Cpu, g: &PoolGeometry, dx: Out<'_>, body: impl Fn(usize, &mut [f32]) + Sync) {
+    let (dx, accumulate) = dx.into_host();
+    inlined!(for_each_plane(cpu, g, (dx, g.h * g.w)), |plane, dx| {
+        if accumulate == Accumulate::Replace {
+            dx.fill(0.0);
+        }
+        body(plane, dx);
+    });
 }
 
 /// Pixels of the image under the window of output `index` along one axis.

@@ -14,9 +14,6 @@ pub(crate) struct DeviceMemory {
 
 impl DeviceMemory {
     /// `len` bytes on the device of `stream`.
-    ///
-    /// # Errors
-    /// The device has not that much memory left.
     pub(crate) fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
         stream.bind()?;
         // SAFETY: the context is bound; the memory's contents are unset, and any bytes are elements.
@@ -58,12 +55,6 @@ impl Drop for DeviceMemory {
 
 impl Stream {
     /// Copies `values` from the host to `to`, and waits for it.
-    ///
-    /// # Errors
-    /// The device is lost.
-    ///
-    /// # Panics
-    /// If the lengths differ.
     pub(crate) fn upload<T: Element>(&self, values: &[T], mut to: ViewMut<'_>) -> Result<(), CudaError> {
         assert_eq!(values.len(), to.len(), "a copy has one length");
         self.bind()?;
@@ -75,12 +66,6 @@ impl Stream {
     }
 
     /// Copies `from` to the host after all work enqueued so far.
-    ///
-    /// # Errors
-    /// Earlier work failed, or the device is lost.
-    ///
-    /// # Panics
-    /// If the lengths differ.
     pub(crate) fn download<T: Element>(&self, from: View<'_>, values: &mut [T]) -> Result<(), CudaError> {
         assert_eq!(values.len(), from.len(), "a copy has one length");
         self.bind()?;
@@ -91,12 +76,6 @@ impl Stream {
     }
 
     /// Enqueues a copy of `from` to `to`.
-    ///
-    /// # Errors
-    /// The device is lost.
-    ///
-    /// # Panics
-    /// If the lengths differ.
     pub(crate) fn copy(&self, from: View<'_>, to: ViewMut<'_>) -> Result<(), CudaError> {
         assert_eq!(from.byte_len(), to.byte_len(), "a copy has one length");
         self.bind()?;
@@ -107,9 +86,6 @@ impl Stream {
     }
 
     /// Enqueues that every byte of `to` is set.
-    ///
-    /// # Errors
-    /// The device is lost.
     pub(crate) fn set(&self, to: ViewMut<'_>, byte: u8) -> Result<(), CudaError> {
         self.bind()?;
         let (address, len) = (to.untyped_address(), to.byte_len());

@@ -2,7 +2,7 @@
 
 use super::read;
 use crate::{
-    data::{Dataset, Decoding, Draw, ImageData, Phase, Transform, TransformScratch},
+    data::{Dataset, Draw, ImageData, Phase, Transform, TransformScratch},
     spec::{HeightWidth, TransformParams},
 };
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
@@ -30,7 +30,7 @@ fn a_list_is_read_in_order_with_channels_red_green_blue() {
     GrayImage::from_fn(5, 4, |x, _| Luma([x as u8])).save(folder.path().join("grey.png")).unwrap();
     let list = folder.path().join("list.txt");
     fs::write(&list, "a b.png 3\r\n\n  grey.png\t0 \n").unwrap();
-    let set = ImageData::open_list(&list, folder.path(), Decoding::default()).unwrap();
+    let set = ImageData::open_list(&list, folder.path(), true).unwrap();
     assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
     let sample = read(&set, 0).unwrap();
     assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
@@ -54,7 +54,7 @@ fn grey_reading_weighs_the_colours_and_leaves_grey_alone() {
     GrayImage::from_raw(3, 1, vec![0, 77, 255]).unwrap().save(folder.path().join("grey.png")).unwrap();
     let list = folder.path().join("list.txt");
     fs::write(&list, "rgb.png 0\ngrey.png 1\n").unwrap();
-    let grey = Decoding { is_color: false };
+    let grey = false;
     let set = ImageData::open_list(&list, folder.path(), grey).unwrap();
     assert_eq!((set.shape(), read(&set, 0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
     assert_eq!(read(&set, 1).unwrap().pixels, [0, 77, 255]);
@@ -66,7 +66,7 @@ fn a_jpeg_is_decoded_and_resized() {
     save_jpeg(&folder.path().join("photo.png"), &picture(40, 30)); // told by content, not by name
     let list = folder.path().join("list.txt");
     fs::write(&list, "photo.png 0\n").unwrap();
-    let set = ImageData::open_list(&list, folder.path(), Decoding::default()).unwrap();
+    let set = ImageData::open_list(&list, folder.path(), true).unwrap();
     assert_eq!(set.shape(), [3, 30, 40]);
     let params =
         TransformParams { new_size: Some(HeightWidth { h: 15, w: 20 }), ..TransformParams::default() };
@@ -129,8 +129,7 @@ fn pictures_of_every_kind_are_decoded_as_another_program_does() {
             (0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)).round() as u8
         };
         for is_color in [true, false] {
-            let decoding = Decoding { is_color };
-            let set = ImageData::open_list(&file("list"), folder.path(), decoding).unwrap();
+            let set = ImageData::open_list(&file("list"), folder.path(), is_color).unwrap();
             let found = read(&set, 0).unwrap();
             let expected: Vec<u8> = match is_color {
                 true => rgb.as_raw().clone(),
@@ -152,7 +151,7 @@ fn folders_are_classes_in_the_order_of_their_names() {
     }
     fs::write(root.path().join("README"), "not a class").unwrap();
     fs::write(root.path().join("b/.hidden"), "not an image").unwrap();
-    let open = |folder: &Path| ImageData::open_folder(folder, Decoding::default());
+    let open = |folder: &Path| ImageData::open_folder(folder, true);
     let set = open(root.path()).unwrap();
     let names: Vec<(String, u32)> = (0..set.len())
         .map(|index| (set.place(index).rsplit('/').next().unwrap().to_owned(), set.label(index)))
@@ -178,7 +177,7 @@ fn bad_lists_are_refused_with_their_line() {
     let list = folder.path().join("list.txt");
     let open = |text: &str| {
         fs::write(&list, text).unwrap();
-        error(ImageData::open_list(&list, folder.path(), Decoding::default()))
+        error(ImageData::open_list(&list, folder.path(), true))
     };
     for (text, expected) in [
         ("", "list.txt: lists no images"),
@@ -216,7 +215,7 @@ fn unreadable_images_are_errors_with_file_and_line() {
         }
     }
     fs::write(at("list.txt"), lines).unwrap();
-    let set = ImageData::open_list(&at("list.txt"), folder.path(), Decoding::default()).unwrap();
+    let set = ImageData::open_list(&at("list.txt"), folder.path(), true).unwrap();
     read(&set, 0).unwrap();
     for index in 1..set.len() {
         let error = error(read(&set, index));

@@ -1,6 +1,6 @@
 //! What is found in somebody's folder of images.
 
-use crate::data::{Dataset, Decoding, ImageData, Survey};
+use crate::data::{Dataset, ImageData, Survey};
 use image::{Rgb, RgbImage};
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -40,7 +40,7 @@ fn classes_are_split_alike_and_every_image_is_on_one_side() {
     assert_ne!(look(2).validation, survey.validation);
     // Both lists are sets of images again, with the classes' names.
     fs::write(root.path().join("list"), &survey.train.0).unwrap();
-    let set = ImageData::open_list(&root.path().join("list"), root.path(), Decoding::default()).unwrap();
+    let set = ImageData::open_list(&root.path().join("list"), root.path(), true).unwrap();
     assert_eq!((set.len(), set.class_names()), (30, survey.names));
 }
 
@@ -105,7 +105,7 @@ fn lists_without_a_folder_for_each_class_have_no_names() {
     images(root.path(), &TWO, 2);
     let names = |list: &str| {
         fs::write(root.path().join("list"), list).unwrap();
-        let set = ImageData::open_list(&root.path().join("list"), root.path(), Decoding::default());
+        let set = ImageData::open_list(&root.path().join("list"), root.path(), true);
         set.unwrap().class_names()
     };
     assert_eq!(names("dog/0.png 0\ncat/0.png 1\ndog/1.png 0\n"), ["dog", "cat"]);

@@ -7,7 +7,7 @@ use crate::{
     run::{MiniBatch, NetRun},
     snapshot::{NamedTensor, Weights, save_tensors},
     spec::{LayerKind, NetSpec, Phase, TransformParams},
-    testing::{Forced, gpu, plan_options, root},
+    testing::{Forced, gpu, numbers, plan_options, root, weights},
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use serde::Deserialize;
@@ -36,32 +36,6 @@ fn golden(model: &str) -> Golden {
     let mut file: File =
         serde_json::from_str(include_str!("../../../tests/golden/torchvision_logits.json")).unwrap();
     file.models.remove(model).unwrap()
-}
-
-/// As `numbers` in torchvision_logits.py.
-fn numbers(name: &str, count: usize) -> impl Iterator<Item = f64> {
-    let seed =
-        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    (0..count as u32).map(move |index| {
-        let x = index.wrapping_mul(2_654_435_761).wrapping_add(seed);
-        let mixed = [(16, 0x85eb_ca6b), (13, 0xc2b2_ae35), (16, 1)]
-            .iter()
-            .fold(x, |x, &(shift, factor)| (x ^ (x >> shift)).wrapping_mul(factor));
-        f64::from(mixed >> 8) / f64::from(1 << 23) - 1.0
-    })
-}
-
-/// As `weights` there.
-fn weights(name: &str, shape: &[usize]) -> Vec<f32> {
-    let numbers = numbers(name, shape.iter().product());
-    let bound = (6.0 / shape[1..].iter().product::<usize>() as f64).sqrt();
-    let value = |number: f64| match name {
-        _ if shape.len() > 1 => number * bound,
-        _ if name.ends_with("running_var") => 1.0 + 0.5 * number,
-        _ if name.ends_with("weight") => 1.0 + 0.2 * number,
-        _ => 0.1 * number,
-    };
-    numbers.map(|number| value(number) as f32).collect()
 }
 
 /// Two images as files, and the list of them.

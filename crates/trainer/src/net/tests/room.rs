@@ -21,7 +21,7 @@ impl Profiler for Greedy {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let candidates = ConvBackend::Cpu(Cpu::new(2)).candidates(&request.kernel, request.micro_batch)?;
         let row = |convolver: &Arc<dyn Convolver>| {
-            let workspace = convolver.workspace().0 as f64;
+            let workspace = convolver.facts().workspace.0 as f64;
             convolver.measurement(1.0 + f64::from(request.micro_batch) / (1.0 + workspace), 0.0)
         };
         Ok(candidates.iter().map(row).collect())

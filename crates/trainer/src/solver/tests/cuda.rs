@@ -1,8 +1,8 @@
 //! Trainings on a GPU: the losses of the processor, whatever the plan, and its errors.
 
 use super::{
-    SGD, assert_near, assert_within, digits, head, layer, losses, parameters, plain, planned, residual,
-    solver, start, start_on,
+    LABELS_OF_A_LAYER, SGD, assert_near, assert_within, digits, head, layer, losses, parameters, plain,
+    planned, residual, solver, start, start_on,
 };
 use crate::{
     net::Net,
@@ -195,7 +195,7 @@ fn an_iteration_of_every_layer_is_the_undivided_one() {
 #[ignore = "needs an NVIDIA GPU"]
 fn a_label_that_is_no_class_is_named_with_its_sample() {
     // The first labels of the digits are 2, 8, 0.
-    let net = format!("{}{}", digits(3), head("data", 5));
+    let net = format!("{}{LABELS_OF_A_LAYER}{}", digits(3), head("data", 5));
     let mut solver = start_on(&own_gpu(), solver(&net, SGD));
     let before = parameters(&solver);
     let error = solver.step().unwrap_err().to_string();

@@ -5,6 +5,7 @@ mod formats;
 mod frozen;
 mod golden;
 mod policies;
+mod pytorch;
 mod ranks;
 mod resume;
 mod update;
@@ -15,7 +16,7 @@ use crate::{
     net::Net,
     planning::Planning,
     run::NetRun,
-    spec::SolverSpec,
+    spec::{NetSpec, Phase, SolverSpec},
     testing::{Forced, plan_options, quick_profile, root},
 };
 use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
@@ -177,15 +178,38 @@ fn assert_within(found: &[f64], expected: &[f64], tolerance: impl Fn(usize) -> f
     }
 }
 
+/// Labels that come from a layer are not known before it runs; those of a data set are looked at before.
+const LABELS_OF_A_LAYER: &str = "layer { name: 'same' type: 'Power' bottom: 'label' top: 'label' }";
+
 #[test]
 fn a_label_that_is_no_class_is_named_with_layer_and_sample() {
     // The first labels of the digits are 2, 8, 0.
-    let net = format!("{}{}", digits(8), head("data", 5));
+    let net = format!("{}{LABELS_OF_A_LAYER}{}", digits(8), head("data", 5));
     let mut solver = start(solver(&net, SGD));
     let before = parameters(&solver);
     let error = solver.step().unwrap_err().to_string();
     assert_eq!(error, "layer 'loss': the label 8 of sample 1 is none of the classes 0 to 4");
     assert_eq!((solver.iteration(), parameters(&solver)), (0, before));
+}
+
+/// Known before anything runs: a training would end when the turn of that sample comes.
+#[test]
+fn a_set_with_a_label_that_is_no_class_is_refused_at_once() {
+    let net = |loss: &str| {
+        let text = format!("{}{}", digits(8), head("data", 5));
+        assert!(text.contains("type: 'SoftmaxWithLoss'"));
+        let text = text.replace("type: 'SoftmaxWithLoss'", &format!("type: 'SoftmaxWithLoss' {loss}"));
+        let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap().for_phase(Phase::Train);
+        Net::new(&spec, &BuildOptions { device: Device::cpu(), seed: 0, synthetic: None }, true)
+    };
+    let error = net("").err().unwrap().to_string();
+    assert!(error.contains("net.prototxt:") && error.contains(": layer 'loss': "), "{error}");
+    let sample = "train-labels-idx1-ubyte.gz (sample 1): label 8 is out of range, the classes are 0 to 4";
+    assert!(error.ends_with(sample), "{error}");
+    assert!(
+        net("loss_param { ignore_label: 8 }").is_ok(),
+        "where a label is ignored, labels are looked at when they are read"
+    );
 }
 
 #[test]

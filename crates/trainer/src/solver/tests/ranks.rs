@@ -1,8 +1,8 @@
 //! Several ranks train as one device does with the whole mini-batch.
 
 use super::{
-    Prepared, SGD, Solver, assert_near, digits, head, layer, losses, parameters, plain, planned, solver,
-    start, start_on,
+    LABELS_OF_A_LAYER, Prepared, SGD, Solver, assert_near, digits, head, layer, losses, parameters, plain,
+    planned, solver, start, start_on,
 };
 use crate::{
     group::Launched,
@@ -124,7 +124,7 @@ fn a_training_goes_on_on_any_number_of_ranks() {
 
 /// The first labels of the digits are 2, 8, 0, 4: only the second rank meets one that is no class.
 fn a_fault_of_one_rank_changes_no_weights_on_any(devices: &[Device]) {
-    let net = format!("{}{}", digits(1), head("data", 5));
+    let net = format!("{}{LABELS_OF_A_LAYER}{}", digits(1), head("data", 5));
     let lead = |solver: &mut Solver| {
         let before = parameters(solver);
         let error = solver.step().unwrap_err().to_string();

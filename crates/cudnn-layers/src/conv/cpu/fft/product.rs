@@ -49,9 +49,6 @@ pub(super) struct Product<'a> {
 
 impl Product<'_> {
     /// Multiplies complex values, or with `separate` real and imaginary parts each on their own.
-    ///
-    /// # Panics
-    /// If an operand does not fit its slice.
     #[inline(always)]
     pub(super) fn run<L: Lanes>(self, lanes: L, separate: bool) {
         let [rows, terms, vectors] = self.extents;

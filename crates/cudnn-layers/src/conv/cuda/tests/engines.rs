@@ -8,7 +8,7 @@ use super::{
     *,
 };
 use crate::{
-    conv::operands::operands,
+    conv::{Facts, operands::operands},
     cudnn::{Engine, EngineFacts, LIKELY},
 };
 use std::sync::Arc;
@@ -52,8 +52,8 @@ fn the_notes_of_an_engine_decide_its_accuracy() {
 /// The bytes that a run on operands and a workspace of its own gives, which may be recorded and replayed.
 fn result(cuda: &Cuda, op: ConvOp, format: Format, convolver: &dyn Convolver, recorded: bool) -> Vec<u8> {
     let mut cursor = Cursor::default();
-    let [a, b, out] = operands(op, convolver.geometry(), format).map(|operand| cursor.place(&operand));
-    let workspace = cursor.take(Format::U8, convolver.workspace().0 as usize);
+    let [a, b, out] = operands(op, &convolver.facts().geometry, format).map(|operand| cursor.place(&operand));
+    let workspace = cursor.take(Format::U8, convolver.facts().workspace.0 as usize);
     let mut arena = Arena::unset(cuda.stream(), cursor.end()).unwrap();
     arena.set(arena.all(), 0xff).unwrap();
     for (seed, span) in [a, b].into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn result(cuda: &Cuda, op: ConvOp, format: Format, convolver: &dyn Convolver, re
     }
     let run = |arena: &mut Arena| {
         let ([a, b], [out, workspace]) = arena.lease([a, b], [out, workspace]).unwrap();
-        convolver.run([a, b], out, Accumulate::Replace, workspace)
+        convolver.run([a, b], out.replaced(), workspace)
     };
     run(&mut arena).unwrap();
     cuda.check().unwrap();
@@ -91,13 +91,14 @@ fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
             for op in ConvOp::ALL {
                 let kernel = KernelId { math: Math::Tf32, ..kernel_id(op, &g, format) };
                 let candidates = backend.candidates(&kernel, g.n as u32).unwrap().into_iter();
-                let engines = candidates.filter(|one| one.name().starts_with("ENG") && one.load().is_ok());
-                for engine in engines.filter(|engine| engine.is_deterministic()) {
+                let engines =
+                    candidates.filter(|one| one.facts().name.starts_with("ENG") && one.load().is_ok());
+                for engine in engines.filter(|engine| engine.facts().deterministic) {
                     let engine: Arc<dyn Convolver> = engine;
-                    let named = backend.find(op, g, engine.name()).unwrap();
+                    let named = backend.find(op, g, &engine.facts().name).unwrap();
                     assert_eq!(named.measurement(1.0, 0.0), engine.measurement(1.0, 0.0));
                     let first = result(&cuda, op, format, &*engine, false);
-                    let what = format!("{format} {op} {} on {g:?}", engine.name());
+                    let what = format!("{format} {op} {} on {g:?}", engine.facts().name);
                     assert!(result(&cuda, op, format, &*named, false) == first, "{what}: another result");
                     assert!(
                         result(&cuda, op, format, &*named, true) == first,
@@ -174,7 +175,8 @@ fn few_channels_with_a_stride_become_many() {
                     let kernel = KernelId { math, ..kernel_id(op, &g, format) };
                     let named = |samples: usize| {
                         let all = backend.candidates(&kernel, samples as u32).unwrap().into_iter();
-                        let deep = all.filter(|one| one.name().starts_with("S2D_") && one.load().is_ok());
+                        let deep =
+                            all.filter(|one| one.facts().name.starts_with("S2D_") && one.load().is_ok());
                         deep.map(|one| one.measurement(1.0, 0.0)).collect::<Vec<_>>()
                     };
                     let whole = named(g.n).into_iter().map(Configuration::undivided);
@@ -213,13 +215,19 @@ fn engines_of_single_precision() {
         for index in 0..90 {
             let engine = Engine::named(&format!("ENG{index}")).unwrap();
             let Ok(Some(engine)) = search.set_up(&engine) else { continue };
-            if engine.facts().says(EngineFacts::TENSOR_CORES) || engine.load().is_err() {
+            if engine.of_engine().says(EngineFacts::TENSOR_CORES) || engine.load().is_err() {
                 continue;
             }
-            println!("{op} {}x{}: {} {} {:?}", g.r, g.s, engine.name, engine.workspace(), engine.facts());
+            let Facts { name, workspace, .. } = engine.facts();
+            println!("{op} {}x{}: {name} {workspace} {:?}", g.r, g.s, engine.of_engine());
         }
         let suggested = search.all(Math::Fp32).unwrap();
-        println!("{op} {}x{}: {:?}", g.r, g.s, suggested.iter().map(|one| &one.name).collect::<Vec<_>>());
+        println!(
+            "{op} {}x{}: {:?}",
+            g.r,
+            g.s,
+            suggested.iter().map(|one| &one.facts.name).collect::<Vec<_>>()
+        );
         let legacy = backend_names(&cudnn, op, *g);
         println!("{op} {}x{} legacy: {legacy:?}", g.r, g.s);
     }
@@ -228,6 +236,6 @@ fn engines_of_single_precision() {
 fn backend_names(cudnn: &Cudnn, op: ConvOp, g: ConvGeometry) -> Vec<(String, Bytes)> {
     let backend = ConvBackend::Cudnn(cudnn.clone(), cuda());
     let all = backend.candidates(&kernel_id(op, &g, Format::F32), g.n as u32).unwrap();
-    let legacy = all.iter().filter(|one| !one.name().contains("ENG"));
-    legacy.map(|one| (one.name().to_owned(), one.workspace())).collect()
+    let legacy = all.iter().filter(|one| !one.facts().name.contains("ENG"));
+    legacy.map(|one| (one.facts().name.clone(), one.facts().workspace)).collect()
 }

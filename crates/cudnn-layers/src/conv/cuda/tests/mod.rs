@@ -15,7 +15,7 @@ use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Reque
 use rand::RngExt;
 use std::collections::BTreeMap;
 use tensor::{
-    ALIGNMENT, Accumulate, Arena, AxisOrder, ConvGeometry, Device, Format, Span, View, ViewMut,
+    ALIGNMENT, Arena, AxisOrder, ConvGeometry, Device, Format, Out, Span, View, ViewMut,
     cuda::{Cuda, CudaError, probe},
     testing::{distance_tolerance, max_error, random, sum_tolerance},
 };
@@ -33,15 +33,16 @@ fn conv_profiler() -> Box<dyn Profiler + Send> {
     profiler(&device, ProfileOptions::on(&device))
 }
 
-/// Runs `work` on copies of the operands, with all memory that it may not read full of NaN and a guard behind each buffer
-/// that it may write. Operands begin `shift` elements behind an aligned address; the workspace is of so many bytes.
+/// What `work` adds to `out`, or makes of so many elements, with copies of the operands, all memory that it may not read
+/// full of NaN and a guard behind each buffer that it may write. Operands begin `shift` elements behind an aligned address;
+/// the workspace is of so many bytes.
 fn on_device(
     cuda: &Cuda,
     operands: [&[f32]; 2],
     out: Result<&[f32], usize>,
     workspace: usize,
     shift: usize,
-    work: impl FnOnce([View<'_>; 2], ViewMut<'_>, ViewMut<'_>),
+    work: impl FnOnce([View<'_>; 2], Out<'_>, ViewMut<'_>),
 ) -> Vec<f32> {
     let mut end = 0;
     let mut place = |format: Format, len: usize, shift: usize| {
@@ -65,8 +66,8 @@ fn on_device(
             arena.fill(span, copy).unwrap();
         }
     }
-    let ([a, b], [out, workspace_view]) = arena.lease([a, b], [out_span, workspace]).unwrap();
-    work([a, b], out, workspace_view);
+    let ([a, b], [to, workspace_view]) = arena.lease([a, b], [out_span, workspace]).unwrap();
+    work([a, b], if out.is_ok() { to.added() } else { to.replaced() }, workspace_view);
     for span in [out_span, workspace] {
         let guard = Span::bytes(span.end(), 1);
         assert_eq!(*arena.read::<u8>(guard).unwrap(), [0xff], "written behind the end");
@@ -81,11 +82,10 @@ fn run(
     start: Option<&[f32]>,
     shift: usize,
 ) -> Vec<f32> {
-    let len = operand_lens(op, convolver.geometry())[2];
-    let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
-    let workspace = convolver.workspace().0 as usize;
+    let len = operand_lens(op, &convolver.facts().geometry)[2];
+    let workspace = convolver.facts().workspace.0 as usize;
     on_device(cuda, operands, start.ok_or(len), workspace, shift, |operands, out, workspace| {
-        convolver.run(operands, out, accumulate, workspace).unwrap();
+        convolver.run(operands, out, workspace).unwrap();
     })
 }
 
@@ -114,24 +114,24 @@ struct Seen {
 /// Checks `convolver`: right, right when adding, right at any address, and bit-equal every time if it says so. Returns
 /// its result, its error, and what is wrong with it.
 fn check(cuda: &Cuda, op: ConvOp, convolver: &dyn Convolver, seed: u64) -> (Vec<f32>, f64, Vec<String>) {
-    let g = convolver.geometry();
+    let g = &convolver.facts().geometry;
     let [a, b, out] = operand_lens(op, g);
     let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
     let mut expected = reference::direct(op, g, &a, &b);
-    let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(convolver.max_error()));
+    let tolerance = sum_tolerance(reference::terms(op, g)).max(4.0 * f64::from(convolver.facts().max_error));
     let replaced = run(cuda, (op, convolver), [&a, &b], None, 0);
     let shifted = run(cuda, (op, convolver), [&a, &b], None, 1);
     let errors = [max_error(&replaced, &expected), max_error(&shifted, &expected)];
     expected.iter_mut().zip(&start).for_each(|(sum, &start)| *sum += f64::from(start));
     let added = max_error(&run(cuda, (op, convolver), [&a, &b], Some(&start), 0), &expected);
-    let what = format!("{op} {} on {g:?}", convolver.name());
+    let what = format!("{op} {} on {g:?}", convolver.facts().name);
     let mut wrong = Vec::new();
     for (error, how) in [(errors[0], ""), (errors[1], " at an odd address"), (added, " added")] {
         if error > tolerance {
             wrong.push(format!("{what}{how}: error {error:.2e} exceeds {tolerance:.2e}"));
         }
     }
-    if convolver.is_deterministic() && run(cuda, (op, convolver), [&a, &b], None, 0) != replaced {
+    if convolver.facts().deterministic && run(cuda, (op, convolver), [&a, &b], None, 0) != replaced {
         wrong.push(format!("{what} is not deterministic"));
     }
     (replaced, errors[0].max(errors[1]), wrong)
@@ -157,10 +157,10 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
                 seen.worst = seen.worst.max(error);
                 wrong.extend(complaints);
                 match name.strip_suffix("_TF32").map(|name| &fp32[name]) {
-                    None => drop(fp32.insert(name, (result, convolver.workspace()))),
+                    None => drop(fp32.insert(name, (result, convolver.facts().workspace))),
                     Some((values, workspace)) => {
                         seen.same_as_fp32 += usize::from(*values == result);
-                        seen.other_workspace += usize::from(*workspace != convolver.workspace());
+                        seen.other_workspace += usize::from(*workspace != convolver.facts().workspace);
                     }
                 }
             }
@@ -224,16 +224,10 @@ fn split_equals_undivided_replaced_and_added() {
                 if let Some(start) = start {
                     expected.iter_mut().zip(start).for_each(|(sum, &start)| *sum += f64::from(start));
                 }
-                let accumulate = if start.is_some() { Accumulate::Add } else { Accumulate::Replace };
-                let start = start.map(Vec::as_slice).ok_or(out);
-                let result = on_device(
-                    &cuda,
-                    [&a, &b],
-                    start,
-                    runner.workspace().bytes(),
-                    0,
-                    |operands, out, workspace| runner.run(operands, out, accumulate, workspace).unwrap(),
-                );
+                let (start, workspace) = (start.map(Vec::as_slice).ok_or(out), runner.workspace().bytes());
+                let result = on_device(&cuda, [&a, &b], start, workspace, 0, |operands, out, workspace| {
+                    runner.run(operands, out, workspace).unwrap();
+                });
                 cuda.check().unwrap();
                 let error = max_error(&result, &expected);
                 if error > tolerance {
@@ -305,7 +299,7 @@ fn a_configuration_that_does_not_suit_is_refused() {
         Runner::new(&backend, ConvOp::Forward, g, &configuration).unwrap_err()
     };
     let error = refusal(g, Measurement { micro_batch: 3, ..fits.clone() });
-    assert_eq!(error, ConvError::MiniBatch { found: 3, expected: 4 });
+    assert!(error.to_string().contains("of 3 samples does not cover a mini-batch of 4"), "{error}");
     // Unknown, and not for strides.
     for name in ["ALGO_0", "WINOGRAD"] {
         let error = refusal(g, Measurement { algorithm: name.into(), ..fits.clone() }).to_string();

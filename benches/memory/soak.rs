@@ -1,0 +1,84 @@
+//! Long trainings under two policies.
+
+use super::{Bench, EVERYTHING, Outcome, rows::words};
+use serde_json::Value;
+use std::{
+    fs,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+impl Bench {
+    /// Trains ResNet-50 twice, keeping everything and in half of that memory: losses alike, memory flat.
+    pub(super) fn soak(&mut self) -> Outcome<()> {
+        let (batch, iterations) =
+            (self.number("batch", 32.0)? as usize, self.number("iterations", 2000.0)? as usize);
+        let (model, device) = (self.text("model", "resnet50"), self.text("device", "cuda:0"));
+        // A solver of one's own brings its images.
+        let solver = self.text("solver", &model);
+        let images = if solver == model { "--synthetic=3x224x224" } else { "" };
+        let [_, most, ..] = self.row(&model, batch, "joint", EVERYTHING)?;
+        let part = self.number("part", 0.5)?;
+        let mut curves = Vec::new();
+        for (policy, budget) in
+            [("keep", EVERYTHING.to_owned()), ("joint", format!("{}", (most * part) as u64))]
+        {
+            let train = format!(
+                "train --solver {solver} --batch {batch} --max-iter {iterations} --device {device} {images} --no-test \
+                 --no-snapshot --policy adaptive --memory-policy {policy} --device-memory {budget} --database {} --json",
+                self.folder.path().display()
+            );
+            let (mut seen, mut last) = (Vec::new(), Instant::now());
+            let limit = Duration::from_secs_f64(self.number("seconds", 3600.0)?);
+            let report = self.command_watched(&words(&train), limit, |child| {
+                if last.elapsed() > Duration::from_secs(1) {
+                    seen.extend(used(child));
+                    last = Instant::now();
+                }
+            })?;
+            let report: Value = serde_json::from_str(&report)?;
+            let steps = report["steps"].as_array().cloned().unwrap_or_default();
+            curves.push(steps.iter().filter_map(|step| step["loss"].as_f64()).collect::<Vec<_>>());
+            let speed = report["summary"]["images_per_s"].as_f64().unwrap_or_default();
+            // The first third loads, records and fills caches.
+            let flat = &seen[seen.len() / 3..];
+            let most =
+                |half: &[[u64; 2]], place: usize| half.iter().map(|used| used[place]).max().unwrap_or(0);
+            let halves = flat.split_at(flat.len() / 2);
+            let grown = [0, 1].map(|place| [most(halves.0, place), most(halves.1, place)]);
+            self.say(&format!(
+                "{policy:6} in {budget}: {speed:.0} images/s; MiB in its later thirds, host {:?}, GPU {:?}",
+                grown[0], grown[1]
+            ))?;
+            if grown.iter().any(|[before, after]| *after as f64 > *before as f64 * 1.01 + 16.0) {
+                return Err(format!("memory grows under {policy}").into());
+            }
+        }
+        let furthest = curves[0].iter().zip(&curves[1]).map(|(a, b)| (a - b).abs() / a.abs().max(0.1));
+        let furthest = furthest.fold(0.0, f64::max);
+        self.say(&format!(
+            "losses at {} steps: {:?} and {:?}; at most {:.2} % apart",
+            curves[0].len(),
+            curves[0],
+            curves[1],
+            100.0 * furthest
+        ))?;
+        // Kernels have other workspaces, so other algorithms with other rounding.
+        let tolerance = self.number("tolerance", 0.1)?;
+        match curves[0].len() == curves[1].len() && furthest <= tolerance {
+            true => Ok(()),
+            false => Err("the losses differ".into()),
+        }
+    }
+}
+
+/// MiB of the host and of the GPU that a process has, as Linux and nvidia-smi know it.
+fn used(child: &Child) -> Option<[u64; 2]> {
+    let statm = fs::read_to_string(format!("/proc/{}/statm", child.id())).ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    let query = ["--query-gpu=memory.used", "--format=csv,noheader,nounits"];
+    let output = Command::new("nvidia-smi").args(query).output().ok();
+    let gpu =
+        output.and_then(|output| String::from_utf8(output.stdout).ok()?.lines().next()?.trim().parse().ok());
+    Some([pages * 4 / 1024, gpu.unwrap_or(0)])
+}

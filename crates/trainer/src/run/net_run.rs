@@ -1,0 +1,107 @@
+//! Nets that are laid out and wait to be run.
+
+use super::{Execution, reduce::Reduction, slab::Slab};
+use crate::{
+    error::NetError,
+    group::Group,
+    net::{Net, RunLayout},
+    planning::ScheduleRecord,
+};
+use cudnn_layers::update::StepState;
+use memory::{Action, MemoryReport};
+use planner::Plan;
+use tensor::{Arena, Setting};
+
+/// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
+/// be shown first.
+pub struct NetRun {
+    pub(super) nets: Vec<Net>,
+    pub(super) plans: Vec<Plan>,
+    pub(super) schedules: Option<ScheduleRecord>,
+    pub(super) layout: RunLayout,
+    pub(super) group: Group,
+}
+
+impl NetRun {
+    /// Installs the plan of each net and lays them out; with room for a solver's history if there are `updates`.
+    ///
+    /// # Errors
+    /// A plan that lacks a kernel, or was made for another net or device.
+    pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self, NetError> {
+        for (net, plan) in nets.iter_mut().zip(&plans) {
+            net.install(plan)?;
+        }
+        let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
+        Ok(Self { nets, plans, schedules: None, layout, group: Group::default() })
+    }
+
+    /// The same with other schedules than to keep everything on the device, with `updates` as before.
+    ///
+    /// # Errors
+    /// Actions that cannot be iterations of these nets.
+    pub fn scheduled(self, record: ScheduleRecord, updates: bool) -> Result<Self, NetError> {
+        let layout = RunLayout::scheduled(&self.nets.iter().collect::<Vec<_>>(), &record, updates)?;
+        Ok(Self { layout, schedules: Some(record), ..self })
+    }
+
+    /// The same as one of several ranks, which add up their gradients.
+    pub fn in_group(self, group: Group) -> Self {
+        Self { group, ..self }
+    }
+
+    /// What its nets do under a policy for memory, unless that is to keep everything.
+    pub fn schedules(&self) -> Option<&ScheduleRecord> {
+        self.schedules.as_ref()
+    }
+
+    /// The memory that it will take.
+    pub fn memory(&self) -> &MemoryReport {
+        &self.layout.report
+    }
+
+    /// What net number `net` does in an iteration, in order of launch.
+    pub fn actions(&self, net: usize) -> &[Action] {
+        &self.layout.nets[net].places.schedule.actions
+    }
+
+    /// Its nets; of a training first the one that is trained, then those that test.
+    pub fn nets(&self) -> &[Net] {
+        &self.nets
+    }
+
+    /// Their plans.
+    pub fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
+    /// Allocates the arena and gives the parameters their first values.
+    ///
+    /// # Errors
+    /// The device has not that much memory left.
+    pub fn start(self, seed: u64) -> Result<Execution, NetError> {
+        let Self { mut nets, plans, layout, group, schedules: _ } = self;
+        let device = nets[0].device().clone();
+        let arena = Arena::on(&device, layout.bytes())?;
+        let slab = Slab::new(&device, layout.slab_bytes())?;
+        let settings = (Setting::new(&device)?, Setting::new(&device)?);
+        let state = Arena::on(&device, StepState::SPACE.bytes())?;
+        nets.iter_mut().for_each(Net::enter_arena);
+        let (recordings, (number, rates)) = (Vec::new(), settings);
+        let reduction = Reduction::new(&device, &nets[0], &layout.nets[0], group)?;
+        let mut running = Execution {
+            recordings,
+            reduction,
+            device,
+            nets,
+            plans,
+            layout,
+            number,
+            rates,
+            state,
+            slab,
+            arena,
+        };
+        running.initialize(seed)?;
+        Ok(running)
+    }
+}
