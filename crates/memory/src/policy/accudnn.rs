@@ -22,22 +22,27 @@ use std::collections::BTreeMap;
 /// # Errors
 /// [`BelowFloor`]: not even swapping everything fits.
 pub fn accudnn(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-    let problem = Problem::new(outline, costs);
-    let mut capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
-    loop {
-        let trial = problem.carry_out(&problem.pin(capacity), capacity);
-        let lacks = match Fitting::new(outline, costs, trial.actions(&problem)).within(budget) {
-            Ok(plan) => return Ok(plan),
-            // Nothing is pinned any more, and copies are waited for at once.
-            Err(below) if capacity == 0 => return Err(below),
-            Err(below) => below.floor.0 - budget.0,
-        };
-        capacity = capacity.saturating_sub(lacks.max(capacity / 64).next_multiple_of(ARENA_ALIGNMENT));
-        capacity = if capacity < budget.0 / 2 { 0 } else { capacity };
-    }
+    Problem::new(outline, costs).swapped(budget).map(|(_, _, plan)| plan)
 }
 
 impl Problem<'_> {
+    /// The same with its choice, carried out for as much memory as its buffers can then be placed in.
+    pub(super) fn swapped(&self, budget: Bytes) -> Result<(Choice, u64, MemoryPlan), BelowFloor> {
+        let mut capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+        loop {
+            let choice = self.pin(capacity);
+            let actions = self.carry_out(&choice, capacity).actions(self);
+            let lacks = match Fitting::new(self.outline, self.costs, actions).within(budget) {
+                Ok(plan) => return Ok((choice, capacity, plan)),
+                // Nothing is pinned any more, and copies are waited for at once.
+                Err(below) if capacity == 0 => return Err(below),
+                Err(below) => below.floor.0 - budget.0,
+            };
+            capacity = capacity.saturating_sub(lacks.max(capacity / 64).next_multiple_of(ARENA_ALIGNMENT));
+            capacity = if capacity < budget.0 / 2 { 0 } else { capacity };
+        }
+    }
+
     /// The choice to offload everything but what is waited for, in the order in which that happens, as far as it fits.
     pub(super) fn pin(&self, capacity: u64) -> Choice {
         let mut choice = self.all(true, false);

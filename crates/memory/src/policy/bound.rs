@@ -21,6 +21,9 @@ use super::{
 };
 use planner::Bytes;
 
+/// After so many steps without a better bound they become smaller.
+const PATIENCE: usize = 25;
+
 /// The answer to prices.
 pub(super) struct Answer {
     pub(super) bound_ms: f64,
@@ -189,8 +192,8 @@ impl<'a> Bound<'a> {
                 }
                 best = (answer.bound_ms, prices.clone());
             }
-            if since > 12 {
-                (step, since, direction) = (0.6 * step, 0, self.zero());
+            if since > PATIENCE {
+                (step, since, direction) = (0.75 * step, 0, self.zero());
                 prices.clone_from(&best.1);
                 continue;
             }

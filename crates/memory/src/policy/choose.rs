@@ -54,10 +54,7 @@ impl MemoryPolicy {
 
     /// The smallest budget in which this policy has a plan, and the layer that sets it.
     pub fn floor(self, outline: &Outline, costs: &Costs, classifier: usize) -> BelowFloor {
-        match self {
-            Self::Joint => floor(outline, costs),
-            _ => self.plan(outline, costs, Bytes::ZERO, classifier).err().unwrap_or_default(),
-        }
+        self.plan(outline, costs, Bytes::ZERO, classifier).err().unwrap_or_default()
     }
 }
 

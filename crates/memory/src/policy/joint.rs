@@ -3,12 +3,10 @@
 //! Prices ([`Bound`]) say what no plan beats and answer with choices that nearly fit; annealing mends and improves the best
 //! of them, each trial carried out with its copies; then buffers are placed, and kernels get what lies free at their steps.
 //!
-//! The search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what it
-//! knows of the step below, and the plan is the fastest of all that it has placed on its way. With a larger budget it only
-//! climbs further: so more memory never makes a plan slower.
+//! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what is known
+//! of the one below, and the plan is the fastest of all that was placed on the way: more memory never makes it slower.
 
 use super::{
-    accudnn::accudnn,
     bound::Bound,
     costs::Costs,
     plan::{BelowFloor, Fitting, MemoryPlan},
@@ -16,24 +14,21 @@ use super::{
     problem::Problem,
     trial::{Choice, Trial},
 };
-use crate::outline::Outline;
+use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// Capacities differ by this part of what keeping everything takes.
-const STEP: f64 = 0.01;
+/// A search climbs by this part of what keeping everything takes: one that only offloads or only computes again, and one that
+/// may do both.
+const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
-const PRICES: [usize; 3] = [200, 60, 500];
-/// Trials of each search for each unit of a net, and the least and the most of them.
-const TRIALS: (usize, usize, usize) = (8, 300, 1200);
-/// So many units are placed at each capacity, in as many choices as that makes, but in one at least.
+const PRICES: [usize; 3] = [200, 30, 800];
+/// So many units are changed in a search, within limits of its trials, and so many are placed at each capacity.
+const TRIALS: (usize, [usize; 2]) = (60_000, [150, 500]);
 const PLACED: usize = 400;
-/// The heat of a search at its beginning and its end, in parts of the time.
-const HEAT: [f64; 2] = [1e-3, 1e-5];
-/// What a unit may be in a search: kept (0), offloaded (1) or computed again (2).
-const ANY: [usize; 3] = [0, 1, 2];
-const ONE_WAY: [[usize; 3]; 2] = [[0, 1, 1], [0, 2, 2]];
-/// How many choices are known at once.
-const KNOWN: usize = 64;
+/// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
+const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];
+/// How many choices are known at once: to begin with, and at most.
+const KNOWN: [usize; 2] = [4, 48];
 
 /// The fastest iteration that was found whose buffers fit `budget` bytes of the device: every feature map is kept,
 /// offloaded or computed again, and each kernel has as workspace what is free when it runs. What outlives an iteration
@@ -42,29 +37,26 @@ const KNOWN: usize = 64;
 /// # Errors
 /// [`BelowFloor`]: nothing fits.
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-    let problem = Problem::new(outline, costs);
     let unlimited_ms = costs.unlimited_ms(outline);
-    let mut search = Search::new(&problem);
-    search.place(&problem.keep(), u64::MAX);
-    let most = search.found[0].device.0;
-    if let Some(plan) = search.best(budget).filter(|plan| plan.planned_ms() <= unlimited_ms * (1.0 + 1e-9)) {
-        return Ok(MemoryPlan { bound_ms: unlimited_ms.min(plan.planned_ms()), ..plan });
+    let plain = Fitting::new(outline, costs, Schedule::plain(outline).actions);
+    let keep = plain.plan(costs.workspaces(|_, _| Bytes::MAX), Bytes::MAX)?;
+    if keep.device <= budget {
+        return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep });
     }
-    let (floor, leanest) = problem.floor();
-    let least = problem.carry_out(&leanest, 0).peak;
-    search.place(&leanest, 0);
-    search.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
-    let step = (most as f64 * STEP) as u64 / ARENA_ALIGNMENT + 1;
-    let capacities = (least..=budget.0).step_by((step * ARENA_ALIGNMENT) as usize);
-    capacities.filter(|_| floor.floor <= budget).for_each(|capacity| search.climb(capacity));
-    let swapped = accudnn(outline, costs, budget).ok().filter(|plan| plan.host <= costs.host);
-    let known = search.best(budget).into_iter().chain(swapped);
-    let Some(mut plan) = known.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms())) else {
-        return Err(floor);
-    };
-    search.set_capacity(budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
-    let Search { bound, mut prices, .. } = search;
-    let bound_ms = bound.rise(&mut prices, PRICES[2], |_| plan.planned_ms());
+    // To do both is never slower than one alone: each is searched by itself.
+    let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
+    let mut ways = Vec::from([&without_host, costs, costs].map(|costs| Problem::new(outline, costs)));
+    ways[1].units.iter_mut().for_each(|unit| unit.repeats = false);
+    ways.truncate(if costs.host > Bytes::ZERO { 3 } else { 1 });
+    let mut searches: Vec<Search> = ways.iter().map(Search::new).collect();
+    for (way, search) in searches.iter_mut().enumerate() {
+        search.run(budget, (keep.device.0 as f64 * STEPS[way / 2]) as u64);
+    }
+    let plans = searches.iter().filter_map(|search| search.best(budget));
+    let best = plans.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
+    let (Some(mut plan), Some(mut last)) = (best, searches.pop()) else { return Err(floor(outline, costs)) };
+    last.set_capacity(budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
+    let bound_ms = last.bound.rise(&mut last.prices, PRICES[2], |_| plan.planned_ms());
     plan.bound_ms = bound_ms.max(unlimited_ms).min(plan.planned_ms());
     Ok(plan)
 }
@@ -78,68 +70,89 @@ impl Problem<'_> {
     /// The choice that takes least, and what it takes.
     fn floor(&self) -> (BelowFloor, Choice) {
         let mut leanest = self.all(true, false);
-        if self.carry_out(&leanest, 0).host > self.costs.host.0 {
+        let host = self.costs.host.0;
+        if host == 0 || self.carry_out(&leanest, 0).host > host {
             let mut search = Search::new(self);
-            search.anneal(self.all(false, true), ANY, 100 * self.units.len());
+            search.known = vec![self.keep(), self.all(false, true)];
+            let starts = search.known.clone();
+            starts.into_iter().for_each(|start| search.anneal(start, 50 * self.units.len(), HEAT[1]));
             leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
         }
         let fitting = Fitting::new(self.outline, self.costs, self.carry_out(&leanest, 0).actions(self));
-        let takes = fitting.takes(&self.costs.workspaces(|_, _| Bytes::ZERO));
-        let beside = fitting.beside(Bytes::ZERO).err().unwrap_or_default();
-        (BelowFloor { floor: beside.floor.min(takes), ..beside }, leanest)
+        (fitting.workspaces(Bytes::ZERO).err().unwrap_or_default(), leanest)
     }
 }
 
-/// Actions with workspaces.
+/// A choice that was placed.
 struct Found<'a> {
+    /// With its time and peak in the memory that it was found for.
+    trial: (Choice, f64, u64),
     fitting: Fitting<'a>,
-    workspace: Vec<[Bytes; 2]>,
-    /// What it takes, and how long.
-    device: Bytes,
+    /// How long it takes there; infinitely long if it does not fit.
     ms: f64,
-    /// How long with any workspaces.
-    least_ms: f64,
 }
 
 /// A search for the fastest choices.
 struct Search<'a> {
     problem: &'a Problem<'a>,
+    /// The units for which there is a choice.
+    units: Vec<usize>,
     bound: Bound<'a>,
     prices: Prices,
     capacity: u64,
     /// What a byte too much costs, in milliseconds.
     price: f64,
-    /// The fastest choice that fits, with its time.
-    fits: Option<(f64, Choice)>,
+    /// The fastest choices that fit, with their times.
+    fits: Vec<(f64, Choice)>,
     /// The best where bytes too much are paid for.
     lacks: Option<(f64, Choice)>,
-    /// Those that fitted and were faster than all before, at this capacity.
-    better: Vec<Choice>,
     /// All that was placed.
     found: Vec<Found<'a>>,
     /// What changes are taken from: each is good somewhere.
     known: Vec<Choice>,
-    /// The best that does without recomputation, and without copies.
-    one_way: [Choice; 2],
     random: Random,
 }
 
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem<'a>) -> Self {
         let bound = Bound::new(problem, 1);
+        let moves = |unit: &usize| {
+            let unit = &problem.units[*unit];
+            unit.repeats || unit.tensors.iter().any(|&tensor| problem.tensors[tensor].leaves)
+        };
         Self {
             problem,
+            units: (0..problem.units.len()).filter(moves).collect(),
             prices: bound.zero(),
             bound,
             capacity: 0,
             price: 1.0,
-            fits: None,
+            fits: Vec::new(),
             lacks: None,
-            better: Vec::new(),
             found: Vec::new(),
             known: Vec::new(),
-            one_way: [problem.all(true, false), problem.all(false, true)],
             random: Random(0x9E37_79B9_7F4A_7C15),
+        }
+    }
+
+    /// Climbs up to `budget`, or to what is as fast as in any memory.
+    fn run(&mut self, budget: Bytes, step: u64) {
+        let problem = self.problem;
+        let (floor, leanest) = problem.floor();
+        self.place(&problem.keep(), 0);
+        self.place(&leanest, 0);
+        let least = problem.carry_out(&leanest, 0).peak;
+        self.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
+        let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
+        let capacities = (least..=budget.0).step_by(step).filter(|_| floor.floor <= budget);
+        if let Ok((choice, capacity, _)) = problem.swapped(floor.floor) {
+            self.place(&choice, capacity);
+        }
+        for (number, capacity) in capacities.enumerate() {
+            self.climb(number, capacity);
+            if self.found.iter().any(|one| one.ms <= self.bound.scale.whole_ms * (1.0 + 1e-9)) {
+                break;
+            }
         }
     }
 
@@ -150,123 +163,114 @@ impl<'a> Search<'a> {
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
-    /// Searches at another capacity: from the best that is known, and from the best answer to prices there.
-    fn climb(&mut self, capacity: u64) {
-        let rounds = if self.capacity == 0 { PRICES[0] } else { PRICES[1] };
-        let known_ms = self.fits.as_ref().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
+    /// Searches at capacity `number`: from the best that is known or that AccUDNN makes, and from the best answer to prices.
+    fn climb(&mut self, number: usize, capacity: u64) {
+        let known_ms = self.fits.first().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
         self.price = 8.0 * known_ms / capacity as f64;
-        let last = [self.fits.take(), self.lacks.take()];
-        self.known.extend(last.into_iter().flatten().map(|(_, choice)| choice));
-        self.known.push(self.problem.pin(capacity));
+        let last = std::mem::take(&mut self.fits).into_iter().chain(self.lacks.take());
+        self.known.extend(last.map(|(_, choice)| choice));
+        let pinned = self.problem.pin(capacity);
+        self.place(&pinned, capacity);
+        self.known.push(pinned);
         for choice in self.known.clone() {
-            self.energy(&choice);
+            self.energy(&choice, f64::INFINITY);
         }
-        let mut starts: Vec<Choice> = self.lacks.iter().map(|(_, choice)| choice.clone()).collect();
         let (bound, mut prices, mut answers) = (self.bound.clone(), self.prices.clone(), Vec::new());
-        bound.rise(&mut prices, rounds, |answer| {
-            answers.push((self.energy(&answer.choice), answer.choice.clone()));
-            self.fits.as_ref().map_or(known_ms, |(ms, _)| *ms)
+        bound.rise(&mut prices, PRICES[number.min(1)], |answer| {
+            answers.push((self.energy(&answer.choice, f64::INFINITY), answer.choice.clone()));
+            self.fits.first().map_or(known_ms, |(ms, _)| *ms)
         });
         self.prices = prices;
         answers.sort_by(|a, b| a.0.total_cmp(&b.0));
-        starts.extend(answers.first().map(|(_, choice)| choice.clone()));
-        self.known.extend(answers.into_iter().map(|(_, choice)| choice).take(KNOWN / 8));
-        self.known.drain(..self.known.len().saturating_sub(KNOWN));
-        let trials = (TRIALS.0 * self.problem.units.len()).clamp(TRIALS.1, TRIALS.2);
-        for (index, states) in ONE_WAY.into_iter().enumerate() {
-            self.one_way[index] = self.anneal(self.one_way[index].clone(), states, trials);
+        let answers: Vec<Choice> = answers.into_iter().map(|(_, choice)| choice).take(KNOWN[1] / 8).collect();
+        let starts: Vec<Choice> =
+            self.lacks.iter().map(|(_, best)| best).chain(answers.first()).cloned().collect();
+        self.known.extend(answers);
+        self.known.drain(KNOWN[0]..self.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
+        let trials = (TRIALS.0 / self.units.len().max(1)).clamp(TRIALS.1[0], TRIALS.1[1]);
+        for (start, hot) in starts.into_iter().zip(HEAT) {
+            self.anneal(start, trials, hot);
         }
-        starts.into_iter().for_each(|start| drop(self.anneal(start, ANY, trials)));
-        let placed = std::mem::take(&mut self.better).into_iter().rev();
-        let placed = placed.take(1 + PLACED / self.problem.units.len().max(1));
-        placed.for_each(|choice| self.place(&choice, capacity));
+        self.fits.clone().iter().for_each(|(_, choice)| self.place(choice, capacity));
     }
 
     /// Places a choice that was found for `capacity`, wherever that ends.
     fn place(&mut self, choice: &Choice, capacity: u64) {
         let problem = self.problem;
-        let trial = problem.carry_out(choice, capacity);
-        let most = problem.costs.workspaces(|node, pass| trial.limits[node][pass]);
-        let fitting = Fitting::new(problem.outline, problem.costs, trial.actions(problem));
-        let least_ms = fitting.time_ms(&problem.costs.workspaces(|_, _| Bytes::MAX));
-        let within = Bytes(capacity);
-        let ways = [fitting.beside(within).ok(), fitting.among(&most, within)];
-        let timed = ways.into_iter().flatten().map(|workspace| (fitting.time_ms(&workspace), workspace));
-        let (ms, workspace) =
-            timed.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_else(|| (fitting.time_ms(&most), most));
-        let device = fitting.takes(&workspace);
-        self.found.push(Found { fitting, workspace, device, ms, least_ms });
+        let carried = problem.carry_out(choice, capacity);
+        let trial = (choice.clone(), carried.time_ms, carried.peak);
+        if carried.host > problem.costs.host.0 || self.found.iter().any(|one| one.trial == trial) {
+            return;
+        }
+        let fitting = Fitting::new(problem.outline, problem.costs, carried.actions(problem));
+        let ms = fitting
+            .workspaces(Bytes(capacity))
+            .map_or(f64::INFINITY, |workspace| fitting.time_ms(&workspace));
+        self.found.push(Found { trial, fitting, ms });
     }
 
     /// The fastest of what was found, within `budget`.
     fn best(&self, budget: Bytes) -> Option<MemoryPlan> {
-        let mut found: Vec<&Found> = self.found.iter().collect();
-        found.sort_by(|a, b| a.least_ms.total_cmp(&b.least_ms));
-        let mut best: Option<(f64, &Found, Vec<[Bytes; 2]>)> = None;
-        for one in found {
-            if best.as_ref().is_some_and(|best| best.0 <= one.least_ms) {
-                break;
-            }
-            let known = (one.device <= budget).then(|| (one.ms, one, one.workspace.clone()));
-            let beside = one
-                .fitting
-                .beside(budget)
-                .ok()
-                .map(|workspace| (one.fitting.time_ms(&workspace), one, workspace));
-            best = best.into_iter().chain(known).chain(beside).min_by(|a, b| a.0.total_cmp(&b.0));
-        }
-        best.map(|(_, one, workspace)| one.fitting.plan(workspace, budget).expect("it was placed"))
+        let timed = self.found.iter().filter_map(|one| {
+            let workspace = one.fitting.workspaces(budget).ok()?;
+            Some((one.fitting.time_ms(&workspace), &one.fitting, workspace))
+        });
+        let (_, fitting, workspace) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(fitting.plan(workspace, budget).expect("it was placed"))
     }
 
-    /// What a choice costs, noted if there was no better one.
-    fn energy(&mut self, choice: &Choice) -> f64 {
-        let Trial { time_ms, peak, host, .. } = self.problem.carry_out(choice, self.capacity);
-        let lacks = peak.saturating_sub(self.capacity) + host.saturating_sub(self.problem.costs.host.0);
-        let energy = time_ms + self.price * lacks as f64;
-        let is_better = |best: &Option<(f64, Choice)>| best.as_ref().is_none_or(|(least, _)| energy < *least);
-        if is_better(&self.lacks) {
+    /// What a choice costs, noted if it is among the best; if that is more than `most`, perhaps less than it costs.
+    fn energy(&mut self, choice: &Choice, most: f64) -> f64 {
+        let (problem, capacity) = (self.problem, self.capacity);
+        let lacks = |trial: &Trial| {
+            // What leaves for the host frees no more than its own size.
+            trial.peak.saturating_sub(capacity) + 2 * trial.host.saturating_sub(problem.costs.host.0)
+        };
+        let mut trial = problem.compute(choice, capacity);
+        let least = trial.time_ms + self.price * lacks(&trial) as f64;
+        if least > most {
+            return least;
+        }
+        problem.copy(choice, capacity, &mut trial);
+        let lacks = lacks(&trial);
+        let energy = trial.time_ms + self.price * lacks as f64;
+        if self.lacks.as_ref().is_none_or(|(least, _)| energy < *least) {
             self.lacks = Some((energy, choice.clone()));
         }
-        if lacks == 0 && is_better(&self.fits) {
-            self.fits = Some((energy, choice.clone()));
-            self.better.push(choice.clone());
+        let kept = 1 + PLACED / problem.units.len().max(1);
+        let at = self.fits.partition_point(|(ms, _)| *ms < energy);
+        if lacks == 0 && at < kept && self.fits.get(at).is_none_or(|(ms, _)| *ms > energy) {
+            self.fits.insert(at, (energy, choice.clone()));
+            self.fits.truncate(kept);
         }
         energy
     }
 
-    /// Changes a choice at random: for the better always, for the worse ever less. Returns the best.
-    fn anneal(&mut self, mut now: Choice, states: [usize; 3], trials: usize) -> Choice {
-        let problem = self.problem;
-        let moves = |unit: &usize| {
-            let unit = &problem.units[*unit];
-            unit.repeats || unit.tensors.iter().any(|&tensor| problem.tensors[tensor].leaves)
-        };
-        let units: Vec<usize> = (0..problem.units.len()).filter(moves).collect();
-        let mut energy = self.energy(&now);
-        let mut best = (energy, now.clone());
-        let [hot, cold] = HEAT.map(|part| part * energy);
-        for trial in 0..if units.is_empty() { 0 } else { trials } {
+    /// Changes a choice at random: for the better always, for the worse ever less.
+    fn anneal(&mut self, mut now: Choice, trials: usize, hot: f64) {
+        let mut energy = self.energy(&now, f64::INFINITY);
+        let [hot, cold] = [hot, HEAT[2]].map(|part| part * energy);
+        for trial in 0..if self.units.is_empty() { 0 } else { trials } {
             let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
-            let next = self.neighbour(&now, states, &units);
-            let changed = self.energy(&next);
-            if changed <= energy || self.random.part() < ((energy - changed) / heat).exp() {
+            let next = self.neighbour(&now);
+            let most = energy - heat * (1.0 - self.random.part()).ln();
+            let changed = self.energy(&next, most);
+            if changed <= most {
                 (now, energy) = (next, changed);
-                best = if energy < best.0 { (energy, now.clone()) } else { best };
             }
         }
-        best.1
     }
 
     /// A choice like `now`: one to three neighbours of `units` do something else, or a stretch of them does what it does in
     /// another known choice, as to compute again pays for whole chains.
-    fn neighbour(&mut self, now: &Choice, states: [usize; 3], units: &[usize]) -> Choice {
-        let (problem, mut next) = (self.problem, now.clone());
-        let first = self.random.below(units.len());
-        if states == ANY && !self.known.is_empty() && self.random.part() < 0.5 {
-            let len = 1 + (units.len() as f64 * self.random.part().powi(3)) as usize;
+    fn neighbour(&mut self, now: &Choice) -> Choice {
+        let (problem, count, mut next) = (self.problem, self.units.len(), now.clone());
+        let first = self.random.below(count);
+        if !self.known.is_empty() && self.random.part() < 0.5 {
+            let len = 1 + (count as f64 * self.random.part().powi(3)) as usize;
             let other = &self.known[self.random.below(self.known.len())];
-            for &unit in units.iter().skip(first).take(len) {
+            for &unit in self.units.iter().skip(first).take(len) {
                 next.repeated[unit] = other.repeated[unit];
                 let tensors = problem.units[unit].tensors.iter();
                 tensors.for_each(|&tensor| next.offloaded[tensor] = other.offloaded[tensor]);
@@ -275,14 +279,21 @@ impl<'a> Search<'a> {
         }
         for change in 0..1 + self.random.below(3) {
             let step = if change == 0 { 10 } else { self.random.below(21) };
-            let near = (first + step).saturating_sub(10).min(units.len() - 1);
+            let near = (first + step).saturating_sub(10).min(count - 1);
             let is_far = change > 0 && self.random.part() < 0.5;
-            let unit = units[if is_far { self.random.below(units.len()) } else { near }];
-            let state = states[self.random.below(3)];
-            next.repeated[unit] = problem.units[unit].repeats && state == 2;
-            problem.units[unit].tensors.iter().for_each(|&tensor| next.offloaded[tensor] = state == 1);
+            let unit = self.units[if is_far { self.random.below(count) } else { near }];
+            next.set(problem, unit, self.random.below(3));
         }
         next
+    }
+}
+
+impl Choice {
+    /// Lets a unit be kept (0), offloaded (1) or computed again (2).
+    fn set(&mut self, problem: &Problem<'_>, unit: usize, state: usize) {
+        self.repeated[unit] = problem.units[unit].repeats && state == 2;
+        let tensors = problem.units[unit].tensors.iter();
+        tensors.for_each(|&one| self.offloaded[one] = state == 1 && problem.tensors[one].leaves);
     }
 }
 
@@ -316,10 +327,8 @@ mod tests {
         (0..3usize.pow(units.len() as u32)).map(move |mut code| {
             let mut choice = problem.keep();
             for &unit in &units {
-                let state = code % 3;
+                choice.set(problem, unit, code % 3);
                 code /= 3;
-                choice.repeated[unit] = state == 2 && problem.units[unit].repeats;
-                problem.units[unit].tensors.iter().for_each(|&tensor| choice.offloaded[tensor] = state == 1);
             }
             choice
         })

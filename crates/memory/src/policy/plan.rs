@@ -7,7 +7,7 @@ use super::{
 use crate::{
     layout::ArenaLayout,
     outline::{Outline, Scratch},
-    placement::{Placement, place},
+    placement::place,
     room::{Beside, largest, smallest_end},
     schedule::{Action, Buffer, Schedule, ScheduleError},
 };
@@ -120,57 +120,39 @@ impl<'a> Fitting<'a> {
         Self { outline, costs, schedule, beside, kernels }
     }
 
-    /// All with `workspace`, placed in either of the ways of [`ArenaLayout`].
-    fn place(&self, workspace: &[[Bytes; 2]], scratch_last: bool) -> Placement {
+    /// What it takes with `workspace`, placed in the better of the two ways of [`ArenaLayout`].
+    pub(super) fn takes(&self, workspace: &[[Bytes; 2]]) -> Bytes {
         let mut residences = self.beside.residences.clone();
         self.kernels.iter().for_each(|one| residences[one.scratch].bytes = workspace[one.node][one.pass]);
-        place(&residences, |index| scratch_last && matches!(self.beside.buffers[index], Buffer::Scratch(_)))
+        let is_scratch = |index: usize| matches!(self.beside.buffers[index], Buffer::Scratch(_));
+        let ways = [false, true].map(|last| place(&residences, |index| last && is_scratch(index)).len);
+        Bytes(ways[0].min(ways[1]))
     }
 
-    /// What it takes with `workspace`.
-    pub(super) fn takes(&self, workspace: &[[Bytes; 2]]) -> Bytes {
-        let [among, last] = [false, true].map(|scratch_last| self.place(workspace, scratch_last).len);
-        Bytes(among.min(last))
-    }
-
-    /// The largest workspaces within `budget` where all else is placed first: smaller ones fit as well.
+    /// The fastest workspaces within `budget`; or the largest where all else is placed first, so that smaller ones fit as well; or
+    /// the smallest.
     ///
     /// # Errors
-    /// Not even the smallest fit.
-    pub(super) fn beside(&self, budget: Bytes) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
+    /// Not even these fit.
+    pub(super) fn workspaces(&self, budget: Bytes) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
+        let [fastest, smallest] = [Bytes::MAX, Bytes::ZERO].map(|limit| self.costs.workspaces(|_, _| limit));
+        if self.takes(&fastest) <= budget {
+            return Ok(fastest);
+        }
         let least = |one: &KernelPass| self.costs.nodes[one.node][one.pass].least();
         let ends = self.kernels.iter().map(|one| (smallest_end(&one.holes, least(one)), Some(one.node)));
         let (floor, node) =
             ends.fold((self.beside.end(), None), |most, one| if one.0 > most.0 { one } else { most });
         if floor > budget.0 {
-            return Err(self.below(Bytes(floor), node));
+            let among = self.takes(&smallest);
+            let below = || self.below(among.min(Bytes(floor)), node);
+            return (among <= budget).then_some(smallest).ok_or_else(below);
         }
         let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
         for KernelPass { node, pass, holes, .. } in &self.kernels {
             limits[*node][*pass] = limits[*node][*pass].min(largest(holes, budget.0));
         }
         Ok(self.costs.workspaces(|node, pass| limits[node][pass]))
-    }
-
-    /// Workspaces within `budget`, none larger than `most`, where all are placed together: what ends too high becomes smaller.
-    pub(super) fn among(&self, most: &[[Bytes; 2]], budget: Bytes) -> Option<Vec<[Bytes; 2]>> {
-        let mut workspace = most.to_vec();
-        loop {
-            let placement = self.place(&workspace, false);
-            if placement.len <= budget.0 {
-                return Some(workspace);
-            }
-            let mut is_smaller = false;
-            for &KernelPass { node, pass, scratch, .. } in &self.kernels {
-                let bytes = workspace[node][pass];
-                if placement.offsets[scratch] + bytes.0 > budget.0 {
-                    let less = self.costs.nodes[node][pass].workspace(Bytes(bytes.0.saturating_sub(1)));
-                    is_smaller |= less.is_some_and(|less| less < bytes);
-                    workspace[node][pass] = less.unwrap_or(bytes);
-                }
-            }
-            is_smaller.then_some(())?;
-        }
     }
 
     /// The time of an iteration with `workspace`, in milliseconds.
@@ -188,13 +170,12 @@ impl<'a> Fitting<'a> {
         if plan.device > budget { Err(self.below(plan.device, None)) } else { Ok(plan) }
     }
 
-    /// The plan with the largest workspaces that lie beside the rest.
+    /// The same with [`Fitting::workspaces`].
     ///
     /// # Errors
-    /// Not even the smallest fit `budget`.
+    /// There are none.
     pub(super) fn within(&self, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-        let fastest = self.costs.workspaces(|_, _| Bytes::MAX);
-        self.plan(if self.takes(&fastest) <= budget { fastest } else { self.beside(budget)? }, budget)
+        self.plan(self.workspaces(budget)?, budget)
     }
 
     /// More than `floor` bytes are needed by `node`, or where most is alive.

@@ -165,7 +165,8 @@ impl<'a> Problem<'a> {
         }
         // By its part of memory, whatever a copy takes: in the smallest budget only bytes count.
         let largest = self.tensors.iter().map(|tensor| tensor.bytes).max().unwrap_or(0);
-        self.tensors.iter_mut().for_each(|tensor| tensor.leaves &= tensor.bytes >= largest / SMALL);
+        let least = if self.costs.host > Bytes::ZERO { largest / SMALL } else { u64::MAX };
+        self.tensors.iter_mut().for_each(|tensor| tensor.leaves &= tensor.bytes >= least);
         for (at, &action) in plain.actions.iter().enumerate().skip(self.turn()) {
             for (buffer, _) in uses(outline, at, action) {
                 if let Some(&tensor) = tensor_of.get(&buffer) {

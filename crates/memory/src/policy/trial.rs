@@ -24,10 +24,16 @@ pub(super) struct Trial {
     pub(super) waited: Vec<usize>,
     /// The largest need of an action.
     pub(super) peak: u64,
-    /// What is left to the workspaces of each node's passes.
-    pub(super) limits: Vec<[Bytes; 2]>,
-    /// The actions that compute, in order.
+    /// The actions that compute, in order: how long each takes, and what it needs.
     steps: Vec<Action>,
+    ms: Vec<f64>,
+    needed: Vec<u64>,
+    /// The step before which a tensor that left must be back; for those computed again, the step that does so.
+    back: Vec<usize>,
+    /// One past the last step that uses a tensor again; 0 if none does.
+    end: Vec<usize>,
+    /// Of every backward action, its step.
+    backward: Vec<usize>,
     /// Tensors that leave: before which step their place is free, and before which they come back.
     away: Vec<(usize, [usize; 2])>,
 }
@@ -59,17 +65,6 @@ impl Trial {
     }
 }
 
-/// When each tensor comes back, in steps.
-struct Returns {
-    steps: Vec<Action>,
-    /// The step before which a tensor that left must be back; for those computed again, the step that does so.
-    back: Vec<usize>,
-    /// One past the last step that uses a tensor again; 0 if none does.
-    end: Vec<usize>,
-    /// Of every backward action, its step.
-    backward: Vec<usize>,
-}
-
 /// A step at which nothing happens.
 const NEVER: usize = usize::MAX;
 
@@ -93,32 +88,36 @@ impl Problem<'_> {
 
     /// Carries out `choice` within `capacity` bytes.
     pub(super) fn carry_out(&self, choice: &Choice, capacity: u64) -> Trial {
-        let returns = self.returns(choice);
-        let alive = self.alive(choice, &returns);
+        let mut trial = self.compute(choice, capacity);
+        self.copy(choice, capacity, &mut trial);
+        trial
+    }
+
+    /// The same as if copies took no time: nothing is faster, nor needs less.
+    pub(super) fn compute(&self, choice: &Choice, capacity: u64) -> Trial {
+        let mut trial = self.returns(choice);
+        trial.needed = self.alive(choice, &trial);
+        // What is left to the workspaces of each node's passes.
         let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
-        for (&step, alive) in returns.steps.iter().zip(&alive) {
+        let Trial { ms, needed, steps, peak, .. } = &mut trial;
+        for (&step, &mut alive) in steps.iter().zip(&mut *needed) {
             let (node, pass) = computing(step);
-            limits[node][pass] = limits[node][pass].min(Bytes(capacity.saturating_sub(*alive)));
+            limits[node][pass] = limits[node][pass].min(Bytes(capacity.saturating_sub(alive)));
         }
-        let (mut ms, mut needed) = (Vec::with_capacity(alive.len()), alive);
-        for (&step, needed) in returns.steps.iter().zip(&mut needed) {
-            let (node, pass) = computing(step);
-            let costs = &self.costs.nodes[node][pass];
-            let workspace = costs.workspace(limits[node][pass]).unwrap_or(costs.least());
-            ms.push(self.costs.pass_ms(step, workspace));
+        for (&step, needed) in steps.iter().zip(needed) {
+            let of @ (node, pass) = computing(step);
+            let (time_ms, workspace) = self.costs.within(step, of, limits[node][pass]);
+            ms.push(time_ms);
             *needed += arena_bytes(workspace.0);
+            *peak = (*peak).max(*needed);
         }
-        let peak = needed.iter().copied().max().unwrap_or(0);
-        let mut trial = Trial { peak, limits, ..Trial::default() };
-        let update_ms = if self.outline.updates { self.costs.update_ms } else { 0.0 };
-        let stall_ms = self.copy(choice, &returns, (&ms, &mut needed), capacity, &mut trial);
-        trial.time_ms = ms.iter().sum::<f64>() + update_ms + stall_ms;
-        trial.steps = returns.steps;
+        trial.time_ms = ms.iter().sum();
+        trial.time_ms += if self.outline.updates { self.costs.update_ms } else { 0.0 };
         trial
     }
 
     /// When what is given up has to be back: what is computed again before its first use, its inputs before that.
-    fn returns(&self, choice: &Choice) -> Returns {
+    fn returns(&self, choice: &Choice) -> Trial {
         // Before which backward action a tensor is needed.
         let mut wanted: Vec<usize> =
             self.tensors.iter().map(|one| one.back.map_or(NEVER, |back| back[0])).collect();
@@ -159,11 +158,11 @@ impl Problem<'_> {
                 back[index] = first[wanted[index]];
             }
         }
-        Returns { steps, back, end, backward }
+        Trial { ms: Vec::with_capacity(steps.len()), steps, back, end, backward, ..Trial::default() }
     }
 
     /// What is alive at each step without workspaces, and with tensors leaving and coming back as copies take no time.
-    fn alive(&self, choice: &Choice, returns: &Returns) -> Vec<u64> {
+    fn alive(&self, choice: &Choice, returns: &Trial) -> Vec<u64> {
         let all = returns.steps.len();
         let mut changes = vec![[0u64, 0]; all + 1];
         let mut add = |first: usize, end: usize, bytes: u64| {
@@ -176,7 +175,7 @@ impl Problem<'_> {
         }
         for (index, tensor) in self.tensors.iter().enumerate() {
             let (back, end) = (returns.back[index], if tensor.stays { all } else { returns.end[index] });
-            let leaves = choice.repeated[tensor.unit] || choice.offloaded[index];
+            let leaves = choice.repeated[tensor.unit] || choice.offloaded[index] && tensor.leaves;
             if end == 0 {
                 add(tensor.made, tensor.used + 1, tensor.bytes);
             } else if back != NEVER && leaves {
@@ -196,21 +195,14 @@ impl Problem<'_> {
     }
 
     /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at once
-    /// where memory is short. Returns how long computation waits.
-    fn copy(
-        &self,
-        choice: &Choice,
-        returns: &Returns,
-        (ms, needed): (&[f64], &mut [u64]),
-        capacity: u64,
-        trial: &mut Trial,
-    ) -> f64 {
-        let (mut out, mut back, end) = (Vec::new(), Vec::new(), ms.len() - 1);
+    /// where memory is short.
+    pub(super) fn copy(&self, choice: &Choice, capacity: u64, trial: &mut Trial) {
+        let (mut out, mut back, end) = (Vec::new(), Vec::new(), trial.steps.len() - 1);
         // What is computed again is not copied.
         let leaves = |&index: &usize| {
             let tensor = &self.tensors[index];
             let is_wanted = choice.offloaded[index] && !choice.repeated[tensor.unit];
-            is_wanted && tensor.leaves && returns.back[index] != NEVER
+            is_wanted && tensor.leaves && trial.back[index] != NEVER
         };
         for index in (0..self.tensors.len()).filter(leaves) {
             let tensor = &self.tensors[index];
@@ -219,16 +211,17 @@ impl Problem<'_> {
                 Copy { index, ready, needed, bytes: tensor.bytes, ms }
             };
             // Coming back is leaving in a time that runs backward.
-            let last = end - returns.back[index];
+            let last = end - trial.back[index];
             out.push(copy(tensor.changed, tensor.used, 0));
             back.push(copy(last, last, 1));
         }
         if out.is_empty() {
-            return 0.0;
+            return;
         }
-        let (gone, out_ms) = leave(&out, |at| ms[at], needed, capacity, &mut trial.waited);
+        let Trial { ms, needed, waited, .. } = trial;
+        let (gone, out_ms) = leave(&out, |at| ms[at], needed, capacity, waited);
         needed.reverse();
-        let (come, in_ms) = leave(&back, |at| ms[end - at], needed, capacity, &mut trial.waited);
+        let (come, in_ms) = leave(&back, |at| ms[end - at], needed, capacity, waited);
         for (copy, (gone, come)) in out.iter().zip(gone.into_iter().zip(come)) {
             // What is back before it is gone need not leave.
             let come = end + 1 - come;
@@ -238,8 +231,9 @@ impl Problem<'_> {
             }
         }
         // Copies back in the order of `leave`, which is that of need.
-        trial.away.sort_by_key(|&(index, _)| (returns.back[index], std::cmp::Reverse(index)));
-        out_ms + in_ms
+        let Trial { away, back, .. } = trial;
+        away.sort_by_key(|&(index, _)| (back[index], std::cmp::Reverse(index)));
+        trial.time_ms += out_ms + in_ms;
     }
 }
 
@@ -271,7 +265,7 @@ fn leave(
 ) -> (Vec<usize>, f64) {
     let sorted = |key: fn(&Copy) -> (usize, usize)| {
         let mut order: Vec<usize> = (0..copies.len()).collect();
-        order.sort_by_key(|&index| key(&copies[index]));
+        order.sort_unstable_by_key(|&index| (key(&copies[index]), index));
         order
     };
     let order = sorted(|copy| (copy.ready, copy.needed));
