@@ -144,7 +144,7 @@ pub struct RunArgs {
     /// losses stay in fp32
     #[arg(long, value_name = "DTYPE", default_value = "fp32", value_parser = dtype)]
     pub dtype: ElementType,
-    /// Order of feature maps on a GPU: nchw, or nhwc (channels last); weights and snapshots stay in nchw
+    /// Order of feature maps on a GPU: nchw, or nhwc (channels last); files of weights and snapshots stay in nchw
     #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = axis_order)]
     pub layout: AxisOrder,
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not

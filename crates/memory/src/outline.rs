@@ -14,6 +14,9 @@ pub struct Outline {
     pub params: Vec<OutlineParam>,
     /// Whether an iteration ends with an update of the trained parameters, which then have a history.
     pub updates: bool,
+    /// Bytes of the device's memory that the layers hold beside the arena's: mini-batches prepared ahead.
+    #[serde(default)]
+    pub staged: Bytes,
     /// Bytes of host memory that the layers hold: data sets, mini-batches prepared ahead.
     pub host: Bytes,
 }
@@ -71,6 +74,9 @@ pub struct OutlineParam {
     pub name: String,
     /// Its size.
     pub bytes: Bytes,
+    /// What it takes to keep it in another type, too.
+    #[serde(default)]
+    pub copy: Bytes,
     /// Whether a gradient of it is computed.
     pub trained: bool,
     /// Size of what a solver keeps of it from one update to the next.

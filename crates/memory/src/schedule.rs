@@ -369,7 +369,8 @@ impl Walk<'_> {
             Buffer::Data(id) | Buffer::Diff(id) | Buffer::Constant(id) => values[id].bytes,
             Buffer::Saved(node) => nodes[node].saved,
             Buffer::Scratch(index) => scratch(self.outline, self.actions[index]).transient(),
-            Buffer::Parameter(id) | Buffer::Gradient(id) => params[id].bytes,
+            Buffer::Parameter(id) => params[id].bytes + params[id].copy,
+            Buffer::Gradient(id) => params[id].bytes,
             Buffer::History(id) => params[id].history,
         }
     }

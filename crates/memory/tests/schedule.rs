@@ -28,6 +28,7 @@ fn chain(layers: usize) -> Outline {
     let param = |index: usize| OutlineParam {
         name: format!("layer{index}.0"),
         bytes: Bytes(100),
+        copy: Bytes::ZERO,
         trained: true,
         history: Bytes(100),
     };
@@ -36,6 +37,7 @@ fn chain(layers: usize) -> Outline {
         values: (0..=layers).map(value).collect(),
         params: (1..=layers).map(param).collect(),
         updates: true,
+        staged: Bytes::ZERO,
         host: Bytes(7),
     }
 }
@@ -133,6 +135,19 @@ fn what_cannot_be_executed_is_refused() {
     assert_eq!(refused(&twice), missing(3, Prefetch(data), data));
     let again = refused(&[Forward(0), Recompute(0)]).to_string();
     assert_eq!(again, "action 1 would read the data of 'layer0' again");
+}
+
+/// What a parameter takes in another type lies with it; its gradient and its history have none.
+#[test]
+fn copies_of_parameters_lie_with_them() {
+    let mut net = chain(2);
+    net.params[0].copy = Bytes(412);
+    let layout = ArenaLayout::plain(&[net]);
+    let spot = |buffer| layout.nets[0].spot(buffer, Place::Device, 0).unwrap();
+    let found = [Buffer::Parameter(0), Buffer::Gradient(0), Buffer::History(0)].map(|one| spot(one).bytes);
+    assert_eq!(found, [512, 100, 100].map(Bytes));
+    assert_eq!(spot(Buffer::Parameter(1)).offset, Bytes(512));
+    assert_eq!((layout.report.parameters, layout.report.gradients), (Bytes(612), Bytes(200)));
 }
 
 /// The nets of a solver share parameters by name, gradients lie side by side, and the transient parts take turns.

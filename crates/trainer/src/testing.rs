@@ -212,16 +212,20 @@ impl Running {
         let index = self.net().graph().params.iter().position(|param| param.name == name);
         let index = index.unwrap_or_else(|| panic!("there is no {name}"));
         let span = self.layout().params[index].data;
-        let mut moved = self.0.read::<f32>(span).unwrap().into_owned();
+        let mut moved = self.0.read_param(&self.net().graph().params[index], span).unwrap().into_owned();
         moved[element] += step;
-        set(self.0.arena_mut(), span, |values| values.copy_from_slice(&moved));
+        let moved = self.0.fill_param((0, index), span, |values| -> Result<(), CudaError> {
+            values.copy_from_slice(&moved);
+            Ok(())
+        });
+        moved.unwrap();
     }
 
     /// The gradients of all trained parameters, by name.
     pub(crate) fn gradients(&self) -> Vec<(String, Vec<f32>)> {
         let params = self.net().graph().params.iter().zip(&self.layout().params);
-        let gradient = |span| self.0.read(span).unwrap().into_owned();
-        params.filter_map(|(param, spans)| Some((param.name.clone(), gradient(spans.diff?)))).collect()
+        let gradient = |param, span| self.0.read_param(param, span).unwrap().into_owned();
+        params.filter_map(|(param, spans)| Some((param.name.clone(), gradient(param, spans.diff?)))).collect()
     }
 
     /// The gradient of one.

@@ -7,8 +7,8 @@
 //! | [`ConvOp::BackwardFilter`] | `x` | `dy` | `dw: k, c/groups, r, s` |
 //!
 //! with `y[n][k][p][q] = sum over c, r, s of x[n][c][p*stride + r*dilation - pad][q*stride + s*dilation - pad] * w[k][c][r][s]`.
-//! On a GPU feature maps (`x`, `y` and their gradients) may be in BF16 or NHWC, filters and their gradients are always in single
-//! precision and of the order above: a kernel converts them in its workspace.
+//! On a GPU feature maps (`x`, `y` and their gradients) may be in BF16 or NHWC. The filter `w` is of their type and order, its
+//! gradient `dw` of their order and always in single precision.
 //! Algorithms differ in speed, in the workspace they need and in rounding error; a [`Convolver`] states all three. The
 //! processor's are in `cpu`, those of cuDNN in `cuda`; [`run`] divides a mini-batch among them, [`profile`] times them, and
 //! [`verify`] compares them with the definition.

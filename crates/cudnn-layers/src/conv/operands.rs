@@ -9,11 +9,12 @@ pub fn operand_lens(op: ConvOp, g: &ConvGeometry) -> [usize; 3] {
     in_order(op, [g.x_len(), g.w_len(), g.y_len()])
 }
 
-/// The blobs `a`, `b` and `out` where feature maps are of this format: filters and their gradients are always
-/// [`Format::F32`].
+/// The blobs `a`, `b` and `out` where feature maps are of this format: filters are so, too, and their gradients in single
+/// precision.
 pub(crate) fn operands(op: ConvOp, g: &ConvGeometry, format: Format) -> [TensorType; 3] {
+    let of_w = if op == ConvOp::BackwardFilter { Format::F32.in_order(format.layout) } else { format };
     let [x, w, y] = x_w_y(g);
-    in_order(op, [TensorType::new(&x, format), TensorType::f32(&w), TensorType::new(&y, format)])
+    in_order(op, [TensorType::new(&x, format), TensorType::new(&w, of_w), TensorType::new(&y, format)])
 }
 
 /// The extents of x, w and y.

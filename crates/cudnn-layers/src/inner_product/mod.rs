@@ -4,8 +4,7 @@
 //! `inputs x outputs`), the bias has one element per output. Backward needs the bottom data for `dw` and nothing but the
 //! weights for `dx`.
 //!
-//! Weights, bias and their gradients are in single precision. For blobs in BF16 the products read a copy of the weights in
-//! BF16, which forward makes for both ([`copied`]).
+//! The weights are of the blobs' type; the bias and all gradients of parameters are in single precision.
 //!
 //! With the mini-batch of a small machine the weights are by far the largest operand and every one of them is used `n`
 //! times, so the products with them stream them once, at the speed of memory, without packing.
@@ -16,7 +15,7 @@ mod cuda;
 mod tests;
 
 use crate::{AxisExtents, bias};
-use tensor::{Device, ElementType, Format, Out, Space, View, ViewMut};
+use tensor::{Device, Out, View, ViewMut};
 
 /// The extents of an inner product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,19 +55,10 @@ impl InnerProduct {
     }
 }
 
-/// The copy of the weights that [`forward`] makes, and [`backward_data`] reads, for blobs of this type.
-pub fn copied(extents: &InnerProduct, dtype: ElementType) -> Space {
-    match dtype {
-        ElementType::Bf16 => Space::aligned(Format::BF16.dtype.bytes() * extents.w_len()),
-        _ => Space::NONE,
-    }
-}
-
 /// `y = x w^T + b`; with `relu`, the sum with the bias is rectified on the way.
 ///
 /// # Panics
 /// If a length does not match the extents, as in all functions of this module; if there is a ReLU but no bias.
-#[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &Device,
     extents: &InnerProduct,
@@ -77,33 +67,19 @@ pub fn forward(
     b: Option<View<'_>>,
     relu: bool,
     mut y: ViewMut<'_>,
-    copied: ViewMut<'_>,
 ) {
     extents.check(x.len(), w.len(), y.len());
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, extents, x, w, y.reborrow()),
-        Device::Cuda(cuda) => cuda::forward(cuda, extents, x, w, y.reborrow(), copied),
-    }
+    on_device!(device, forward(extents, x, w, y.reborrow()));
     assert!(b.is_some() || !relu, "a ReLU is fused with the bias, which is missing");
     if let Some(b) = b {
         bias::forward_in_place(device, &extents.rows(), b, relu, y);
     }
 }
 
-/// `dx (+)= dy w`, after a forward pass with these weights.
-pub fn backward_data(
-    device: &Device,
-    extents: &InnerProduct,
-    dy: View<'_>,
-    w: View<'_>,
-    dx: Out<'_>,
-    copied: View<'_>,
-) {
+/// `dx (+)= dy w`.
+pub fn backward_data(device: &Device, extents: &InnerProduct, dy: View<'_>, w: View<'_>, dx: Out<'_>) {
     extents.check(dx.to.len(), w.len(), dy.len());
-    match device {
-        Device::Cpu(cpu) => cpu::backward_data(cpu, extents, dy, w, dx),
-        Device::Cuda(cuda) => cuda::backward_data(cuda, extents, dy, w, dx, copied),
-    }
+    on_device!(device, backward_data(extents, dy, w, dx));
 }
 
 /// `dw (+)= dy^T x`.

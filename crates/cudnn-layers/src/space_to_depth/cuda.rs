@@ -65,17 +65,17 @@ impl Taps {
     }
 }
 
-/// Makes w' of `deep`, in NHWC, of the filter of `g`, in single precision and NCHW.
+/// Makes w' of `deep` of the filter of `g`, both in NHWC.
 pub(crate) fn filter_to_depth(cuda: &Cuda, [g, deep]: &[ConvGeometry; 2], w: View<'_>, to: ViewMut<'_>) {
     let len = deep.w_len();
     assert_eq!((w.len(), to.len()), (g.w_len(), len), "lengths of {g:?} and {deep:?}");
-    let (place, from, taps) = (of_type(&[Some(to.as_view())]), w.address::<f32>(), Taps::new(g, deep));
-    // SAFETY: `filter_to_depth(Taps taps, const float* w, real* to)`, a thread for each element of `to`; the lengths
+    let (place, from, taps) = (of_type(&[Some(w), Some(to.as_view())]), w.numbers(), Taps::new(g, deep));
+    // SAFETY: `filter_to_depth(Taps taps, const real* w, real* to)`, a thread for each element of `to`; the lengths
     // were checked.
     unsafe { launch!(cuda, place, "filter_to_depth", threads(len), [&taps, from, to.numbers()]) };
 }
 
-/// Makes the gradient of the filter of `g` of that of w' of `deep`.
+/// Makes the gradient of the filter of `g`, in single precision, of that of w' of `deep`, both in NHWC.
 pub(crate) fn gradient_from_depth(
     cuda: &Cuda,
     [g, deep]: &[ConvGeometry; 2],

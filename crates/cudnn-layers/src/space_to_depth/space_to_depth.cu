@@ -35,20 +35,20 @@ struct Taps {
     u32 down, right;
 };
 
-extern "C" __global__ void filter_to_depth(Taps t, const float* w, real* to) {
+extern "C" __global__ void filter_to_depth(Taps t, const real* w, real* to) {
     u32 at = u32(grid_start());
     if (at >= t.deep_k * t.deep_r * t.deep_s * t.depth) return;
     u32 channel = at % t.depth, column = at / t.depth, row = column / t.deep_s, k = row / t.deep_r;
     u32 c = channel % t.c, j = channel / t.c % t.right, i = channel / t.c / t.right;
     u32 r = row % t.deep_r * t.down + i, s = column % t.deep_s * t.right + j;
     bool inside = i < t.down && r < t.r && s < t.s;
-    to[at] = inside ? w[((k * t.c + c) * t.r + r) * t.s + s] : 0.0f;
+    to[at] = inside ? float(w[((k * t.r + r) * t.s + s) * t.c + c]) : 0.0f;
 }
 
 extern "C" __global__ void gradient_from_depth(Taps t, const real* dw, float* to, int add) {
     u32 at = u32(grid_start());
     if (at >= t.k * t.c * t.r * t.s) return;
-    u32 s = at % t.s, r = at / t.s % t.r, plane = at / t.s / t.r, c = plane % t.c, k = plane / t.c;
+    u32 c = at % t.c, column = at / t.c, s = column % t.s, r = column / t.s % t.r, k = column / t.s / t.r;
     u32 tap = (k * t.deep_r + r / t.down) * t.deep_s + s / t.right;
     u32 channel = (r % t.down * t.right + s % t.right) * t.c + c;
     put(add, to + at, dw[tap * t.depth + channel]);

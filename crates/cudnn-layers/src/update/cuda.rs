@@ -4,7 +4,7 @@ use super::{Loss, Method, ParamUpdate, Regularization, Rule};
 use crate::cuda_launches::{THREADS, add, launch, source, tile_count};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
-    Accumulate, View, ViewMut,
+    Accumulate, Bf16, View, ViewMut,
     cuda::{Arg, Cuda, Grid},
 };
 
@@ -17,11 +17,12 @@ struct Parameter {
     dw: u64,
     history: u64,
     w: u64,
+    copy: u64,
     len: u64,
     lr_mult: f32,
     decay: f32,
-    first_block: u64,
-    dw_squares: u64,
+    first_block: u32,
+    squares: u32,
 }
 
 /// Parameters that are updated in one launch: more would not fit a kernel's arguments of 4 KiB.
@@ -37,6 +38,7 @@ struct Table {
     clips: i32,
     sign_decays: i32,
     count: i32,
+    dw_squares: u64,
     w_squares: u64,
     parameters: [Parameter; PARAMS_AT_ONCE],
 }
@@ -88,16 +90,17 @@ fn kernel(method: Method) -> &'static str {
     }
 }
 
-fn parameter(param: &mut ParamUpdate<'_>, first_block: u32, dw_squares: u64) -> Parameter {
+fn parameter(param: &mut ParamUpdate<'_>, first_block: u32, squares: u32) -> Parameter {
     Parameter {
         dw: param.dw.address::<f32>(),
         history: param.history.address::<f32>(),
         w: param.w.address::<f32>(),
+        copy: if param.copy.is_empty() { 0 } else { param.copy.address::<Bf16>() },
         len: param.w.len() as u64,
         lr_mult: param.lr_mult,
         decay: param.decay,
-        first_block: first_block.into(),
-        dw_squares,
+        first_block,
+        squares,
     }
 }
 
@@ -108,8 +111,8 @@ const PARTS: u32 = THREADS;
 struct Sums {
     start: u64,
     count: usize,
-    /// Where those of each parameter's gradient begin; 0 for nowhere.
-    at: Vec<u64>,
+    /// The number of the first of each parameter.
+    at: Vec<u32>,
 }
 
 impl Sums {
@@ -123,10 +126,11 @@ impl Sums {
         let blocks = |param: &ParamUpdate<'_>| tile_count(param.w.len()).min(PARTS);
         let count = params.iter().map(|param| blocks(param) as usize).sum();
         assert!(bytes(2 * count) <= scratch.len() as u64, "scratch memory for {} sums", params.len());
-        let mut to = start;
+        let mut first = 0;
         let mut at = Vec::new();
         for param in params {
             let (grid, len) = (Grid::line(blocks(param), THREADS), param.w.len());
+            let to = start + bytes(first as usize);
             let behind = Arg::Address(to + bytes(count));
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
             // scratch memory has room.
@@ -136,8 +140,8 @@ impl Sums {
                 // SAFETY: as above.
                 unsafe { launch!(cuda, "squares", grid, [w, behind, len]) };
             }
-            at.push(to);
-            to += bytes(blocks(param) as usize);
+            at.push(first);
+            first += blocks(param);
         }
         Self { start, count, at }
     }
@@ -145,14 +149,15 @@ impl Sums {
     /// The table of no parameters.
     fn table(&self, rule: &Rule) -> Table {
         let &Rule { momentum, momentum2, regularization, larc, .. } = rule;
-        let behind = (self.count * size_of::<f64>()) as u64;
+        let w_squares = self.start + (self.count * size_of::<f64>()) as u64;
         Table {
             momentum,
             momentum2,
             eta: larc.map_or(0.0, |larc| larc.eta),
             clips: i32::from(larc.is_some_and(|larc| larc.clips)),
             sign_decays: i32::from(regularization == Regularization::L1),
-            w_squares: behind,
+            dw_squares: self.start,
+            w_squares,
             ..Table::zeroed()
         }
     }

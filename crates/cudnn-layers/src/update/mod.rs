@@ -144,6 +144,8 @@ pub struct ParamUpdate<'a> {
     pub history: ViewMut<'a>,
     /// The weights.
     pub w: ViewMut<'a>,
+    /// The weights once more in BF16, or nothing.
+    pub copy: ViewMut<'a>,
 }
 
 /// What a device knows of the iteration it is at, in its own memory: [`StepState::SPACE`], zeros at first.
@@ -204,7 +206,7 @@ pub fn offer_loss(device: &Device, mut state: ViewMut<'_>) {
     }
 }
 
-/// Updates the weights and the history of all `params` from their accumulated gradients `dw`, unless the loss is not
+/// Updates the weights, their copies and the history of all `params` from their accumulated gradients `dw`, unless the loss is not
 /// finite, a label was out of range ([`device_fault`](crate::softmax::labels::device_fault)), or an update was refused
 /// before. `rates` are the bytes of [`StepRates`].
 ///
@@ -217,9 +219,10 @@ pub fn update_all(
     mut state: ViewMut<'_>,
     params: &mut [ParamUpdate<'_>],
 ) {
-    for ParamUpdate { dw, history, w, .. } in params.iter() {
+    for ParamUpdate { dw, history, w, copy, .. } in params.iter() {
         let kept = rule.method.histories() * w.len();
         assert_eq!((dw.len(), history.len()), (w.len(), kept), "lengths of gradient and history");
+        assert!([0, w.len()].contains(&copy.len()), "a copy of {} of {} weights", copy.len(), w.len());
     }
     match device {
         Device::Cpu(cpu) => {

@@ -7,7 +7,7 @@ use std::{
     sync::{PoisonError, RwLockReadGuard},
 };
 use tensor::{
-    Arena, Format, Setting, Span,
+    Arena, Bf16, Format, Setting, Span,
     testing::{assert_close, random},
 };
 
@@ -156,13 +156,25 @@ fn five_updates(rule: &Rule, dw: &[f32], w: &[f32]) -> Vec<f64> {
     history.chain(w).collect()
 }
 
+/// No copy of the weights.
+fn nothing<'a>() -> ViewMut<'a> {
+    ViewMut::from(&mut [0.0_f32; 0][..])
+}
+
 /// `params` as (elements, `lr_mult`, decay) cut out of one gradient and one run of histories and weights.
 fn cut<'a>(params: &[(usize, f32, f32)], mut dw: View<'a>, out: ViewMut<'a>) -> Vec<ParamUpdate<'a>> {
     let (mut v, mut w) = out.split_at(dw.len());
     let mut updates = vec![];
     for &(len, lr_mult, decay) in params {
         let (first, rest) = (dw.split_at(len), (v.split_at(len), w.split_at(len)));
-        updates.push(ParamUpdate { lr_mult, decay, dw: first.0, history: rest.0.0, w: rest.1.0 });
+        updates.push(ParamUpdate {
+            lr_mult,
+            decay,
+            dw: first.0,
+            history: rest.0.0,
+            w: rest.1.0,
+            copy: nothing(),
+        });
         (dw, v, w) = (first.1, rest.0.1, rest.1.1);
     }
     updates
@@ -214,7 +226,7 @@ on_every_device! {
                     for (iteration, dw) in dw.into_iter().enumerate() {
                         memory.rates.set(rule.rates(RATE, iteration as u64)).unwrap();
                         let (history, w) = out.reborrow().split_at(method.histories() * len);
-                        let update = ParamUpdate { lr_mult: 0.5, decay: 0.02, dw, history, w };
+                        let update = ParamUpdate { lr_mult: 0.5, decay: 0.02, dw, history, w, copy: nothing() };
                         memory.update_all(device, &rule, &mut [update]);
                     }
                 });
@@ -319,6 +331,33 @@ fn same(seen: RefCell<Vec<StepState>>) -> StepState {
     seen[0]
 }
 
+/// Whatever the method, and at addresses that do and do not suit packs.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_copies_of_weights_are_the_weights_in_bf16() {
+    let device = crate::testing::gpu();
+    for (method, len) in METHODS.iter().flat_map(|&method| [1, 2048, 70_003].map(|len| (method, len))) {
+        for shift in [0, 1] {
+            let (mut cursor, rule) = (tensor::Cursor::default(), Rule { method, ..RULE });
+            let mut place = |format, len| cursor.take(format, len + shift).slice(shift..len + shift);
+            let [dw, w] = [(); 2].map(|()| place(Format::F32, len));
+            let history = place(Format::F32, method.histories() * len);
+            let copy = place(Format::BF16, len);
+            let mut arena = Arena::on(&device, cursor.end()).unwrap();
+            arena.set(arena.all(), 0).unwrap();
+            arena.repeat(dw, &random(len, 1)).unwrap();
+            arena.repeat(w, &random(len, 2)).unwrap();
+            let ([dw], [v, weights, copied]) = arena.lease([dw], [history, w, copy]).unwrap();
+            let update = ParamUpdate { lr_mult: 0.5, decay: 0.02, dw, history: v, w: weights, copy: copied };
+            Memory::new(&device, RATE).update_all(&device, &rule, &mut [update]);
+            let weights = arena.read::<f32>(w).unwrap();
+            assert_ne!(weights[..], random(len, 2)[..], "{method:?}");
+            let rounded: Vec<Bf16> = weights.iter().map(|&weight| weight.into()).collect();
+            assert!(arena.read::<Bf16>(copy).unwrap()[..] == rounded, "{method:?}, {len}, {shift}");
+        }
+    }
+}
+
 /// The host learns of a label out of range when it waits; until then nothing is learned from it.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
@@ -341,7 +380,8 @@ fn cuda_no_update_follows_a_label_out_of_range() {
     softmax::loss(&device, &e, &options, scores, labels, p, loss_out).unwrap();
     memory.add_losses(&device, &[(loss.view(loss_at), 1.0)], Accumulate::Replace);
     let (history, weights) = (v.view_mut(v_at), w.view_mut(w_at));
-    let update = ParamUpdate { lr_mult: 1.0, decay: 0.1, dw: dw.view(dw_at), history, w: weights };
+    let dw = dw.view(dw_at);
+    let update = ParamUpdate { lr_mult: 1.0, decay: 0.1, dw, history, w: weights, copy: nothing() };
     memory.update_all(&device, &RULE, &mut [update]);
     device.check().unwrap();
     assert_eq!(memory.state().refused, 1);

@@ -16,10 +16,10 @@ struct StepRates {
 struct Parameter {
     const float* dw;
     float *history, *w;
+    bf16* copy;  // null for none
     u64 len;
     float lr_mult, decay;
-    u64 first_block;
-    const double* dw_squares;
+    u32 first_block, squares;  // the first of its partial sums
 };
 
 /// Partial sums of one parameter at most.
@@ -31,7 +31,7 @@ struct Table {
     int clips;
     int sign_decays;  // L1
     int count;
-    u64 w_squares;  // bytes from the squares of a gradient to those of its weights
+    const double *dw_squares, *w_squares;  // of all parameters
     Parameter at[64];
 
     /// The parameter that a block works on.
@@ -137,6 +137,12 @@ __device__ __forceinline__ void update_tile(const Parameter& parameter, const Fa
             Method::step(factors, gradient, kept[0][step].at[lane], kept[HISTORIES - 1][step].at[lane], weight);
         }
         store<W>(parameter.w + i, w[step]);
+        if (parameter.copy) {
+            Pack<W, bf16> copy;
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) copy.at[lane] = w[step].at[lane];
+            store<W>(parameter.copy + i, copy);
+        }
 #pragma unroll
         for (int h = 0; h < HISTORIES; h++) store<W>(parameter.history + h * parameter.len + i, kept[h][step]);
     }
@@ -145,12 +151,11 @@ __device__ __forceinline__ void update_tile(const Parameter& parameter, const Fa
 /// The factor of LARC; each block adds up the few partial sums by itself.
 __device__ inline float trust(const Table& table, const Parameter& parameter, float rate, float scale) {
     u64 tiles = (parameter.len + TILE - 1) / TILE, count = tiles < PARTS ? tiles : PARTS;
-    const double* dw_squares = parameter.dw_squares;
-    auto w_squares = reinterpret_cast<const double*>(reinterpret_cast<const char*>(dw_squares) + table.w_squares);
+    u32 part = parameter.squares + threadIdx.x;
     bool reads = threadIdx.x < count;
-    double g = sqrt(block_sum(reads ? dw_squares[threadIdx.x] : 0.0)) * scale;
+    double g = sqrt(block_sum(reads ? table.dw_squares[part] : 0.0)) * scale;
     __syncthreads();
-    double w = sqrt(block_sum(reads ? w_squares[threadIdx.x] : 0.0));
+    double w = sqrt(block_sum(reads ? table.w_squares[part] : 0.0));
     __shared__ float factor;
     if (threadIdx.x == 0) {
         double ratio = double(table.eta) * w / g;
@@ -174,7 +179,7 @@ __device__ __forceinline__ void update(const Table& table, const StepRates& rate
     u64 start = u64(blockIdx.x - parameter.first_block) * TILE;
     bool whole = start + TILE <= parameter.len;
     const float* last = parameter.history + (Method::HISTORIES - 1) * parameter.len;
-    if (whole && aligned({parameter.dw, parameter.history, last, parameter.w})) {
+    if (whole && aligned({parameter.dw, parameter.history, last, parameter.w}) && aligned({parameter.copy})) {
         update_tile<Method, 4>(parameter, factors, start);
     } else {
         update_tile<Method, 1>(parameter, factors, start);

@@ -118,7 +118,13 @@ impl Net {
         let node = OutlineNode { needs_bottom: true, ..OutlineNode::default() };
         let name = format!("conv{}.0", self.outline.nodes.len());
         let bytes = Bytes(4 * x.1 * k * r * r);
-        self.outline.params.push(OutlineParam { name, bytes, trained: true, history: bytes });
+        self.outline.params.push(OutlineParam {
+            name,
+            bytes,
+            copy: Bytes::ZERO,
+            trained: true,
+            history: bytes,
+        });
         self.node("conv", &[x], k, h, node, costs)
     }
 

@@ -76,9 +76,9 @@ impl Layer for ConvolutionLayer {
         let geometry = geometry.pad(pad).stride(stride).dilation(dilation).groups(p.group);
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.geometry = Some(g);
-        let blob = |dims: &[usize], filler| ParamDeclaration::learned(TensorType::f32(dims), filler);
-        let filter = blob(&[g.k, g.c / g.groups, g.r, g.s], p.weight_filler);
-        let bias = p.bias_term.then(|| blob(&[g.k], p.bias_filler));
+        let filter = TensorType::new(&[g.k, g.c / g.groups, g.r, g.s], self.format);
+        let filter = ParamDeclaration::learned(filter, p.weight_filler);
+        let bias = p.bias_term.then(|| ParamDeclaration::learned(TensorType::f32(&[g.k]), p.bias_filler));
         Ok(Declaration {
             params: std::iter::once(filter).chain(bias).collect(),
             needs_bottom: true,

@@ -30,14 +30,12 @@ impl Layer for InnerProductLayer {
         let (inputs, outputs) = (x.count_from(axis), p.num_output);
         self.extents = InnerProduct { n: x.count_before(axis), inputs, ..self.extents };
         let filter = if p.transpose { [inputs, outputs] } else { [outputs, inputs] };
-        let blob = |dims: &[usize], filler| ParamDeclaration::learned(TensorType::f32(dims), filler);
+        let filter = ParamDeclaration::learned(x.with_dims(&filter), p.weight_filler);
+        let bias = || ParamDeclaration::learned(TensorType::f32(&[outputs]), p.bias_filler);
         let top = [&x.dims()[..axis], &[outputs]].concat();
         Ok(Declaration {
-            params: std::iter::once(blob(&filter, p.weight_filler))
-                .chain(p.bias_term.then(|| blob(&[outputs], p.bias_filler)))
-                .collect(),
+            params: std::iter::once(filter).chain(p.bias_term.then(bias)).collect(),
             needs_bottom: true,
-            saved: inner_product::copied(&self.extents, x.format().dtype),
             // With the bias.
             absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::one(x.with_dims(&top))
@@ -47,7 +45,7 @@ impl Layer for InnerProductLayer {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let b = io.params.get(1).copied();
         let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
-        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y, io.saved);
+        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y);
         Ok(())
     }
 
@@ -61,7 +59,7 @@ impl Layer for InnerProductLayer {
             inner_product::backward_bias(device, &extents, dy, db);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            inner_product::backward_data(device, &extents, dy, io.params[0], dx, io.saved);
+            inner_product::backward_data(device, &extents, dy, io.params[0], dx);
         }
         Ok(())
     }

@@ -70,7 +70,7 @@ pub struct Declaration {
 /// A parameter, or a piece of state that persists as parameters do.
 #[derive(Clone, Debug)]
 pub struct ParamDeclaration {
-    /// Its extents and elements.
+    /// Its extents, and its elements as passes read them. The solver keeps single precision in the same order.
     pub shape: TensorType,
     /// Its first values.
     pub filler: Filler,

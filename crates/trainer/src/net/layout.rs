@@ -3,17 +3,27 @@
 use super::{Net, graph::ValueId};
 use crate::{error::NetError, planning::ScheduleRecord};
 use memory::{ArenaLayout, Buffer, MemoryReport, NetPlaces, Place};
-use tensor::{Format, Span};
+use std::borrow::Cow;
+use tensor::{AxisOrder, Format, Span, TensorType};
 
 /// Where a parameter lies.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamSpans {
-    /// Its values.
+    /// Its values, as the solver keeps them.
     pub data: Span,
+    /// The same in the type in which passes read them, if that is another.
+    pub copy: Option<Span>,
     /// Its gradient, if it is trained.
     pub diff: Option<Span>,
     /// Its momentum, if a solver trains it.
     pub history: Option<Span>,
+}
+
+impl ParamSpans {
+    /// What passes read.
+    pub(super) fn read(&self) -> Span {
+        self.copy.unwrap_or(self.data)
+    }
 }
 
 /// Where one net's buffers lie.
@@ -49,8 +59,7 @@ impl RunLayout {
     /// Actions that cannot be iterations of these nets.
     pub fn scheduled(nets: &[&Net], record: &ScheduleRecord, updates: bool) -> Result<Self, NetError> {
         let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();
-        let refused = |message| NetError::Net { net: nets[0].name().to_owned(), message };
-        let schedules = record.schedules(&outlines).map_err(refused)?;
+        let schedules = record.schedules(&outlines).map_err(|message| nets[0].error(message))?;
         Ok(Self::of(nets, ArenaLayout::new(&outlines, schedules)))
     }
 
@@ -60,9 +69,9 @@ impl RunLayout {
         Self { nets: nets.collect(), report: layout.report }
     }
 
-    /// Bytes of the arena.
+    /// Bytes of the arena, without what data layers allocate themselves.
     pub fn bytes(&self) -> usize {
-        self.report.arena.0 as usize
+        (self.report.arena.0 - self.report.staged.0) as usize
     }
 
     /// Bytes of the host's slab.
@@ -81,11 +90,17 @@ impl NetLayout {
         });
         let mut layout = Self { values: values.collect(), places, params: Vec::new() };
         let params = graph.params.iter().enumerate().map(|(id, param)| {
-            let span = |buffer| {
-                Some(layout.find(buffer, Place::Device, 0)?.tagged(param.declaration.shape.format()))
-            };
-            let data = span(Buffer::Parameter(id)).expect("every parameter has a place");
-            ParamSpans { data, diff: span(Buffer::Gradient(id)), history: span(Buffer::History(id)) }
+            let (master, read) = (param.master(), &param.declaration.shape);
+            let span = |buffer| Some(layout.find(buffer, Place::Device, 0)?.tagged(master.format()));
+            let all = span(Buffer::Parameter(id)).expect("every parameter has a place");
+            let len = read.space().bytes();
+            let copy = Span { offset: all.end() - len, len, format: read.format() };
+            ParamSpans {
+                data: all.slice(0..master.count()),
+                copy: (*read != master).then_some(copy),
+                diff: span(Buffer::Gradient(id)),
+                history: span(Buffer::History(id)),
+            }
         });
         layout.params = params.collect();
         layout
@@ -117,5 +132,34 @@ impl NetLayout {
     pub fn find(&self, buffer: Buffer, place: Place, at: usize) -> Option<Span> {
         let spot = self.places.spot(buffer, place, at)?;
         Some(Span::bytes(spot.offset.0 as usize, spot.bytes.0 as usize))
+    }
+}
+
+/// Where the elements of a blob of this type lie, by their number in the order of NCHW. There may be several blobs behind each
+/// other.
+fn places(blob: &TensorType) -> impl Fn(usize) -> usize {
+    let (channels, pixels) = match blob.format().layout {
+        AxisOrder::Nchw => (1, 1),
+        AxisOrder::Nhwc => (blob.c(), blob.spatial()),
+    };
+    move |i| {
+        let (plane, pixel) = (i / pixels, i % pixels);
+        (plane / channels * pixels + pixel) * channels + plane % channels
+    }
+}
+
+/// The elements of blobs of this type in the order of NCHW, which is that of all files.
+pub(crate) fn in_nchw<'v, T: Copy>(values: Cow<'v, [T]>, blob: &TensorType) -> Cow<'v, [T]> {
+    match blob.format().layout {
+        AxisOrder::Nchw => values,
+        AxisOrder::Nhwc => (0..values.len()).map(places(blob)).map(|place| values[place]).collect(),
+    }
+}
+
+/// Brings elements that are in the order of NCHW into that of a blob of this type.
+pub(crate) fn from_nchw<T: Copy>(values: &mut [T], blob: &TensorType) {
+    if blob.format().layout == AxisOrder::Nhwc {
+        let given = values.to_vec();
+        given.into_iter().enumerate().for_each(|(i, value)| values[places(blob)(i)] = value);
     }
 }

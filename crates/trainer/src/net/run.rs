@@ -3,7 +3,7 @@
 use super::{
     Net,
     graph::{Node, ValueId},
-    layout::NetLayout,
+    layout::{NetLayout, in_nchw},
 };
 use crate::{
     error::{BoxError, NetError},
@@ -11,7 +11,7 @@ use crate::{
 };
 use cudnn_layers::{softmax::labels::device_fault, update::Loss};
 use memory::{Action, Buffer};
-use tensor::{Accumulate, Arena, AxisOrder, Bf16, ElementType, Span, TensorType, View, ViewMut};
+use tensor::{Accumulate, Arena, Bf16, ElementType, Span, View, ViewMut};
 
 impl Net {
     /// Has a layer do action number `at` of its schedule, in a mini-batch of this number, which stands in the device's memory,
@@ -87,7 +87,7 @@ impl Net {
             }
             _ => arena.read(span)?.iter().map(|&value: &f32| value.into()).collect(),
         };
-        Ok(in_nchw(values, shape))
+        Ok(in_nchw(values.into(), shape).into_owned())
     }
 
     /// The parameters of a node that the solver changes, and those that its layer does.
@@ -105,19 +105,6 @@ impl Net {
             Some(label) => Err(NetError::Refused(format!("a loss or an accuracy: {label}"))),
             None => Ok(()),
         }
-    }
-}
-
-/// The elements of a blob of this type in the order of NCHW.
-pub(super) fn in_nchw(values: Vec<f64>, shape: &TensorType) -> Vec<f64> {
-    let (channels, pixels) = (shape.c(), shape.spatial());
-    let place = |i: usize| {
-        let (plane, pixel) = (i / pixels, i % pixels);
-        (plane / channels * pixels + pixel) * channels + plane % channels
-    };
-    match shape.format().layout {
-        AxisOrder::Nchw => values,
-        AxisOrder::Nhwc => (0..values.len()).map(|i| values[place(i)]).collect(),
     }
 }
 
@@ -162,7 +149,7 @@ impl Requests<'_> {
         let bottoms = if node.in_place { &[][..] } else { &node.bottoms };
         let (learned, state) = net.learned_and_state(node);
         let data = |&value: &ValueId| layout.data(value, at);
-        let param = |&param: &usize| layout.params[param].data;
+        let param = |&param: &usize| layout.params[param].read();
         let reads: Vec<Span> = bottoms.iter().map(data).chain(learned.iter().map(param)).collect();
         let kept = [Buffer::Saved(index), Buffer::Scratch(at)].map(|buffer| layout.span(buffer, at));
         let writes: Vec<Span> =
@@ -207,7 +194,7 @@ impl Requests<'_> {
             .collect();
 
         let data = |&value: &ValueId| layout.data(value, at);
-        let param = |&param: &usize| layout.params[param].data;
+        let param = |&param: &usize| layout.params[param].read();
         let reads = bottoms.iter().chain(tops).map(data).chain(top_diffs.iter().flatten().copied());
         let saved = layout.span(Buffer::Saved(index), at);
         let reads = reads.chain(learned.iter().chain(&state).map(param)).chain([saved]);

@@ -12,9 +12,16 @@ use crate::{
     error::NetError,
     fill::fill,
     group::Group,
-    net::{Net, RunLayout},
+    net::{
+        Net, RunLayout,
+        graph::Param,
+        layout::{from_nchw, in_nchw},
+    },
 };
-use cudnn_layers::update::{self, ParamUpdate, StepRates, StepState};
+use cudnn_layers::{
+    copy::convert,
+    update::{self, ParamUpdate, StepRates, StepState},
+};
 use memory::{Action, Place};
 use planner::Plan;
 use reduce::{Reduction, STATE};
@@ -87,10 +94,11 @@ pub struct Execution {
 impl Execution {
     /// Gives the parameters their first values. Parameters that nets share get the same from each.
     pub(crate) fn initialize(&mut self, seed: u64) -> Result<(), NetError> {
-        for (net, layout) in self.nets.iter().zip(&self.layout.nets) {
-            for (param, spans) in net.graph().params.iter().zip(&layout.params) {
+        for net in 0..self.nets.len() {
+            for (id, param) in self.nets[net].graph().params.clone().into_iter().enumerate() {
                 let declaration = &param.declaration;
-                self.arena.fill(spans.data, |values| -> Result<(), CudaError> {
+                let span = self.layout.nets[net].params[id].data;
+                self.fill_param((net, id), span, |values| -> Result<(), CudaError> {
                     fill(values, &declaration.shape, declaration.filler, seed, &param.name);
                     Ok(())
                 })?;
@@ -146,6 +154,34 @@ impl Execution {
         fill: impl FnOnce(&mut [T]) -> Result<R, E>,
     ) -> Result<R, E> {
         self.arena.fill(span, fill)
+    }
+
+    /// The values, history or gradient of a parameter, at `span`, in the order of files: that of NCHW.
+    ///
+    /// # Errors
+    /// A GPU is lost.
+    pub fn read_param(&self, param: &Param, span: Span) -> Result<Cow<'_, [f32]>, CudaError> {
+        Ok(in_nchw(self.arena.read(span)?, &param.master()))
+    }
+
+    /// Has `fill` write the values or the history of parameter `id` of net number `net`, at `span`, in that order.
+    ///
+    /// # Errors
+    /// What `fill` returns, or a GPU is lost.
+    pub fn fill_param<E: From<CudaError>>(
+        &mut self,
+        (net, id): (usize, usize),
+        span: Span,
+        fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let master = self.nets[net].graph().params[id].master();
+        self.arena.fill(span, |values| fill(values).map(|()| from_nchw(values, &master)))?;
+        let spans = &self.layout.nets[net].params[id];
+        if let Some(copy) = spans.copy.filter(|_| span == spans.data) {
+            let ([values], [copy]) = self.arena.lease([span], [copy]).expect("they lie apart");
+            convert(&self.device, &[values.len()], values, copy.replaced());
+        }
+        Ok(())
     }
 
     /// Whether to note when copies begin and end, and when what waited for them goes on.
@@ -283,23 +319,22 @@ impl Execution {
         let Some(Update { rule, weight_decay, .. }) = batch.update else { return Ok(()) };
         reduction.finish(&self.device, state)?;
         let params = net.graph().params.iter().zip(&layout.params);
-        let trained =
-            params.filter_map(|(param, spans)| Some((param, spans.diff?, spans.history?, spans.data)));
-        let (mut factors, mut gradients, mut history, mut weights) = (vec![], vec![], vec![], vec![]);
-        for (param, dw, v, w) in trained {
-            factors.push((param.lr_mult, weight_decay * param.decay_mult));
+        let (mut trained, mut gradients, mut written) = (vec![], vec![], vec![]);
+        for (param, spans) in params {
+            let (Some(dw), Some(history)) = (spans.diff, spans.history) else { continue };
+            trained.push(param);
             gradients.push(dw);
-            history.push(v);
-            weights.push(w);
+            written.extend([history, spans.data, spans.copy.unwrap_or_default()]);
         }
-        history.append(&mut weights);
-        let leased = arena.lease_all(&gradients, &history);
-        let (gradients, mut history) = leased.expect("gradients, history and weights lie apart");
-        let weights = history.split_off(factors.len());
-        let params = factors.into_iter().zip(gradients).zip(history.into_iter().zip(weights));
-        let mut params: Vec<ParamUpdate<'_>> = params
-            .map(|(((lr_mult, decay), dw), (history, w))| ParamUpdate { lr_mult, decay, dw, history, w })
-            .collect();
+        let leased = arena.lease_all(&gradients, &written);
+        let (gradients, written) = leased.expect("gradients, history and weights lie apart");
+        let mut written = written.into_iter();
+        let mut next = || written.next().expect("three for each gradient");
+        let params = trained.iter().zip(gradients).map(|(param, dw)| {
+            let (lr_mult, decay) = (param.lr_mult, weight_decay * param.decay_mult);
+            ParamUpdate { lr_mult, decay, dw, history: next(), w: next(), copy: next() }
+        });
+        let mut params: Vec<ParamUpdate<'_>> = params.collect();
         let (rates, state) = (self.rates.view(), self.state.view_mut(STATE));
         update::update_all(&self.device, &rule, rates, state, &mut params);
         Ok(())

@@ -7,14 +7,15 @@ use crate::{
 };
 use cudnn_layers::update::{self, StepState};
 use memory::Action;
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 use tensor::{
     Arena, Device, Format, Span,
     cuda::{Communicator, Cuda, CudaError, Event, Stream},
 };
 
-/// Bytes of a bucket, as in PyTorch: so many that a sum runs at the full rate, so few that the first begins early.
-const BUCKET: usize = 25 << 20;
+/// Bytes of a bucket, as in PyTorch: so many that a sum runs at the full rate, so few that the first begins early. Towards the
+/// end they become smaller, as no backward pass is left to hide the last sum.
+const BUCKET: RangeInclusive<usize> = 1 << 20..=25 << 20;
 
 /// Where the state of an iteration lies in its memory.
 pub(super) const STATE: Span = Span { offset: 0, len: StepState::SPACE.bytes(), format: Format::U8 };
@@ -129,8 +130,8 @@ impl Nccl {
 }
 
 /// The gradients of `net` in the order in which they lie, from the last to the first, which is about that of the backward pass:
-/// joined until there are `most` bytes.
-fn buckets(net: &Net, layout: &NetLayout, most: usize) -> Vec<Bucket> {
+/// joined until there are as many bytes as are left, or as the nearest that `bytes` allow.
+fn buckets(net: &Net, layout: &NetLayout, bytes: RangeInclusive<usize>) -> Vec<Bucket> {
     let actions = layout.places.schedule.actions.iter().enumerate();
     let mut last = vec![0; layout.params.len()];
     for (at, action) in actions {
@@ -142,9 +143,12 @@ fn buckets(net: &Net, layout: &NetLayout, most: usize) -> Vec<Bucket> {
     let mut gradients: Vec<(Span, usize)> =
         gradients.filter_map(|(spans, at)| Some((spans.diff?, at))).collect();
     gradients.sort_by_key(|(span, _)| std::cmp::Reverse(span.offset));
+    let mut left: usize = gradients.iter().map(|(span, _)| span.len).sum();
     let mut buckets: Vec<Bucket> = Vec::new();
     for (span, at) in gradients {
-        match buckets.last_mut().filter(|bucket| bucket.span.len < most) {
+        let enough = left.clamp(*bytes.start(), *bytes.end());
+        left -= span.len;
+        match buckets.last_mut().filter(|bucket| bucket.span.len < enough) {
             Some(bucket) => {
                 let len = bucket.span.end() - span.offset;
                 *bucket = Bucket { span: Span { len, ..span }, at: bucket.at.max(at) };
@@ -183,8 +187,9 @@ mod tests {
         };
         let gradients: Vec<Span> = layout.params.iter().filter_map(|spans| spans.diff).collect();
         assert_eq!(gradients.len(), 4);
-        for most in [1, 200, BUCKET] {
-            let buckets = buckets(&net, layout, most);
+        // The third has as much as is left once b's are in it, although there may be more.
+        for (bytes, count) in [(1..=1, 4), (200..=200, 2), (1..=*BUCKET.end(), 2), (BUCKET, 1)] {
+            let buckets = buckets(&net, layout, bytes);
             for gradient in &gradients {
                 let whole = |bucket: &&Bucket| {
                     bucket.span.offset <= gradient.offset && gradient.end() <= bucket.span.end()
@@ -195,12 +200,9 @@ mod tests {
             let all = gradients.last().unwrap().end() - gradients[0].offset;
             assert!(bytes <= all && buckets.windows(2).all(|pair| !pair[0].span.overlaps(&pair[1].span)));
             // b and c share theirs, and b is the last of both.
-            assert_eq!(buckets[0].at, if most == BUCKET { backward("a") } else { backward("b") });
+            assert_eq!(buckets[0].at, if count == 1 { backward("a") } else { backward("b") });
             assert_eq!(buckets.last().unwrap().at, backward("a"));
-            assert_eq!(
-                buckets.len(),
-                [4, 2, 1][[1, 200, BUCKET].iter().position(|&other| other == most).unwrap()]
-            );
+            assert_eq!(buckets.len(), count);
         }
     }
 }

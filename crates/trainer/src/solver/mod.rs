@@ -162,13 +162,9 @@ fn check_shared(nets: &[Net]) -> Result<(), NetError> {
             let shape = &param.declaration.shape;
             let first = *known.entry(&param.name).or_insert(shape);
             if first != shape {
-                return Err(NetError::Net {
-                    net: format!("{} ({})", net.name(), net.phase()),
-                    message: format!(
-                        "parameter '{}' has the shape {shape}, but {first} in the net that is trained",
-                        param.name
-                    ),
-                });
+                let (net, name) = (format!("{} ({})", net.name(), net.phase()), &param.name);
+                let differs = format!("has the shape {shape}, but {first} in the net that is trained");
+                return Err(NetError::Net { net, message: format!("parameter '{name}' {differs}") });
             }
         }
     }
@@ -196,8 +192,8 @@ impl Solver {
 
     /// The values of parameter `name`, as in `conv1.0`; `None` if there is none of that name, or the device is lost.
     pub fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
-        let (_, spans) = self.running.params().find(|(param, _)| param.name == name)?;
-        self.running.read(spans.data).ok()
+        let (param, spans) = self.running.params().find(|(param, _)| param.name == name)?;
+        self.running.read_param(param, spans.data).ok()
     }
 
     /// The net that is trained.

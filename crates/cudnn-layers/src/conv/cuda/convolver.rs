@@ -1,22 +1,26 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
-use super::kind::Kind;
+use super::{engines::Search, kind::Kind};
 use crate::{
-    conv::{ConvError, ConvOp, Convolver, Facts, operands::filter},
+    conv::{ConvError, ConvOp, Convolver, Facts},
     copy::convert,
     cudnn::{Cudnn, CudnnError, Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE},
     space_to_depth::{filter_to_depth, gradient_from_depth, image_to_depth},
 };
 use planner::Bytes;
 use std::sync::OnceLock;
-use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Device, Format, Out, View, ViewMut, cuda::Cuda};
+use tensor::{
+    ALIGNMENT, Accumulate, ConvGeometry, Device, ElementType, Format, Out, View, ViewMut, cuda::Cuda,
+};
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 pub(super) const DEPTH: &str = "S2D_";
+/// The same where operands in BF16 give the gradient of a filter in single precision.
+pub(super) const SINGLE: &str = "F32_";
 
-/// An engine with a handle to run it on. Its operands are all of one format; filters and their gradients are in single precision
-/// and NCHW, so in other formats they are converted, and parts of a gradient add up in single precision. Where blocks of
-/// pixels become channels, x is laid out anew, too.
+/// An engine with a handle to run it on. Its operands are of one format. Where the gradient of a filter is so, too, and not in
+/// single precision, it is converted, and its parts add up afterwards; so do those of an engine that can only replace.
+/// Where blocks of pixels become channels, x and the filter are laid out anew.
 #[derive(Debug)]
 pub(super) struct EngineConvolver {
     pub(super) facts: Facts,
@@ -26,8 +30,10 @@ pub(super) struct EngineConvolver {
     /// The convolution, and that of the engine.
     geometries: [ConvGeometry; 2],
     format: Format,
+    /// What the engine writes.
+    out: ElementType,
     /// To replace and, except where that is never asked for, to add.
-    configs: Vec<EngineConfig>,
+    pub(super) configs: Vec<EngineConfig>,
     /// What was built of them.
     plans: OnceLock<Vec<ExecutionPlan>>,
     /// Bytes that the engine works in; none if the handle has enough.
@@ -35,19 +41,14 @@ pub(super) struct EngineConvolver {
 }
 
 impl EngineConvolver {
-    /// `engine` computes `op` of the second of the geometries in the place of the first.
-    pub(super) fn new(
-        cudnn: &Cudnn,
-        cuda: &Cuda,
-        (op, geometries, format): (ConvOp, [ConvGeometry; 2], Format),
-        engine: &Engine,
-        configs: Vec<EngineConfig>,
-    ) -> Self {
+    /// The engine of this name, set up as `configs`.
+    pub(super) fn new(search: &Search<'_>, engine: &Engine, configs: Vec<EngineConfig>) -> Self {
+        let &Search { cudnn, cuda, op, geometries, format, out, .. } = search;
         let (of_engine, geometry) = (&configs[0].facts, geometries[0]);
         let workspace = configs.iter().map(|config| config.facts.workspace);
         let workspace = workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0);
         let facts = Facts {
-            name: format!("{}{engine}", if geometry == geometries[1] { "" } else { DEPTH }),
+            name: format!("{}{engine}", search.prefix()),
             geometry,
             workspace: Bytes(workspace as u64),
             prepared: Bytes(0),
@@ -55,9 +56,9 @@ impl EngineConvolver {
             deterministic: !of_engine.says(EngineFacts::NONDETERMINISTIC),
         };
         let (cudnn, cuda, plans) = (cudnn.clone(), cuda.clone(), OnceLock::new());
-        let mut made = Self { facts, cudnn, cuda, op, geometries, format, configs, plans, workspace };
-        let before = made.laid_out().map(|len| made.bytes(len));
-        made.facts.workspace = Bytes((before.iter().sum::<usize>() + workspace) as u64);
+        let mut made = Self { facts, cudnn, cuda, op, geometries, format, out, configs, plans, workspace };
+        let before: usize = made.laid_out().into_iter().map(|(format, len)| padded(format, len)).sum();
+        made.facts.workspace = Bytes((before + workspace) as u64);
         made
     }
 
@@ -79,15 +80,14 @@ impl EngineConvolver {
         Ok(self.plans.get().expect("they were just built"))
     }
 
-    /// Elements of x and w, or its gradient, that the workspace begins with.
-    fn laid_out(&self) -> [usize; 2] {
+    /// Elements of x and w, or its gradient, that the workspace begins with, and what they are.
+    fn laid_out(&self) -> [(Format, usize); 2] {
         let [g, deep] = &self.geometries;
-        [if deep == g { 0 } else { deep.x_len() }, if self.format == Format::F32 { 0 } else { deep.w_len() }]
-    }
-
-    /// Bytes of so many elements.
-    fn bytes(&self, len: usize) -> usize {
-        (len * self.format.dtype.bytes()).next_multiple_of(ALIGNMENT)
+        let only_replaces = self.out != ElementType::F32 || self.configs.len() == 1;
+        let is_converted = self.op == ConvOp::BackwardFilter && only_replaces;
+        let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
+        let (x, w) = (len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len()));
+        [(self.format, x), (Format { dtype: self.out, ..self.format }, w)]
     }
 
     fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
@@ -96,12 +96,11 @@ impl EngineConvolver {
         launched.map_err(|source| self.failed(source))
     }
 
-    /// Converts the filter, or its gradient back.
+    /// Brings the gradient that the engine wrote where it belongs.
     fn convert(&self, from: View<'_>, to: Out<'_>) {
-        match (&self.geometries, self.op) {
-            ([g, deep], _) if g == deep => convert(&Device::Cuda(self.cuda.clone()), &filter(g), from, to),
-            (geometries, ConvOp::BackwardFilter) => gradient_from_depth(&self.cuda, geometries, from, to),
-            (geometries, _) => filter_to_depth(&self.cuda, geometries, from, to.to),
+        match &self.geometries {
+            [g, deep] if g == deep => convert(&Device::Cuda(self.cuda.clone()), &[from.len()], from, to),
+            geometries => gradient_from_depth(&self.cuda, geometries, from, to),
         }
     }
 }
@@ -120,10 +119,7 @@ impl Convolver for EngineConvolver {
             workspace.byte_len() as u64 >= self.facts.workspace.0,
             "the workspace is smaller than planned"
         );
-        if self.format == Format::F32 {
-            return self.launch([a, b], out, workspace);
-        }
-        let mut take = |len| workspace.take(Format::U8, self.bytes(len)).take(self.format, len);
+        let mut take = |(format, len)| workspace.take(Format::U8, padded(format, len)).take(format, len);
         let [mut x, mut w] = self.laid_out().map(&mut take);
         let a = if x.is_empty() {
             a
@@ -131,12 +127,20 @@ impl Convolver for EngineConvolver {
             image_to_depth(&self.cuda, &self.geometries, a, x.reborrow());
             x.as_view()
         };
+        if w.is_empty() {
+            return self.launch([a, b], out, workspace);
+        }
         if self.op == ConvOp::BackwardFilter {
             self.launch([a, b], w.reborrow().replaced(), workspace)?;
             self.convert(w.as_view(), out);
             return Ok(());
         }
-        self.convert(b, w.reborrow().replaced());
+        filter_to_depth(&self.cuda, &self.geometries, b, w.reborrow());
         self.launch([a, w.as_view()], out, workspace)
     }
+}
+
+/// Bytes of so many elements where others follow.
+fn padded(format: Format, len: usize) -> usize {
+    (len * format.dtype.bytes()).next_multiple_of(ALIGNMENT)
 }

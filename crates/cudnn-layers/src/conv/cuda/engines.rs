@@ -1,6 +1,6 @@
 //! cuDNN's engines as algorithms: which of those that it suggests are tried.
 
-use super::convolver::EngineConvolver;
+use super::convolver::{DEPTH, EngineConvolver, SINGLE};
 use crate::{
     conv::ConvOp,
     cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY},
@@ -20,26 +20,38 @@ pub(super) struct Search<'s> {
     /// The convolution, and the one that an engine computes in its place, with the same `y`.
     pub(super) geometries: [ConvGeometry; 2],
     pub(super) format: Format,
+    /// What an engine writes.
+    pub(super) out: ElementType,
     /// To replace and, except where that is never asked for, to add.
     pub(super) graphs: Vec<ConvGraph>,
 }
 
 impl<'s> Search<'s> {
-    /// For feature maps of `format`, and the filter as engines want it.
+    /// For feature maps and filters of `format`, and results of type `out`.
     pub(super) fn new(
         cudnn: &'s Cudnn,
         cuda: &'s Cuda,
         op: ConvOp,
         geometries: [ConvGeometry; 2],
-        format: Format,
+        (format, out): (Format, ElementType),
     ) -> Result<Self, CudnnError> {
         // A gradient that is converted is replaced, and added afterwards.
-        let only_replaces = op == ConvOp::BackwardFilter && format != Format::F32;
+        let is_plain = out == ElementType::F32 && geometries[0] == geometries[1];
+        let only_replaces = op == ConvOp::BackwardFilter && !is_plain;
         let ways = [Accumulate::Replace, Accumulate::Add].into_iter().take(if only_replaces { 1 } else { 2 });
         let geometry = geometries[1];
-        let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, accumulate });
+        let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, out, accumulate });
         let graphs = ways.map(graph).collect::<Result<_, _>>()?;
-        Ok(Self { cudnn, cuda, op, geometries, format, graphs })
+        Ok(Self { cudnn, cuda, op, geometries, format, out, graphs })
+    }
+
+    /// What names of such engines begin with.
+    pub(super) fn prefix(&self) -> &'static str {
+        match self.geometries {
+            [g, of_engine] if g != of_engine => DEPTH,
+            _ if self.out != self.format.dtype => SINGLE,
+            _ => "",
+        }
     }
 
     /// The engines that `math` allows.
@@ -75,11 +87,16 @@ impl<'s> Search<'s> {
 
     /// `engine`, if it applies.
     pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>, CudnnError> {
-        let configs = self.graphs.iter().map(|graph| self.cudnn.configure(graph, engine));
-        let configs = refused(configs.collect::<Result<Vec<_>, _>>())?;
-        let &Self { cudnn, cuda, op, geometries, format, .. } = self;
-        Ok(configs
-            .map(|configs| EngineConvolver::new(cudnn, cuda, (op, geometries, format), engine, configs)))
+        let mut configs = Vec::new();
+        for graph in &self.graphs {
+            match refused(self.cudnn.configure(graph, engine))? {
+                Some(config) => configs.push(config),
+                // What cannot add to a filter's gradient can still replace it, to be added afterwards.
+                None if self.op == ConvOp::BackwardFilter && !configs.is_empty() => {}
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(EngineConvolver::new(self, engine, configs)))
     }
 }
 

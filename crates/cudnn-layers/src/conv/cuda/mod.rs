@@ -12,13 +12,13 @@ use crate::{
     cudnn::{Cudnn, CudnnError, Engine},
     space_to_depth::with_depth,
 };
-use convolver::{DEPTH, EngineConvolver};
+use convolver::EngineConvolver;
 use engines::{Search, refused};
 use kind::Kind;
 use legacy::{CudnnAlgorithm, LegacyConvolver};
 use planner::Math;
 use std::sync::Arc;
-use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
+use tensor::{AxisOrder, ConvGeometry, ElementType, Format, cuda::Cuda};
 
 impl Cudnn {
     /// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too; to BF16
@@ -61,15 +61,15 @@ impl Cudnn {
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
         let mut found = Vec::new();
         let may_be_deep = op != ConvOp::BackwardData && format.layout == AxisOrder::Nhwc;
-        let deep = with_depth(&geometry).filter(|_| may_be_deep).map(|deep| (DEPTH, deep));
-        for (prefix, of_engine) in [("", geometry)].into_iter().chain(deep) {
-            let engine = name.map(|name| name.strip_prefix(prefix).and_then(Engine::named));
-            if engine == Some(None) {
-                continue;
-            }
-            let search = Search::new(self, cuda, op, [geometry, of_engine], format);
+        let deep = with_depth(&geometry).filter(|_| may_be_deep).map(|deep| (deep, format.dtype));
+        let may_be_single = op == ConvOp::BackwardFilter && format.dtype != ElementType::F32;
+        let single = may_be_single.then_some((geometry, ElementType::F32));
+        for (of_engine, out) in [(geometry, format.dtype)].into_iter().chain(deep).chain(single) {
+            let search = Search::new(self, cuda, op, [geometry, of_engine], (format, out));
             let Some(search) = refused(search)? else { continue };
+            let engine = name.map(|name| name.strip_prefix(search.prefix()).and_then(Engine::named));
             match engine.flatten() {
+                None if name.is_some() => {}
                 Some(engine) => found.extend(search.set_up(&engine)?),
                 None => found.append(&mut search.all(math)?),
             }

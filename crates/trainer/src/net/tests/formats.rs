@@ -3,7 +3,10 @@
 use super::{DATA, head, layer};
 use crate::{
     layers::{self, BuildOptions},
-    net::{graph::Graph, run::in_nchw},
+    net::{
+        graph::Graph,
+        layout::{from_nchw, in_nchw},
+    },
     spec::{NetSpec, NetState},
 };
 use std::path::Path;
@@ -60,6 +63,13 @@ fn outputs_are_read_in_the_order_of_the_file() {
     let blob = |format| TensorType::new(&[2, 3, 1, 2], format);
     let there = vec![0.0, 2.0, 4.0, 1.0, 3.0, 5.0, 6.0, 8.0, 10.0, 7.0, 9.0, 11.0];
     let here: Vec<f64> = (0..12).map(f64::from).collect();
-    assert_eq!(in_nchw(there.clone(), &blob(Format::BF16.in_order(AxisOrder::Nhwc))), here);
-    assert_eq!(in_nchw(there.clone(), &blob(Format::BF16)), there);
+    // As the history of a solver, two blobs one after the other.
+    for (format, here) in [(Format::BF16.in_order(AxisOrder::Nhwc), here), (Format::BF16, there.clone())] {
+        let [mut there, here] = [&there, &here].map(|values| [values.clone(), values.clone()].concat());
+        assert_eq!(in_nchw((&there).into(), &blob(format)), here);
+        there.fill(0.0);
+        there.copy_from_slice(&here);
+        from_nchw(&mut there, &blob(format));
+        assert_eq!(in_nchw((&there).into(), &blob(format)), here);
+    }
 }

@@ -60,7 +60,8 @@ fn load(running: &mut Running, files: &[PathBuf]) -> Result<CopiedWeights, Strin
 
 fn parameter(running: &Running, name: &str) -> Vec<f32> {
     let index = running.net().graph().params.iter().position(|param| param.name == name).unwrap();
-    running.0.read(running.layout().params[index].data).unwrap().into_owned()
+    let param = &running.net().graph().params[index];
+    running.0.read_param(param, running.layout().params[index].data).unwrap().into_owned()
 }
 
 const FILTER: [usize; 4] = [3, 2, 3, 3];

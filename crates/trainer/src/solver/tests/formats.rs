@@ -3,14 +3,17 @@
 use super::{
     SGD, assert_near, assert_within,
     cuda::{every_layer, lenet, snapshotting},
-    losses, parameters, plain, planned, residual, solver, start, start_on,
+    losses, parameters, plain, planned, residual,
+    resume::histories,
+    solver, start, start_on,
 };
 use crate::{
-    snapshot::state_path,
+    snapshot::{Weights, state_path, weights_path},
+    solver::Solver,
     testing::{FIRST_LOSSES, Forced, Running, build_on, own_gpu, plan_options},
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
-use tensor::{AxisOrder, Cpu, Device, ElementType, Format};
+use tensor::{AxisOrder, Bf16, Cpu, Device, ElementType, Format};
 
 /// The GPU with feature maps of `format`.
 fn gpu_in(format: Format) -> Device {
@@ -98,13 +101,46 @@ fn cuda_snapshots_go_on_in_any_format() {
         let mut solver = start_on(&from, snapshotting(folder.path()));
         losses(&mut solver, 2);
         solver.snapshot().unwrap();
-        let (weights, expected) = (parameters(&solver), losses(&mut solver, 2));
+        let (weights, history) = (parameters(&solver), histories(&solver));
+        let expected = losses(&mut solver, 2);
         for to in modes() {
             let mut solver = start_on(&to, snapshotting(folder.path()));
             solver.restore(&state_path(&folder.path().join("net"), 2)).unwrap();
-            assert!(parameters(&solver) == weights, "{} to {}", from.format(), to.format());
-            let found = losses(&mut solver, 2);
-            assert_near(&found, &expected, 3e-2, &format!("{} to {}", from.format(), to.format()));
+            let what = format!("{} to {}", from.format(), to.format());
+            assert!(parameters(&solver) == weights && histories(&solver) == history, "{what}");
+            assert_near(&losses(&mut solver, 2), &expected, 3e-2, &what);
         }
+    }
+}
+
+/// Whatever gives the weights other values: a start, updates, a snapshot, files of another training.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_copies_in_bf16_follow_their_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let copied = |solver: &Solver, when: &str| {
+        let mut copies = 0;
+        for (param, spans) in solver.running.params() {
+            let Some(copy) = spans.copy else { continue };
+            let weights = solver.running.read::<f32>(spans.data).unwrap();
+            let rounded: Vec<Bf16> = weights.iter().map(|&weight| weight.into()).collect();
+            assert!(solver.running.read::<Bf16>(copy).unwrap()[..] == rounded, "{} after {when}", param.name);
+            copies += 1;
+        }
+        assert_eq!(copies, 3, "two convolutions and an inner product");
+    };
+    for order in [AxisOrder::Nchw, AxisOrder::Nhwc] {
+        let mut solver = start_on(&gpu_in(Format::BF16.in_order(order)), snapshotting(folder.path()));
+        copied(&solver, "the start");
+        losses(&mut solver, 2);
+        copied(&solver, "updates");
+        let state = solver.snapshot().unwrap();
+        let weights = Weights::load(&[weights_path(&folder.path().join("net"), 2)]).unwrap();
+        losses(&mut solver, 1);
+        solver.restore(&state).unwrap();
+        copied(&solver, "restoring");
+        losses(&mut solver, 1);
+        solver.load_weights(&weights).unwrap();
+        copied(&solver, "loading weights");
     }
 }

@@ -4,6 +4,7 @@ use super::{
     Prepared, Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on,
 };
 use crate::{
+    net::{graph::Param, layout::ParamSpans},
     snapshot::{SolverState, Weights, load_solver_state, state_path},
     solver::{Changes, TestOutput},
     stop::Stop,
@@ -171,9 +172,11 @@ fn cuda_snapshots_go_to_the_processor_and_back() {
 }
 
 /// The momentum of all trained parameters.
-fn histories(solver: &Solver) -> Vec<Vec<f32>> {
-    let spans = solver.running.params().filter_map(|(_, spans)| spans.history);
-    spans.map(|span| solver.running.read(span).unwrap().into_owned()).collect()
+pub(super) fn histories(solver: &Solver) -> Vec<Vec<f32>> {
+    let history = |(param, spans): (&Param, &ParamSpans)| {
+        Some(solver.running.read_param(param, spans.history?).unwrap().into_owned())
+    };
+    solver.running.params().filter_map(history).collect()
 }
 
 /// A solver that has already run takes over everything, too.

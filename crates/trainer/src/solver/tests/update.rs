@@ -154,8 +154,8 @@ fn every_type_reads_its_own_fields() {
         let weights = |solver: &Solver| double(&solver.parameter("conv1.0").unwrap());
         let before = weights(&solver);
         solver.step().unwrap();
-        let (_, spans) = solver.running.params().find(|(param, _)| param.name == "conv1.0").unwrap();
-        let gradients = double(&solver.running.read(spans.diff.unwrap()).unwrap());
+        let (param, spans) = solver.running.params().find(|(param, _)| param.name == "conv1.0").unwrap();
+        let gradients = double(&solver.running.read_param(param, spans.diff.unwrap()).unwrap());
         for ((found, before), g) in weights(&solver).into_iter().zip(before).zip(gradients) {
             let expected = expected(g, before);
             assert!((found - expected).abs() <= 4e-7, "{fields}: {found} instead of {expected}");
