@@ -342,8 +342,8 @@ fn cuda_what_the_driver_refuses_is_said_and_changes_no_parameter() {
             refuse("");
             // What is replayed has been recorded with its copies, which then are no calls.
             let Err(failed) = failed else { continue };
-            let said = format!("copying {way} the GPU failed: ");
-            assert!(failed.to_string().starts_with(&said), "mini-batch {at}: {failed}");
+            let (failed, expected) = (failed.to_string(), format!("copying {way} the GPU failed: "));
+            assert!(failed.contains(&expected) && !failed.contains('\n'), "mini-batch {at}: {failed}");
             assert_eq!(learnt(&running), before, "mini-batch {at}");
             failures += 1;
         }
