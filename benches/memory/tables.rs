@@ -1,6 +1,7 @@
 //! The papers' tables, and what parts of the memory cost.
 
 use super::{Bench, EVERYTHING, Outcome};
+use std::time::Instant;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -53,6 +54,13 @@ const AIMS: [(&str, usize, &str, f64, f64); 6] = [
     ("resnet50", 184, "fp32", 4.99e9, 10.0),
     ("vgg16", 256, "fp32", 0.7, 2.0),
 ];
+
+/// The nets that are planned in many parts of their memory, with their mini-batches.
+const SWEPT: [(&str, usize); 5] =
+    [("alexnet", 256), ("googlenet", 128), ("resnet18", 128), ("resnet50", 256), ("vgg16", 256)];
+
+/// The nets whose planning is timed, with their mini-batches, and how many seconds it is to take at most.
+const PLANNED: [(&str, usize, f64); 3] = [("resnet50", 256, 3.0), ("resnet152", 32, 20.0), ("416", 32, 60.0)];
 
 impl Bench {
     pub(super) fn vdnn(&mut self) -> Outcome<()> {
@@ -146,6 +154,65 @@ impl Bench {
                 Err(error) => format!("{error} | | | | {aim:+.0} % | |"),
             };
             self.say(&format!("| {net} | {batch} | {math} | {cells} |"))?;
+        }
+        Ok(())
+    }
+
+    /// Plans in equal parts of the memory: more of it is never slower, nor is joint ever slower than another policy.
+    pub(super) fn sweep(&mut self) -> Outcome<()> {
+        let (parts, mut faults) = (self.number("parts", 40.0)? as usize, Vec::new());
+        self.say("\n| net | mini-batch | arithmetic | GiB | part | ms | slower | gap | fastest other |")?;
+        self.say("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
+        for (math, (net, batch)) in ["fp32", "tf32"].into_iter().flat_map(|math| SWEPT.map(|net| (math, net)))
+        {
+            self.options.insert("math".to_owned(), math.to_owned());
+            let [base_ms, most, ..] = self.row(net, batch, "joint", EVERYTHING)?;
+            let mut last_ms = f64::INFINITY;
+            for part in 1..=parts {
+                let budget = (most * part as f64 / parts as f64) as u64;
+                // Below the floor there is no plan.
+                let Ok([ms, _, _, _, bound_ms]) = self.row(net, batch, "joint", &budget.to_string()) else {
+                    continue;
+                };
+                let others = POLICIES.map(|(policy, _)| policy).into_iter().chain(["accudnn"]);
+                let others = others.filter(|&policy| policy != "joint").filter_map(|policy| {
+                    Some((self.row(net, batch, policy, &budget.to_string()).ok()?[0], policy))
+                });
+                let other = others.min_by(|a, b| a.0.total_cmp(&b.0));
+                let least_ms = other.map_or(last_ms, |(ms, _)| ms.min(last_ms));
+                if ms > least_ms * (1.0 + 1e-9) {
+                    faults.push(format!("{net} {batch} {math} in {budget}: {ms} ms, {least_ms} is known"));
+                }
+                last_ms = ms;
+                self.say(&format!(
+                    "| {net} | {batch} | {math} | {:.2} | {:.1} % | {ms:.2} | {:+.2} % | {:.2} % | {} |",
+                    budget as f64 / GIB,
+                    100.0 * part as f64 / parts as f64,
+                    100.0 * (ms / base_ms - 1.0),
+                    100.0 * (ms / bound_ms - 1.0),
+                    other.map_or_else(String::new, |(ms, policy)| format!("{policy} {ms:.2}")),
+                ))?;
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ").into()) }
+    }
+
+    /// How long the command plans, tables read and all.
+    pub(super) fn planning(&mut self) -> Outcome<()> {
+        self.say("\n| net | mini-batch | arithmetic | part of the memory | s | at most | gap |")?;
+        self.say("| --- | --- | --- | --- | --- | --- | --- |")?;
+        for (net, batch, aim) in PLANNED {
+            let [_, most, ..] = self.row(net, batch, "joint", EVERYTHING)?;
+            for part in [0.25, 0.5, 0.75] {
+                let start = Instant::now();
+                let [ms, _, _, _, bound_ms] =
+                    self.row(net, batch, "joint", &((most * part) as u64).to_string())?;
+                let (taken, gap) = (start.elapsed().as_secs_f64(), 100.0 * (ms / bound_ms - 1.0));
+                let (math, part) = (self.text("math", "fp32"), 100.0 * part);
+                self.say(&format!(
+                    "| {net} | {batch} | {math} | {part:.0} % | {taken:.1} | {aim:.0} | {gap:.2} % |"
+                ))?;
+            }
         }
         Ok(())
     }

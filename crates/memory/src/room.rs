@@ -66,14 +66,14 @@ impl Headroom for Room {
 }
 
 /// The largest workspace that lies in one of `holes` before `end`.
-fn largest(holes: &[(u64, u64)], end: u64) -> Bytes {
+pub(crate) fn largest(holes: &[(u64, u64)], end: u64) -> Bytes {
     let free = |&(first, last): &(u64, u64)| last.min(end).saturating_sub(first);
     let largest = holes.iter().map(free).max().unwrap_or(0);
     Bytes(largest / ALIGNMENT * ALIGNMENT)
 }
 
 /// Where the memory must end at least for `workspace` to lie in one of `holes`.
-fn smallest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
+pub(crate) fn smallest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
     let len = workspace.0.next_multiple_of(ALIGNMENT);
     let ends = holes.iter().filter(|(first, last)| last - first >= len);
     ends.map(|(first, _)| first + len).min().expect("the last hole is open")
@@ -81,7 +81,8 @@ fn smallest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
 
 /// Everything but workspaces, in its places.
 pub(crate) struct Beside {
-    residences: Vec<Residence>,
+    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) residences: Vec<Residence>,
     placement: Placement,
 }
 
@@ -94,7 +95,7 @@ impl Beside {
             .filter(|(_, one)| one.place == Place::Device)
             .unzip();
         let placement = place(&residences, |index| matches!(buffers[index], Buffer::Scratch(_)));
-        Self { residences, placement }
+        Self { buffers, residences, placement }
     }
 
     /// What it takes.
@@ -102,29 +103,9 @@ impl Beside {
         self.placement.len
     }
 
-    /// The node of the action at which most is alive.
-    pub(crate) fn fullest(&self, schedule: &Schedule) -> usize {
-        let alive = |at: usize| {
-            self.residences.iter().filter(|one| one.holds(at)).map(|one| one.bytes.0).sum::<u64>()
-        };
-        let computes =
-            schedule.actions.iter().enumerate().filter_map(|(at, &action)| Some((at, action.pass()?.0)));
-        computes.max_by_key(|&(at, _)| alive(at)).map_or(0, |(_, node)| node)
-    }
-
-    /// What it takes together with `workspace` at action `at`.
-    pub(crate) fn end_with(&self, at: usize, workspace: Bytes) -> u64 {
-        self.end().max(smallest_end(&self.holes(at), workspace))
-    }
-
-    /// The largest workspace at action `at` within `budget`.
-    pub(crate) fn limit(&self, at: usize, budget: Bytes) -> Bytes {
-        largest(&self.holes(at), budget.0)
-    }
-
     /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the one behind the last buffer open to
     /// the end.
-    fn holes(&self, at: usize) -> Vec<(u64, u64)> {
+    pub(crate) fn holes(&self, at: usize) -> Vec<(u64, u64)> {
         let alive = std::iter::zip(&self.residences, &self.placement.offsets)
             .filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
         let mut taken: Vec<(u64, u64)> =

@@ -45,9 +45,7 @@ impl Action {
             _ => StreamKind::Compute,
         }
     }
-}
 
-impl Action {
     /// The node whose pass it runs, and which pass: 0 forward, 1 backward.
     pub fn pass(self) -> Option<(usize, usize)> {
         match self {

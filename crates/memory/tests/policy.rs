@@ -352,6 +352,34 @@ fn without_host_memory_nothing_is_offloaded() {
     assert_eq!(offloaded(&plan), 0);
     assert!(plan.fates.iter().any(|(_, _, fate)| *fate == Fate::Recomputed));
     assert!(plan.actions.iter().all(|action| action.stream() == StreamKind::Compute));
+    // Less than what recomputation alone needs is refused, though offloading would do with less.
+    let least = floor(&net.outline, &net.costs);
+    assert_eq!(joint(&net.outline, &net.costs, Bytes(least.floor.0 - 256)).unwrap_err(), least);
+}
+
+#[test]
+fn more_memory_and_more_ways_to_save_it_make_no_plan_slower() {
+    for net in [nets::vgg(0, 64, TF32), nets::random(5, 12)] {
+        let Net { outline, costs, .. } = &net;
+        let repeats_never = Costs { again_ms: vec![1e6; outline.nodes.len()], ..costs.clone() };
+        let alone = [Costs { host: Bytes::ZERO, ..costs.clone() }, repeats_never];
+        let least = floor(outline, costs).floor.0;
+        let most = joint(outline, costs, EVERYTHING).unwrap().device.0;
+        let mut last_ms = f64::INFINITY;
+        for step in 0..=40 {
+            let budget = Bytes(least + (most - least) / 40 * step);
+            let plan = joint(outline, costs, budget).unwrap();
+            check(outline, costs, &plan, budget);
+            let planned_ms = plan.planned_ms();
+            assert!(planned_ms <= last_ms * (1.0 + 1e-9), "step {step}: {planned_ms} after {last_ms}");
+            last_ms = planned_ms;
+            for costs in alone.iter().filter(|_| step % 5 == 2) {
+                let Ok(one) = joint(outline, costs, budget) else { continue };
+                let alone_ms = one.planned_ms();
+                assert!(planned_ms <= alone_ms * (1.0 + 1e-9), "step {step}: {planned_ms} over {alone_ms}");
+            }
+        }
+    }
 }
 
 /// A released place is waited for where it was released, not where it was last read.

@@ -7,7 +7,7 @@
 
 use super::{
     costs::Costs,
-    plan::{BelowFloor, MemoryPlan},
+    plan::{BelowFloor, Fitting, MemoryPlan},
     problem::Problem,
     trial::Choice,
 };
@@ -22,31 +22,36 @@ use std::collections::BTreeMap;
 /// # Errors
 /// [`BelowFloor`]: not even swapping everything fits.
 pub fn accudnn(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-    let problem = Problem::new(outline, costs);
-    let mut capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
-    loop {
-        let trial = problem.carry_out(&problem.pin(capacity), capacity);
-        let lacks = match MemoryPlan::within(outline, costs, trial.actions(&problem), budget) {
-            Ok(plan) => return Ok(plan),
-            // Nothing is pinned any more, and copies are waited for at once.
-            Err(below) if capacity == 0 => return Err(below),
-            Err(below) => below.floor.0 - budget.0,
-        };
-        capacity = capacity.saturating_sub(lacks.max(capacity / 64).next_multiple_of(ARENA_ALIGNMENT));
-        capacity = if capacity < budget.0 / 2 { 0 } else { capacity };
-    }
+    Problem::new(outline, costs).swapped(budget).map(|(_, _, plan)| plan)
 }
 
 impl Problem<'_> {
+    /// The same with its choice, carried out for as much memory as its buffers can then be placed in.
+    pub(super) fn swapped(&self, budget: Bytes) -> Result<(Choice, u64, MemoryPlan), BelowFloor> {
+        let mut capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+        loop {
+            let choice = self.pin(capacity);
+            let actions = self.carry_out(&choice, capacity).actions(self);
+            let lacks = match Fitting::new(self.outline, self.costs, actions).within(budget) {
+                Ok(plan) => return Ok((choice, capacity, plan)),
+                // Nothing is pinned any more, and copies are waited for at once.
+                Err(below) if capacity == 0 => return Err(below),
+                Err(below) => below.floor.0 - budget.0,
+            };
+            capacity = capacity.saturating_sub(lacks.max(capacity / 64).next_multiple_of(ARENA_ALIGNMENT));
+            capacity = if capacity < budget.0 / 2 { 0 } else { capacity };
+        }
+    }
+
     /// The choice to offload everything but what is waited for, in the order in which that happens, as far as it fits.
-    fn pin(&self, capacity: u64) -> Choice {
+    pub(super) fn pin(&self, capacity: u64) -> Choice {
         let mut choice = self.all(true, false);
         loop {
             let trial = self.carry_out(&choice, capacity);
             let before = choice.clone();
             for tensor in trial.waited {
                 choice.offloaded[tensor] = false;
-                if self.carry_out(&choice, capacity).peak.1 > capacity {
+                if self.carry_out(&choice, capacity).peak > capacity {
                     choice.offloaded[tensor] = true;
                 }
             }
@@ -86,10 +91,9 @@ pub struct Speeds {
 impl Speeds {
     /// The speeds that fit samples best, in relative error.
     pub fn fit(layers: &[LayerWork], samples: &[TimedSize]) -> Self {
-        let mut lines: BTreeMap<String, [[f64; 2]; 2]> = BTreeMap::new();
-        for layer in layers {
-            lines.entry(layer.kind.clone()).or_default();
-        }
+        let kinds = layers.iter().map(|layer| layer.kind.clone());
+        let mut lines: BTreeMap<String, [[f64; 2]; 2]> =
+            kinds.map(|kind| (kind, Default::default())).collect();
         for (kind, both) in &mut lines {
             for (pass, line) in both.iter_mut().enumerate() {
                 let points = samples.iter().flat_map(|sample| {
@@ -146,23 +150,17 @@ fn fit_line(points: impl Iterator<Item = [f64; 2]>) -> [f64; 2] {
         sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term / (y * y));
     }
     let [one, x, xx, y, xy] = sums;
-    let determinant = one * xx - x * x;
+    let (determinant, mean) = (one * xx - x * x, if one > 0.0 { y / one } else { 0.0 });
     if determinant > 1e-9 * one * xx {
         let (start, slope) = ((y * xx - x * xy) / determinant, (one * xy - x * y) / determinant);
         if start >= 0.0 && slope >= 0.0 {
             return [start, slope];
         }
         if slope < 0.0 {
-            return [y / one, 0.0];
+            return [mean, 0.0];
         }
     }
-    if xx > 0.0 {
-        [0.0, xy / xx]
-    } else if one > 0.0 {
-        [y / one, 0.0]
-    } else {
-        [0.0, 0.0]
-    }
+    if xx > 0.0 { [0.0, xy / xx] } else { [mean, 0.0] }
 }
 
 /// The largest mini-batch that trains without a stall.
@@ -184,13 +182,9 @@ pub fn tune(
     costs: &Costs,
     budget: Bytes,
 ) -> Option<Tuned> {
-    let at = |mini_batch: u32| {
-        let part = f64::from(mini_batch) / f64::from(base);
-        (outline.scaled(mini_batch, base), speeds.costs(layers, part, costs))
-    };
     let tuned = |mini_batch: u32| {
-        let (outline, costs) = at(mini_batch);
-        let plan = accudnn(&outline, &costs, budget).ok()?;
+        let costs = speeds.costs(layers, f64::from(mini_batch) / f64::from(base), costs);
+        let plan = accudnn(&outline.scaled(mini_batch, base), &costs, budget).ok()?;
         let stalls = plan.timeline.stall_ms > 1e-3 * plan.planned_ms();
         let samples_per_s = 1e3 * f64::from(mini_batch) / plan.planned_ms();
         (!stalls).then_some(Tuned { mini_batch, plan, samples_per_s })

@@ -21,6 +21,9 @@ use super::{
 };
 use planner::Bytes;
 
+/// After so many steps without a better bound they become smaller.
+const PATIENCE: usize = 25;
+
 /// The answer to prices.
 pub(super) struct Answer {
     pub(super) bound_ms: f64,
@@ -30,9 +33,10 @@ pub(super) struct Answer {
 }
 
 /// The constraints of a net under a capacity.
+#[derive(Clone)]
 pub(super) struct Bound<'a> {
     problem: &'a Problem<'a>,
-    scale: Scale,
+    pub(super) scale: Scale,
     /// What is alive at each action whatever is chosen.
     base: Vec<u64>,
     /// Units, each of which reads the one before it: every unit is in one of them.
@@ -53,14 +57,6 @@ impl<'a> Bound<'a> {
         Prices { memory: vec![0.0; self.base.len()], copies: vec![0.0; self.base.len() + 1] }
     }
 
-    /// Node and pass of an action.
-    fn action(&self, at: usize) -> (usize, usize) {
-        match at.checked_sub(self.problem.turn()) {
-            None => (self.problem.forward[at], 0),
-            Some(back) => (self.problem.backward[back], 1),
-        }
-    }
-
     /// The least of time plus priced violations.
     pub(super) fn answer(&self, prices: &Prices) -> Answer {
         let problem = self.problem;
@@ -71,11 +67,14 @@ impl<'a> Bound<'a> {
         let mut copying = vec![0.0; actions + 1]; // as prices of copies are
         let mut bound_ms = if problem.outline.updates { problem.costs.update_ms } else { 0.0 };
         for at in 0..actions {
-            let (node, pass) = self.action(at);
+            let (node, pass) = problem.action(at);
             let costs = &problem.costs.nodes[node][pass];
             let worth = 1.0 - price.time(at);
             let candidates = costs.front.iter().map(|cost| (cost.time_ms, cost.workspace));
             let candidates = candidates.chain(costs.front.is_empty().then_some((0.0, Bytes::ZERO)));
+            // No plan has what does not fit beside what is alive in any case.
+            let free = self.scale.capacity.saturating_sub(self.base[at]).max(costs.least().0);
+            let candidates = candidates.filter(|one| arena_bytes(one.1.0) <= arena_bytes(free));
             let cost = |&(ms, workspace): &(f64, Bytes)| {
                 worth * ms + price.byte[at] * arena_bytes(workspace.0) as f64
             };
@@ -193,8 +192,10 @@ impl<'a> Bound<'a> {
                 }
                 best = (answer.bound_ms, prices.clone());
             }
-            if since > 20 {
-                (step, since) = (step * 0.7, 0);
+            if since > PATIENCE {
+                (step, since, direction) = (0.75 * step, 0, self.zero());
+                prices.clone_from(&best.1);
+                continue;
             }
             if step < 1e-3 || target_ms - best.0 < 1e-5 * target_ms {
                 break;
@@ -339,11 +340,7 @@ fn base(problem: &Problem<'_>) -> Vec<u64> {
         }
     }
     for (at, sum) in base.iter_mut().enumerate() {
-        let (node, pass) =
-            if at < turn { (problem.forward[at], 0) } else { (problem.backward[at - turn], 1) };
-        if problem.costs.nodes[node][pass].front.is_empty() {
-            *sum += arena_bytes(problem.outline.nodes[node].scratch[pass].transient().0);
-        }
+        *sum += problem.scratch(problem.action(at));
     }
     base
 }

@@ -1,6 +1,6 @@
 //! The policies by name.
 
-use super::{Algorithms, BelowFloor, Costs, MemoryPlan, Offloading, accudnn, floor, joint, vdnn, vdnn_dyn};
+use super::{plan::Fitting, *};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ impl MemoryPolicy {
         let vdnn =
             |offloading, algorithms| vdnn(outline, costs, budget, classifier, (offloading, algorithms));
         match self {
-            Self::Keep => MemoryPlan::within(outline, costs, Schedule::plain(outline).actions, budget),
+            Self::Keep => Fitting::new(outline, costs, Schedule::plain(outline).actions).within(budget),
             Self::VdnnAll(algorithms) => vdnn(Offloading::All, algorithms),
             Self::VdnnConv(algorithms) => vdnn(Offloading::Convolutions, algorithms),
             Self::VdnnDyn => vdnn_dyn(vdnn),
@@ -54,13 +54,7 @@ impl MemoryPolicy {
 
     /// The smallest budget in which this policy has a plan, and the layer that sets it.
     pub fn floor(self, outline: &Outline, costs: &Costs, classifier: usize) -> BelowFloor {
-        match self {
-            Self::Joint => floor(outline, costs),
-            _ => match self.plan(outline, costs, Bytes::ZERO, classifier) {
-                Ok(plan) => BelowFloor { floor: plan.device, node: String::new() },
-                Err(floor) => floor,
-            },
-        }
+        self.plan(outline, costs, Bytes::ZERO, classifier).err().unwrap_or_default()
     }
 }
 

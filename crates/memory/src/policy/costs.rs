@@ -98,6 +98,14 @@ impl Costs {
         again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
     }
 
+    /// The time of a pass with the fastest workspace within `limit`, or else the least one, and that workspace.
+    pub(super) fn within(&self, action: Action, (node, pass): (usize, usize), limit: Bytes) -> (f64, Bytes) {
+        let PassCosts { fixed_ms, front } = &self.nodes[node][pass];
+        let fitting = front.iter().rev().find(|cost| cost.workspace <= limit).or(front.first());
+        let with = |cost: &Cost| (fixed_ms + cost.time_ms, cost.workspace);
+        fitting.map_or_else(|| (self.pass_ms(action, limit), Bytes::ZERO), with)
+    }
+
     /// The workspaces of each node's passes: of the fastest within the limit of a node's pass, or else the least.
     pub(super) fn workspaces(&self, limit: impl Fn(usize, usize) -> Bytes) -> Vec<[Bytes; 2]> {
         let within = |(node, passes): (usize, &[PassCosts; 2])| {

@@ -2,26 +2,33 @@
 //!
 //! Prices ([`Bound`]) say what no plan beats and answer with choices that nearly fit; annealing mends and improves the best
 //! of them, each trial carried out with its copies; then buffers are placed, and kernels get what lies free at their steps.
+//!
+//! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what is known
+//! of the one below, and the plan is the fastest of all that was placed on the way: more memory never makes it slower.
 
 use super::{
-    accudnn::accudnn,
     bound::Bound,
     costs::Costs,
-    plan::{BelowFloor, MemoryPlan},
+    plan::{BelowFloor, Fitting, MemoryPlan},
+    price::Prices,
     problem::Problem,
     trial::{Choice, Trial},
 };
-use crate::outline::Outline;
+use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// Searches: how often a change is a stretch of another choice, and the heat at the beginning, in parts of the time.
-const ROUNDS: [(f64, f64); 3] = [(0.6, 1e-3), (0.5, 4e-3), (0.3, 1e-3)];
-/// Trials of each search for each unit of a net.
-const TRIALS: usize = 100;
-/// Steps of the prices, before and after there is a plan.
-const STEPS: [usize; 2] = [300, 500];
-/// Placing takes some percent more than what is alive at once. So often the capacity is lowered until it fits.
-const PLACINGS: usize = 10;
+/// A search climbs by this part of what keeping everything takes: one that only offloads or only computes again, and one that
+/// may do both.
+const STEPS: [f64; 2] = [0.02, 0.01];
+/// Steps of the prices at the first capacity, at each other one, and for the bound.
+const PRICES: [usize; 3] = [200, 30, 800];
+/// So many units are changed in a search, within limits of its trials, and so many are placed at each capacity.
+const TRIALS: (usize, [usize; 2]) = (60_000, [150, 500]);
+const PLACED: usize = 400;
+/// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
+const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];
+/// How many choices are known at once: to begin with, and at most.
+const KNOWN: [usize; 2] = [4, 48];
 
 /// The fastest iteration that was found whose buffers fit `budget` bytes of the device: every feature map is kept,
 /// offloaded or computed again, and each kernel has as workspace what is free when it runs. What outlives an iteration
@@ -30,43 +37,27 @@ const PLACINGS: usize = 10;
 /// # Errors
 /// [`BelowFloor`]: nothing fits.
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-    let problem = Problem::new(outline, costs);
-    let keep = problem.plan(&problem.keep(), budget.0, budget).ok();
     let unlimited_ms = costs.unlimited_ms(outline);
-    if let Some(plan) = keep.as_ref().filter(|plan| plan.planned_ms() <= unlimited_ms * (1.0 + 1e-9)) {
-        return Ok(MemoryPlan { bound_ms: unlimited_ms.min(plan.planned_ms()), ..plan.clone() });
+    let plain = Fitting::new(outline, costs, Schedule::plain(outline).actions);
+    let keep = plain.plan(costs.workspaces(|_, _| Bytes::MAX), Bytes::MAX)?;
+    if keep.device <= budget {
+        return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep });
     }
-    let (floor, leanest) = problem.floor();
-    let known = [keep, problem.plan(&leanest, 0, budget).ok(), accudnn(outline, costs, budget).ok()];
-    let Some(first) = known.into_iter().flatten().min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()))
-    else {
-        return Err(floor);
-    };
-    let capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
-    let bound = Bound::new(&problem, capacity);
-    let mut search = Search::new(&problem, capacity, unlimited_ms / capacity as f64);
-    search.placed = Some((budget, first));
-    search.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
-    search.known.clone().into_iter().for_each(|choice| search.see(choice));
-    let mut prices = bound.zero();
-    let mut answers = 0;
-    bound.rise(&mut prices, STEPS[0], |answer| {
-        answers += 1;
-        if answers % 4 == 0 {
-            search.see(answer.choice.clone());
-            search.known.push(answer.choice.clone());
-        }
-        search.fastest_ms()
-    });
-    let starts = search.lacks.clone().into_iter().chain(search.fits.clone()).map(|(_, choice)| choice);
-    let starts: Vec<Choice> = starts.collect();
-    for way in ROUNDS {
-        (search.capacity, search.fits, search.lacks, search.way) = (capacity, None, None, way);
-        starts.iter().for_each(|choice| search.see(choice.clone()));
-        search.settle(TRIALS * problem.units.len().max(100));
+    // To do both is never slower than one alone: each is searched by itself.
+    let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
+    let mut ways = Vec::from([&without_host, costs, costs].map(|costs| Problem::new(outline, costs)));
+    ways[1].units.iter_mut().for_each(|unit| unit.repeats = false);
+    ways.truncate(if costs.host > Bytes::ZERO { 3 } else { 1 });
+    let mut searches: Vec<Search> = ways.iter().map(Search::new).collect();
+    for (way, search) in searches.iter_mut().enumerate() {
+        search.run(budget, (keep.device.0 as f64 * STEPS[way / 2]) as u64);
     }
-    let (_, mut plan) = search.placed.expect("the first if no other");
-    plan.bound_ms = bound.rise(&mut prices, STEPS[1], |_| plan.planned_ms()).min(plan.planned_ms());
+    let plans = searches.iter().filter_map(|search| search.best(budget));
+    let best = plans.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
+    let (Some(mut plan), Some(mut last)) = (best, searches.pop()) else { return Err(floor(outline, costs)) };
+    last.set_capacity(budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
+    let bound_ms = last.bound.rise(&mut last.prices, PRICES[2], |_| plan.planned_ms());
+    plan.bound_ms = bound_ms.max(unlimited_ms).min(plan.planned_ms());
     Ok(plan)
 }
 
@@ -79,155 +70,193 @@ impl Problem<'_> {
     /// The choice that takes least, and what it takes.
     fn floor(&self) -> (BelowFloor, Choice) {
         let mut leanest = self.all(true, false);
-        if self.carry_out(&leanest, 0).host > self.costs.host.0 {
-            let mut search = Search::new(self, 0, 1.0);
-            [self.all(false, true), self.keep()].into_iter().for_each(|choice| search.see(choice));
-            search.anneal(TRIALS * self.units.len());
+        let host = self.costs.host.0;
+        if host == 0 || self.carry_out(&leanest, 0).host > host {
+            let mut search = Search::new(self);
+            search.known = vec![self.keep(), self.all(false, true)];
+            let starts = search.known.clone();
+            starts.into_iter().for_each(|start| search.anneal(start, 50 * self.units.len(), HEAT[1]));
             leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
         }
-        let nothing = BelowFloor { floor: Bytes::ZERO, node: String::new() };
-        (self.plan(&leanest, 0, Bytes::ZERO).err().unwrap_or(nothing), leanest)
-    }
-
-    /// The plan of a choice whose copies are timed for `capacity`.
-    ///
-    /// # Errors
-    /// It does not fit `budget`.
-    fn plan(&self, choice: &Choice, capacity: u64, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-        let trial = self.carry_out(choice, capacity);
-        let workspace = self.costs.workspaces(|node, pass| trial.limits[node][pass]);
-        let actions = trial.actions(self);
-        let beside = MemoryPlan::within(self.outline, self.costs, actions.clone(), budget);
-        // Which of the two ways to place workspaces is better differs from net to net.
-        let among = MemoryPlan::exactly(self.outline, self.costs, (actions, workspace), budget);
-        match (beside, among) {
-            (Ok(a), Ok(b)) if b.planned_ms() < a.planned_ms() => Ok(b),
-            (Err(a), Err(b)) if b.floor < a.floor => Err(b),
-            (Err(_), among @ Ok(_)) => among,
-            (beside, _) => beside,
-        }
+        let fitting = Fitting::new(self.outline, self.costs, self.carry_out(&leanest, 0).actions(self));
+        (fitting.workspaces(Bytes::ZERO).err().unwrap_or_default(), leanest)
     }
 }
 
-/// A search for the fastest choice within a capacity.
+/// A choice that was placed.
+struct Found<'a> {
+    /// With its time and peak in the memory that it was found for.
+    trial: (Choice, f64, u64),
+    fitting: Fitting<'a>,
+    /// How long it takes there; infinitely long if it does not fit.
+    ms: f64,
+}
+
+/// A search for the fastest choices.
 struct Search<'a> {
     problem: &'a Problem<'a>,
+    /// The units for which there is a choice.
+    units: Vec<usize>,
+    bound: Bound<'a>,
+    prices: Prices,
     capacity: u64,
     /// What a byte too much costs, in milliseconds.
     price: f64,
-    /// The fastest choice that fits, with its time.
-    fits: Option<(f64, Choice)>,
+    /// The fastest choices that fit, with their times.
+    fits: Vec<(f64, Choice)>,
     /// The best where bytes too much are paid for.
     lacks: Option<(f64, Choice)>,
-    /// The fastest plan whose buffers could be placed within a budget.
-    placed: Option<(Bytes, MemoryPlan)>,
+    /// All that was placed.
+    found: Vec<Found<'a>>,
     /// What changes are taken from: each is good somewhere.
     known: Vec<Choice>,
-    /// One of [`ROUNDS`].
-    way: (f64, f64),
     random: Random,
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem<'a>, capacity: u64, price: f64) -> Self {
-        Self {
-            problem,
-            capacity,
-            price,
-            fits: None,
-            lacks: None,
-            placed: None,
-            known: Vec::new(),
-            way: ROUNDS[0],
-            random: Random(0x9E37_79B9_7F4A_7C15),
-        }
-    }
-
-    /// Goes on with a capacity that is smaller by `less`.
-    fn lower(&mut self, less: u64) {
-        self.capacity = self.capacity.saturating_sub(less);
-        let known = [self.fits.take(), self.lacks.take()];
-        known.into_iter().flatten().for_each(|(_, choice)| self.see(choice));
-    }
-
-    /// Anneals, in ever smaller capacities, until what is best can be placed.
-    fn settle(&mut self, trials: usize) {
-        self.anneal(trials);
-        for _ in 0..PLACINGS {
-            if self.lacks.as_ref().is_some_and(|(ms, _)| *ms < self.fastest_ms()) {
-                // To lack memory must not pay.
-                self.price *= 4.0;
-                self.lower(0);
-            } else {
-                let Some(lacks) = self.place() else { break };
-                self.lower(lacks.max(self.capacity / 256).next_multiple_of(ARENA_ALIGNMENT));
-            }
-            self.anneal(trials / 4);
-        }
-    }
-
-    /// The time of the fastest choice that fits, or else of the plan.
-    fn fastest_ms(&self) -> f64 {
-        let placed_ms = self.placed.as_ref().map(|(_, plan)| plan.planned_ms());
-        self.fits.as_ref().map(|(ms, _)| *ms).or(placed_ms).unwrap_or(f64::INFINITY)
-    }
-
-    /// Places the fastest choice that fits; if that fails, how many bytes lack.
-    fn place(&mut self) -> Option<u64> {
-        let ((fits_ms, choice), (budget, plan)) = (self.fits.as_ref()?, self.placed.as_mut()?);
-        if *fits_ms >= plan.planned_ms() {
-            return None;
-        }
-        match self.problem.plan(choice, self.capacity, *budget) {
-            Ok(new) if new.planned_ms() < plan.planned_ms() => *plan = new,
-            Ok(_) => {}
-            Err(below) => return Some(below.floor.0 - budget.0),
-        }
-        None
-    }
-
-    /// What a choice costs, noted if there was no better one.
-    fn energy(&mut self, choice: &Choice) -> f64 {
-        let Trial { time_ms, peak, host, .. } = self.problem.carry_out(choice, self.capacity);
-        let lacks = peak.1.saturating_sub(self.capacity) + host.saturating_sub(self.problem.costs.host.0);
-        let energy = time_ms + self.price * lacks as f64;
-        let note = |best: &mut Option<(f64, Choice)>| {
-            if best.as_ref().is_none_or(|(least, _)| energy < *least) {
-                *best = Some((energy, choice.clone()));
-            }
-        };
-        note(&mut self.lacks);
-        if lacks == 0 {
-            note(&mut self.fits);
-        }
-        energy
-    }
-
-    fn see(&mut self, choice: Choice) {
-        self.energy(&choice);
-    }
-
-    /// Changes the best choice at random: for the better always, for the worse ever less.
-    fn anneal(&mut self, trials: usize) {
-        let problem = self.problem;
+    fn new(problem: &'a Problem<'a>) -> Self {
+        let bound = Bound::new(problem, 1);
         let moves = |unit: &usize| {
             let unit = &problem.units[*unit];
             unit.repeats || unit.tensors.iter().any(|&tensor| problem.tensors[tensor].leaves)
         };
-        let units: Vec<usize> = (0..problem.units.len()).filter(moves).collect();
-        let Some((mut energy, mut now)) = self.lacks.clone().filter(|_| !units.is_empty()) else { return };
-        let [hot, cold] = [self.way.1, 1e-5].map(|part| part * energy);
-        let mut placings = PLACINGS * PLACINGS;
-        for trial in 0..trials {
-            let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
-            let next = self.neighbour(&now, &units);
-            let fastest_ms = self.fastest_ms();
-            let changed = self.energy(&next);
-            if self.fastest_ms() < fastest_ms && placings > 0 && trial > trials / 2 {
-                self.place();
-                placings -= 1;
+        Self {
+            problem,
+            units: (0..problem.units.len()).filter(moves).collect(),
+            prices: bound.zero(),
+            bound,
+            capacity: 0,
+            price: 1.0,
+            fits: Vec::new(),
+            lacks: None,
+            found: Vec::new(),
+            known: Vec::new(),
+            random: Random(0x9E37_79B9_7F4A_7C15),
+        }
+    }
+
+    /// Climbs up to `budget`, or to what is as fast as in any memory.
+    fn run(&mut self, budget: Bytes, step: u64) {
+        let problem = self.problem;
+        let (floor, leanest) = problem.floor();
+        self.place(&problem.keep(), 0);
+        self.place(&leanest, 0);
+        let least = problem.carry_out(&leanest, 0).peak;
+        self.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
+        let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
+        let capacities = (least..=budget.0).step_by(step).filter(|_| floor.floor <= budget);
+        if let Ok((choice, capacity, _)) = problem.swapped(floor.floor) {
+            self.place(&choice, capacity);
+        }
+        for (number, capacity) in capacities.enumerate() {
+            self.climb(number, capacity);
+            if self.found.iter().any(|one| one.ms <= self.bound.scale.whole_ms * (1.0 + 1e-9)) {
+                break;
             }
-            if changed <= energy || self.random.part() < ((energy - changed) / heat).exp() {
+        }
+    }
+
+    /// Goes on to prices for another capacity: those of a byte stay.
+    fn set_capacity(&mut self, capacity: u64) {
+        let times = capacity as f64 / self.bound.scale.capacity as f64;
+        (self.capacity, self.bound.scale.capacity) = (capacity, capacity);
+        self.prices.memory.iter_mut().for_each(|price| *price *= times);
+    }
+
+    /// Searches at capacity `number`: from the best that is known or that AccUDNN makes, and from the best answer to prices.
+    fn climb(&mut self, number: usize, capacity: u64) {
+        let known_ms = self.fits.first().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
+        self.set_capacity(capacity);
+        self.price = 8.0 * known_ms / capacity as f64;
+        let last = std::mem::take(&mut self.fits).into_iter().chain(self.lacks.take());
+        self.known.extend(last.map(|(_, choice)| choice));
+        let pinned = self.problem.pin(capacity);
+        self.place(&pinned, capacity);
+        self.known.push(pinned);
+        for choice in self.known.clone() {
+            self.energy(&choice, f64::INFINITY);
+        }
+        let (bound, mut prices, mut answers) = (self.bound.clone(), self.prices.clone(), Vec::new());
+        bound.rise(&mut prices, PRICES[number.min(1)], |answer| {
+            answers.push((self.energy(&answer.choice, f64::INFINITY), answer.choice.clone()));
+            self.fits.first().map_or(known_ms, |(ms, _)| *ms)
+        });
+        self.prices = prices;
+        answers.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let answers: Vec<Choice> = answers.into_iter().map(|(_, choice)| choice).take(KNOWN[1] / 8).collect();
+        let starts: Vec<Choice> =
+            self.lacks.iter().map(|(_, best)| best).chain(answers.first()).cloned().collect();
+        self.known.extend(answers);
+        self.known.drain(KNOWN[0]..self.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
+        let trials = (TRIALS.0 / self.units.len().max(1)).clamp(TRIALS.1[0], TRIALS.1[1]);
+        for (start, hot) in starts.into_iter().zip(HEAT) {
+            self.anneal(start, trials, hot);
+        }
+        self.fits.clone().iter().for_each(|(_, choice)| self.place(choice, capacity));
+    }
+
+    /// Places a choice that was found for `capacity`, wherever that ends.
+    fn place(&mut self, choice: &Choice, capacity: u64) {
+        let problem = self.problem;
+        let carried = problem.carry_out(choice, capacity);
+        let trial = (choice.clone(), carried.time_ms, carried.peak);
+        if carried.host > problem.costs.host.0 || self.found.iter().any(|one| one.trial == trial) {
+            return;
+        }
+        let fitting = Fitting::new(problem.outline, problem.costs, carried.actions(problem));
+        let ms = fitting
+            .workspaces(Bytes(capacity))
+            .map_or(f64::INFINITY, |workspace| fitting.time_ms(&workspace));
+        self.found.push(Found { trial, fitting, ms });
+    }
+
+    /// The fastest of what was found, within `budget`.
+    fn best(&self, budget: Bytes) -> Option<MemoryPlan> {
+        let timed = self.found.iter().filter_map(|one| {
+            let workspace = one.fitting.workspaces(budget).ok()?;
+            Some((one.fitting.time_ms(&workspace), &one.fitting, workspace))
+        });
+        let (_, fitting, workspace) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(fitting.plan(workspace, budget).expect("it was placed"))
+    }
+
+    /// What a choice costs, noted if it is among the best; if that is more than `most`, perhaps less than it costs.
+    fn energy(&mut self, choice: &Choice, most: f64) -> f64 {
+        let (problem, capacity) = (self.problem, self.capacity);
+        let lacks = |trial: &Trial| {
+            // What leaves for the host frees no more than its own size.
+            trial.peak.saturating_sub(capacity) + 2 * trial.host.saturating_sub(problem.costs.host.0)
+        };
+        let mut trial = problem.compute(choice, capacity);
+        let least = trial.time_ms + self.price * lacks(&trial) as f64;
+        if least > most {
+            return least;
+        }
+        problem.copy(choice, capacity, &mut trial);
+        let lacks = lacks(&trial);
+        let energy = trial.time_ms + self.price * lacks as f64;
+        if self.lacks.as_ref().is_none_or(|(least, _)| energy < *least) {
+            self.lacks = Some((energy, choice.clone()));
+        }
+        let kept = 1 + PLACED / problem.units.len().max(1);
+        let at = self.fits.partition_point(|(ms, _)| *ms < energy);
+        if lacks == 0 && at < kept && self.fits.get(at).is_none_or(|(ms, _)| *ms > energy) {
+            self.fits.insert(at, (energy, choice.clone()));
+            self.fits.truncate(kept);
+        }
+        energy
+    }
+
+    /// Changes a choice at random: for the better always, for the worse ever less.
+    fn anneal(&mut self, mut now: Choice, trials: usize, hot: f64) {
+        let mut energy = self.energy(&now, f64::INFINITY);
+        let [hot, cold] = [hot, HEAT[2]].map(|part| part * energy);
+        for trial in 0..if self.units.is_empty() { 0 } else { trials } {
+            let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
+            let next = self.neighbour(&now);
+            let most = energy - heat * (1.0 - self.random.part()).ln();
+            let changed = self.energy(&next, most);
+            if changed <= most {
                 (now, energy) = (next, changed);
             }
         }
@@ -235,13 +264,13 @@ impl<'a> Search<'a> {
 
     /// A choice like `now`: one to three neighbours of `units` do something else, or a stretch of them does what it does in
     /// another known choice, as to compute again pays for whole chains.
-    fn neighbour(&mut self, now: &Choice, units: &[usize]) -> Choice {
-        let (problem, mut next) = (self.problem, now.clone());
-        let first = self.random.below(units.len());
-        if !self.known.is_empty() && self.random.part() < self.way.0 {
-            let len = 1 + (units.len() as f64 * self.random.part().powi(3)) as usize;
+    fn neighbour(&mut self, now: &Choice) -> Choice {
+        let (problem, count, mut next) = (self.problem, self.units.len(), now.clone());
+        let first = self.random.below(count);
+        if !self.known.is_empty() && self.random.part() < 0.5 {
+            let len = 1 + (count as f64 * self.random.part().powi(3)) as usize;
             let other = &self.known[self.random.below(self.known.len())];
-            for &unit in units.iter().skip(first).take(len) {
+            for &unit in self.units.iter().skip(first).take(len) {
                 next.repeated[unit] = other.repeated[unit];
                 let tensors = problem.units[unit].tensors.iter();
                 tensors.for_each(|&tensor| next.offloaded[tensor] = other.offloaded[tensor]);
@@ -250,12 +279,21 @@ impl<'a> Search<'a> {
         }
         for change in 0..1 + self.random.below(3) {
             let step = if change == 0 { 10 } else { self.random.below(21) };
-            let unit = units[(first + step).saturating_sub(10).min(units.len() - 1)];
-            let state = self.random.below(3);
-            next.repeated[unit] = problem.units[unit].repeats && state == 2;
-            problem.units[unit].tensors.iter().for_each(|&tensor| next.offloaded[tensor] = state == 1);
+            let near = (first + step).saturating_sub(10).min(count - 1);
+            let is_far = change > 0 && self.random.part() < 0.5;
+            let unit = self.units[if is_far { self.random.below(count) } else { near }];
+            next.set(problem, unit, self.random.below(3));
         }
         next
+    }
+}
+
+impl Choice {
+    /// Lets a unit be kept (0), offloaded (1) or computed again (2).
+    fn set(&mut self, problem: &Problem<'_>, unit: usize, state: usize) {
+        self.repeated[unit] = problem.units[unit].repeats && state == 2;
+        let tensors = problem.units[unit].tensors.iter();
+        tensors.for_each(|&one| self.offloaded[one] = state == 1 && problem.tensors[one].leaves);
     }
 }
 
@@ -263,19 +301,15 @@ impl<'a> Search<'a> {
 struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    fn part(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn part(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.part() * bound as f64) as usize
     }
 }
 
@@ -293,10 +327,8 @@ mod tests {
         (0..3usize.pow(units.len() as u32)).map(move |mut code| {
             let mut choice = problem.keep();
             for &unit in &units {
-                let state = code % 3;
+                choice.set(problem, unit, code % 3);
                 code /= 3;
-                choice.repeated[unit] = state == 2 && problem.units[unit].repeats;
-                problem.units[unit].tensors.iter().for_each(|&tensor| choice.offloaded[tensor] = state == 1);
             }
             choice
         })
@@ -309,18 +341,17 @@ mod tests {
             let net = random(seed, 4);
             let (outline, costs) = (&net.outline, &net.costs);
             let problem = Problem::new(outline, costs);
-            let [least, most] = [
-                floor(outline, costs).floor,
-                problem.plan(&problem.keep(), u64::MAX, Bytes(1 << 40)).unwrap().device,
-            ];
+            let least = floor(outline, costs).floor;
+            let most = joint(outline, costs, Bytes(1 << 40)).unwrap().device;
             for part in [0.05, 0.3, 0.6] {
                 let budget = Bytes(least.0 + ((most.0 - least.0) as f64 * part) as u64);
                 let capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
                 // What is too much in sum cannot be placed.
                 let fitting =
-                    all(&problem).filter(|choice| problem.carry_out(choice, capacity).peak.1 <= capacity);
-                let fits = fitting.filter_map(|choice| problem.plan(&choice, capacity, budget).ok());
-                let best_ms = fits.map(|plan| plan.planned_ms()).fold(f64::INFINITY, f64::min);
+                    all(&problem).filter(|choice| problem.carry_out(choice, capacity).peak <= capacity);
+                let mut every = Search::new(&problem);
+                fitting.for_each(|choice| every.place(&choice, capacity));
+                let best_ms = every.best(budget).map_or(f64::INFINITY, |plan| plan.planned_ms());
                 let plan = joint(outline, costs, budget).unwrap();
                 let (planned_ms, bound_ms) = (plan.planned_ms(), plan.bound_ms);
                 assert!(plan.device <= budget, "seed {seed}, part {part}: {} of {budget}", plan.device);

@@ -2,17 +2,17 @@
 
 use super::{
     costs::Costs,
-    simulate::{Timeline, simulate},
+    simulate::{self, Timeline, simulate},
 };
 use crate::{
     layout::ArenaLayout,
     outline::{Outline, Scratch},
-    room::Beside,
+    placement::place,
+    room::{Beside, largest, smallest_end},
     schedule::{Action, Buffer, Schedule, ScheduleError},
 };
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// What happens to a feature map between its last use forward and its first use backward.
@@ -27,7 +27,7 @@ pub enum Fate {
 }
 
 /// A budget in which no plan of a policy fits.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Error)]
 #[error("what comes and goes in an iteration needs {floor}, most of all at layer '{node}'")]
 pub struct BelowFloor {
     /// The smallest budget in which a plan was found.
@@ -77,81 +77,120 @@ impl MemoryPlan {
         Ok(Self { actions, workspace, fates, device, host, timeline, bound_ms: 0.0 })
     }
 
-    /// The plan of `actions` in `budget` bytes of the device: workspaces lie between the other buffers, which are placed
-    /// first, so that smaller ones fit as well.
-    ///
-    /// # Errors
-    /// It does not fit.
-    ///
-    /// # Panics
-    /// If actions need what is not there.
-    pub(super) fn within(
-        outline: &Outline,
-        costs: &Costs,
-        actions: Vec<Action>,
-        budget: Bytes,
-    ) -> Result<Self, BelowFloor> {
-        let fastest = costs.workspaces(|_, _| Bytes::MAX);
-        if let Ok(plan) = Self::exactly(outline, costs, (actions.clone(), fastest), budget) {
-            return Ok(plan);
-        }
-        let mut workspace = vec![[Bytes::ZERO; 2]; outline.nodes.len()];
-        let bare = with_workspace(outline, costs, &workspace);
-        let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
-        let beside = Beside::new(&schedule);
-        let kernels: Vec<(usize, usize, usize)> = (schedule.actions.iter().enumerate())
-            .filter_map(|(at, &action)| Some((at, action.pass()?)))
-            .filter(|(_, (node, pass))| !costs.nodes[*node][*pass].front.is_empty())
-            .map(|(at, (node, pass))| (at, node, pass))
-            .collect();
-        let ends = kernels
-            .iter()
-            .map(|&(at, node, pass)| (beside.end_with(at, costs.nodes[node][pass].least()), node));
-        let largest = (beside.end(), beside.fullest(&schedule));
-        let needed = ends.fold(largest, |most, one| if one.0 > most.0 { one } else { most });
-        if needed.0 > budget.0 {
-            return Err(BelowFloor { floor: Bytes(needed.0), node: outline.nodes[needed.1].name.clone() });
-        }
-        let mut limits = vec![[Bytes::MAX; 2]; outline.nodes.len()];
-        for (at, node, pass) in kernels {
-            limits[node][pass] = limits[node][pass].min(beside.limit(at, budget));
-            workspace[node][pass] =
-                costs.nodes[node][pass].workspace(limits[node][pass]).expect("the least fits");
-        }
-        Ok(Self::new(outline, costs, schedule.actions, workspace).expect("it is a schedule"))
-    }
-
-    /// The plan of `actions` with these workspaces, wherever buffers are placed best.
-    ///
-    /// # Errors
-    /// It does not fit `budget`.
-    ///
-    /// # Panics
-    /// If actions need what is not there.
-    pub(super) fn exactly(
-        outline: &Outline,
-        costs: &Costs,
-        (actions, workspace): (Vec<Action>, Vec<[Bytes; 2]>),
-        budget: Bytes,
-    ) -> Result<Self, BelowFloor> {
-        let plan = Self::new(outline, costs, actions, workspace).expect("what is needed is there");
-        if plan.device <= budget {
-            return Ok(plan);
-        }
-        let steps = plan.actions.iter().zip(&plan.timeline.alive);
-        let steps = steps.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
-        let node = steps.max_by_key(|&(alive, _)| alive).map(|(_, node)| outline.nodes[node].name.clone());
-        Err(BelowFloor { floor: plan.device, node: node.unwrap_or_default() })
-    }
-
     /// How long an iteration takes if every cost is as given, in milliseconds.
     pub fn planned_ms(&self) -> f64 {
         self.timeline.total_ms
     }
 }
 
+/// Actions whose workspaces are to be found.
+pub(super) struct Fitting<'a> {
+    outline: &'a Outline,
+    costs: &'a Costs,
+    /// Without workspaces.
+    schedule: Schedule,
+    beside: Beside,
+    kernels: Vec<KernelPass>,
+}
+
+/// A pass with kernels.
+struct KernelPass {
+    node: usize,
+    pass: usize,
+    /// Its scratch among the residences.
+    scratch: usize,
+    /// Where nothing lies when it runs.
+    holes: Vec<(u64, u64)>,
+}
+
+impl<'a> Fitting<'a> {
+    /// # Panics
+    /// If actions need what is not there.
+    pub(super) fn new(outline: &'a Outline, costs: &'a Costs, actions: Vec<Action>) -> Self {
+        let bare = with_workspace(outline, costs, &vec![[Bytes::ZERO; 2]; outline.nodes.len()]);
+        let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
+        let beside = Beside::new(&schedule);
+        let of_kernel = |(scratch, buffer): (usize, &Buffer)| {
+            let Buffer::Scratch(at) = *buffer else { return None };
+            let (node, pass) = schedule.actions[at].pass()?;
+            let has_kernels = !costs.nodes[node][pass].front.is_empty();
+            has_kernels.then(|| KernelPass { node, pass, scratch, holes: beside.holes(at) })
+        };
+        let kernels = beside.buffers.iter().enumerate().filter_map(of_kernel).collect();
+        Self { outline, costs, schedule, beside, kernels }
+    }
+
+    /// What it takes with `workspace`, placed in the better of the two ways of [`ArenaLayout`].
+    pub(super) fn takes(&self, workspace: &[[Bytes; 2]]) -> Bytes {
+        let mut residences = self.beside.residences.clone();
+        self.kernels.iter().for_each(|one| residences[one.scratch].bytes = workspace[one.node][one.pass]);
+        let is_scratch = |index: usize| matches!(self.beside.buffers[index], Buffer::Scratch(_));
+        let ways = [false, true].map(|last| place(&residences, |index| last && is_scratch(index)).len);
+        Bytes(ways[0].min(ways[1]))
+    }
+
+    /// The fastest workspaces within `budget`; or the largest where all else is placed first, so that smaller ones fit as well; or
+    /// the smallest.
+    ///
+    /// # Errors
+    /// Not even these fit.
+    pub(super) fn workspaces(&self, budget: Bytes) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
+        let [fastest, smallest] = [Bytes::MAX, Bytes::ZERO].map(|limit| self.costs.workspaces(|_, _| limit));
+        if self.takes(&fastest) <= budget {
+            return Ok(fastest);
+        }
+        let least = |one: &KernelPass| self.costs.nodes[one.node][one.pass].least();
+        let ends = self.kernels.iter().map(|one| (smallest_end(&one.holes, least(one)), Some(one.node)));
+        let (floor, node) =
+            ends.fold((self.beside.end(), None), |most, one| if one.0 > most.0 { one } else { most });
+        if floor > budget.0 {
+            let among = self.takes(&smallest);
+            let below = || self.below(among.min(Bytes(floor)), node);
+            return (among <= budget).then_some(smallest).ok_or_else(below);
+        }
+        let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
+        for KernelPass { node, pass, holes, .. } in &self.kernels {
+            limits[*node][*pass] = limits[*node][*pass].min(largest(holes, budget.0));
+        }
+        Ok(self.costs.workspaces(|node, pass| limits[node][pass]))
+    }
+
+    /// The time of an iteration with `workspace`, in milliseconds.
+    pub(super) fn time_ms(&self, workspace: &[[Bytes; 2]]) -> f64 {
+        simulate(self.outline, &self.schedule, self.costs, workspace).total_ms
+    }
+
+    /// The plan with `workspace`.
+    ///
+    /// # Errors
+    /// It does not fit `budget`.
+    pub(super) fn plan(&self, workspace: Vec<[Bytes; 2]>, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
+        let actions = self.schedule.actions.clone();
+        let plan = MemoryPlan::new(self.outline, self.costs, actions, workspace).expect("it is a schedule");
+        if plan.device > budget { Err(self.below(plan.device, None)) } else { Ok(plan) }
+    }
+
+    /// The same with [`Fitting::workspaces`].
+    ///
+    /// # Errors
+    /// There are none.
+    pub(super) fn within(&self, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
+        self.plan(self.workspaces(budget)?, budget)
+    }
+
+    /// More than `floor` bytes are needed by `node`, or where most is alive.
+    fn below(&self, floor: Bytes, node: Option<usize>) -> BelowFloor {
+        let alive = simulate::alive(&self.schedule);
+        let passes = self.schedule.actions.iter().zip(alive);
+        let passes = passes.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
+        let fullest = || passes.max_by_key(|&(alive, _)| alive).map(|(_, node)| node);
+        let node = node.or_else(fullest).map(|node| self.outline.nodes[node].name.clone());
+        BelowFloor { floor, node: node.unwrap_or_default() }
+    }
+}
+
 /// The outline in which kernels have `workspace`, side by side with nothing.
-pub(super) fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Bytes; 2]]) -> Outline {
+fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Bytes; 2]]) -> Outline {
     let mut outline = outline.clone();
     for ((node, costs), workspace) in outline.nodes.iter_mut().zip(&costs.nodes).zip(workspace) {
         for pass in (0..2).filter(|&pass| !costs[pass].front.is_empty()) {
@@ -165,8 +204,6 @@ pub(super) fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Byt
 fn fates(outline: &Outline, schedule: &Schedule) -> Vec<(Buffer, Bytes, Fate)> {
     let turn = schedule.actions.iter().position(|action| matches!(action, Action::Backward(_)));
     let turn = turn.unwrap_or(schedule.actions.len());
-    let prefetch = |action: &Action| if let Action::Prefetch(buffer) = action { Some(*buffer) } else { None };
-    let returning: BTreeSet<Buffer> = schedule.actions.iter().filter_map(prefetch).collect();
     let seen = schedule.buffers.iter().filter(|(buffer, residences)| {
         let is_kept = matches!(buffer, Buffer::Data(_) | Buffer::Saved(_));
         is_kept
@@ -176,7 +213,7 @@ fn fates(outline: &Outline, schedule: &Schedule) -> Vec<(Buffer, Bytes, Fate)> {
     let fate = |(buffer, residences): &(Buffer, Vec<crate::Residence>)| {
         let fate = match residences.len() {
             1 => Fate::Kept,
-            _ if returning.contains(buffer) => Fate::Offloaded,
+            _ if schedule.actions.contains(&Action::Prefetch(*buffer)) => Fate::Offloaded,
             _ => Fate::Recomputed,
         };
         (*buffer, outline.size(*buffer), fate)

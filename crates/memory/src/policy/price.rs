@@ -79,11 +79,6 @@ impl Price {
         Self { byte, bytes, copy, turn, window }
     }
 
-    /// Of copying for a millisecond out, if the place is free before an action.
-    fn out(&self, gone: usize) -> f64 {
-        if gone <= self.turn { self.copy[gone] } else { 0.0 }
-    }
-
     /// Of copying for a millisecond back, if that begins before an action.
     pub(super) fn back(&self, come: usize) -> f64 {
         if come >= self.turn { self.copy[come + 1] } else { 0.0 }
@@ -133,7 +128,8 @@ impl Price {
             if alive_ms >= best.0 {
                 break;
             }
-            let ms = alive_ms + copy_ms * self.out(gone);
+            // Of what leaves after the turn nobody waits for the copy.
+            let ms = alive_ms + if gone <= self.turn { copy_ms * self.copy[gone] } else { 0.0 };
             best = if ms < best.0 { (ms, Some(gone)) } else { best };
         }
         best.1.map(|gone| (best.0, gone))

@@ -65,13 +65,8 @@ pub(super) struct Problem<'a> {
 impl<'a> Problem<'a> {
     pub(super) fn new(outline: &'a Outline, costs: &'a Costs) -> Self {
         let plain = Schedule::plain(outline);
-        let node = |action: &Action| match *action {
-            Action::Forward(node) => [Some(node), None],
-            Action::Backward(node) => [None, Some(node)],
-            _ => [None, None],
-        };
-        let pass =
-            |pass: usize| plain.actions.iter().filter_map(|action| node(action)[pass]).collect::<Vec<_>>();
+        let passes = || plain.actions.iter().filter_map(|action| action.pass());
+        let pass = |of: usize| passes().filter(|one| one.1 == of).map(|one| one.0).collect::<Vec<_>>();
         let (forward, backward) = (pass(0), pass(1));
         let turn = forward.len();
         let diffs = plain.buffers.iter().filter(|(buffer, _)| matches!(buffer, Buffer::Diff(_)));
@@ -85,20 +80,30 @@ impl<'a> Problem<'a> {
 
     /// What computing a unit again takes at best, in milliseconds.
     pub(super) fn repeat_ms(&self, unit: usize) -> f64 {
-        self.units[unit]
-            .nodes
-            .iter()
-            .map(|&node| self.costs.pass_ms(Action::Recompute(node), Bytes::MAX))
-            .sum()
+        let nodes = self.units[unit].nodes.iter();
+        nodes.map(|&node| self.costs.pass_ms(Action::Recompute(node), Bytes::MAX)).sum()
     }
 
     /// The tensor of unit `from` that `unit` reads.
     pub(super) fn input_from(&self, unit: usize, from: usize) -> Option<usize> {
-        self.units[unit]
-            .inputs
-            .iter()
-            .map(|&(input, _)| input)
-            .find(|&input| self.tensors[input].unit == from)
+        let mut inputs = self.units[unit].inputs.iter().map(|&(input, _)| input);
+        inputs.find(|&input| self.tensors[input].unit == from)
+    }
+
+    /// Node and pass of an action.
+    pub(super) fn action(&self, at: usize) -> (usize, usize) {
+        match at.checked_sub(self.turn()) {
+            None => (self.forward[at], 0),
+            Some(back) => (self.backward[back], 1),
+        }
+    }
+
+    /// The scratch of a pass of a node whose workspace is not chosen here.
+    pub(super) fn scratch(&self, (node, pass): (usize, usize)) -> u64 {
+        match self.costs.nodes[node][pass].front.is_empty() {
+            true => arena_bytes(self.outline.nodes[node].scratch[pass].transient().0),
+            false => 0,
+        }
     }
 
     /// How many actions go forward.
@@ -160,7 +165,8 @@ impl<'a> Problem<'a> {
         }
         // By its part of memory, whatever a copy takes: in the smallest budget only bytes count.
         let largest = self.tensors.iter().map(|tensor| tensor.bytes).max().unwrap_or(0);
-        self.tensors.iter_mut().for_each(|tensor| tensor.leaves &= tensor.bytes >= largest / SMALL);
+        let least = if self.costs.host > Bytes::ZERO { largest / SMALL } else { u64::MAX };
+        self.tensors.iter_mut().for_each(|tensor| tensor.leaves &= tensor.bytes >= least);
         for (at, &action) in plain.actions.iter().enumerate().skip(self.turn()) {
             for (buffer, _) in uses(outline, at, action) {
                 if let Some(&tensor) = tensor_of.get(&buffer) {

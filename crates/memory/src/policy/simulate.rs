@@ -46,7 +46,8 @@ pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace
     timeline
 }
 
-fn alive(schedule: &Schedule) -> Vec<Bytes> {
+/// What is alive on the device at each action, of what comes and goes in an iteration.
+pub(super) fn alive(schedule: &Schedule) -> Vec<Bytes> {
     let mut changes = vec![[0, 0]; schedule.actions.len() + 1];
     let transient = schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
     for residence in transient.flat_map(|(_, all)| all).filter(|one| one.place == Place::Device) {

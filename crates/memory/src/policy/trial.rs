@@ -13,15 +13,6 @@ pub(super) struct Choice {
     pub(super) repeated: Vec<bool>,
 }
 
-impl Choice {
-    /// Whether a tensor is copied to the host: what is computed again is not.
-    fn leaves(&self, problem: &Problem<'_>, tensor: usize) -> bool {
-        self.offloaded[tensor]
-            && problem.tensors[tensor].leaves
-            && !self.repeated[problem.tensors[tensor].unit]
-    }
-}
-
 /// A choice carried out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
@@ -31,14 +22,20 @@ pub(super) struct Trial {
     pub(super) host: u64,
     /// Tensors whose copies computation waits for.
     pub(super) waited: Vec<usize>,
-    /// The node of the action with the largest need, and that need.
-    pub(super) peak: (usize, u64),
-    /// What is left to the workspaces of each node's passes.
-    pub(super) limits: Vec<[Bytes; 2]>,
-    /// The actions that compute, in order.
-    steps: Vec<Step>,
-    /// Tensors that leave: before which step their place is free, before which they come back, and which needs them.
-    away: Vec<(usize, [usize; 3])>,
+    /// The largest need of an action.
+    pub(super) peak: u64,
+    /// The actions that compute, in order: how long each takes, and what it needs.
+    steps: Vec<Action>,
+    ms: Vec<f64>,
+    needed: Vec<u64>,
+    /// The step before which a tensor that left must be back; for those computed again, the step that does so.
+    back: Vec<usize>,
+    /// One past the last step that uses a tensor again; 0 if none does.
+    end: Vec<usize>,
+    /// Of every backward action, its step.
+    backward: Vec<usize>,
+    /// Tensors that leave: before which step their place is free, and before which they come back.
+    away: Vec<(usize, [usize; 2])>,
 }
 
 impl Trial {
@@ -51,7 +48,7 @@ impl Trial {
         for tensor in out.into_iter().map(|index| &problem.tensors[index]) {
             before[tensor.changed + 1][0].push(Action::Offload(tensor.buffer));
         }
-        for &(index, [gone, come, _]) in &self.away {
+        for &(index, [gone, come]) in &self.away {
             let tensor = &problem.tensors[index];
             if gone > tensor.used + 1 {
                 before[gone][1].push(Action::Hold(tensor.buffer));
@@ -61,31 +58,15 @@ impl Trial {
         let mut actions: Vec<Action> = Vec::new();
         for (at, copies) in before.into_iter().enumerate() {
             actions.extend(copies.into_iter().flatten());
-            actions.extend(self.steps.get(at).map(|step| step.action));
+            actions.extend(self.steps.get(at));
         }
         actions.extend(problem.outline.updates.then_some(Action::Update));
         actions
     }
 }
 
-/// An action that computes: the node, its pass, and the action itself.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    node: usize,
-    pass: usize,
-    action: Action,
-}
-
-/// When each tensor and unit comes back, in steps.
-struct Returns {
-    steps: Vec<Step>,
-    /// The step before which a tensor that left must be back; for those computed again, the step that does so.
-    back: Vec<Option<usize>>,
-    /// The last step that uses a tensor.
-    last: Vec<Option<usize>>,
-    /// Of every backward action, its step.
-    backward: Vec<usize>,
-}
+/// A step at which nothing happens.
+const NEVER: usize = usize::MAX;
 
 impl Problem<'_> {
     /// The choice to keep everything that a backward pass sees again.
@@ -99,196 +80,171 @@ impl Problem<'_> {
     pub(super) fn all(&self, offloaded: bool, repeated: bool) -> Choice {
         let mut choice = self.keep();
         choice.offloaded.fill(offloaded);
-        choice
-            .repeated
-            .iter_mut()
-            .zip(&self.units)
-            .for_each(|(again, unit)| *again |= repeated && unit.repeats);
+        for (again, unit) in choice.repeated.iter_mut().zip(&self.units) {
+            *again |= repeated && unit.repeats;
+        }
         choice
     }
 
     /// Carries out `choice` within `capacity` bytes.
     pub(super) fn carry_out(&self, choice: &Choice, capacity: u64) -> Trial {
-        let returns = self.returns(choice);
-        let mut trial = Trial::default();
-        let (mut ms, mut needed) = (Vec::new(), Vec::new());
-        let alive = self.alive(choice, &returns);
-        let limits = self.limits(&returns.steps, &alive, capacity);
-        for (step, alive) in returns.steps.iter().zip(&alive) {
-            let costs = &self.costs.nodes[step.node][step.pass];
-            let workspace = costs.workspace(limits[step.node][step.pass]).unwrap_or(costs.least());
-            let need = alive + arena_bytes(workspace.0);
-            trial.peak = if need > trial.peak.1 { (step.node, need) } else { trial.peak };
-            ms.push(self.costs.pass_ms(step.action, workspace));
-            needed.push(need);
+        let mut trial = self.compute(choice, capacity);
+        self.copy(choice, capacity, &mut trial);
+        trial
+    }
+
+    /// The same as if copies took no time: nothing is faster, nor needs less.
+    pub(super) fn compute(&self, choice: &Choice, capacity: u64) -> Trial {
+        let mut trial = self.returns(choice);
+        trial.needed = self.alive(choice, &trial);
+        // What is left to the workspaces of each node's passes.
+        let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
+        let Trial { ms, needed, steps, peak, .. } = &mut trial;
+        for (&step, &mut alive) in steps.iter().zip(&mut *needed) {
+            let (node, pass) = computing(step);
+            limits[node][pass] = limits[node][pass].min(Bytes(capacity.saturating_sub(alive)));
         }
-        let away: Vec<usize> = (0..self.tensors.len())
-            .filter(|&tensor| choice.leaves(self, tensor) && returns.back[tensor].is_some())
-            .collect();
-        let mut stall_ms = 0.0;
-        if !away.is_empty() {
-            stall_ms = self.copy(&away, &returns, (&ms, &mut needed), capacity, &mut trial);
+        for (&step, needed) in steps.iter().zip(needed) {
+            let of @ (node, pass) = computing(step);
+            let (time_ms, workspace) = self.costs.within(step, of, limits[node][pass]);
+            ms.push(time_ms);
+            *needed += arena_bytes(workspace.0);
+            *peak = (*peak).max(*needed);
         }
-        trial.time_ms = ms.iter().sum::<f64>()
-            + self.costs.update_ms * f64::from(u8::from(self.outline.updates))
-            + stall_ms;
-        (trial.steps, trial.limits) = (returns.steps, limits);
+        trial.time_ms = ms.iter().sum();
+        trial.time_ms += if self.outline.updates { self.costs.update_ms } else { 0.0 };
         trial
     }
 
     /// When what is given up has to be back: what is computed again before its first use, its inputs before that.
-    fn returns(&self, choice: &Choice) -> Returns {
-        let (turn, never) = (self.turn(), usize::MAX);
+    fn returns(&self, choice: &Choice) -> Trial {
         // Before which backward action a tensor is needed.
         let mut wanted: Vec<usize> =
-            self.tensors.iter().map(|one| one.back.map_or(never, |back| back[0])).collect();
-        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); self.backward.len()];
-        for (index, unit) in self.units.iter().enumerate().rev() {
-            let group = unit.tensors.iter().map(|&tensor| wanted[tensor]).min().unwrap_or(never);
-            if choice.repeated[index] && group != never {
-                groups[group].push(index);
+            self.tensors.iter().map(|one| one.back.map_or(NEVER, |back| back[0])).collect();
+        // Of every backward action the first unit that is computed again before it, and of every unit the next.
+        let (mut first, mut next) = (vec![NEVER; self.backward.len()], vec![NEVER; self.units.len()]);
+        for (index, unit) in self.units.iter().enumerate().rev().filter(|&(index, _)| choice.repeated[index])
+        {
+            let group = unit.tensors.iter().map(|&tensor| wanted[tensor]).min().unwrap_or(NEVER);
+            if group != NEVER {
+                next[index] = std::mem::replace(&mut first[group], index);
                 unit.inputs.iter().for_each(|&(input, _)| wanted[input] = wanted[input].min(group));
             }
         }
-        let mut steps: Vec<Step> =
-            self.forward.iter().map(|&node| Step { node, pass: 0, action: Action::Forward(node) }).collect();
-        let mut back: Vec<Option<usize>> = vec![None; self.tensors.len()];
-        let mut last: Vec<Option<usize>> = vec![None; self.tensors.len()];
+        let mut steps: Vec<Action> = self.forward.iter().map(|&node| Action::Forward(node)).collect();
+        let (mut back, mut end) = (vec![NEVER; self.tensors.len()], vec![0; self.tensors.len()]);
         let mut backward = Vec::with_capacity(self.backward.len());
-        let mut starts = Vec::with_capacity(self.backward.len());
-        for (at, group) in groups.iter().enumerate() {
-            starts.push(steps.len());
-            for &index in group.iter().rev() {
+        for (&node, first) in self.backward.iter().zip(&mut first) {
+            // From now on the step at which all that begins.
+            let mut index = std::mem::replace(first, steps.len());
+            while index != NEVER {
                 let (unit, start) = (&self.units[index], steps.len());
-                steps.extend(unit.nodes.iter().map(|&node| Step {
-                    node,
-                    pass: 0,
-                    action: Action::Recompute(node),
-                }));
-                unit.inputs.iter().for_each(|&(input, offset)| last[input] = Some(start + offset));
+                steps.extend(unit.nodes.iter().map(|&node| Action::Recompute(node)));
+                unit.inputs.iter().for_each(|&(input, offset)| end[input] = start + offset + 1);
                 for &tensor in &unit.tensors {
-                    back[tensor] = Some(start + self.tensors[tensor].offset);
-                    last[tensor] = Some(start + self.tensors[tensor].last_change);
+                    back[tensor] = start + self.tensors[tensor].offset;
+                    end[tensor] = start + self.tensors[tensor].last_change + 1;
                 }
+                index = next[index];
             }
-            let node = self.backward[at];
             backward.push(steps.len());
-            steps.push(Step { node, pass: 1, action: Action::Backward(node) });
+            steps.push(Action::Backward(node));
         }
         for (index, tensor) in self.tensors.iter().enumerate() {
-            if let Some([_, end]) = tensor.back {
-                last[index] = last[index].max(Some(backward[end]));
+            if let Some([_, last]) = tensor.back {
+                end[index] = end[index].max(backward[last] + 1);
             }
-            if !choice.repeated[tensor.unit] && wanted[index] != never {
-                back[index] = Some(starts[wanted[index]]);
+            if !choice.repeated[tensor.unit] && wanted[index] != NEVER {
+                back[index] = first[wanted[index]];
             }
-            debug_assert!(tensor.used < turn);
         }
-        Returns { steps, back, last, backward }
+        Trial { ms: Vec::with_capacity(steps.len()), steps, back, end, backward, ..Trial::default() }
     }
 
     /// What is alive at each step without workspaces, and with tensors leaving and coming back as copies take no time.
-    fn alive(&self, choice: &Choice, returns: &Returns) -> Vec<u64> {
-        let mut changes = vec![[0u64, 0]; returns.steps.len() + 1];
-        let mut add = |first: usize, last: usize, bytes: u64| {
+    fn alive(&self, choice: &Choice, returns: &Trial) -> Vec<u64> {
+        let all = returns.steps.len();
+        let mut changes = vec![[0u64, 0]; all + 1];
+        let mut add = |first: usize, end: usize, bytes: u64| {
             changes[first][0] += bytes;
-            changes[last + 1][1] += bytes;
+            changes[end][1] += bytes;
         };
-        let end = returns.steps.len() - 1;
         for &(bytes, [first, last]) in &self.diffs {
-            let at = |at: usize| returns.backward.get(at).copied().unwrap_or(end);
-            add(at(first), at(last), bytes);
+            let at = |at: usize| returns.backward.get(at).copied().unwrap_or(all - 1);
+            add(at(first), at(last) + 1, bytes);
         }
         for (index, tensor) in self.tensors.iter().enumerate() {
-            let last = if tensor.stays { Some(end) } else { returns.last[index] };
-            let leaves = choice.repeated[tensor.unit] || choice.offloaded[index];
-            match (last, returns.back[index]) {
-                (Some(last), Some(back)) if leaves => {
-                    add(tensor.made, tensor.used, tensor.bytes);
-                    add(back, last, tensor.bytes);
-                }
-                (Some(last), _) => add(tensor.made, last, tensor.bytes),
-                (None, _) => add(tensor.made, tensor.used, tensor.bytes),
+            let (back, end) = (returns.back[index], if tensor.stays { all } else { returns.end[index] });
+            let leaves = choice.repeated[tensor.unit] || choice.offloaded[index] && tensor.leaves;
+            if end == 0 {
+                add(tensor.made, tensor.used + 1, tensor.bytes);
+            } else if back != NEVER && leaves {
+                add(tensor.made, tensor.used + 1, tensor.bytes);
+                add(back, end, tensor.bytes);
+            } else {
+                add(tensor.made, end, tensor.bytes);
             }
         }
         let mut alive = 0;
         let steps = returns.steps.iter().zip(&changes);
-        steps
-            .enumerate()
-            .map(|(at, (step, [born, _]))| {
-                alive += born;
-                let here = alive + self.scratch(step);
-                alive -= changes[at + 1][1];
-                here
-            })
-            .collect()
-    }
-
-    /// The scratch of a step whose workspace is not chosen here.
-    fn scratch(&self, step: &Step) -> u64 {
-        match self.costs.nodes[step.node][step.pass].front.is_empty() {
-            true => arena_bytes(self.outline.nodes[step.node].scratch[step.pass].transient().0),
-            false => 0,
-        }
-    }
-
-    /// The limits of a [`Trial`].
-    fn limits(&self, steps: &[Step], alive: &[u64], capacity: u64) -> Vec<[Bytes; 2]> {
-        let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
-        for (step, alive) in steps.iter().zip(alive) {
-            let limit = &mut limits[step.node][step.pass];
-            *limit = (*limit).min(Bytes(capacity.saturating_sub(*alive)));
-        }
-        limits
+        let here = steps.map(|(&step, [born, died])| {
+            alive = alive + born - died;
+            alive + self.scratch(computing(step))
+        });
+        here.collect()
     }
 
     /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at once
-    /// where memory is short. Returns how long computation waits.
-    fn copy(
-        &self,
-        away: &[usize],
-        returns: &Returns,
-        (ms, needed): (&[f64], &mut [u64]),
-        capacity: u64,
-        trial: &mut Trial,
-    ) -> f64 {
-        let end = ms.len() - 1;
-        let tensor = |index: usize| &self.tensors[index];
-        let out = |&index: &usize| Copy {
-            ready: tensor(index).changed,
-            needed: tensor(index).used,
-            bytes: tensor(index).bytes,
-            ms: self.costs.copy_ms(Bytes(tensor(index).bytes), 0),
+    /// where memory is short.
+    pub(super) fn copy(&self, choice: &Choice, capacity: u64, trial: &mut Trial) {
+        let (mut out, mut back, end) = (Vec::new(), Vec::new(), trial.steps.len() - 1);
+        // What is computed again is not copied.
+        let leaves = |&index: &usize| {
+            let tensor = &self.tensors[index];
+            let is_wanted = choice.offloaded[index] && !choice.repeated[tensor.unit];
+            is_wanted && tensor.leaves && trial.back[index] != NEVER
         };
-        // Coming back is leaving in a time that runs backward.
-        let back = |&index: &usize| {
-            let back = end - returns.back[index].expect("it comes back");
-            let ms = self.costs.copy_ms(Bytes(tensor(index).bytes), 1);
-            Copy { ready: back, needed: back, bytes: tensor(index).bytes, ms }
-        };
-        let (gone, out_ms, waited_out) =
-            leave(&away.iter().map(out).collect::<Vec<_>>(), |at| ms[at], needed, capacity);
+        for index in (0..self.tensors.len()).filter(leaves) {
+            let tensor = &self.tensors[index];
+            let copy = |ready, needed, direction| {
+                let ms = self.costs.copy_ms(Bytes(tensor.bytes), direction);
+                Copy { index, ready, needed, bytes: tensor.bytes, ms }
+            };
+            // Coming back is leaving in a time that runs backward.
+            let last = end - trial.back[index];
+            out.push(copy(tensor.changed, tensor.used, 0));
+            back.push(copy(last, last, 1));
+        }
+        if out.is_empty() {
+            return;
+        }
+        let Trial { ms, needed, waited, .. } = trial;
+        let (gone, out_ms) = leave(&out, |at| ms[at], needed, capacity, waited);
         needed.reverse();
-        let (come, in_ms, waited_in) =
-            leave(&away.iter().map(back).collect::<Vec<_>>(), |at| ms[end - at], needed, capacity);
-        needed.reverse();
-        trial.waited = waited_out.into_iter().chain(waited_in).map(|position| away[position]).collect();
-        for (position, &index) in away.iter().enumerate() {
+        let (come, in_ms) = leave(&back, |at| ms[end - at], needed, capacity, waited);
+        for (copy, (gone, come)) in out.iter().zip(gone.into_iter().zip(come)) {
             // What is back before it is gone need not leave.
-            let (gone, come) = (gone[position], end + 1 - come[position]);
+            let come = end + 1 - come;
             if gone < come {
-                trial.host += tensor(index).bytes;
-                trial.away.push((index, [gone, come, returns.back[index].expect("it comes back")]));
+                trial.host += copy.bytes;
+                trial.away.push((copy.index, [gone, come]));
             }
         }
         // Copies back in the order of `leave`, which is that of need.
-        trial.away.sort_by_key(|&(index, [_, _, back])| (back, std::cmp::Reverse(index)));
-        out_ms + in_ms
+        let Trial { away, back, .. } = trial;
+        away.sort_by_key(|&(index, _)| (back[index], std::cmp::Reverse(index)));
+        trial.time_ms += out_ms + in_ms;
     }
 }
 
-/// A copy, beside the steps of an iteration.
+/// Node and pass of a step.
+fn computing(step: Action) -> (usize, usize) {
+    step.pass().expect("steps compute")
+}
+
+/// A copy of a tensor, beside the steps of an iteration.
 struct Copy {
+    index: usize,
     /// It begins after this step.
     ready: usize,
     /// The place that it is from is needed until after this one.
@@ -298,16 +254,18 @@ struct Copy {
 }
 
 /// Copies one after the other, as soon as they are ready. Before which step the place of each is free, and how long all steps
-/// wait, as they do only where memory is short, and for which. What still lies there is added to what steps need.
+/// wait, as they do only where memory is short; `waited` gets for which tensors. What still lies there is added to what steps
+/// need.
 fn leave(
     copies: &[Copy],
     ms: impl Fn(usize) -> f64,
     needed: &mut [u64],
     capacity: u64,
-) -> (Vec<usize>, f64, Vec<usize>) {
+    waited: &mut Vec<usize>,
+) -> (Vec<usize>, f64) {
     let sorted = |key: fn(&Copy) -> (usize, usize)| {
         let mut order: Vec<usize> = (0..copies.len()).collect();
-        order.sort_by_key(|&index| (key(&copies[index]), index));
+        order.sort_unstable_by_key(|&index| (key(&copies[index]), index));
         order
     };
     let order = sorted(|copy| (copy.ready, copy.needed));
@@ -316,7 +274,7 @@ fn leave(
     let mut ends_ms: Vec<f64> = Vec::with_capacity(copies.len());
     let mut place = vec![0; copies.len()];
     order.iter().enumerate().for_each(|(at, &index)| place[index] = at);
-    let (mut now_ms, mut stall_ms, mut done, mut waited) = (0.0f64, 0.0, 0, Vec::new());
+    let (mut now_ms, mut stall_ms, mut done) = (0.0f64, 0.0, 0);
     // What is needed no more, but not copied yet.
     let (mut lying, mut lies) = (0, vec![false; copies.len()]);
     for (at, needed) in needed.iter_mut().enumerate() {
@@ -341,7 +299,7 @@ fn leave(
                 break;
             }
             stall_ms += ends_ms[done] - now_ms;
-            waited.push(order[done]);
+            waited.push(copies[order[done]].index);
             now_ms = ends_ms[done];
         }
         *needed += lying;
@@ -350,5 +308,5 @@ fn leave(
             ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copies[index].ms);
         }
     }
-    (free, stall_ms, waited)
+    (free, stall_ms)
 }

@@ -7,7 +7,7 @@
 
 use super::{
     costs::Costs,
-    plan::{BelowFloor, MemoryPlan},
+    plan::{BelowFloor, Fitting, MemoryPlan},
     problem::{Problem, Tensor},
 };
 use crate::{
@@ -61,14 +61,13 @@ pub fn vdnn(
     (offloading, algorithms): (Offloading, Algorithms),
 ) -> Result<MemoryPlan, BelowFloor> {
     let problem = Problem::new(outline, costs);
-    let actions = Layers::new(&problem, classifier, offloading).actions();
+    let fitting = Fitting::new(outline, costs, Layers::new(&problem, classifier, offloading).actions());
     let limit = match algorithms {
-        Algorithms::Greedy => return MemoryPlan::within(outline, costs, actions, budget),
+        Algorithms::Greedy => return fitting.within(budget),
         Algorithms::Fastest => Bytes::MAX,
         Algorithms::LeastMemory => Bytes::ZERO,
     };
-    let workspace = costs.workspaces(|_, _| limit);
-    MemoryPlan::exactly(outline, costs, (actions, workspace), budget)
+    fitting.plan(costs.workspaces(|_, _| limit), budget)
 }
 
 /// vDNN_dyn: the first that fits, in the order of the paper, where `plan` is told what to try and says what fits.

@@ -19,7 +19,7 @@ use memory::{
     policy::{Costs, MemoryPolicy},
 };
 use planner::{BatchSizePolicy, Bytes, WorkspacePolicy};
-use std::collections::HashMap;
+use std::{collections::HashMap, env, fs};
 use tensor::{Accumulate, Arena, Cpu, Device, cuda::CudaError};
 
 impl NetRun {
@@ -281,6 +281,14 @@ fn nets() -> [String; 3] {
     [NET.to_owned(), everything(), [large, conv("block0", "data"), blocks, head("block4")].concat()]
 }
 
+/// All trained parameters with their history, bit by bit.
+fn learnt(running: &Running) -> Vec<u32> {
+    let params = running.0.layout().nets[0].params.iter().filter(|spans| spans.diff.is_some());
+    let spans = params.flat_map(|spans| [Some(spans.data), spans.history]).flatten();
+    let values = spans.flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
+    values.map(f32::to_bits).collect()
+}
+
 /// The iteration ends with a sentence and before the update: what has been learnt is as it was, and can still be saved.
 #[test]
 fn a_copy_that_fails_changes_no_parameter() {
@@ -288,12 +296,6 @@ fn a_copy_that_fails_changes_no_parameter() {
         [|action| matches!(action, Action::Offload(_)), |action| matches!(action, Action::Prefetch(_))];
     for is_copy in is_copy {
         let mut running = running(&Device::Cpu(Cpu::new(2)), moved);
-        let learnt = |running: &Running| {
-            let params = running.0.layout().nets[0].params.iter().filter(|spans| spans.diff.is_some());
-            let spans = params.flat_map(|spans| [Some(spans.data), spans.history]).flatten();
-            let values = spans.flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
-            values.map(f32::to_bits).collect::<Vec<_>>()
-        };
         let mut batches = batches();
         for batch in batches.by_ref().take(2) {
             running.0.iterate(0, batch).unwrap();
@@ -309,6 +311,46 @@ fn a_copy_that_fails_changes_no_parameter() {
         assert_eq!(failed.unwrap_err().to_string(), "copying a buffer failed: the link is down");
         assert_eq!(learnt(&running), before);
     }
+}
+
+/// Names a driver's call in the file that an emulated GPU looks into; every such call is then refused.
+const REFUSED: &str = "EMULATED_GPU_REFUSES";
+
+/// A driver that locks no host memory ends a run before it begins, one that copies nothing ends an iteration before its update:
+/// launched, recorded or replayed. Whatever has failed can be done again.
+#[test]
+#[ignore = "needs an emulated GPU, as no real one can be told to fail"]
+fn cuda_what_the_driver_refuses_is_said_and_changes_no_parameter() {
+    let Some(file) = env::var_os(REFUSED) else { return };
+    let refuse = |call: &str| fs::write(&file, call).unwrap();
+    let device = own_gpu();
+    let mut net = build_on(&device, NET).unwrap();
+    let options = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
+    let plan = Forced::IMPLICIT_GEMM.install(&mut net, &options);
+    let run = NetRun::lay_out(vec![net], vec![plan], true).unwrap().in_layout(moved);
+    refuse("cuMemHostAlloc");
+    let refused = run.start(1).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.starts_with("locking ") && refused.contains("out of memory"), "{refused}");
+    refuse("");
+    let (mut running, mut failures) = (running(&device, moved), 0);
+    for (at, batch) in batches().enumerate() {
+        for (call, way) in [("cuMemcpyDtoHAsync_v2", "from"), ("cuMemcpyHtoDAsync_v2", "to")] {
+            let before = learnt(&running);
+            refuse(call);
+            let MiniBatch { number, accumulate, update, .. } = batch;
+            let failed = running.0.iterate(0, MiniBatch { number, accumulate, update, observer: None });
+            refuse("");
+            // What is replayed has been recorded with its copies, which then are no calls.
+            let Err(failed) = failed else { continue };
+            let (failed, expected) = (failed.to_string(), format!("copying {way} the GPU failed: "));
+            assert!(failed.contains(&expected) && !failed.contains('\n'), "mini-batch {at}: {failed}");
+            assert_eq!(learnt(&running), before, "mini-batch {at}");
+            failures += 1;
+        }
+        running.0.iterate(0, batch).unwrap();
+        assert!(running.0.loss(0).unwrap().is_finite());
+    }
+    assert!(failures >= 4, "{failures}: each call fails when it is launched and when it is recorded");
 }
 
 /// Passes that take as long as their operands are large, with copies so much faster or slower; kernels have the workspace of
