@@ -11,6 +11,7 @@ use microbatch::trainer::{
 };
 use rayon::prelude::*;
 use std::{fs, path::Path, sync::Arc, time::Instant};
+use tensor::Device;
 
 const FILES: u32 = 64;
 const MINI_BATCH: usize = 64;
@@ -95,7 +96,8 @@ fn main() {
         for (what, params) in &transforms {
             let options =
                 LoaderOptions { shuffle: true, prefetch: 0, ..LoaderOptions::new(MINI_BATCH, Phase::Train) };
-            let mut loader = Loader::new(set.clone(), params, options).expect("options that fit");
+            let mut loader =
+                Loader::new(set.clone(), params, options, &Device::cpu()).expect("options that fit");
             let mut data = vec![0.0; MINI_BATCH * 3 * 224 * 224];
             let work = || loader.upload((&mut data[..]).into(), None).expect("a mini-batch");
             row(what, pool.install(|| speed(MINI_BATCH, work)));

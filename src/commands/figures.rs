@@ -12,10 +12,10 @@ use crate::{
     models::Model,
 };
 use ::figures::{
-    draw::{Data, Figure},
-    study::{Study, accuracy, claims, gains, page, programme},
+    draw::Figure,
+    study::{self, Study, claims, page},
 };
-use planner::{BatchSizePolicy, Math, PlanOptions};
+use planner::{BatchSizePolicy, Kernel, Math, PlanOptions};
 use std::{collections::BTreeSet, fs, sync::Arc};
 use tensor::{Device, Format};
 use trainer::{
@@ -25,35 +25,27 @@ use trainer::{
     spec::Phase,
 };
 
-/// The convolution of the first net that is looked at closely.
-const CLOSELY: &str = "conv2";
-
-/// A net of the papers: its name, its title, its mini-batch, and channels, height and width of an image where only the data
-/// says.
-type PaperNet = (&'static str, &'static str, usize, Option<[usize; 3]>);
+/// A net of the papers: its name, how the names of its figures begin, its title, its mini-batch, and channels, height and width
+/// of an image where only the data says.
+type PaperNet = (&'static str, &'static str, &'static str, usize, Option<[usize; 3]>);
 
 /// All of them; the first is looked at most. A recorded device has figures of those that its tables have.
 const NETS: [PaperNet; 7] = [
-    ("alexnet", "AlexNet", 256, None),
-    ("resnet18", "ResNet-18", 128, None),
-    ("resnet50", "ResNet-50", 32, None),
-    ("resnet50", "ResNet-50", 256, None),
-    ("densenet40", "DenseNet-40", 256, Some([3, 32, 32])),
-    ("vgg16", "VGG-16", 64, None),
-    ("googlenet", "GoogLeNet", 128, None),
+    ("alexnet", "", "AlexNet", 256, None),
+    ("resnet18", "resnet18", "ResNet-18", 128, None),
+    ("resnet50", "resnet50", "ResNet-50", 32, None),
+    ("resnet50", "resnet50-256", "ResNet-50", 256, None),
+    ("densenet40", "densenet40", "DenseNet-40", 256, Some([3, 32, 32])),
+    ("vgg16", "vgg16", "VGG-16", 64, None),
+    ("googlenet", "googlenet", "GoogLeNet", 128, None),
 ];
 
-/// How the names of a net's figures begin: not at all for the first; with the mini-batch where the net stands twice.
-fn prefix(name: &str, mini_batch: usize) -> String {
-    match NETS.iter().position(|net| net.0 == name) {
-        Some(0) => String::new(),
-        Some(place) if NETS[place].2 != mini_batch => format!("{name}-{mini_batch}"),
-        _ => name.to_owned(),
-    }
-}
+/// The convolution of the first that is looked at closely.
+const CLOSELY: &str = "conv2";
 
-/// DeepBench's list, at the mini-batch of the papers.
-const DEEPBENCH: &str = include_str!("../../data/deepbench.csv");
+/// A list of convolutions, at the mini-batch of the papers.
+const DEEPBENCH: &str = "deepbench";
+const SHAPES: &str = include_str!("../../data/deepbench.csv");
 
 /// The largest mini-batch that is measured on a CPU, in powers of two.
 const MOST_ON_CPU: usize = 32;
@@ -61,7 +53,7 @@ const MOST_ON_CPU: usize = 32;
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
 pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
-    let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain(["deepbench"]).collect();
+    let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain([DEEPBENCH]).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
         let names: Vec<&str> = names.into_iter().collect();
         return Err(usage!("--net {net} has no figures: choose of {}", names.join(", ")));
@@ -71,11 +63,7 @@ pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     for &math in maths {
         studies.extend(measure(args, math, &mut console)?);
     }
-    let (list, studies): (Vec<Study>, Vec<Study>) = studies.into_iter().partition(|s| s.name == "deepbench");
-    let fp32: Vec<Study> = studies.iter().filter(|study| study.math() == Math::Fp32).cloned().collect();
-    let mut all: Vec<Figure> = fp32.iter().flat_map(Study::figures).collect();
-    all.extend([programme(&fp32), accuracy(&studies)].into_iter().flatten());
-    all.extend(list.iter().filter_map(gains));
+    let all = study::figures(&studies);
     let wanted = |figure: &&Figure| args.only.as_ref().is_none_or(|part| figure.name.contains(part));
     let chosen: Vec<&Figure> = all.iter().filter(wanted).collect();
     if chosen.is_empty() {
@@ -91,68 +79,63 @@ pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         console.text(format!("{:<28} {}", figure.name, figure.title))?;
     }
     if args.only.is_none() {
-        let claims = claims(&[fp32, list].concat());
-        write_page(args, (&studies, &all, &claims))?;
+        write_page(args, &studies, &all)?;
     }
     console.text(format!("figures in {}: {}", args.out.display(), chosen.len()))
 }
 
 /// The page about all of them, and the table of the papers' numbers.
-fn write_page(args: &FiguresArgs, (studies, all, claims): (&[Study], &[Figure], &Data)) -> Result<(), Error> {
-    write_data(&args.out.join("papers.csv"), claims)?;
-    if args.csv || studies.is_empty() {
+fn write_page(args: &FiguresArgs, studies: &[Study], all: &[Figure]) -> Result<(), Error> {
+    let claims = claims(studies);
+    write_data(&args.out.join("papers.csv"), &claims)?;
+    if args.csv {
         return Ok(());
     }
     let nets = args.net.iter().map(|net| format!("--net {net} ")).collect::<String>();
     let command = format!("microbatch figures --device {} {nets}--out {}", args.device, args.out.display());
-    write(&args.out.join("README.md"), page(studies, all, claims, &command).into_bytes())
+    write(&args.out.join("README.md"), page(studies, all, &claims, &command).into_bytes())
 }
 
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
 fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<Study>, Error> {
-    let Format { dtype, layout } = Format::F32;
-    let run = RunArgs {
-        device: args.device.clone(),
-        threads: None,
-        math,
-        dtype,
-        layout,
-        synthetic: None,
-        json: false,
-    };
+    let (device, Format { dtype, layout }) = (args.device.clone(), Format::F32);
+    let run = RunArgs { device, threads: None, math, dtype, layout, synthetic: None, json: false };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
-    let most = if origin.on_gpu() { usize::MAX } else { MOST_ON_CPU };
-    let is_wanted = |name: &str, by_default: bool| match args.net.is_empty() {
-        true => by_default,
-        false => args.net.iter().any(|net| net == name),
-    };
-    let wanted = NETS.iter().filter(|net| is_wanted(net.0, true));
-    let mut subjects = wanted.map(|net| build(net, most, math)).collect::<Result<Vec<_>, _>>()?;
-    // A net that stands twice may not any more.
-    subjects.dedup_by(|a, b| a.kernels == b.kernels);
-    if math == Math::Fp32 && is_wanted("deepbench", origin.on_gpu()) {
-        subjects.push(deepbench(most, math)?);
+    let (on_gpu, is_recorded) = (origin.on_gpu(), origin.recorded.is_some());
+    let most = if on_gpu { usize::MAX } else { MOST_ON_CPU };
+    let is_wanted = |name: &str| args.net.iter().any(|net| net == name);
+    let by_default = args.net.is_empty();
+    let mut studies = Vec::new();
+    for net in NETS.iter().filter(|net| by_default || is_wanted(net.0)) {
+        studies.push(build(net, most, math)?);
     }
-    if origin.recorded.is_none() {
-        for Study { name, kernels, .. } in &subjects {
-            let all = origin.on_gpu() && name != "deepbench";
-            let batch_size_policy = if all { BatchSizePolicy::All } else { BatchSizePolicy::PowerOfTwo };
-            origin.profile(kernels, &PlanOptions { batch_size_policy, ..PlanOptions::default() }, console)?;
-        }
+    // A net that stands twice may not any more.
+    studies.dedup_by(|a, b| a.kernels == b.kernels);
+    if math == Math::Fp32 && (by_default && on_gpu || is_wanted(DEEPBENCH)) {
+        studies.push(deepbench(most, math)?);
+    }
+    for Study { name, kernels, .. } in studies.iter().filter(|_| !is_recorded) {
+        let all = on_gpu && name != DEEPBENCH;
+        let batch_size_policy = if all { BatchSizePolicy::All } else { BatchSizePolicy::PowerOfTwo };
+        origin.profile(kernels, &PlanOptions { batch_size_policy, ..PlanOptions::default() }, console)?;
     }
     // A figure shows what was measured, never an estimate.
     let table = Arc::new(origin.planning.table().clone());
-    let studies = subjects.into_iter().filter_map(|study| {
+    let measured = studies.into_iter().filter_map(|study| {
         let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
         let finest = finest.into_iter().find(|&policy| table.missing(&study.kernels, policy).is_empty())?;
-        Some(Study { finest, table: Arc::clone(&table), is_recorded: origin.recorded.is_some(), ..study })
+        Some(Study { finest, table: Arc::clone(&table), is_recorded, ..study })
     });
-    Ok(studies.collect())
+    Ok(measured.collect())
 }
 
 /// A net of which nothing is measured yet.
-fn build(&(name, title, mini_batch, shape): &PaperNet, most: usize, math: Math) -> Result<Study, Error> {
+fn build(
+    &(name, prefix, title, mini_batch, shape): &PaperNet,
+    most: usize,
+    math: Math,
+) -> Result<Study, Error> {
     let model = Model::find(name).expect("the papers' nets are part of the command");
     let mut spec = model.net()?.for_phase(Phase::Train);
     spec.set_mini_batch(mini_batch.min(most));
@@ -160,26 +143,22 @@ fn build(&(name, title, mini_batch, shape): &PaperNet, most: usize, math: Math) 
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
     Ok(Study {
-        name: name.to_owned(),
-        prefix: prefix(name, mini_batch),
-        title: title.to_owned(),
-        kernels: in_math(built.kernels(), math),
+        prefix: prefix.to_owned(),
         outline: built.outline(true),
         layers: built.layer_memory(),
         convolution: (name == NETS[0].0).then(|| CLOSELY.to_owned()),
-        ..Study::default()
+        ..unmeasured(name, title, in_math(built.kernels(), math))
     })
 }
 
 /// DeepBench's convolutions, likewise, as if they were one net.
 fn deepbench(most: usize, math: Math) -> Result<Study, Error> {
-    let mut shapes = parse_csv("data/deepbench.csv", DEEPBENCH)?;
+    let mut shapes = parse_csv("data/deepbench.csv", SHAPES)?;
     let most = u32::try_from(most).unwrap_or(u32::MAX);
     shapes.iter_mut().for_each(|shape| shape.mini_batch = shape.mini_batch.min(most));
-    Ok(Study {
-        name: "deepbench".to_owned(),
-        title: "DeepBench".to_owned(),
-        kernels: in_math(shape_kernels(&shapes, &[]), math),
-        ..Study::default()
-    })
+    Ok(unmeasured(DEEPBENCH, "DeepBench", in_math(shape_kernels(&shapes, &[]), math)))
+}
+
+fn unmeasured(name: &str, title: &str, kernels: Vec<Kernel>) -> Study {
+    Study { name: name.to_owned(), title: title.to_owned(), kernels, ..Study::default() }
 }

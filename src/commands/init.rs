@@ -9,6 +9,7 @@ use trainer::{
     data::Survey,
     layers::{BuildOptions, SyntheticData},
     own_images::{Recipe, transform},
+    snapshot::Weights,
     spec::{NetSpec, Phase},
 };
 
@@ -25,6 +26,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     if let Some(file) = FILES.map(file).into_iter().find(|file| file.exists()) {
         return Err(Error::Refused(format!("{} is there already, and is not written over", file.display())));
     }
+    let weights = Weights::load(args.weights.as_slice())?;
     let survey = look(args)?;
     let recipe = Recipe {
         name: name(&args.folder),
@@ -36,6 +38,8 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     };
     let (net, new) = recipe.net(&survey, &template, &text).map_err(|reason| not_like(&reason))?;
     let built = build(&file(FILES[0]), &net).map_err(|error| not_like(&error.to_string()))?;
+    // What does not fit would be refused by the training.
+    weights.copied(&built)?;
     let prefix = file("snapshots").join(&recipe.name).display().to_string();
     let solver = recipe.solver(&survey, model.as_ref(), &prefix);
     fs::create_dir_all(&args.folder).map_err(|error| refused(&args.folder, error))?;

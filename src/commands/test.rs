@@ -60,6 +60,8 @@ pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
     running.load_weights(&weights)?;
     let ((outputs, iterations), confusion) =
         mean_outputs(&mut running, (wanted, again), classified.as_ref(), &mut console)?;
+    let names = weights.class_names()?;
+    let confusion = confusion.map(|counted| Confusion { names, ..counted });
     let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
     outputs.iter().flat_map(output_lines).try_for_each(|line| console.text(line))?;

@@ -67,19 +67,25 @@ const MOST_CLASSES: usize = 16;
 /// What each class was taken for: all counts of few classes, of more the share that was recognised, the share that was right
 /// of what was taken for it, and the class that it was mostly mistaken for.
 pub(crate) fn confusion_table(confusion: &Confusion) -> String {
-    let counts = &confusion.counts;
+    let Confusion { names, counts } = confusion;
     let width = counts.iter().flatten().max().map_or(1, |most| most.to_string().len()).max(2) + 1;
     let is_whole = counts.len() <= MOST_CLASSES;
+    let class = |class: usize| match names.get(class) {
+        Some(name) => format!("{class} {name}"),
+        None => class.to_string(),
+    };
+    let first = (0..counts.len()).map(|index| class(index).chars().count()).max().unwrap_or(0).max(5);
     let columns: String =
         (0..counts.len()).filter(|_| is_whole).map(|class| format!("{class:>width$}")).collect();
-    let mut table = format!("class{columns}   recall  precision  mostly mistaken for");
-    for (class, row) in counts.iter().enumerate() {
+    let mut table = format!("{:first$}{columns}   recall  precision  mostly mistaken for", "class");
+    for (index, row) in counts.iter().enumerate() {
         let cells: String = row.iter().filter(|_| is_whole).map(|count| format!("{count:>width$}")).collect();
-        let [recall, precision] = confusion.recall_and_precision(class).map(|share| 100.0 * share);
-        let others = row.iter().enumerate().filter(|&(other, &count)| other != class && count > 0);
+        let [recall, precision] = confusion.recall_and_precision(index).map(|share| 100.0 * share);
+        let others = row.iter().enumerate().filter(|&(other, &count)| other != index && count > 0);
         let most = others.max_by_key(|&(_, count)| count);
-        let mistaken = most.map_or_else(String::new, |(other, count)| format!("{other} ({count})"));
-        table += format!("\n{class:>5}{cells} {recall:>6.1} % {precision:>8.1} %  {mistaken}").trim_end();
+        let mistaken = most.map_or_else(String::new, |(other, count)| format!("{} ({count})", class(other)));
+        let line = format!("{:first$}{cells} {recall:>6.1} % {precision:>8.1} %  {mistaken}", class(index));
+        table += &format!("\n{}", line.trim_end());
     }
     table
 }

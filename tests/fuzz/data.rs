@@ -15,6 +15,7 @@ use std::{
     io::{Cursor, Write},
     sync::Arc,
 };
+use tensor::{Cpu, Device};
 
 /// Most elements of a mini-batch that is made here.
 const MOST: usize = 1 << 18;
@@ -85,7 +86,7 @@ fn transform(random: &mut Random) -> TransformParams {
 /// Reads two mini-batches of a set.
 fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
     input.foretold += set.resident_bytes();
-    set.check_labels(set.classes())?;
+    set.check_labels(set.classes(), None)?;
     let random = &mut input.random;
     let phase = *pick(random, &[Phase::Train, Phase::Test]);
     let options = LoaderOptions {
@@ -93,7 +94,7 @@ fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
         prefetch: usize::from(one_in(random, 4)),
         ..LoaderOptions::new(2, phase)
     };
-    let mut loader = Loader::new(set, &transform(random), options)?;
+    let mut loader = Loader::new(set, &transform(random), options, &Device::Cpu(Cpu::new(1)))?;
     if one_in(random, 8) {
         loader.set_position(extreme(random).parse().unwrap_or(3).min(1 << 53));
     }

@@ -7,12 +7,17 @@ use std::{fs, path::PathBuf, process::Command};
 /// Stands for any number of lines.
 const LEFT_OUT: &str = "...";
 
+/// The pages that mdBook publishes: those that the summary names.
 fn chapters() -> Vec<PathBuf> {
-    let folder = fs::read_dir(root().join("docs/book/src")).unwrap();
-    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "md"));
-    files.sort();
-    files
+    let docs = root().join("docs").canonicalize().unwrap();
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    links(&summary).map(|page| docs.join(page)).collect()
+}
+
+/// What the links and pictures of a page lead to, without a place in there.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.map(|target| target.split('#').next().unwrap_or_default())
 }
 
 /// What a command of the book prints, in lines.
@@ -78,7 +83,7 @@ fn its_commands_print_what_it_says() {
     }
 }
 
-/// A listing stands in the file that the line above it links to, as it is there but for its indentation.
+/// A listing stands in the file that the line above it names, as it is there but for its indentation.
 #[test]
 fn its_listings_are_parts_of_the_code() {
     let code = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
@@ -88,7 +93,7 @@ fn its_listings_are_parts_of_the_code() {
         let parts: Vec<&str> = chapter.split("```").collect();
         for pair in parts.chunks_exact(2) {
             let (words, Some(listing)) = (pair[0], pair[1].strip_prefix("rust\n")) else { continue };
-            let source = words.rsplit("](../../../").next().and_then(|rest| rest.split(')').next()).unwrap();
+            let source = words.rsplit("(`").next().and_then(|rest| rest.split("`)").next()).unwrap();
             let source = fs::read_to_string(root().join(source)).unwrap();
             assert!(code(&source).contains(&code(listing)), "{}: no such code:\n{listing}", file.display());
             listings += 1;
@@ -97,13 +102,26 @@ fn its_listings_are_parts_of_the_code() {
     assert!(listings >= 7, "{listings}");
 }
 
+/// mdBook publishes the pages of its summary and, of the same folder, whatever is no page.
 #[test]
-fn its_pictures_and_links_are_there() {
-    let folder = root().join("docs/book/src");
-    for file in chapters() {
-        let chapter = fs::read_to_string(&file).unwrap();
-        for target in chapter.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            assert!(folder.join(target).exists(), "{}: there is no {target}", file.display());
+fn its_pictures_and_links_are_published_with_it() {
+    let (docs, pages) = (root().join("docs").canonicalize().unwrap(), chapters());
+    assert_eq!(
+        fs::read_dir(docs.join("book")).unwrap().count(),
+        11,
+        "a chapter that the summary does not name"
+    );
+    assert_eq!(pages.len(), 12);
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        assert!(!text.contains("{{#"), "{}: what mdBook would include is not checked", page.display());
+        for target in links(&text).filter(|target| !target.starts_with("http")) {
+            let file = page.parent().unwrap().join(target).canonicalize();
+            let is_published = |file: &PathBuf| match file.extension().is_some_and(|ending| ending == "md") {
+                true => pages.contains(file),
+                false => file.starts_with(&docs) && file.is_file(),
+            };
+            assert!(file.is_ok_and(|file| is_published(&file)), "{}: there is no {target}", page.display());
         }
     }
 }

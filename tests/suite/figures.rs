@@ -74,6 +74,15 @@ fn the_figures_have_the_shape_of_the_papers() {
         division.iter().filter(of).map(|row| row["workspace_bytes"].as_f64().unwrap()).sum()
     };
     assert!(bytes(&["conv2", "conv3"]) > 0.9 * bytes(&["conv"]));
+    // One layer saves most, in the caption of its figure and in the table of claims.
+    let papers = text(&fs::read(root().join("docs/figures/papers.csv")).unwrap());
+    for (net, figure) in [("AlexNet", "memory"), ("ResNet-18", "resnet18-memory")] {
+        let is_saved = |line: &&str| line.starts_with(net) && line.contains("memory of a layer");
+        let claim = papers.lines().find(is_saved).unwrap().rsplit(',').nth(2).unwrap();
+        let json = fs::read_to_string(root().join(format!("docs/figures/{figure}.json"))).unwrap();
+        let said = format!("takes {:.2} times less", claim.parse::<f64>().unwrap());
+        assert!(json.contains(&said), "{net}: {said}");
+    }
     let sets = rows("programme");
     let largest = sets.iter().map(|row| row["largest_desirable_set"].as_u64().unwrap()).max().unwrap();
     assert!((50..200).contains(&largest), "the papers' largest desirable set has 68 points, this {largest}");

@@ -119,7 +119,15 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
         &header[..400]
     );
     let test = format!("test --model shapes/net.prototxt --weights {weights} --threads 1 --policy undivided");
-    folder.succeed(&format!("{test} --iterations 1"));
+    let said = folder.succeed(&format!("{test} --confusion"));
+    for line in ["class             0  1  2   recall", "\n1 square-stripes ", "\n2 triangle-fine "] {
+        assert!(said.contains(line), "{line:?} is missing in {said}");
+    }
+    let report = folder.json(&format!("{test} --confusion"));
+    assert_eq!(
+        report["confusion"]["names"],
+        serde_json::json!(["disc-plain", "square-stripes", "triangle-fine"])
+    );
     let predict =
         format!("predict pictures/disc-plain --model shapes/net.prototxt --weights {weights} --threads 1");
     let said = folder.succeed(&format!("{predict} --policy undivided --top 3"));
@@ -138,8 +146,16 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
 #[test]
 fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
     let folder = drawn("--classes 2 --per-class 4");
-    folder
-        .succeed("init tuned --data pictures --like tiny.prototxt --weights some.safetensors --validation 0");
+    let init = "init tuned --data pictures --like tiny.prototxt --validation 0 --weights";
+    folder.write("none.safetensors", "no weights");
+    for missing in ["some.safetensors", "none.safetensors"] {
+        let refused = folder.run(&format!("{init} {missing}"));
+        assert!(!refused.status.success() && text(&refused.stderr).contains(missing), "{missing}");
+        assert!(!folder.path("tuned").exists());
+    }
+    folder.succeed("init first --data pictures --like tiny.prototxt --batch 8 --epochs 1 --validation 0");
+    folder.succeed("train --solver first/solver.prototxt --threads 1 --policy undivided");
+    folder.succeed(&format!("{init} first/snapshots/first_iter_1.safetensors"));
     let net = text(&folder.read("tuned/net.prototxt"));
     assert!(net.contains("mean_value: 100.000\n") && net.contains("scale: 0.01\n"), "{net}");
     let rate =

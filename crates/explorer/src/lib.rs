@@ -10,44 +10,40 @@ mod state;
 
 use answer::answer;
 use question::Question;
-use serde_json::{Value, json};
+use serde_json::{Value, json, to_value};
 use state::State;
-use std::sync::{LazyLock, Mutex};
+use std::{
+    error::Error,
+    sync::{LazyLock, Mutex, PoisonError},
+};
 
-/// What the page has loaded, and the two texts that cross the border.
+/// What the page has loaded, and the text that crosses the border: a question, then its answer.
 #[derive(Default)]
 struct Page {
     state: State,
-    input: Vec<u8>,
-    output: Vec<u8>,
+    text: Vec<u8>,
 }
 
 static PAGE: LazyLock<Mutex<Page>> = LazyLock::new(Mutex::default);
 
 fn with_page<R>(work: impl FnOnce(&mut Page) -> R) -> R {
     // There is one thread; if an answer has panicked, the next question begins with what is there.
-    work(&mut PAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    work(&mut PAGE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Answers one question; in the place of an answer that there is not, an object with an `error`.
 pub fn ask(question: &str) -> String {
-    with_page(|page| {
-        let asked = serde_json::from_str(question).map_err(|error| error.to_string());
-        let answered = asked.and_then(|question| page.answer(question));
-        answered.unwrap_or_else(|error| json!({ "error": error })).to_string()
-    })
+    let answered = with_page(|page| page.state.answer(serde_json::from_str(question)?));
+    answered.unwrap_or_else(|error| json!({ "error": error.to_string() })).to_string()
 }
 
-impl Page {
-    fn answer(&mut self, question: Question) -> Result<Value, String> {
+impl State {
+    fn answer(&mut self, question: Question) -> Result<Value, Box<dyn Error>> {
         let loaded = |mini_batch: u32| json!({ "mini_batch": mini_batch });
         match question {
-            Question::Table { gpu, text } => self.state.add_table(gpu, &text).map(loaded),
-            Question::Net { name, report } => self.state.add_net(name, report).map(loaded),
-            Question::Plan(question) => {
-                let planned = answer(&self.state.prepare(&question)?, &question)?;
-                serde_json::to_value(planned).map_err(|error| error.to_string())
-            }
+            Question::Table { gpu, text } => self.add_table(gpu, &text).map(loaded),
+            Question::Net { name, net } => self.add_net(name, net).map(loaded),
+            Question::Plan(question) => Ok(to_value(answer(&self.prepare(&question)?, &question)?)?),
         }
     }
 }
@@ -56,25 +52,24 @@ impl Page {
 #[unsafe(no_mangle)]
 pub extern "C" fn explorer_input(len: usize) -> *mut u8 {
     with_page(|page| {
-        page.input.clear();
-        page.input.resize(len, 0);
-        page.input.as_mut_ptr()
+        page.text = vec![0; len];
+        page.text.as_mut_ptr()
     })
 }
 
 /// Answers what was written there, and says how long the answer is.
 #[unsafe(no_mangle)]
 pub extern "C" fn explorer_ask() -> usize {
-    let question = with_page(|page| String::from_utf8_lossy(&page.input).into_owned());
+    let question = with_page(|page| String::from_utf8_lossy(&page.text).into_owned());
     let answer = ask(&question).into_bytes();
     with_page(|page| {
-        page.output = answer;
-        page.output.len()
+        page.text = answer;
+        page.text.len()
     })
 }
 
 /// Where the answer lies until the next question.
 #[unsafe(no_mangle)]
 pub extern "C" fn explorer_output() -> *const u8 {
-    with_page(|page| page.output.as_ptr())
+    with_page(|page| page.text.as_ptr())
 }

@@ -1,174 +1,143 @@
 //! What the page has loaded, and what was made of it: tables with estimates, and desirable sets, which do not depend on
 //! the limit that is dragged.
 
-use crate::question::{KernelEntry, NetReport, PlanQuestion, check};
+use crate::question::{PlanQuestion, check};
 use ::memory::{LayerMemory, Outline};
-use figures::study::Study;
+use figures::{EstimateReport, study::Study};
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, EstimateError, Estimator, Fronts, Kernel, Math, PlanOptions,
-    WorkspacePolicy, profile,
+    BatchSizePolicy::Undivided, Bytes, CostTable, EstimateError, Estimator, Fronts, Kernel, Math,
+    PlanOptions, profile,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use serde::Deserialize;
+use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 /// Everything loaded.
 #[derive(Default)]
 pub(crate) struct State {
-    tables: BTreeMap<(String, Math), Table>,
+    /// Of every GPU.
+    tables: BTreeMap<String, Table>,
     nets: BTreeMap<String, Net>,
-    fronts: Option<(FrontsKey, [Fronts; 2])>,
+    fronts: Option<(PlanQuestion, [Fronts; 2])>,
 }
 
-/// Measurements, and what is estimated from them.
+/// Measurements, and what is estimated from them, with the error of that for each arithmetic.
+#[derive(Default)]
 struct Table {
     recorded: CostTable,
     completed: Arc<CostTable>,
-    estimator: Option<(Estimator, Option<EstimateError>)>,
+    estimator: Option<Estimator>,
+    errors: BTreeMap<Math, Option<EstimateError>>,
 }
 
-/// A net as it was loaded.
-struct Net {
+/// A net as it was loaded: its kernels, and what its memory depends on, if it has more than those.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Net {
     kernels: Vec<Kernel>,
+    #[serde(default)]
     outline: Outline,
-    layers: Vec<LayerMemory>,
+    #[serde(default)]
+    layer_memory: Vec<LayerMemory>,
 }
-
-/// What desirable sets depend on.
-type FrontsKey = (String, String, Math, u32, BatchSizePolicy, Option<u32>);
 
 /// What a plan is made of.
 pub(crate) struct Prepared<'s> {
     pub(crate) study: Study,
-    pub(crate) options: PlanOptions,
     /// Undivided, and under the policy asked for.
     pub(crate) fronts: &'s [Fronts; 2],
-    /// How many measurements are estimates, and how far these are off.
-    pub(crate) estimated: usize,
-    pub(crate) error: Option<EstimateError>,
+    /// How many measurements are estimates, if any, and how far these are off.
+    pub(crate) estimate: Option<EstimateReport>,
 }
 
 impl State {
-    /// Takes over a table, and says what its largest micro-batch is; of a GPU and an arithmetic, more are added.
-    pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<u32, String> {
-        let table = CostTable::from_json_lines(text).map_err(|error| error.to_string())?;
+    /// Takes over a table, and says what its largest micro-batch is; of a GPU, more are added.
+    pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<u32, Box<dyn Error>> {
+        let table = CostTable::from_json_lines(text)?;
         let largest = table.iter().map(|(_, size, _)| size).max().unwrap_or(1);
-        for math in [Math::Fp32, Math::Tf32] {
-            let mut of_math = CostTable::new(table.device.clone());
-            for (&id, size, rows) in table.iter().filter(|(id, ..)| id.math == math) {
-                of_math.insert(id, size, rows.to_vec()).map_err(|error| error.to_string())?;
-            }
-            if of_math.is_empty() {
-                continue;
-            }
-            let new = || Table {
-                recorded: CostTable::new(table.device.clone()),
-                completed: Arc::default(),
-                estimator: None,
-            };
-            let known = self.tables.entry((gpu.clone(), math)).or_insert_with(new);
-            known.recorded.merge(of_math).map_err(|error| error.to_string())?;
-            known.completed = Arc::new(known.recorded.clone());
-            known.estimator = None;
-        }
+        let mut recorded = match self.tables.get(&gpu) {
+            Some(known) => known.recorded.clone(),
+            None => CostTable::new(table.device.clone()),
+        };
+        recorded.merge(table)?;
+        let completed = Arc::new(recorded.clone());
+        self.tables.insert(gpu, Table { recorded, completed, ..Table::default() });
         self.fronts = None;
         Ok(largest)
     }
 
     /// Takes over a net, and says what its mini-batch is.
-    pub(crate) fn add_net(&mut self, name: String, report: NetReport) -> Result<u32, String> {
-        let kernels: Vec<Kernel> =
-            report.plan.kernels.into_iter().map(|KernelEntry { kernel }| kernel).collect();
-        for kernel in &kernels {
+    pub(crate) fn add_net(&mut self, name: String, net: Net) -> Result<u32, Box<dyn Error>> {
+        for kernel in &net.kernels {
             check(&kernel.id.shape, kernel.mini_batch).map_err(|error| format!("{kernel}: {error}"))?;
         }
-        let mini_batch =
-            kernels.iter().map(|kernel| kernel.mini_batch).max().ok_or("the net has no convolution")?;
-        let outline = report.outline.unwrap_or_default();
-        self.nets.insert(name, Net { kernels, outline, layers: report.layer_memory });
+        let mini_batch = net.mini_batch().ok_or("the net has no convolution")?;
+        self.nets.insert(name, net);
         self.fronts = None;
         Ok(mini_batch)
     }
 
     /// Completes the table, computes desirable sets unless they are there, and puts everything together.
-    pub(crate) fn prepare(&mut self, question: &PlanQuestion) -> Result<Prepared<'_>, String> {
-        let PlanQuestion { net: name, gpu, math, mini_batch, policy, limit, max_error, .. } = question;
+    pub(crate) fn prepare(&mut self, question: &PlanQuestion) -> Result<Prepared<'_>, Box<dyn Error>> {
+        let PlanQuestion { net: name, gpu, math, mini_batch, options, .. } = question;
         let net = self.nets.get(name).ok_or_else(|| format!("there is no net {name}"))?;
-        let key = (gpu.clone(), *math);
-        let table =
-            self.tables.get_mut(&key).ok_or_else(|| format!("nothing was recorded on {gpu} in {math}"))?;
-        let study_of = net.at(*mini_batch, *math);
-        let options = PlanOptions {
-            batch_size_policy: *policy,
-            workspace_policy: WorkspacePolicy::Wr,
-            limit: *limit,
-            max_error: *max_error,
-            ..PlanOptions::default()
-        };
-        let undivided = PlanOptions { batch_size_policy: BatchSizePolicy::Undivided, ..options.clone() };
-        let (estimated, error) = table.complete(&study_of.kernels, &options, *math)?;
-        let bits = max_error.map(f32::to_bits);
-        let key = (name.clone(), gpu.clone(), *math, *mini_batch, *policy, bits);
+        let table = self.tables.get_mut(gpu).ok_or_else(|| format!("nothing was recorded on {gpu}"))?;
+        let Net { kernels, outline, layer_memory } = net.clone().at(*mini_batch, *math);
+        let estimate = table.complete(&kernels, options, *math)?;
+        let key = question.without_limit();
         if self.fronts.as_ref().is_none_or(|(known, _)| *known != key) {
-            let fronts = |options: &PlanOptions| {
-                Fronts::new(&study_of.kernels, &table.completed, options).map_err(|error| error.to_string())
-            };
-            self.fronts = Some((key, [fronts(&undivided)?, fronts(&options)?]));
+            let fronts = |options: &PlanOptions| Fronts::new(&kernels, &table.completed, options);
+            let undivided = PlanOptions { batch_size_policy: Undivided, ..options.clone() };
+            self.fronts = Some((key, [fronts(&undivided)?, fronts(options)?]));
         }
         let (_, fronts) = self.fronts.as_ref().expect("they were just computed");
-        let Net { kernels, outline, layers } = study_of;
         let study = Study {
             title: name.clone(),
             kernels,
             table: Arc::clone(&table.completed),
-            finest: *policy,
+            finest: options.batch_size_policy,
             is_recorded: true,
             outline,
-            layers,
+            layers: layer_memory,
             ..Study::default()
         };
-        Ok(Prepared { study, options, fronts, estimated, error })
+        Ok(Prepared { study, fronts, estimate })
     }
 }
 
 impl Table {
-    /// Estimates what a plan needs and was not recorded; says how much of the plan's that is.
+    /// Estimates what a plan needs and was not recorded; says how much that is, and how far it is off.
     fn complete(
         &mut self,
         kernels: &[Kernel],
         options: &PlanOptions,
         math: Math,
-    ) -> Result<(usize, Option<EstimateError>), String> {
-        let missing = self.recorded.missing(kernels, options.batch_size_policy).len();
-        if missing == 0 {
-            return Ok((0, None));
+    ) -> Result<Option<EstimateReport>, Box<dyn Error>> {
+        let estimated = self.recorded.missing(kernels, options.batch_size_policy).len();
+        if estimated == 0 {
+            return Ok(None);
         }
-        let recorded = &self.recorded;
-        let (estimator, error) = self.estimator.get_or_insert_with(|| {
-            let estimator = Estimator::new(recorded);
-            let error = estimator.error(math);
-            (estimator, error)
-        });
-        profile(Arc::make_mut(&mut self.completed), kernels, options, estimator, |_| ())
-            .map_err(|error| error.to_string())?;
-        Ok((missing, *error))
+        let estimator = self.estimator.get_or_insert_with(|| Estimator::new(&self.recorded));
+        profile(Arc::make_mut(&mut self.completed), kernels, options, estimator, |_| ())?;
+        let error = *self.errors.entry(math).or_insert_with(|| estimator.error(math));
+        Ok(Some(EstimateReport { estimated, error }))
     }
 }
 
 impl Net {
+    fn mini_batch(&self) -> Option<u32> {
+        self.kernels.iter().map(|kernel| kernel.mini_batch).max()
+    }
+
     /// The net with another mini-batch and arithmetic. Blobs and what is kept for backward grow with the samples.
-    fn at(&self, mini_batch: u32, math: Math) -> Net {
-        let recorded = self.kernels.iter().map(|kernel| kernel.mini_batch).max().unwrap_or(1).max(1);
-        let grown = |bytes: Bytes| {
-            Bytes((u128::from(bytes.0) * u128::from(mini_batch) / u128::from(recorded)) as u64)
+    fn at(mut self, mini_batch: u32, math: Math) -> Self {
+        let recorded = self.mini_batch().unwrap_or(1).max(1);
+        let grow = |bytes: &mut Bytes| {
+            bytes.0 = (u128::from(bytes.0) * u128::from(mini_batch) / u128::from(recorded)) as u64;
         };
-        let mut net =
-            Net { kernels: self.kernels.clone(), outline: self.outline.clone(), layers: self.layers.clone() };
-        for kernel in &mut net.kernels {
+        for kernel in &mut self.kernels {
             (kernel.mini_batch, kernel.id.math) = (mini_batch, math);
         }
-        if mini_batch != recorded {
-            net.outline.values.iter_mut().for_each(|value| value.bytes = grown(value.bytes));
-            net.outline.nodes.iter_mut().for_each(|node| node.saved = grown(node.saved));
-        }
-        net
+        self.outline.values.iter_mut().for_each(|value| grow(&mut value.bytes));
+        self.outline.nodes.iter_mut().for_each(|node| grow(&mut node.saved));
+        self
     }
 }

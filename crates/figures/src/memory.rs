@@ -6,7 +6,8 @@ use planner::Bytes;
 
 /// The parts of the arena, which lies in a `place` such as ` on the GPU`, and what they would be without sharing.
 pub fn arena_lines(report: &MemoryReport, place: &str) -> String {
-    let MemoryReport { parameters, gradients, history, constants, segments, nets, arena, .. } = report;
+    let MemoryReport { parameters, gradients, history, constants, segments, staged, nets, arena, .. } =
+        report;
     let largest = nets.iter().max_by_key(|net| net.transient).copied().unwrap_or_default();
     let unshared = largest.data + largest.diff + largest.saved + largest.scratch;
     let parts = [
@@ -15,6 +16,7 @@ pub fn arena_lines(report: &MemoryReport, place: &str) -> String {
         ("history", *history),
         ("inputs", *constants),
         ("WD segments", *segments),
+        ("next mini-batches", *staged),
         ("blobs and workspace", largest.transient),
     ];
     let parts = parts.iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);

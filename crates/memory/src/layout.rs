@@ -79,9 +79,12 @@ pub struct MemoryReport {
     pub constants: Bytes,
     /// The segments of WD: each kernel's own workspace.
     pub segments: Bytes,
+    /// Mini-batches prepared ahead, in memory of their own.
+    #[serde(default)]
+    pub staged: Bytes,
     /// Each net's transient part.
     pub nets: Vec<NetMemory>,
-    /// The arena: all of the above, the transient parts counted once.
+    /// The arena and what counts with it: all of the above, the transient parts counted once.
     pub arena: Bytes,
     /// Outside the arena: data sets in memory, mini-batches prepared ahead, what is offloaded.
     pub host: Bytes,
@@ -96,7 +99,8 @@ impl ArenaLayout {
         let nets: Vec<NetPlaces> =
             nets.map(|((index, net), schedule)| NetPlaces::new(net, schedule, &kept, index)).collect();
         report.nets = nets.iter().map(|net| net.report).collect();
-        report.arena = base + report.nets.iter().map(|net| net.transient).max().unwrap_or_default();
+        report.arena =
+            base + report.staged + report.nets.iter().map(|net| net.transient).max().unwrap_or_default();
         report.host += report.nets.iter().map(|net| net.slab).max().unwrap_or_default();
         Self { nets, report }
     }
@@ -106,9 +110,10 @@ impl ArenaLayout {
         Self::new(nets, nets.iter().map(Schedule::plain).collect())
     }
 
-    /// Where the transient part begins, in which nets take turns.
+    /// What all takes but the transient part, in which nets take turns.
     pub fn base(nets: &[Outline]) -> Bytes {
-        Kept::new(nets).0.end()
+        let (kept, report) = Kept::new(nets);
+        kept.end() + report.staged
     }
 }
 
@@ -154,6 +159,7 @@ impl<'a> Kept<'a> {
             history,
             constants: constants.iter().flat_map(HashMap::values).map(|spot| spot.bytes).sum(),
             segments: segments.bytes,
+            staged: nets.iter().map(|net| net.staged).sum(),
             host: nets.iter().map(|net| net.host).sum(),
             ..MemoryReport::default()
         };

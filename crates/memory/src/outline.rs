@@ -14,6 +14,9 @@ pub struct Outline {
     pub params: Vec<OutlineParam>,
     /// Whether an iteration ends with an update of the trained parameters, which then have a history.
     pub updates: bool,
+    /// Bytes of the device's memory that the layers hold beside the arena's: mini-batches prepared ahead.
+    #[serde(default)]
+    pub staged: Bytes,
     /// Bytes of host memory that the layers hold: data sets, mini-batches prepared ahead.
     pub host: Bytes,
 }

@@ -37,6 +37,7 @@ fn chain(layers: usize) -> Outline {
         values: (0..=layers).map(value).collect(),
         params: (1..=layers).map(param).collect(),
         updates: true,
+        staged: Bytes::ZERO,
         host: Bytes(7),
     }
 }

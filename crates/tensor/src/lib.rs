@@ -10,6 +10,7 @@
 //! | [`Arena`] | one aligned allocation | one device allocation |
 //! | inside a [`View`] | a slice of elements | a device address |
 //! | data from the host ([`Staging`]) | written in place | copied through page-locked memory |
+//! | data prepared ahead ([`Staged`]) | copied from memory of its own | the same, filled in a stream beside the work |
 //! | results for the host ([`Later`]) | copied at once | copied to page-locked memory, and waited for later |
 //! | time ([`Mark`]) | the clock | an event in the stream |
 
@@ -36,7 +37,7 @@ pub use format::{AxisOrder, Bf16, Element, ElementType, Format};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use space::{ALIGNMENT, Space};
 pub use span::{Cursor, Span};
-pub use staging::{HostBuffer, Setting, Staging};
+pub use staging::{Setting, Staged, Staging};
 pub use tensor_type::TensorType;
 pub use view::{Address, TaggedBytes, View, ViewMut};
 

@@ -2,67 +2,10 @@
 
 use crate::{
     ALIGNMENT, Arena, Device, Element, Format, MemoryError, Span, View, ViewMut,
-    cuda::{CudaError, Pinned},
+    cuda::{CudaError, Event, Pinned, Stream},
 };
 use bytemuck::Pod;
 use std::marker::PhantomData;
-
-/// Host memory from which a device's is filled, by any thread: page-locked for a GPU.
-#[derive(Debug)]
-pub enum HostBuffer {
-    /// For the processor.
-    Plain(Arena),
-    /// For a GPU, which copies by itself.
-    Pinned(Pinned),
-}
-
-impl HostBuffer {
-    /// `len` bytes, all 0, for `device` or, by default, the processor.
-    ///
-    /// # Errors
-    /// The system does not give, or lock, that much memory.
-    pub fn new(device: Option<&Device>, len: usize) -> Result<Self, MemoryError> {
-        Ok(match device {
-            Some(Device::Cuda(cuda)) => Self::Pinned(Pinned::new(cuda.stream(), len)?),
-            _ => Self::Plain(Arena::new(len)?),
-        })
-    }
-
-    /// The first `len` elements, to be written, once the last copy of them is done.
-    ///
-    /// # Errors
-    /// Work on the device failed.
-    ///
-    /// # Panics
-    /// If there are fewer.
-    pub fn elements<T: Element>(&mut self, len: usize) -> Result<&mut [T], CudaError> {
-        Ok(match self {
-            Self::Plain(memory) => {
-                let format = Format { dtype: T::DTYPE, ..Format::default() };
-                memory.view_mut(Span { offset: 0, len: len * size_of::<T>(), format }).into_host()
-            }
-            Self::Pinned(memory) => &mut memory.elements()?[..len],
-        })
-    }
-
-    /// Copies the first bytes to `to`; a GPU's copy is launched, not waited for.
-    ///
-    /// # Errors
-    /// The device is lost.
-    ///
-    /// # Panics
-    /// If `to` is longer.
-    pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
-        match self {
-            Self::Plain(memory) => {
-                let from = memory.view(Span::bytes(0, to.byte_len()));
-                to.tagged(Format::U8).into_host::<u8>().copy_from_slice(from.host());
-                Ok(())
-            }
-            Self::Pinned(memory) => memory.copy_to(to),
-        }
-    }
-}
 
 /// Buffers through which a device's memory is filled by the host: none for the processor, whose memory is written itself;
 /// for a GPU two, page-locked, that take turns, so that the next values can be prepared while the last are copied.
@@ -89,16 +32,122 @@ impl Staging {
     ) -> Result<R, E> {
         let Device::Cuda(cuda) = device else { return fill(to.host()) };
         assert!(!cuda.is_recording(), "the host has no part in recorded work");
+        self.fill_in(cuda.stream(), to, fill)
+    }
+
+    /// The same for a GPU, whose copy is launched in `stream`.
+    fn fill_in<T: Element, R, E: From<CudaError>>(
+        &mut self,
+        stream: &Stream,
+        to: ViewMut<'_>,
+        fill: impl FnOnce(&mut [T]) -> Result<R, E>,
+    ) -> Result<R, E> {
         self.turn ^= 1;
         let buffer = &mut self.buffers[self.turn];
         if buffer.as_ref().is_none_or(|buffer| buffer.len() != to.byte_len()) {
-            *buffer = Some(Pinned::new(cuda.stream(), to.byte_len())?);
+            *buffer = Some(Pinned::new(stream, to.byte_len())?);
         }
         let buffer = buffer.as_mut().expect("made above");
         assert_eq!(to.format().dtype, T::DTYPE, "elements are filled in as what they are");
         let result = fill(buffer.elements()?)?;
         buffer.copy_to(to)?;
         Ok(result)
+    }
+}
+
+/// Values that the host prepares, in any thread, while a device works: memory of their own, from which they are copied in turn
+/// with the work to where it reads them. A GPU's lies on the GPU, and is filled from the host beside the work.
+#[derive(Debug)]
+pub struct Staged {
+    memory: Arena,
+    beside: Option<Beside>,
+}
+
+/// What fills it beside a GPU's work.
+#[derive(Debug)]
+struct Beside {
+    way: Staging,
+    work: Stream,
+    copies: Stream,
+    /// In `copies`: the values are there.
+    arrived: Event,
+    /// In `work`: they have been copied to where they are read.
+    taken: Event,
+}
+
+impl Staged {
+    /// Room for `len` bytes of values for `device`.
+    ///
+    /// # Errors
+    /// The device is out of memory.
+    pub fn new(device: &Device, len: usize) -> Result<Self, MemoryError> {
+        let Device::Cuda(cuda) = device else {
+            return Ok(Self { memory: Arena::new(len)?, beside: None });
+        };
+        let (work, copies) = (cuda.stream().clone(), cuda.new_stream()?);
+        let memory = Arena::unset(&copies, len)?;
+        let (arrived, taken) = (copies.event()?, work.event()?);
+        Ok(Self { memory, beside: Some(Beside { way: Staging::default(), work, copies, arrived, taken }) })
+    }
+
+    /// Has `fill` write the first `len` elements. A GPU's copy of them is launched, behind that of the last ones to where they
+    /// are read.
+    ///
+    /// # Errors
+    /// What `fill` returns, or a GPU is lost.
+    ///
+    /// # Panics
+    /// If there is no room for so many.
+    pub fn fill<T: Element, R, E: From<CudaError>>(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [T]) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let format = Format { dtype: T::DTYPE, ..Format::default() };
+        let mut to = self.memory.view_mut(Span { offset: 0, len: len * size_of::<T>(), format });
+        let Some(Beside { way, copies, arrived, taken, .. }) = &mut self.beside else {
+            return fill(to.host());
+        };
+        // Nothing is overwritten that is still read: `copy_to` had to be left before this could be called, so that `taken` is
+        // recorded behind its last copy. Nor is it read before it is there: `copy_to` waits for `arrived`, likewise.
+        copies.wait(taken)?;
+        let result = way.fill_in(copies, to, fill)?;
+        arrived.record()?;
+        Ok(result)
+    }
+
+    /// Copies the bytes from each of these offsets on to what stands beside it. A GPU's copies are launched in turn with its
+    /// work, which waits on the device until the values have arrived.
+    ///
+    /// # Errors
+    /// A GPU is lost.
+    ///
+    /// # Panics
+    /// If there are fewer bytes.
+    pub fn copy_to<'a>(
+        &mut self,
+        parts: impl IntoIterator<Item = (usize, ViewMut<'a>)>,
+    ) -> Result<(), CudaError> {
+        let Self { memory, beside } = self;
+        let mut parts =
+            parts.into_iter().map(|(offset, to)| (memory.view(Span::bytes(offset, to.byte_len())), to));
+        let Some(Beside { work, arrived, taken, .. }) = beside else {
+            parts.for_each(|(from, to)| to.tagged(Format::U8).into_host().copy_from_slice(from.host::<u8>()));
+            return Ok(());
+        };
+        work.wait(arrived)?;
+        parts.try_for_each(|(from, to)| work.copy(from, to))?;
+        taken.record()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(Beside { copies, taken, .. }) = &self.beside {
+            // The memory is given back when all in its stream is done, and so the last copy from it, too. If the device is
+            // lost, so is the memory.
+            let _ = copies.wait(taken);
+        }
     }
 }
 
@@ -147,7 +196,8 @@ impl<T: Pod> Setting<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::probe;
+    use crate::{Cursor, cuda::probe};
+    use std::{sync::mpsc, thread};
 
     /// More settings in a row than there are buffers.
     fn work_sees_the_setting_of_its_time(device: &Device) {
@@ -197,6 +247,97 @@ mod tests {
         }
         for (number, seen) in (1..).zip(seen) {
             assert_eq!(seen.get::<u8>().unwrap(), u64::to_ne_bytes(number));
+        }
+    }
+
+    /// More values than there are buffers, from another thread, which prepares the next ones while the device still has much to do
+    /// before it takes the last; the same in replays.
+    fn work_takes_what_was_staged_in_order(device: &Device) {
+        const LEN: usize = 1 << 16;
+        let mut cursor = Cursor::default();
+        let spans = [Format::F32; 3].map(|format| cursor.take(format, LEN));
+        let mut arena = Arena::on(device, cursor.end()).unwrap();
+        let (filled, full) = mpsc::sync_channel::<Staged>(1);
+        let (empty, empties) = mpsc::sync_channel::<Staged>(1);
+        empty.send(Staged::new(device, 2 * LEN * size_of::<f32>()).unwrap()).unwrap();
+        let readings = thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut number = 0.0;
+                while let Ok(mut staged) = empties.recv() {
+                    let fill = |values: &mut [f32]| -> Result<(), CudaError> {
+                        values[..LEN].fill(number);
+                        values[LEN..].fill(-number);
+                        Ok(())
+                    };
+                    staged.fill(2 * LEN, fill).unwrap();
+                    number += 1.0;
+                    if filled.send(staged).is_err() {
+                        return;
+                    }
+                }
+            });
+            let readings: Vec<_> = (0..12)
+                .map(|_| {
+                    let mut staged = full.recv().unwrap();
+                    let busy = if matches!(device, Device::Cuda(_)) { 200 } else { 1 };
+                    (0..busy).for_each(|_| device.zero(arena.view_mut(spans[2])));
+                    let ([], [data, labels]) = arena.lease([], [spans[0], spans[1]]).unwrap();
+                    staged.copy_to([(0, data), (LEN * size_of::<f32>(), labels)]).unwrap();
+                    empty.send(staged).unwrap();
+                    [0, 1].map(|part| device.read_later(arena.view(spans[part])).unwrap())
+                })
+                .collect();
+            drop((empty, full));
+            readings
+        });
+        for (number, parts) in (0..).zip(readings) {
+            let [data, labels] = parts.map(|part| part.get::<f32>().unwrap());
+            assert!(data.iter().all(|&value| value == number as f32), "mini-batch {number} has {}", data[0]);
+            assert!(labels.iter().all(|&value| value == -number as f32), "{number} has {}", labels[0]);
+        }
+    }
+
+    #[test]
+    fn work_of_the_processor_takes_what_was_staged_in_order() {
+        work_takes_what_was_staged_in_order(&Device::cpu());
+    }
+
+    #[test]
+    #[ignore = "needs an NVIDIA GPU"]
+    fn cuda_work_takes_what_was_staged_in_order() {
+        work_takes_what_was_staged_in_order(&Device::Cuda(probe().unwrap().open(0).unwrap()));
+    }
+
+    /// Values are staged while work is recorded, which knows nothing of it.
+    #[test]
+    #[ignore = "needs an NVIDIA GPU"]
+    fn cuda_values_are_staged_while_work_is_recorded() {
+        let cuda = probe().unwrap().open(0).unwrap();
+        let device = Device::Cuda(cuda.clone());
+        let mut cursor = Cursor::default();
+        let spans = [Format::F32; 2].map(|format| cursor.take(format, 1000));
+        let mut arena = Arena::on(&device, cursor.end()).unwrap();
+        let mut staged = Staged::new(&device, 4000).unwrap();
+        let fill = |staged: &mut Staged, number: f32| {
+            let fill = |values: &mut [f32]| -> Result<(), CudaError> {
+                values.fill(number);
+                Ok(())
+            };
+            staged.fill(1000, fill).unwrap();
+        };
+        fill(&mut staged, 0.0);
+        staged.copy_to([(0, arena.view_mut(spans[0]))]).unwrap();
+        let mut graph = cuda.record(|| {
+            thread::scope(|scope| scope.spawn(|| fill(&mut staged, 1.0)).join().unwrap());
+            let ([from], [to]) = arena.lease([spans[0]], [spans[1]]).unwrap();
+            cuda.stream().copy(from, to)
+        });
+        for number in 1..4 {
+            staged.copy_to([(0, arena.view_mut(spans[0]))]).unwrap();
+            // SAFETY: the arena lives on, and nobody else uses it.
+            unsafe { graph.as_mut().unwrap().replay() }.unwrap();
+            fill(&mut staged, (number + 1) as f32);
+            assert!(arena.read::<f32>(spans[1]).unwrap().iter().all(|&value| value == number as f32));
         }
     }
 }

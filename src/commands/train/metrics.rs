@@ -92,18 +92,19 @@ impl Metrics {
         let StepLine { step, images_per_s, outputs, .. } = line;
         let rates = [("lr", f64::from(step.rate)), ("images_per_s", *images_per_s)];
         let outputs = outputs.iter().map(|output| (output.name.as_str(), output.values[0]));
-        let numbers = [("loss", step.smoothed_loss)].into_iter().chain(rates).chain(outputs);
-        numbers
-            .into_iter()
-            .try_for_each(|(name, value)| self.scalar(&format!("train/{name}"), step.iteration, value))
+        for (name, value) in [("loss", step.smoothed_loss)].into_iter().chain(rates).chain(outputs) {
+            self.scalar(&format!("train/{name}"), step.iteration, value)?;
+        }
+        Ok(())
     }
 
     pub(super) fn test(&mut self, lines: &TestLines) -> Result<(), Error> {
         self.line("test", lines)?;
-        let single = lines.outputs.iter().filter(|output| output.values.len() == 1);
-        single.into_iter().try_for_each(|output| {
-            self.scalar(&format!("test{}/{}", lines.net, output.name), lines.iteration, output.values[0])
-        })
+        for output in lines.outputs.iter().filter(|output| output.values.len() == 1) {
+            let tag = format!("test{}/{}", lines.net, output.name);
+            self.scalar(&tag, lines.iteration, output.values[0])?;
+        }
+        Ok(())
     }
 
     pub(super) fn snapshot(&mut self, iteration: u64, path: &str) -> Result<(), Error> {

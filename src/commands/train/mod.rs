@@ -78,8 +78,10 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let images = report.header.net.mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
-    let there = snapshot.iter().flat_map(|_| &place).flat_map(SnapshotPlace::iterations);
-    let earlier = there.filter(|&at| at <= first).collect();
+    let mut earlier = BTreeSet::new();
+    if let (Some(_), Some(place)) = (&snapshot, &place) {
+        earlier = place.iterations().range(..=first).copied().collect();
+    }
     let mut training = Training {
         console: &mut console,
         solver,
@@ -100,14 +102,18 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let summary = training.run()?;
     let stopped = training.stopped();
     let printed = print(training.report, summary, training.console);
-    // A terminal that closes takes the output with it: that it was asked to stop is what matters.
-    stopped.map_or(printed.map_err(|error| error.of_training("the training is complete")), Err)
+    match stopped {
+        // A terminal that closes takes the output with it: that it was asked to stop is what matters.
+        Some(stopped) => Err(stopped),
+        None => printed.map_err(|error| error.of_training("the training is complete")),
+    }
 }
 
 fn print(report: Report, summary: TrainSummary, console: &mut Console) -> Result<(), Error> {
     console.text(format!("\n{summary}"))?;
-    let peak = report.memory.compare(summary.peak_resident);
-    peak.iter().try_for_each(|peak| console.text(format!("Peak resident memory {peak}")))?;
+    if let Some(peak) = report.memory.compare(summary.peak_resident) {
+        console.text(format!("Peak resident memory {peak}"))?;
+    }
     console.object(&Report { summary: Some(summary), ..report })
 }
 
@@ -313,7 +319,7 @@ impl Training<'_> {
         let tests = &self.report.tests;
         let last = tests.last().map_or(0, |test| test.iteration);
         let outputs = tests.iter().filter(|test| test.iteration == last).flat_map(|test| &test.outputs);
-        let written = self.saved.iter().filter(|(iteration, _)| *iteration > self.first);
+        let written = self.saved.as_ref().filter(|(iteration, _)| *iteration > self.first);
         TrainSummary {
             iterations: self.solver.iteration(),
             max_iter: self.solver.spec().max_iter,
@@ -321,7 +327,7 @@ impl Training<'_> {
             seconds: self.meter.seconds(),
             images_per_s: self.meter.mean_images_per_s(),
             accuracies: outputs.filter(|output| output.loss_weight == 0.0).cloned().collect(),
-            snapshot: written.map(|(_, path)| path.clone()).next(),
+            snapshot: written.map(|(_, path)| path.clone()),
             peak_resident: host::peak_resident(),
         }
     }

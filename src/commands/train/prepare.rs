@@ -60,16 +60,18 @@ pub(super) fn prepare(
             false => (args.snapshot.clone(), Vec::new()),
         })
     })?;
-    damaged
-        .iter()
-        .for_each(|sentence| console.warn(format!("{sentence}; an earlier snapshot is looked for")));
+    for sentence in damaged {
+        console.warn(format!("{sentence}; an earlier snapshot is looked for"));
+    }
     let resumed = snapshot.as_deref().map(resumed).transpose()?;
-    let seed_of = |resumed: &Resumed| resumed.state.random_seed;
-    spec.random_seed = args.seed.or(resumed.as_ref().map(seed_of)).or(spec.random_seed);
+    let recorded_seed = resumed.as_ref().map(|resumed| resumed.state.random_seed);
+    spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
     // What is wrong with them should not come out after measuring.
     let is_wanted = !args.weights.is_empty() && snapshot.is_none();
     let weights = is_wanted.then(|| Weights::load(&args.weights)).transpose()?;
-    let place = if group.leads() { snapshot_place(&spec)? } else { None };
+    // That snapshots cannot be written should not come out at the end of a training.
+    let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
+    let place = (group.leads() && spec.snapshot.is_wanted()).then(place).transpose()?;
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
@@ -85,13 +87,19 @@ pub(super) fn prepare(
     notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
-    let (synthetic, tests) = (synthetic(&args.run, &net)?, test_nets(&spec)?);
+    let synthetic = synthetic(&args.run, &net)?;
+    let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
+    let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
     let seed = group.from_leader(|| Ok::<_, Error>(seed(args)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
     // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
-    if !args.resume {
-        check_start(snapshot.as_deref(), resumed.as_ref(), training.spec())?;
+    let end = training.spec().max_iter;
+    if let (false, Some(snapshot)) = (args.resume || first < end as u64, &snapshot) {
+        return Err(Error::Refused(format!(
+            "{} is at iteration {first}, and training ends at iteration {end} (--max-iter moves the end)",
+            snapshot.display()
+        )));
     }
     let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
     session.group = group.clone();
@@ -113,7 +121,9 @@ pub(super) fn prepare(
     let header = Header { command: "train", device, recorded: None, net: report, warnings, notes };
     console.text(&header)?;
     let copied = weights.as_ref().map(|weights| weights.copied(&session.nets[0])).transpose()?;
-    copied.iter().try_for_each(|copied| console.text(copied))?;
+    if let Some(copied) = &copied {
+        console.text(copied)?;
+    }
     session.profile(&recorded.plans, console)?;
     let planned = session.plan(recorded)?;
     let (run, mut memory) = session.lay_out(&planned, console)?;
@@ -133,11 +143,6 @@ pub(super) fn prepare(
     let (steps, tests, summary) = (Vec::new(), Vec::new(), None);
     let report = Report { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
     Ok(Prepared { solver, report, averages, place, snapshot })
-}
-
-/// The nets that the solver tests with.
-fn test_nets(spec: &SolverSpec) -> Result<Vec<NetSpec>, Error> {
-    spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state))).collect()
 }
 
 /// The solver file, with what the command line says in its place.
@@ -166,25 +171,6 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
         spec.snapshot.prefix.clone_from(prefix);
     }
     Ok(spec)
-}
-
-/// Where snapshots go, if any are written: that they cannot be written should not come out at the end of a training.
-fn snapshot_place(spec: &SolverSpec) -> Result<Option<SnapshotPlace>, Error> {
-    let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
-    Ok(spec.snapshot.is_wanted().then(place).transpose()?)
-}
-
-/// Refuses what a training cannot begin with, before it is measured and planned for.
-fn check_start(snapshot: Option<&Path>, resumed: Option<&Resumed>, spec: &SolverSpec) -> Result<(), Error> {
-    let (Some(Resumed { state, .. }), Some(snapshot)) = (resumed, snapshot) else { return Ok(()) };
-    let (iteration, max_iter) = (state.iteration, spec.max_iter);
-    if iteration >= max_iter as u64 {
-        return Err(Error::Refused(format!(
-            "{} is at iteration {iteration}, and training ends at iteration {max_iter} (--max-iter moves the end)",
-            snapshot.display()
-        )));
-    }
-    Ok(())
 }
 
 /// A resumed training draws the same random numbers, and runs under the same plan.

@@ -2,84 +2,83 @@
 
 use planner::Bytes;
 
+/// Most powers that are written along an axis.
+const MOST_POWERS: usize = 7;
+
 /// One axis of a panel.
 #[derive(Clone, Debug)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// What it measures, with its unit.
-    pub title: String,
+    pub(crate) title: String,
     /// Where it begins and ends.
-    pub range: [f64; 2],
-    /// Values with what is written there; a line break begins a second line.
-    pub ticks: Vec<(f64, String)>,
+    pub(crate) range: [f64; 2],
+    /// Values with what is written there.
+    pub(crate) ticks: Vec<(f64, String)>,
     /// Whether a line across the panel marks each tick.
-    pub grid: bool,
+    pub(crate) grid: bool,
     /// Whether equal distances are equal ratios.
-    pub is_logarithmic: bool,
+    is_logarithmic: bool,
 }
 
 impl Axis {
-    fn new(
-        title: &str,
-        range: [f64; 2],
-        ticks: impl Iterator<Item = (f64, String)>,
-        is_logarithmic: bool,
-    ) -> Self {
-        Self { title: title.to_owned(), range, ticks: ticks.collect(), grid: true, is_logarithmic }
+    /// With these ticks, and equal distances for equal differences.
+    pub(crate) fn new(title: &str, range: [f64; 2], ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
+        let ticks = ticks.into_iter().collect();
+        Self { title: title.to_owned(), range, ticks, grid: true, is_logarithmic: false }
     }
 
     /// From 0 to at least `most`, by round steps.
-    pub fn from_zero(title: &str, most: f64) -> Self {
-        let step = round_step(most / 5.0);
-        let last = (most / step - 1e-9).ceil().max(1.0);
-        let ticks = (0..=last as u32).map(|tick| f64::from(tick) * step).map(|value| (value, plain(value)));
-        Self::new(title, [0.0, last * step], ticks, false)
-    }
-
-    /// Bytes by powers of two, with about six of them written.
-    pub fn bytes(title: &str, range: [Bytes; 2]) -> Self {
-        let range = range.map(|bytes| bytes.0.max(1));
-        let ticks = powers(range, 7).map(|bytes| (bytes as f64, Bytes(bytes).to_string()));
-        Self::new(title, range.map(|bytes| bytes as f64), ticks, true)
+    pub(crate) fn from_zero(title: &str, most: f64) -> Self {
+        Self::in_units(title, most, 1.0)
     }
 
     /// Bytes from 0 on, by round steps of a unit.
-    pub fn bytes_from_zero(title: &str, most: Bytes) -> Self {
-        let unit = [1u64 << 30, 1 << 20, 1 << 10].into_iter().find(|&unit| most.0 >= unit).unwrap_or(1);
-        let name = Bytes(unit).to_string();
-        let name = name.trim_start_matches(['1', ' ']);
-        let plain = Self::from_zero(&format!("{title} ({name})"), most.0 as f64 / unit as f64);
-        let scale = |value: f64| value * unit as f64;
-        let ticks = plain.ticks.into_iter().map(|(value, text)| (scale(value), text)).collect();
-        Self { range: plain.range.map(scale), ticks, ..plain }
+    pub(crate) fn bytes_from_zero(title: &str, most: f64) -> Self {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
+            .map(|(size, unit)| (f64::from(size), unit));
+        let (size, unit) = units.into_iter().find(|&(size, _)| most >= size).unwrap_or((1.0, "B"));
+        Self::in_units(&format!("{title} ({unit})"), most, size)
     }
 
-    /// By powers of two of a count.
-    pub fn counts(title: &str, most: u32) -> Self {
-        let ticks = powers([1, most.into()], 9).map(|power| (power as f64, power.to_string()));
-        Self::new(title, [1.0, f64::from(most.max(2))], ticks, true)
+    fn in_units(title: &str, most: f64, unit: f64) -> Self {
+        let step = round_step(most / unit / 5.0);
+        let last = (most / unit / step - 1e-9).ceil().max(1.0);
+        let ticks =
+            (0..=last as u32).map(|tick| f64::from(tick) * step).map(|value| (value * unit, plain(value)));
+        Self::new(title, [0.0, last * step * unit], ticks)
     }
 
-    /// By powers of ten of anything.
-    pub fn decades(title: &str, range: [f64; 2]) -> Self {
-        let first = range[0].log10().floor() as i32;
-        let last = (range[1].log10().ceil() as i32).max(first + 1);
-        let ticks = (first..=last).map(|power| 10_f64.powi(power)).map(|value| (value, plain(value)));
-        Self::new(title, [first, last].map(|power| 10_f64.powi(power)), ticks, true)
+    /// Bytes by powers of two.
+    pub(crate) fn bytes(title: &str, range: [Bytes; 2]) -> Self {
+        let range = range.map(|bytes| bytes.0.max(1) as f64);
+        Self::powers(title, 2.0, range, |bytes| Bytes(bytes as u64).to_string())
     }
 
-    /// One place for each name, at 0, 1, 2, ...
-    pub fn names<S: Into<String>>(title: &str, names: impl IntoIterator<Item = S>) -> Self {
-        let ticks: Vec<_> =
-            names.into_iter().enumerate().map(|(at, name)| (at as f64, name.into())).collect();
-        let range = [-0.5, ticks.len() as f64 - 0.5];
-        Self { grid: false, ..Self::new(title, range, ticks.into_iter(), false) }
+    /// A count from 1 on, by powers of two.
+    pub(crate) fn counts(title: &str, most: u32) -> Self {
+        Self::powers(title, 2.0, [1.0, f64::from(most.max(2))], plain)
     }
 
-    /// The other way round.
-    #[must_use]
-    pub fn reversed(self) -> Self {
-        let [from, to] = self.range;
-        Self { range: [to, from], ..self }
+    /// Anything by powers of ten.
+    pub(crate) fn decades(title: &str, [from, to]: [f64; 2]) -> Self {
+        let first = from.log10().floor();
+        let last = to.log10().ceil().max(first + 1.0);
+        Self::powers(title, 10.0, [first, last].map(|power| 10_f64.powf(power)), plain)
+    }
+
+    /// The powers of `base` in a range, some of them if they are many, at distances by their ratio.
+    fn powers(title: &str, base: f64, range: [f64; 2], text: impl Fn(f64) -> String) -> Self {
+        let [first, last] = range.map(|end| end.log(base));
+        let exponents = (first - 1e-9).ceil() as i32..=(last + 1e-9).floor() as i32;
+        let step = exponents.clone().count().div_ceil(MOST_POWERS).max(1);
+        let ticks = exponents.step_by(step).map(|power| base.powi(power)).map(|value| (value, text(value)));
+        Self { is_logarithmic: true, ..Self::new(title, range, ticks) }
+    }
+
+    /// One place for each name, at 0, 1, 2, ... from the end of the axis to its beginning.
+    pub(super) fn names(names: impl IntoIterator<Item = String>) -> Self {
+        let ticks: Vec<_> = (0..).map(f64::from).zip(names).collect();
+        Self { grid: false, ..Self::new("", [ticks.len() as f64 - 0.5, -0.5], ticks) }
     }
 
     /// How far along the axis `value` is: 0 at its beginning, 1 at its end, and no farther.
@@ -89,13 +88,6 @@ impl Axis {
         let [from, to] = self.range.map(scale);
         ((scale(value) - from) / (to - from)).clamp(0.0, 1.0)
     }
-}
-
-/// At most so many powers of two in a range.
-fn powers([from, to]: [u64; 2], most: usize) -> impl Iterator<Item = u64> {
-    let inside = (0..63).map(|power| 1 << power).filter(move |power| (from..=to).contains(power));
-    let step = inside.clone().count().div_ceil(most).max(1);
-    inside.step_by(step)
 }
 
 /// A round number not below `rough`.
@@ -123,7 +115,7 @@ mod tests {
         let axis = Axis::bytes("limit", [Bytes::mib(1), Bytes::mib(64)]);
         assert_eq!(texts(&axis), ["1 MiB", "2 MiB", "4 MiB", "8 MiB", "16 MiB", "32 MiB", "64 MiB"]);
         assert_eq!((axis.part(0.0), axis.part(f64::from(8 << 20)), axis.part(1e99)), (0.0, 0.5, 1.0));
-        let axis = Axis::bytes_from_zero("memory", Bytes::mib(2500));
+        let axis = Axis::bytes_from_zero("memory", 2500.0 * f64::from(1 << 20));
         assert_eq!(
             (axis.title.as_str(), texts(&axis).join(" ")),
             ("memory (GiB)", "0 0.5 1 1.5 2 2.5".to_owned())

@@ -19,42 +19,38 @@ pub struct Figure {
     /// Width of the drawing, in pixels of 1/96 inch.
     pub width: f64,
     /// From top to bottom.
-    pub panels: Vec<Panel>,
+    pub(crate) panels: Vec<Panel>,
     /// The numbers behind it.
     pub data: Data,
 }
 
 /// An area with axes.
 #[derive(Clone, Debug)]
-pub struct Panel {
+pub(crate) struct Panel {
     /// From left to right.
-    pub x: Axis,
+    pub(crate) x: Axis,
     /// From bottom to top.
-    pub y: Axis,
+    pub(crate) y: Axis,
     /// What is drawn, the first lowest.
-    pub marks: Vec<Drawn>,
+    pub(crate) marks: Vec<Drawn>,
     /// What colours mean where marks cannot carry their names.
-    pub key: Vec<(Tone, String)>,
+    pub(crate) key: Vec<(Tone, String)>,
     /// Height of the area, in pixels.
-    pub height: f64,
+    pub(crate) height: f64,
 }
 
-/// Something drawn.
+/// Something drawn at some points, in values of the axes, with a name or text if it has one.
 #[derive(Clone, Debug)]
-pub struct Drawn {
-    /// What it is.
-    pub form: Form,
-    /// Where, in values of the axes.
-    pub points: Vec<[f64; 2]>,
-    /// Its colour.
-    pub tone: Tone,
-    /// Its name or text, if it has one.
-    pub text: String,
+pub(crate) struct Drawn {
+    pub(crate) form: Form,
+    pub(crate) points: Vec<[f64; 2]>,
+    pub(crate) tone: Tone,
+    pub(crate) text: String,
 }
 
 /// What is drawn, and where its text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// Straight lines from point to point, named to the right of the panel.
     Line,
     /// A rectangle between two corners, with a text in it if there is room.
@@ -65,30 +61,44 @@ pub enum Form {
     Dot,
     /// A text beside a place.
     Note,
-    /// A short text over a place.
-    Above,
+}
+
+/// A bar in a row: parts one after the other from 0 on, each with its length, colour and text, and what is written at the end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bar {
+    pub(crate) parts: Vec<(f64, Tone, String)>,
+    pub(crate) text: String,
 }
 
 impl Drawn {
     /// This form at these points, without a text.
-    pub fn new(form: Form, points: impl Into<Vec<[f64; 2]>>, tone: Tone) -> Self {
-        Self { form, points: points.into(), tone, text: String::new() }
+    pub(crate) fn new(form: Form, points: impl IntoIterator<Item = [f64; 2]>, tone: Tone) -> Self {
+        Self { form, points: points.into_iter().collect(), tone, text: String::new() }
     }
 
-    /// A rectangle from left to right and from bottom to top.
-    pub fn bar(x: [f64; 2], y: [f64; 2], tone: Tone) -> Self {
-        Self::new(Form::Bar, [[x[0], y[0]], [x[1], y[1]]], tone)
-    }
-
-    /// A text at a place.
-    pub fn text(form: Form, at: [f64; 2], text: impl Into<String>) -> Self {
-        Self::new(form, [at], Tone::Ink).named(text)
+    /// The staircase of `curve` within a range of limits.
+    pub(crate) fn steps(curve: &Curve, [from, to]: [Bytes; 2], tone: Tone) -> Self {
+        let first = curve.points().partition_point(|point| point.workspace <= from).saturating_sub(1);
+        let mut corners: Vec<[f64; 2]> = Vec::new();
+        for point in curve.points()[first..].iter().take_while(|point| point.workspace <= to) {
+            let at = point.workspace.max(from).0 as f64;
+            corners.extend(corners.last().map(|&[_, level]| [at, level]));
+            corners.push([at, point.time_ms]);
+        }
+        corners.extend(corners.last().map(|&[_, level]| [to.0 as f64, level]));
+        Self::new(Form::Line, corners, tone)
     }
 
     /// The same with a name.
-    #[must_use]
-    pub fn named(self, text: impl Into<String>) -> Self {
+    pub(crate) fn named(self, text: impl Into<String>) -> Self {
         Self { text: text.into(), ..self }
+    }
+}
+
+impl Bar {
+    /// Of a single part.
+    pub(crate) fn new(length: f64, tone: Tone, text: impl Into<String>) -> Self {
+        Self { parts: vec![(length, tone, String::new())], text: text.into() }
     }
 }
 
@@ -137,56 +147,86 @@ macro_rules! row {
 }
 pub(crate) use row;
 
-/// The corners of a staircase from `range[0]` to `range[1]`.
-pub fn steps(curve: &Curve, range: [Bytes; 2]) -> Vec<[f64; 2]> {
-    let x = |bytes: Bytes| bytes.0 as f64;
-    let mut corners: Vec<[f64; 2]> = Vec::new();
-    for point in curve.points().iter().filter(|point| point.workspace <= range[1]) {
-        let at = x(point.workspace.max(range[0]));
-        match corners.last() {
-            Some(&[before, _]) if before == at => corners.truncate(corners.len() - 1),
-            Some(&[_, level]) => corners.push([at, level]),
-            None => (),
-        }
-        corners.push([at, point.time_ms]);
-    }
-    corners.extend(corners.last().map(|&[_, level]| [x(range[1]), level]));
-    corners
-}
-
 impl Panel {
-    /// An area with axes, so many pixels high.
-    pub fn new(x: Axis, y: Axis, marks: Vec<Drawn>, height: f64) -> Self {
+    /// An area so many pixels high, whose vertical axis is made for the largest value of the marks.
+    pub(crate) fn new(x: Axis, y: impl FnOnce(f64) -> Axis, marks: Vec<Drawn>, height: f64) -> Self {
+        let values = marks.iter().flat_map(|mark| &mark.points).map(|point| point[1]);
+        let y = y(values.filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max));
         Self { x, y, marks, key: Vec::new(), height }
     }
 
-    /// Bars from 0 in rows, so many pixels high: the name of each, where it ends, what is written there, its colour.
-    pub(crate) fn bars(
-        x: Axis,
-        bars: impl Iterator<Item = (String, f64, String, Tone)>,
-        height: f64,
-    ) -> Self {
-        let (mut names, mut marks) = (Vec::new(), Vec::new());
-        for (place, (name, end, text, tone)) in bars.enumerate() {
-            let place = place as f64;
-            names.push(name);
-            marks.push(Drawn::bar([0.0, end], [place - 0.36, place + 0.36], tone));
-            marks.push(Drawn::text(Form::Note, [end, place], text));
+    /// Groups of bars, one below the other, so many pixels high each; the axis is made for the longest bar.
+    pub(crate) fn bars(x: impl FnOnce(f64) -> Axis, groups: Vec<(String, Vec<Bar>)>, height: f64) -> Self {
+        let (mut marks, mut most) = (Vec::new(), f64::MIN_POSITIVE);
+        let thick = 0.84 / groups.iter().map(|group| group.1.len()).max().unwrap_or(1) as f64;
+        for (place, (_, bars)) in groups.iter().enumerate() {
+            let mut top = place as f64 - 0.5 * thick * bars.len() as f64;
+            for Bar { parts, text } in bars {
+                let mut end = 0.0;
+                for (length, tone, text) in parts {
+                    let corners = [[end, top], [end + length, top + 0.9 * thick]];
+                    marks.push(Drawn::new(Form::Bar, corners, *tone).named(text));
+                    end += length;
+                }
+                marks.push(Drawn::new(Form::Note, [[end, top + 0.45 * thick]], Tone::Ink).named(text));
+                (top, most) = (top + thick, most.max(end));
+            }
         }
-        let height = height * names.len() as f64;
-        Self::new(x, Axis::names("", names).reversed(), marks, height)
+        let height = height * groups.len() as f64;
+        let names = Axis::names(groups.into_iter().map(|group| group.0));
+        Self::new(x(most), |_| names, marks, height)
     }
 
     /// The same with a key.
-    #[must_use]
-    pub fn with_key<S: Into<String>>(self, key: impl IntoIterator<Item = (Tone, S)>) -> Self {
+    pub(crate) fn with_key<S: Into<String>>(self, key: impl IntoIterator<Item = (Tone, S)>) -> Self {
         Self { key: key.into_iter().map(|(tone, name)| (tone, name.into())).collect(), ..self }
     }
 }
 
 impl Figure {
     /// Width of a drawing for a column of a paper.
-    pub const COLUMN: f64 = 500.0;
+    pub(crate) const COLUMN: f64 = 500.0;
     /// Width of a drawing for a whole page.
-    pub const PAGE: f64 = 860.0;
+    pub(crate) const PAGE: f64 = 860.0;
+
+    /// A drawing as wide as a column, without a caption.
+    pub(crate) fn new(name: &str, title: String, source: String, panels: Vec<Panel>, data: Data) -> Self {
+        let (name, caption, width) = (name.to_owned(), String::new(), Self::COLUMN);
+        Self { name, title, caption, source, width, panels, data }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::Cost;
+
+    #[test]
+    fn bars_of_a_group_lie_below_each_other_and_their_parts_behind_each_other() {
+        let parts = vec![(2.0, Tone::Blue, "a".to_owned()), (3.0, Tone::Grey, String::new())];
+        let stacked = Bar { parts, text: "both".to_owned() };
+        let groups = vec![
+            ("one".to_owned(), vec![stacked, Bar::new(4.0, Tone::Green, "4")]),
+            ("two".to_owned(), vec![Bar::new(1.0, Tone::Blue, "1")]),
+        ];
+        let panel = Panel::bars(|most| Axis::from_zero("ms", most), groups, 40.0);
+        assert_eq!((panel.x.range[1], panel.height, panel.y.ticks[1].1.as_str()), (5.0, 80.0, "two"));
+        let bars: Vec<_> = panel.marks.iter().filter(|mark| mark.form == Form::Bar).collect();
+        let across: Vec<_> = bars.iter().map(|bar| [bar.points[0][0], bar.points[1][0]]).collect();
+        assert_eq!(across, [[0.0, 2.0], [2.0, 5.0], [0.0, 4.0], [0.0, 1.0]]);
+        let down: Vec<_> = bars.iter().map(|bar| [bar.points[0][1], bar.points[1][1]]).collect();
+        assert!(down[0] == down[1] && down[1][1] < down[2][0] && down[2][1] < 0.5 && down[3][0] > 0.5);
+        let notes: Vec<_> = panel.marks.iter().filter(|mark| mark.form == Form::Note).collect();
+        assert_eq!((notes[0].points[0][0], notes[0].text.as_str()), (5.0, "both"));
+    }
+
+    #[test]
+    fn a_staircase_begins_at_its_level_there_and_goes_on_to_the_end() {
+        let costs = [(0, 8.0), (10, 4.0), (20, 2.0), (40, 1.0)]
+            .map(|(bytes, time_ms)| Cost { workspace: Bytes(bytes), time_ms });
+        let curve: Curve = serde_json::from_value(json!(costs)).unwrap();
+        let corners = |range: [u64; 2]| Drawn::steps(&curve, range.map(Bytes), Tone::Blue).points;
+        assert_eq!(corners([15, 30]), [[15.0, 4.0], [20.0, 4.0], [20.0, 2.0], [30.0, 2.0]]);
+        assert_eq!(corners([20, 25]), [[20.0, 2.0], [25.0, 2.0]]);
+    }
 }

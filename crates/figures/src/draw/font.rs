@@ -2,7 +2,9 @@
 
 use super::tone::Tone;
 use ab_glyph::{Font, FontRef, Glyph, PxScale, ScaleFont, point};
-use plotters_backend::{BackendColor, BackendCoord, BackendTextStyle, FontFamily, text_anchor::Pos};
+use plotters_backend::{
+    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, FontFamily, text_anchor::Pos,
+};
 use std::{convert::Infallible, sync::LazyLock};
 
 static SANS: LazyLock<FontRef<'static>> = LazyLock::new(|| {
@@ -16,8 +18,8 @@ const LINE: f32 = 1.164;
 /// plotters' SVG divides sizes by this.
 const SVG_SIZE: f64 = 1.24;
 
-/// How a text is set; sizes in units of the canvas.
-pub(super) struct TextStyle {
+/// How a text is set, or how wide a line is, in units of the canvas.
+pub(super) struct Pen {
     pub(super) size: f64,
     pub(super) tone: Tone,
     pub(super) anchor: Pos,
@@ -29,7 +31,17 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(|letter| f64::from(font.h_advance(font.glyph_id(letter)))).sum()
 }
 
-impl BackendTextStyle for TextStyle {
+impl BackendStyle for Pen {
+    fn color(&self) -> BackendColor {
+        self.tone.on_paper()
+    }
+
+    fn stroke_width(&self) -> u32 {
+        self.size as u32
+    }
+}
+
+impl BackendTextStyle for Pen {
     type FontError = Infallible;
 
     fn color(&self) -> BackendColor {
@@ -72,7 +84,7 @@ impl BackendTextStyle for TextStyle {
                 let alpha = f64::from(coverage.clamp(0.0, 1.0));
                 let at = (corner.x as i32 + x as i32, corner.y as i32 + y as i32);
                 if drawn.is_ok() && alpha > 0.0 {
-                    drawn = draw(at.0, at.1, BackendColor { alpha, ..self.color() });
+                    drawn = draw(at.0, at.1, BackendColor { alpha, ..self.tone.on_paper() });
                 }
             });
         }

@@ -17,8 +17,8 @@ mod output;
 mod panel;
 mod tone;
 
-pub use axis::Axis;
-pub(crate) use figure::row;
-pub use figure::{Data, Drawn, Figure, Form, Panel, steps};
+pub(crate) use axis::Axis;
+pub(crate) use figure::{Bar, Drawn, Form, Panel, row};
+pub use figure::{Data, Figure};
 pub(crate) use panel::LEADING;
-pub use tone::Tone;
+pub(crate) use tone::Tone;

@@ -33,15 +33,14 @@ impl Figure {
 
     /// A PNG with twice the layout's pixels.
     pub fn png(&self) -> Vec<u8> {
-        let [width, height] = self.size().map(|length| length * FINE);
+        let ([width, height], ratio) = (self.size().map(|length| length * FINE), FINE / PNG_SCALE);
         let mut fine = vec![0; (width * height * 3) as usize];
         self.draw(&mut Canvas { backend: BitMapBackend::with_buffer(&mut fine, (width, height)) });
-        let ratio = FINE / PNG_SCALE;
         let mut encoded = Vec::new();
         let mut encoder = png::Encoder::new(&mut encoded, width / ratio, height / ratio);
         encoder.set_color(png::ColorType::Rgb);
-        let pixels = coarser(&fine, width as usize, ratio as usize);
         let mut writer = encoder.write_header().expect("writing into memory does not fail");
+        let pixels = coarser(&fine, width as usize, ratio as usize);
         writer.write_image_data(&pixels).expect("as many pixels as announced");
         drop(writer);
         encoded
@@ -59,15 +58,15 @@ impl Figure {
     }
 }
 
-/// The means of squares of `ratio` pixels, which smooths what plotters draws with hard edges.
+/// The means of squares of `ratio` pixels, which smooth what plotters draws with hard edges.
 fn coarser(fine: &[u8], width: usize, ratio: usize) -> Vec<u8> {
-    let (columns, rows) = (width / ratio, fine.len() / 3 / width / ratio);
-    let mut coarse = Vec::with_capacity(columns * rows * 3);
-    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-        for colour in 0..3 {
-            let line = |down: usize| ((row * ratio + down) * width + column * ratio) * 3 + colour;
-            let square = (0..ratio).flat_map(|down| (0..ratio).map(move |across| line(down) + across * 3));
-            let sum: usize = square.map(|at| usize::from(fine[at])).sum();
+    let mut coarse = Vec::new();
+    for rows in fine.chunks_exact(3 * width * ratio) {
+        for (column, colour) in (0..width / ratio).flat_map(|column| [0, 1, 2].map(|colour| (column, colour)))
+        {
+            let first = 3 * ratio * column + colour;
+            let lines = rows.chunks_exact(3 * width).map(|row| row[first..].iter().step_by(3).take(ratio));
+            let sum: usize = lines.flatten().map(|&value| usize::from(value)).sum();
             coarse.push((sum / (ratio * ratio)) as u8);
         }
     }

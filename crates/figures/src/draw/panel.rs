@@ -19,130 +19,131 @@ const EDGE: f64 = 12.0;
 const GAP: f64 = 6.0;
 /// From a line's end to its name, a piece in its colour.
 const LEAD: f64 = 14.0;
+/// Of a dot.
+const RADIUS: f64 = 4.0;
+/// From one line of the title to the next.
+const HEAD_LEADING: f64 = 19.0;
 /// From one line of text to the next.
 pub(crate) const LEADING: f64 = 15.0;
 /// From a panel's lower ticks to what follows.
 const BELOW: f64 = 16.0;
 
-/// A panel on the canvas.
+/// A panel on the canvas, and the frame that its axes are.
 struct Area<'p> {
     panel: &'p Panel,
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
+    frame: Frame,
 }
 
 impl Figure {
     pub(super) fn height(&self) -> f64 {
         let panels: f64 = self.panels.iter().map(Panel::outer_height).sum();
-        EDGE + self.head().len() as f64 * 19.0 + panels + self.foot().len() as f64 * LEADING + EDGE
+        let [head, foot] =
+            [self.lines(&self.title, TITLE), self.lines(&self.source, SMALL)].map(|lines| lines.len() as f64);
+        EDGE + head * HEAD_LEADING + panels + foot * LEADING + EDGE
     }
 
-    /// The source, likewise.
-    fn foot(&self) -> Vec<String> {
-        wrapped(&self.source, SMALL, self.width - 2.0 * EDGE)
-    }
-
-    /// The title in as many lines as it takes.
-    fn head(&self) -> Vec<String> {
-        wrapped(&self.title, TITLE, self.width - 2.0 * EDGE)
+    /// `text` in as many lines as it takes.
+    fn lines(&self, text: &str, size: f64) -> Vec<String> {
+        wrapped(text, size, self.width - 2.0 * EDGE)
     }
 
     pub(super) fn draw_panels<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
         let mut top = EDGE;
-        for line in self.head() {
-            canvas.text(&line, [EDGE, top + 8.0], TITLE, Tone::Ink, HPos::Left);
-            top += 19.0;
+        for line in self.lines(&self.title, TITLE) {
+            canvas.text(&line, [EDGE, top + HEAD_LEADING / 2.0], TITLE, Tone::Ink, HPos::Left);
+            top += HEAD_LEADING;
         }
         // Panels have their axes below each other.
-        let ticks = self.panels.iter().map(|panel| widest(panel.y.ticks.iter().map(|tick| &tick.1)));
-        let left = EDGE + ticks.fold(0.0, f64::max) + GAP;
-        let names = self.panels.iter().map(|panel| panel.end_labels().map(|label| width(label, TEXT)));
-        let names = names.flatten().fold(0.0, f64::max);
+        let widest_of = |widths: &dyn Fn(&Panel) -> f64| self.panels.iter().map(widths).fold(0.0, f64::max);
+        let left = EDGE + widest_of(&|panel| widest(panel.y.ticks.iter().map(|tick| &tick.1))) + GAP;
+        let names = widest_of(&|panel| widest(panel.named_lines().map(|mark| &mark.text)));
         // What stands under the right corner needs half of its width there.
-        let corner = self.panels.iter().map(|panel| panel.last_tick() / 2.0).fold(0.0, f64::max);
+        let corner = widest_of(&|panel| panel.last_tick() / 2.0);
         let right = self.width - EDGE - corner.max(if names > 0.0 { LEAD + GAP + names } else { 0.0 });
         for panel in &self.panels {
             let first = top + panel.above();
-            let area = Area { panel, left, right, top: first, bottom: first + panel.height };
-            area.draw(canvas);
+            let frame = Frame { left, right, top: first, bottom: first + panel.height };
+            Area { panel, frame }.draw(canvas);
             top += panel.outer_height();
         }
-        for (line, text) in self.foot().iter().enumerate() {
-            let middle = top + LEADING * (line as f64 + 0.5);
-            canvas.text(text, [EDGE, middle], SMALL, Tone::Faint, HPos::Left);
+        for text in self.lines(&self.source, SMALL) {
+            canvas.text(&text, [EDGE, top + LEADING / 2.0], SMALL, Tone::Faint, HPos::Left);
+            top += LEADING;
         }
     }
 }
 
 impl Panel {
-    /// Room for the axis' title and the key.
+    /// Room for the axis' title.
+    fn head(&self) -> f64 {
+        if self.y.title.is_empty() { 0.0 } else { LEADING }
+    }
+
+    /// Room for that and the key.
     fn above(&self) -> f64 {
-        let title = if self.y.title.is_empty() { 0.0 } else { LEADING };
-        12.0 + title + if self.key.is_empty() { 0.0 } else { 18.0 }
+        12.0 + self.head() + if self.key.is_empty() { 0.0 } else { 18.0 }
     }
 
     /// The width of what is written at the end of the axis.
     fn last_tick(&self) -> f64 {
         let last = self.x.ticks.last().filter(|(value, _)| self.x.part(*value) > 0.9);
-        last.map_or(0.0, |(_, text)| text.lines().map(|line| width(line, TEXT)).fold(0.0, f64::max))
+        last.map_or(0.0, |(_, text)| width(text, TEXT))
     }
 
     fn outer_height(&self) -> f64 {
-        let lines = self.x.ticks.iter().map(|tick| tick.1.lines().count()).max().unwrap_or(0);
         let title = if self.x.title.is_empty() { 0.0 } else { LEADING };
-        self.above() + self.height + GAP + lines as f64 * LEADING + title + BELOW
+        self.above() + self.height + GAP + LEADING + title + BELOW
     }
 
-    /// The names of lines, which stand to the right of them.
-    fn end_labels(&self) -> impl Iterator<Item = &str> {
-        let lines = self.marks.iter().filter(|mark| mark.form == Form::Line && !mark.text.is_empty());
-        lines.map(|mark| mark.text.as_str())
+    /// Lines whose names stand to the right of them.
+    fn named_lines(&self) -> impl Iterator<Item = &Drawn> {
+        self.marks.iter().filter(|mark| mark.form == Form::Line && !mark.text.is_empty())
     }
 }
 
 impl Area<'_> {
     fn at(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        let Area { panel, left, right, top, bottom } = *self;
+        let Area { panel, frame: Frame { left, right, top, bottom } } = *self;
         [left + panel.x.part(x) * (right - left), bottom - panel.y.part(y) * (bottom - top)]
+    }
+
+    fn points(&self, mark: &Drawn) -> Vec<[f64; 2]> {
+        mark.points.iter().map(|&point| self.at(point)).collect()
     }
 
     fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
         self.axes(canvas);
+        self.key(canvas);
         self.panel.marks.iter().for_each(|mark| self.mark(canvas, mark));
         self.texts(canvas);
         self.names(canvas);
     }
 
     fn axes<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let Area { panel: Panel { x, y, key, .. }, left, right, top, bottom } = self;
+        let Area { panel: Panel { x, y, .. }, frame: Frame { left, right, top, bottom } } = *self;
         for (value, text) in &y.ticks {
             let height = self.at([x.range[0], *value])[1];
             if y.grid {
-                canvas.line(&[[*left, height], [*right, height]], Tone::Grid, 1.0);
+                canvas.line(&[[left, height], [right, height]], Tone::Grid, 1.0);
             }
             canvas.text(text, [left - GAP, height], TEXT, Tone::Faint, HPos::Right);
         }
+        let below = bottom + GAP + LEADING / 2.0;
         for (value, text) in &x.ticks {
             let across = self.at([*value, y.range[0]])[0];
             if x.grid {
-                canvas.line(&[[across, *top], [across, *bottom]], Tone::Grid, 1.0);
+                canvas.line(&[[across, top], [across, bottom]], Tone::Grid, 1.0);
             }
-            for (line, text) in text.lines().enumerate() {
-                let below = bottom + GAP + LEADING * (line as f64 + 0.5);
-                canvas.text(text, [across, below], TEXT, Tone::Faint, HPos::Center);
-            }
+            canvas.text(text, [across, below], TEXT, Tone::Faint, HPos::Center);
         }
-        canvas.line(&[[*left, *bottom], [*right, *bottom]], Tone::Faint, 1.0);
-        let lines = x.ticks.iter().map(|tick| tick.1.lines().count()).max().unwrap_or(0) as f64;
-        let below = bottom + GAP + LEADING * (lines + 0.5);
-        canvas.text(&x.title, [(left + right) / 2.0, below], TEXT, Tone::Faint, HPos::Center);
+        canvas.line(&[[left, bottom], [right, bottom]], Tone::Faint, 1.0);
+        canvas.text(&x.title, [(left + right) / 2.0, below + LEADING], TEXT, Tone::Faint, HPos::Center);
         canvas.text(&y.title, [EDGE, top - GAP - 8.0], TEXT, Tone::Faint, HPos::Left);
-        let mut across = EDGE;
-        for (tone, name) in key {
-            let title = if y.title.is_empty() { 0.0 } else { LEADING };
-            let middle = top - GAP - 8.0 - title;
+    }
+
+    fn key<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+        let (mut across, middle) = (EDGE, self.frame.top - GAP - 8.0 - self.panel.head());
+        for (tone, name) in &self.panel.key {
             canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
             canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, HPos::Left);
             across += 14.0 + width(name, TEXT) + 14.0;
@@ -150,23 +151,25 @@ impl Area<'_> {
     }
 
     fn mark<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, mark: &Drawn) {
-        let Drawn { form, tone, text, .. } = mark;
-        let points: Vec<[f64; 2]> = mark.points.iter().map(|&point| self.at(point)).collect();
-        let Some(&at) = points.first() else { return };
-        match form {
-            Form::Line => canvas.line(&points, *tone, 2.0),
-            Form::Bar => {
-                let Frame { left, right, top, bottom } = Frame::between(at, points[1]);
-                canvas.rectangle([left, top], [right, bottom], *tone);
-                if width(text, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
+        let (points, tone) = (self.points(mark), mark.tone);
+        match (mark.form, &points[..]) {
+            (Form::Line, _) => canvas.line(&points, tone, 2.0),
+            (Form::Bar, &[a, b]) => {
+                let Frame { left, right, top, bottom } = Frame::between(a, b);
+                // A hair of paper between it and the next.
+                canvas.rectangle(
+                    [left, top],
+                    [right - if right - left > 2.0 { 0.75 } else { 0.0 }, bottom],
+                    tone,
+                );
+                if width(&mark.text, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
                     let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
-                    canvas.text(text, middle, SMALL, Tone::Paper, HPos::Center);
+                    canvas.text(&mark.text, middle, SMALL, Tone::Paper, HPos::Center);
                 }
             }
-            Form::Area => canvas.polygon(&points, *tone),
-            Form::Dot => canvas.dot(at, 4.0, *tone),
-            Form::Above => canvas.text(text, [at[0], at[1] - LEADING / 2.0], SMALL, *tone, HPos::Center),
-            Form::Note => (),
+            (Form::Area, _) => canvas.polygon(&points, tone),
+            (Form::Dot, &[at]) => canvas.dot(at, RADIUS, tone),
+            _ => (),
         }
     }
 
@@ -180,10 +183,10 @@ impl Area<'_> {
         // Farther away, nobody could tell what it belongs to.
         for row in [0.0_f64, -1.0, 1.0, -1.4, 1.4] {
             // Nor may it be as near to another dot as to its own.
-            let gap = row.abs() * LEADING - LEADING / 2.0 - 4.1;
+            // Less a hair, as its own dot is no other.
+            let gap = row.abs() * LEADING - LEADING / 2.0 - RADIUS - 0.1;
             let is_near = |frame: &Frame| {
-                let (left, right) = (frame.left - GAP - 2.0, frame.right + GAP + 2.0);
-                let around = Frame { left, right, top: frame.top - gap, bottom: frame.bottom + gap };
+                let around = frame.grown(GAP + 2.0, gap);
                 row != 0.0 && dots.iter().any(|dot| dot.meets(&around))
             };
             waiting.retain(|mark| {
@@ -209,31 +212,24 @@ impl Area<'_> {
     fn beside(&self, mark: &Drawn, text: &str, row: f64) -> impl Iterator<Item = Frame> + use<> {
         let ([x, y], long) = (self.at(mark.points[0]), width(text, TEXT));
         let (middle, half) = (y + row * LEADING, LEADING / 2.0);
-        let [first, last] = [self.left, self.right + GAP];
-        let fits = middle - half >= self.top - GAP && middle + half <= self.bottom;
+        let Frame { left: first, right, top, bottom } = self.frame;
+        let fits = middle - half >= top - GAP && middle + half <= bottom;
         [x + GAP + 2.0, x - GAP - 2.0 - long, x - long / 2.0]
             .into_iter()
             .map(move |left| Frame { left, right: left + long, top: middle - half, bottom: middle + half })
-            .filter(move |frame| fits && frame.left >= first && frame.right <= last)
+            .filter(move |frame| fits && frame.left >= first && frame.right <= right + GAP)
     }
 
-    /// What texts keep clear of: dots, bars, and lines on their way; those of some forms.
+    /// What texts keep clear of: dots, bars, and pieces of lines; those of some forms.
     fn taken(&self, is_meant: impl Fn(Form) -> bool) -> Vec<Frame> {
-        let around = |[x, y]: [f64; 2]| Frame::between([x - 4.0, y - 4.0], [x + 4.0, y + 4.0]);
         let mut taken = Vec::new();
         for mark in self.panel.marks.iter().filter(|mark| is_meant(mark.form)) {
-            let points: Vec<[f64; 2]> = mark.points.iter().map(|&point| self.at(point)).collect();
+            let points = self.points(mark);
+            let around = |a, b| Frame::between(a, b).grown(RADIUS, RADIUS);
             match mark.form {
-                Form::Dot => taken.extend(points.into_iter().map(around)),
+                Form::Dot => taken.push(around(points[0], points[0])),
                 Form::Bar => taken.push(Frame::between(points[0], points[1])),
-                Form::Line => taken.extend(points.windows(2).flat_map(|pair| {
-                    let length = (pair[1][0] - pair[0][0]).hypot(pair[1][1] - pair[0][1]);
-                    let count = (length / 6.0).ceil().max(1.0) as u32;
-                    let parts = (0..=count).map(move |step| f64::from(step) / f64::from(count));
-                    parts.map(|part| {
-                        around([0, 1].map(|axis| pair[0][axis] + (pair[1][axis] - pair[0][axis]) * part))
-                    })
-                })),
+                Form::Line => taken.extend(points.windows(2).map(|pair| around(pair[0], pair[1]))),
                 _ => (),
             }
         }
@@ -242,15 +238,16 @@ impl Area<'_> {
 
     /// The names of lines, at the heights of their ends or as near as they keep clear of each other.
     fn names<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let named = self.panel.marks.iter().filter(|mark| mark.form == Form::Line && !mark.text.is_empty());
+        let named = self.panel.named_lines();
         let mut names: Vec<(f64, &Drawn)> =
             named.filter_map(|line| Some((self.at(*line.points.last()?)[1], line))).collect();
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let heights = spread(names.iter().map(|name| name.0).collect(), [self.top, self.bottom]);
+        let Frame { right, top, bottom, .. } = self.frame;
+        let heights = spread(names.iter().map(|name| name.0).collect(), [top, bottom]);
         for ((end, Drawn { text, tone, .. }), height) in names.into_iter().zip(heights) {
             // Not every colour can be read as a text.
-            canvas.line(&[[self.right, end], [self.right + LEAD, height]], *tone, 2.0);
-            canvas.text(text, [self.right + LEAD + GAP, height], TEXT, Tone::Ink, HPos::Left);
+            canvas.line(&[[right, end], [right + LEAD, height]], *tone, 2.0);
+            canvas.text(text, [right + LEAD + GAP, height], TEXT, Tone::Ink, HPos::Left);
         }
     }
 }
@@ -267,6 +264,12 @@ struct Frame {
 impl Frame {
     fn between(a: [f64; 2], b: [f64; 2]) -> Self {
         Self { left: a[0].min(b[0]), right: a[0].max(b[0]), top: a[1].min(b[1]), bottom: a[1].max(b[1]) }
+    }
+
+    /// With so much more room on each side, and above and below.
+    fn grown(self, x: f64, y: f64) -> Self {
+        let Self { left, right, top, bottom } = self;
+        Self { left: left - x, right: right + x, top: top - y, bottom: bottom + y }
     }
 
     /// A text as long as the frame is wide.
@@ -329,10 +332,9 @@ mod tests {
     }
 
     fn figure(marks: Vec<Drawn>, height: f64) -> Figure {
-        let panel = Panel::new(Axis::from_zero("x", 100.0), Axis::from_zero("y", 2.0), marks, height);
-        let (name, title, caption) = ("x".to_owned(), "A & B".to_owned(), String::new());
+        let panel = Panel::new(Axis::from_zero("x", 100.0), |_| Axis::from_zero("y", 2.0), marks, height);
         let source = "a source with words enough to fill more than a line of it".to_owned();
-        Figure { name, title, caption, source, width: 260.0, panels: vec![panel], data: Data::default() }
+        Figure { width: 260.0, ..Figure::new("x", "A & B".to_owned(), source, vec![panel], Data::default()) }
     }
 
     #[test]
@@ -351,8 +353,10 @@ mod tests {
 
     #[test]
     fn a_remark_loses_the_words_that_would_leave_the_panel() {
-        let remark = Drawn::text(Form::Note, [40.0, 1.0], "5x39 WINOGRAD_NONFUSED + 19 WINOGRAD_NONFUSED");
-        let svg = figure(vec![Drawn::bar([0.0, 40.0], [0.5, 1.5], Tone::Blue), remark], 120.0).svg();
+        let remark = Drawn::new(Form::Note, [[40.0, 1.0]], Tone::Ink);
+        let remark = remark.named("5x39 WINOGRAD_NONFUSED + 19 WINOGRAD_NONFUSED");
+        let bar = Drawn::new(Form::Bar, [[0.0, 0.5], [40.0, 1.5]], Tone::Blue);
+        let svg = figure(vec![bar, remark], 120.0).svg();
         assert!(svg.contains(" …") && !svg.contains("+ 19 WINOGRAD_NONFUSED"), "{svg}");
     }
 

@@ -4,7 +4,7 @@ use plotters_backend::BackendColor;
 
 /// What a mark is coloured by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub(crate) enum Tone {
     /// Text and axes.
     Ink,
     /// What is said in passing: ticks, sources.
@@ -13,17 +13,12 @@ pub enum Tone {
     Grid,
     /// The ground.
     Paper,
-    /// What is compared.
+    // What is compared.
     Blue,
-    /// As blue.
     Orange,
-    /// As blue.
     Green,
-    /// As blue.
     Purple,
-    /// As blue.
     Sky,
-    /// As blue.
     Yellow,
     /// What is the background of the others.
     Grey,
@@ -43,7 +38,7 @@ const COMPARED: [Tone; 7] =
 
 impl Tone {
     /// The colour of the number `place` of several things that are compared.
-    pub fn of(place: usize) -> Self {
+    pub(crate) fn of(place: usize) -> Self {
         COMPARED[place % COMPARED.len()]
     }
 

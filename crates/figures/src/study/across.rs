@@ -1,100 +1,93 @@
 //! Several nets beside each other.
 
-use super::{GENEROUS, NOTABLE, Study, USUAL, tone};
-use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row};
-use planner::{BatchSizePolicy, Math, Plan};
+use super::{GENEROUS, Study, USUAL, nets, tone};
+use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use planner::{BatchSizePolicy, Math};
 use std::collections::BTreeMap;
 
 /// Accuracy classes of algorithms: what the largest error may be, in parts of the largest output.
 const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
 
-/// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used. Studies of one
-/// net in several arithmetics are told apart.
-pub fn accuracy(studies: &[Study]) -> Option<Figure> {
+/// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used.
+pub(super) fn accuracy(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net math max_error time_ms gain");
-    let (mut marks, mut most) = ([Vec::new(), Vec::new()], 1.0_f64);
-    let mut sentences = Vec::new();
-    for study in studies {
-        // A net has one colour in all arithmetics.
-        let label = study.label();
-        let place = studies.iter().position(|other| other.label() == label)?;
-        let undivided_ms = studies[place].limited(BatchSizePolicy::Undivided, USUAL)?.time_ms;
-        let mut points = Vec::new();
-        for (place, class) in CLASSES.into_iter().enumerate() {
-            let Some(Plan { time_ms, .. }) = study.as_exact_as(class) else { continue };
-            let gain = undivided_ms / time_ms;
-            row!(data; study.title, study.math().to_string(), class, time_ms, gain);
-            most = most.max(gain);
-            points.push([place as f64, gain]);
+    let (mut panels, mut most) = (Vec::new(), 1.0_f64);
+    let classes = || (0..).map(f64::from).zip(CLASSES);
+    for math in [Math::Fp32, Math::Tf32] {
+        let mut marks = Vec::new();
+        for study in nets(studies, math) {
+            // A net has one colour in all arithmetics.
+            let label = study.label();
+            let (place, fp32) =
+                nets(studies, Math::Fp32).enumerate().find(|(_, net)| net.label() == label)?;
+            let undivided_ms = fp32.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms;
+            let mut points = Vec::new();
+            for (place, class) in classes() {
+                let Some(time_ms) = study.as_exact_as(class).map(|plan| plan.time_ms) else { continue };
+                let gain = undivided_ms / time_ms;
+                row!(data; study.title, math.to_string(), class, time_ms, gain);
+                most = most.max(gain);
+                points.push([place, gain]);
+            }
+            marks.push(Drawn::new(Form::Line, points, Tone::of(place)).named(label));
         }
-        let (strict, loose) = (points.first()?[1], points.last()?[1]);
-        sentences.push(format!("{label} {} {strict:.2}x to {loose:.2}x", study.math()));
-        let line = Drawn::new(Form::Line, points, Tone::of(place)).named(label);
-        marks[usize::from(study.math() != Math::Fp32)].push(line);
+        if !marks.is_empty() {
+            panels.push((math, marks));
+        }
     }
-    let first = studies.first()?;
-    let classes = CLASSES.map(|class| format!("{class:e}"));
-    let names = Axis::names("largest error allowed, in parts of the largest output", classes);
-    let x = Axis { range: [-0.2, CLASSES.len() as f64 - 0.8], grid: true, ..names };
-    let panel = |(marks, math): (Vec<Drawn>, Math)| {
+    let title = "largest error allowed, in parts of the largest output";
+    let ticks = classes().map(|(place, class)| (place, format!("{class:e}")));
+    let x = Axis::new(title, [-0.2, CLASSES.len() as f64 - 0.8], ticks);
+    let panel = |(math, marks): (Math, _)| {
         let y = Axis::from_zero(&format!("gain of {math} over undivided FP32, both within {USUAL}"), most);
-        (!marks.is_empty()).then(|| Panel::new(x.clone(), y, marks, 180.0))
+        Panel::new(x.clone(), |_| y, marks, 180.0)
     };
-    let panels = marks.into_iter().zip([Math::Fp32, Math::Tf32]).filter_map(panel).collect();
-    let caption = format!(
-        "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels, from the strictest class \
-         to any: {}.",
-        sentences.join(", ")
-    );
+    let panels = panels.into_iter().map(panel).collect();
+    let caption = "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels, if algorithms up to an error \
+                   are allowed, from the strictest class to any."
+        .to_owned();
+    let first = nets(studies, Math::Fp32).next()?;
     let title = format!("What accuracy costs: {}", first.device());
-    let figure = first.figure("", "", caption, panels, data);
-    Some(Figure { name: "accuracy".to_owned(), title, ..figure })
+    Some(Figure { caption, ..Figure::new("accuracy", title, first.source(), panels, data) })
 }
 
 /// What optimising takes: to measure, and how large the papers' ILP is, its binary variables and the largest desirable set.
-pub fn programme(studies: &[Study]) -> Option<Figure> {
+pub(super) fn programme(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net mini_batch policy measuring_s kernels binaries largest_desirable_set");
-    let (mut sentences, mut seconds, mut binaries) = (Vec::new(), Vec::new(), Vec::new());
-    for study in studies {
+    let (mut seconds, mut binaries) = (Vec::new(), Vec::new());
+    for study in nets(studies, Math::Fp32) {
+        let (net, mut measuring, mut variables) = (study.label(), Vec::new(), Vec::new());
         for &policy in study.policies() {
             let sizes = study.set_sizes(policy)?;
             let (sum, largest) = (sizes.iter().sum::<usize>(), *sizes.iter().max()?);
-            let (net, measuring_s) = (study.label(), study.measuring_s(policy));
+            let measuring_s = study.measuring_s(policy);
             row!(data; study.title, study.mini_batch(), policy.to_string(), measuring_s, sizes.len(), sum, largest);
-            let name = format!("{net} {policy}");
-            seconds.push((name.clone(), measuring_s, format!("{measuring_s:.2}"), tone(policy)));
-            binaries.push((name, sum as f64, format!("{sum} ({largest})"), tone(policy)));
-            if policy == study.finest {
-                let kernels = sizes.len();
-                sentences.push(format!("{net} {measuring_s:.2} s and {sum} for {kernels} kernels"));
-            }
+            let bar = |length, text| Bar::new(length, tone(policy), format!("{policy} {text}"));
+            measuring.push(bar(measuring_s, format!("{measuring_s:.2}")));
+            variables.push(bar(sum as f64, format!("{sum} ({largest})")));
         }
+        seconds.push((net.clone(), measuring));
+        binaries.push((net, variables));
     }
-    let first = studies.first()?;
-    let panel = |title: &str, bars: Vec<(String, f64, String, Tone)>| {
-        let most = bars.iter().map(|bar| bar.1).fold(0.0, f64::max);
-        Panel::bars(Axis::from_zero(title, most * 1.2), bars.into_iter(), 19.0)
-    };
+    let first = nets(studies, Math::Fp32).next()?;
+    let panel = |title: &str, groups| Panel::bars(|most| Axis::from_zero(title, 1.3 * most), groups, 58.0);
     let panels = vec![
         panel("seconds to run every algorithm once", seconds),
         panel("binary variables (largest desirable set)", binaries),
     ];
-    let caption = format!(
-        "Nearly all of the time to optimise goes into measuring: above, in how many seconds every algorithm runs once at every \
-         size, which a profile repeats. Below, binary variables of the 0-1 ILP that divides a total among all kernels, without \
-         a limit on any of them. {}. What no division can use was taken out before: a kernel counts with its desirable set alone.",
-        sentences.join(", ")
-    );
+    let caption = "Above: in how many seconds every algorithm runs once at every size, which a profile repeats. Below: binary \
+                   variables of the 0-1 ILP that divides a total among all kernels, without a limit on any of them, and the \
+                   largest desirable set. What no division can use was taken out before: a kernel counts with its set alone."
+        .to_owned();
     let title = format!("Time to optimise, and size of the integer programme: {}", first.device());
-    let figure = first.figure("", "", caption, panels, data);
-    Some(Figure { name: "programme".to_owned(), title, ..figure })
+    Some(Figure { caption, ..Figure::new("programme", title, first.source(), panels, data) })
 }
 
 /// What the kernels of a list of convolutions gain, from the one that gains most, a panel for each size of filters.
-pub fn gains(list: &Study) -> Option<Figure> {
+pub(super) fn gains(list: &Study) -> Option<Figure> {
     let mut data = Data::new("kernel filter mini_batch limit_bytes undivided_ms time_ms gain");
     let mut panels: BTreeMap<[u32; 2], Vec<Drawn>> = BTreeMap::new();
-    let (mut most, mut sentences) = (1.0_f64, Vec::new());
+    let mut most = 1.0_f64;
     for (place, &limit) in GENEROUS.iter().enumerate() {
         for (filter, gains) in list.gains(limit)? {
             let [r, s] = filter;
@@ -104,34 +97,23 @@ pub fn gains(list: &Study) -> Option<Figure> {
                 let undivided_ms = undivided.map(|micro| micro.time_ms);
                 row!(data; name, format!("{r}x{s}"), list.mini_batch(), limit, undivided_ms, planned.time_ms(), ratio);
             }
-            let points: Vec<_> = (1..).zip(&gains).map(|(rank, gain)| [f64::from(rank), gain.0]).collect();
+            let points = (1..).zip(&gains).map(|(rank, gain)| [f64::from(rank), gain.0]);
             let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit.to_string());
             panels.entry(filter).or_default().push(line);
-            let (best, fastest) = gains.first()?;
-            let above = gains.iter().filter(|gain| gain.0 >= NOTABLE).count();
-            most = most.max(*best);
-            sentences.push(format!(
-                "of {} with {r}x{s} filters within {limit} {above} gain a tenth or more, at most {best:.2}x ({} of {})",
-                gains.len(),
-                fastest.kernel.id.op,
-                fastest.kernel.id.shape,
-            ));
+            most = most.max(gains.first()?.0);
         }
     }
     let panel = |([r, s], marks): ([u32; 2], Vec<Drawn>)| {
         let kernels = marks.iter().map(|mark| mark.points.len()).max().unwrap_or(1);
-        let x = Axis::counts(
-            &format!("kernels with {r}x{s} filters, from the one that gains most"),
-            kernels as u32,
-        );
-        Panel::new(x, Axis::from_zero("gain over undivided", most), marks, 160.0)
+        let title = format!("kernels with {r}x{s} filters, from the one that gains most");
+        let y = Axis::from_zero("gain over undivided", most);
+        Panel::new(Axis::counts(&title, kernels as u32), |_| y, marks, 160.0)
     };
     let panels = panels.into_iter().map(panel).collect();
     let caption = format!(
-        "{} kernels at mini-batch {}: {}.",
+        "What micro-batches gain within {} for each of {} kernels, those of each size of filters in order of it.",
+        GENEROUS.map(|limit| limit.to_string()).join(", "),
         list.kernels.len(),
-        list.mini_batch(),
-        sentences.join("; ")
     );
     Some(list.figure("kernels", "Which kernels gain", caption, panels, data))
 }

@@ -1,9 +1,9 @@
 //! What the papers say, and what is found here.
 
-use super::{GENEROUS, LIMITS, Study, USUAL, kernel::cliff, layers::LayerParts};
+use super::{GENEROUS, LIMITS, Study, USUAL, kernel::cliff, net::two_layers};
 use crate::draw::{Data, row};
-use planner::{BatchSizePolicy, Bytes, ConvOp, WorkspacePolicy};
-use std::slice;
+use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, WorkspacePolicy};
+use std::rc::Rc;
 
 /// A number of the papers: what it is of, on which GPU, and how much it is.
 struct Claim {
@@ -24,19 +24,19 @@ const CLAIMS: [(&str, &[Claim]); 4] = [
         Claim { of: "convolutions at 64 MiB (V100 at mini-batch 1024): gain of all sizes", on: "V100", paper: 1.63, here: usual_gain },
         Claim { of: "convolutions at 8 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[0]) },
         Claim { of: "convolutions at 512 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[2]) },
-        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 3.43, here: less_memory },
+        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 3.43, here: |s| Some(s.most_saved()?.1) },
         Claim { of: "separate workspaces, undivided at 512 MiB over all sizes at 64 MiB: times smaller", on: "P100", paper: 4.10, here: less_workspace },
         Claim { of: "and the time for it: times as long", on: "P100", paper: 1.04, here: and_longer },
         Claim { of: "WD of 120 MiB against undivided kernels with 8 MiB each: gain", on: "P100", paper: 1.38, here: |s| divided(s, 8, 8) },
         Claim { of: "WD of 120 MiB against undivided kernels with 64 MiB each: gain of the iteration there, of convolutions here", on: "P100", paper: 1.24, here: |s| divided(s, 8, 64) },
-        Claim { of: "WD of 120 MiB: percent of it in conv2 and conv3", on: "P100", paper: 93.7, here: in_two_layers },
+        Claim { of: "WD of 120 MiB: percent of it in two layers, conv2 and conv3 there", on: "P100", paper: 93.7, here: in_two_layers },
         Claim { of: "seconds to measure all sizes (here: every algorithm once)", on: "P100", paper: 34.16, here: |s| Some(s.measuring_s(s.finest)) },
         Claim { of: "seconds to measure powers of two (likewise)", on: "P100", paper: 3.82, here: |s| Some(s.measuring_s(BatchSizePolicy::PowerOfTwo)) },
         Claim { of: "largest desirable set", on: "P100", paper: 68.0, here: largest_set },
     ]),
     ("resnet18", &[
         Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.21, here: usual_gain },
-        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 2.73, here: less_memory },
+        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 2.73, here: |s| Some(s.most_saved()?.1) },
     ]),
     ("resnet50", &[
         Claim { of: "WD of 16 MiB a kernel against undivided kernels with 32 MiB each: gain", on: "P100", paper: 1.14, here: |s| divided(s, 16, 32) },
@@ -68,9 +68,8 @@ fn rounded(value: f64) -> f64 {
 }
 
 fn byte_less(study: &Study) -> Option<f64> {
-    let kernel = study.kernel_of_interest()?;
-    let fronts = study.fronts(slice::from_ref(kernel), BatchSizePolicy::Undivided)?;
-    let (_, [before_ms, after_ms]) = cliff(&fronts.iter().next()?.1.curve())?;
+    let set = study.desirable(study.kernel_of_interest()?, BatchSizePolicy::Undivided)?;
+    let (_, [before_ms, after_ms]) = cliff(&set.curve())?;
     Some(before_ms / after_ms)
 }
 
@@ -88,11 +87,6 @@ pub(super) fn gain_at(study: &Study, limit: Bytes) -> Option<f64> {
     study.limited(study.finest, limit)?.gain()
 }
 
-fn less_memory(study: &Study) -> Option<f64> {
-    let plans = study.plenty_and_little()?;
-    study.layer_parts(&plans).iter().map(LayerParts::less).reduce(f64::max)
-}
-
 fn less_workspace(study: &Study) -> Option<f64> {
     let [plenty, little] = study.plenty_and_little()?.map(|plan| plan.workspace_separate().0 as f64);
     Some(plenty / little)
@@ -103,20 +97,20 @@ fn and_longer(study: &Study) -> Option<f64> {
     Some(little.time_ms / plenty.time_ms)
 }
 
-/// WD with so many MiB for each kernel against undivided kernels that may have so many.
+/// WD of so many MiB for each kernel.
+fn wd(study: &Study, share: u64) -> Option<Rc<Plan>> {
+    study.plan(study.finest, WorkspacePolicy::Wd, study.total(Bytes::mib(share)))
+}
+
+/// That against undivided kernels that may have so many.
 fn divided(study: &Study, share: u64, undivided: u64) -> Option<f64> {
-    let total = study.total(Bytes::mib(share));
-    let plan = study.plan(study.finest, WorkspacePolicy::Wd, total)?;
-    Some(study.limited(BatchSizePolicy::Undivided, Bytes::mib(undivided))?.time_ms / plan.time_ms)
+    let undivided = study.limited(BatchSizePolicy::Undivided, Bytes::mib(undivided))?;
+    Some(undivided.time_ms / wd(study, share)?.time_ms)
 }
 
 fn in_two_layers(study: &Study) -> Option<f64> {
-    let plan = study.plan(study.finest, WorkspacePolicy::Wd, study.total(LIMITS[0]))?;
-    let named = ["conv2", "conv3"];
-    let all: Bytes = plan.kernels.iter().map(|planned| planned.workspace).sum();
-    let of_both = plan.kernels.iter().filter(|planned| named.contains(&planned.kernel.name.as_str()));
-    let both: Bytes = of_both.map(|planned| planned.workspace).sum();
-    Some(100.0 * both.0 as f64 / all.0 as f64)
+    let plan = wd(study, 8)?;
+    Some(100.0 * two_layers(&plan)?.1)
 }
 
 fn largest_set(study: &Study) -> Option<f64> {
@@ -130,7 +124,5 @@ fn largest_gain(list: &Study, size: u32) -> Option<f64> {
 }
 
 fn binaries(study: &Study) -> Option<f64> {
-    let total = study.total(Bytes::mib(16));
-    let plan = study.plan(study.finest, WorkspacePolicy::Wd, total)?;
-    plan.division.map(|division| division.binaries as f64)
+    wd(study, 16)?.division.map(|division| division.binaries as f64)
 }

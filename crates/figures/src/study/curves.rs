@@ -23,27 +23,19 @@ pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
         curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).fold(f64::MIN_POSITIVE, f64::max);
     let panel = |title: &str, is_loss: bool| {
         let of_kind = || curves.iter().filter(move |curve| curve.is_loss == is_loss).enumerate();
-        let values = || of_kind().flat_map(|(_, curve)| &curve.points).map(|point| point[1]);
-        values().next()?;
-        let most = values().filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
+        of_kind().flat_map(|(_, curve)| &curve.points).next()?;
         let line = |(at, curve): (usize, &LearningCurve)| {
             // What was said once makes no line.
             let form = if curve.points.len() > 1 { Form::Line } else { Form::Dot };
             Drawn::new(form, curve.points.clone(), Tone::of(at)).named(curve.name.as_str())
         };
-        let (x, y) = (Axis::from_zero(place, last), Axis::from_zero(title, most));
         let height = (LEADING * of_kind().count() as f64).max(220.0);
+        let (x, y) = (Axis::from_zero(place, last), |most| Axis::from_zero(title, most));
         Some(Panel::new(x, y, of_kind().map(line).collect(), height))
     };
-    Figure {
-        name: "learning".to_owned(),
-        title: "Learning curves".to_owned(),
-        caption: String::new(),
-        source: String::new(),
-        width: Figure::PAGE,
-        panels: [panel("loss", true), panel("accuracy", false)].into_iter().flatten().collect(),
-        data,
-    }
+    let panels = [panel("loss", true), panel("accuracy", false)].into_iter().flatten().collect();
+    let figure = Figure::new("learning", "Learning curves".to_owned(), String::new(), panels, data);
+    Figure { width: Figure::PAGE, ..figure }
 }
 
 #[cfg(test)]

@@ -9,19 +9,19 @@ mod net;
 mod page;
 mod plan;
 
-pub use across::{accuracy, gains, programme};
 pub use claims::claims;
 pub use curves::{LearningCurve, learning_curves};
 pub use page::page;
-pub use plan::{plan_figure, scaling_figure};
+pub use plan::{limit_figure, plan_figure, scaling_figure};
 
 use crate::draw::{Data, Figure, Panel, Tone};
+use across::{accuracy, gains, programme};
 use memory::{LayerMemory, Outline};
 use planner::{
-    BatchSizePolicy, Bytes, ConvOp, CostTable, Fronts, Kernel, Math, Plan, PlanOptions, PlannedKernel,
-    WorkspacePolicy,
+    BatchSizePolicy, Bytes, ConvOp, CostTable, DesirableSet, Fronts, Kernel, Math, Plan, PlanOptions,
+    PlannedKernel, WorkspacePolicy,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, slice, sync::Arc};
 
 /// Their limits of each kernel: too little, just right, plenty.
 pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
@@ -35,8 +35,22 @@ pub(crate) const NOTABLE: f64 = 1.1;
 /// Those under which they compare DeepBench's list.
 pub(crate) const GENEROUS: [Bytes; 3] = [Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 
+/// Plans that were made, or could not be: much is said of the same ones.
+pub type Plans = RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>;
+
 /// Kernels with what each of them gains, by the size of their filters; those that gain most first.
 type Gains = BTreeMap<[u32; 2], Vec<(f64, PlannedKernel)>>;
+
+/// All figures: of every net and list in FP32, and of nets beside each other.
+pub fn figures(studies: &[Study]) -> Vec<Figure> {
+    let alone = studies.iter().filter(|study| study.math() == Math::Fp32).flat_map(Study::figures);
+    alone.chain(programme(studies)).chain(accuracy(studies)).collect()
+}
+
+/// The nets of `studies` in one arithmetic.
+pub(crate) fn nets(studies: &[Study], math: Math) -> impl Iterator<Item = &Study> {
+    studies.iter().filter(move |study| !study.is_list() && study.math() == math)
+}
 
 /// A net on a device.
 #[derive(Clone, Debug, Default)]
@@ -61,11 +75,16 @@ pub struct Study {
     pub layers: Vec<LayerMemory>,
     /// The convolution that is looked at closely.
     pub convolution: Option<String>,
+    /// What was planned of it so far, with this table.
+    pub plans: Plans,
 }
 
 impl Study {
-    /// Every figure of this net alone.
-    pub fn figures(&self) -> Vec<Figure> {
+    /// Every figure of this net or list alone.
+    fn figures(&self) -> Vec<Figure> {
+        if self.is_list() {
+            return gains(self).into_iter().collect();
+        }
         let closely = self.kernel_of_interest().into_iter().flat_map(|kernel| {
             [
                 self.algorithms(kernel),
@@ -78,6 +97,11 @@ impl Study {
         let whole =
             [self.sizes(), self.limits(), self.sharing(), self.wd(), self.layer_memory(), self.timeline()];
         closely.chain(whole).flatten().collect()
+    }
+
+    /// Whether it is a list of convolutions, and no net.
+    pub(crate) fn is_list(&self) -> bool {
+        self.outline.nodes.is_empty()
     }
 
     /// Forward of the convolution that is looked at closely.
@@ -105,22 +129,14 @@ impl Study {
         format!("{} {}", self.title, self.mini_batch())
     }
 
-    /// Net, mini-batch, arithmetic and device.
-    pub(crate) fn subject(&self) -> String {
-        format!("{}, mini-batch {}, {}, {}", self.title, self.mini_batch(), self.math(), self.device())
-    }
-
     /// Where the numbers come from.
     pub fn source(&self) -> String {
         let device = &self.table.device;
         let versions = device.library_version.split(", driver").next().unwrap_or_default();
+        let (name, date) = (self.device(), &device.date);
         match self.is_recorded {
-            true => format!(
-                "Planned from measurements recorded on {}, {versions}, {}",
-                self.device(),
-                device.date
-            ),
-            false => format!("Planned from measurements of this machine: {}, {versions}", self.device()),
+            true => format!("Planned from measurements recorded on {name}, {versions}, {date}"),
+            false => format!("Planned from measurements of this machine: {name}, {versions}"),
         }
     }
 
@@ -130,14 +146,10 @@ impl Study {
         if self.finest == All { &[Undivided, PowerOfTwo, All] } else { &[Undivided, PowerOfTwo] }
     }
 
-    /// Convolution layers.
+    /// Convolution layers; a layer's kernels stand beside each other.
     pub(crate) fn convolutions(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for kernel in &self.kernels {
-            if !names.contains(&kernel.name.as_str()) {
-                names.push(&kernel.name);
-            }
-        }
+        let mut names: Vec<&str> = self.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        names.dedup();
         names
     }
 
@@ -152,33 +164,38 @@ impl Study {
         batch_size_policy: BatchSizePolicy,
         workspace_policy: WorkspacePolicy,
         limit: Bytes,
-    ) -> Option<Plan> {
-        let options = PlanOptions { batch_size_policy, workspace_policy, limit, ..PlanOptions::default() };
-        planner::plan(&self.kernels, &self.table, &options).ok()
+    ) -> Option<Rc<Plan>> {
+        let default = PlanOptions::default();
+        self.planned(PlanOptions { batch_size_policy, workspace_policy, limit, ..default })
     }
 
     /// A plan with a limit for each kernel.
-    pub(crate) fn limited(&self, policy: BatchSizePolicy, limit: Bytes) -> Option<Plan> {
+    pub(crate) fn limited(&self, policy: BatchSizePolicy, limit: Bytes) -> Option<Rc<Plan>> {
         self.plan(policy, WorkspacePolicy::Wr, limit)
     }
 
     /// A plan within the usual limit of algorithms with errors up to `max_error`.
-    pub(crate) fn as_exact_as(&self, max_error: f32) -> Option<Plan> {
-        let options = PlanOptions {
-            batch_size_policy: self.finest,
-            limit: USUAL,
-            max_error: Some(max_error),
-            ..PlanOptions::default()
-        };
-        planner::plan(&self.kernels, &self.table, &options).ok()
+    pub(crate) fn as_exact_as(&self, max_error: f32) -> Option<Rc<Plan>> {
+        let (batch_size_policy, default) = (self.finest, PlanOptions::default());
+        self.planned(PlanOptions { batch_size_policy, limit: USUAL, max_error: Some(max_error), ..default })
+    }
+
+    fn planned(&self, options: PlanOptions) -> Option<Rc<Plan>> {
+        let mut plans = self.plans.borrow_mut();
+        if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == options) {
+            return plan.clone();
+        }
+        let plan = planner::plan(&self.kernels, &self.table, &options).ok().map(Rc::new);
+        plans.push((options, plan.clone()));
+        plan
     }
 
     /// What every kernel gains that fits undivided.
     pub(crate) fn gains(&self, limit: Bytes) -> Option<Gains> {
         let mut gains = Gains::new();
-        for planned in self.limited(self.finest, limit)?.kernels {
+        for planned in &self.limited(self.finest, limit)?.kernels {
             let (filter, gain) = ([planned.kernel.id.shape.r, planned.kernel.id.shape.s], planned.gain());
-            gains.entry(filter).or_default().extend(gain.map(|gain| (gain, planned)));
+            gains.entry(filter).or_default().extend(gain.map(|gain| (gain, planned.clone())));
         }
         gains.values_mut().for_each(|kernels| kernels.sort_by(|a, b| b.0.total_cmp(&a.0)));
         Some(gains)
@@ -205,6 +222,11 @@ impl Study {
         Fronts::new(kernels, &self.table, &options).ok()
     }
 
+    /// The desirable set of one.
+    pub(crate) fn desirable(&self, kernel: &Kernel, policy: BatchSizePolicy) -> Option<DesirableSet> {
+        Some(self.fronts(slice::from_ref(kernel), policy)?.iter().next()?.1.clone())
+    }
+
     /// A figure of this net that shows `what`.
     pub(crate) fn figure(
         &self,
@@ -215,8 +237,14 @@ impl Study {
         data: Data,
     ) -> Figure {
         let name = if self.prefix.is_empty() { name.to_owned() } else { format!("{}-{name}", self.prefix) };
-        let title = format!("{what}: {}", self.subject());
-        Figure { name, title, caption, source: self.source(), width: Figure::COLUMN, panels, data }
+        let title = format!(
+            "{what}: {}, mini-batch {}, {}, {}",
+            self.title,
+            self.mini_batch(),
+            self.math(),
+            self.device()
+        );
+        Figure { caption, ..Figure::new(&name, title, self.source(), panels, data) }
     }
 }
 

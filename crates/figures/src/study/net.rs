@@ -2,17 +2,20 @@
 
 use super::{LIMITS, Study, USUAL, tone};
 use crate::{
-    draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row, steps},
+    draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
     times,
 };
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel, WorkspacePolicy};
-use std::cmp::Reverse;
+use std::{cmp::Reverse, rc::Rc};
 
 /// Most layers that have a colour each.
 const MOST_LAYERS: usize = 6;
 
-/// What the vertical axis of a net says.
-const ALL_MS: &str = "ms, all convolution kernels of an iteration";
+/// Most kernels between which the division of a total is shown: those with the most.
+const MOST_KERNELS: usize = 14;
+
+/// What the axis of a net's time says.
+pub(super) const ALL_MS: &str = "ms, all convolution kernels of an iteration";
 
 /// Three ways to give a total, and what there is without micro-batches.
 const WAYS: [(&str, BatchSizePolicy, WorkspacePolicy, Tone); 4] = [
@@ -27,42 +30,26 @@ impl Study {
     pub(super) fn sizes(&self) -> Option<Figure> {
         let parts = self.parts();
         let mut data = Data::new("limit_bytes policy part time_ms");
-        let (mut marks, mut ticks, mut most, mut sentences) = (Vec::new(), Vec::new(), 0.0_f64, Vec::new());
-        let wide = self.policies().len() as f64 + 0.6;
-        for (group, limit) in LIMITS.into_iter().enumerate() {
-            let mut undivided_ms = f64::NAN;
-            for (within, &policy) in self.policies().iter().enumerate() {
-                let bar = group as f64 * wide + within as f64;
-                let name = ["undi-\nvided", "power\nOfTwo", "all"][within];
-                ticks.push((bar, if within == 1 { format!("{name}\n{limit}") } else { name.to_owned() }));
-                let Some(plan) = self.limited(policy, limit) else { continue };
-                let mut top = 0.0;
-                for (place, part) in parts.iter().enumerate() {
-                    let belongs =
-                        |k: &&PlannedKernel| k.kernel.name == *part || k.kernel.id.op.to_string() == *part;
-                    let ms: f64 = plan.kernels.iter().filter(belongs).map(PlannedKernel::time_ms).sum();
+        let mut groups = Vec::new();
+        for limit in LIMITS {
+            let plans =
+                self.policies().iter().filter_map(|&policy| Some((policy, self.limited(policy, limit)?)));
+            let bar = |(policy, plan): (BatchSizePolicy, Rc<Plan>)| {
+                let gain = times(plan.gain());
+                let ms = parts.iter().map(|part| time_ms(&plan, part));
+                let parts = std::iter::zip(&parts, ms).enumerate().map(|(place, (part, ms))| {
                     row!(data; limit, policy.to_string(), part, ms);
-                    marks.push(Drawn::bar([bar - 0.42, bar + 0.42], [top, top + ms], Tone::of(place)));
-                    top += ms;
-                }
-                most = most.max(top);
-                match policy {
-                    BatchSizePolicy::Undivided => undivided_ms = plan.time_ms,
-                    _ => marks.push(Drawn::text(Form::Above, [bar, top], times(undivided_ms / plan.time_ms))),
-                }
-                if policy == self.finest {
-                    sentences.push(format!("{} at {limit}", times(undivided_ms / plan.time_ms)));
-                }
-            }
+                    (ms, Tone::of(place), String::new())
+                });
+                Bar { parts: parts.collect(), text: format!("{policy} {gain}") }
+            };
+            groups.push((limit.to_string(), plans.map(bar).collect()));
         }
-        let x = Axis { ticks, range: [-0.6, 3.0 * wide - 1.0], ..Axis::names("limit of each kernel", [""]) };
         let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name.as_str()));
-        let panel = Panel::new(x, Axis::from_zero(ALL_MS, most * 1.05), marks, 240.0).with_key(key);
+        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), groups, 76.0).with_key(key);
         let caption = format!(
-            "All convolution kernels of {} under three limits. Micro-batches gain {} ({}).",
-            self.title,
-            sentences.join(", "),
-            self.finest
+            "All convolution kernels of {} under three limits for each, with what micro-batches gain over undivided kernels.",
+            self.title
         );
         Some(self.figure("sizes", "Three limits, with and without micro-batches", caption, vec![panel], data))
     }
@@ -79,42 +66,34 @@ impl Study {
     pub(super) fn limits(&self) -> Option<Figure> {
         let range = [Bytes::mib(1), Bytes::mib(8192)];
         let mut data = Data::new("policy limit_bytes time_ms price_ms_per_mib");
-        let (mut falls, mut prices, mut most, mut dearest) = (Vec::new(), Vec::new(), 0.0_f64, 1.0_f64);
-        let mut curves = Vec::new();
+        let (mut falls, mut prices, mut curves) = (Vec::new(), Vec::new(), Vec::new());
         for &policy in self.policies() {
             let curve = self.fronts(&self.kernels, policy)?.curve(WorkspacePolicy::Wr);
             for point in curve.points() {
                 let price = curve.price_ms_per_mib(point.workspace);
                 row!(data; policy.to_string(), point.workspace, point.time_ms, price);
             }
-            most = most.max(curve.time_ms(range[0].max(curve.points().first()?.workspace))?);
-            let line = |points| Drawn::new(Form::Line, points, tone(policy));
-            falls.push(line(steps(&curve, range)).named(policy.to_string()));
+            falls.push(Drawn::steps(&curve, range, tone(policy)).named(policy.to_string()));
             let limits = (0..27).map(|half| range[0].0 as f64 * (f64::from(half) / 2.0).exp2());
             let price = |limit: f64| [limit, curve.price_ms_per_mib(Bytes(limit as u64)) * 1e3];
-            let points: Vec<_> =
-                limits.map(price).filter(|[_, price]| price.is_finite() && *price > 0.0).collect();
-            dearest = points.iter().map(|point| point[1]).fold(dearest, f64::max);
-            prices.push(line(points));
+            let falling = limits.map(price).filter(|[_, price]| price.is_finite() && *price > 0.0);
+            prices.push(Drawn::new(Form::Line, falling, tone(policy)));
             curves.push(curve);
         }
-        let times_ms: Vec<f64> =
-            curves.iter().map(|curve| curve.time_ms(USUAL).unwrap_or(f64::NAN)).collect();
-        let (undivided_ms, best_ms) = (*times_ms.first()?, *times_ms.last()?);
-        let equal = curves[0].points().iter().find(|point| point.time_ms <= best_ms);
+        let [undivided, .., best] = &curves[..] else { return None };
+        let [undivided_ms, best_ms] = [undivided, best].map(|curve| curve.time_ms(USUAL).unwrap_or(f64::NAN));
+        let equal = undivided.points().iter().find(|point| point.time_ms <= best_ms);
         let equal = equal.map_or_else(|| "no amount".to_owned(), |point| point.workspace.to_string());
-        let all =
-            std::iter::zip(self.policies(), &times_ms).map(|(policy, ms)| format!("{policy} {ms:.1} ms"));
         let caption = format!(
-            "All convolution kernels of {}, each with the same limit. At {USUAL}: {} ({}). Undivided kernels need {equal} each \
-             to be as fast. Below: microseconds that each MiB more would save at best.",
+            "All convolution kernels of {}, each with the same limit. At {USUAL} they take {undivided_ms:.1} ms undivided, and \
+             {best_ms:.1} ms in micro-batches ({}); undivided kernels need {equal} each to be as fast. Below: microseconds that \
+             each MiB more would save at best.",
             self.title,
-            all.collect::<Vec<_>>().join(", "),
             times(undivided_ms / best_ms),
         );
-        let price = Axis::decades("price of a MiB: µs saved at best", [0.1, dearest]);
+        let price = |most: f64| Axis::decades("price of a MiB: µs saved at best", [0.1, most.max(1.0)]);
         let panels = vec![
-            Panel::new(Axis::bytes("", range), Axis::from_zero(ALL_MS, most), falls, 220.0),
+            Panel::new(Axis::bytes("", range), |most| Axis::from_zero(ALL_MS, most), falls, 220.0),
             Panel::new(Axis::bytes("limit of each kernel", range), price, prices, 120.0),
         ];
         Some(self.figure("limit", "Time against workspace", caption, panels, data))
@@ -123,37 +102,24 @@ impl Study {
     /// One total: a share for each kernel (WR), divided (WD), an arena for all (WS).
     pub(super) fn sharing(&self) -> Option<Figure> {
         let mut data = Data::new("total_bytes way time_ms workspace_bytes");
-        let (mut marks, mut ticks, mut most, mut sentences) = (Vec::new(), Vec::new(), 0.0_f64, Vec::new());
-        for (group, each) in self.shares().into_iter().enumerate() {
-            let (total, first) = (self.total(each), group as f64 * 4.8);
-            ticks.push((first + 1.5, format!("{} MiB", total.as_mib())));
-            let mut times = Vec::new();
-            for (within, (name, sizes, policy, tone)) in WAYS.into_iter().enumerate() {
+        let mut groups = Vec::new();
+        for each in self.shares() {
+            let (mut bars, total) = (Vec::new(), self.total(each));
+            for (name, sizes, policy, tone) in WAYS {
                 let limit = if policy == WorkspacePolicy::Wr { each } else { total };
                 let sizes = if sizes == BatchSizePolicy::All { self.finest } else { sizes };
                 let Some(plan) = self.plan(sizes, policy, limit) else { continue };
-                let workspace = match policy {
-                    WorkspacePolicy::Ws => plan.workspace_total(),
-                    _ => plan.workspace_separate(),
-                };
+                let is_shared = policy == WorkspacePolicy::Ws;
+                let workspace = if is_shared { plan.workspace_total() } else { plan.workspace_separate() };
                 row!(data; total, name, plan.time_ms, workspace);
-                let (bar, ms) = (first + within as f64, plan.time_ms);
-                marks.push(Drawn::bar([bar - 0.44, bar + 0.44], [0.0, ms], tone));
-                marks.push(Drawn::text(Form::Above, [bar, ms], format!("{ms:.1}")));
-                most = most.max(ms);
-                times.push(format!("{name} {ms:.1} ms"));
+                bars.push(Bar::new(plan.time_ms, tone, format!("{name} {:.1}", plan.time_ms)));
             }
-            sentences.push(format!("{} MiB: {}", total.as_mib(), times.join(", ")));
+            groups.push((format!("{} MiB", total.as_mib()), bars));
         }
-        let range = [-0.8, ticks.len() as f64 * 4.8 - 1.0];
-        let x = Axis { ticks, range, ..Axis::names("workspace of all kernels together", [""]) };
-        let key = WAYS.map(|(name, .., tone)| (tone, name));
-        let panel = Panel::new(x, Axis::from_zero(ALL_MS, most * 1.05), marks, 220.0).with_key(key);
-        let caption = format!(
-            "The same memory for workspaces, given in three ways: an equal share for each kernel (WR), divided by an ILP \
-             (WD), one arena that all use in turn. {}. Kernels that run one after the other lose by not sharing.",
-            sentences.join("; ")
-        );
+        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), groups, 92.0);
+        let caption = "The same memory for workspaces, given in three ways: an equal share for each kernel (WR), divided by an \
+                       ILP (WD), one arena that all use in turn."
+            .to_owned();
         Some(self.figure("sharing", "Three ways to give a total", caption, vec![panel], data))
     }
 
@@ -173,34 +139,36 @@ impl Study {
         }
         let mut largest: Vec<&PlannedKernel> = plan.kernels.iter().collect();
         largest.sort_by_key(|planned| Reverse(planned.workspace));
-        largest.truncate(14);
-        let used: Bytes = plan.kernels.iter().map(|planned| planned.workspace).sum();
-        let layers = layers(&plan);
-        let [first, second] = layers.get(..2)? else { return None };
+        largest.truncate(MOST_KERNELS);
+        let ([first, second], part) = two_layers(&plan)?;
+        let what = format!("How WD divides {} MiB", total.as_mib());
         let caption = format!(
-            "WD gives {used} of {} MiB to {} kernels; {} and {} have {:.1} % of it. All kernels take {:.1} ms.",
+            "WD gives {} of {} MiB to {} kernels; {first} and {second} have {:.1} % of it. All kernels take {:.1} ms.",
+            plan.workspace_separate(),
             total.as_mib(),
             plan.kernels.len(),
-            first.0,
-            second.0,
-            100.0 * (first.1 + second.1).0 as f64 / used.0.max(1) as f64,
+            100.0 * part,
             plan.time_ms,
         );
-        // Room for the words beside the longest bar.
-        let x = Axis::bytes_from_zero("workspace", Bytes(largest.first()?.workspace.0 * 3));
-        let bar = |planned: &&PlannedKernel| {
-            let PlannedKernel { kernel, configuration, workspace, .. } = planned;
-            (kernel.to_string(), workspace.0 as f64, format!("{workspace}: {configuration}"), Tone::Blue)
+        let bar = |PlannedKernel { kernel, configuration, workspace, .. }: &PlannedKernel| {
+            let text = format!("{workspace}: {configuration}");
+            (kernel.to_string(), vec![Bar::new(workspace.0 as f64, Tone::Blue, text)])
         };
-        let panel = Panel::bars(x, largest.iter().map(bar), 22.0);
-        let figure =
-            self.figure("wd", &format!("How WD divides {} MiB", total.as_mib()), caption, vec![panel], data);
-        Some(Figure { width: Figure::PAGE, ..figure })
+        // Room for the words beside the longest bar.
+        let x = |most| Axis::bytes_from_zero("workspace", 3.0 * most);
+        let panel = Panel::bars(x, largest.into_iter().map(bar).collect(), 22.0);
+        Some(Figure { width: Figure::PAGE, ..self.figure("wd", &what, caption, vec![panel], data) })
     }
 }
 
-/// The workspace of every layer's kernels together, the largest first.
-fn layers(plan: &Plan) -> Vec<(&str, Bytes)> {
+/// The time of a layer's kernels, or of an operation's.
+fn time_ms(plan: &Plan, part: &str) -> f64 {
+    let belongs = |k: &&PlannedKernel| k.kernel.name == part || k.kernel.id.op.to_string() == part;
+    plan.kernels.iter().filter(belongs).map(PlannedKernel::time_ms).sum()
+}
+
+/// The two layers whose kernels have the most workspace, and their part of all that is given.
+pub(super) fn two_layers(plan: &Plan) -> Option<([&str; 2], f64)> {
     let mut layers: Vec<(&str, Bytes)> = Vec::new();
     for PlannedKernel { kernel, workspace, .. } in &plan.kernels {
         match layers.iter_mut().find(|(name, _)| *name == kernel.name) {
@@ -209,5 +177,6 @@ fn layers(plan: &Plan) -> Vec<(&str, Bytes)> {
         }
     }
     layers.sort_by_key(|layer| Reverse(layer.1));
-    layers
+    let [(first, most), (second, more), ..] = layers[..] else { return None };
+    Some(([first, second], (most + more).0 as f64 / plan.workspace_separate().0.max(1) as f64))
 }

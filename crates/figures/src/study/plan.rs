@@ -1,8 +1,13 @@
 //! What `--plot` draws: a plan as bars, or several GPUs that train together.
 
+use super::{net::ALL_MS, tone};
 use crate::{
     KernelReport, PlanReport, ScalingPoint, ScalingReport,
-    draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row},
+    draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
+};
+use planner::{
+    BatchSizePolicy::{All, Undivided},
+    Bytes, Curve, Plan,
 };
 
 /// Most kernels that are shown: the slowest.
@@ -23,30 +28,50 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     let mut kernels: Vec<&KernelReport> = plan.kernels.iter().collect();
     kernels.sort_by(|a, b| most(b).total_cmp(&most(a)));
     kernels.truncate(MOST);
-    let mut marks = Vec::new();
-    for (place, kernel) in kernels.iter().enumerate() {
-        let bars = times(kernel).into_iter().zip(BARS).filter_map(|(ms, (tone, _))| Some((ms?, tone)));
-        let thick = 0.84 / bars.clone().count() as f64;
-        for (bar, (ms, tone)) in bars.enumerate() {
-            let from = place as f64 - 0.42 + thick * bar as f64;
-            marks.push(Drawn::bar([0.0, ms], [from, from + 0.9 * thick], tone));
-        }
-        marks.push(Drawn::text(Form::Note, [most(kernel), place as f64], kernel.division.as_str()));
-    }
+    let group = |kernel: &&KernelReport| {
+        let bars = times(kernel).into_iter().zip(BARS);
+        let bars = bars.filter_map(|(ms, (tone, _))| {
+            // The plan's own bar has the division beside it.
+            let text = if tone == Tone::Blue { kernel.division.as_str() } else { "" };
+            Some(Bar::new(ms?, tone, text))
+        });
+        (kernel.name(), bars.collect())
+    };
+    let groups = kernels.iter().map(group).collect();
     let ran = plan.kernels.iter().any(|kernel| kernel.measured_ms.is_some());
-    let slowest = kernels.first().map_or(1.0, |kernel| most(kernel));
-    let names = Axis::names("", kernels.iter().map(|kernel| kernel.name())).reversed();
-    let height = 30.0 * kernels.len() as f64;
-    let panel = Panel::new(Axis::from_zero("ms", 1.3 * slowest), names, marks, height);
-    Figure {
-        name: "plan".to_owned(),
-        title: format!("{subject}: {}", plan.policies()),
-        caption: plan.totals(),
-        source: source.to_owned(),
-        width: Figure::PAGE,
-        panels: vec![panel.with_key(BARS[..if ran { 3 } else { 2 }].iter().copied())],
-        data,
+    let bars = if ran { 3 } else { 2 };
+    let panel = Panel::bars(|most| Axis::from_zero("ms", 1.3 * most), groups, 19.0 * bars as f64);
+    let panels = vec![panel.with_key(BARS[..bars].iter().copied())];
+    let title = format!("{subject}: {}", plan.policies());
+    let figure = Figure::new("plan", title, source.to_owned(), panels, data);
+    Figure { caption: plan.totals(), width: Figure::PAGE, ..figure }
+}
+
+/// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's own; of `subject`, measured on
+/// `source`.
+pub fn limit_figure(
+    curves: &[Curve; 2],
+    (plan, limit): (&Plan, Bytes),
+    subject: &str,
+    source: &str,
+) -> Figure {
+    let ends = |curve: &Curve| Some([curve.points().first()?.workspace, curve.points().last()?.workspace]);
+    let [undivided, chosen] = curves.each_ref().map(|curve| ends(curve).unwrap_or_default());
+    let first = Bytes(chosen[0].0.max(1 << 20).min(limit.0.max(1)));
+    let last = chosen[1].max(undivided[1]).max(limit).max(Bytes(2 * first.0));
+    let range = [first, Bytes(last.0.saturating_mul(2))];
+    let policy = plan.options.batch_size_policy;
+    let mut marks = vec![Drawn::steps(&curves[0], range, tone(Undivided)).named("undivided")];
+    if policy != Undivided {
+        marks.push(Drawn::steps(&curves[1], range, tone(All)).named(policy.to_string()));
     }
+    let (at, ms) = (limit.0 as f64, plan.time_ms);
+    marks.push(Drawn::new(Form::Dot, [[at, ms]], Tone::Ink).named(format!("{ms:.2} ms at {limit}")));
+    let panel = Panel::new(Axis::bytes("limit", range), |most| Axis::from_zero(ALL_MS, most), marks, 240.0);
+    let here = Drawn::new(Form::Line, [[at, 0.0], [at, panel.y.range[1]]], Tone::Ink);
+    let panel = Panel { marks: [vec![here], panel.marks].concat(), ..panel };
+    let title = format!("Time against the limit: {subject}");
+    Figure::new("curve", title, source.to_owned(), vec![panel], Data::default())
 }
 
 fn times(kernel: &KernelReport) -> [Option<f64>; 3] {
@@ -65,7 +90,7 @@ pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> F
     let sizes = |title| Axis::counts(title, u32::try_from(most).unwrap_or(u32::MAX));
     let line = |name: &str, tone, value: &dyn Fn(&ScalingPoint) -> f64| {
         let points = scaling.points.iter().map(|point| [point.gpus as f64, value(point)]);
-        Drawn::new(Form::Line, points.collect::<Vec<_>>(), tone).named(name)
+        Drawn::new(Form::Line, points, tone).named(name)
     };
     let speeds = vec![
         line("without sums", Tone::Grey, &|point| point.gpus as f64 * alone),
@@ -76,18 +101,13 @@ pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> F
         line("efficiency", Tone::Blue, &|point| 100.0 * point.efficiency),
     ];
     let [latency_us, gb_per_s] = scaling.link;
-    Figure {
-        name: "gpus".to_owned(),
-        title: format!(
-            "{subject} on each of up to {most} GPUs, a ring of links of {latency_us} us and {gb_per_s} GB/s"
-        ),
-        caption: String::new(),
-        source: source.to_owned(),
-        width: Figure::COLUMN,
-        panels: vec![
-            Panel::new(sizes(""), Axis::decades("images / s", [alone, most as f64 * alone]), speeds, 190.0),
-            Panel::new(sizes("GPUs"), Axis::from_zero("%", 100.0), parts, 130.0),
-        ],
-        data,
-    }
+    let title = format!(
+        "{subject} on each of up to {most} GPUs, a ring of links of {latency_us} us and {gb_per_s} GB/s"
+    );
+    let images = |most| Axis::decades("images / s", [alone, most]);
+    let panels = vec![
+        Panel::new(sizes(""), images, speeds, 190.0),
+        Panel::new(sizes("GPUs"), |_| Axis::from_zero("%", 100.0), parts, 130.0),
+    ];
+    Figure::new("gpus", title, source.to_owned(), panels, data)
 }

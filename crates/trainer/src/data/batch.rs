@@ -4,7 +4,7 @@ use super::{DataError, Dataset, Draw, Phase, Sample, Transform, TransformScratch
 use crate::group::Share;
 use rayon::prelude::*;
 use std::sync::Arc;
-use tensor::{Device, HostBuffer, MemoryError, ViewMut};
+use tensor::{Device, Staged};
 
 /// How samples are put into mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,32 +57,6 @@ struct Scratch {
     transform: TransformScratch,
 }
 
-/// Memory for one mini-batch, which a GPU can copy by itself.
-pub(super) struct Buffer {
-    data: HostBuffer,
-    labels: HostBuffer,
-}
-
-impl Buffer {
-    pub(super) fn new(source: &BatchSource, device: Option<&Device>) -> Result<Self, DataError> {
-        let new = |len: usize| HostBuffer::new(device, len * size_of::<f32>());
-        Ok(Self { data: new(source.data_len())?, labels: new(source.options.mini_batch)? })
-    }
-
-    /// Copies it to a device; a GPU's copies are launched, not waited for.
-    pub(super) fn copy_to(
-        &mut self,
-        data: ViewMut<'_>,
-        labels: Option<ViewMut<'_>>,
-    ) -> Result<(), DataError> {
-        let copied = self
-            .data
-            .copy_to(data)
-            .and_then(|()| labels.map_or(Ok(()), |labels| self.labels.copy_to(labels)));
-        Ok(copied.map_err(MemoryError::from)?)
-    }
-}
-
 impl BatchSource {
     pub(super) fn cursor(&self, position: u64) -> Cursor {
         let LoaderOptions { seed, shuffle, .. } = self.options;
@@ -98,11 +72,22 @@ impl BatchSource {
         self.transform.out_shape().iter().product()
     }
 
-    /// As [`BatchSource::fill`], once a GPU has copied what was there before.
-    pub(super) fn fill_buffer(&self, cursor: &mut Cursor, buffer: &mut Buffer) -> Result<(), DataError> {
-        let data = buffer.data.elements(self.data_len()).map_err(MemoryError::from)?;
-        let labels = buffer.labels.elements(self.options.mini_batch).map_err(MemoryError::from)?;
-        self.fill(cursor, data, labels)
+    /// Elements of a mini-batch: data, then labels.
+    pub(super) fn len(&self) -> usize {
+        self.data_len() + self.options.mini_batch
+    }
+
+    /// Memory of `device` for a mini-batch that is prepared while it computes.
+    pub(super) fn room(&self, device: &Device) -> Result<Staged, DataError> {
+        Ok(Staged::new(device, self.len() * size_of::<f32>())?)
+    }
+
+    /// As [`BatchSource::fill`], in such memory.
+    pub(super) fn stage(&self, cursor: &mut Cursor, staged: &mut Staged) -> Result<(), DataError> {
+        staged.fill(self.len(), |values| {
+            let (data, labels) = values.split_at_mut(self.data_len());
+            self.fill(cursor, data, labels)
+        })
     }
 
     /// Fills a mini-batch and moves the cursor behind those of all ranks. Of several bad samples the first one is reported.

@@ -54,7 +54,7 @@ impl Cifar10 {
 
     fn finish(mut self) -> Result<Self, DataError> {
         self.records.shrink_to_fit();
-        self.check_labels(CLASSES)?;
+        self.check_labels(CLASSES, None)?;
         Ok(self)
     }
 

@@ -124,16 +124,13 @@ impl<'a> File<'a> {
         }
         if bits == 16 {
             for at in 0..len / 2 {
-                pixels[at] = byte(u16::from_be_bytes([pixels[2 * at], pixels[2 * at + 1]]));
+                let sample = u16::from_be_bytes([pixels[2 * at], pixels[2 * at + 1]]);
+                // The nearest of the 256 values.
+                pixels[at] = ((u32::from(sample) + 128) / 257) as u8;
             }
         }
         Ok(channels)
     }
-}
-
-/// The nearest of the 256 values.
-fn byte(sample: u16) -> u8 {
-    ((u32::from(sample) + 128) / 257) as u8
 }
 
 /// Grey by the weights of ITU-R BT.601, rounded as OpenCV (hence Caffe) does; grey stays as it is, for they add up to 1.

@@ -1,6 +1,7 @@
 //! What can be wrong with data: one clear sentence each, with the file, the line or the value in it.
 
 use std::{fmt::Display, io, path::Path};
+use tensor::cuda::CudaError;
 
 /// Why a data set cannot be opened, read or fed to a net.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,12 @@ pub enum DataError {
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] tensor::MemoryError),
+}
+
+impl From<CudaError> for DataError {
+    fn from(error: CudaError) -> Self {
+        Self::Memory(error.into())
+    }
 }
 
 impl DataError {

@@ -2,12 +2,12 @@
 
 use super::{
     DataError, DataSummary, Dataset, Transform,
-    batch::{BatchSource, Buffer, Cursor, LoaderOptions},
+    batch::{BatchSource, Cursor, LoaderOptions},
     prefetch::Worker,
 };
 use crate::spec::TransformParams;
 use std::sync::Arc;
-use tensor::{Cpu, Device, ViewMut, arena::zeroed, geometry::elements};
+use tensor::{Cpu, Device, Staging, ViewMut, arena::zeroed, geometry::elements};
 
 /// An endless stream of mini-batches over a data set.
 ///
@@ -15,7 +15,7 @@ use tensor::{Cpu, Device, ViewMut, arena::zeroed, geometry::elements};
 /// comes next depends neither on timing nor on the number of threads.
 pub struct Loader {
     source: Arc<BatchSource>,
-    device: Option<Device>,
+    device: Device,
     position: u64,
     worker: Option<Worker>,
     /// Used when nothing is prepared ahead.
@@ -23,7 +23,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Checks the options against the data set. Nothing is read yet, and no thread started.
+    /// Checks the options against the data set; mini-batches go into memory of `device`. Nothing is read yet, and no thread
+    /// started.
     ///
     /// # Errors
     /// Those of [`Transform::new`], a mini-batch that is empty or more than any memory holds, a data set of more than 2^32
@@ -32,6 +33,7 @@ impl Loader {
         dataset: Arc<dyn Dataset>,
         transform: &TransformParams,
         options: LoaderOptions,
+        device: &Device,
     ) -> Result<Self, DataError> {
         if options.mini_batch == 0 || dataset.is_empty() {
             let samples = dataset.len();
@@ -52,12 +54,7 @@ impl Loader {
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
         let direct = source.cursor(0);
-        Ok(Self { source, device: None, position: 0, worker: None, direct })
-    }
-
-    /// The same for memory of `device`: a GPU copies mini-batches from where they were assembled by itself.
-    pub fn on(self, device: &Device) -> Self {
-        Self { device: Some(device.clone()), ..self }
+        Ok(Self { source, device: device.clone(), position: 0, worker: None, direct })
     }
 
     /// Channels, height and width of a transformed image.
@@ -93,24 +90,32 @@ impl Loader {
         self.position = position;
     }
 
-    /// Bytes of the mini-batches prepared ahead, of the order of samples, and of those samples that are read at a time,
-    /// beside the data set's own.
+    /// Bytes of host memory of the mini-batches prepared ahead, of the order of samples, and of those samples that are read at
+    /// a time, beside the data set's own.
     pub fn buffer_bytes(&self) -> u64 {
         let BatchSource { dataset, transform, options } = &*self.source;
         let shuffled = if options.shuffle { dataset.len() * size_of::<u32>() } else { 0 };
         let order = shuffled + options.mini_batch * size_of::<usize>();
-        let floats = self.source.data_len() + options.mini_batch;
         let sample = dataset.shape().iter().map(|&extent| extent as u64).product::<u64>();
         let scratch = transform.scratch_bytes(dataset.shape());
         let at_a_time = if dataset.is_decoded() { Cpu::available_threads() as u64 } else { 1 };
-        (self.buffers() * floats * size_of::<f32>() + order) as u64
-            + at_a_time * (sample + scratch + dataset.reading_bytes())
+        // On its way to a GPU, each goes through two buffers that take turns.
+        let buffers = if self.is_on_gpu() { 2 } else { 1 };
+        buffers * self.ahead() + order as u64 + at_a_time * (sample + scratch + dataset.reading_bytes())
     }
 
-    /// Mini-batches assembled in memory of their own. A GPU may still be copying one of them.
-    fn buffers(&self) -> usize {
-        let prefetch = self.source.options.prefetch;
-        prefetch + usize::from(prefetch > 0 && matches!(self.device, Some(Device::Cuda(_))))
+    /// Bytes of device memory of the mini-batches prepared ahead, beside the net's own.
+    pub fn staged_bytes(&self) -> u64 {
+        if self.is_on_gpu() { self.ahead() } else { 0 }
+    }
+
+    /// Bytes of the mini-batches prepared ahead.
+    fn ahead(&self) -> u64 {
+        (self.source.options.prefetch * self.source.len() * size_of::<f32>()) as u64
+    }
+
+    fn is_on_gpu(&self) -> bool {
+        matches!(self.device, Device::Cuda(_))
     }
 
     /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column, and
@@ -130,7 +135,7 @@ impl Loader {
         } else {
             let worker = match self.worker.take() {
                 Some(worker) => worker,
-                None => Worker::start(&self.source, self.device.as_ref(), self.position, self.buffers())?,
+                None => Worker::start(&self.source, &self.device, self.position)?,
             };
             // A worker ends with the error it hands over: it is kept for the next mini-batch only after success.
             self.worker = Some(worker.take(data, labels)?);
@@ -139,17 +144,16 @@ impl Loader {
         Ok(())
     }
 
-    /// Without a thread: on a processor without a buffer, too.
+    /// Without a thread or memory of its own.
     fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
         let Self { source, device, position, direct, .. } = self;
         direct.position = *position;
-        if let Some(Device::Cuda(_)) = device {
-            let mut buffer = Buffer::new(source, device.as_ref())?;
-            source.fill_buffer(direct, &mut buffer)?;
-            return buffer.copy_to(data, labels);
-        }
-        // Of a layer without a top for labels.
-        let mut unwanted = if labels.is_none() { zeroed(source.options.mini_batch)? } else { Vec::new() };
-        source.fill(direct, data.into_host(), labels.map_or(&mut unwanted[..], ViewMut::into_host))
+        Staging::default().fill(device, data, |data| match labels {
+            Some(labels) => {
+                Staging::default().fill(device, labels, |labels| source.fill(direct, data, labels))
+            }
+            // Of a layer without a top for labels.
+            None => source.fill(direct, data, &mut zeroed(source.options.mini_batch)?),
+        })
     }
 }

@@ -61,8 +61,8 @@ pub struct Sample {
     pub shape: [usize; 3],
     /// Class, counted from 0.
     pub label: u32,
-    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round, for Caffe takes
-    /// its images from OpenCV, whose order is blue, green, red.
+    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round unless it is told
+    /// otherwise, for Caffe takes its images from OpenCV, whose order is blue, green, red.
     pub is_rgb: bool,
 }
 
@@ -171,16 +171,18 @@ pub trait Dataset: Send + Sync {
         labels.is_sorted() && !self.is_empty() && self.label(0) != self.label(self.len() - 1)
     }
 
-    /// Verifies that every label is below `classes`, the number of outputs of the net's classifier.
+    /// Verifies that every label is below `classes`, the number of outputs of the net's classifier, or is the one `ignored`.
     ///
     /// # Errors
     /// [`DataError::Invalid`], naming the first sample that is out of range.
-    fn check_labels(&self, classes: usize) -> Result<(), DataError> {
-        let wrong = (0..self.len()).find(|&index| self.label(index) as usize >= classes);
-        wrong.map_or(Ok(()), |index| {
-            let (label, last) = (self.label(index), classes as i64 - 1);
-            let reason = format!("label {label} is out of range, the classes are 0 to {last}");
-            Err(DataError::at(self.place(index), reason))
-        })
+    fn check_labels(&self, classes: usize, ignored: Option<i32>) -> Result<(), DataError> {
+        let is_class = |label: u32| (label as usize) < classes;
+        let is_ignored = |label: u32| ignored.is_some_and(|ignored| i64::from(ignored) == i64::from(label));
+        let mut labels = (0..self.len()).map(|index| (index, self.label(index)));
+        let Some((index, label)) = labels.find(|&(_, label)| !is_class(label) && !is_ignored(label)) else {
+            return Ok(());
+        };
+        let reason = format!("label {label} is out of range, the classes are 0 to {}", classes as i64 - 1);
+        Err(DataError::at(self.place(index), reason))
     }
 }

@@ -1,9 +1,6 @@
 //! The background thread of a loader.
 
-use super::{
-    DataError,
-    batch::{BatchSource, Buffer},
-};
+use super::{DataError, batch::BatchSource};
 use rayon::ThreadPoolBuilder;
 use std::{
     io,
@@ -13,10 +10,10 @@ use std::{
     },
     thread::{self, JoinHandle},
 };
-use tensor::{Device, ViewMut};
+use tensor::{Device, Staged, ViewMut};
 
 /// Where filled buffers come from, and where empty ones go.
-type Channels = (Receiver<Result<Buffer, DataError>>, SyncSender<Buffer>);
+type Channels = (Receiver<Result<Staged, DataError>>, SyncSender<Staged>);
 
 /// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all buffers
 /// there are, so that neither side waits to send, and the thread notices the end of its loader after one mini-batch at most.
@@ -27,17 +24,17 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that fills mini-batches from `position` on, in so many buffers for `device`.
+    /// Starts a thread that fills mini-batches from `position` on, in memory of `device`.
     pub(super) fn start(
         source: &Arc<BatchSource>,
-        device: Option<&Device>,
+        device: &Device,
         position: u64,
-        buffers: usize,
     ) -> Result<Self, DataError> {
-        let (empty, empties) = sync_channel::<Buffer>(buffers);
+        let buffers = source.options.prefetch;
+        let (empty, empties) = sync_channel::<Staged>(buffers);
         let (fulls, filled) = sync_channel(buffers);
         for _ in 0..buffers {
-            empty.send(Buffer::new(source, device)?).expect("the receiver is in this function");
+            empty.send(source.room(device)?).expect("the receiver is in this function");
         }
         let source = Arc::clone(source);
         // Threads of its own: the library's common ones end the process where the system refuses them.
@@ -46,7 +43,7 @@ impl Worker {
         let work = move || {
             let mut cursor = source.cursor(position);
             while let Ok(mut buffer) = empties.recv() {
-                let mut fill = || source.fill_buffer(&mut cursor, &mut buffer);
+                let mut fill = || source.stage(&mut cursor, &mut buffer);
                 let filling = match &pool {
                     Some(pool) => pool.install(fill),
                     None => fill(),
@@ -61,8 +58,7 @@ impl Worker {
         Ok(Self { channels: Some((filled, empty)), thread: Some(thread.map_err(DataError::Thread)?) })
     }
 
-    /// Waits for the next mini-batch and copies it out; a GPU's copy is launched, and the buffer filled again only after it.
-    /// A worker that fails has ended and is not given back.
+    /// Waits for the next mini-batch and copies it out. A worker that fails has ended and is not given back.
     pub(super) fn take(mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, DataError> {
         let (filled, empty) = self.channels.as_ref().expect("present until dropped");
         let Ok(result) = filled.recv() else {
@@ -71,7 +67,8 @@ impl Worker {
             std::panic::resume_unwind(ended.expect_err("only a panic ends it so"));
         };
         let mut buffer = result?;
-        buffer.copy_to(data, labels)?;
+        let data_bytes = data.byte_len();
+        buffer.copy_to([(0, data)].into_iter().chain(labels.map(|labels| (data_bytes, labels))))?;
         // If the thread has ended meanwhile, the next `recv` tells why.
         let _ = empty.send(buffer);
         Ok(self)

@@ -112,16 +112,17 @@ impl Transform {
         // Drawn first and always, so that adding a crop does not change which images are mirrored.
         let mirrored = rng.next_u32() & 1 == 1 && self.params.mirror;
         let TransformScratch { resizer, resized, changed, turned } = scratch;
+        let (is_rgb, turns) = (sample.is_rgb || self.params.is_rgb, sample.is_rgb && !self.params.is_rgb);
         let image = self.resize(sample, &mut rng, resizer, resized)?;
         self.check([image.channels, image.size[0], image.size[1]])?;
         let window = self.window(image.size, &mut rng);
         if !self.changes_pixels() {
-            self.normalize(image, window, (mirrored, sample.is_rgb), out);
+            self.normalize(image, window, (mirrored, turns), out);
             return Ok(());
         }
-        self.change(image, window, sample.is_rgb, &mut rng, (changed, turned));
+        self.change(image, window, is_rgb, &mut rng, (changed, turned));
         let image = Pixels { bytes: changed, size: window.size, ..image };
-        self.normalize(image, Region::whole(window.size), (mirrored, sample.is_rgb), out);
+        self.normalize(image, Region::whole(window.size), (mirrored, turns), out);
         Ok(())
     }
 
@@ -182,18 +183,12 @@ impl Transform {
             && (*mirror_vertically || *rotation > 0.0 || *color_jitter != ColorJitter::default())
     }
 
-    /// Writes a window of `image`: (pixel - mean) times the channel's factor, channel by channel.
-    fn normalize(
-        &self,
-        image: Pixels<'_>,
-        window: Region,
-        (mirrored, is_rgb): (bool, bool),
-        out: &mut [f32],
-    ) {
+    /// Writes a window of `image`: (pixel - mean) times the channel's factor, channel by channel, from the last on if it `turns`.
+    fn normalize(&self, image: Pixels<'_>, window: Region, (mirrored, turns): (bool, bool), out: &mut [f32]) {
         let Pixels { bytes, size: [height, width], channels } = image;
         let (plane, means) = (window.size[0] * window.size[1], self.mean.as_slice().expect("in this order"));
         for (channel, out) in out.chunks_exact_mut(plane).enumerate() {
-            let from = if is_rgb { channels - 1 - channel } else { channel };
+            let from = if turns { channels - 1 - channel } else { channel };
             let factor = self.factors[channel];
             for (y, out) in out.chunks_exact_mut(window.size[1]).enumerate() {
                 let start = (window.top + y) * width + window.left;

@@ -30,7 +30,7 @@ pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, Ne
         let names = fields(node, if chain { &module.place } else { &module.own });
         if names.len() < node.params.len() {
             let message = format!("this form of {} has no counterpart in PyTorch", node.type_name);
-            return Err(refused(node, message));
+            return Err(node.error(message));
         }
         let statistics = running_means(node, values);
         for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
@@ -68,10 +68,6 @@ fn is_measure(node: &Node) -> bool {
 /// Whether a layer leaves a blob as it is, in a test.
 fn is_copy(node: &Node) -> bool {
     matches!(node.kind, LayerKind::Dropout(_) | LayerKind::Split)
-}
-
-fn refused(node: &Node, message: String) -> NetError {
-    NetError::Layer { location: node.location.clone(), layer: node.name.clone(), message }
 }
 
 /// The values that go in: tops of the layers that bring data, as far as others than losses read them.

@@ -1,11 +1,11 @@
 //! ONNX: a net in the phase TEST as a graph of operators, opset 17, that ONNX Runtime and others run.
 
-use super::{inputs, is_copy, is_measure, outputs, refused, running_means};
+use super::{inputs, is_copy, is_measure, outputs, running_means};
 use crate::{
     Net, NetError,
     net::graph::{Graph, Node},
     protobuf::Writer,
-    spec::{EltwiseOperation, HeightWidth, LayerKind, PoolingMethod, PoolingParams, PoolingWindow, Region},
+    spec::{EltwiseOperation, HeightWidth, LayerKind, PoolingMethod, PoolingParams, Region},
 };
 use Attribute::{Float, Int, Ints};
 use tensor::{PoolGeometry, TensorType};
@@ -31,7 +31,7 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
             node.tops.iter().for_each(|&top| model.names[top].clone_from(&from));
         } else if !node.bottoms.is_empty() && !is_measure(node) {
             let message = || format!("this form of {} has no counterpart in ONNX", node.type_name);
-            model.add(node).ok_or_else(|| refused(node, message()))?;
+            model.add(node).ok_or_else(|| node.error(message()))?;
         }
     }
     let graph = model.graph(net.name());
@@ -40,10 +40,7 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
     let file = file.bytes(8, Writer::default().number(2, opset)).finish();
     match file.len() {
         0..MOST_BYTES => Ok(file),
-        _ => Err(NetError::Net {
-            net: net.name().to_owned(),
-            message: "an ONNX file holds at most 2 GiB".to_owned(),
-        }),
+        _ => Err(net.error("an ONNX file holds at most 2 GiB")),
     }
 }
 
@@ -255,14 +252,8 @@ fn operator(kind: &LayerKind, x: &TensorType) -> Option<Operator> {
 /// averages over windows that hang over a padded edge, which each reader divides by another number.
 fn pooling(params: &PoolingParams, x: &TensorType) -> Option<Operator> {
     let is_average = params.method == PoolingMethod::Average;
-    let &[n, c, h, w] = x.dims() else { return None };
-    let (window, pad, stride) = match params.window {
-        PoolingWindow::Global => ([h, w], [0; 2], [1; 2]),
-        PoolingWindow::Sliding { kernel, pad, stride } => {
-            ([kernel.h, kernel.w], [pad.h, pad.w], [stride.h, stride.w])
-        }
-    };
-    let g = PoolGeometry { n, c, h, w, window, pad, stride, rounding: params.round_mode };
+    let g = params.geometry(x.dims().try_into().ok()?);
+    let PoolGeometry { h, w, window, pad, stride, .. } = g;
     let behind = |axis: usize, size: usize, windows: usize| {
         ((windows - 1) * stride[axis] + window[axis]).saturating_sub(size + pad[axis])
     };

@@ -3,7 +3,7 @@
 use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, images};
 use crate::{
     error::BoxError,
-    spec::{PoolingMethod, PoolingParams, PoolingWindow},
+    spec::{PoolingMethod, PoolingParams},
 };
 use cudnn_layers::pooling;
 use tensor::{Device, PoolGeometry, Space, TensorType};
@@ -20,22 +20,14 @@ impl Pooling {
 impl Layer for Pooling {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
-        let [n, c, h, w] = images("pooling", x)?;
-        let (window, pad, stride) = match self.params.window {
-            PoolingWindow::Global => ([h, w], [0, 0], [1, 1]),
-            PoolingWindow::Sliding { kernel, pad, stride } => {
-                ([kernel.h, kernel.w], [pad.h, pad.w], [stride.h, stride.w])
-            }
-        };
-        let rounding = self.params.round_mode;
-        let geometry = PoolGeometry { n, c, h, w, window, pad, stride, rounding };
+        let geometry = self.params.geometry(images("pooling", x)?);
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.extents = Some(g);
         let (saved, absorbs) = match self.params.method {
             PoolingMethod::Max => (pooling::mask(&g), Absorbed::Both),
             PoolingMethod::Average => (Space::NONE, Absorbed::No),
         };
-        Ok(Declaration { saved, absorbs, ..Declaration::one(x.with_dims(&[n, c, g.out_h(), g.out_w()])) })
+        Ok(Declaration { saved, absorbs, ..Declaration::one(x.with_dims(&[g.n, g.c, g.out_h(), g.out_w()])) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

@@ -19,16 +19,13 @@ impl Layer for PRelu {
         if x.rank() < 2 {
             return Err(format!("slopes are for channels, which a blob of shape {x} lacks"));
         }
-        self.extents = match self.params.channel_shared {
-            true => AxisExtents { outer: x.dim(0), axis: 1, inner: x.count_from(1) },
-            false => AxisExtents::new(x, 1),
+        let (extents, slopes): (_, &[usize]) = match self.params.channel_shared {
+            true => (AxisExtents { outer: x.dim(0), axis: 1, inner: x.count_from(1) }, &[]),
+            false => (AxisExtents::new(x, 1), &x.dims()[1..2]),
         };
-        let slopes = match self.params.channel_shared {
-            true => TensorType::f32(&[]),
-            false => TensorType::f32(&[self.extents.axis]),
-        };
+        self.extents = extents;
         Ok(Declaration {
-            params: vec![ParamDeclaration::learned(slopes, self.params.filler)],
+            params: vec![ParamDeclaration::learned(TensorType::f32(slopes), self.params.filler)],
             needs_bottom: true,
             scratch: [x.space(); 2],
             ..Declaration::one(x.clone())

@@ -110,6 +110,11 @@ impl DataLayer {
         crc.sum()
     }
 
+    /// Bytes of the device's memory that it holds: mini-batches prepared ahead.
+    pub fn staged_bytes(&self) -> u64 {
+        if self.constant { 0 } else { self.loader.staged_bytes() }
+    }
+
     /// Bytes of host memory that it holds: a data set, mini-batches prepared ahead.
     pub fn host_bytes(&self) -> u64 {
         if self.constant { 0 } else { self.loader.dataset().resident_bytes() + self.loader.buffer_bytes() }
@@ -125,13 +130,17 @@ impl Reading<'_> {
     ) -> Result<DataLayer, BoxError> {
         let (net, seed) = (self.net, self.options.seed);
         if let Some(images) = self.options.synthetic {
-            return self.synthetic(images.shape.map_or_else(shape, Ok).map_err(ask_size)?, images);
+            let ask = |error| {
+                format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does")
+            };
+            return self.synthetic(images.shape.map_or_else(shape, Ok).map_err(ask)?, images);
         }
         let mut transform = self.transform.clone();
         if let Mean::File(file) = &mut transform.mean {
             *file = net.resolve(&*file);
         }
-        let mut layer = self.read(open().map_err(advise_synthetic)?, &transform, 1)?;
+        let advise = |error| format!("{error} (--synthetic replaces the data with synthetic images)");
+        let mut layer = self.read(open().map_err(advise)?, &transform, 1)?;
         if self.rand_skip > 0 {
             // Caffe starts somewhere among the first samples; here the seed says where.
             let mut draw = [0.0f32];
@@ -172,7 +181,7 @@ impl Reading<'_> {
         let phase = net.state.phase;
         let order =
             LoaderOptions { mini_batch, phase, seed: options.seed, shuffle, prefetch, share: net.share };
-        let loader = Loader::new(dataset, transform, order)?.on(&options.device);
+        let loader = Loader::new(dataset, transform, order, &options.device)?;
         Ok(DataLayer { loader, constant: false, tops: layer.tops.len(), mini_batch })
     }
 }
@@ -193,14 +202,6 @@ impl Layer for DataLayer {
         let data = tops.next().expect("a data layer has one top or two");
         Ok(self.loader.upload(data, tops.next())?)
     }
-}
-
-fn advise_synthetic(error: DataError) -> BoxError {
-    format!("{error} (--synthetic replaces the data with synthetic images)").into()
-}
-
-fn ask_size(error: DataError) -> BoxError {
-    format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does").into()
 }
 
 /// Height and width of the images that leave a transformation, as far as it says.

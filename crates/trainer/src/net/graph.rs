@@ -221,6 +221,11 @@ impl Graph {
 }
 
 impl Node {
+    /// It does not fit into its net, as `message` says.
+    pub(crate) fn error(&self, message: String) -> NetError {
+        NetError::Layer { location: self.location.clone(), layer: self.name.clone(), message }
+    }
+
     /// What a later layer may do in place to the tops, which this one's backward pass may need.
     fn allowed_on_tops(&self) -> InPlace {
         match self.declaration.needs_top {
@@ -261,10 +266,9 @@ impl<'a> Builder<'a> {
     fn add(&mut self, spec: &'a LayerSpec, mut layer: Role) -> Result<(), NetError> {
         if let Some(&other) = self.nodes.get(spec.name.as_str()) {
             let place = &self.graph.nodes[other].location;
-            return Err(NetError::layer(
-                spec,
-                format!("there is another layer of this name ({place}); parameters are kept by layer name"),
-            ));
+            let message =
+                format!("there is another layer of this name ({place}); parameters are kept by layer name");
+            return Err(NetError::layer(spec, message));
         }
         let mut bottoms =
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
@@ -368,10 +372,8 @@ impl<'a> Builder<'a> {
             }
             if !spec.bottoms.iter().any(|bottom| bottom == name) {
                 let other = &self.graph.nodes[other].name;
-                return Err(NetError::layer(
-                    spec,
-                    format!("top '{name}' is already the top of layer '{other}'"),
-                ));
+                let message = format!("top '{name}' is already the top of layer '{other}'");
+                return Err(NetError::layer(spec, message));
             }
         }
         let id = self.value(name, shape, producer);
@@ -410,10 +412,8 @@ impl<'a> Builder<'a> {
             let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
             if owner != own {
                 let name = &self.graph.params[param].name;
-                return Err(NetError::layer(
-                    spec,
-                    format!("it shares parameter '{name}' of shape {owner}, but needs {own}"),
-                ));
+                let message = format!("it shares parameter '{name}' of shape {owner}, but needs {own}");
+                return Err(NetError::layer(spec, message));
             }
             return Ok(param);
         }
@@ -438,11 +438,6 @@ impl<'a> Builder<'a> {
 }
 
 fn check_size(spec: &LayerSpec, what: &str, shape: &TensorType) -> Result<(), NetError> {
-    match elements(shape.dims()) {
-        Some(_) => Ok(()),
-        None => Err(NetError::layer(
-            spec,
-            format!("{what} would have the extents {shape:?}, more than any memory holds"),
-        )),
-    }
+    let message = || format!("{what} would have the extents {shape:?}, more than any memory holds");
+    elements(shape.dims()).map(drop).ok_or_else(|| NetError::layer(spec, message()))
 }

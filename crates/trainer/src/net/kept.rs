@@ -16,9 +16,8 @@ impl Net {
     /// There is no blob of this name, or training does without it: a sum or a ReLU is part of another layer.
     pub fn keep_blob(&mut self, name: &str) -> Result<(), NetError> {
         if self.gone.iter().any(|gone| gone == name) {
-            let message =
-                format!("blob '{name}' is not computed in training, where it is an inner part of a layer");
-            return Err(NetError::Net { net: self.name.clone(), message });
+            let message = "is not computed in training, where it is an inner part of a layer";
+            return Err(self.error(format!("blob '{name}' {message}")));
         }
         self.kept.push(self.blob(name)?);
         Ok(())
@@ -26,8 +25,7 @@ impl Net {
 
     /// What the blob of this name is at the end.
     pub(crate) fn blob(&self, name: &str) -> Result<ValueId, NetError> {
-        let unknown =
-            || NetError::Net { net: self.name.clone(), message: format!("there is no blob '{name}'") };
+        let unknown = || self.error(format!("there is no blob '{name}'"));
         self.graph.values.iter().rposition(|value| value.name == name).ok_or_else(unknown)
     }
 }

@@ -59,8 +59,7 @@ impl RunLayout {
     /// Actions that cannot be iterations of these nets.
     pub fn scheduled(nets: &[&Net], record: &ScheduleRecord, updates: bool) -> Result<Self, NetError> {
         let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();
-        let refused = |message| NetError::Net { net: nets[0].name().to_owned(), message };
-        let schedules = record.schedules(&outlines).map_err(refused)?;
+        let schedules = record.schedules(&outlines).map_err(|message| nets[0].error(message))?;
         Ok(Self::of(nets, ArenaLayout::new(&outlines, schedules)))
     }
 
@@ -70,9 +69,9 @@ impl RunLayout {
         Self { nets: nets.collect(), report: layout.report }
     }
 
-    /// Bytes of the arena.
+    /// Bytes of the arena, without what data layers allocate themselves.
     pub fn bytes(&self) -> usize {
-        self.report.arena.0 as usize
+        (self.report.arena.0 - self.report.staged.0) as usize
     }
 
     /// Bytes of the host's slab.

@@ -45,20 +45,24 @@ pub struct Net {
     gone: Vec<String>,
 }
 
-/// Refuses data with a label that is no class of a loss which reads it: not hours later, when its turn comes. Where a label is
-/// ignored, all are looked at when they are read.
+/// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, when its turn comes.
 fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
     for node in &graph.nodes {
-        let LayerKind::SoftmaxWithLoss(params) = &node.kind else { continue };
-        let [scores, labels] = [0, 1].map(|bottom| &graph.values[node.bottoms[bottom]]);
-        let axis = scores.shape.axis(i64::from(params.axis));
-        let set = layers[labels.producer].data().and_then(DataLayer::dataset);
-        let (Some(set), Some(axis), None) = (set, axis, params.ignore_label) else { continue };
-        set.check_labels(scores.shape.dims()[axis]).map_err(|error| NetError::Layer {
-            location: node.location.clone(),
-            layer: node.name.clone(),
-            message: error.to_string(),
-        })?;
+        let (axis, ignored) = match &node.kind {
+            LayerKind::SoftmaxWithLoss(params) => (params.axis, params.ignore_label),
+            LayerKind::Accuracy(params) => (params.axis, params.ignore_label),
+            _ => continue,
+        };
+        let mut labels = node.bottoms[1];
+        let mut source = &graph.nodes[graph.values[labels].producer];
+        while let LayerKind::Split | LayerKind::Flatten(_) | LayerKind::Reshape(_) = source.kind {
+            labels = source.bottoms[0];
+            source = &graph.nodes[graph.values[labels].producer];
+        }
+        let set = layers[graph.values[labels].producer].data().and_then(DataLayer::dataset);
+        let scores = &graph.values[node.bottoms[0]].shape;
+        let (Some(set), Some(axis)) = (set, scores.axis(i64::from(axis))) else { continue };
+        set.check_labels(scores.dims()[axis], ignored).map_err(|error| node.error(error.to_string()))?;
     }
     Ok(())
 }
@@ -96,6 +100,11 @@ impl Net {
             kept: Vec::new(),
             gone: gone.clone(),
         })
+    }
+
+    /// It cannot do what was asked of it, as `message` says.
+    pub(crate) fn error(&self, message: impl Into<String>) -> NetError {
+        NetError::Net { net: self.name.clone(), message: message.into() }
     }
 
     /// The net's name.
@@ -198,18 +207,14 @@ impl Net {
     }
 
     fn place_kernels(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
-        let planned = plan
-            .kernels
-            .iter()
-            .map(|planned| ((planned.kernel.name.as_str(), planned.kernel.id.op), planned));
-        let planned: Planned<'_> = planned.collect();
+        let kernels = plan.kernels.iter().map(|planned| (&planned.kernel, planned));
+        let planned: Planned<'_> =
+            kernels.map(|(kernel, planned)| ((kernel.name.as_str(), kernel.id.op), planned)).collect();
         let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
         for index in 0..self.graph.nodes.len() {
-            let forward = self.place_step((&planned, divided), index, &[ConvOp::Forward], to_run)?;
-            let backward = [ConvOp::BackwardData, ConvOp::BackwardFilter];
-            let backward = self.place_step((&planned, divided), index, &backward, to_run)?;
-            for (pass, scratch) in [forward, backward].into_iter().enumerate() {
-                if let Some(scratch) = scratch {
+            let passes = [&[ConvOp::Forward][..], &[ConvOp::BackwardData, ConvOp::BackwardFilter]];
+            for (pass, ops) in passes.into_iter().enumerate() {
+                if let Some(scratch) = self.place_step((&planned, divided), index, ops, to_run)? {
                     self.scratch[index][pass] = scratch;
                 }
             }
@@ -314,6 +319,7 @@ impl Net {
             values: values.iter().enumerate().map(value).collect(),
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
+            staged: self.sources().map(|(_, data)| Bytes(data.staged_bytes())).sum(),
             host: Bytes(self.host_bytes()),
         }
     }

@@ -1,9 +1,8 @@
 //! What a net is, for its reader: its input, and what each layer takes.
 
-use super::{Net, graph::Node};
+use super::{Net, bytes, graph::Node};
 use crate::error::NetError;
 use memory::{LayerMemory, policy::LayerWork};
-use planner::Bytes;
 use tensor::TensorType;
 
 impl Net {
@@ -18,8 +17,7 @@ impl Net {
     /// # Errors
     /// It reads no data set.
     pub fn mini_batches(&self, epochs: usize) -> Result<usize, NetError> {
-        let message = || "it reads no data set, so nobody knows how long an epoch is".to_owned();
-        let error = || NetError::Net { net: self.name().to_owned(), message: message() };
+        let error = || self.error("it reads no data set, so nobody knows how long an epoch is");
         let images = self.data().map(|(_, data)| data.images).max().ok_or_else(error)?;
         Ok(images.saturating_mul(epochs).div_ceil(self.mini_batch()))
     }
@@ -78,16 +76,12 @@ impl Net {
                 name: node.name.clone(),
                 type_name: node.type_name.to_owned(),
                 shape: tops().next().map_or_else(String::new, |(_, top)| top.shape.to_string()),
-                data: own().map(|value| bytes(&value.shape)).sum(),
-                diff: own().filter(|value| value.needs_diff).map(|value| bytes(&value.shape)).sum(),
+                data: own().map(|value| bytes(value.shape.space())).sum(),
+                diff: own().filter(|value| value.needs_diff).map(|value| bytes(value.shape.space())).sum(),
                 workspace: scratch.map(|pass| pass.bytes()).into_iter().max().unwrap_or_default(),
-                weights: weights.map(|&param| Bytes(graph.params[param].space().bytes() as u64)).sum(),
+                weights: weights.map(|&param| bytes(graph.params[param].space())).sum(),
             }
         });
         layers.collect()
     }
-}
-
-fn bytes(tensor: &TensorType) -> Bytes {
-    Bytes(tensor.space().bytes() as u64)
 }

@@ -129,14 +129,19 @@ impl Recipe {
     }
 
     /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's do.
+    /// Weights that were trained before see colours in the order that they know.
     fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
         let normalization = self.normalization(survey, before);
+        let (channels, order_of_channels) = match before {
+            Some(before) if self.is_tuned && before.is_rgb => ("red, green, blue", " is_rgb: true"),
+            _ => ("blue, green, red", ""),
+        };
         let root = survey.root.display().to_string() + "/";
         let layer = |phase: &str, transform: &str, list: &str, order: &str| {
             format!(
                 "layer {{\n  name: \"data\" type: \"ImageData\" top: \"data\" top: \"label\"\n  include {{ phase: {phase} }}\n  \
-                 transform_param {{  # channels: blue, green, red\n    {transform} crop_size: {}{normalization}\n  }}\n  \
-                 image_data_param {{\n    source: {list:?} root_folder: {root:?}\n    {order}\n  }}\n}}\n",
+                 transform_param {{  # channels: {channels}\n    {transform} crop_size: {}{normalization}\n  }}\n  \
+                 image_data_param {{\n    source: {list:?} root_folder: {root:?}\n    {order}{order_of_channels}\n  }}\n}}\n",
                 self.side,
             )
         };

@@ -70,6 +70,9 @@ fn images_are_normalized_by_their_own_numbers_or_as_known_weights_expect() {
         ("resnet18", true, "Values([104.0, 117.0, 123.0]) 0.00390625", "[]"),
         // Its fillers are for pixels as they are.
         ("cifar10_quick", false, own, "[]"),
+        ("cifar10_quick", true, "Values([125.3, 123.0, 113.9]) 1", "[]"),
+        ("densenet40", false, own, "[50.0, 55.0, 60.25]"),
+        ("densenet40", true, "Values([125.3, 123.0, 113.9]) 0.016", "[]"),
         ("caffe_alexnet", false, own, "[]"),
         ("googlenet", true, "Values([104.0, 117.0, 123.0]) 1", "[]"),
         ("alexnet", true, "Values([103.53, 116.28, 123.675]) 1", "[57.375, 57.12, 58.395]"),
@@ -86,6 +89,9 @@ fn images_are_normalized_by_their_own_numbers_or_as_known_weights_expect() {
             let transform = &data.transform;
             assert_eq!(format!("{:?} {}", transform.mean, transform.scale), mean, "{model_name}");
             assert_eq!((format!("{:?}", transform.std).as_str(), transform.crop_size), (std, Some(64)));
+            // The files of a Data layer have red, green, blue, and so have means and weights that were made for them.
+            let of_files = ["cifar10_quick", "densenet40", "lenet"].contains(&model_name);
+            assert_eq!(transform.is_rgb, is_tuned && of_files, "{model_name}");
             assert_eq!(data.root_folder, "/birds/");
         }
         let [train, test] = [0, 1].map(|layer| &net.layers[layer].kind);

@@ -71,16 +71,12 @@ impl BenchmarkDevices {
         ordinals.dedup();
         for &ordinal in &ordinals {
             let Some(model) = models.get(ordinal) else {
-                return Err(format!(
-                    "there is no cuda:{ordinal}: the machine's GPUs are 0 to {}",
-                    models.len() - 1
-                ));
+                let last = models.len() - 1;
+                return Err(format!("there is no cuda:{ordinal}: the machine's GPUs are 0 to {last}"));
             };
             if *model != models[own] {
-                return Err(format!(
-                    "cuda:{ordinal} is of another model than cuda:{own}, for which it would measure: {model}, and {}",
-                    models[own]
-                ));
+                let own = format!("cuda:{own}, for which it would measure: {model}, and {}", models[own]);
+                return Err(format!("cuda:{ordinal} is of another model than {own}"));
             }
         }
         Ok(ordinals)
@@ -94,10 +90,9 @@ impl std::str::FromStr for BenchmarkDevices {
         if text.eq_ignore_ascii_case("all") {
             return Ok(BenchmarkDevices::All);
         }
-        let ordinals: Option<Vec<usize>> =
-            text.split(',').map(|ordinal| ordinal.trim().parse().ok()).collect();
-        let ordinals = ordinals.map(BenchmarkDevices::These);
-        ordinals.ok_or_else(|| "it must be all, or numbers of GPUs such as 0,1".to_owned())
+        let ordinals: Result<Vec<usize>, _> = text.split(',').map(|ordinal| ordinal.trim().parse()).collect();
+        let must = |_| "it must be all, or numbers of GPUs such as 0,1".to_owned();
+        ordinals.map(BenchmarkDevices::These).map_err(must)
     }
 }
 

@@ -83,21 +83,17 @@ impl NetRun {
         let device = nets[0].device().clone();
         let arena = Arena::on(&device, layout.bytes())?;
         let slab = Slab::new(&device, layout.slab_bytes())?;
-        let settings = (Setting::new(&device)?, Setting::new(&device)?);
-        let state = Arena::on(&device, StepState::SPACE.bytes())?;
         nets.iter_mut().for_each(Net::enter_arena);
-        let (recordings, (number, rates)) = (Vec::new(), settings);
-        let reduction = Reduction::new(&device, &nets[0], &layout.nets[0], group)?;
         let mut running = Execution {
-            recordings,
-            reduction,
+            recordings: Vec::new(),
+            reduction: Reduction::new(&device, &nets[0], &layout.nets[0], group)?,
+            number: Setting::new(&device)?,
+            rates: Setting::new(&device)?,
+            state: Arena::on(&device, StepState::SPACE.bytes())?,
             device,
             nets,
             plans,
             layout,
-            number,
-            rates,
-            state,
             slab,
             arena,
         };

@@ -2,9 +2,8 @@
 
 use super::ShapeSpec;
 use crate::prototxt::{Location, SpecError};
-use csv::{DeserializeErrorKind, ErrorKind, ReaderBuilder, StringRecord, Trim};
+use csv::{ReaderBuilder, StringRecord, Trim};
 use planner::ConvShape;
-use serde::Deserialize;
 use std::{fs, path::Path};
 
 /// The columns, in DeepBench's order; the first, the names, may be left out.
@@ -12,28 +11,6 @@ use std::{fs, path::Path};
 const COLUMNS: [&str; 12] = [
     "source", "W", "H", "C_in", "N", "C_out", "kernel_w", "kernel_h", "pad_w", "pad_h", "stride_w", "stride_h",
 ];
-
-/// A line of a list.
-#[derive(Deserialize)]
-struct Row {
-    source: Option<String>,
-    #[serde(rename = "W")]
-    w: u32,
-    #[serde(rename = "H")]
-    h: u32,
-    #[serde(rename = "C_in")]
-    c: u32,
-    #[serde(rename = "N")]
-    n: u32,
-    #[serde(rename = "C_out")]
-    k: u32,
-    kernel_w: u32,
-    kernel_h: u32,
-    pad_w: u32,
-    pad_h: u32,
-    stride_w: u32,
-    stride_h: u32,
-}
 
 /// Reads a list of convolutions from a file.
 ///
@@ -113,38 +90,29 @@ fn header_of(cells: &StringRecord) -> Result<StringRecord, String> {
 }
 
 fn shape(cells: &StringRecord, columns: &StringRecord, line: usize) -> Result<ShapeSpec, String> {
-    // Cells that are missing are missing columns.
-    let columns: StringRecord = columns.iter().take(cells.len()).collect();
-    let row: Row =
-        cells.deserialize(Some(&columns)).map_err(|error| reason(error.kind(), cells, &columns))?;
+    if let Some(missing) = columns.get(cells.len()) {
+        return Err(format!("{} columns are too few: {missing} is missing", cells.len()));
+    }
+    let cell = |column: &str| columns.iter().position(|name| name == column).map(|at| &cells[at]);
+    let number = |column: &str| {
+        let cell = cell(column).expect("the header has every column but the source");
+        cell.parse::<u32>().map_err(|_| format!("{column} is \"{cell}\", which is no whole number"))
+    };
     let shape = ConvShape {
-        c: row.c,
-        h: row.h,
-        w: row.w,
-        k: row.k,
-        r: row.kernel_h,
-        s: row.kernel_w,
-        pad: [row.pad_h, row.pad_w],
-        stride: [row.stride_h, row.stride_w],
+        c: number("C_in")?,
+        h: number("H")?,
+        w: number("W")?,
+        k: number("C_out")?,
+        r: number("kernel_h")?,
+        s: number("kernel_w")?,
+        pad: [number("pad_h")?, number("pad_w")?],
+        stride: [number("stride_h")?, number("stride_w")?],
         ..ConvShape::default()
     };
-    let source = row.source.unwrap_or_else(|| "conv".to_owned());
-    let spec = ShapeSpec { name: format!("{source}:{line}"), shape, mini_batch: row.n };
+    let name = format!("{}:{line}", cell("source").unwrap_or("conv"));
+    let spec = ShapeSpec { name, shape, mini_batch: number("N")? };
     spec.check()?;
     Ok(spec)
-}
-
-/// What is wrong with a line: a cell that is no number or missing.
-fn reason(error: &ErrorKind, cells: &StringRecord, columns: &StringRecord) -> String {
-    let ErrorKind::Deserialize { err, .. } = error else { return "it is no list of cells".to_owned() };
-    let place = err.field().and_then(|field| usize::try_from(field).ok());
-    match (err.kind(), place.and_then(|place| Some((columns.get(place)?, cells.get(place)?)))) {
-        (DeserializeErrorKind::ParseInt(_), Some((column, cell))) => {
-            format!("{column} is \"{cell}\", which is no whole number")
-        }
-        (DeserializeErrorKind::Message(what), _) => format!("{} columns are too few: {what}", cells.len()),
-        (kind, _) => kind.to_string(),
-    }
 }
 
 #[cfg(test)]
@@ -202,7 +170,7 @@ mod tests {
         assert_eq!(with("C_in", "W"), (1, "the column W is there twice".to_owned()));
         assert_eq!(with("700", "7e2"), (2, "W is \"7e2\", which is no whole number".to_owned()));
         assert_eq!(with("700", ""), (2, "W is \"\", which is no whole number".to_owned()));
-        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: missing field `stride_w`".to_owned()));
+        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: stride_w is missing".to_owned()));
         assert!(with("161", "4").1.contains("window of 5"));
         assert!(with(", 8,", ", 0,").1.contains("mini-batch"));
         assert_eq!(with("ResNet\", 56", "ResNet\", 4000000000").0, 5);

@@ -57,7 +57,7 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
 
 /// Whether `node` is a convolution of images as they are decoded here, blue, green, red, where PyTorch has red, green, blue.
 pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
-    let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color);
+    let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb);
     matches!(&node.kind, LayerKind::Convolution(params) if params.group == 1)
         && is_blue_first(&graph.nodes[graph.values[node.bottoms[0]].producer].kind)
 }

@@ -107,13 +107,9 @@ fn iterations(folder: &Path, stem: &str) -> BTreeSet<u64> {
 pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
     let (folder, stem) = folder_and_stem(prefix);
     let mut damaged = Vec::new();
+    let states = iterations(&folder, &stem).into_iter().rev().map(|at| state_path(prefix, at));
     // Weights alone are those of a training that ended between its two files.
-    for path in iterations(&folder, &stem)
-        .into_iter()
-        .rev()
-        .map(|at| state_path(prefix, at))
-        .filter(|path| path.exists())
-    {
+    for path in states.filter(|path| path.exists()) {
         match check(&path) {
             Ok(()) => return (Some(path), damaged),
             Err(error) => damaged.push(error.to_string()),
@@ -126,7 +122,7 @@ pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
 fn check(path: &Path) -> Result<(), SnapshotError> {
     let (state, _) = load_solver_state(path)?;
     let weights = load_weights(&path.with_file_name(&state.weights))?;
-    state.check(path, &state.parameters, &state.solver_type, &weights)
+    state.check(path, &state.parameters, (&state.solver_type, state.random_seed), &weights)
 }
 
 /// The iteration of a snapshot whose file is called `name`, if that begins with `stem`.

@@ -41,7 +41,8 @@ pub struct SolverState {
 }
 
 impl SolverState {
-    /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and a file of weights.
+    /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and its seed, and a file of weights.
+    /// Layers draw from the seed they were built with: with another one, dropout and the order of the data would differ.
     ///
     /// # Errors
     /// [`SnapshotError::Refused`], naming what differs.
@@ -49,13 +50,15 @@ impl SolverState {
         &self,
         path: &Path,
         parameters: &str,
-        solver_type: &str,
+        (solver_type, seed): (&str, u64),
         weights: &Tensors,
     ) -> Result<(), SnapshotError> {
         let reason = if self.parameters != parameters {
             format!("it is of the net {:?}, whose parameters differ from this net's", self.net)
         } else if self.solver_type != solver_type {
             format!("it is of a solver of type {}, not {solver_type}", self.solver_type)
+        } else if self.random_seed != seed {
+            format!("it was trained with the seed {}, but this run has {seed}", self.random_seed)
         } else if self.weights_checksum != weights.checksum() {
             format!("{} holds other weights than were saved with it", weights.path().display())
         } else {

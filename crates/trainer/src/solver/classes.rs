@@ -14,6 +14,8 @@ pub fn best_classes(scores: &[f64], most: usize) -> Vec<(usize, f64)> {
 /// How often samples of each class are taken for each class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Confusion {
+    /// The names of the classes, in order; none where they have none.
+    pub names: Vec<String>,
     /// For each true class a row, with a count for each class that it was taken for.
     pub counts: Vec<Vec<u64>>,
 }

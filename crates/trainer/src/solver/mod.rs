@@ -162,13 +162,9 @@ fn check_shared(nets: &[Net]) -> Result<(), NetError> {
             let shape = &param.declaration.shape;
             let first = *known.entry(&param.name).or_insert(shape);
             if first != shape {
-                return Err(NetError::Net {
-                    net: format!("{} ({})", net.name(), net.phase()),
-                    message: format!(
-                        "parameter '{}' has the shape {shape}, but {first} in the net that is trained",
-                        param.name
-                    ),
-                });
+                let (net, name) = (format!("{} ({})", net.name(), net.phase()), &param.name);
+                let differs = format!("has the shape {shape}, but {first} in the net that is trained");
+                return Err(NetError::Net { net, message: format!("parameter '{name}' {differs}") });
             }
         }
     }

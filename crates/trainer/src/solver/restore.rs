@@ -82,25 +82,15 @@ impl Solver {
     pub fn restore(&mut self, path: &Path) -> Result<(), TrainError> {
         let (state, history) = load_solver_state(path)?;
         let weights = load_weights(&path.with_file_name(&state.weights))?;
-        state.check(path, &self.fingerprint(), self.spec.method_name(), &weights)?;
+        state.check(path, &self.fingerprint(), (self.spec.method_name(), self.seed), &weights)?;
         weights.check(self.running.shapes(|spans| Some(spans.data)))?;
         history.check(self.running.shapes(|spans| spans.history))?;
-        self.check_seed(path, state.random_seed)?;
         self.running.load(&weights, |spans| Some(spans.data))?;
         self.running.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
         self.restore_counters(&state.counters);
         set_positions(self.running.nets_mut(), &state.data_positions);
         Ok(self.note_finished()?)
-    }
-
-    /// Layers draw from the seed they were built with: with another one, dropout and the order of the data would differ.
-    fn check_seed(&self, path: &Path, seed: u64) -> Result<(), SnapshotError> {
-        if seed == self.seed {
-            return Ok(());
-        }
-        let reason = format!("it was trained with the seed {seed}, but this run has {}", self.seed);
-        Err(SnapshotError::refused(path, format!("cannot be resumed: {reason}")))
     }
 
     /// Starts from weights of other trainings, which are copied by the names of layers.
@@ -114,12 +104,11 @@ impl Solver {
     }
 
     fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
-        let tensors = self.running.params().filter_map(|(param, spans)| {
-            let span = which(spans)?;
-            let values = self.running.read_param(param, span);
-            Some(values.map(|values| (param.name.as_str(), dims(param, spans, span), values)))
+        let kept = self.running.kept(which).map(|(_, param, dims, span)| {
+            let values = self.running.read_param(param, span)?;
+            Ok((param.name.as_str(), dims, values))
         });
-        tensors.collect()
+        kept.collect()
     }
 
     fn fingerprint(&self) -> String {
@@ -136,17 +125,21 @@ impl Execution {
         self.nets()[0].graph().params.iter().zip(&self.layout().nets[0].params)
     }
 
+    /// Those that there are, by number, with their shapes and places.
+    fn kept(&self, which: Which) -> impl Iterator<Item = (usize, &Param, Vec<usize>, Span)> {
+        self.params().enumerate().filter_map(move |(id, (param, spans))| {
+            let span = which(spans)?;
+            Some((id, param, dims(param, spans, span), span))
+        })
+    }
+
     fn shapes(&self, which: Which) -> impl Iterator<Item = (&str, Vec<usize>)> {
-        let kept = self.params().filter_map(move |(param, spans)| Some((param, spans, which(spans)?)));
-        kept.map(|(param, spans, span)| (param.name.as_str(), dims(param, spans, span)))
+        self.kept(which).map(|(_, param, dims, _)| (param.name.as_str(), dims))
     }
 
     fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
-        let params = self.params().enumerate().filter_map(|(id, (param, spans))| {
-            let span = which(spans)?;
-            Some((id, param.name.clone(), dims(param, spans, span), span))
-        });
-        for (id, name, dims, span) in params.collect::<Vec<_>>() {
+        let kept = self.kept(which).map(|(id, param, dims, span)| (id, param.name.clone(), dims, span));
+        for (id, name, dims, span) in kept.collect::<Vec<_>>() {
             self.fill_param((0, id), span, |values| tensors.copy_to(&name, &dims, values))?;
         }
         Ok(())

@@ -10,7 +10,10 @@ use crate::{
     spec::{LayerKind, LayerSpec, LrPolicy, Method, NetSpec, SolverSpec},
 };
 use planner::Plan;
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
 
 /// What is not as it was when a snapshot was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,11 +127,8 @@ impl Training {
 
 /// The keys that only one of the two has, or whose values differ.
 fn differing(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
-    let mut keys: Vec<&String> =
-        then.keys().chain(now.keys()).filter(|key| then.get(*key) != now.get(*key)).collect();
-    keys.sort();
-    keys.dedup();
-    keys.into_iter().cloned().collect()
+    let keys: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+    keys.into_iter().filter(|key| then.get(*key) != now.get(*key)).cloned().collect()
 }
 
 /// A digest of everything that the numbers of a training depend on, by name. Seed, plans and device have places of their
@@ -165,7 +165,11 @@ fn layer_digest(layer: &LayerSpec) -> String {
     let LayerSpec { kind, bottoms, tops, loss_weights, params, propagate_down, .. } = layer;
     let mut kind = kind.clone();
     match &mut kind {
-        LayerKind::Data(data) => data.source.clear(),
+        LayerKind::Data(data) => {
+            data.source.clear();
+            // Always so, and snapshots of earlier versions do not say it.
+            data.transform.is_rgb = false;
+        }
         LayerKind::ImageData(data) => {
             data.source.clear();
             data.root_folder.clear();
@@ -177,7 +181,7 @@ fn layer_digest(layer: &LayerSpec) -> String {
 }
 
 /// Fields that snapshots of earlier versions know nothing of, at the values that change nothing.
-const LATER_DEFAULTS: [&str; 1] = [", label_smoothing: 0.0"];
+const LATER_DEFAULTS: [&str; 2] = [", label_smoothing: 0.0", ", is_rgb: false"];
 
 fn digest(value: &impl Debug) -> String {
     digest_of(format!("{value:?}"))

@@ -28,7 +28,8 @@ params! {
         batch_size: usize, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
         backend: DataBackend = DataBackend::LevelDb; "The kind of database that the net was written for"
         rand_skip: usize = 0; "Skip a random number of samples below this at the start"
-        transform: TransformParams { TransformParams::read(layer, params)? }; "What is done to each image"
+        transform: TransformParams { TransformParams { is_rgb: true, ..TransformParams::read(layer, params)? } };
+            "What is done to each image"
     }
 
     /// `ImageData`: image files and labels from a list with one `path label` per line.
@@ -40,8 +41,8 @@ params! {
         shuffle: bool = false; "Shuffle the list before each pass over it?"
         new_size: Option<HeightWidth> { new_size(params)? };
             "Height and width that each image is resized to first, if it is"
-        is_color: bool = true; "Three channels (in the order blue, green, red) or one?"
-        transform: TransformParams { image_transform(layer, params, new_size)? };
+        is_color: bool = true; "Three channels or one?"
+        transform: TransformParams { image_transform(layer, params, new_size, is_color)? };
             "What is done to each image"
     }
 
@@ -57,6 +58,9 @@ params! {
             shorter_side.is_none() || resize.is_none() => "left out where resize is given";
             "Resize the image so that its shorter side has this many pixels"
         new_size: Option<HeightWidth> { None }; "`new_height` and `new_width` of an [`ImageDataParams`]: resized as by OpenCV"
+        is_rgb: bool { false };
+            "Colours stay in the order red, green, blue: in the files of a [`DataParams`], and by `is_rgb` of an \
+             [`ImageDataParams`], which is ours; otherwise they are turned to Caffe's blue, green, red"
         crop_size: Option<usize> {
             params.get("crop_size")?.or(old.get("crop_size")?).filter(|&size: &usize| size > 0)
         }; "Crop to this many pixels in both directions: anywhere in TRAIN, the centre in TEST"
@@ -181,18 +185,21 @@ fn data_fillers(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<F
     for_tops(layer, params, "data_filler", fillers)
 }
 
-/// What is done to images that are resized to `new_size` first, if they are.
+/// What is done to images, with what stands beside their source.
 fn image_transform(
     layer: &mut Reader<'_>,
     params: &mut Reader<'_>,
     new_size: Option<HeightWidth>,
+    is_color: bool,
 ) -> Result<TransformParams> {
+    let is_rgb = params.get_or("is_rgb", false)?;
+    params.check("is_rgb", is_color || !is_rgb, "left out where is_color is false")?;
     let transform = TransformParams::read(layer, params)?;
     if new_size.is_some() && transform.resize.or(transform.shorter_side).is_some() {
         let message = "give new_height and new_width, or resize or shorter_side, not both";
         return Err(params.error_at("new_height", message));
     }
-    Ok(TransformParams { new_size, ..transform })
+    Ok(TransformParams { new_size, is_rgb, ..transform })
 }
 
 fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>> {

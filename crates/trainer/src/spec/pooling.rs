@@ -2,7 +2,7 @@
 
 use super::{HeightWidth, params::params, weighted::extent};
 use crate::prototxt::{Reader, Result, choices};
-use tensor::Rounding;
+use tensor::{PoolGeometry, Rounding};
 
 params! {
     /// `Pooling`: the maximum or the average of each window of each channel.
@@ -40,6 +40,19 @@ pub enum PoolingWindow {
         /// Step between windows, at least 1
         stride: HeightWidth,
     },
+}
+
+impl PoolingParams {
+    /// The windows of images of these extents (N, C, H, W).
+    pub(crate) fn geometry(&self, [n, c, h, w]: [usize; 4]) -> PoolGeometry {
+        let (window, pad, stride) = match self.window {
+            PoolingWindow::Global => ([h, w], [0; 2], [1; 2]),
+            PoolingWindow::Sliding { kernel, pad, stride } => {
+                ([kernel.h, kernel.w], [pad.h, pad.w], [stride.h, stride.w])
+            }
+        };
+        PoolGeometry { n, c, h, w, window, pad, stride, rounding: self.round_mode }
+    }
 }
 
 impl PoolingWindow {

@@ -22,27 +22,25 @@ impl NetSpec {
         let mut net = self.clone();
         let source = |layer: &&mut LayerSpec| layer.kind.mini_batch().is_some();
         let input = net.layers.iter_mut().find(source).ok_or("it has no layer that is fed with images")?;
-        let (is_color, new_size, transform) = match &input.kind {
-            LayerKind::ImageData(data) => (data.is_color, data.new_size, data.transform.clone()),
-            LayerKind::Data(data) => {
-                let [c, h, w] = shape(&self.resolve(&data.source))?;
-                (c == 3, Some(HeightWidth { h, w }), data.transform.clone())
-            }
+        let of_size = |[c, h, w]: [usize; 3], transform: TransformParams| {
+            (c == 3, TransformParams { new_size: Some(HeightWidth { h, w }), ..transform })
+        };
+        let (is_color, transform) = match &input.kind {
+            LayerKind::ImageData(data) => (data.is_color, data.transform.clone()),
+            LayerKind::Data(data) => of_size(shape(&self.resolve(&data.source))?, data.transform.clone()),
             LayerKind::Input(input) => match input.shapes[0][..] {
-                [_, c, h, w] => (c == 3, Some(HeightWidth { h, w }), TransformParams::default()),
+                [_, c, h, w] => of_size([c, h, w], TransformParams::default()),
                 _ => return Err("its Input takes no images (N, C, H, W)".to_owned()),
             },
             _ => return Err("its data are no images".to_owned()),
         };
-        // A crop or a size of its own makes images of any size fit.
-        let new_size = new_size.filter(|_| transform.resize.is_none());
         input.kind = LayerKind::ImageData(ImageDataParams {
             source: list.display().to_string(),
             root_folder: String::new(),
             batch_size: mini_batch,
             rand_skip: 0,
             shuffle: false,
-            new_size,
+            new_size: transform.new_size,
             is_color,
             transform,
         });

@@ -2,8 +2,8 @@
 
 use super::read;
 use crate::{
-    data::{Dataset, Draw, ImageData, Phase, Transform, TransformScratch},
-    spec::{HeightWidth, TransformParams},
+    data::{Dataset, Draw, ImageData, Phase, Transform, TransformScratch, open_source},
+    spec::{ColorJitter, HeightWidth, Mean, TransformParams},
 };
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
 use std::{fs, path::Path};
@@ -83,6 +83,39 @@ fn a_jpeg_is_decoded_and_resized() {
             .all(|(&expected, found): (&usize, usize)| expected.abs_diff(found) <= 6);
         assert!(close, "at {y}, {x}: {found:?}, expected about {expected:?}");
     }
+}
+
+/// Mean, colours' greys and filters that were made for the files of CIFAR-10 meet the same channels in somebody's own images.
+#[test]
+fn an_image_that_stays_red_green_blue_is_as_in_a_file_of_cifar_10() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = RgbImage::from_fn(32, 32, |x, y| Rgb([(7 * x) as u8, (5 * y) as u8, (x * y) as u8]));
+    picture.save(folder.path().join("one.png")).unwrap();
+    fs::write(folder.path().join("list.txt"), "one.png 3\n").unwrap();
+    let planes = (0..3).flat_map(|channel| picture.pixels().map(move |pixel| pixel.0[channel]));
+    let record: Vec<u8> = std::iter::once(3).chain(planes).collect();
+    fs::write(folder.path().join("records.bin"), record).unwrap();
+    let image = ImageData::open_list(&folder.path().join("list.txt"), folder.path(), true).unwrap();
+    let record = open_source(&folder.path().join("records.bin"), Phase::Train).unwrap();
+    let params = TransformParams {
+        crop_size: Some(24),
+        mirror: true,
+        mean: Mean::Values(vec![125.0, 120.0, 110.0]),
+        std: vec![50.0, 60.0, 70.0],
+        color_jitter: ColorJitter { brightness: 0.2, contrast: 0.4, saturation: 0.8, hue: 0.2 },
+        is_rgb: true,
+        ..TransformParams::default()
+    };
+    let transformed = |set: &dyn Dataset, params: &TransformParams| {
+        let transform = Transform::new(params, set.shape(), Phase::Train).unwrap();
+        let (mut out, draw) = (vec![0.0; 3 * 24 * 24], Draw { seed: 1, position: 5 });
+        let mut scratch = TransformScratch::default();
+        transform.apply(&read(set, 0).unwrap(), draw, &mut scratch, &mut out).unwrap();
+        out
+    };
+    let expected = transformed(&*record, &params);
+    assert_eq!(transformed(&image, &params), expected);
+    assert_ne!(transformed(&image, &TransformParams { is_rgb: false, ..params }), expected);
 }
 
 /// What the crate `image` makes of them: 16 bits become the nearest 8, transparency is ignored, palettes are looked up.

@@ -4,8 +4,10 @@ use super::{Counting, digits, read};
 use crate::{
     data::{Loader, LoaderOptions, Phase, open_source},
     spec::{ColorJitter, TransformParams},
+    testing::gpu,
 };
 use std::sync::Arc;
+use tensor::{Arena, Cursor, Device, Format};
 
 const SHAPE: [usize; 3] = [1, 4, 5];
 
@@ -18,7 +20,7 @@ fn augmenting() -> TransformParams {
 }
 
 fn loader(dataset: Counting, options: LoaderOptions) -> Loader {
-    Loader::new(Arc::new(dataset), &augmenting(), options).unwrap()
+    Loader::new(Arc::new(dataset), &augmenting(), options, &Device::cpu()).unwrap()
 }
 
 /// The next `count` mini-batches: data and labels.
@@ -91,7 +93,7 @@ fn augmented_images_are_the_same_on_any_number_of_threads() {
     };
     let epochs = |threads: usize, decoded: bool| {
         let set = Arc::new(Counting { decoded, ..Counting::new(13, [3, 24, 31]) });
-        let mut loader = Loader::new(set, &params, options(4, true, 0)).unwrap();
+        let mut loader = Loader::new(set, &params, options(4, true, 0), &Device::cpu()).unwrap();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| take(&mut loader, 4, 7))
     };
@@ -115,6 +117,42 @@ fn a_resumed_loader_goes_on_bit_by_bit() {
         assert_eq!(resumed.position(), position);
         assert_eq!(take(&mut resumed, 4, 7), expected);
         assert_eq!(resumed.position(), uninterrupted.position());
+    }
+}
+
+/// What a GPU is handed is what the processor is, however far ahead it is prepared, and goes on likewise where it is told to.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_mini_batches_are_those_of_the_processor() {
+    const POSITION: u64 = 30;
+    let device = gpu();
+    let expected = |position| {
+        let mut loader = loader(Counting::new(13, SHAPE), options(4, true, 0));
+        loader.set_position(position);
+        take(&mut loader, 4, 9)
+    };
+    let mut cursor = Cursor::default();
+    let spans = [36, 4].map(|len| cursor.take(Format::F32, len));
+    let mut arena = Arena::on(&device, cursor.end()).unwrap();
+    for (prefetch, wants_labels) in [(0, true), (0, false), (1, true), (1, false), (3, true)] {
+        let set = Arc::new(Counting { decoded: true, ..Counting::new(13, SHAPE) });
+        let mut loader = Loader::new(set, &augmenting(), options(4, true, prefetch), &device).unwrap();
+        assert_eq!(loader.staged_bytes(), prefetch as u64 * 160);
+        for position in [0, POSITION] {
+            loader.set_position(position);
+            let (data, labels) = expected(position);
+            let mut readings = Vec::new();
+            for _ in 0..9 {
+                let ([], [data, labels]) = arena.lease([], spans).unwrap();
+                loader.upload(data, wants_labels.then_some(labels)).unwrap();
+                readings.push(spans.map(|span| device.read_later(arena.view(span)).unwrap()));
+            }
+            for (number, parts) in readings.into_iter().enumerate() {
+                let [found, found_labels] = parts.map(|part| part.get::<f32>().unwrap());
+                assert_eq!(found, data[36 * number..][..36], "mini-batch {number}, prefetch {prefetch}");
+                assert!(!wants_labels || found_labels == labels[4 * number..][..4], "labels of {number}");
+            }
+        }
     }
 }
 
@@ -146,7 +184,10 @@ fn the_first_error_reaches_the_caller_again_and_again() {
 fn impossible_loaders_are_refused() {
     let error = |transform: &TransformParams, mini_batch| {
         let dataset = Arc::new(Counting::new(5, SHAPE));
-        Loader::new(dataset, transform, options(mini_batch, false, 1)).err().unwrap().to_string()
+        Loader::new(dataset, transform, options(mini_batch, false, 1), &Device::cpu())
+            .err()
+            .unwrap()
+            .to_string()
     };
     assert_eq!(error(&TransformParams::default(), 0), "no mini-batch of 0 can be made from 5 samples");
     let crop = TransformParams { crop_size: Some(5), ..TransformParams::default() };
@@ -157,7 +198,8 @@ fn impossible_loaders_are_refused() {
 fn the_digits_load_scaled_and_resized() {
     let set = open_source(&digits(), Phase::Test).unwrap();
     let transform = TransformParams { scale: 1.0 / 256.0, resize: Some(28), ..TransformParams::default() };
-    let mut loader = Loader::new(set.clone(), &transform, LoaderOptions::new(100, Phase::Test)).unwrap();
+    let mut loader =
+        Loader::new(set.clone(), &transform, LoaderOptions::new(100, Phase::Test), &Device::cpu()).unwrap();
     assert_eq!(loader.out_shape(), [1, 28, 28]);
     let (data, labels) = take(&mut loader, 100, 3);
     assert!((0..300).all(|index| labels[index] == set.label(index) as f32));
@@ -175,7 +217,8 @@ fn the_digits_load_scaled_and_resized() {
 fn a_mini_batch_that_no_memory_holds_is_refused() {
     let set = Arc::new(Counting::new(5, SHAPE));
     let transform = TransformParams { resize: Some(65536), ..TransformParams::default() };
-    let error = Loader::new(set, &transform, options(1 << 20, false, 1)).err().unwrap().to_string();
+    let error =
+        Loader::new(set, &transform, options(1 << 20, false, 1), &Device::cpu()).err().unwrap().to_string();
     assert_eq!(error, "1048576 samples of 1x65536x65536 are more than any memory holds");
 }
 
@@ -184,7 +227,7 @@ fn what_is_read_at_a_time_is_counted() {
     let bytes = |decoded, resize: Option<usize>| {
         let set = Arc::new(Counting { decoded, ..Counting::new(5, [1, 300, 400]) });
         let transform = TransformParams { resize, crop_size: Some(3), ..TransformParams::default() };
-        Loader::new(set, &transform, options(1, false, 0)).unwrap().buffer_bytes()
+        Loader::new(set, &transform, options(1, false, 0), &Device::cpu()).unwrap().buffer_bytes()
     };
     let (order, threads) = (size_of::<usize>() as u64, tensor::Cpu::available_threads() as u64);
     assert_eq!(bytes(false, None), order + 120_000);

@@ -206,10 +206,30 @@ fn a_set_with_a_label_that_is_no_class_is_refused_at_once() {
     assert!(error.contains("net.prototxt:") && error.contains(": layer 'loss': "), "{error}");
     let sample = "train-labels-idx1-ubyte.gz (sample 1): label 8 is out of range, the classes are 0 to 4";
     assert!(error.ends_with(sample), "{error}");
-    assert!(
-        net("loss_param { ignore_label: 8 }").is_ok(),
-        "where a label is ignored, labels are looked at when they are read"
-    );
+    // The first label above 4 that is not ignored is the 7 of sample 3.
+    let error = net("loss_param { ignore_label: 8 }").err().unwrap().to_string();
+    assert!(error.contains("(sample 3): label 7 is out of range"), "{error}");
+}
+
+/// An accuracy compares labels as a loss does, whatever copies and shapes lie between it and the data.
+#[test]
+fn a_label_that_is_no_class_of_an_accuracy_is_refused_at_once() {
+    let between = "layer { name: 'copies' type: 'Split' bottom: 'label' top: 'label1' top: 'label2' }
+  layer { name: 'column' type: 'Reshape' bottom: 'label2' top: 'column' reshape_param { shape { dim: 0 dim: 1 } } }";
+    for (between, labels) in [("", "label"), (between, "label1"), (between, "column")] {
+        let few = layer("InnerProduct", "few", "data", "few", "inner_product_param { num_output: 5 }");
+        let accuracy = format!(
+            "layer {{ name: 'right' type: 'Accuracy' bottom: 'few' bottom: '{labels}' top: 'right' }}\n"
+        );
+        let text = [digits(8), head("data", 10), between.to_owned(), few, accuracy].concat();
+        let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap().for_phase(Phase::Train);
+        let options = BuildOptions { device: Device::cpu(), seed: 0, synthetic: None };
+        let error = Net::new(&spec, &options, true).err().expect("labels above 4").to_string();
+        assert!(
+            error.contains("layer 'right': ") && error.contains("(sample 1): label 8 is out of range"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -161,18 +161,18 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         ),
         (
             "ImageData",
-            "top: 'l' image_data_param { source: 's' new_height: 3 new_width: 4 }",
+            "top: 'l' image_data_param { source: 's' new_height: 3 new_width: 4 is_rgb: true }",
             "ImageData(ImageDataParams { source: \"s\", root_folder: \"\", batch_size: 1, \
              rand_skip: 0, shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
              true, transform: TransformParams { resize: None, shorter_side: None, new_size: Some(HeightWidth { h: 3, \
-             w: 4 }), crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
+             w: 4 }), is_rgb: true, crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
              color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } } })",
         ),
         (
             "Data",
             "data_param { source: 's' batch_size: 2 } transform_param { mean_value: 1 mirror: true }",
             "Data(DataParams { source: \"s\", batch_size: 2, backend: LevelDb, rand_skip: 0, \
-             transform: TransformParams { resize: None, shorter_side: None, new_size: None, crop_size: None, \
+             transform: TransformParams { resize: None, shorter_side: None, new_size: None, is_rgb: true, crop_size: None, \
              mirror: true, mean: Values([1.0]), scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
              color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } } })",
         ),

@@ -1,7 +1,7 @@
 //! Nets: layers in common, phases, old notations, warnings.
 
 use super::{layer, layer_error, net, net_error};
-use crate::spec::{LayerKind, NetSpec, NetState, ParamSpec, Phase};
+use crate::spec::{HeightWidth, LayerKind, NetSpec, NetState, ParamSpec, Phase};
 use std::path::Path;
 
 #[test]
@@ -209,4 +209,27 @@ fn classes_are_those_of_the_layer_before_the_loss() {
         layer { name: "side" type: "InnerProduct" bottom: "ip" top: "side" inner_product_param { num_output: 99 } }
         layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"#);
     assert_eq!(spec.classes(), 7);
+}
+
+/// A net that was trained on files of its own takes any images as these are: in their size, and with their order of colours.
+#[test]
+fn a_net_predicts_images_as_its_data_are() {
+    let predicting = |data: &str| {
+        let text = format!(
+            "layer {{ name: 'data' top: 'x' top: 'label' {data} }}
+  layer {{ name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' }}"
+        );
+        let (spec, scores) = net(&text).predicting(Path::new("list"), 4, |_| Ok([3, 32, 32])).unwrap();
+        let LayerKind::ImageData(images) = &spec.layers[0].kind else { panic!("{spec:?}") };
+        assert_eq!((images.batch_size, images.is_color, scores.as_str()), (4, true, "probabilities"));
+        assert_eq!(images.new_size, images.transform.new_size);
+        (images.transform.is_rgb, images.transform.new_size)
+    };
+    let of_files = Some(HeightWidth::square(32));
+    assert_eq!(predicting("type: 'Data' data_param { source: 'cifar' batch_size: 2 }"), (true, of_files));
+    let input = "type: 'Input' input_param { shape { dim: 1 dim: 3 dim: 32 dim: 32 } shape { dim: 1 } }";
+    assert_eq!(predicting(input), (false, of_files));
+    assert_eq!(predicting("type: 'ImageData' image_data_param { source: 'l' }"), (false, None));
+    let kept = "type: 'ImageData' image_data_param { source: 'l' is_rgb: true new_height: 9 new_width: 8 }";
+    assert_eq!(predicting(kept), (true, Some(HeightWidth { h: 9, w: 8 })));
 }
