@@ -66,12 +66,11 @@ struct Pass {
 impl Pass {
     /// With what both passes read.
     fn new(norm: &BatchNorm<'_>, x: View<'_>) -> Self {
-        let address = |view: Option<View<'_>>| view.map_or(0, |view| view.address::<f32>());
         Self {
             extents: Extents::new(&norm.extents),
             x: x.numbers(),
-            gamma: address(norm.affine.gamma),
-            beta: address(norm.affine.beta),
+            gamma: numbers(norm.affine.gamma),
+            beta: numbers(norm.affine.beta),
             relu: i32::from(norm.relu),
             by_batch: i32::from(norm.statistics == Statistics::Batch),
             ..Self::zeroed()

@@ -18,19 +18,13 @@ const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512 };
 /// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves.
 const FACTOR_LEN: usize = 16;
 
+/// `y` is of the type of `x`, or in single precision.
 pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
-    let place = of_type(&[Some(x), Some(y.as_view())]);
+    let [place, to_type] = [x, y.as_view()].map(|blob| of_type(&[Some(blob)]));
+    let function = if place == to_type { "softmax_forward" } else { "softmax_probabilities" };
     let (grid, extents, from, to) = (lines(extents), Extents::new(extents), x.numbers(), y.numbers());
-    // SAFETY: `softmax_forward(Extents e, const real* x, real* y)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, place, "softmax_forward", grid, [&extents, from, to]) };
-}
-
-/// As `forward`, in single precision.
-pub(super) fn probabilities(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut p: ViewMut<'_>) {
-    let (grid, extents, from) = (lines(extents), Extents::new(extents), x.numbers());
-    let place = of_type(&[Some(x)]);
-    // SAFETY: `softmax_probabilities(Extents e, const real* x, float* p)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, place, "softmax_probabilities", grid, [&extents, from, &mut p]) };
+    // SAFETY: `function(Extents e, const real* x, real* or float* y)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, place, function, grid, [&extents, from, to]) };
 }
 
 pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {

@@ -63,10 +63,7 @@ pub fn loss(
     let mut p = saved.take(Format::F32, extents.len());
     let lens = (x.len(), labels.len(), loss.len());
     assert_eq!(lens, (extents.len(), extents.per_index(), 1), "lengths of x, labels and loss");
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, extents, x, p.reborrow()),
-        Device::Cuda(cuda) => cuda::probabilities(cuda, extents, x, p.reborrow()),
-    }
+    on_device!(device, forward(extents, x, p.reborrow()));
     on_device!(device, loss(extents, options, p.as_view(), labels, loss))
 }
 
