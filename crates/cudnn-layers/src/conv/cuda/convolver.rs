@@ -1,6 +1,6 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
-use super::{engines::Search, kind::Kind};
+use super::kind::Kind;
 use crate::{
     conv::{ConvError, ConvOp, Convolver, Facts},
     copy::convert,
@@ -14,9 +14,34 @@ use tensor::{
 };
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
-pub(super) const DEPTH: &str = "S2D_";
+const DEPTH: &str = "S2D_";
 /// The same where operands in BF16 give the gradient of a filter in single precision.
-pub(super) const SINGLE: &str = "F32_";
+const SINGLE: &str = "F32_";
+
+/// What engines compute, and on which handle.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) cudnn: Cudnn,
+    pub(super) cuda: Cuda,
+    pub(super) op: ConvOp,
+    /// The convolution, and the one that an engine computes in its place, with the same `y`.
+    pub(super) geometries: [ConvGeometry; 2],
+    /// Of feature maps and filters.
+    pub(super) format: Format,
+    /// What an engine writes.
+    pub(super) out: ElementType,
+}
+
+impl Task {
+    /// What names of such engines begin with.
+    pub(super) fn prefix(&self) -> &'static str {
+        match self.geometries {
+            [g, of_engine] if g != of_engine => DEPTH,
+            _ if self.out != self.format.dtype => SINGLE,
+            _ => "",
+        }
+    }
+}
 
 /// An engine with a handle to run it on. Its operands are of one format. Where the gradient of a filter is so, too, and not in
 /// single precision, it is converted, and its parts add up afterwards; so do those of an engine that can only replace.
@@ -24,14 +49,7 @@ pub(super) const SINGLE: &str = "F32_";
 #[derive(Debug)]
 pub(super) struct EngineConvolver {
     pub(super) facts: Facts,
-    cudnn: Cudnn,
-    cuda: Cuda,
-    op: ConvOp,
-    /// The convolution, and that of the engine.
-    geometries: [ConvGeometry; 2],
-    format: Format,
-    /// What the engine writes.
-    out: ElementType,
+    task: Task,
     /// To replace and, except where that is never asked for, to add.
     pub(super) configs: Vec<EngineConfig>,
     /// What was built of them.
@@ -42,21 +60,19 @@ pub(super) struct EngineConvolver {
 
 impl EngineConvolver {
     /// The engine of this name, set up as `configs`.
-    pub(super) fn new(search: &Search<'_>, engine: &Engine, configs: Vec<EngineConfig>) -> Self {
-        let &Search { cudnn, cuda, op, geometries, format, out, .. } = search;
-        let (of_engine, geometry) = (&configs[0].facts, geometries[0]);
+    pub(super) fn new(task: &Task, engine: &Engine, configs: Vec<EngineConfig>) -> Self {
+        let (of_engine, geometry, format) = (&configs[0].facts, task.geometries[0], task.format);
         let workspace = configs.iter().map(|config| config.facts.workspace);
         let workspace = workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0);
         let facts = Facts {
-            name: format!("{}{engine}", search.prefix()),
+            name: format!("{}{engine}", task.prefix()),
             geometry,
             workspace: Bytes(workspace as u64),
             prepared: Bytes(0),
             max_error: Kind::of(of_engine, format).max_error(&geometry, format),
             deterministic: !of_engine.says(EngineFacts::NONDETERMINISTIC),
         };
-        let (cudnn, cuda, plans) = (cudnn.clone(), cuda.clone(), OnceLock::new());
-        let mut made = Self { facts, cudnn, cuda, op, geometries, format, out, configs, plans, workspace };
+        let mut made = Self { facts, task: task.clone(), configs, plans: OnceLock::new(), workspace };
         let before: usize = made.laid_out().into_iter().map(|(format, len)| padded(format, len)).sum();
         made.facts.workspace = Bytes((before + workspace) as u64);
         made
@@ -72,7 +88,7 @@ impl EngineConvolver {
 
     fn plans(&self) -> Result<&[ExecutionPlan], ConvError> {
         if self.plans.get().is_none() {
-            let built = self.configs.iter().map(|config| self.cudnn.build(config));
+            let built = self.configs.iter().map(|config| self.task.cudnn.build(config));
             let built = built.collect::<Result<_, _>>().map_err(|source| self.failed(source))?;
             // Another thread may have been faster.
             let _ = self.plans.set(built);
@@ -82,25 +98,25 @@ impl EngineConvolver {
 
     /// Elements of x and w, or its gradient, that the workspace begins with, and what they are.
     fn laid_out(&self) -> [(Format, usize); 2] {
-        let [g, deep] = &self.geometries;
-        let only_replaces = self.out != ElementType::F32 || self.configs.len() == 1;
-        let is_converted = self.op == ConvOp::BackwardFilter && only_replaces;
+        let [g, deep] = &self.task.geometries;
+        let only_replaces = self.task.out != ElementType::F32 || self.configs.len() == 1;
+        let is_converted = self.task.op == ConvOp::BackwardFilter && only_replaces;
         let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
         let (x, w) = (len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len()));
-        [(self.format, x), (Format { dtype: self.out, ..self.format }, w)]
+        [(self.task.format, x), (Format { dtype: self.task.out, ..self.task.format }, w)]
     }
 
     fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
         let plan = &self.plans()?[usize::from(out.accumulate == Accumulate::Add)];
-        let launched = self.cudnn.execute(plan, operands, out.to, workspace);
+        let launched = self.task.cudnn.execute(plan, operands, out.to, workspace);
         launched.map_err(|source| self.failed(source))
     }
 
     /// Brings the gradient that the engine wrote where it belongs.
     fn convert(&self, from: View<'_>, to: Out<'_>) {
-        match &self.geometries {
-            [g, deep] if g == deep => convert(&Device::Cuda(self.cuda.clone()), &[from.len()], from, to),
-            geometries => gradient_from_depth(&self.cuda, geometries, from, to),
+        match &self.task.geometries {
+            [g, deep] if g == deep => convert(&Device::Cuda(self.task.cuda.clone()), &[from.len()], from, to),
+            geometries => gradient_from_depth(&self.task.cuda, geometries, from, to),
         }
     }
 }
@@ -124,18 +140,18 @@ impl Convolver for EngineConvolver {
         let a = if x.is_empty() {
             a
         } else {
-            image_to_depth(&self.cuda, &self.geometries, a, x.reborrow());
+            image_to_depth(&self.task.cuda, &self.task.geometries, a, x.reborrow());
             x.as_view()
         };
         if w.is_empty() {
             return self.launch([a, b], out, workspace);
         }
-        if self.op == ConvOp::BackwardFilter {
+        if self.task.op == ConvOp::BackwardFilter {
             self.launch([a, b], w.reborrow().replaced(), workspace)?;
             self.convert(w.as_view(), out);
             return Ok(());
         }
-        filter_to_depth(&self.cuda, &self.geometries, b, w.reborrow());
+        filter_to_depth(&self.task.cuda, &self.task.geometries, b, w.reborrow());
         self.launch([a, w.as_view()], out, workspace)
     }
 }

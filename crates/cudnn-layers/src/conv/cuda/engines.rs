@@ -1,6 +1,6 @@
 //! cuDNN's engines as algorithms: which of those that it suggests are tried.
 
-use super::convolver::{DEPTH, EngineConvolver, SINGLE};
+use super::convolver::{EngineConvolver, Task};
 use crate::{
     conv::ConvOp,
     cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY},
@@ -12,25 +12,18 @@ use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};
 /// How many of the suggested engines are tried: the best of the first eight is within half a per cent of the best of all.
 const MOST: usize = 8;
 
-/// What engines are sought for.
-pub(super) struct Search<'s> {
-    pub(super) cudnn: &'s Cudnn,
-    pub(super) cuda: &'s Cuda,
-    pub(super) op: ConvOp,
-    /// The convolution, and the one that an engine computes in its place, with the same `y`.
-    pub(super) geometries: [ConvGeometry; 2],
-    pub(super) format: Format,
-    /// What an engine writes.
-    pub(super) out: ElementType,
+/// The engines for a task.
+pub(super) struct Search {
+    pub(super) task: Task,
     /// To replace and, except where that is never asked for, to add.
     pub(super) graphs: Vec<ConvGraph>,
 }
 
-impl<'s> Search<'s> {
+impl Search {
     /// For feature maps and filters of `format`, and results of type `out`.
     pub(super) fn new(
-        cudnn: &'s Cudnn,
-        cuda: &'s Cuda,
+        cudnn: &Cudnn,
+        cuda: &Cuda,
         op: ConvOp,
         geometries: [ConvGeometry; 2],
         (format, out): (Format, ElementType),
@@ -42,16 +35,8 @@ impl<'s> Search<'s> {
         let geometry = geometries[1];
         let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, out, accumulate });
         let graphs = ways.map(graph).collect::<Result<_, _>>()?;
-        Ok(Self { cudnn, cuda, op, geometries, format, out, graphs })
-    }
-
-    /// What names of such engines begin with.
-    pub(super) fn prefix(&self) -> &'static str {
-        match self.geometries {
-            [g, of_engine] if g != of_engine => DEPTH,
-            _ if self.out != self.format.dtype => SINGLE,
-            _ => "",
-        }
+        let (cudnn, cuda) = (cudnn.clone(), cuda.clone());
+        Ok(Self { task: Task { cudnn, cuda, op, geometries, format, out }, graphs })
     }
 
     /// The engines that `math` allows.
@@ -75,9 +60,9 @@ impl<'s> Search<'s> {
         most: usize,
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
         let mut found = Vec::new();
-        for engine in refused(self.cudnn.engines(&self.graphs[0], list))?.unwrap_or_default() {
+        for engine in refused(self.task.cudnn.engines(&self.graphs[0], list))?.unwrap_or_default() {
             let applying = self.set_up(&engine)?;
-            found.extend(applying.filter(|engine| suits(engine.of_engine(), self.format, math)));
+            found.extend(applying.filter(|engine| suits(engine.of_engine(), self.task.format, math)));
             if found.len() == most {
                 break;
             }
@@ -89,14 +74,14 @@ impl<'s> Search<'s> {
     pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>, CudnnError> {
         let mut configs = Vec::new();
         for graph in &self.graphs {
-            match refused(self.cudnn.configure(graph, engine))? {
+            match refused(self.task.cudnn.configure(graph, engine))? {
                 Some(config) => configs.push(config),
                 // What cannot add to a filter's gradient can still replace it, to be added afterwards.
-                None if self.op == ConvOp::BackwardFilter && !configs.is_empty() => {}
+                None if self.task.op == ConvOp::BackwardFilter && !configs.is_empty() => {}
                 None => return Ok(None),
             }
         }
-        Ok(Some(EngineConvolver::new(self, engine, configs)))
+        Ok(Some(EngineConvolver::new(&self.task, engine, configs)))
     }
 }
 

@@ -67,7 +67,7 @@ impl Cudnn {
         for (of_engine, out) in [(geometry, format.dtype)].into_iter().chain(deep).chain(single) {
             let search = Search::new(self, cuda, op, [geometry, of_engine], (format, out));
             let Some(search) = refused(search)? else { continue };
-            let engine = name.map(|name| name.strip_prefix(search.prefix()).and_then(Engine::named));
+            let engine = name.map(|name| name.strip_prefix(search.task.prefix()).and_then(Engine::named));
             match engine.flatten() {
                 None if name.is_some() => {}
                 Some(engine) => found.extend(search.set_up(&engine)?),

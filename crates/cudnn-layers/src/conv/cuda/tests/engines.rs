@@ -140,7 +140,7 @@ fn engines_that_replace_can_add() {
             for (place, g) in shapes.iter().enumerate() {
                 let mut search = Search::new(&cudnn, &cuda, op, [*g; 2], (format, format.dtype)).unwrap();
                 suggested[place] = cudnn.engines(&search.graphs[0], LIKELY).unwrap().len();
-                let count = |search: &Search<'_>| {
+                let count = |search: &Search| {
                     let found = search.suitable(LIKELY, math, usize::MAX).unwrap();
                     found.iter().filter(|engine| engine.load().is_ok()).count()
                 };
